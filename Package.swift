@@ -1,0 +1,72 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let settings: [SwiftSetting] = [
+  .enableUpcomingFeature("ExistentialAny"),
+  .enableUpcomingFeature("InternalImportsByDefault"),
+  .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
+
+let package = Package(
+  name: "Moraine",
+  platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
+  products: [
+    .library(name: "Moraine", targets: ["Moraine"]),
+    .library(name: "MoraineEngine", targets: ["MoraineEngine"]),
+    .library(name: "MoraineTesting", targets: ["MoraineTesting"]),
+    .executable(name: "moraine", targets: ["MoraineCommand"]),
+  ],
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+    .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
+  ],
+  targets: [
+    // The one system library of the project.
+    .systemLibrary(
+      name: "CLZ4",
+      pkgConfig: "liblz4",
+      providers: [.apt(["liblz4-dev"]), .brew(["lz4"])]
+    ),
+    // What Swift cannot say: processor instructions, variadic and platform system calls.
+    .target(name: "CMoraineShims"),
+    // Bytes <-> records. No I/O.
+    .target(
+      name: "MoraineFormat",
+      dependencies: ["CLZ4", "CMoraineShims"],
+      exclude: ["FileFormat.md"],
+      swiftSettings: settings
+    ),
+    // The only module that touches the operating system.
+    .target(
+      name: "MoraineStorage",
+      dependencies: ["CMoraineShims", system],
+      swiftSettings: settings
+    ),
+    // Store, index, recovery. No Foundation.
+    .target(
+      name: "MoraineEngine",
+      dependencies: ["MoraineFormat", "MoraineStorage", system],
+      swiftSettings: settings
+    ),
+    // What an app imports. Foundation lives here.
+    .target(name: "Moraine", dependencies: ["MoraineEngine", system], swiftSettings: settings),
+    // Means to test recovery: ours and an embedder's.
+    .target(
+      name: "MoraineTesting",
+      dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
+      swiftSettings: settings
+    ),
+    .executableTarget(
+      name: "MoraineCommand",
+      dependencies: [
+        "Moraine", system,
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
+      ],
+      swiftSettings: settings
+    ),
+  ]
+)

@@ -1,0 +1,48 @@
+#ifndef MORAINE_SHIMS_H
+#define MORAINE_SHIMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), chained: pass 0 to begin, and the last
+// result to go on. Uses the processor's instruction where there is one, a table elsewhere.
+uint32_t moraine_crc32c(uint32_t crc, const void *bytes, size_t length);
+// The table alone, so that a test can hold the two against each other.
+uint32_t moraine_crc32c_table(uint32_t crc, const void *bytes, size_t length);
+bool moraine_crc32c_is_hardware(void);
+
+// The system calls below return a value >= 0, or -errno. They do not retry: the caller does.
+int moraine_open_directory(const char *path);
+int moraine_openat(int directory, const char *name, int flags, unsigned mode);
+int moraine_sync_data(int fd);   // Linux: fdatasync. Apple: F_FULLFSYNC.
+int moraine_sync_full(int fd);   // Linux: fsync.     Apple: F_FULLFSYNC.
+int moraine_allocate(int fd, off_t offset, off_t length);  // blocks reserved, file extended
+int moraine_lock(int fd, bool shared);                     // flock, never waiting
+int moraine_random(void *bytes, size_t length);
+ssize_t moraine_pread(int fd, void *bytes, size_t length, off_t offset);
+ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset);
+int moraine_renameat(int directory, const char *from, const char *to);
+int moraine_unlinkat(int directory, const char *name);
+int moraine_mkdir(const char *path, unsigned mode);
+int moraine_ftruncate(int fd, off_t length);
+
+// A shared mapping of a file, or NULL with *error = errno.
+void *moraine_map(int fd, size_t length, bool writable, int *error);
+void moraine_unmap(void *base, size_t length);
+// Makes the pages of a writable mapping present ahead of use. A hint: failure is ignored.
+void moraine_prefault(void *base, size_t length);
+// Hands a mapping's changes to the kernel's file cache where mappings and files are apart.
+int moraine_flush_mapping(void *base, size_t length);
+
+// Rises in the child of every fork; read with moraine_fork_generation.
+void moraine_watch_forks(void);
+uint64_t moraine_fork_generation(void);
+
+// A store of a record's length prefix that no reader sees before the bytes written ahead of it.
+static inline void moraine_store_release_u32(void *at, uint32_t value) {
+  __atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
+}
+
+#endif

@@ -1,0 +1,138 @@
+// System calls that Swift cannot name on every platform. No policy here: callers retry and judge.
+
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+
+#include "moraine_shims.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/random.h>
+#else
+#include <stdlib.h>
+#endif
+
+#define RESULT(call) ({ __typeof__(call) r_ = (call); r_ < 0 ? (__typeof__(r_))-errno : r_; })
+
+int moraine_open_directory(const char *path) {
+  return RESULT(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// O_NONBLOCK: opening a FIFO that someone put in a file's place must not hang.
+int moraine_openat(int directory, const char *name, int flags, unsigned mode) {
+  return RESULT(
+      openat(directory, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, (mode_t)mode));
+}
+
+int moraine_sync_data(int fd) {
+#if defined(__APPLE__)
+  return RESULT(fcntl(fd, F_FULLFSYNC));
+#else
+  return RESULT(fdatasync(fd));
+#endif
+}
+
+int moraine_sync_full(int fd) {
+#if defined(__APPLE__)
+  return RESULT(fcntl(fd, F_FULLFSYNC));
+#else
+  return RESULT(fsync(fd));
+#endif
+}
+
+int moraine_allocate(int fd, off_t offset, off_t length) {
+#if defined(__linux__)
+  return RESULT(fallocate(fd, 0, offset, length));
+#elif defined(__APPLE__)
+  // F_PREALLOCATE reserves blocks beyond the end; only ftruncate then makes them the file's.
+  fstore_t store = {F_ALLOCATEALL, F_PEOFPOSMODE, 0, length, 0};
+  if (fcntl(fd, F_PREALLOCATE, &store) < 0) return -errno;
+  return RESULT(ftruncate(fd, offset + length));
+#else
+  (void)fd, (void)offset, (void)length;
+  return -ENOTSUP;
+#endif
+}
+
+int moraine_lock(int fd, bool shared) {
+  return RESULT(flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB));
+}
+
+int moraine_random(void *bytes, size_t length) {
+#if defined(__linux__)
+  return (int)RESULT(getrandom(bytes, length, 0));
+#else
+  arc4random_buf(bytes, length);
+  return (int)length;
+#endif
+}
+
+ssize_t moraine_pread(int fd, void *bytes, size_t length, off_t offset) {
+  return RESULT(pread(fd, bytes, length, offset));
+}
+
+ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset) {
+  return RESULT(pwrite(fd, bytes, length, offset));
+}
+
+int moraine_renameat(int directory, const char *from, const char *to) {
+  return RESULT(renameat(directory, from, directory, to));
+}
+
+int moraine_unlinkat(int directory, const char *name) {
+  return RESULT(unlinkat(directory, name, 0));
+}
+
+int moraine_mkdir(const char *path, unsigned mode) { return RESULT(mkdir(path, (mode_t)mode)); }
+
+int moraine_ftruncate(int fd, off_t length) { return RESULT(ftruncate(fd, length)); }
+
+void *moraine_map(int fd, size_t length, bool writable, int *error) {
+  int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+  void *base = mmap(NULL, length, protection, MAP_SHARED, fd, 0);
+  if (base != MAP_FAILED) return base;
+  *error = errno;
+  return NULL;
+}
+
+void moraine_unmap(void *base, size_t length) { munmap(base, length); }
+
+void moraine_prefault(void *base, size_t length) {
+#if defined(__linux__)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+  (void)madvise(base, length, MADV_POPULATE_WRITE);
+#else
+  (void)base, (void)length;
+#endif
+}
+
+int moraine_flush_mapping(void *base, size_t length) {
+#if defined(__linux__)
+  (void)base, (void)length;  // One page cache: fdatasync finds pages dirtied through a mapping.
+  return 0;
+#else
+  return RESULT(msync(base, length, MS_SYNC));
+#endif
+}
+
+static uint64_t fork_generation;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void) { __atomic_add_fetch(&fork_generation, 1, __ATOMIC_RELAXED); }
+static void install_fork_handler(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+void moraine_watch_forks(void) { pthread_once(&fork_once, install_fork_handler); }
+
+uint64_t moraine_fork_generation(void) {
+  return __atomic_load_n(&fork_generation, __ATOMIC_RELAXED);
+}

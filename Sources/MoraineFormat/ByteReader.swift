@@ -1,0 +1,55 @@
+/// Takes integers and bytes from a buffer in order; never reads past its end.
+public struct ByteReader {
+  private let bytes: UnsafeRawBufferPointer
+  /// Where the buffer begins in its file, for messages.
+  private let fileOffset: UInt64
+  public private(set) var position = 0
+
+  public init(_ bytes: UnsafeRawBufferPointer, fileOffset: UInt64 = 0) {
+    self.bytes = bytes
+    self.fileOffset = fileOffset
+  }
+
+  public var remaining: Int { bytes.count - position }
+  public var offset: UInt64 { fileOffset + UInt64(position) }
+
+  public mutating func read<Integer: FixedWidthInteger>(
+    _ type: Integer.Type = Integer.self
+  ) throws(FormatError) -> Integer {
+    let size = MemoryLayout<Integer>.size
+    guard remaining >= size else { throw short() }
+    var value: Integer = 0
+    withUnsafeMutableBytes(of: &value) { target in
+      target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[position..<position + size]))
+    }
+    position += size
+    return Integer(littleEndian: value)
+  }
+
+  public mutating func readIdentifier() throws(FormatError) -> Identifier {
+    let low: UInt64 = try read()
+    return Identifier(low: low, high: try read())
+  }
+
+  public mutating func readDigest() throws(FormatError) -> StateDigest {
+    let low: UInt64 = try read()
+    return StateDigest(low: low, high: try read())
+  }
+
+  public mutating func take(_ count: Int) throws(FormatError) -> UnsafeRawBufferPointer {
+    guard count >= 0, remaining >= count else { throw short() }
+    defer { position += count }
+    return UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
+  }
+
+  public mutating func skipZeros(_ count: Int, _ what: String) throws(FormatError) {
+    let start = offset
+    guard try take(count).allSatisfy({ $0 == 0 }) else {
+      throw FormatError(newer: "\(what): bytes that must be zero are not", at: start)
+    }
+  }
+
+  private func short() -> FormatError {
+    FormatError("ends in the middle of a field", at: offset)
+  }
+}

@@ -1,0 +1,78 @@
+import CLZ4
+
+/// LZ4 for one value at a time, with its state and scratch space kept between calls.
+///
+/// `LZ4_resetStream_fast` keeps the match table instead of clearing 16 KiB for every small value.
+/// One thread at a time.
+public struct Compressor: ~Copyable {
+  private let stream: UnsafeMutablePointer<LZ4_stream_t>
+  private var scratch: UnsafeMutableRawBufferPointer
+
+  /// LZ4 cannot shorten what is shorter than its own end rules allow.
+  @inlinable
+  public static var shortestLengthBytes: Int { 24 }
+  /// A larger scratch buffer is given back after use.
+  private static let keptScratchBytes = 1 << 20
+
+  public init() {
+    guard let stream = LZ4_createStream() else { fatalError("out of memory: LZ4 state") }
+    self.stream = stream
+    scratch = .allocate(byteCount: 4096, alignment: 16)
+  }
+
+  deinit {
+    LZ4_freeStream(stream)
+    scratch.deallocate()
+  }
+
+  /// The compressed bytes, valid until the next call, or nil when compression does not save at
+  /// least an eighth.
+  ///
+  /// - Complexity: O(value).
+  public mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+    guard value.count >= Self.shortestLengthBytes, value.count <= Limits.valueLengthBytes,
+      let source = value.baseAddress
+    else { return nil }
+    // Room for the worst case: a call that runs out of room leaves a state that must be cleared.
+    let bound = Int(LZ4_compressBound(Int32(value.count)))
+    reserve(bound)
+    LZ4_resetStream_fast(stream)
+    let count = LZ4_compress_fast_continue(
+      stream, source.assumingMemoryBound(to: CChar.self),
+      scratch.baseAddress!.assumingMemoryBound(to: CChar.self),
+      Int32(value.count), Int32(bound), 1)
+    guard count > 0, Int(count) <= value.count &- value.count / 8 else { return nil }
+    return UnsafeRawBufferPointer(rebasing: scratch[..<Int(count)])
+  }
+
+  /// Gives back the space that a very large value needed.
+  public mutating func trim() {
+    guard scratch.count > Self.keptScratchBytes else { return }
+    scratch.deallocate()
+    scratch = .allocate(byteCount: 4096, alignment: 16)
+  }
+
+  private mutating func reserve(_ count: Int) {
+    guard scratch.count < count else { return }
+    scratch.deallocate()
+    scratch = .allocate(byteCount: max(count, 4096), alignment: 16)
+  }
+}
+
+public enum Decompressor {
+  /// Decompresses one LZ4 block into exactly `target`; false when it is not one, or of another
+  /// length.
+  public static func decompress(
+    _ stored: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
+  ) -> Bool {
+    guard let source = stored.baseAddress else { return false }
+    var none: CChar = 0
+    return withUnsafeMutablePointer(to: &none) { placeholder in
+      let output = target.baseAddress?.assumingMemoryBound(to: CChar.self) ?? placeholder
+      let count = LZ4_decompress_safe(
+        source.assumingMemoryBound(to: CChar.self), output,
+        Int32(stored.count), Int32(target.count))
+      return count >= 0 && Int(count) == target.count
+    }
+  }
+}

@@ -1,0 +1,113 @@
+extension Manifest {
+  /// Reads a whole manifest file.
+  ///
+  /// The checksum is judged first: a damaged version number is damage, not a newer version.
+  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+    guard bytes.count >= Self.fixedLength + 4 else {
+      throw FormatError("shorter than a manifest", at: UInt64(bytes.count))
+    }
+    let body = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 4)])
+    var reader = ByteReader(body)
+    guard try reader.take(8).elementsEqual(Self.magic) else {
+      throw FormatError("not a Moraine manifest (wrong magic)", at: 0)
+    }
+    let version: UInt16 = try reader.read()
+    let reserved: UInt16 = try reader.read()
+    let length: UInt32 = try reader.read()
+    guard Int(length) == bytes.count else {
+      throw FormatError("\(bytes.count) bytes, but it says \(length)", at: 12)
+    }
+    let stored = bytes.loadUnaligned(fromByteOffset: body.count, as: UInt32.self)
+    guard Checksum.of(body) == UInt32(littleEndian: stored) else {
+      throw FormatError("manifest checksum does not match", at: UInt64(body.count))
+    }
+    guard version == formatVersion, reserved == 0 else {
+      throw FormatError(newer: "format version \(version)", at: 8)
+    }
+    self.init(
+      storeID: try reader.readIdentifier(), instanceID: try reader.readIdentifier(),
+      hashKey: HashKey(k0: try reader.read(), k1: try reader.read()))
+    try decodeFixedFields(&reader)
+    let flags: UInt32 = try reader.read()
+    guard flags & 0xFFFF_0000 == 0 else {
+      throw FormatError(newer: "manifest flags that this version does not know", at: 152)
+    }
+    let sectionCount: UInt32 = try reader.read()
+    for _ in 0..<sectionCount { try decodeSection(&reader) }
+    guard reader.remaining == 0 else {
+      throw FormatError("bytes behind the last section", at: reader.offset)
+    }
+  }
+
+  private mutating func decodeFixedFields(_ reader: inout ByteReader) throws(FormatError) {
+    epoch = try reader.read()
+    generation = try reader.read()
+    lastSequence = SequenceNumber(rawValue: try reader.read())
+    nextSegmentNumber = try reader.read()
+    feedHorizon = SequenceNumber(rawValue: try reader.read())
+    watermarkSegment = try reader.read()
+    watermarkOffset = try reader.read()
+    compactedThrough = SequenceNumber(rawValue: try reader.read())
+    digest = try reader.readDigest()
+    createdMilliseconds = try reader.read()
+    guard lastSequence <= .max, nextSegmentNumber > 0 else {
+      throw FormatError("impossible sequence or segment number", at: 80)
+    }
+  }
+
+  private mutating func decodeSection(_ reader: inout ByteReader) throws(FormatError) {
+    let start = reader.offset
+    let rawTag: UInt16 = try reader.read()
+    let flags: UInt16 = try reader.read()
+    let length: UInt32 = try reader.read()
+    var payload = ByteReader(try reader.take(Int(length)), fileOffset: start + 8)
+    switch SectionTag(rawValue: rawTag) {
+    case .segments: try decodeSegments(&payload)
+    case .keyspaces: try decodeKeyspaces(&payload)
+    case .epochs: try decodeEpochs(&payload)
+    case nil:
+      guard flags & 1 == 0 else {
+        throw FormatError(newer: "manifest section \(rawTag)", at: start)
+      }
+    }
+  }
+
+  private mutating func decodeSegments(_ reader: inout ByteReader) throws(FormatError) {
+    while reader.remaining > 0 {
+      let start = reader.offset
+      let number = SegmentNumber(rawValue: try reader.read())
+      var segment = Segment(number: number, epoch: 0)
+      segment.lengthBytes = try reader.read()
+      segment.recordCount = try reader.read()
+      segment.firstSequence = SequenceNumber(rawValue: try reader.read())
+      segment.lastSequence = SequenceNumber(rawValue: try reader.read())
+      segment.liveBytes = try reader.read()
+      segment.epoch = try reader.read()
+      segment.flags = Segment.Flags(rawValue: try reader.read())
+      try reader.skipZeros(12, "manifest segment entry")
+      guard number.rawValue > 0, number.rawValue < nextSegmentNumber,
+        segment.lengthBytes <= 4 << 30, segments.count < Limits.segmentCount
+      else { throw FormatError("impossible segment entry", at: start) }
+      segments.append(segment)
+    }
+  }
+
+  private mutating func decodeKeyspaces(_ reader: inout ByteReader) throws(FormatError) {
+    while reader.remaining > 0 {
+      let id: UInt16 = try reader.read()
+      let index: UInt8 = try reader.read()
+      let length: UInt8 = try reader.read()
+      let name = String(decoding: try reader.take(Int(length)), as: UTF8.self)
+      keyspaces.append(Keyspace(id: id, index: index, name: name))
+    }
+  }
+
+  private mutating func decodeEpochs(_ reader: inout ByteReader) throws(FormatError) {
+    while reader.remaining > 0 {
+      epochs.append(
+        Epoch(
+          epoch: try reader.read(), firstSequence: SequenceNumber(rawValue: try reader.read()),
+          instanceID: try reader.readIdentifier()))
+    }
+  }
+}

@@ -1,0 +1,74 @@
+public import CMoraineShims
+
+/// A put or delete on its way into a segment: what it says, without where it will stand.
+@frozen
+public struct RecordDraft {
+  public var sequence: UInt64
+  public var kind: RecordKind
+  public var codec: RecordCodec = .raw
+  public var batch: BatchRole = .alone
+  public var batchCount: UInt32 = 0
+  public var keyspace: UInt16 = 0
+  public var rawLength: Int = 0
+  public var key: UnsafeRawBufferPointer
+  public var stored: UnsafeRawBufferPointer
+
+  @inlinable
+  public init(
+    sequence: UInt64, kind: RecordKind, key: UnsafeRawBufferPointer,
+    stored: UnsafeRawBufferPointer
+  ) {
+    self.sequence = sequence
+    self.kind = kind
+    self.key = key
+    self.stored = stored
+  }
+
+  @inlinable
+  public var length: Int {
+    RecordHeader.fixedLength &+ (codec == .raw ? 0 : 4) &+ (batch == .end ? 4 : 0)
+      &+ (keyspace == 0 ? 0 : 2) &+ key.count &+ stored.count
+  }
+
+  /// Writes the record at `target`, its length prefix last, so that a copy that is interrupted
+  /// reads as "nothing here".
+  ///
+  /// - Parameters:
+  ///   - target: 4-byte aligned, with room for ``length`` bytes rounded up to 4, all zero.
+  ///   - offset: the place of `target` in the segment.
+  /// - Complexity: O(key + value).
+  @inlinable
+  public func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
+    let length = self.length
+    let kindByte = kind.rawValue | codec.rawValue &<< 4 | batch.rawValue &<< 6
+    let word = sequence | UInt64(kindByte) &<< 56
+    target.storeBytes(of: word.littleEndian, toByteOffset: 8, as: UInt64.self)
+    let flags: UInt8 = keyspace == 0 ? 0 : RecordHeader.Flag.keyspace
+    let lengths = UInt32(flags) | UInt32(truncatingIfNeeded: key.count) &<< 8
+    target.storeBytes(of: lengths.littleEndian, toByteOffset: 16, as: UInt32.self)
+    var position = RecordHeader.fixedLength
+    if codec != .raw {
+      let raw = UInt32(truncatingIfNeeded: rawLength)
+      target.storeBytes(of: raw.littleEndian, toByteOffset: position, as: UInt32.self)
+      position &+= 4
+    }
+    if batch == .end {
+      target.storeBytes(of: batchCount.littleEndian, toByteOffset: position, as: UInt32.self)
+      position &+= 4
+    }
+    if keyspace != 0 {
+      target.storeBytes(of: keyspace.littleEndian, toByteOffset: position, as: UInt16.self)
+      position &+= 2
+    }
+    if let base = key.baseAddress {
+      (target + position).copyMemory(from: base, byteCount: key.count)
+      position &+= key.count
+    }
+    if let base = stored.baseAddress {
+      (target + position).copyMemory(from: base, byteCount: stored.count)
+    }
+    let checksum = RecordHeader.checksum(of: target, length: length, at: offset, seed: seed)
+    target.storeBytes(of: checksum.littleEndian, toByteOffset: 4, as: UInt32.self)
+    moraine_store_release_u32(target, UInt32(truncatingIfNeeded: length).littleEndian)
+  }
+}

@@ -1,0 +1,105 @@
+extension RecordHeader {
+  /// The length prefix at `base`, which has at least four bytes.
+  @inlinable
+  public static func length(at base: UnsafeRawPointer) -> Int {
+    Int(UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)))
+  }
+
+  /// The checksum that a record with these bytes has at this place.
+  ///
+  /// - Parameter length: the record's length, at least 20; that many bytes are readable.
+  @inlinable
+  public static func checksum(
+    of base: UnsafeRawPointer, length: Int, at offset: UInt64, seed: Checksum
+  ) -> UInt32 {
+    var checksum = seed
+    checksum.update(offset)
+    checksum.update(UInt32(truncatingIfNeeded: length))
+    checksum.update(UnsafeRawBufferPointer(start: base + 8, count: length &- 8))
+    return checksum.value
+  }
+
+  @inlinable
+  public static func storedChecksum(at base: UnsafeRawPointer) -> UInt32 {
+    UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
+  }
+
+  /// Reads the fields, checking each against the others and against the limits.
+  ///
+  /// - Parameters:
+  ///   - base: the record's first byte; its length prefix was read and bounded before.
+  ///   - length: that prefix, at least 20; that many bytes are readable.
+  /// - Returns: nil when the fields cannot be those of a record of this version. The checksum then
+  ///   tells whether the record is damaged or newer.
+  @inlinable
+  public static func parse(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
+    let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+    let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
+    guard let kind = RecordKind(rawValue: kindByte & 15),
+      let codec = RecordCodec(rawValue: (kindByte &>> 4) & 3),
+      let batch = BatchRole(rawValue: kindByte &>> 6)
+    else { return nil }
+    let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
+    let flags = UInt8(truncatingIfNeeded: lengths)
+    let keyLength = Int(lengths &>> 8)
+    var header = RecordHeader(
+      length: length, sequence: word & 0x00FF_FFFF_FFFF_FFFF, kind: kind, codec: codec,
+      batch: batch, flags: flags, keyspace: 0, rawLength: 0, batchCount: 0,
+      keyOffset: fixedLength, keyLength: keyLength)
+    if codec != .raw || batch == .end || flags != 0 {
+      guard header.parseOptionalFields(base) else { return nil }
+    }
+    guard keyLength <= Limits.keyLengthBytes,
+      header.keyOffset &+ keyLength <= length
+    else { return nil }
+    if codec == .raw { header.rawLength = header.storedLength }
+    return header.isPlausible ? header : nil
+  }
+
+  @usableFromInline
+  mutating func parseOptionalFields(_ base: UnsafeRawPointer) -> Bool {
+    func take<Field: FixedWidthInteger>(_ type: Field.Type) -> Field? {
+      let size = MemoryLayout<Field>.size
+      guard keyOffset &+ size <= length else { return nil }
+      defer { keyOffset &+= size }
+      return Field(littleEndian: base.loadUnaligned(fromByteOffset: keyOffset, as: Field.self))
+    }
+    guard flags & (Flag.unknown | Flag.mustUnderstand) == 0 else { return false }
+    if codec != .raw {
+      guard let raw = take(UInt32.self) else { return false }
+      rawLength = Int(raw)
+    }
+    if batch == .end {
+      guard let count = take(UInt32.self) else { return false }
+      batchCount = Int(count)
+    }
+    if flags & Flag.keyspace != 0 {
+      guard let id = take(UInt16.self) else { return false }
+      keyspace = id
+    }
+    if flags & Flag.expiry != 0, take(UInt64.self) == nil { return false }
+    if flags & Flag.previous != 0, take(UInt64.self) == nil { return false }
+    if flags & Flag.extension != 0 {
+      guard let count = take(UInt16.self), keyOffset &+ Int(count) <= length else { return false }
+      keyOffset &+= Int(count)
+    }
+    return true
+  }
+
+  /// What must hold between the fields, whatever the bytes say.
+  @inlinable
+  var isPlausible: Bool {
+    switch kind {
+    case .put:
+      if codec == .raw { return storedLength <= Limits.valueLengthBytes }
+      return rawLength <= Limits.valueLengthBytes
+        && rawLength <= Limits.rawLengthBound(stored: storedLength)
+    case .delete: return storedLength == 0 && codec == .raw
+    case .syncMark: return length == SyncMark.recordLength && isBare
+    case .footer: return length == SegmentFooter.recordLength && isBare
+    }
+  }
+
+  @inlinable
+  var isBare: Bool { keyLength == 0 && flags == 0 && codec == .raw && batch == .alone }
+}

@@ -1,0 +1,36 @@
+/// The name of a segment of the log; rises, and is never given twice in a store.
+public struct SegmentNumber: RawRepresentable, Hashable, Comparable, Sendable, Codable {
+  public let rawValue: UInt64
+
+  @inlinable
+  public init(rawValue: UInt64) {
+    self.rawValue = rawValue
+  }
+
+  @inlinable
+  public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+
+  public var next: SegmentNumber { SegmentNumber(rawValue: rawValue + 1) }
+
+  static let fileExtension = ".segment"
+
+  /// The name of the segment's file, such as `0000000001.segment`.
+  public var fileName: String {
+    let digits = String(rawValue)
+    let padding = String(repeating: "0", count: Swift.max(0, 10 - digits.utf8.count))
+    return padding + digits + Self.fileExtension
+  }
+
+  /// The number in a file name, when the name is exactly one that ``fileName`` makes.
+  public init?(fileName: String) {
+    guard fileName.hasSuffix(Self.fileExtension) else { return nil }
+    let digits = fileName.dropLast(Self.fileExtension.utf8.count)
+    guard let value = UInt64(digits), value > 0 else { return nil }
+    self.init(rawValue: value)
+    guard self.fileName == fileName else { return nil }
+  }
+}
+
+extension SegmentNumber: CustomStringConvertible {
+  public var description: String { String(rawValue) }
+}

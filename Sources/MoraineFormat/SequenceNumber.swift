@@ -1,0 +1,26 @@
+/// The place of one operation in the order in which a store applied them.
+///
+/// The first operation of a store has sequence number 1; 0 means "none". Numbers rise, are never
+/// given twice, and do not come from a clock. Gaps are allowed.
+public struct SequenceNumber: RawRepresentable, Hashable, Comparable, Sendable, Codable {
+  public let rawValue: UInt64
+
+  @inlinable
+  public init(rawValue: UInt64) {
+    self.rawValue = rawValue
+  }
+
+  /// Before every operation.
+  @inlinable
+  public static var none: SequenceNumber { SequenceNumber(rawValue: 0) }
+
+  /// The largest number the format can hold, 2^56 - 1.
+  public static let max = SequenceNumber(rawValue: (1 << 56) - 1)
+
+  @inlinable
+  public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
+}
+
+extension SequenceNumber: CustomStringConvertible {
+  public var description: String { String(rawValue) }
+}

@@ -1,0 +1,55 @@
+/// A running, order-independent digest of the live state: the sum, modulo 2^128, of a mix of key
+/// hash and sequence number of every live record.
+///
+/// Recovery must reproduce it, compaction must not change it, a restored copy must equal it.
+/// Adding and removing a record cost a few multiplications.
+public struct StateDigest: Hashable, Sendable {
+  public var low: UInt64
+  public var high: UInt64
+
+  @inlinable
+  public init(low: UInt64 = 0, high: UInt64 = 0) {
+    self.low = low
+    self.high = high
+  }
+
+  @inlinable
+  public mutating func add(hash: UInt64, sequence: UInt64) {
+    let (a, b) = Self.halves(hash, sequence)
+    let (sum, carry) = low.addingReportingOverflow(a)
+    low = sum
+    high = high &+ b &+ (carry ? 1 : 0)
+  }
+
+  @inlinable
+  public mutating func remove(hash: UInt64, sequence: UInt64) {
+    let (a, b) = Self.halves(hash, sequence)
+    let (difference, borrow) = low.subtractingReportingOverflow(a)
+    low = difference
+    high = high &- b &- (borrow ? 1 : 0)
+  }
+
+  @inlinable
+  static func halves(_ hash: UInt64, _ sequence: UInt64) -> (UInt64, UInt64) {
+    let a = mix(hash ^ mix(sequence &+ 0x9E37_79B9_7F4A_7C15))
+    return (a, mix(a &+ sequence &+ 0xD1B5_4A32_D192_ED03))
+  }
+
+  /// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+  @inlinable
+  static func mix(_ value: UInt64) -> UInt64 {
+    var x = value
+    x = (x ^ (x &>> 30)) &* 0xBF58_476D_1CE4_E5B9
+    x = (x ^ (x &>> 27)) &* 0x94D0_49BB_1331_11EB
+    return x ^ (x &>> 31)
+  }
+}
+
+extension StateDigest: CustomStringConvertible {
+  /// The sixteen bytes as the files hold them, in hexadecimal.
+  public var description: String {
+    [low, high].map { half in
+      withUnsafeBytes(of: half.littleEndian) { Hex.encode($0) }
+    }.joined()
+  }
+}

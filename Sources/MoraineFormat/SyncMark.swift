@@ -1,0 +1,33 @@
+/// The log's own word that everything up to an offset was durable. Layout: `FileFormat.md`.
+///
+/// Without such a promise a torn tail and lost acknowledged data look the same. (The idea of
+/// committing to a sync offset in the log is Pebble's, `record.go`.)
+public struct SyncMark: Equatable, Sendable {
+  public static let payloadLength = 32
+  public static let recordLength = RecordHeader.fixedLength + payloadLength
+
+  public var durableOffset: UInt64
+  public var wallMilliseconds: UInt64
+  public var digest: StateDigest
+
+  public init(durableOffset: UInt64, wallMilliseconds: UInt64, digest: StateDigest) {
+    self.durableOffset = durableOffset
+    self.wallMilliseconds = wallMilliseconds
+    self.digest = digest
+  }
+
+  public func encoded() -> [UInt8] {
+    var writer = ByteWriter()
+    writer.append(durableOffset)
+    writer.append(wallMilliseconds)
+    writer.append(digest)
+    return writer.bytes
+  }
+
+  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+    var reader = ByteReader(bytes)
+    durableOffset = try reader.read()
+    wallMilliseconds = try reader.read()
+    digest = try reader.readDigest()
+  }
+}
