@@ -1,7 +1,8 @@
 extension SegmentHeader {
   public func encoded() -> [UInt8] {
     precondition(dictionary.count <= Self.dictionaryLimit, "a dictionary over 64 KiB")
-    precondition(flags.contains(.hasDictionary) == !dictionary.isEmpty, "dictionary and flag differ")
+    precondition(
+      flags.contains(.hasDictionary) == !dictionary.isEmpty, "dictionary and flag differ")
     var writer = ByteWriter()
     writer.append(contentsOf: Self.magic)
     writer.append(formatVersion)

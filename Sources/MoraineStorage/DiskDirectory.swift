@@ -1,0 +1,129 @@
+import CMoraineShims
+import SystemPackage
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Glibc
+#endif
+
+/// An open directory of the real disk; every name is resolved against its descriptor.
+final class DiskDirectory: StorageDirectory {
+  let path: FilePath
+  private let descriptor: CInt
+  private let device: UInt64
+  private let inode: UInt64
+
+  init(path: FilePath, descriptor: CInt) throws(StorageError) {
+    var status = stat()
+    let answer = fstat(descriptor, &status)
+    let saved = Errno(rawValue: errno)
+    guard answer == 0 else {
+      close(descriptor)
+      throw StorageError("inspect", file: path.string, errno: saved)
+    }
+    self.path = path
+    self.descriptor = descriptor
+    device = UInt64(truncatingIfNeeded: status.st_dev)
+    inode = UInt64(status.st_ino)
+  }
+
+  deinit { close(descriptor) }
+
+  func entries() throws(StorageError) -> [DirectoryEntry] {
+    // A descriptor of its own: reading moves its position.
+    let copy = try SystemCall.retrying("open directory", path.string) {
+      moraine_openat(descriptor, ".", O_RDONLY | O_DIRECTORY, 0)
+    }
+    guard let stream = fdopendir(copy) else {
+      let saved = Errno(rawValue: errno)
+      close(copy)
+      throw StorageError("list directory", file: path.string, errno: saved)
+    }
+    defer { closedir(stream) }
+    var entries: [DirectoryEntry] = []
+    while true {
+      errno = 0
+      guard let next = readdir(stream) else {
+        guard errno == 0 else {
+          let saved = Errno(rawValue: errno)
+          throw StorageError("list directory", file: path.string, errno: saved)
+        }
+        return entries
+      }
+      let name = withUnsafePointer(to: &next.pointee.d_name) { pointer in
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name == "." || name == ".." { continue }
+      if let entry = try entry(named: name) { entries.append(entry) }
+    }
+  }
+
+  /// Nil when the name vanished meanwhile.
+  private func entry(named name: String) throws(StorageError) -> DirectoryEntry? {
+    var status = stat()
+    guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
+      let saved = Errno(rawValue: errno)
+      if saved == .noSuchFileOrDirectory { return nil }
+      throw StorageError("inspect", file: name, errno: saved)
+    }
+    let kind: EntryKind =
+      switch status.st_mode & S_IFMT {
+      case S_IFREG: .regular
+      case S_IFDIR: .directory
+      case S_IFLNK: .symbolicLink
+      default: .other
+      }
+    return DirectoryEntry(name: name, kind: kind, lengthBytes: UInt64(max(0, status.st_size)))
+  }
+
+  func createFile(_ name: String) throws(StorageError) -> any StorageFile {
+    try DiskFile(
+      name: name,
+      descriptor: SystemCall.retrying("create", name) {
+        moraine_openat(descriptor, name, O_RDWR | O_CREAT | O_EXCL, 0o600)
+      })
+  }
+
+  func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
+    do throws(StorageError) {
+      let opened = try SystemCall.retrying("open", name) {
+        moraine_openat(descriptor, name, access == .read ? O_RDONLY : O_RDWR, 0)
+      }
+      return try DiskFile(name: name, descriptor: opened)
+    } catch {
+      if error.errno == .noSuchFileOrDirectory { return nil }
+      throw error
+    }
+  }
+
+  func rename(_ source: String, to target: String) throws(StorageError) {
+    _ = try SystemCall.retrying("rename to \(target)", source) {
+      moraine_renameat(descriptor, source, target)
+    }
+  }
+
+  func remove(_ name: String) throws(StorageError) {
+    do throws(StorageError) {
+      _ = try SystemCall.retrying("remove", name) { moraine_unlinkat(descriptor, name) }
+    } catch {
+      guard error.errno == .noSuchFileOrDirectory else { throw error }
+    }
+  }
+
+  func synchronize() throws(StorageError) {
+    _ = try SystemCall.retrying("sync directory", path.string) { moraine_sync_full(descriptor) }
+  }
+
+  func isInPlace() throws(StorageError) -> Bool {
+    var status = stat()
+    guard path.withPlatformString({ lstat($0, &status) }) == 0 else {
+      let saved = Errno(rawValue: errno)
+      if saved == .noSuchFileOrDirectory || saved == .notDirectory { return false }
+      throw StorageError("inspect", file: path.string, errno: saved)
+    }
+    return UInt64(truncatingIfNeeded: status.st_dev) == device && UInt64(status.st_ino) == inode
+  }
+}

@@ -1,0 +1,123 @@
+import CMoraineShims
+import Synchronization
+import SystemPackage
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Glibc
+#endif
+
+/// An open regular file of the real disk.
+final class DiskFile: StorageFile {
+  private let name: String
+  private let descriptor: CInt
+
+  /// Takes the descriptor over; closes it when it is not a regular file's.
+  init(name: String, descriptor: CInt) throws(StorageError) {
+    var status = stat()
+    let answer = fstat(descriptor, &status)
+    let saved = answer == 0 ? Errno.invalidArgument : Errno(rawValue: errno)
+    guard answer == 0, status.st_mode & S_IFMT == S_IFREG else {
+      close(descriptor)
+      throw StorageError("open (not a regular file)", file: name, errno: saved)
+    }
+    self.name = name
+    self.descriptor = descriptor
+  }
+
+  deinit { close(descriptor) }
+
+  func lengthBytes() throws(StorageError) -> UInt64 {
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else {
+      throw StorageError("inspect", file: name, errno: Errno(rawValue: errno))
+    }
+    return UInt64(max(0, status.st_size))
+  }
+
+  func read(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  )
+    throws(StorageError) -> Int
+  {
+    guard let base = target.baseAddress else { return 0 }
+    return try SystemCall.completing("read", name, count: target.count, at: offset) { done in
+      moraine_pread(
+        descriptor, base + done, target.count - done, off_t(offset) + off_t(done))
+    }
+  }
+
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
+    guard let base = bytes.baseAddress else { return }
+    let count = bytes.count
+    let done = try SystemCall.completing("write", name, count: count, at: offset) { done in
+      moraine_pwrite(descriptor, base + done, count - done, off_t(offset) + off_t(done))
+    }
+    guard done == count else {
+      throw StorageError("write", file: name, errno: .ioError, offset: offset + UInt64(done))
+    }
+  }
+
+  func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
+    guard end > start else { return }
+    _ = try SystemCall.retrying("allocate", name, at: start) {
+      moraine_allocate(descriptor, off_t(start), off_t(end - start))
+    }
+  }
+
+  func truncate(to lengthBytes: UInt64) throws(StorageError) {
+    _ = try SystemCall.retrying("truncate", name, at: lengthBytes) {
+      moraine_ftruncate(descriptor, off_t(lengthBytes))
+    }
+  }
+
+  func synchronize(_ scope: SyncScope) throws(StorageError) {
+    _ = try SystemCall.retrying("sync", name) {
+      scope == .data ? moraine_sync_data(descriptor) : moraine_sync_full(descriptor)
+    }
+  }
+
+  func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
+    var code: CInt = 0
+    guard let base = moraine_map(descriptor, lengthBytes, access == .readWrite, &code) else {
+      throw StorageError("map", file: name, errno: Errno(rawValue: code))
+    }
+    return DiskMapping(base: base, lengthBytes: lengthBytes)
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool {
+    do throws(StorageError) {
+      _ = try SystemCall.retrying("lock", name) { moraine_lock(descriptor, shared) }
+      return true
+    } catch {
+      if error.errno == .wouldBlock { return false }
+      throw error
+    }
+  }
+}
+
+/// A mapping of a file of the real disk.
+///
+/// Safety of `@unchecked Sendable`: the properties never change; who may touch which bytes when is
+/// the engine's matter, as for any memory.
+final class DiskMapping: FileMapping, @unchecked Sendable {
+  let base: UnsafeMutableRawPointer
+  let lengthBytes: Int
+
+  init(base: UnsafeMutableRawPointer, lengthBytes: Int) {
+    self.base = base
+    self.lengthBytes = lengthBytes
+  }
+
+  deinit { moraine_unmap(base, lengthBytes) }
+
+  func prefault(from start: Int, to end: Int) {
+    let page = 4096
+    let first = start & ~(page - 1)
+    guard end > first else { return }
+    moraine_prefault(base + first, end - first)
+  }
+}

@@ -1,0 +1,93 @@
+package import SystemPackage
+
+/// Where stores live: the seam through which all input and output of the engine goes.
+///
+/// The real disk, the one in memory and the simulated one of `MoraineTesting` implement it, so
+/// that production and simulation share every line of the engine. No call here waits for anything
+/// but the medium; interrupted and short calls are completed below the seam.
+package protocol Storage: Sendable {
+  /// Opens an existing directory, or answers nil when nothing has that name.
+  ///
+  /// - Throws: ``StorageError`` when the path is not a directory, is a symbolic link, or may not
+  ///   be read.
+  func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)?
+
+  /// Makes a directory readable by its owner alone, and makes its name durable in its parent.
+  /// An existing directory is not an error.
+  func createDirectory(_ path: FilePath) throws(StorageError)
+}
+
+package enum EntryKind: Sendable {
+  case regular, directory, symbolicLink, other
+}
+
+package struct DirectoryEntry: Sendable {
+  package var name: String
+  package var kind: EntryKind
+  package var lengthBytes: UInt64
+
+  package init(name: String, kind: EntryKind, lengthBytes: UInt64) {
+    self.name = name
+    self.kind = kind
+    self.lengthBytes = lengthBytes
+  }
+}
+
+package enum FileAccess: Sendable {
+  case read, readWrite
+}
+
+/// An open directory. Names are plain file names; no path is ever followed out of it.
+package protocol StorageDirectory: AnyObject, Sendable {
+  var path: FilePath { get }
+  func entries() throws(StorageError) -> [DirectoryEntry]
+  /// Makes a new file, readable and writable by its owner alone. The name must be free.
+  func createFile(_ name: String) throws(StorageError) -> any StorageFile
+  /// Opens a regular file; nil when nothing has that name.
+  func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)?
+  func rename(_ source: String, to target: String) throws(StorageError)
+  /// Removes a file. A name that is free already is not an error.
+  func remove(_ name: String) throws(StorageError)
+  /// Makes the names in the directory durable.
+  func synchronize() throws(StorageError)
+  /// True while the path it was opened by still leads to this directory.
+  func isInPlace() throws(StorageError) -> Bool
+}
+
+package enum SyncScope: Sendable {
+  /// The bytes of the file and what is needed to read them again.
+  case data
+  /// Also the rest of its metadata; for new files and changed lengths.
+  case full
+}
+
+/// An open regular file.
+package protocol StorageFile: AnyObject, Sendable {
+  func lengthBytes() throws(StorageError) -> UInt64
+  /// Fills the buffer; returns less than its size only at the end of the file.
+  func read(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  )
+    throws(StorageError) -> Int
+  /// Writes all of the bytes or throws; a part may then have been written.
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError)
+  /// Reserves blocks and extends the file with zeros, so that later writes there cannot fail for
+  /// want of space.
+  func allocate(from start: UInt64, to end: UInt64) throws(StorageError)
+  func truncate(to lengthBytes: UInt64) throws(StorageError)
+  func synchronize(_ scope: SyncScope) throws(StorageError)
+  /// Maps the file's first bytes, shared with its other users. May reach beyond the file's end;
+  /// touch only what ``allocate(from:to:)`` has reserved.
+  func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping
+  /// Takes the kernel's advisory lock without waiting; false when another holder has it. The lock
+  /// lives as long as this file object.
+  func tryLock(shared: Bool) throws(StorageError) -> Bool
+}
+
+/// Bytes of a file in memory; unmapped when released.
+package protocol FileMapping: AnyObject, Sendable {
+  var base: UnsafeMutableRawPointer { get }
+  var lengthBytes: Int { get }
+  /// Makes pages present ahead of use; a hint.
+  func prefault(from start: Int, to end: Int)
+}

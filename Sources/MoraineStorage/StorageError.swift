@@ -1,0 +1,24 @@
+package import SystemPackage
+
+/// An input or output operation that failed: what, on which file, and the kernel's word.
+package struct StorageError: Error, Sendable {
+  package var operation: String
+  package var file: String
+  package var errno: Errno
+  package var offset: UInt64?
+
+  package init(_ operation: String, file: String, errno: Errno, offset: UInt64? = nil) {
+    self.operation = operation
+    self.file = file
+    self.errno = errno
+    self.offset = offset
+  }
+
+  /// The disk, or the user's part of it, is full.
+  package var isNoSpace: Bool { errno == .noSpace || errno == .diskQuotaExceeded }
+
+  /// The file system cannot do this at all; another way must be taken.
+  package var isUnsupported: Bool {
+    errno == .notSupported || errno == .noFunction || errno == .invalidArgument
+  }
+}

@@ -1,0 +1,32 @@
+import SystemPackage
+
+/// The one place where interrupted and short calls are completed.
+enum SystemCall {
+  /// Runs a call of the C shim, which answers `-errno`, until no signal interrupts it.
+  static func retrying<Result: SignedInteger>(
+    _ operation: String, _ file: String, at offset: UInt64? = nil, _ call: () -> Result
+  ) throws(StorageError) -> Result {
+    while true {
+      let result = call()
+      if result >= 0 { return result }
+      let errno = Errno(rawValue: CInt(-result))
+      if errno == .interrupted { continue }
+      throw StorageError(operation, file: file, errno: errno, offset: offset)
+    }
+  }
+
+  /// Repeats a positional call until `count` bytes are done or it answers 0.
+  static func completing(
+    _ operation: String, _ file: String, count: Int, at offset: UInt64,
+    _ call: (_ done: Int) -> Int
+  ) throws(StorageError) -> Int {
+    var done = 0
+    while done < count {
+      let place = offset + UInt64(done)
+      let moved = try retrying(operation, file, at: place) { call(done) }
+      if moved == 0 { break }
+      done += moved
+    }
+    return done
+  }
+}
