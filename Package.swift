@@ -68,5 +68,10 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
+    .testTarget(
+      name: "MoraineEngineTests",
+      dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
+      swiftSettings: settings
+    ),
   ]
 )

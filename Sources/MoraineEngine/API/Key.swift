@@ -1,0 +1,35 @@
+/// The name of a value: any bytes, up to `Limits.keyLengthBytes`.
+public struct Key: Hashable, Sendable {
+  public let bytes: [UInt8]
+
+  @inlinable
+  public init(_ bytes: [UInt8]) {
+    self.bytes = bytes
+  }
+
+  @inlinable
+  public init(_ bytes: some Sequence<UInt8>) {
+    self.bytes = Array(bytes)
+  }
+
+  /// The UTF-8 bytes of the text.
+  @inlinable
+  public init(_ text: String) {
+    bytes = Array(text.utf8)
+  }
+}
+
+extension Key: ExpressibleByStringLiteral {
+  @inlinable
+  public init(stringLiteral text: String) { self.init(text) }
+}
+
+extension Key: ExpressibleByArrayLiteral {
+  @inlinable
+  public init(arrayLiteral bytes: UInt8...) { self.init(bytes) }
+}
+
+extension Key: CustomStringConvertible {
+  /// The key as text where it is UTF-8.
+  public var description: String { String(decoding: bytes, as: UTF8.self) }
+}

@@ -1,0 +1,47 @@
+public import MoraineFormat
+
+/// A store's figures at one moment.
+public struct Statistics: Sendable {
+  /// Live keys.
+  public internal(set) var count = 0
+  public internal(set) var segmentCount = 0
+  /// Bytes of all segments, in use.
+  public internal(set) var diskBytes: UInt64 = 0
+  /// Bytes of the records that are live.
+  public internal(set) var liveBytes: UInt64 = 0
+  /// Memory of the index, in bytes.
+  public internal(set) var indexBytes = 0
+  public internal(set) var lastSequence = SequenceNumber.none
+  public internal(set) var durableSequence = SequenceNumber.none
+  /// Syncs of the log since opening; commits that waited together share one.
+  public internal(set) var syncCount: UInt64 = 0
+  /// Nanoseconds since the sync under way began, when one is.
+  public internal(set) var syncUnderWayNanoseconds: UInt64?
+  public internal(set) var digest = StateDigest()
+  /// Why the store no longer writes, when it does not.
+  public internal(set) var poison: StoreError?
+}
+
+extension Statistics: CustomStringConvertible {
+  private var fields: [(name: String, value: String, isText: Bool)] {
+    [
+      ("count", "\(count)", false), ("segmentCount", "\(segmentCount)", false),
+      ("diskBytes", "\(diskBytes)", false), ("liveBytes", "\(liveBytes)", false),
+      ("indexBytes", "\(indexBytes)", false), ("lastSequence", "\(lastSequence)", false),
+      ("durableSequence", "\(durableSequence)", false), ("syncCount", "\(syncCount)", false),
+      ("digest", "\(digest)", true), ("isPoisoned", "\(poison != nil)", false),
+    ]
+  }
+
+  public var description: String {
+    fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n")
+  }
+
+  /// One JSON object on one line.
+  public var json: String {
+    let members = fields.map { field in
+      "\"\(field.name)\":" + (field.isText ? "\"\(field.value)\"" : field.value)
+    }
+    return "{" + members.joined(separator: ",") + "}"
+  }
+}

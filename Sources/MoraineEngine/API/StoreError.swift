@@ -1,0 +1,89 @@
+public import SystemPackage
+
+/// Why a store could not do what it was asked: what happened, where, and what to do.
+public struct StoreError: Error, Sendable {
+  /// The kind of failure. More kinds may come: always have a `default`.
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
+    public let description: String
+    private init(_ name: String) { description = name }
+
+    /// The store was closed.
+    public static let closed = Code("closed")
+    /// The store is suspended; resume it first.
+    public static let suspended = Code("suspended")
+    /// Another process, or another `Store` of this one, has the directory open.
+    public static let locked = Code("locked")
+    /// The store was opened for reading only.
+    public static let readOnly = Code("readOnly")
+    /// Bytes on disk are not what was written. Restore from a backup.
+    public static let corrupted = Code("corrupted")
+    /// A newer version of Moraine wrote the store.
+    public static let newerFormat = Code("newerFormat")
+    /// The key is longer than `Limits.keyLengthBytes`.
+    public static let keyTooLarge = Code("keyTooLarge")
+    /// The value, or a batch in all, is longer than the format allows.
+    public static let valueTooLarge = Code("valueTooLarge")
+    /// The disk or a quota is full. Free space and try again; no reopening is needed.
+    public static let noSpace = Code("noSpace")
+    /// The operating system refused an operation.
+    public static let io = Code("io")
+    /// An earlier failure left it unknown what the disk holds. Reads go on; reopen to write.
+    public static let poisoned = Code("poisoned")
+    /// The process forked after opening the store; only the parent may write.
+    public static let usedAfterFork = Code("usedAfterFork")
+    /// There is no store at the path, or something else is.
+    public static let notAStore = Code("notAStore")
+    /// The change feed does not reach back that far.
+    public static let cursorExpired = Code("cursorExpired")
+    /// The cursor belongs to another life of the store.
+    public static let cursorDiverged = Code("cursorDiverged")
+    /// A model could not be encoded.
+    public static let encodingFailed = Code("encodingFailed")
+    /// A stored value could not be decoded.
+    public static let decodingFailed = Code("decodingFailed")
+  }
+
+  private final class Storage: Sendable {
+    let code: Code
+    let message: String
+    let file: String?
+    let offset: UInt64?
+    let errno: Errno?
+
+    init(_ code: Code, _ message: String, _ file: String?, _ offset: UInt64?, _ errno: Errno?) {
+      self.code = code
+      self.message = message
+      self.file = file
+      self.offset = offset
+      self.errno = errno
+    }
+  }
+
+  // One word, so that throwing functions stay cheap.
+  private let storage: Storage
+
+  public init(
+    _ code: Code, _ message: String, file: String? = nil, offset: UInt64? = nil,
+    errno: Errno? = nil
+  ) {
+    storage = Storage(code, message, file, offset, errno)
+  }
+
+  public var code: Code { storage.code }
+  /// What happened and what to do, in words.
+  public var message: String { storage.message }
+  /// The file's name in the store's directory, or the directory's path.
+  public var file: String? { storage.file }
+  /// The place in the file, in bytes from its beginning.
+  public var offset: UInt64? { storage.offset }
+  /// What the operating system said.
+  public var errno: Errno? { storage.errno }
+}
+
+extension StoreError: CustomStringConvertible {
+  public var description: String {
+    var text = "\(code): \(message)"
+    if let file { text += " [\(file)" + (offset.map { " at byte \($0)" } ?? "") + "]" }
+    return text
+  }
+}

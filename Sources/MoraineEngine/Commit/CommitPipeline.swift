@@ -1,0 +1,148 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+/// Makes appended bytes durable, for many at a time, on a thread of its own.
+///
+/// The writer publishes how far it has appended; whoever needs durability waits here; one sync
+/// serves all who waited when it began (group commit: DeWitt et al., SIGMOD 1984). Slow jobs of
+/// the writer (allocation, sealing) run on the same thread, in order with the syncs.
+///
+/// Thread safety: everything shared is in the monitor or atomic. The sequence is published after
+/// the offset and read before it, so the offset a sync claims covers at least its sequence.
+final class CommitPipeline: Sendable {
+  struct Waiter {
+    let sequence: UInt64
+    let continuation: UnsafeContinuation<StoreError?, Never>
+  }
+
+  struct State: Sendable {
+    var jobs: [@Sendable () -> Void] = []
+    var waiters: [Waiter] = []
+    var file: (any StorageFile)?
+    var deadlineNanoseconds: UInt64?
+    var poison: StoreError?
+    var isRunning = false
+    var isStopped = false
+    var syncCount: UInt64 = 0
+    var syncBeganNanoseconds: UInt64?
+  }
+
+  enum Step {
+    case job(@Sendable () -> Void)
+    case sync(any StorageFile)
+    case stop
+  }
+
+  let monitor = Monitor(State())
+  let appendedSequence = Atomic<UInt64>(0)
+  let appendedOffset = Atomic<UInt64>(0)
+  let durableSequence = Atomic<UInt64>(0)
+  /// In the active segment.
+  let durableOffset = Atomic<UInt64>(0)
+  let hasDeadline = Atomic<Bool>(false)
+  let isPoisoned = Atomic<Bool>(false)
+
+  /// The writer's word that all before this is in the kernel's hands.
+  @inline(__always)
+  func publish(sequence: UInt64, offset: UInt64) {
+    appendedOffset.store(offset, ordering: .relaxed)
+    appendedSequence.store(sequence, ordering: .releasing)
+  }
+
+  /// What the writer says when no segment is open or a new one begins: all so far is durable.
+  func begin(file: (any StorageFile)?, sequence: UInt64, offset: UInt64) {
+    publish(sequence: sequence, offset: offset)
+    durableOffset.store(offset, ordering: .relaxed)
+    durableSequence.store(sequence, ordering: .releasing)
+    monitor.withLock { $0.file = file }
+    resumeWaiters(error: nil)
+  }
+
+  /// Waits until the sequence is durable. Answers the error of the sync that should have done it.
+  func waitUntilDurable(_ sequence: UInt64) async throws(StoreError) {
+    if durableSequence.load(ordering: .acquiring) >= sequence { return }
+    let error = await withUnsafeContinuation { continuation in
+      let refusal: StoreError?? = monitor.withLock { state in
+        if let poison = state.poison { return .some(poison) }
+        if durableSequence.load(ordering: .acquiring) >= sequence { return .some(nil) }
+        if state.isStopped { return .some(StoreError(.closed, "the store was closed")) }
+        state.waiters.append(Waiter(sequence: sequence, continuation: continuation))
+        startIfNeeded(&state)
+        return nil
+      }
+      if let refusal { continuation.resume(returning: refusal) } else { monitor.signal() }
+    }
+    if let error { throw error }
+  }
+
+  /// Asks for a sync at the latest after the duration; returns at once.
+  @inline(__always)
+  func syncWithin(_ duration: Duration) {
+    if hasDeadline.load(ordering: .relaxed) { return }
+    setDeadline(duration)
+  }
+
+  private func setDeadline(_ duration: Duration) {
+    let (seconds, attoseconds) = duration.components
+    let wait = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1_000_000_000)
+    let nanoseconds =
+      wait.overflow
+      ? UInt64.max / 4 : wait.partialValue &+ UInt64(clamping: attoseconds) / 1_000_000_000
+    monitor.withLock { state in
+      let due = Machine.monotonicNanoseconds() &+ min(nanoseconds, UInt64.max / 4)
+      state.deadlineNanoseconds = min(due, state.deadlineNanoseconds ?? due)
+      hasDeadline.store(true, ordering: .relaxed)
+      startIfNeeded(&state)
+    }
+    monitor.signal()
+  }
+
+  /// Runs the body on the thread and waits for it.
+  func run<Result: Sendable>(
+    _ body: @escaping @Sendable () throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    let answer: Swift.Result<Result, StoreError> = await withUnsafeContinuation { continuation in
+      monitor.withLock { state in
+        state.jobs.append {
+          do throws(StoreError) {
+            continuation.resume(returning: .success(try body()))
+          } catch {
+            continuation.resume(returning: .failure(error))
+          }
+        }
+        startIfNeeded(&state)
+      }
+      monitor.signal()
+    }
+    return try answer.get()
+  }
+
+  var hasPoison: Bool { isPoisoned.load(ordering: .acquiring) }
+
+  var poison: StoreError? { monitor.withLock { $0.poison } }
+
+  /// The first failure that leaves it unknown what the disk holds. Every waiter and every later
+  /// write gets it.
+  func poison(_ cause: StoreError) {
+    monitor.withLock { state in
+      guard state.poison == nil else { return }
+      state.poison = StoreError(
+        .poisoned, "writing stopped for good after: \(cause); reopen the store", file: cause.file,
+        offset: cause.offset, errno: cause.errno)
+    }
+    isPoisoned.store(true, ordering: .releasing)
+    resumeWaiters(error: poison)
+  }
+
+  func stop() {
+    monitor.withLock { $0.isStopped = true }
+    monitor.signal()
+  }
+
+  private func startIfNeeded(_ state: inout State) {
+    guard !state.isRunning else { return }
+    state.isRunning = true
+    WorkerThread.start { [self] in loop() }
+  }
+}

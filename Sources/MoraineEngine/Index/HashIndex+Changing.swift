@@ -1,0 +1,118 @@
+/// Knows the hash of the key of the record at an address.
+protocol RehashSource: ~Copyable {
+  func hashOfRecord(at address: Address) throws(StoreError) -> UInt64
+}
+
+extension HashIndex {
+  /// Splitting begins when slots are 11/16 full, overflow buckets counted: 11.6 bytes a key at
+  /// every size, and 1.2 buckets visited for a key that is there (simulated and measured).
+  private var isCrowded: Bool {
+    let bucketCount = buckets.count &+ overflow.count &- freeOverflow.count
+    return count &* 16 > bucketCount &* Self.slotsPerBucket &* 11
+  }
+
+  /// Adds an entry; the caller knows that its key has none.
+  ///
+  /// - Parameter source: knows the hash of an older entry's key, for renewing its tag.
+  mutating func insert<Source: RehashSource & ~Copyable>(
+    _ hash: UInt64, _ address: Address, rehashing source: borrowing Source
+  ) {
+    let (number, tag) = place(hash)
+    add(tag << 48 | address.rawValue, to: buckets[number])
+    count &+= 1
+    // A split that cannot read a key leaves everything as it was, and is tried again later.
+    if isCrowded { do throws(StoreError) { try splitNext(source) } catch {} }
+  }
+
+  /// Takes out the entry that ``find(_:where:)`` found.
+  mutating func remove(_ slot: UnsafeMutablePointer<UInt64>) {
+    slot.pointee = 0
+    count &-= 1
+  }
+
+  private mutating func add(_ entry: UInt64, to first: UnsafeMutablePointer<UInt64>) {
+    var bucket = first
+    while true {
+      for position in 0..<Self.slotsPerBucket where bucket[position] == 0 {
+        bucket[position] = entry
+        return
+      }
+      let last = bucket[Self.slotsPerBucket &- 1]
+      if Self.isLink(last) {
+        bucket = overflow[Self.linkTarget(last)]
+        continue
+      }
+      let number = takeOverflowBucket()
+      let next = overflow[number]
+      next[0] = last
+      next[1] = entry
+      bucket[Self.slotsPerBucket &- 1] = Self.link(to: number)
+      return
+    }
+  }
+
+  private mutating func takeOverflowBucket() -> Int {
+    if let free = freeOverflow.popLast() { return free }
+    let number = overflow.count
+    precondition(number < 1 << Address.offsetBits, "index overflow area is exhausted")
+    overflow.grow(to: number + 1)
+    return number
+  }
+
+  /// Splits one bucket: its entries go by their next hash bit.
+  private mutating func splitNext<Source: RehashSource & ~Copyable>(
+    _ hashes: borrowing Source
+  ) throws(StoreError) {
+    let source = split
+    let entries = try splitEntries(of: source, hashes)
+    let target = buckets.count
+    buckets.grow(to: target + 1)
+    empty(source)
+    for (entry, goesUp) in entries {
+      add(entry, to: buckets[goesUp ? target : source])
+    }
+    split += 1
+    guard split == 1 << level else { return }
+    if renewsTags { tagShift += Self.levelsPerTag }
+    level += 1
+    split = 0
+  }
+
+  private func splitEntries<Source: RehashSource & ~Copyable>(
+    of bucket: Int, _ hashes: borrowing Source
+  ) throws(StoreError) -> [(entry: UInt64, goesUp: Bool)] {
+    var result: [(UInt64, Bool)] = []
+    result.reserveCapacity(16)
+    let renews = renewsTags
+    let tagBit = UInt64(48 + level - tagShift)
+    var current = buckets[bucket]
+    while true {
+      for position in 0..<Self.slotsPerBucket {
+        let slot = current[position]
+        if slot == 0 || Self.isLink(slot) { continue }
+        if renews {
+          let hash = try hashes.hashOfRecord(at: Address(rawValue: slot & Address.mask))
+          let tag = (hash >> UInt64(tagShift + Self.levelsPerTag)) & 0xFFFF
+          result.append((tag << 48 | slot & Address.mask, (hash >> UInt64(level)) & 1 == 1))
+        } else {
+          result.append((slot, (slot >> tagBit) & 1 == 1))
+        }
+      }
+      let last = current[Self.slotsPerBucket - 1]
+      guard Self.isLink(last) else { return result }
+      current = overflow[Self.linkTarget(last)]
+    }
+  }
+
+  private mutating func empty(_ bucket: Int) {
+    var current = buckets[bucket]
+    while true {
+      let last = current[Self.slotsPerBucket - 1]
+      for position in 0..<Self.slotsPerBucket { current[position] = 0 }
+      guard Self.isLink(last) else { return }
+      let number = Self.linkTarget(last)
+      freeOverflow.append(number)
+      current = overflow[number]
+    }
+  }
+}

@@ -1,0 +1,43 @@
+import MoraineFormat
+
+extension EngineState {
+  /// Makes the index, the liveness and the digest say what a record says.
+  ///
+  /// - Parameter existing: the key's entry so far.
+  @inline(__always)
+  mutating func install(
+    put address: Address, length: Int, sequence: UInt64, hash: UInt64,
+    over existing: (slot: UnsafeMutablePointer<UInt64>, record: RecordReference)?
+  ) {
+    let size = UInt64(truncatingIfNeeded: aligned(length))
+    if let existing {
+      retire(existing.slot, existing.record, hash: hash)
+      existing.slot.pointee = existing.slot.pointee & ~Address.mask | address.rawValue
+    } else {
+      index.insert(hash, address, rehashing: table)
+    }
+    table.infos[address.slot].liveBytes &+= size
+    liveBytes &+= size
+    digest.add(hash: hash, sequence: sequence)
+  }
+
+  @inline(__always)
+  mutating func uninstall(
+    _ existing: (slot: UnsafeMutablePointer<UInt64>, record: RecordReference), hash: UInt64
+  ) {
+    retire(existing.slot, existing.record, hash: hash)
+    index.remove(existing.slot)
+  }
+
+  /// The record that an entry names is no longer live.
+  @inline(__always)
+  private mutating func retire(
+    _ slot: UnsafeMutablePointer<UInt64>, _ record: RecordReference, hash: UInt64
+  ) {
+    let old = Address(rawValue: slot.pointee & Address.mask)
+    let size = UInt64(truncatingIfNeeded: aligned(record.header.length))
+    table.infos[old.slot].liveBytes &-= size
+    liveBytes &-= size
+    digest.remove(hash: hash, sequence: record.header.sequence)
+  }
+}

@@ -1,0 +1,118 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+/// What became of an operation: done, or to be tried again when there is room.
+enum Outcome<Value> {
+  case done(Value)
+  case needsRoom(Int)
+}
+
+extension EngineState {
+  func checkWritable() throws(StoreError) {
+    if configuration.isReadOnly {
+      throw StoreError(.readOnly, "the store was opened for reading only")
+    }
+    if Machine.forkGeneration != forkGeneration {
+      throw StoreError(
+        .usedAfterFork, "this process forked after opening the store; open it anew in the child")
+    }
+    if pipeline.isPoisoned.load(ordering: .relaxed), let poison = pipeline.poison { throw poison }
+    guard lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {
+      throw StoreError(.valueTooLarge, "all sequence numbers are used up")
+    }
+  }
+
+  static func checkLimits(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
+  ) throws(StoreError) {
+    guard key.count <= Limits.keyLengthBytes else {
+      throw StoreError(
+        .keyTooLarge, "a key of \(key.count) bytes; the limit is \(Limits.keyLengthBytes)")
+    }
+    guard value.count <= Limits.valueLengthBytes else {
+      throw StoreError(
+        .valueTooLarge, "a value of \(value.count) bytes; the limit is \(Limits.valueLengthBytes)")
+    }
+  }
+
+  /// Appends one put and makes it visible.
+  mutating func put(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try checkWritable()
+    try Self.checkLimits(key, value)
+    var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
+    if let compressed = compressor.compress(value) {
+      draft.codec = .lz4
+      draft.rawLength = value.count
+      draft.stored = compressed
+    }
+    let length = draft.length
+    guard room(for: aligned(length)) == .enough else { return .needsRoom(aligned(length)) }
+    let hash = hash(key, 0)
+    let existing = try find(key, 0, hash: hash)
+    // In positional mode the record lies in a buffer that the append will reuse: it was read.
+    try appendSyncMarkIfDue()
+    lastSequence &+= 1
+    let address = try append(draft)
+    install(put: address, length: length, sequence: lastSequence, hash: hash, over: existing)
+    count(lastSequence, in: address.slot)
+    publish()
+    if value.count > 1 << 20 { compressor.trim() }
+    return .done(SequenceNumber(rawValue: lastSequence))
+  }
+
+  /// Appends a delete, if the key is there.
+  mutating func delete(
+    _ key: UnsafeRawBufferPointer
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    try checkWritable()
+    try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
+    let hash = hash(key, 0)
+    guard let existing = try find(key, 0, hash: hash) else { return .done(nil) }
+    let draft = RecordDraft(
+      sequence: lastSequence &+ 1, kind: .delete, key: key,
+      stored: UnsafeRawBufferPointer(start: nil, count: 0))
+    let length = draft.length
+    guard room(for: aligned(length)) == .enough else { return .needsRoom(aligned(length)) }
+    try appendSyncMarkIfDue()
+    lastSequence &+= 1
+    let address = try append(draft)
+    uninstall(existing, hash: hash)
+    count(lastSequence, in: address.slot)
+    publish()
+    return .done(SequenceNumber(rawValue: lastSequence))
+  }
+
+  /// The value of a key: its checksum verified, decompressed.
+  func value(_ key: UnsafeRawBufferPointer) throws(StoreError) -> [UInt8]? {
+    guard let (slot, record) = try find(key, 0, hash: hash(key, 0)) else { return nil }
+    let address = Address(rawValue: slot.pointee & Address.mask)
+    try table.verify(record, at: address)
+    return try table.value(of: record, at: address)
+  }
+}
+
+extension SegmentTable {
+  /// The value of a record whose checksum was verified.
+  func value(of record: RecordReference, at address: Address) throws(StoreError) -> [UInt8] {
+    let header = record.header
+    switch header.codec {
+    case .raw: return [UInt8](record.stored)
+    case .lz4:
+      var isSound = false
+      let value = [UInt8](unsafeUninitializedCapacity: header.rawLength) { buffer, count in
+        isSound = Decompressor.decompress(
+          record.stored, into: UnsafeMutableRawBufferPointer(buffer))
+        count = isSound ? header.rawLength : 0
+      }
+      guard isSound else { throw damaged(address, "a compressed value does not decompress") }
+      return value
+    case .lz4Dictionary:
+      throw StoreError(
+        FormatError(newer: "a value uses a dictionary", at: UInt64(address.offset)),
+        file: fileName(address.slot))
+    }
+  }
+}

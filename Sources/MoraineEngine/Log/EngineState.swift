@@ -1,0 +1,96 @@
+import MoraineFormat
+import MoraineStorage
+
+/// The whole state of an open store, for the one who has it: the actor, or whoever opens it.
+struct EngineState: ~Copyable {
+  var index = HashIndex()
+  var table: SegmentTable
+  var active: ActiveSegment?
+  var manifest: Manifest
+  let configuration: Configuration
+  let directory: any StorageDirectory
+  let lock: (any StorageFile)?
+  let pipeline: CommitPipeline
+  var compressor = Compressor()
+  let writeScratch = ScratchBuffer()
+  var digest = StateDigest()
+  var lastSequence: UInt64 = 0
+  var liveBytes: UInt64 = 0
+  /// Set when the space kept back for deletes was given up.
+  var reserve: Reserve
+  var report = RecoveryReport()
+  let forkGeneration: UInt64
+
+  init(
+    directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
+    configuration: Configuration, pipeline: CommitPipeline
+  ) {
+    table = SegmentTable(directory: directory, hashKey: manifest.hashKey)
+    reserve = Reserve(directory: directory)
+    self.directory = directory
+    self.lock = lock
+    self.manifest = manifest
+    self.configuration = configuration
+    self.pipeline = pipeline
+    forkGeneration = Machine.forkGeneration
+  }
+
+  @inline(__always)
+  func hash(_ key: UnsafeRawBufferPointer, _ keyspace: UInt16) -> UInt64 {
+    KeyHash.hash(key, keyspace: keyspace, with: manifest.hashKey)
+  }
+
+  /// The entry of a key, and its record.
+  @inline(__always)
+  func find(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
+  ) throws(StoreError) -> (slot: UnsafeMutablePointer<UInt64>, record: RecordReference)? {
+    var found: RecordReference?
+    let slot = try index.find(hash) { (address) throws(StoreError) -> Bool in
+      let record = try table.record(at: address)
+      if record.header.keyLength == key.count, record.header.keyspace == keyspace,
+        record.key.elementsEqualFast(key)
+      {
+        found = record
+        return true
+      }
+      // Another key with the same tag, or this key damaged: only the checksum can tell.
+      try table.verify(record, at: address)
+      return false
+    }
+    guard let slot, let found else { return nil }
+    return (slot, found)
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  @inline(__always)
+  func elementsEqualFast(_ other: UnsafeRawBufferPointer) -> Bool {
+    guard count == other.count else { return false }
+    var offset = 0
+    while offset &+ 8 <= count {
+      let left = loadUnaligned(fromByteOffset: offset, as: UInt64.self)
+      guard left == other.loadUnaligned(fromByteOffset: offset, as: UInt64.self) else {
+        return false
+      }
+      offset &+= 8
+    }
+    while offset < count {
+      guard self[offset] == other[offset] else { return false }
+      offset &+= 1
+    }
+    return true
+  }
+}
+
+extension Array where Element == UInt8 {
+  /// `withUnsafeBytes` with typed errors.
+  @inline(__always)
+  func withBytes<Result, Failure: Error>(
+    _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try withUnsafeBufferPointer { (elements) throws(Failure) in
+      try body(UnsafeRawBufferPointer(elements))
+    }
+  }
+}

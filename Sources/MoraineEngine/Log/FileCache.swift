@@ -1,0 +1,46 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Open files of segments that are read without a mapping; bounded, whatever their number.
+///
+/// Used by one thread at a time: the one that has the segment table.
+final class FileCache {
+  private static let limit = 64
+  private let directory: any StorageDirectory
+  private var files: [Int: any StorageFile] = [:]
+  private var order: [Int] = []
+
+  init(directory: any StorageDirectory) {
+    self.directory = directory
+  }
+
+  func keep(_ file: any StorageFile, for slot: Int) {
+    if files.updateValue(file, forKey: slot) == nil { order.append(slot) }
+    while order.count > Self.limit { files[order.removeFirst()] = nil }
+  }
+
+  func file(for slot: Int, named name: String) throws(StoreError) -> any StorageFile {
+    if let file = files[slot] { return file }
+    let opened = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard let opened else {
+      throw StoreError(.corrupted, "a segment file is missing; restore it", file: name)
+    }
+    keep(opened, for: slot)
+    return opened
+  }
+}
+
+/// Bytes that grow with the largest use and are given back when they were very many.
+final class ScratchBuffer {
+  private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 16)
+
+  deinit { buffer.deallocate() }
+
+  func reserve(_ count: Int) -> UnsafeMutableRawBufferPointer {
+    if buffer.count < count || (buffer.count > 1 << 22 && count < 1 << 20) {
+      buffer.deallocate()
+      buffer = .allocate(byteCount: max(count, 4096), alignment: 16)
+    }
+    return UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
+  }
+}

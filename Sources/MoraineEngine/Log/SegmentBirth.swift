@@ -1,0 +1,58 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Makes a new segment, on the committing thread: created exclusively, header written, file and
+/// directory synced. Only then does a manifest list it, and only then is anything acknowledged in it.
+struct SegmentBirth: Sendable {
+  let directory: any StorageDirectory
+  let header: SegmentHeader
+  let limit: Int
+  let firstAllocation: Int
+  let wantsMapping: Bool
+
+  struct Child: Sendable {
+    let file: any StorageFile
+    let mapping: (any FileMapping)?
+    let allocated: Int?
+  }
+
+  func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
+    let name = header.number.fileName
+    do throws(StorageError) {
+      // A leftover of a birth that failed; the manifest never listed it.
+      try directory.remove(name)
+      let file = try directory.createFile(name)
+      let child = try prepare(file)
+      do throws(StorageError) {
+        try file.synchronize(.full)
+        try directory.synchronize()
+      } catch {
+        pipeline.poison(StoreError(error))
+        throw error
+      }
+      return child
+    } catch {
+      if !pipeline.hasPoison {
+        try storing { () throws(StorageError) in try directory.remove(name) }
+      }
+      throw StoreError(error)
+    }
+  }
+
+  private func prepare(_ file: any StorageFile) throws(StorageError) -> Child {
+    let bytes = header.encoded()
+    var mapping: (any FileMapping)?
+    if wantsMapping {
+      do throws(StorageError) {
+        try file.allocate(from: 0, to: UInt64(firstAllocation))
+        mapping = try file.map(lengthBytes: (limit + 4095) & ~4095, .readWrite)
+      } catch {
+        guard error.isUnsupported else { throw error }
+        try file.truncate(to: 0)
+      }
+    }
+    try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
+    mapping?.prefault(from: 0, to: firstAllocation)
+    return Child(file: file, mapping: mapping, allocated: mapping == nil ? nil : firstAllocation)
+  }
+}

@@ -1,0 +1,51 @@
+import MoraineFormat
+import MoraineStorage
+
+/// The bytes of one segment in order: through its mapping, or a window at a time.
+final class ByteSource {
+  private static let windowBytes = 1 << 20
+  private let file: any StorageFile
+  private let name: String
+  private let base: UnsafeMutableRawPointer?
+  let length: Int
+  private var window = UnsafeMutableRawBufferPointer.allocate(byteCount: 0, alignment: 16)
+  private var windowStart = 0
+  private var windowCount = 0
+
+  init(file: any StorageFile, name: String, length: Int, mapping: (any FileMapping)?) {
+    self.file = file
+    self.name = name
+    self.length = length
+    base = mapping?.base
+  }
+
+  deinit { window.deallocate() }
+
+  /// `count` bytes at `offset`, which the caller knows to lie within ``length``; valid until the
+  /// next call.
+  func bytes(at offset: Int, count: Int) throws(StoreError) -> UnsafeRawPointer {
+    if let base { return UnsafeRawPointer(base + offset) }
+    if offset < windowStart || offset + count > windowStart + windowCount {
+      try load(at: offset, count: min(length - offset, max(count, Self.windowBytes)))
+    }
+    guard let start = window.baseAddress else { fatalError("an empty window") }
+    return UnsafeRawPointer(start + (offset - windowStart))
+  }
+
+  private func load(at offset: Int, count: Int) throws(StoreError) {
+    if window.count < count {
+      window.deallocate()
+      window = .allocate(byteCount: count, alignment: 16)
+    }
+    let target = UnsafeMutableRawBufferPointer(rebasing: window[..<count])
+    let got = try storing { () throws(StorageError) in
+      try file.read(into: target, at: UInt64(offset))
+    }
+    guard got == count else {
+      throw StoreError.corrupted(
+        "the file became shorter while it was read", name, at: offset + got)
+    }
+    windowStart = offset
+    windowCount = count
+  }
+}

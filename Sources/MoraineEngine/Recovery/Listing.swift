@@ -1,0 +1,39 @@
+import MoraineFormat
+import MoraineStorage
+
+/// The files of a directory, by what they are to a store.
+struct Listing {
+  var hasManifest = false
+  var hasTemporaryManifest = false
+  var hasReserve = false
+  /// With their lengths.
+  var segments: [SegmentNumber: UInt64] = [:]
+  /// Not ours: ignored and reported.
+  var foreign: [String] = []
+
+  var hasStore: Bool { hasManifest || !segments.isEmpty }
+
+  init(_ directory: any StorageDirectory) throws(StoreError) {
+    let entries = try storing { () throws(StorageError) in try directory.entries() }
+    for entry in entries.sorted(by: { $0.name < $1.name }) {
+      let number = SegmentNumber(fileName: entry.name)
+      let isOurs =
+        number != nil
+        || [Manifest.fileName, Manifest.temporaryFileName, Reserve.fileName, Opener.lockName]
+          .contains(entry.name)
+      guard isOurs else {
+        foreign.append(entry.name)
+        continue
+      }
+      guard entry.kind == .regular else {
+        throw StoreError(
+          .notAStore, "a store's file must be a regular file, not a link or a directory",
+          file: entry.name)
+      }
+      if let number { segments[number] = entry.lengthBytes }
+      hasManifest = hasManifest || entry.name == Manifest.fileName
+      hasTemporaryManifest = hasTemporaryManifest || entry.name == Manifest.temporaryFileName
+      hasReserve = hasReserve || entry.name == Reserve.fileName
+    }
+  }
+}

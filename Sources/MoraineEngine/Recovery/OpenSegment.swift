@@ -1,0 +1,93 @@
+import MoraineFormat
+import MoraineStorage
+
+/// A segment that nobody sealed: where it ends, and how much of it is proven durable.
+struct OpenSegment {
+  let slot: Int
+  let name: String
+  let end: Int
+  let provenEnd: Int
+  let hasFooter: Bool
+  let isEmpty: Bool
+
+  /// Replays it and judges its end: a torn write, or lost data.
+  static func replay(
+    _ entry: Manifest.Segment, _ state: inout EngineState, _ report: inout RecoveryReport,
+    isReadOnly: Bool
+  ) throws(StoreError) -> OpenSegment {
+    let name = entry.number.fileName
+    let length = try length(state.directory, name)
+    let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
+    let scanner = SegmentScanner(
+      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+    var replay = Replay(slot: slot, name: name, scanner: scanner)
+    let result = try replay.run(&state)
+    state.table[slot].end = result.validEnd
+    let end = result.validEnd
+    try judge(result, scanner, name, state.manifest, entry, &report)
+    let watermark =
+      state.manifest.watermarkSegment == entry.number.rawValue ? state.manifest.watermarkOffset : 0
+    let proven = Int(clamping: max(watermark, result.promise))
+    return OpenSegment(
+      slot: slot, name: name, end: end, provenEnd: min(max(proven, header.headerLength), end),
+      hasFooter: result.hasFooter, isEmpty: state.table.infos[slot].recordCount == 0)
+  }
+
+  private static func length(
+    _ directory: any StorageDirectory, _ name: String
+  ) throws(StoreError) -> Int {
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    return Int(clamping: try storing { () throws(StorageError) in try file?.lengthBytes() ?? 0 })
+  }
+
+  /// A place without a record is the end of a torn log, unless something vouches for more.
+  private static func judge(
+    _ result: ReplayResult, _ scanner: SegmentScanner, _ name: String, _ manifest: Manifest,
+    _ entry: Manifest.Segment, _ report: inout RecoveryReport
+  ) throws(StoreError) {
+    let end = result.validEnd
+    var promised = result.promise
+    if manifest.watermarkSegment == entry.number.rawValue {
+      promised = max(promised, manifest.watermarkOffset)
+    }
+    if !result.hasFooter { promised = max(promised, try scanner.farthestPromise(from: end)) }
+    guard promised <= UInt64(end) else {
+      let stop = result.stop ?? (end, "the file ends")
+      throw .corrupted(
+        "\(stop.reason), yet the log promises that \(promised) bytes were durable", name,
+        at: stop.offset)
+    }
+    guard !result.hasFooter else { return }
+    let written = try scanner.lastWritten(from: end)
+    guard written > end else { return }
+    report.tornSegment = entry.number
+    report.tornOffset = UInt64(end)
+    report.tornBytes = UInt64(written - end)
+  }
+
+  /// Writes what nothing has proved durable once more, the same bytes in the same places, and syncs
+  /// it. After a sync that failed in an earlier life the file cache may show bytes that the disk
+  /// does not hold, and forget that it should write them; written again, they are to be synced again.
+  func makeDurable(
+    _ directory: any StorageDirectory, _ report: inout RecoveryReport
+  ) throws(StoreError) {
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .readWrite) }
+    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
+    defer { chunk.deallocate() }
+    var offset = provenEnd
+    report.resyncedBytes += UInt64(end - offset)
+    try storing { () throws(StorageError) in
+      while offset < end {
+        let part = UnsafeMutableRawBufferPointer(
+          rebasing: chunk[..<Swift.min(chunk.count, end - offset)])
+        let got = try file.read(into: part, at: UInt64(offset))
+        try file.write(UnsafeRawBufferPointer(rebasing: part[..<got]), at: UInt64(offset))
+        if got == 0 { break }
+        offset += got
+      }
+      try file.synchronize(.full)
+      try directory.synchronize()
+    }
+  }
+}

@@ -1,0 +1,175 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Brings the state to what the log says, and the log to a shape that the next run can trust.
+struct Recovery {
+  let listing: Listing
+  let opener: Opener
+
+  private var isReadOnly: Bool { opener.configuration.isReadOnly }
+
+  func run(_ state: inout EngineState, _ report: inout RecoveryReport) throws(StoreError) {
+    let manifest = state.manifest
+    report.wasClean = manifest.isClean
+    state.reserve.isKept = listing.hasReserve
+    try checkPresence(manifest)
+    try checkUnlisted(state, &report)
+    for entry in manifest.segments where entry.isSealed { try replaySealed(entry, &state) }
+    var repairs: [OpenSegment] = []
+    for entry in manifest.segments where !entry.isSealed {
+      repairs.append(try OpenSegment.replay(entry, &state, &report, isReadOnly: isReadOnly))
+    }
+    // Numbers up to here may have been given to operations that a power failure took.
+    state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
+    if manifest.isClean, manifest.digest != state.digest {
+      throw .corrupted(
+        "the state digest does not match the segments", Manifest.fileName, at: 128)
+    }
+    report.segmentCount = state.table.count
+    report.recordCount = (0..<state.table.count).reduce(0) {
+      $0 + state.table.infos[$1].recordCount
+    }
+    report.lastSequence = SequenceNumber(rawValue: state.lastSequence)
+    guard !isReadOnly else { return finish(&state) }
+    try repair(repairs, &state, &report)
+    finish(&state)
+  }
+
+  private func finish(_ state: inout EngineState) {
+    state.pipeline.begin(file: nil, sequence: state.lastSequence, offset: 0)
+  }
+
+  private func checkPresence(_ manifest: Manifest) throws(StoreError) {
+    let missing = manifest.segments.filter { listing.segments[$0.number] == nil }
+    guard missing.isEmpty else {
+      let names = missing.map(\.number.fileName).joined(separator: ", ")
+      throw StoreError(
+        .corrupted, "segments that the manifest lists are missing: \(names); restore them",
+        file: missing.first?.number.fileName)
+    }
+  }
+
+  /// Segment files that the manifest does not list: leftovers, or the sign of a stale manifest.
+  private func checkUnlisted(
+    _ state: borrowing EngineState, _ report: inout RecoveryReport
+  ) throws(StoreError) {
+    let listed = Set(state.manifest.segments.map(\.number))
+    let directory = state.directory
+    for number in listing.segments.keys.sorted() where !listed.contains(number) {
+      let name = number.fileName
+      guard let header = try readableHeader(directory, name) else {
+        report.foreignFiles.append(name)
+        continue
+      }
+      guard header.storeID == state.manifest.storeID else {
+        report.foreignFiles.append(name)
+        continue
+      }
+      if header.generation > state.manifest.generation,
+        try holdsRecords(directory, name, header)
+      {
+        throw StoreError(
+          .corrupted,
+          "the manifest is older than segment \(number), which it does not list; "
+            + "a stale copy was put in its place",
+          file: Manifest.fileName)
+      }
+      guard !isReadOnly else { continue }
+      try storing { () throws(StorageError) in try directory.remove(name) }
+      report.removedFiles.append(name)
+    }
+    guard listing.hasTemporaryManifest, !isReadOnly else { return }
+    try storing { () throws(StorageError) in try directory.remove(Manifest.temporaryFileName) }
+    report.removedFiles.append(Manifest.temporaryFileName)
+  }
+
+  /// Nil when the file does not begin with a sound header.
+  private func readableHeader(
+    _ directory: any StorageDirectory, _ name: String
+  ) throws(StoreError) -> SegmentHeader? {
+    guard let source = try SegmentOpening.source(directory, name, limit: nil, mapped: false),
+      source.length >= SegmentHeader.fixedLength
+    else { return nil }
+    do throws(StoreError) {
+      return try SegmentOpening.header(source, name)
+    } catch {
+      if error.code == .io { throw error }
+      return nil
+    }
+  }
+
+  private func holdsRecords(
+    _ directory: any StorageDirectory, _ name: String, _ header: SegmentHeader
+  ) throws(StoreError) -> Bool {
+    guard let source = try SegmentOpening.source(directory, name, limit: nil, mapped: false) else {
+      return false
+    }
+    var scanner = SegmentScanner(
+      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+    if case .record = try scanner.next() { return true }
+    return false
+  }
+
+  private func replaySealed(
+    _ entry: Manifest.Segment, _ state: inout EngineState
+  ) throws(StoreError) {
+    let name = entry.number.fileName
+    let length = Int(clamping: entry.lengthBytes)
+    let actual = Int(clamping: listing.segments[entry.number] ?? 0)
+    let isCut = entry.flags.contains(.cut)
+    guard actual == length || (isCut && actual > length) else {
+      throw .corrupted(
+        "\(actual) bytes, but the manifest says \(length)", name, at: min(actual, length))
+    }
+    let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
+    state.table.infos[slot].flags = entry.flags
+    let scanner = SegmentScanner(
+      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+    var replay = Replay(slot: slot, name: name, scanner: scanner)
+    let result = try replay.run(&state)
+    if let stop = result.stop { throw .corrupted(stop.reason, name, at: stop.offset) }
+    guard result.validEnd == length, result.hasFooter != isCut else {
+      throw .corrupted("the footer is not where it must be", name, at: result.validEnd)
+    }
+    let info = state.table.infos[slot]
+    guard info.recordCount == entry.recordCount, info.firstSequence == entry.firstSequence.rawValue,
+      info.lastSequence == entry.lastSequence.rawValue,
+      result.footer.map({ $0.recordCount == info.recordCount }) ?? true
+    else {
+      throw .corrupted("its records are not those that the manifest counts", name, at: 0)
+    }
+    if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
+  }
+
+  func cut(
+    _ directory: any StorageDirectory, _ name: String, to length: Int
+  ) throws(StoreError) {
+    try storing { () throws(StorageError) in
+      try directory.openFile(name, .readWrite)?.truncate(to: UInt64(length))
+    }
+  }
+
+  /// Makes the tail provably durable, then says in the manifest where each open segment ended.
+  private func repair(
+    _ open: [OpenSegment], _ state: inout EngineState, _ report: inout RecoveryReport
+  ) throws(StoreError) {
+    guard !open.isEmpty else { return }
+    for segment in open where !segment.isEmpty {
+      try segment.makeDurable(state.directory, &report)
+      state.table.infos[segment.slot].flags.insert(.sealed)
+      if !segment.hasFooter { state.table.infos[segment.slot].flags.insert(.cut) }
+    }
+    for segment in open where segment.isEmpty { state.table.infos[segment.slot].isDropped = true }
+    let next = state.nextManifest()
+    try ManifestPublisher(directory: state.directory, pipeline: state.pipeline).publish(next)
+    state.manifest = next
+    for segment in open {
+      if segment.isEmpty {
+        try storing { () throws(StorageError) in try state.directory.remove(segment.name) }
+      } else {
+        try cut(state.directory, segment.name, to: segment.end)
+      }
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Opening the file of one segment for replay.
+enum SegmentOpening {
+  /// The bytes of a segment file, up to a limit; nil when it is missing.
+  static func source(
+    _ directory: any StorageDirectory, _ name: String, limit: Int?, mapped: Bool
+  ) throws(StoreError) -> ByteSource? {
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard let file else { return nil }
+    let actual = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
+    return ByteSource(file: file, name: name, length: min(actual, limit ?? actual), mapping: nil)
+  }
+
+  static func header(_ source: ByteSource, _ name: String) throws(StoreError) -> SegmentHeader {
+    let first = min(source.length, SegmentHeader.fixedLength)
+    let start = UnsafeRawBufferPointer(start: try source.bytes(at: 0, count: first), count: first)
+    let claim = try formatting(name) { () throws(FormatError) in
+      try SegmentHeader.claimedLength(start)
+    }
+    let count = min(claim, source.length)
+    let bytes = UnsafeRawBufferPointer(start: try source.bytes(at: 0, count: count), count: count)
+    return try formatting(name) { () throws(FormatError) in try SegmentHeader(decoding: bytes) }
+  }
+
+  /// Opens a listed segment and takes it into the table.
+  static func add(
+    _ entry: Manifest.Segment, _ state: inout EngineState, length: Int
+  ) throws(StoreError) -> (slot: Int, source: ByteSource, header: SegmentHeader) {
+    let name = entry.number.fileName
+    let file = try storing { () throws(StorageError) in
+      try state.directory.openFile(name, .read)
+    }
+    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    let mapping =
+      state.configuration.ioMode == .mapped && length > 0 ? try map(file, length) : nil
+    let source = ByteSource(file: file, name: name, length: length, mapping: mapping)
+    let header = try header(source, name)
+    guard header.storeID == state.manifest.storeID, header.number == entry.number,
+      header.epoch == entry.epoch
+    else {
+      throw .corrupted("this segment belongs to another store or another life of it", name, at: 16)
+    }
+    guard !header.flags.contains(.encrypted) else {
+      throw StoreError(.newerFormat, "an encrypted segment; update this program", file: name)
+    }
+    let info = SegmentInfo(number: entry.number, epoch: entry.epoch, mapping: mapping)
+    let slot = state.table.append(
+      SegmentView(base: mapping?.base, end: header.headerLength, seed: header.checksumSeed), info)
+    return (slot, source, header)
+  }
+
+  /// Nil when the kernel has no mapping left to give; reads then go through the file.
+  private static func map(
+    _ file: any StorageFile, _ length: Int
+  ) throws(StoreError) -> (any FileMapping)? {
+    do throws(StorageError) {
+      return try file.map(lengthBytes: length, .read)
+    } catch {
+      if error.errno == .noMemory || error.isUnsupported { return nil }
+      throw StoreError(error)
+    }
+  }
+}

@@ -1,0 +1,52 @@
+import MoraineFormat
+import MoraineStorage
+public import SystemPackage
+
+extension Store {
+  /// Seals the log and gives the directory free. Closing twice is no error.
+  ///
+  /// Everything written is on stable storage when this returns.
+  ///
+  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed even so.
+  public func close() async throws(StoreError) {
+    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
+    guard !isClosed else { return }
+    isClosed = true
+    defer {
+      pipeline.stop()
+      engine = nil
+    }
+    guard engine != nil, !pipeline.hasPoison else { return }
+    let hasActive = engine!.active != nil
+    guard hasActive else { return }
+    isMakingRoom = true
+    defer { openGate() }
+    let pipeline = pipeline
+    let seal = try engine!.sealActive()
+    if let seal { try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) } }
+    engine!.active = nil
+    var reserve = engine!.reserve
+    try storing { () throws(StorageError) in try reserve.release() }
+    let last = engine!.nextManifest()
+    let publisher = engine!.publisher()
+    try await pipeline.run { () throws(StoreError) in try publisher.publish(last) }
+    pipeline.begin(file: nil, sequence: last.lastSequence.rawValue, offset: 0)
+  }
+}
+
+/// Opens a store for the length of the body, and closes it whatever happens.
+public func withStore<Result>(
+  at directory: FilePath, configuration: Configuration = .init(),
+  _ body: (Store) async throws -> Result
+) async throws -> Result {
+  let store = try await Store.open(at: directory, configuration: configuration)
+  let result: Result
+  do {
+    result = try await body(store)
+  } catch {
+    try await store.close()
+    throw error
+  }
+  try await store.close()
+  return result
+}

@@ -1,0 +1,89 @@
+public import MoraineFormat
+
+extension Store {
+  /// Stores a value under a key, replacing what was there.
+  ///
+  /// - Parameter durability: what to wait for; nil takes the configuration's.
+  /// - Returns: the operation's sequence number.
+  /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.noSpace`, `.io`, `.poisoned`, `.corrupted` (the
+  ///   value being replaced), `.readOnly`, `.closed`, `.usedAfterFork`. After `.poisoned` or `.io`
+  ///   while syncing it is open whether the write is there after reopening.
+  /// - Complexity: O(key + value).
+  @discardableResult
+  public func set(
+    _ value: [UInt8], forKey key: Key, durability: Durability? = nil
+  ) async throws(StoreError) -> SequenceNumber {
+    if isMakingRoom || isClosed { try await passGate() }
+    let sequence = try await withRoom { (engine) throws(StoreError) in
+      try key.bytes.withBytes { (keyBytes) throws(StoreError) in
+        try value.withBytes { (bytes) throws(StoreError) in try engine.put(keyBytes, bytes) }
+      }
+    }
+    try await settle(sequence, durability)
+    return sequence
+  }
+
+  /// Removes a key and its value.
+  ///
+  /// - Returns: the operation's sequence number, or nil when the key was not there.
+  /// - Throws: as ``set(_:forKey:durability:)``.
+  @discardableResult
+  public func removeValue(
+    forKey key: Key, durability: Durability? = nil
+  ) async throws(StoreError) -> SequenceNumber? {
+    if isMakingRoom || isClosed { try await passGate() }
+    if engine == nil { return nil }
+    let sequence = try await withRoom(isDelete: true) { (engine) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
+    }
+    if let sequence { try await settle(sequence, durability) }
+    return sequence
+  }
+
+  /// Runs the body on a batch and applies all of it at once, or, when the body throws, nothing.
+  ///
+  /// The batch reads its own writes. No other writer comes between.
+  ///
+  /// - Throws: what the body throws, and as ``set(_:forKey:durability:)``.
+  @discardableResult
+  public func write<Result>(
+    durability: Durability? = nil, _ body: (inout WriteBatch) throws -> Result
+  ) async throws -> Result {
+    try await passGate()
+    var batch = WriteBatch(store: self)
+    let result = try body(&batch)
+    let operations = batch.takeOperations()
+    guard !operations.isEmpty else { return result }
+    var prepared: [PreparedOperation] = []
+    let sequence = try await withRoom { (engine) throws(StoreError) in
+      if prepared.isEmpty {
+        prepared = operations.map { engine.prepare($0.key.bytes, $0.value) }
+      }
+      return try engine.commit(prepared)
+    }
+    try await settle(sequence, durability)
+    return result
+  }
+
+  /// Waits for all that was written before the call.
+  ///
+  /// - Returns: the sequence number up to which everything is on stable storage.
+  /// - Throws: `.poisoned` with the failure of the sync.
+  @discardableResult
+  public func sync() async throws(StoreError) -> SequenceNumber {
+    try await passGate()
+    guard let sequence = engine?.lastSequence else { return .none }
+    try await pipeline.waitUntilDurable(sequence)
+    return durableSequence
+  }
+
+  private func settle(
+    _ sequence: SequenceNumber, _ durability: Durability?
+  ) async throws(StoreError) {
+    switch (durability ?? opener.configuration.durability).level {
+    case .none: return
+    case .interval(let duration): pipeline.syncWithin(duration)
+    case .sync: try await pipeline.waitUntilDurable(sequence.rawValue)
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import MoraineFormat
+package import MoraineStorage
+public import SystemPackage
+
+/// A key-value store on an append-only log: the one writer of its directory.
+///
+/// Every operation is one hop to the actor. Reads verify a checksum; writes append, and wait for
+/// the disk only as their ``Durability`` says.
+public actor Store {
+  nonisolated let opener: Opener
+  nonisolated let pipeline: CommitPipeline
+
+  /// Nil until there is a store on disk: the first write makes it.
+  var engine: EngineState?
+  var isClosed = false
+  /// True while a writer waits for space or a new segment; the others queue up in `gate`.
+  var isMakingRoom = false
+  var gate: [UnsafeContinuation<Void, Never>] = []
+
+  /// Opens the store in a directory; blocks the calling thread for the time it takes to read it.
+  ///
+  /// Where there is none, nothing is created before the first write.
+  ///
+  /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`, `.io`.
+  /// - Complexity: O(bytes of the store).
+  public init(
+    at directory: FilePath, configuration: Configuration = .init()
+  ) throws(StoreError) {
+    try self.init(on: DiskStorage(), at: directory, configuration: configuration)
+  }
+
+  /// Opens the store on any storage: the disk, memory, or a simulated disk.
+  package init(
+    on storage: any Storage, at directory: FilePath, configuration: Configuration = .init()
+  ) throws(StoreError) {
+    let pipeline = CommitPipeline()
+    let opener = try Self.opener(storage, directory, configuration, pipeline)
+    let state = try opener.open(creating: false)
+    self.init(opener: opener, pipeline: pipeline, state: state)
+  }
+
+  private init(opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?) {
+    self.opener = opener
+    self.pipeline = pipeline
+    engine = state
+  }
+
+  deinit { pipeline.stop() }
+
+  private static func opener(
+    _ storage: any Storage, _ directory: FilePath, _ configuration: Configuration,
+    _ pipeline: CommitPipeline
+  ) throws(StoreError) -> Opener {
+    Machine.watchForks()
+    var bounded = configuration
+    let sizes = Limits.segmentSizeBytes
+    bounded.segmentSizeBytes = min(
+      max(configuration.segmentSizeBytes, sizes.lowerBound), sizes.upperBound)
+    if configuration.isReadOnly { bounded.createIfMissing = false }
+    return Opener(
+      storage: storage, path: directory, configuration: bounded, pipeline: pipeline)
+  }
+
+  /// Opens the store off the caller's thread. Otherwise as ``init(at:configuration:)``.
+  public static func open(
+    at directory: FilePath, configuration: Configuration = .init()
+  ) async throws(StoreError) -> Store {
+    let pipeline = CommitPipeline()
+    let opener = try opener(DiskStorage(), directory, configuration, pipeline)
+    let box = try await pipeline.run { () throws(StoreError) in
+      EngineBox(try opener.open(creating: false))
+    }
+    return Store(opener: opener, pipeline: pipeline, state: box.take())
+  }
+}
+
+/// Carries a state from the thread that made it to the actor that will have it.
+///
+/// Safety of `@unchecked Sendable`: made on one thread, handed over once through a continuation,
+/// and taken once by the receiver; never in two hands at a time.
+final class EngineBox: @unchecked Sendable {
+  private var state: EngineState?
+
+  init(_ state: consuming EngineState?) {
+    self.state = state
+  }
+
+  func take() -> EngineState? {
+    state.take()
+  }
+}

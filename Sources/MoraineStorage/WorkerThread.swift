@@ -1,0 +1,105 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Glibc
+#endif
+
+/// State behind a lock, on which threads can wait for a change.
+///
+/// Safety of `@unchecked Sendable`: `state` is only reached between lock and unlock.
+package final class Monitor<State>: @unchecked Sendable {
+  private var state: State
+  private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+  private let condition: UnsafeMutablePointer<pthread_cond_t>
+
+  package init(_ state: sending State) {
+    self.state = state
+    mutex = .allocate(capacity: 1)
+    condition = .allocate(capacity: 1)
+    pthread_mutex_init(mutex, nil)
+    pthread_cond_init(condition, nil)
+  }
+
+  deinit {
+    pthread_cond_destroy(condition)
+    pthread_mutex_destroy(mutex)
+    condition.deallocate()
+    mutex.deallocate()
+  }
+
+  /// Runs the body with the state to itself.
+  package func withLock<Result>(_ body: (inout State) -> Result) -> Result {
+    pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
+    return body(&state)
+  }
+
+  package func signal() { pthread_cond_signal(condition) }
+
+  /// Runs the body again after every signal, and at the time it names, until it has an answer.
+  package func wait<Answer>(_ body: (inout State) -> Wait<Answer>) -> Answer {
+    pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
+    while true {
+      switch body(&state) {
+      case .done(let answer): return answer
+      case .forSignal: pthread_cond_wait(condition, mutex)
+      case .atMost(let nanoseconds):
+        var until = timespec()
+        clock_gettime(CLOCK_REALTIME, &until)
+        let total = UInt64(until.tv_nsec) + min(nanoseconds, 3_600_000_000_000)
+        until.tv_sec += Int(total / 1_000_000_000)
+        until.tv_nsec = Int(total % 1_000_000_000)
+        pthread_cond_timedwait(condition, mutex, &until)
+      }
+    }
+  }
+
+  package enum Wait<Answer> {
+    case done(Answer)
+    case forSignal
+    case atMost(nanoseconds: UInt64)
+  }
+}
+
+/// A thread of its own for calls that block, so that they never hold the cooperative pool.
+package enum WorkerThread {
+  private final class Body {
+    let run: @Sendable () -> Void
+    init(_ run: @escaping @Sendable () -> Void) { self.run = run }
+  }
+
+  /// Starts a detached thread that runs the body once.
+  package static func start(_ body: @escaping @Sendable () -> Void) {
+    let context = Unmanaged.passRetained(Body(body)).toOpaque()
+    #if canImport(Darwin)
+      var thread: pthread_t?
+    #else
+      var thread = pthread_t()
+    #endif
+    let code = pthread_create(&thread, nil, runBody, context)
+    precondition(code == 0, "the system refuses to start a thread (error \(code))")
+    #if canImport(Darwin)
+      if let thread { pthread_detach(thread) }
+    #else
+      pthread_detach(thread)
+    #endif
+  }
+
+  #if canImport(Darwin)
+    private static let runBody:
+      @convention(c) (UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? =
+        { context in
+          Unmanaged<Body>.fromOpaque(context).takeRetainedValue().run()
+          return nil
+        }
+  #else
+    private static let runBody:
+      @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { context in
+        if let context { Unmanaged<Body>.fromOpaque(context).takeRetainedValue().run() }
+        return nil
+      }
+  #endif
+}
