@@ -57,7 +57,7 @@ let package = Package(
     // Means to test recovery: ours and an embedder's.
     .target(
       name: "MoraineTesting",
-      dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
+      dependencies: ["MoraineEngine"],
       swiftSettings: settings
     ),
     .executableTarget(
@@ -70,7 +70,7 @@ let package = Package(
     ),
     .testTarget(
       name: "MoraineEngineTests",
-      dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
+      dependencies: ["MoraineEngine", "MoraineTesting", system],
       swiftSettings: settings
     ),
   ]

@@ -1,5 +1,6 @@
 import Foundation
 import MoraineEngine
+import MoraineTesting
 import SystemPackage
 import Testing
 

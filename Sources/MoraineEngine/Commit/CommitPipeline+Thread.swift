@@ -9,7 +9,7 @@ extension CommitPipeline {
       let step: Step = monitor.wait { state in nextStep(&state) }
       switch step {
       case .job(let job): job()
-      case .sync(let file): synchronize(file)
+      case .sync(let file, let sequence, let offset): synchronize(file, sequence, offset)
       case .stop: return
       }
     }
@@ -28,16 +28,16 @@ extension CommitPipeline {
       state.deadlineNanoseconds = nil
       hasDeadline.store(false, ordering: .relaxed)
       state.syncBeganNanoseconds = now
-      return .done(.sync(file))
+      // The watermark is what was appended before the sync begins, never what comes during it.
+      let sequence = appendedSequence.load(ordering: .acquiring)
+      let offset = appendedOffset.load(ordering: .relaxed)
+      return .done(.sync(file, sequence: sequence, offset: offset))
     }
     if let deadline = state.deadlineNanoseconds { return .atMost(nanoseconds: deadline - now) }
     return .forSignal
   }
 
-  /// The watermark is what was appended before the sync began, never what came during it.
-  private func synchronize(_ file: any StorageFile) {
-    let sequence = appendedSequence.load(ordering: .acquiring)
-    let offset = appendedOffset.load(ordering: .relaxed)
+  private func synchronize(_ file: any StorageFile, _ sequence: UInt64, _ offset: UInt64) {
     do throws(StorageError) {
       try file.synchronize(.data)
     } catch {
@@ -46,9 +46,11 @@ extension CommitPipeline {
       poison(StoreError(error))
       return
     }
-    durableOffset.store(offset, ordering: .relaxed)
-    durableSequence.store(sequence, ordering: .releasing)
     monitor.withLock { state in
+      if state.file === file {
+        durableOffset.store(offset, ordering: .relaxed)
+        durableSequence.store(sequence, ordering: .releasing)
+      }
       state.syncCount += 1
       state.syncBeganNanoseconds = nil
     }

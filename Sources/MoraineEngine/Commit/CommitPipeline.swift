@@ -9,7 +9,8 @@ import Synchronization
 /// the writer (allocation, sealing) run on the same thread, in order with the syncs.
 ///
 /// Thread safety: everything shared is in the monitor or atomic. The sequence is published after
-/// the offset and read before it, so the offset a sync claims covers at least its sequence.
+/// the offset and read before it, so the offset a sync claims covers at least its sequence. Both are
+/// read in one step with the file they are about, and a new file begins in one step with its own.
 final class CommitPipeline: Sendable {
   struct Waiter {
     let sequence: UInt64
@@ -30,7 +31,8 @@ final class CommitPipeline: Sendable {
 
   enum Step {
     case job(@Sendable () -> Void)
-    case sync(any StorageFile)
+    /// The watermark was read together with the file it is about.
+    case sync(any StorageFile, sequence: UInt64, offset: UInt64)
     case stop
   }
 
@@ -52,10 +54,13 @@ final class CommitPipeline: Sendable {
 
   /// What the writer says when no segment is open or a new one begins: all so far is durable.
   func begin(file: (any StorageFile)?, sequence: UInt64, offset: UInt64) {
-    publish(sequence: sequence, offset: offset)
-    durableOffset.store(offset, ordering: .relaxed)
-    durableSequence.store(sequence, ordering: .releasing)
-    monitor.withLock { $0.file = file }
+    // In one step with the file: a sync of the old file must claim nothing about the new one.
+    monitor.withLock { state in
+      publish(sequence: sequence, offset: offset)
+      durableOffset.store(offset, ordering: .relaxed)
+      durableSequence.store(sequence, ordering: .releasing)
+      state.file = file
+    }
     resumeWaiters(error: nil)
   }
 

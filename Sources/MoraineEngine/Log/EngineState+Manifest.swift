@@ -1,6 +1,5 @@
 import MoraineFormat
 import MoraineStorage
-import Synchronization
 
 extension EngineState {
   func publisher() -> ManifestPublisher {
@@ -19,7 +18,8 @@ extension EngineState {
     }
     if let active {
       next.watermarkSegment = table.infos[active.slot].number.rawValue
-      next.watermarkOffset = pipeline.durableOffset.load(ordering: .relaxed)
+      // What the log itself has marked. The pipeline's own figure may still be the last segment's.
+      next.watermarkOffset = UInt64(active.markedOffset)
       next.digest = StateDigest()
     } else {
       next.watermarkSegment = 0
