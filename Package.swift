@@ -68,5 +68,10 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
+    .testTarget(
+      name: "MoraineStorageTests",
+      dependencies: ["MoraineStorage", system],
+      swiftSettings: settings
+    ),
   ]
 )
