@@ -73,5 +73,10 @@ let package = Package(
       dependencies: ["MoraineEngine", "MoraineTesting", system],
       swiftSettings: settings
     ),
+    .testTarget(
+      name: "MoraineStorageTests",
+      dependencies: ["MoraineStorage", system],
+      swiftSettings: settings
+    ),
   ]
 )

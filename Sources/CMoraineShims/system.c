@@ -52,8 +52,13 @@ int moraine_allocate(int fd, off_t offset, off_t length) {
 #if defined(__linux__)
   return RESULT(fallocate(fd, 0, offset, length));
 #elif defined(__APPLE__)
-  // F_PREALLOCATE reserves blocks beyond the end; only ftruncate then makes them the file's.
-  fstore_t store = {F_ALLOCATEALL, F_PEOFPOSMODE, 0, length, 0};
+  // F_PREALLOCATE reserves blocks beyond the end; only ftruncate then makes them the file's. It
+  // would also cut a file that is longer already: there is nothing to extend then.
+  struct stat status;
+  if (fstat(fd, &status) < 0) return -errno;
+  off_t missing = offset + length - status.st_size;
+  if (missing <= 0) return 0;
+  fstore_t store = {F_ALLOCATEALL, F_PEOFPOSMODE, 0, missing, 0};
   if (fcntl(fd, F_PREALLOCATE, &store) < 0) return -errno;
   return RESULT(ftruncate(fd, offset + length));
 #else

@@ -31,7 +31,8 @@ package struct DiskStorage: Storage {
         path.withPlatformString { moraine_mkdir($0, 0o700) }
       }
     } catch {
-      if error.errno == .fileExists { return }
+      // What is there already may be a file or a link, and then the caller must hear of it.
+      if error.errno == .fileExists, try openDirectory(path) != nil { return }
       throw error
     }
     try synchronizeParent(of: path)

@@ -111,6 +111,17 @@ private let modes: [Configuration.IOMode] = [.mapped, .positional]
     #expect(await store.count == model.count)
   }
 
+  @Test func aStoreInMemoryDoesTheSame() async throws {
+    var random = SeededGenerator(seed: 7)
+    var model: [Key: [UInt8]] = [:]
+    let store = Store.inMemory(configuration: .testing(segmentSizeBytes: 1024, durability: .sync))
+    for _ in 0..<300 { try await step(store, &model, &random) }
+    try await expect(store, equals: model)
+    #expect(store.durableSequence == (await store.lastSequence))
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
   @Test func aBatchThatThrowsLeavesNothing() async throws {
     struct Stop: Error {}
     let directory = try TestDirectory()

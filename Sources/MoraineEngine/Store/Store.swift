@@ -89,3 +89,16 @@ final class EngineBox: @unchecked Sendable {
     state.take()
   }
 }
+
+extension Store {
+  /// A store that lives in memory and goes with its last reference: for tests and previews.
+  ///
+  /// It runs the same code as one on disk.
+  public static func inMemory(configuration: Configuration = .init()) -> Store {
+    do throws(StoreError) {
+      return try Store(on: MemoryStorage(), at: "/memory", configuration: configuration)
+    } catch {
+      fatalError("opening an empty store in memory failed: \(error)")
+    }
+  }
+}

@@ -1,0 +1,63 @@
+import Synchronization
+import SystemPackage
+
+/// A directory of ``MemoryStorage``, as one opener sees it: by the path it was opened by.
+final class MemoryDirectory: StorageDirectory {
+  /// The directory itself, which all its openers share.
+  final class Node: Sendable {
+    let files = Mutex<[String: MemoryNode]>([:])
+  }
+
+  let path: FilePath
+  private let node: Node
+  private let storage: MemoryStorage
+
+  init(path: FilePath, node: Node, storage: MemoryStorage) {
+    self.path = path
+    self.node = node
+    self.storage = storage
+  }
+
+  func entries() throws(StorageError) -> [DirectoryEntry] {
+    node.files.withLock { files in
+      files.map { name, file in
+        DirectoryEntry(name: name, kind: .regular, lengthBytes: UInt64(file.lengthBytes))
+      }
+    }
+  }
+
+  func createFile(_ name: String) throws(StorageError) -> any StorageFile {
+    let file = MemoryNode()
+    try node.files.withLock { files throws(StorageError) in
+      guard files[name] == nil else {
+        throw StorageError("create", file: name, errno: .fileExists)
+      }
+      files[name] = file
+    }
+    return MemoryFile(name: name, access: .readWrite, node: file)
+  }
+
+  func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
+    guard let file = node.files.withLock({ $0[name] }) else { return nil }
+    return MemoryFile(name: name, access: access, node: file)
+  }
+
+  func rename(_ source: String, to target: String) throws(StorageError) {
+    try node.files.withLock { files throws(StorageError) in
+      guard let file = files.removeValue(forKey: source) else {
+        throw StorageError("rename to \(target)", file: source, errno: .noSuchFileOrDirectory)
+      }
+      files[target] = file
+    }
+  }
+
+  func remove(_ name: String) throws(StorageError) {
+    _ = node.files.withLock { $0.removeValue(forKey: name) }
+  }
+
+  func synchronize() throws(StorageError) {}
+
+  func isInPlace() throws(StorageError) -> Bool {
+    storage.node(at: path) === node
+  }
+}

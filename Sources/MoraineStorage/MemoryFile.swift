@@ -1,0 +1,86 @@
+import SystemPackage
+
+/// A file of ``MemoryStorage`` as one opener has it: what it may do, and the lock it holds.
+final class MemoryFile: StorageFile {
+  private let name: String
+  private let access: FileAccess
+  private let node: MemoryNode
+
+  init(name: String, access: FileAccess, node: MemoryNode) {
+    self.name = name
+    self.access = access
+    self.node = node
+  }
+
+  deinit { node.unlock(ObjectIdentifier(self)) }
+
+  func lengthBytes() throws(StorageError) -> UInt64 { UInt64(node.lengthBytes) }
+
+  func read(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  )
+    throws(StorageError) -> Int
+  {
+    node.read(into: target, at: Int(offset))
+  }
+
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
+    try checkWritable("write", .badFileDescriptor)
+    guard node.write(bytes, at: Int(offset)) else { throw cannotGrow("write", at: offset) }
+  }
+
+  func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
+    guard end > start else { return }
+    try checkWritable("allocate", .badFileDescriptor)
+    guard node.extend(to: Int(end)) else { throw cannotGrow("allocate", at: start) }
+  }
+
+  func truncate(to lengthBytes: UInt64) throws(StorageError) {
+    try checkWritable("truncate", .invalidArgument)
+    guard node.truncate(to: Int(lengthBytes)) else {
+      throw cannotGrow("truncate", at: lengthBytes)
+    }
+  }
+
+  func synchronize(_ scope: SyncScope) throws(StorageError) {}
+
+  func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
+    if access == .readWrite { try checkWritable("map", .permissionDenied) }
+    guard lengthBytes > 0 else {
+      throw StorageError("map", file: name, errno: .invalidArgument)
+    }
+    guard let memory = node.map(lengthBytes: lengthBytes) else { throw cannotGrow("map") }
+    return MemoryMapping(node: node, memory: memory, lengthBytes: lengthBytes)
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool {
+    node.tryLock(ObjectIdentifier(self), shared: shared)
+  }
+
+  private func checkWritable(_ operation: String, _ errno: Errno) throws(StorageError) {
+    guard access == .readWrite else {
+      throw StorageError(operation, file: name, errno: errno)
+    }
+  }
+
+  private func cannotGrow(_ operation: String, at offset: UInt64? = nil) -> StorageError {
+    StorageError(operation, file: name, errno: .noMemory, offset: offset)
+  }
+}
+
+/// The bytes of a file of ``MemoryStorage``, which it keeps alive.
+final class MemoryMapping: FileMapping {
+  private let node: MemoryNode
+  private let memory: ZeroedMemory
+  let lengthBytes: Int
+
+  init(node: MemoryNode, memory: ZeroedMemory, lengthBytes: Int) {
+    self.node = node
+    self.memory = memory
+    self.lengthBytes = lengthBytes
+  }
+
+  var base: UnsafeMutableRawPointer { memory.base }
+
+  func prefault(from start: Int, to end: Int) {}
+}

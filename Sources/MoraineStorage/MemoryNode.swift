@@ -1,0 +1,116 @@
+import Synchronization
+
+/// The bytes and the lock of a file in memory, which all its openers share.
+///
+/// Calls exclude each other. Whoever writes through a mapping does so beside them, as with a mapped
+/// file of the disk, and it is the engine's matter that nobody reads those bytes meanwhile.
+///
+/// Bytes between the length and the end of the memory are zero, so that extending costs nothing.
+final class MemoryNode: Sendable {
+  private struct Contents {
+    var memory: ZeroedMemory?
+    var capacity = 0
+    var length = 0
+    /// From then on someone may hold the address, and the memory stays where it is.
+    var isMapped = false
+    var exclusiveHolder: ObjectIdentifier?
+    var sharedHolders: Set<ObjectIdentifier> = []
+
+    /// False when the memory would have to move and may not.
+    mutating func reserve(_ needed: Int, exactly: Bool = false) -> Bool {
+      guard needed > capacity else { return true }
+      guard !isMapped else { return false }
+      let newCapacity = exactly ? needed : max(needed, capacity * 2, 4096)
+      let larger = ZeroedMemory(byteCount: newCapacity)
+      if let memory {
+        larger.base.copyMemory(from: memory.base, byteCount: length)
+        memory.deallocate()
+      }
+      memory = larger
+      capacity = newCapacity
+      return true
+    }
+  }
+
+  private let contents = Mutex(Contents())
+
+  deinit { contents.withLock { $0.memory?.deallocate() } }
+
+  var lengthBytes: Int { contents.withLock { $0.length } }
+
+  func read(into target: UnsafeMutableRawBufferPointer, at offset: Int) -> Int {
+    contents.withLock { contents in
+      let count = min(target.count, contents.length - offset)
+      guard count > 0, let memory = contents.memory, let start = target.baseAddress else {
+        return 0
+      }
+      start.copyMemory(from: memory.base + offset, byteCount: count)
+      return count
+    }
+  }
+
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
+    guard let source = bytes.baseAddress, bytes.count > 0 else { return true }
+    return contents.withLock { contents in
+      let end = offset + bytes.count
+      guard contents.reserve(end), let memory = contents.memory else { return false }
+      (memory.base + offset).copyMemory(from: source, byteCount: bytes.count)
+      contents.length = max(contents.length, end)
+      return true
+    }
+  }
+
+  func extend(to end: Int) -> Bool {
+    contents.withLock { contents in
+      guard contents.reserve(end) else { return false }
+      contents.length = max(contents.length, end)
+      return true
+    }
+  }
+
+  func truncate(to length: Int) -> Bool {
+    contents.withLock { contents in
+      guard contents.reserve(length) else { return false }
+      if let memory = contents.memory, length < contents.length {
+        let cut = UnsafeMutableRawBufferPointer(
+          start: memory.base + length, count: contents.length - length)
+        cut.initializeMemory(as: UInt8.self, repeating: 0)
+      }
+      contents.length = length
+      return true
+    }
+  }
+
+  func map(lengthBytes: Int) -> ZeroedMemory? {
+    contents.withLock { contents in
+      let needed = max(lengthBytes, contents.length)
+      guard contents.reserve(needed, exactly: true) else { return nil }
+      contents.isMapped = true
+      return contents.memory
+    }
+  }
+
+  func tryLock(_ holder: ObjectIdentifier, shared: Bool) -> Bool {
+    contents.withLock { contents in
+      guard contents.exclusiveHolder == nil || contents.exclusiveHolder == holder else {
+        return false
+      }
+      if shared {
+        contents.exclusiveHolder = nil
+        contents.sharedHolders.insert(holder)
+        return true
+      }
+      guard contents.sharedHolders.subtracting([holder]).isEmpty else { return false }
+      contents.sharedHolders = []
+      contents.exclusiveHolder = holder
+      return true
+    }
+  }
+
+  func unlock(_ holder: ObjectIdentifier) {
+    contents.withLock { contents in
+      if contents.exclusiveHolder == holder { contents.exclusiveHolder = nil }
+      contents.sharedHolders.remove(holder)
+    }
+  }
+}
