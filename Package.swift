@@ -74,6 +74,11 @@ let package = Package(
       swiftSettings: settings
     ),
     .testTarget(
+      name: "MoraineFormatTests",
+      dependencies: ["MoraineFormat", "CMoraineShims"],
+      swiftSettings: settings
+    ),
+    .testTarget(
       name: "MoraineStorageTests",
       dependencies: ["MoraineStorage", system],
       swiftSettings: settings

@@ -1,0 +1,41 @@
+import CMoraineShims
+import MoraineFormat
+import Testing
+
+@Suite("Checksum") struct ChecksumTests {
+  @Test func knownAnswers() {
+    #expect(Checksum.of(Array("123456789".utf8)) == 0xE306_9283)
+    #expect(Checksum.of([]) == 0)
+    // RFC 3720, B.4.
+    #expect(Checksum.of([UInt8](repeating: 0, count: 32)) == 0x8A91_36AA)
+    #expect(Checksum.of([UInt8](repeating: 0xFF, count: 32)) == 0x62A8_AB43)
+    #expect(Checksum.of(Array(0..<32)) == 0x46DD_794E)
+  }
+
+  @Test func instructionAndTableAgree() {
+    var generator = SeededGenerator(seed: 1)
+    for length in 0...300 {
+      let start = UInt32(truncatingIfNeeded: generator.next())
+      // One byte more and a shifted start: the words are not aligned.
+      let bytes = generator.bytes(length + 1)
+      bytes.withUnsafeBytes { buffer in
+        for shift in 0...1 {
+          let base = buffer.baseAddress! + shift
+          #expect(
+            moraine_crc32c(start, base, length) == moraine_crc32c_table(start, base, length))
+        }
+      }
+    }
+  }
+
+  @Test func piecesGiveTheSumOfTheWhole() {
+    var generator = SeededGenerator(seed: 2)
+    let bytes = generator.bytes(100)
+    for cut in 0...100 {
+      var checksum = Checksum()
+      bytes[..<cut].withUnsafeBytes { checksum.update($0) }
+      bytes[cut...].withUnsafeBytes { checksum.update($0) }
+      #expect(checksum.value == Checksum.of(bytes))
+    }
+  }
+}

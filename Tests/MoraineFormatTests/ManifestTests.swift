@@ -1,0 +1,138 @@
+import MoraineFormat
+import Testing
+
+@Suite("Manifest") struct ManifestTests {
+  private var manifest: Manifest {
+    var generator = SeededGenerator(seed: 9)
+    var manifest = Manifest(
+      storeID: Identifier(low: generator.next(), high: generator.next()),
+      instanceID: Identifier(low: generator.next(), high: generator.next()),
+      hashKey: HashKey(k0: generator.next(), k1: generator.next()))
+    manifest.epoch = generator.next()
+    manifest.generation = generator.next()
+    manifest.lastSequence = .max
+    manifest.nextSegmentNumber = 1000
+    manifest.feedHorizon = SequenceNumber(rawValue: generator.next())
+    manifest.watermarkSegment = generator.next()
+    manifest.watermarkOffset = generator.next()
+    manifest.compactedThrough = SequenceNumber(rawValue: generator.next())
+    manifest.digest = StateDigest(low: generator.next(), high: generator.next())
+    manifest.createdMilliseconds = generator.next()
+    for number in [999, 3, 5] as [UInt64] {
+      var segment = Manifest.Segment(
+        number: SegmentNumber(rawValue: number), epoch: generator.next())
+      segment.lengthBytes = generator.next() >> 35
+      segment.recordCount = generator.next()
+      segment.firstSequence = SequenceNumber(rawValue: generator.next())
+      segment.lastSequence = SequenceNumber(rawValue: generator.next())
+      segment.liveBytes = generator.next()
+      segment.flags = number == 999 ? [.sealed, .compacted] : number == 3 ? [.sealed, .cut] : []
+      manifest.segments.append(segment)
+    }
+    manifest.keyspaces = [
+      Manifest.Keyspace(id: 0, index: 0, name: ""),
+      Manifest.Keyspace(id: 0xFF00, index: 0, name: "größer"),
+    ]
+    manifest.epochs = [
+      Manifest.Epoch(
+        epoch: 1, firstSequence: SequenceNumber(rawValue: 1), instanceID: manifest.instanceID)
+    ]
+    return manifest
+  }
+
+  private func decode(_ bytes: [UInt8]) throws -> Manifest {
+    try bytes.withUnsafeBytes { try Manifest(decoding: $0) }
+  }
+
+  private func kind(decoding bytes: [UInt8]) throws -> FormatError.Kind? {
+    try errorKind { _ = try decode(bytes) }
+  }
+
+  /// Makes changed bytes a sound file again: its length and its checksum.
+  private func sealed(_ bytes: [UInt8]) -> [UInt8] {
+    var bytes = bytes
+    bytes.put(UInt32(bytes.count), at: 12)
+    bytes.put(Checksum.of(Array(bytes.dropLast(4))), at: bytes.count - 4)
+    return bytes
+  }
+
+  private func adding(tag: UInt16, flags: UInt16, _ payload: [UInt8]) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.append(contentsOf: manifest.encoded().dropLast(4))
+    writer.append(tag)
+    writer.append(flags)
+    writer.append(UInt32(payload.count))
+    writer.append(contentsOf: payload)
+    writer.append(UInt32(0))
+    writer.replace(at: 156, with: UInt32(4))
+    return sealed(writer.bytes)
+  }
+
+  @Test func roundTrip() throws {
+    let bytes = manifest.encoded()
+    let decoded = try decode(bytes)
+    #expect(decoded == manifest)
+    #expect(!decoded.isClean)
+    #expect(bytes == sealed(bytes))
+    let empty = Manifest(
+      storeID: Identifier(low: 1, high: 2), instanceID: Identifier(low: 3, high: 4),
+      hashKey: HashKey(k0: 5, k1: 6))
+    #expect(try decode(empty.encoded()) == empty)
+    #expect(empty.isClean)
+  }
+
+  @Test func noDamageIsTakenForAManifest() throws {
+    let bytes = manifest.encoded()
+    try forEachFlip(of: bytes, in: bytes.indices) { damaged, place in
+      let kind = try kind(decoding: damaged)
+      #expect(kind == .damaged, "byte \(place)")
+    }
+    for length in bytes.indices {
+      #expect(try kind(decoding: Array(bytes[..<length])) == .damaged, "\(length) bytes")
+    }
+    #expect(try kind(decoding: bytes + [0]) == .damaged)
+    #expect(try kind(decoding: [UInt8](repeating: 0, count: 512)) == .damaged)
+  }
+
+  @Test func unknownSectionsAreSkippedUnlessTheyForbidIt() throws {
+    #expect(try decode(adding(tag: 900, flags: 0, [1, 2, 3])) == manifest)
+    #expect(try decode(adding(tag: 900, flags: 0, [])) == manifest)
+    #expect(try kind(decoding: adding(tag: 900, flags: 1, [1, 2, 3])) == .newer)
+  }
+
+  @Test func newerIsNotDamaged() throws {
+    let changes = [8: 2, 9: 1, 10: 1, 154: 1, 155: 0x80] as [Int: UInt8]
+    for (place, value) in changes {
+      var bytes = manifest.encoded()
+      bytes[place] = value
+      #expect(try kind(decoding: bytes) == .damaged, "byte \(place)")
+      #expect(try kind(decoding: sealed(bytes)) == .newer, "byte \(place)")
+    }
+    var bytes = manifest.encoded()
+    bytes[153] = 0x80
+    #expect(try decode(sealed(bytes)) == manifest)
+    // The first segment entry begins behind the section's head; its last 12 bytes are zero.
+    bytes[160 + 8 + 60] = 1
+    #expect(try kind(decoding: sealed(bytes)) == .newer)
+  }
+
+  @Test func impossibleFieldsAreRefused() throws {
+    let original = manifest.encoded()
+    let changes: [(place: Int, value: UInt64)] = [
+      (80, 1 << 56), (88, 0), (88, 999), (168, 0), (168, 1000), (176, (4 << 30) + 1),
+    ]
+    for (place, value) in changes {
+      var bytes = original
+      bytes.put(value, at: place)
+      #expect(try kind(decoding: sealed(bytes)) == .damaged, "\(value) at \(place)")
+    }
+    for count in [0, 2, 4, UInt32.max] as [UInt32] {
+      var bytes = original
+      bytes.put(count, at: 156)
+      #expect(try kind(decoding: sealed(bytes)) == .damaged, "\(count) sections")
+    }
+    for tag in 1...3 as ClosedRange<UInt16> {
+      #expect(try kind(decoding: adding(tag: tag, flags: 1, [9])) == .damaged, "tag \(tag)")
+    }
+  }
+}
