@@ -94,10 +94,14 @@ extension Manifest {
 
   private mutating func decodeKeyspaces(_ reader: inout ByteReader) throws(FormatError) {
     while reader.remaining > 0 {
+      let start = reader.offset
       let id: UInt16 = try reader.read()
       let index: UInt8 = try reader.read()
       let length: UInt8 = try reader.read()
-      let name = String(decoding: try reader.take(Int(length)), as: UTF8.self)
+      // Repaired text would be another name, and could be too long to be written again.
+      guard let name = String(validating: try reader.take(Int(length)), as: UTF8.self) else {
+        throw FormatError("a keyspace name that is not UTF-8", at: start)
+      }
       keyspaces.append(Keyspace(id: id, index: index, name: name))
     }
   }

@@ -134,5 +134,7 @@ import Testing
     for tag in 1...3 as ClosedRange<UInt16> {
       #expect(try kind(decoding: adding(tag: tag, flags: 1, [9])) == .damaged, "tag \(tag)")
     }
+    #expect(try kind(decoding: adding(tag: 2, flags: 1, [1, 0, 0, 1, 0x61])) == nil)
+    #expect(try kind(decoding: adding(tag: 2, flags: 1, [1, 0, 0, 1, 0xFF])) == .damaged)
   }
 }
