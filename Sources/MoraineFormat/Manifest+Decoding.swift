@@ -73,6 +73,7 @@ extension Manifest {
   }
 
   private mutating func decodeSegments(_ reader: inout ByteReader) throws(FormatError) {
+    var seen = Set(segments.map(\.number))
     while reader.remaining > 0 {
       let start = reader.offset
       let number = SegmentNumber(rawValue: try reader.read())
@@ -88,6 +89,9 @@ extension Manifest {
       guard number.rawValue > 0, number.rawValue < nextSegmentNumber,
         segment.lengthBytes <= 4 << 30, segments.count < Limits.segmentCount
       else { throw FormatError("impossible segment entry", at: start) }
+      guard seen.insert(number).inserted else {
+        throw FormatError("segment \(number) is listed twice", at: start)
+      }
       segments.append(segment)
     }
   }

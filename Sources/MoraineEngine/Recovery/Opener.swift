@@ -32,6 +32,8 @@ struct Opener {
     var report = RecoveryReport()
     report.foreignFiles = listing.foreign
     if manifest == nil {
+      // The directory may be left from a birth that died before its name was durable.
+      try storing { () throws(StorageError) in try storage.createDirectory(path) }
       try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
     } else {
       try Recovery(listing: listing, opener: self).run(&state, &report)
