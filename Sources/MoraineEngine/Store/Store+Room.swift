@@ -56,6 +56,13 @@ extension Store {
     }
   }
 
+  /// - Returns: whether there was any space to give up.
+  func releaseReserve() throws(StoreError) -> Bool {
+    guard engine != nil, engine!.reserve.isKept else { return false }
+    try storing { () throws(StorageError) in try engine!.reserve.release() }
+    return true
+  }
+
   /// Puts must not use up what deletes were promised.
   private func keepReserve(isDelete: Bool) async throws(StoreError) {
     let reserve = engine!.reserve

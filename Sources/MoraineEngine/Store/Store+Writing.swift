@@ -33,11 +33,22 @@ extension Store {
   ) async throws(StoreError) -> SequenceNumber? {
     if isMakingRoom || isClosed { try await passGate() }
     if engine == nil { return nil }
-    let sequence = try await withRoom(isDelete: true) { (engine) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
+    let sequence: SequenceNumber?
+    do throws(StoreError) {
+      sequence = try await delete(key)
+    } catch {
+      // Without preallocation a full disk shows only here: give up the space kept for deletes.
+      guard error.code == .noSpace, try releaseReserve() else { throw error }
+      sequence = try await delete(key)
     }
     if let sequence { try await settle(sequence, durability) }
     return sequence
+  }
+
+  private func delete(_ key: Key) async throws(StoreError) -> SequenceNumber? {
+    try await withRoom(isDelete: true) { (engine) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
+    }
   }
 
   /// Runs the body on a batch and applies all of it at once, or, when the body throws, nothing.
