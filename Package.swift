@@ -68,6 +68,17 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
+    // The main job on real input; run by Scripts/demo.
+    .executableTarget(
+      name: "moraine-demo",
+      dependencies: [
+        "MoraineEngine", system,
+        .product(name: "Subprocess", package: "swift-subprocess"),
+      ],
+      path: "Sources/MoraineDemo",
+      exclude: ["Data"],
+      swiftSettings: settings
+    ),
     .testTarget(
       name: "MoraineEngineTests",
       dependencies: ["MoraineEngine", "MoraineTesting", system],
