@@ -130,6 +130,23 @@ int moraine_flush_mapping(void *base, size_t length) {
 #endif
 }
 
+void *moraine_zeroed(size_t length, bool huge) {
+  size_t spare = huge ? (size_t)2 << 20 : 0;
+  char *base = mmap(
+      NULL, length + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+  if (base == MAP_FAILED) return NULL;
+  if (spare != 0) {
+    size_t ahead = (spare - (uintptr_t)base % spare) % spare;
+    if (ahead != 0) munmap(base, ahead);
+    if (spare != ahead) munmap(base + ahead + length, spare - ahead);
+    base += ahead;
+#if defined(__linux__)
+    (void)madvise(base, length, MADV_HUGEPAGE);
+#endif
+  }
+  return base;
+}
+
 static uint64_t fork_generation;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 

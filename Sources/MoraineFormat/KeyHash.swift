@@ -45,7 +45,7 @@ public struct SipState {
   @usableFromInline var v2: UInt64
   @usableFromInline var v3: UInt64
 
-  @inlinable
+  @inlinable @inline(__always)
   init(k0: UInt64, k1: UInt64) {
     v0 = k0 ^ 0x736f_6d65_7073_6575
     v1 = k1 ^ 0x646f_7261_6e64_6f6d
@@ -53,10 +53,10 @@ public struct SipState {
     v3 = k1 ^ 0x7465_6462_7974_6573
   }
 
-  @inlinable
+  @inlinable @inline(__always)
   static func rotate(_ x: UInt64, _ by: UInt64) -> UInt64 { (x &<< by) | (x &>> (64 &- by)) }
 
-  @inlinable
+  @inlinable @inline(__always)
   mutating func round() {
     v0 &+= v1
     v1 = Self.rotate(v1, 13) ^ v0
@@ -70,14 +70,14 @@ public struct SipState {
     v2 = Self.rotate(v2, 32)
   }
 
-  @inlinable
+  @inlinable @inline(__always)
   mutating func compress(_ word: UInt64) {
     v3 ^= word
     round()
     v0 ^= word
   }
 
-  @inlinable
+  @inlinable @inline(__always)
   mutating func finish() -> UInt64 {
     v2 ^= 0xff
     round()

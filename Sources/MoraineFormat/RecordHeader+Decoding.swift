@@ -1,6 +1,8 @@
+public import CMoraineShims
+
 extension RecordHeader {
   /// The length prefix at `base`, which has at least four bytes.
-  @inlinable
+  @inlinable @inline(__always)
   public static func length(at base: UnsafeRawPointer) -> Int {
     Int(UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)))
   }
@@ -8,18 +10,15 @@ extension RecordHeader {
   /// The checksum that a record with these bytes has at this place.
   ///
   /// - Parameter length: the record's length, at least 20; that many bytes are readable.
-  @inlinable
+  @inlinable @inline(__always)
   public static func checksum(
     of base: UnsafeRawPointer, length: Int, at offset: UInt64, seed: Checksum
   ) -> UInt32 {
-    var checksum = seed
-    checksum.update(offset)
-    checksum.update(UInt32(truncatingIfNeeded: length))
-    checksum.update(UnsafeRawBufferPointer(start: base + 8, count: length &- 8))
-    return checksum.value
+    moraine_crc32c_place(
+      seed.value, offset, UInt32(truncatingIfNeeded: length), base + 8, length &- 8)
   }
 
-  @inlinable
+  @inlinable @inline(__always)
   public static func storedChecksum(at base: UnsafeRawPointer) -> UInt32 {
     UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
   }
@@ -31,8 +30,33 @@ extension RecordHeader {
   ///   - length: that prefix, at least 20; that many bytes are readable.
   /// - Returns: nil when the fields cannot be those of a record of this version. The checksum then
   ///   tells whether the record is damaged or newer.
-  @inlinable
+  @inlinable @inline(__always)
   public static func parse(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
+    let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+    let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
+    let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
+    // Nearly all records: a put or a mark without optional fields, or compressed.
+    let isCompressed = kindByte & 0xF0 == RecordCodec.lz4.rawValue &<< 4
+    guard kindByte & 0xF0 == 0 || isCompressed, UInt8(truncatingIfNeeded: lengths) == 0,
+      let kind = RecordKind(rawValue: kindByte & 15)
+    else { return parseOptionalFields(base, length: length) }
+    var header = RecordHeader(
+      length: length, sequence: word & 0x00FF_FFFF_FFFF_FFFF, kind: kind,
+      codec: isCompressed ? .lz4 : .raw, batch: .alone, flags: 0, keyspace: 0, rawLength: 0,
+      batchCount: 0, keyOffset: fixedLength, keyLength: Int(lengths &>> 8))
+    if isCompressed {
+      guard length >= fixedLength &+ 4 else { return nil }
+      header.keyOffset = fixedLength &+ 4
+      header.rawLength = Int(
+        UInt32(littleEndian: base.loadUnaligned(fromByteOffset: fixedLength, as: UInt32.self)))
+    } else {
+      header.rawLength = header.storedLength
+    }
+    return header.isSound ? header : nil
+  }
+
+  @usableFromInline
+  static func parseOptionalFields(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
     let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
     let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
     guard let kind = RecordKind(rawValue: kindByte & 15),
@@ -40,24 +64,16 @@ extension RecordHeader {
       let batch = BatchRole(rawValue: kindByte &>> 6)
     else { return nil }
     let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
-    let flags = UInt8(truncatingIfNeeded: lengths)
-    let keyLength = Int(lengths &>> 8)
     var header = RecordHeader(
       length: length, sequence: word & 0x00FF_FFFF_FFFF_FFFF, kind: kind, codec: codec,
-      batch: batch, flags: flags, keyspace: 0, rawLength: 0, batchCount: 0,
-      keyOffset: fixedLength, keyLength: keyLength)
-    if codec != .raw || batch == .end || flags != 0 {
-      guard header.parseOptionalFields(base) else { return nil }
-    }
-    guard keyLength <= Limits.keyLengthBytes,
-      header.keyOffset &+ keyLength <= length
-    else { return nil }
+      batch: batch, flags: UInt8(truncatingIfNeeded: lengths), keyspace: 0, rawLength: 0,
+      batchCount: 0, keyOffset: fixedLength, keyLength: Int(lengths &>> 8))
+    guard header.takeOptionalFields(base) else { return nil }
     if codec == .raw { header.rawLength = header.storedLength }
-    return header.isPlausible ? header : nil
+    return header.isSound ? header : nil
   }
 
-  @usableFromInline
-  mutating func parseOptionalFields(_ base: UnsafeRawPointer) -> Bool {
+  private mutating func takeOptionalFields(_ base: UnsafeRawPointer) -> Bool {
     func take<Field: FixedWidthInteger>(_ type: Field.Type) -> Field? {
       let size = MemoryLayout<Field>.size
       guard keyOffset &+ size <= length else { return nil }
@@ -86,8 +102,15 @@ extension RecordHeader {
     return true
   }
 
+  /// The key is within its limit and within the record, and so is the value.
+  @inlinable @inline(__always)
+  var isSound: Bool {
+    guard keyLength <= Limits.keyLengthBytes, keyOffset &+ keyLength <= length else { return false }
+    return isPlausible
+  }
+
   /// What must hold between the fields, whatever the bytes say.
-  @inlinable
+  @inlinable @inline(__always)
   var isPlausible: Bool {
     switch kind {
     case .put:
@@ -100,6 +123,6 @@ extension RecordHeader {
     }
   }
 
-  @inlinable
+  @inlinable @inline(__always)
   var isBare: Bool { keyLength == 0 && flags == 0 && codec == .raw && batch == .alone }
 }

@@ -54,10 +54,12 @@ public struct RecordHeader: Sendable {
   public var keyOffset: Int
   public var keyLength: Int
 
+  @inlinable @inline(__always)
   public var valueOffset: Int { keyOffset &+ keyLength }
+  @inlinable @inline(__always)
   public var storedLength: Int { length &- keyOffset &- keyLength }
 
-  @usableFromInline
+  @inlinable @inline(__always)
   init(
     length: Int, sequence: UInt64, kind: RecordKind, codec: RecordCodec, batch: BatchRole,
     flags: UInt8, keyspace: UInt16, rawLength: Int, batchCount: Int, keyOffset: Int, keyLength: Int

@@ -12,10 +12,23 @@ let parent =
   CommandLine.arguments.dropFirst(2).first ?? FileManager.default.currentDirectoryPath
 let folder = "\(parent)/moraine-benchmark-\(ProcessInfo.processInfo.processIdentifier)"
 
+/// Sixteen decimal digits.
 func key(_ number: Int) -> Key {
-  var text = Array(String(number).utf8)
-  text.insert(contentsOf: repeatElement(48, count: 16 - text.count), at: 0)
-  return Key(text)
+  Key(
+    [UInt8](unsafeUninitializedCapacity: 16) { buffer, count in
+      var rest = UInt64(number)
+      for place in stride(from: 15, through: 0, by: -1) {
+        buffer[place] = 48 + UInt8(truncatingIfNeeded: rest % 10)
+        rest /= 10
+      }
+      count = 16
+    })
+}
+
+/// What every row pays before the store does anything: a key made and an actor entered.
+actor Nothing {
+  var sum = 0
+  func take(_ value: [UInt8], forKey key: Key) async { sum &+= key.bytes.count &+ value.count }
 }
 
 /// Half random, half a repetition of it.
@@ -72,9 +85,15 @@ func durable(_ tasks: Int, _ each: Int) async throws {
 @main
 struct MoraineBenchmark {
   static func main() async throws {
+    // Made before any row begins.
+    let (count, order, values) = (count, order, values)
     defer { do { try FileManager.default.removeItem(atPath: folder) } catch { print(error) } }
     let path = FilePath(folder)
     print("\(count) keys of 16 bytes, values of 100 bytes, half repeating; durability none")
+    let nothing = Nothing()
+    try await row("(empty actor)", count) {
+      for number in order { await nothing.take(values[number & 1023], forKey: key(number)) }
+    }
     let sequential = try Store(at: FilePath(folder + "-seq"), configuration: configuration(.none))
     try await row("fillseq", count) {
       for number in 0..<count {

@@ -9,6 +9,9 @@
 // CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), chained: pass 0 to begin, and the last
 // result to go on. Uses the processor's instruction where there is one, a table elsewhere.
 uint32_t moraine_crc32c(uint32_t crc, const void *bytes, size_t length);
+// The checksum of an 8-byte and a 4-byte little-endian integer and then the bytes, in one call.
+uint32_t moraine_crc32c_place(
+    uint32_t crc, uint64_t offset, uint32_t count, const void *bytes, size_t length);
 // The table alone, so that a test can hold the two against each other.
 uint32_t moraine_crc32c_table(uint32_t crc, const void *bytes, size_t length);
 bool moraine_crc32c_is_hardware(void);
@@ -36,6 +39,10 @@ void moraine_prefault(void *base, size_t length);
 // Hands a mapping's changes to the kernel's file cache where mappings and files are apart.
 int moraine_flush_mapping(void *base, size_t length);
 
+// Zeroed memory of the process's own, or NULL. `huge`: aligned to 2 MiB, in huge pages where the
+// system has them to give. Nothing is resident before it is touched.
+void *moraine_zeroed(size_t length, bool huge);
+
 // Rises in the child of every fork; read with moraine_fork_generation.
 void moraine_watch_forks(void);
 uint64_t moraine_fork_generation(void);
@@ -44,5 +51,8 @@ uint64_t moraine_fork_generation(void);
 static inline void moraine_store_release_u32(void *at, uint32_t value) {
   __atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
 }
+
+// Fetches a cache line ahead of use. A hint.
+static inline void moraine_prefetch(const void *at) { __builtin_prefetch(at); }
 
 #endif

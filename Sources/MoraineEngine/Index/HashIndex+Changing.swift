@@ -64,13 +64,12 @@ extension HashIndex {
     _ hashes: borrowing Source
   ) throws(StoreError) {
     let source = split
-    let entries = try splitEntries(of: source, hashes)
+    try sortEntries(of: source, hashes)
     let target = buckets.count
     buckets.grow(to: target + 1)
     empty(source)
-    for (entry, goesUp) in entries {
-      add(entry, to: buckets[goesUp ? target : source])
-    }
+    for entry in staying { add(entry, to: buckets[source]) }
+    for entry in rising { add(entry, to: buckets[target]) }
     split += 1
     guard split == 1 << level else { return }
     if renewsTags { tagShift += Self.levelsPerTag }
@@ -78,28 +77,30 @@ extension HashIndex {
     split = 0
   }
 
-  private func splitEntries<Source: RehashSource & ~Copyable>(
+  /// Copies a bucket's entries, with the tags they will have, into `staying` and `rising`.
+  private mutating func sortEntries<Source: RehashSource & ~Copyable>(
     of bucket: Int, _ hashes: borrowing Source
-  ) throws(StoreError) -> [(entry: UInt64, goesUp: Bool)] {
-    var result: [(UInt64, Bool)] = []
-    result.reserveCapacity(16)
+  ) throws(StoreError) {
+    staying.removeAll(keepingCapacity: true)
+    rising.removeAll(keepingCapacity: true)
     let renews = renewsTags
     let tagBit = UInt64(48 + level - tagShift)
     var current = buckets[bucket]
     while true {
       for position in 0..<Self.slotsPerBucket {
-        let slot = current[position]
+        var slot = current[position]
         if slot == 0 || Self.isLink(slot) { continue }
+        var goesUp = (slot &>> tagBit) & 1 == 1
         if renews {
           let hash = try hashes.hashOfRecord(at: Address(rawValue: slot & Address.mask))
           let tag = (hash >> UInt64(tagShift + Self.levelsPerTag)) & 0xFFFF
-          result.append((tag << 48 | slot & Address.mask, (hash >> UInt64(level)) & 1 == 1))
-        } else {
-          result.append((slot, (slot >> tagBit) & 1 == 1))
+          slot = tag << 48 | slot & Address.mask
+          goesUp = (hash >> UInt64(level)) & 1 == 1
         }
+        if goesUp { rising.append(slot) } else { staying.append(slot) }
       }
       let last = current[Self.slotsPerBucket - 1]
-      guard Self.isLink(last) else { return result }
+      guard Self.isLink(last) else { return }
       current = overflow[Self.linkTarget(last)]
     }
   }

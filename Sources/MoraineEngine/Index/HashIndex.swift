@@ -36,6 +36,9 @@ struct HashIndex: ~Copyable {
   var split = 0
   var tagShift = Self.initialLevel
   var count = 0
+  /// The entries of the bucket that is being split; kept so that a split allocates nothing.
+  var staying: [UInt64] = []
+  var rising: [UInt64] = []
 
   init() {
     buckets.grow(to: 1 << Self.initialLevel)
@@ -72,28 +75,45 @@ struct HashIndex: ~Copyable {
     linkSlot << Address.offsetBits | UInt64(bucket)
   }
 
-  /// Goes through the addresses that a hash may be at, until the body says that it is found.
+  /// Begins to go through the entries that a hash may be at.
   ///
-  /// - Returns: the slot of the entry that the body recognised.
   /// - Complexity: one cache line, two for about a fifth of the keys.
   @inline(__always)
-  func find(
-    _ hash: UInt64, where matches: (Address) throws(StoreError) -> Bool
-  ) throws(StoreError) -> UnsafeMutablePointer<UInt64>? {
+  func probe(_ hash: UInt64) -> Probe {
     let (number, tag) = place(hash)
-    var bucket = buckets[number]
+    return Probe(bucket: buckets[number], tag: tag)
+  }
+
+  /// Fetches a hash's bucket ahead of use.
+  @inline(__always)
+  func prefetch(_ hash: UInt64) { Machine.prefetch(buckets[place(hash).bucket]) }
+}
+
+/// The entries that a hash may be at, one after the other.
+struct Probe {
+  private var bucket: UnsafeMutablePointer<UInt64>
+  private var position = 0
+  private let tag: UInt64
+
+  @inline(__always)
+  init(bucket: UnsafeMutablePointer<UInt64>, tag: UInt64) {
+    self.bucket = bucket
+    self.tag = tag
+  }
+
+  /// The next entry with the tag; nil when there are no more.
+  @inline(__always)
+  mutating func next(_ index: borrowing HashIndex) -> UnsafeMutablePointer<UInt64>? {
     while true {
-      for position in 0..<Self.slotsPerBucket {
+      while position < HashIndex.slotsPerBucket {
         let slot = bucket[position]
-        if slot &>> 48 == tag, slot != 0, !Self.isLink(slot),
-          try matches(Address(rawValue: slot & Address.mask))
-        {
-          return bucket + position
-        }
+        position &+= 1
+        if slot &>> 48 == tag, slot != 0, !HashIndex.isLink(slot) { return bucket + (position &- 1) }
       }
-      let last = bucket[Self.slotsPerBucket &- 1]
-      guard Self.isLink(last) else { return nil }
-      bucket = overflow[Self.linkTarget(last)]
+      let last = bucket[HashIndex.slotsPerBucket &- 1]
+      guard HashIndex.isLink(last) else { return nil }
+      bucket = index.overflow[HashIndex.linkTarget(last)]
+      position = 0
     }
   }
 }
@@ -125,7 +145,9 @@ struct BucketArray: ~Copyable {
 
   mutating func grow(to newCount: Int) {
     while memory.count * Self.chunkBuckets < newCount {
-      let chunk = ZeroedMemory(byteCount: Self.chunkBuckets * HashIndex.bucketBytes)
+      // The first chunk is all that a small store has: it grows by small pages.
+      let chunk = ZeroedMemory(
+        byteCount: Self.chunkBuckets * HashIndex.bucketBytes, isHuge: !memory.isEmpty)
       if memory.count == capacity { enlargeDirectory() }
       chunks[memory.count] = chunk.base.assumingMemoryBound(to: UInt64.self)
       memory.append(chunk)

@@ -5,13 +5,17 @@ import Synchronization
 extension EngineState {
   /// Whether `count` bytes of records fit where the next record goes.
   @inline(__always)
+  func hasRoom(for count: Int) -> Bool {
+    place.slot >= 0 && table[place.slot].end &+ count <= place.roomEnd
+  }
+
+  /// What must be waited for until `count` bytes fit.
   func room(for count: Int) -> Room {
-    guard let active else { return .rotate }
-    let end = table[active.slot].end
-    let needed = end &+ count &+ SyncMark.recordLength &+ SegmentFooter.recordLength
-    if needed > active.limit { return .rotate }
-    guard let allocated = active.allocated else { return .enough }
-    return needed <= allocated ? .enough : .extend
+    if hasRoom(for: count) { return .enough }
+    guard let active, active.allocated != nil else { return .rotate }
+    let needed =
+      table[active.slot].end + count + SyncMark.recordLength + SegmentFooter.recordLength
+    return needed > active.limit ? .rotate : .extend
   }
 
   /// Puts a record behind the last one. Room was made before; nothing here waits.
@@ -21,21 +25,20 @@ extension EngineState {
   /// - Returns: where the record is.
   @inline(__always)
   mutating func append(_ draft: RecordDraft) throws(StoreError) -> Address {
-    guard let active else { fatalError("append without an active segment") }
-    let end = table[active.slot].end
-    let length = draft.length
-    if let base = table[active.slot].base, active.allocated != nil {
-      draft.write(to: base + end, at: UInt64(end), seed: table[active.slot].seed)
+    precondition(place.slot >= 0, "append without an active segment")
+    let view = table[place.slot]
+    let end = view.end
+    if let base = view.base, place.isMapped {
+      draft.write(to: base + end, at: UInt64(truncatingIfNeeded: end), seed: view.seed)
     } else {
-      try appendToFile(draft, active, at: end)
+      try appendToFile(draft, at: end)
     }
-    table[active.slot].end = end &+ aligned(length)
-    return Address(slot: active.slot, offset: end)
+    table[place.slot].end = end &+ aligned(draft.length)
+    return Address(slot: place.slot, offset: end)
   }
 
-  private func appendToFile(
-    _ draft: RecordDraft, _ active: ActiveSegment, at end: Int
-  ) throws(StoreError) {
+  private func appendToFile(_ draft: RecordDraft, at end: Int) throws(StoreError) {
+    guard let active else { return }
     let total = aligned(draft.length)
     let buffer = writeScratch.reserve(total)
     guard let base = buffer.baseAddress else { return }
@@ -64,9 +67,8 @@ extension EngineState {
   /// Writes down in the log what has become durable since it was last said.
   @inline(__always)
   mutating func appendSyncMarkIfDue() throws(StoreError) {
-    guard let active else { return }
     let durable = Int(truncatingIfNeeded: pipeline.durableOffset.load(ordering: .relaxed))
-    guard durable > active.markedOffset else { return }
+    guard durable > place.markedOffset else { return }
     try appendSyncMark(durable)
   }
 
@@ -75,7 +77,7 @@ extension EngineState {
       durableOffset: UInt64(durable), wallMilliseconds: Machine.wallMilliseconds(),
       digest: digest)
     try appendSystemRecord(.syncMark, mark.encoded())
-    active?.markedOffset = durable
+    place.markedOffset = durable
   }
 
   mutating func appendSystemRecord(
@@ -94,14 +96,14 @@ extension EngineState {
   /// Tells the committing thread how far the log reaches.
   @inline(__always)
   func publish() {
-    guard let active else { return }
-    pipeline.publish(sequence: lastSequence, offset: UInt64(table[active.slot].end))
+    let end = UInt64(truncatingIfNeeded: table[place.slot].end)
+    pipeline.publish(sequence: lastSequence, offset: end)
   }
 
   @inline(__always)
-  mutating func count(_ sequence: UInt64, in slot: Int) {
-    table.infos[slot].recordCount &+= 1
-    if table.infos[slot].firstSequence == 0 { table.infos[slot].firstSequence = sequence }
-    table.infos[slot].lastSequence = sequence
+  func count(_ sequence: UInt64, in slot: Int) {
+    table[slot].recordCount &+= 1
+    if table[slot].firstSequence == 0 { table[slot].firstSequence = sequence }
+    table[slot].lastSequence = sequence
   }
 }

@@ -30,7 +30,7 @@ extension EngineState {
     guard operations.count == 1 || total <= Limits.batchLengthBytes else {
       throw StoreError(.valueTooLarge, "a batch of \(total) bytes; split it")
     }
-    guard room(for: total) == .enough else { return .needsRoom(total) }
+    guard hasRoom(for: total) else { return .needsRoom(total) }
     for operation in operations { _ = try existing(operation.key) }
     try appendSyncMarkIfDue()
     let first = lastSequence
@@ -46,7 +46,7 @@ extension EngineState {
 
   private func existing(
     _ key: [UInt8]
-  ) throws(StoreError) -> (slot: UnsafeMutablePointer<UInt64>, record: RecordReference)? {
+  ) throws(StoreError) -> Found? {
     try key.withBytes { (bytes) throws(StoreError) in
       try find(bytes, 0, hash: hash(bytes, 0))
     }

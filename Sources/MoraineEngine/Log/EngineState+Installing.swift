@@ -7,37 +7,34 @@ extension EngineState {
   @inline(__always)
   mutating func install(
     put address: Address, length: Int, sequence: UInt64, hash: UInt64,
-    over existing: (slot: UnsafeMutablePointer<UInt64>, record: RecordReference)?
+    over existing: Found?
   ) {
     let size = UInt64(truncatingIfNeeded: aligned(length))
     if let existing {
-      retire(existing.slot, existing.record, hash: hash)
+      retire(existing, hash: hash)
       existing.slot.pointee = existing.slot.pointee & ~Address.mask | address.rawValue
     } else {
       index.insert(hash, address, rehashing: table)
     }
-    table.infos[address.slot].liveBytes &+= size
+    table[address.slot].liveBytes &+= size
     liveBytes &+= size
     digest.add(hash: hash, sequence: sequence)
   }
 
   @inline(__always)
   mutating func uninstall(
-    _ existing: (slot: UnsafeMutablePointer<UInt64>, record: RecordReference), hash: UInt64
+    _ existing: Found, hash: UInt64
   ) {
-    retire(existing.slot, existing.record, hash: hash)
+    retire(existing, hash: hash)
     index.remove(existing.slot)
   }
 
   /// The record that an entry names is no longer live.
   @inline(__always)
-  private mutating func retire(
-    _ slot: UnsafeMutablePointer<UInt64>, _ record: RecordReference, hash: UInt64
-  ) {
-    let old = Address(rawValue: slot.pointee & Address.mask)
-    let size = UInt64(truncatingIfNeeded: aligned(record.header.length))
-    table.infos[old.slot].liveBytes &-= size
+  private mutating func retire(_ old: Found, hash: UInt64) {
+    let size = UInt64(truncatingIfNeeded: aligned(old.length))
+    table[old.address.slot].liveBytes &-= size
     liveBytes &-= size
-    digest.remove(hash: hash, sequence: record.header.sequence)
+    digest.remove(hash: hash, sequence: old.sequence)
   }
 }

@@ -14,12 +14,12 @@ extension EngineState {
     next.createdMilliseconds = Machine.wallMilliseconds()
     next.segments = (0..<table.count).compactMap { slot in
       let info = table.infos[slot]
-      return info.isDropped ? nil : info.entry(lengthBytes: table[slot].end)
+      return info.isDropped ? nil : info.entry(table[slot])
     }
     if let active {
       next.watermarkSegment = table.infos[active.slot].number.rawValue
       // What the log itself has marked. The pipeline's own figure may still be the last segment's.
-      next.watermarkOffset = UInt64(active.markedOffset)
+      next.watermarkOffset = UInt64(place.markedOffset)
       next.digest = StateDigest()
     } else {
       next.watermarkSegment = 0
@@ -36,7 +36,7 @@ extension EngineState {
     guard let sealed = active else { return nil }
     let slot = sealed.slot
     if !table.infos[slot].flags.contains(.sealed) {
-      let info = table.infos[slot]
+      let info = table[slot]
       let footer = SegmentFooter(
         recordCount: info.recordCount, firstSequence: SequenceNumber(rawValue: info.firstSequence),
         lastSequence: SequenceNumber(rawValue: info.lastSequence),

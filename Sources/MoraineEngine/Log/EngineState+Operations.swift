@@ -36,6 +36,15 @@ extension EngineState {
     }
   }
 
+  @inline(__always)
+  mutating func put(
+    _ key: Key, _ value: [UInt8]
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try key.bytes.withBytes { (keyBytes) throws(StoreError) in
+      try value.withBytes { (bytes) throws(StoreError) in try put(keyBytes, bytes) }
+    }
+  }
+
   /// Appends one put and makes it visible.
   mutating func put(
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
@@ -49,7 +58,7 @@ extension EngineState {
       draft.stored = compressed
     }
     let length = draft.length
-    guard room(for: aligned(length)) == .enough else { return .needsRoom(aligned(length)) }
+    guard hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
     let hash = hash(key, 0)
     let existing = try find(key, 0, hash: hash)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
@@ -75,7 +84,7 @@ extension EngineState {
       sequence: lastSequence &+ 1, kind: .delete, key: key,
       stored: UnsafeRawBufferPointer(start: nil, count: 0))
     let length = draft.length
-    guard room(for: aligned(length)) == .enough else { return .needsRoom(aligned(length)) }
+    guard hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
@@ -87,10 +96,10 @@ extension EngineState {
 
   /// The value of a key: its checksum verified, decompressed.
   func value(_ key: UnsafeRawBufferPointer) throws(StoreError) -> [UInt8]? {
-    guard let (slot, record) = try find(key, 0, hash: hash(key, 0)) else { return nil }
-    let address = Address(rawValue: slot.pointee & Address.mask)
-    try table.verify(record, at: address)
-    return try table.value(of: record, at: address)
+    guard let found = try find(key, 0, hash: hash(key, 0)) else { return nil }
+    let record = found.record
+    try table.verify(record, at: found.address)
+    return try table.value(of: record, at: found.address)
   }
 }
 

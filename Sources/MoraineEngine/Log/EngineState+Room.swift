@@ -37,8 +37,8 @@ extension EngineState {
     if child.mapping == nil { table.lend(child.file, for: slot) }
     active = ActiveSegment(
       slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
-      limit: birth.limit,
-      headerLength: length, markedOffset: length, step: birth.firstAllocation)
+      limit: birth.limit, headerLength: length, step: birth.firstAllocation)
+    place.markedOffset = length
     manifest.nextSegmentNumber = header.number.rawValue + 1
   }
 

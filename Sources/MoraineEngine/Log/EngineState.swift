@@ -5,7 +5,15 @@ import MoraineStorage
 struct EngineState: ~Copyable {
   var index = HashIndex()
   var table: SegmentTable
-  var active: ActiveSegment?
+  var active: ActiveSegment? {
+    didSet {
+      place.slot = active?.slot ?? -1
+      place.roomEnd = active?.roomEnd ?? 0
+      place.isMapped = active?.allocated != nil
+    }
+  }
+  /// What appends need of `active`, without its references.
+  var place = AppendPlace()
   var manifest: Manifest
   let configuration: Configuration
   let directory: any StorageDirectory
@@ -44,23 +52,35 @@ struct EngineState: ~Copyable {
   @inline(__always)
   func find(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
-  ) throws(StoreError) -> (slot: UnsafeMutablePointer<UInt64>, record: RecordReference)? {
-    var found: RecordReference?
-    let slot = try index.find(hash) { (address) throws(StoreError) -> Bool in
+  ) throws(StoreError) -> Found? {
+    var probe = index.probe(hash)
+    while let slot = probe.next(index) {
+      let address = Address(rawValue: slot.pointee & Address.mask)
       let record = try table.record(at: address)
       if record.header.keyLength == key.count, record.header.keyspace == keyspace,
         record.key.elementsEqualFast(key)
       {
-        found = record
-        return true
+        return Found(slot: slot, record: record)
       }
       // Another key with the same tag, or this key damaged: only the checksum can tell.
       try table.verify(record, at: address)
-      return false
     }
-    guard let slot, let found else { return nil }
-    return (slot, found)
+    return nil
   }
+}
+
+/// An index entry, and the record that it names. The bytes are valid until the next read.
+struct Found {
+  let slot: UnsafeMutablePointer<UInt64>
+  let record: RecordReference
+
+  @inline(__always)
+  var length: Int { record.header.length }
+  @inline(__always)
+  var sequence: UInt64 { record.header.sequence }
+
+  @inline(__always)
+  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
 }
 
 extension UnsafeRawBufferPointer {

@@ -1,13 +1,23 @@
 import MoraineFormat
 import MoraineStorage
 
-/// What a read needs of a segment.
+/// What every operation needs of a segment.
 struct SegmentView {
   /// The mapping, or nil where records are read with `read`.
-  var base: UnsafeMutableRawPointer?
+  let base: UnsafeMutableRawPointer?
   /// Behind the last valid record.
   var end: Int
-  var seed: Checksum
+  let seed: Checksum
+  var recordCount: UInt64 = 0
+  var firstSequence: UInt64 = 0
+  var lastSequence: UInt64 = 0
+  var liveBytes: UInt64 = 0
+
+  init(base: UnsafeMutableRawPointer?, end: Int, seed: Checksum) {
+    self.base = base
+    self.end = end
+    self.seed = seed
+  }
 }
 
 /// The rest of what is known of a segment.
@@ -15,23 +25,19 @@ struct SegmentInfo {
   var number: SegmentNumber
   var epoch: UInt64
   var flags: Manifest.Segment.Flags = []
-  var recordCount: UInt64 = 0
-  var firstSequence: UInt64 = 0
-  var lastSequence: UInt64 = 0
-  var liveBytes: UInt64 = 0
   var mapping: (any FileMapping)?
   /// Recovery found nothing in it: it leaves the store.
   var isDropped = false
 
-  func entry(lengthBytes: Int) -> Manifest.Segment {
+  func entry(_ view: SegmentView) -> Manifest.Segment {
     var entry = Manifest.Segment(number: number, epoch: epoch)
     entry.flags = flags
     guard flags.contains(.sealed) else { return entry }
-    entry.lengthBytes = UInt64(lengthBytes)
-    entry.recordCount = recordCount
-    entry.firstSequence = SequenceNumber(rawValue: firstSequence)
-    entry.lastSequence = SequenceNumber(rawValue: lastSequence)
-    entry.liveBytes = liveBytes
+    entry.lengthBytes = UInt64(view.end)
+    entry.recordCount = view.recordCount
+    entry.firstSequence = SequenceNumber(rawValue: view.firstSequence)
+    entry.lastSequence = SequenceNumber(rawValue: view.lastSequence)
+    entry.liveBytes = view.liveBytes
     return entry
   }
 }

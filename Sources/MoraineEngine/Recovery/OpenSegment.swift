@@ -30,7 +30,7 @@ struct OpenSegment {
     let proven = Int(clamping: max(watermark, result.promise))
     return OpenSegment(
       slot: slot, name: name, end: end, provenEnd: min(max(proven, header.headerLength), end),
-      hasFooter: result.hasFooter, isEmpty: state.table.infos[slot].recordCount == 0)
+      hasFooter: result.hasFooter, isEmpty: state.table[slot].recordCount == 0)
   }
 
   private static func length(

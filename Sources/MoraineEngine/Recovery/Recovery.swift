@@ -28,7 +28,7 @@ struct Recovery {
     }
     report.segmentCount = state.table.count
     report.recordCount = (0..<state.table.count).reduce(0) {
-      $0 + state.table.infos[$1].recordCount
+      $0 + state.table[$1].recordCount
     }
     report.lastSequence = SequenceNumber(rawValue: state.lastSequence)
     guard !isReadOnly else { return finish(&state) }
@@ -132,7 +132,7 @@ struct Recovery {
     guard result.validEnd == length, result.hasFooter != isCut else {
       throw .corrupted("the footer is not where it must be", name, at: result.validEnd)
     }
-    let info = state.table.infos[slot]
+    let info = state.table[slot]
     guard info.recordCount == entry.recordCount, info.firstSequence == entry.firstSequence.rawValue,
       info.lastSequence == entry.lastSequence.rawValue,
       result.footer.map({ $0.recordCount == info.recordCount }) ?? true

@@ -65,7 +65,7 @@ extension Store {
         progress?(Progress(completedBytes: report.checkedBytes, totalBytes: total))
       }
     }
-    report.recordCount += engine!.table.infos[slot].recordCount
+    report.recordCount += engine!.table[slot].recordCount
     report.checkedBytes += UInt64(engine!.table[slot].end)
     progress?(Progress(completedBytes: report.checkedBytes, totalBytes: total))
     return count

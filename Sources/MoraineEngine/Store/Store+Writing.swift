@@ -13,14 +13,21 @@ extension Store {
   public func set(
     _ value: [UInt8], forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber {
-    if isMakingRoom || isClosed { try await passGate() }
-    let sequence = try await withRoom { (engine) throws(StoreError) in
-      try key.bytes.withBytes { (keyBytes) throws(StoreError) in
-        try value.withBytes { (bytes) throws(StoreError) in try engine.put(keyBytes, bytes) }
-      }
+    let sequence: SequenceNumber
+    if !isMakingRoom, !isClosed, engine != nil, case .done(let done) = try engine!.put(key, value) {
+      sequence = done
+    } else {
+      sequence = try await putWhenThereIsRoom(key, value)
     }
-    try await settle(sequence, durability)
+    if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return sequence
+  }
+
+  private func putWhenThereIsRoom(
+    _ key: Key, _ value: [UInt8]
+  ) async throws(StoreError) -> SequenceNumber {
+    try await passGate()
+    return try await withRoom { (engine) throws(StoreError) in try engine.put(key, value) }
   }
 
   /// Removes a key and its value.
@@ -41,7 +48,9 @@ extension Store {
       guard error.code == .noSpace, try releaseReserve() else { throw error }
       sequence = try await delete(key)
     }
-    if let sequence { try await settle(sequence, durability) }
+    if let sequence, needsWait(durability) {
+      try await pipeline.waitUntilDurable(sequence.rawValue)
+    }
     return sequence
   }
 
@@ -72,7 +81,7 @@ extension Store {
       }
       return try engine.commit(prepared)
     }
-    try await settle(sequence, durability)
+    if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return result
   }
 
@@ -88,13 +97,15 @@ extension Store {
     return durableSequence
   }
 
-  private func settle(
-    _ sequence: SequenceNumber, _ durability: Durability?
-  ) async throws(StoreError) {
+  /// Sees to a sync in time; true when the caller must wait for it.
+  @inline(__always)
+  private func needsWait(_ durability: Durability?) -> Bool {
     switch (durability ?? opener.configuration.durability).level {
-    case .none: return
-    case .interval(let duration): pipeline.syncWithin(duration)
-    case .sync: try await pipeline.waitUntilDurable(sequence.rawValue)
+    case .none: return false
+    case .interval(let duration):
+      pipeline.syncWithin(duration)
+      return false
+    case .sync: return true
     }
   }
 }
