@@ -121,6 +121,14 @@ void moraine_prefault(void *base, size_t length) {
 #endif
 }
 
+void moraine_unload(void *base, size_t length) {
+#if defined(__linux__)
+  (void)madvise(base, length, MADV_DONTNEED);
+#else
+  (void)base, (void)length;
+#endif
+}
+
 int moraine_flush_mapping(void *base, size_t length) {
 #if defined(__linux__)
   (void)base, (void)length;  // One page cache: fdatasync finds pages dirtied through a mapping.

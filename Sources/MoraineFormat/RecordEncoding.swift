@@ -13,7 +13,7 @@ public struct RecordDraft {
   public var key: UnsafeRawBufferPointer
   public var stored: UnsafeRawBufferPointer
 
-  @inlinable
+  @inlinable @inline(__always)
   public init(
     sequence: UInt64, kind: RecordKind, key: UnsafeRawBufferPointer,
     stored: UnsafeRawBufferPointer
@@ -24,7 +24,7 @@ public struct RecordDraft {
     self.stored = stored
   }
 
-  @inlinable
+  @inlinable @inline(__always)
   public var length: Int {
     RecordHeader.fixedLength &+ (codec == .raw ? 0 : 4) &+ (batch == .end ? 4 : 0)
       &+ (keyspace == 0 ? 0 : 2) &+ key.count &+ stored.count
@@ -37,7 +37,7 @@ public struct RecordDraft {
   ///   - target: 4-byte aligned, with room for ``length`` bytes rounded up to 4, all zero.
   ///   - offset: the place of `target` in the segment.
   /// - Complexity: O(key + value).
-  @inlinable
+  @inlinable @inline(__always)
   public func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
     let length = self.length
     let kindByte = kind.rawValue | codec.rawValue &<< 4 | batch.rawValue &<< 6

@@ -114,6 +114,12 @@ final class DiskMapping: FileMapping, @unchecked Sendable {
 
   deinit { moraine_unmap(base, lengthBytes) }
 
+  func finishWriting(to end: Int) {
+    let page = 4096
+    let length = min((end + page - 1) & ~(page - 1), lengthBytes)
+    if length > 0 { moraine_unload(base, length) }
+  }
+
   func prefault(from start: Int, to end: Int) {
     let page = 4096
     let first = start & ~(page - 1)

@@ -90,4 +90,11 @@ package protocol FileMapping: AnyObject, Sendable {
   var lengthBytes: Int { get }
   /// Makes pages present ahead of use; a hint.
   func prefault(from start: Int, to end: Int)
+  /// Says that the bytes up to here will not be written any more and are about to be synced; a
+  /// hint that makes the sync cheaper for those who go on in other segments.
+  func finishWriting(to end: Int)
+}
+
+extension FileMapping {
+  package func finishWriting(to end: Int) {}
 }

@@ -12,17 +12,16 @@ let parent =
   CommandLine.arguments.dropFirst(2).first ?? FileManager.default.currentDirectoryPath
 let folder = "\(parent)/moraine-benchmark-\(ProcessInfo.processInfo.processIdentifier)"
 
-/// Sixteen decimal digits.
+/// Sixteen hexadecimal digits.
 func key(_ number: Int) -> Key {
-  Key(
-    [UInt8](unsafeUninitializedCapacity: 16) { buffer, count in
-      var rest = UInt64(number)
-      for place in stride(from: 15, through: 0, by: -1) {
-        buffer[place] = 48 + UInt8(truncatingIfNeeded: rest % 10)
-        rest /= 10
-      }
-      count = 16
-    })
+  var digits = [UInt8](repeating: 48, count: 16)
+  var rest = UInt64(number)
+  for place in stride(from: 15, through: 0, by: -1) where rest != 0 {
+    let digit = UInt8(truncatingIfNeeded: rest & 15)
+    digits[place] = digit < 10 ? 48 + digit : 87 + digit
+    rest >>= 4
+  }
+  return Key(digits)
 }
 
 /// What every row pays before the store does anything: a key made and an actor entered.
@@ -41,7 +40,7 @@ func makeValues(_ number: Int) -> [[UInt8]] {
 }
 
 let values = makeValues(1024)
-let order = (0..<count).shuffled()
+let order = ProcessInfo.processInfo.environment["SEQ"] != nil ? Array(0..<count) : (0..<count).shuffled()
 
 func row(
   _ name: String, _ operations: Int, _ body: @Sendable () async throws -> Void
@@ -101,6 +100,7 @@ struct MoraineBenchmark {
       }
     }
     try await sequential.close()
+    if ProcessInfo.processInfo.environment["SEQ"] != nil { return }
     try FileManager.default.removeItem(atPath: folder + "-seq")
 
     let store = try Store(at: path, configuration: configuration(.none))

@@ -36,6 +36,9 @@ void *moraine_map(int fd, size_t length, bool writable, int *error);
 void moraine_unmap(void *base, size_t length);
 // Makes the pages of a writable mapping present ahead of use. A hint: failure is ignored.
 void moraine_prefault(void *base, size_t length);
+// Takes pages out of a mapping's page table; their bytes stay in the file cache. A sync of mapped
+// pages interrupts every processor once a page to protect them; unmapped, none. A hint.
+void moraine_unload(void *base, size_t length);
 // Hands a mapping's changes to the kernel's file cache where mappings and files are apart.
 int moraine_flush_mapping(void *base, size_t length);
 

@@ -64,6 +64,39 @@ final class CommitPipeline: Sendable {
     resumeWaiters(error: nil)
   }
 
+  /// Goes on in a new segment while the old one is still to be sealed. Nothing in the new one
+  /// becomes durable before the job, which does that, has run: jobs go before syncs.
+  func begin(
+    file: any StorageFile, offset: UInt64, sealing job: @escaping @Sendable () -> Void
+  ) {
+    monitor.withLock { state in
+      appendedOffset.store(offset, ordering: .relaxed)
+      durableOffset.store(offset, ordering: .relaxed)
+      state.file = file
+      state.jobs.append(job)
+      startIfNeeded(&state)
+    }
+    monitor.signal()
+  }
+
+  /// The committing thread's word that a sealed segment, and all before it, is durable.
+  func becameDurable(through sequence: UInt64) {
+    monitor.withLock { _ in
+      let before = durableSequence.load(ordering: .relaxed)
+      durableSequence.store(max(before, sequence), ordering: .releasing)
+    }
+    resumeWaiters(error: nil)
+  }
+
+  /// Has the job run on the thread, after those that are there already.
+  func enqueue(_ job: @escaping @Sendable () -> Void) {
+    monitor.withLock { state in
+      state.jobs.append(job)
+      startIfNeeded(&state)
+    }
+    monitor.signal()
+  }
+
   /// Waits until the sequence is durable. Answers the error of the sync that should have done it.
   func waitUntilDurable(_ sequence: UInt64) async throws(StoreError) {
     if durableSequence.load(ordering: .acquiring) >= sequence { return }
@@ -108,17 +141,13 @@ final class CommitPipeline: Sendable {
     _ body: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     let answer: Swift.Result<Result, StoreError> = await withUnsafeContinuation { continuation in
-      monitor.withLock { state in
-        state.jobs.append {
-          do throws(StoreError) {
-            continuation.resume(returning: .success(try body()))
-          } catch {
-            continuation.resume(returning: .failure(error))
-          }
+      enqueue {
+        do throws(StoreError) {
+          continuation.resume(returning: .success(try body()))
+        } catch {
+          continuation.resume(returning: .failure(error))
         }
-        startIfNeeded(&state)
       }
-      monitor.signal()
     }
     return try answer.get()
   }

@@ -1,11 +1,12 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
-/// Where the next record goes: what every append needs of the active segment.
+/// Where the next record goes: what every append needs of the active segment, and no references.
 struct AppendPlace {
   /// The slot of the segment; -1 when none is open.
   var slot = -1
-  /// Records may reach up to here: the room for a mark and the footer is kept free.
+  /// Records may reach up to here without a further question.
   var roomEnd = 0
   /// Up to here the log has promised durability.
   var markedOffset = 0
@@ -20,20 +21,40 @@ struct ActiveSegment {
   /// Nil where the file grows with each write.
   var allocated: Int?
   /// Where it is full. A larger unit makes it larger, if it is the first.
-  var limit: Int
-  let headerLength: Int
+  let limit: Int
   /// How much to allocate next; doubles.
   var step: Int
+  /// Where to begin allocating more, so that it is there when it is needed.
+  var softEnd: Int
+  /// More space on its way.
+  var ticket: ExtensionTicket?
+  /// It is full; nothing comes behind the footer, even if the next segment cannot be born yet.
+  var hasFooter = false
 
-  /// Where records must end.
+  /// Kept free behind the records: a mark may precede each, and the footer is the last.
+  static let reservedBytes = SyncMark.recordLength + SegmentFooter.recordLength
+
+  /// Where records must end, unless more is allocated.
+  var hardEnd: Int { hasFooter ? 0 : min(limit, allocated ?? limit) - Self.reservedBytes }
+
+  /// Where appending must stop for a moment.
   var roomEnd: Int {
-    min(limit, allocated ?? limit) - SyncMark.recordLength - SegmentFooter.recordLength
+    guard let allocated, allocated < limit, ticket == nil else { return hardEnd }
+    return min(hardEnd, softEnd)
   }
 }
 
-/// What a writer must wait for before it can append.
+/// What must happen before a writer can append.
 enum Room {
   case enough
+  /// There is room, and it is time to begin allocating more.
+  case extendAhead
   case extend
   case rotate
+}
+
+/// More of a segment being allocated on the committing thread.
+final class ExtensionTicket: Sendable {
+  /// Where the allocated part ends when that is done; 0 before, and when it failed.
+  let allocatedEnd = Atomic<Int>(0)
 }

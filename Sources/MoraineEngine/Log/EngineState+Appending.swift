@@ -12,10 +12,10 @@ extension EngineState {
   /// What must be waited for until `count` bytes fit.
   func room(for count: Int) -> Room {
     if hasRoom(for: count) { return .enough }
-    guard let active, active.allocated != nil else { return .rotate }
-    let needed =
-      table[active.slot].end + count + SyncMark.recordLength + SegmentFooter.recordLength
-    return needed > active.limit ? .rotate : .extend
+    guard let active, !active.hasFooter, active.allocated != nil else { return .rotate }
+    let end = table[active.slot].end + count
+    if end <= active.hardEnd { return .extendAhead }
+    return end + ActiveSegment.reservedBytes > active.limit ? .rotate : .extend
   }
 
   /// Puts a record behind the last one. Room was made before; nothing here waits.

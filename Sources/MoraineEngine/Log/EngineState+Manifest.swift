@@ -7,7 +7,12 @@ extension EngineState {
   }
 
   /// What the manifest would say now.
-  func nextManifest() -> Manifest {
+  ///
+  /// - Parameter sealing: the segment that has its footer but is not durable yet, and how far its
+  ///   log has marked itself durable. Until it is, it vouches for no more than that.
+  func nextManifest(
+    sealing: (segment: ActiveSegment, markedOffset: Int)? = nil
+  ) -> Manifest {
     var next = manifest
     next.generation += 1
     next.lastSequence = SequenceNumber(rawValue: lastSequence)
@@ -16,10 +21,10 @@ extension EngineState {
       let info = table.infos[slot]
       return info.isDropped ? nil : info.entry(table[slot])
     }
-    if let active {
-      next.watermarkSegment = table.infos[active.slot].number.rawValue
+    if let slot = sealing?.segment.slot ?? active?.slot {
+      next.watermarkSegment = table.infos[slot].number.rawValue
       // What the log itself has marked. The pipeline's own figure may still be the last segment's.
-      next.watermarkOffset = UInt64(place.markedOffset)
+      next.watermarkOffset = UInt64(sealing?.markedOffset ?? place.markedOffset)
       next.digest = StateDigest()
     } else {
       next.watermarkSegment = 0
@@ -30,38 +35,74 @@ extension EngineState {
   }
 
   /// Writes the footer of the active segment; it takes no more records.
-  ///
-  /// - Returns: what is still to be done on the committing thread.
-  mutating func sealActive() throws(StoreError) -> SealWork? {
-    guard let sealed = active else { return nil }
-    let slot = sealed.slot
-    if !table.infos[slot].flags.contains(.sealed) {
-      let info = table[slot]
-      let footer = SegmentFooter(
-        recordCount: info.recordCount, firstSequence: SequenceNumber(rawValue: info.firstSequence),
-        lastSequence: SequenceNumber(rawValue: info.lastSequence),
-        wallMilliseconds: Machine.wallMilliseconds(), digest: digest)
-      try appendSystemRecord(.footer, footer.encoded())
-      table.infos[slot].flags.insert(.sealed)
-      // Nothing may come behind a footer, even if the next segment cannot be born yet.
-      active?.limit = 0
-    }
-    return SealWork(file: sealed.file, lengthBytes: UInt64(table[slot].end))
+  mutating func appendFooter() throws(StoreError) {
+    guard let active, !active.hasFooter else { return }
+    let view = table[active.slot]
+    let footer = SegmentFooter(
+      recordCount: view.recordCount, firstSequence: SequenceNumber(rawValue: view.firstSequence),
+      lastSequence: SequenceNumber(rawValue: view.lastSequence),
+      wallMilliseconds: Machine.wallMilliseconds(), digest: digest)
+    try appendSystemRecord(.footer, footer.encoded())
+    self.active?.hasFooter = true
+  }
+
+  /// What is still to be done with a segment that has its footer, on the committing thread.
+  func sealWork(_ segment: ActiveSegment) -> SealWork {
+    SealWork(
+      file: segment.file, mapping: segment.mapping, lengthBytes: UInt64(table[segment.slot].end),
+      lastSequence: table[segment.slot].lastSequence, lock: lock)
+  }
+}
+
+extension EngineState {
+  /// Takes the active segment, which has its footer, out of use.
+  mutating func sealActive() -> SealWork? {
+    guard let active else { return nil }
+    let work = sealWork(active)
+    table.infos[active.slot].flags.insert(.sealed)
+    self.active = nil
+    return work
+  }
+
+  /// What the manifest will say when the segment is durable.
+  mutating func manifestAfterSealing(_ segment: ActiveSegment) -> Manifest {
+    table.infos[segment.slot].flags.insert(.sealed)
+    manifest = nextManifest()
+    return manifest
   }
 }
 
 /// Cuts a full segment to its length and makes it durable.
 struct SealWork: Sendable {
   let file: any StorageFile
+  let mapping: (any FileMapping)?
   let lengthBytes: UInt64
+  let lastSequence: UInt64
+  /// Nobody else may have the directory while this runs, even if the store is gone by then.
+  let lock: (any StorageFile)?
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) {
+    if let poison = pipeline.poison { throw poison }
     do throws(StorageError) {
       try file.truncate(to: lengthBytes)
+      mapping?.finishWriting(to: Int(clamping: lengthBytes))
       try file.synchronize(.full)
     } catch {
       pipeline.poison(StoreError(error))
       throw StoreError(error)
+    }
+    pipeline.becameDurable(through: lastSequence)
+  }
+
+  /// Seals while the writer goes on, then lists the segment as sealed.
+  func runInBackground(_ publisher: ManifestPublisher, _ manifest: Manifest) {
+    do throws(StoreError) {
+      try run(publisher.pipeline)
+      try publisher.publish(manifest)
+    } catch {
+      // A failure to seal has poisoned the pipeline. A manifest that could not be written for want
+      // of space harms nothing: the next one says the same, and until then the footer does.
+      if error.code != .noSpace { publisher.pipeline.poison(error) }
     }
   }
 }

@@ -51,6 +51,9 @@ extension EngineState {
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     try checkWritable()
     try Self.checkLimits(key, value)
+    let hash = hash(key, 0)
+    // The bucket arrives while the value is being compressed.
+    index.prefetch(hash)
     var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
     if let compressed = compressor.compress(value) {
       draft.codec = .lz4
@@ -59,7 +62,6 @@ extension EngineState {
     }
     let length = draft.length
     guard hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
-    let hash = hash(key, 0)
     let existing = try find(key, 0, hash: hash)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
     try appendSyncMarkIfDue()
@@ -108,13 +110,12 @@ extension SegmentTable {
   func value(of record: RecordReference, at address: Address) throws(StoreError) -> [UInt8] {
     let header = record.header
     switch header.codec {
-    case .raw: return [UInt8](record.stored)
+    case .raw:
+      return makeBytes(header.storedLength) { $0.copyMemory(from: record.stored) }
     case .lz4:
       var isSound = false
-      let value = [UInt8](unsafeUninitializedCapacity: header.rawLength) { buffer, count in
-        isSound = Decompressor.decompress(
-          record.stored, into: UnsafeMutableRawBufferPointer(buffer))
-        count = isSound ? header.rawLength : 0
+      let value = makeBytes(header.rawLength) {
+        isSound = Decompressor.decompress(record.stored, into: $0)
       }
       guard isSound else { throw damaged(address, "a compressed value does not decompress") }
       return value
@@ -124,4 +125,23 @@ extension SegmentTable {
         file: fileName(address.slot))
     }
   }
+}
+
+/// An array of so many bytes, which the body fills.
+///
+/// Short ones are zeroed first: that costs less than the array initializer for uninitialized memory,
+/// which looks up generic metadata at run time.
+@inline(__always)
+private func makeBytes(
+  _ count: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void
+) -> [UInt8] {
+  if count > 1024 {
+    return [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+      fill(UnsafeMutableRawBufferPointer(buffer))
+      filled = count
+    }
+  }
+  var bytes = [UInt8](repeating: 0, count: count)
+  bytes.withUnsafeMutableBytes { fill($0) }
+  return bytes
 }

@@ -1,9 +1,11 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
 extension EngineState {
   static let smallestAllocation = 64 << 10
-  static let largestStep = 16 << 20
+  /// Small enough that a commit which waits behind an allocation does not wait long.
+  static let largestStep = 4 << 20
 
   /// What the next segment will be, for a unit of `count` bytes.
   func nextBirth(for count: Int) -> SegmentBirth {
@@ -13,12 +15,12 @@ extension EngineState {
       salt: Machine.randomNumber())
     header.generation = manifest.generation + 1
     header.createdMilliseconds = Machine.wallMilliseconds()
-    if let last = (0..<table.count).last {
+    if let last = (0..<table.count).last(where: { !table.infos[$0].isDropped }) {
       header.predecessor = SegmentHeader.Predecessor(
         number: table.infos[last].number.rawValue, lengthBytes: UInt64(table[last].end),
         lastSequence: SequenceNumber(rawValue: lastSequence))
     }
-    let needed = header.headerLength + count + SyncMark.recordLength + SegmentFooter.recordLength
+    let needed = header.headerLength + count + ActiveSegment.reservedBytes
     let limit = max(configuration.segmentSizeBytes, needed)
     let wish = max(Self.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
     let first = min(limit, max(needed, wish))
@@ -28,7 +30,12 @@ extension EngineState {
   }
 
   /// Takes a born segment into the table as the one to append to.
-  mutating func adopt(_ child: SegmentBirth.Child, _ birth: SegmentBirth) {
+  ///
+  /// - Returns: the segment that was active before, its footer written.
+  mutating func adopt(
+    _ child: SegmentBirth.Child, _ birth: SegmentBirth
+  ) -> (segment: ActiveSegment, markedOffset: Int)? {
+    let before = active.map { ($0, place.markedOffset) }
     let header = birth.header
     let length = header.headerLength
     let info = SegmentInfo(number: header.number, epoch: header.epoch, mapping: child.mapping)
@@ -37,16 +44,16 @@ extension EngineState {
     if child.mapping == nil { table.lend(child.file, for: slot) }
     active = ActiveSegment(
       slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
-      limit: birth.limit, headerLength: length, step: birth.firstAllocation)
+      limit: birth.limit, step: birth.firstAllocation, softEnd: birth.firstAllocation / 2)
     place.markedOffset = length
     manifest.nextSegmentNumber = header.number.rawValue + 1
+    return before
   }
 
   /// How far to allocate so that `count` bytes fit: doubling, up to the segment's end.
   func extensionTargets(for count: Int) -> (wish: Int, least: Int)? {
     guard let active, let allocated = active.allocated else { return nil }
-    let needed =
-      table[active.slot].end + count + SyncMark.recordLength + SegmentFooter.recordLength
+    let needed = table[active.slot].end + count + ActiveSegment.reservedBytes
     let top = (active.limit + 4095) & ~4095
     let least = min(top, (needed + 4095) & ~4095)
     return (min(top, max(least, allocated + min(active.step, Self.largestStep))), least)
@@ -54,8 +61,43 @@ extension EngineState {
 
   mutating func extended(to allocated: Int) {
     guard let before = active?.allocated else { return }
+    let gain = allocated - before
     active?.allocated = allocated
-    active?.step = min(Self.largestStep, max(Self.smallestAllocation, (allocated - before) * 2))
+    active?.softEnd = allocated - gain / 2
+    active?.step = min(Self.largestStep, max(Self.smallestAllocation, gain * 2))
+  }
+
+  func extensionWork(for count: Int) -> ExtensionWork? {
+    guard let active, let allocated = active.allocated, let targets = extensionTargets(for: count)
+    else { return nil }
+    return ExtensionWork(
+      file: active.file, mapping: active.mapping, from: allocated, wish: targets.wish,
+      least: targets.least)
+  }
+
+  /// Has more allocated while appending goes on.
+  mutating func extendAhead() {
+    guard let work = extensionWork(for: 0) else { return }
+    let ticket = ExtensionTicket()
+    let lock = lock
+    pipeline.enqueue {
+      // Nobody else may have the directory while this runs, even if the store is gone by then.
+      defer { withExtendedLifetime(lock) {} }
+      do throws(StorageError) {
+        ticket.allocatedEnd.store(try work.run(), ordering: .releasing)
+      } catch {
+        // Whoever needs the space asks again, waits, and is told why there is none.
+      }
+    }
+    active?.ticket = ticket
+  }
+
+  /// Makes use of what ``extendAhead()`` has allocated, if it has.
+  mutating func redeemTicket() {
+    guard let ticket = active?.ticket, let allocated = active?.allocated else { return }
+    let end = ticket.allocatedEnd.load(ordering: .acquiring)
+    active?.ticket = nil
+    if end > allocated { extended(to: end) }
   }
 }
 
@@ -84,9 +126,9 @@ struct ExtensionWork: Sendable {
 
 extension EngineState {
   /// Takes back a segment that no manifest came to list.
-  mutating func abandonActive() {
-    guard let active else { return }
-    table.infos[active.slot].isDropped = true
-    self.active = nil
+  mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
+    if let active { table.infos[active.slot].isDropped = true }
+    active = before?.segment
+    place.markedOffset = before?.markedOffset ?? 0
   }
 }

@@ -9,6 +9,8 @@ struct ManifestPublisher {
   let pipeline: CommitPipeline
 
   func publish(_ manifest: Manifest) throws(StoreError) {
+    // What it would list as sealed may have failed to become durable.
+    if let poison = pipeline.poison { throw poison }
     do throws(StorageError) {
       try writeTemporary(manifest.encoded())
     } catch {

@@ -30,6 +30,8 @@ struct SegmentBirth: Sendable {
         pipeline.poison(StoreError(error))
         throw error
       }
+      // Only now: pages made present are dirty, and the sync would write them all.
+      if let allocated = child.allocated { child.mapping?.prefault(from: 0, to: allocated) }
       return child
     } catch {
       if !pipeline.hasPoison {
@@ -52,7 +54,6 @@ struct SegmentBirth: Sendable {
       }
     }
     try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-    mapping?.prefault(from: 0, to: firstAllocation)
     return Child(file: file, mapping: mapping, allocated: mapping == nil ? nil : firstAllocation)
   }
 }

@@ -11,13 +11,16 @@ struct OpenSegment {
   let isEmpty: Bool
 
   /// Replays it and judges its end: a torn write, or lost data.
+  ///
+  /// - Parameter before: the open segment ahead of it, which has its footer.
   static func replay(
-    _ entry: Manifest.Segment, _ state: inout EngineState, _ report: inout RecoveryReport,
-    isReadOnly: Bool
+    _ entry: Manifest.Segment, behind before: OpenSegment?, _ state: inout EngineState,
+    _ report: inout RecoveryReport
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
     let length = try length(state.directory, name)
     let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
+    if let before { try before.checkSuccessor(header, name, state) }
     let scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
@@ -31,6 +34,48 @@ struct OpenSegment {
     return OpenSegment(
       slot: slot, name: name, end: end, provenEnd: min(max(proven, header.headerLength), end),
       hasFooter: result.hasFooter, isEmpty: state.table[slot].recordCount == 0)
+  }
+
+  /// Whether all that was ever written to it is there; only then may a later segment count.
+  var isWhole: Bool { hasFooter }
+
+  /// Takes out of use a segment behind one that a power failure cut: nothing counts behind a hole.
+  ///
+  /// - Throws: `.corrupted` when it promises that the one before was durable.
+  static func drop(
+    _ entry: Manifest.Segment, behind before: OpenSegment?, _ state: inout EngineState,
+    _ report: inout RecoveryReport
+  ) throws(StoreError) -> OpenSegment {
+    let name = entry.number.fileName
+    let length = try length(state.directory, name)
+    let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
+    let scanner = SegmentScanner(
+      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+    // A mark in here was written after the segment before had become durable as a whole.
+    let promise = try scanner.farthestPromise(from: header.headerLength)
+    guard promise == 0, state.manifest.watermarkSegment != entry.number.rawValue else {
+      throw .corrupted(
+        "the segment ends without its footer, yet \(name) promises that it was durable",
+        before?.name ?? name, at: before?.end ?? 0)
+    }
+    let written = try scanner.lastWritten(from: header.headerLength)
+    report.tornBytes += UInt64(written - header.headerLength)
+    return OpenSegment(
+      slot: slot, name: name, end: header.headerLength, provenEnd: header.headerLength,
+      hasFooter: false, isEmpty: true)
+  }
+
+  /// The next segment knows where this one ended.
+  private func checkSuccessor(
+    _ header: SegmentHeader, _ name: String, _ state: borrowing EngineState
+  ) throws(StoreError) {
+    let number = state.table.infos[slot].number.rawValue
+    guard header.predecessor.number == number, header.predecessor.lengthBytes == UInt64(end),
+      header.predecessor.lastSequence.rawValue == state.lastSequence
+    else {
+      throw .corrupted(
+        "it does not follow the segment before it, which ends at \(end)", name, at: 48)
+    }
   }
 
   private static func length(
@@ -78,6 +123,8 @@ struct OpenSegment {
     var offset = provenEnd
     report.resyncedBytes += UInt64(end - offset)
     try storing { () throws(StorageError) in
+      // Before the manifest says that it is sealed: then its length must be the one that it names.
+      try file.truncate(to: UInt64(end))
       while offset < end {
         let part = UnsafeMutableRawBufferPointer(
           rebasing: chunk[..<Swift.min(chunk.count, end - offset)])

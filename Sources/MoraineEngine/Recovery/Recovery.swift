@@ -18,7 +18,11 @@ struct Recovery {
     for entry in manifest.segments where entry.isSealed { try replaySealed(entry, &state) }
     var repairs: [OpenSegment] = []
     for entry in manifest.segments where !entry.isSealed {
-      repairs.append(try OpenSegment.replay(entry, &state, &report, isReadOnly: isReadOnly))
+      let before = repairs.last
+      repairs.append(
+        before.map(\.isWhole) == false
+          ? try OpenSegment.drop(entry, behind: before, &state, &report)
+          : try OpenSegment.replay(entry, behind: before, &state, &report))
     }
     // Numbers up to here may have been given to operations that a power failure took.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
@@ -164,12 +168,8 @@ struct Recovery {
     let next = state.nextManifest()
     try ManifestPublisher(directory: state.directory, pipeline: state.pipeline).publish(next)
     state.manifest = next
-    for segment in open {
-      if segment.isEmpty {
-        try storing { () throws(StorageError) in try state.directory.remove(segment.name) }
-      } else {
-        try cut(state.directory, segment.name, to: segment.end)
-      }
+    for segment in open where segment.isEmpty {
+      try storing { () throws(StorageError) in try state.directory.remove(segment.name) }
     }
   }
 }

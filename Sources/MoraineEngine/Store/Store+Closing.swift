@@ -22,14 +22,17 @@ extension Store {
     isMakingRoom = true
     defer { openGate() }
     let pipeline = pipeline
-    let seal = try engine!.sealActive()
+    try engine!.appendFooter()
+    let seal = engine!.sealActive()
     if let seal { try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) } }
-    engine!.active = nil
-    var reserve = engine!.reserve
-    try storing { () throws(StorageError) in try reserve.release() }
+    let reserve = engine!.reserve
     let last = engine!.nextManifest()
     let publisher = engine!.publisher()
-    try await pipeline.run { () throws(StoreError) in try publisher.publish(last) }
+    try await pipeline.run { () throws(StoreError) in
+      var reserve = reserve
+      try storing { () throws(StorageError) in try reserve.release() }
+      try publisher.publish(last)
+    }
     pipeline.begin(file: nil, sequence: last.lastSequence.rawValue, offset: 0)
   }
 }

@@ -45,6 +45,7 @@ extension Store {
   }
 
   private func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
+    if engine!.room(for: count) == .extendAhead { return engine!.extendAhead() }
     do throws(StoreError) {
       try await keepReserve(isDelete: isDelete)
       try await makeRoomOnce(for: count)
@@ -76,40 +77,55 @@ extension Store {
   }
 
   private func makeRoomOnce(for count: Int) async throws(StoreError) {
-    if engine!.room(for: count) == .extend, let active = engine!.active,
-      let targets = engine!.extensionTargets(for: count), let allocated = active.allocated
-    {
-      let work = ExtensionWork(
-        file: active.file, mapping: active.mapping, from: allocated, wish: targets.wish,
-        least: targets.least)
-      let end = try await pipeline.run { () throws(StoreError) in
-        try storing { () throws(StorageError) in try work.run() }
-      }
-      engine!.extended(to: end)
-      return
+    switch engine!.room(for: count) {
+    case .enough: return
+    case .extendAhead: engine!.extendAhead()
+    case .extend: try await extend(for: count)
+    case .rotate: try await rotate(for: count)
     }
-    try await rotate(for: count)
   }
 
-  /// Seals the active segment and begins the next. The old one is durable and listed as sealed
-  /// before anything in the new one is acknowledged.
+  private func extend(for count: Int) async throws(StoreError) {
+    if engine!.active?.ticket != nil {
+      // Jobs run in order: behind this empty one, the extension is done.
+      try await pipeline.run { () throws(StoreError) in }
+      engine!.redeemTicket()
+      if engine!.room(for: count) != .extend { return }
+    }
+    guard let work = engine!.extensionWork(for: count) else { return }
+    let end = try await pipeline.run { () throws(StoreError) in
+      try storing { () throws(StorageError) in try work.run() }
+    }
+    engine!.extended(to: end)
+  }
+
+  /// Ends the active segment and begins the next; the old one is sealed in the background.
+  ///
+  /// The manifest first lists both as open, so that a kill at any moment finds every record. Once
+  /// the old one is durable, it lists it as sealed. Until then nothing in the new one can become
+  /// durable, and no further segment can be born: the committing thread does one after the other.
   private func rotate(for count: Int) async throws(StoreError) {
     let pipeline = pipeline
-    let seal = try engine!.sealActive()
-    if let seal { try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) } }
+    try engine!.appendFooter()
     let birth = engine!.nextBirth(for: count)
     let child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
-    engine!.adopt(child, birth)
-    let next = engine!.nextManifest()
+    let full = engine!.adopt(child, birth)
+    let next = engine!.nextManifest(sealing: full)
     let publisher = engine!.publisher()
     do throws(StoreError) {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
-      engine!.abandonActive()
+      engine!.abandonActive(for: full)
       throw error
     }
     engine!.manifest = next
     let length = UInt64(birth.header.headerLength)
-    pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
+    guard let full else {
+      pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
+      return
+    }
+    let seal = engine!.sealWork(full.segment)
+    let after = engine!.manifestAfterSealing(full.segment)
+    pipeline.begin(file: child.file, offset: length) { seal.runInBackground(publisher, after) }
   }
 }
