@@ -40,7 +40,8 @@ func makeValues(_ number: Int) -> [[UInt8]] {
 }
 
 let values = makeValues(1024)
-let order = ProcessInfo.processInfo.environment["SEQ"] != nil ? Array(0..<count) : (0..<count).shuffled()
+let order =
+  ProcessInfo.processInfo.environment["SEQ"] != nil ? Array(0..<count) : (0..<count).shuffled()
 
 func row(
   _ name: String, _ operations: Int, _ body: @Sendable () async throws -> Void

@@ -84,6 +84,16 @@ struct HashIndex: ~Copyable {
     return Probe(bucket: buckets[number], tag: tag)
   }
 
+  /// Whether there is an entry for just this record of a key with the hash.
+  @inline(__always)
+  func holds(_ address: Address, _ hash: UInt64) -> Bool {
+    var probe = probe(hash)
+    while let slot = probe.next(self) {
+      if slot.pointee & Address.mask == address.rawValue { return true }
+    }
+    return false
+  }
+
   /// Fetches a hash's bucket ahead of use.
   @inline(__always)
   func prefetch(_ hash: UInt64) { Machine.prefetch(buckets[place(hash).bucket]) }
@@ -108,7 +118,9 @@ struct Probe {
       while position < HashIndex.slotsPerBucket {
         let slot = bucket[position]
         position &+= 1
-        if slot &>> 48 == tag, slot != 0, !HashIndex.isLink(slot) { return bucket + (position &- 1) }
+        if slot &>> 48 == tag, slot != 0, !HashIndex.isLink(slot) {
+          return bucket + (position &- 1)
+        }
       }
       let last = bucket[HashIndex.slotsPerBucket &- 1]
       guard HashIndex.isLink(last) else { return nil }

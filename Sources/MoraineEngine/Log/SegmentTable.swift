@@ -5,6 +5,8 @@ import MoraineStorage
 struct SegmentView {
   /// The mapping, or nil where records are read with `read`.
   let base: UnsafeMutableRawPointer?
+  /// Where the first record is.
+  let firstOffset: Int
   /// Behind the last valid record.
   var end: Int
   let seed: Checksum
@@ -13,8 +15,10 @@ struct SegmentView {
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
 
+  /// An empty segment: its first record will be where it ends now.
   init(base: UnsafeMutableRawPointer?, end: Int, seed: Checksum) {
     self.base = base
+    firstOffset = end
     self.end = end
     self.seed = seed
   }

@@ -13,16 +13,24 @@ struct ReplayResult {
 }
 
 /// Feeds a segment's records into the state, a whole unit at a time.
+///
+/// Whole units wait in `ready` until there are some: by then their index buckets have arrived.
 struct Replay {
-  private struct Pending {
+  private struct Operation {
     let address: Address
     let sequence: UInt64
+    let hash: UInt64
   }
+
+  private static let readyLimit = 16
 
   private let slot: Int
   private let name: String
   private var scanner: SegmentScanner
-  private var pending: [Pending] = []
+  /// A batch whose end has not come yet.
+  private var pending: [Operation] = []
+  private var ready: [Operation] = []
+  private var lastSequence: UInt64 = 0
   private var result: ReplayResult
 
   init(slot: Int, name: String, scanner: SegmentScanner) {
@@ -33,26 +41,26 @@ struct Replay {
   }
 
   mutating func run(_ state: inout EngineState) throws(StoreError) -> ReplayResult {
-    while true {
+    lastSequence = state.lastSequence
+    while !result.hasFooter, result.stop == nil {
       let before = scanner.offset
       switch try scanner.next() {
       case .end:
+        try install(&state)
         if !pending.isEmpty { result.stop = (before, "a batch has no end") }
         return result
-      case .stop(let reason):
-        result.stop = (before, reason)
-        return result
-      case .record(let record):
-        try take(record, &state)
-        if result.hasFooter { return result }
+      case .stop(let reason): result.stop = (before, reason)
+      case .record(let record): try take(record, &state)
       }
     }
+    try install(&state)
+    return result
   }
 
   private mutating func take(
     _ record: SegmentScanner.Record, _ state: inout EngineState
   ) throws(StoreError) {
-    // Reads by address must reach this record while its unit is installed.
+    // Reads by address must reach this record when its unit is installed.
     state.table[slot].end = scanner.offset
     let header = record.reference.header
     switch header.kind {
@@ -61,14 +69,14 @@ struct Replay {
       let mark = try formatting(name) { () throws(FormatError) in
         try SyncMark(decoding: record.reference.stored)
       }
-      try check(mark.digest, record, &state)
+      try check(mark.digest, record.offset, header.sequence, &state)
       result.promise = max(result.promise, mark.durableOffset)
       result.validEnd = scanner.offset
     case .footer:
       let footer = try formatting(name) { () throws(FormatError) in
         try SegmentFooter(decoding: record.reference.stored)
       }
-      try check(footer.digest, record, &state)
+      try check(footer.digest, record.offset, header.sequence, &state)
       result.footer = footer
       result.hasFooter = true
       result.validEnd = scanner.offset
@@ -79,49 +87,63 @@ struct Replay {
     _ record: SegmentScanner.Record, _ state: inout EngineState
   ) throws(StoreError) {
     let header = record.reference.header
-    let last = pending.last?.sequence ?? state.lastSequence
-    guard header.sequence > last else {
+    guard header.sequence > lastSequence else {
       throw .corrupted(
-        "sequence number \(header.sequence) comes after \(last)", name, at: record.offset)
+        "sequence number \(header.sequence) comes after \(lastSequence)", name,
+        at: record.offset)
     }
-    guard pending.isEmpty || (header.batch != .alone && header.sequence == last + 1) else {
+    guard pending.isEmpty || (header.batch != .alone && header.sequence == lastSequence + 1) else {
       throw .corrupted("a batch is broken off by another record", name, at: record.offset)
     }
-    let address = Address(slot: slot, offset: record.offset)
-    pending.append(Pending(address: address, sequence: header.sequence))
+    lastSequence = header.sequence
+    let hash = state.hash(record.reference.key, header.keyspace)
+    state.index.prefetch(hash)
+    pending.append(
+      Operation(
+        address: Address(slot: slot, offset: record.offset), sequence: header.sequence, hash: hash))
     if header.batch == .more { return }
     guard header.batch == .alone || header.batchCount == pending.count else {
       throw .corrupted(
         "a batch of \(pending.count) says it has \(header.batchCount)", name, at: record.offset)
     }
-    for operation in pending { try state.replay(operation.address) }
+    ready.append(contentsOf: pending)
     pending.removeAll(keepingCapacity: true)
     result.validEnd = scanner.offset
+    if ready.count >= Self.readyLimit { try install(&state) }
   }
 
-  private func check(
-    _ digest: StateDigest, _ record: SegmentScanner.Record, _ state: inout EngineState
+  private mutating func install(_ state: inout EngineState) throws(StoreError) {
+    for operation in ready { try state.replay(operation.address, hash: operation.hash) }
+    ready.removeAll(keepingCapacity: true)
+  }
+
+  private mutating func check(
+    _ digest: StateDigest, _ offset: Int, _ sequence: UInt64, _ state: inout EngineState
   ) throws(StoreError) {
     guard pending.isEmpty else {
-      throw .corrupted("a batch is broken off by a mark", name, at: record.offset)
+      throw .corrupted("a batch is broken off by a mark", name, at: offset)
     }
-    guard state.manifest.compactedThrough.rawValue <= record.reference.header.sequence,
-      digest != state.digest
-    else { return }
-    throw .corrupted("the state digest does not match the records", name, at: record.offset)
+    try install(&state)
+    guard state.manifest.compactedThrough.rawValue <= sequence, digest != state.digest else {
+      return
+    }
+    throw .corrupted("the state digest does not match the records", name, at: offset)
   }
 }
 
 extension EngineState {
   /// Makes visible a record that is in the log already.
-  mutating func replay(_ address: Address) throws(StoreError) {
+  mutating func replay(_ address: Address, hash: UInt64) throws(StoreError) {
     let record = try table.record(at: address)
     let header = record.header
-    // The key is copied: in positional mode, finding its older record reuses the buffer.
-    let key = [UInt8](record.key)
-    let hash = key.withUnsafeBytes { self.hash($0, header.keyspace) }
-    let existing = try key.withBytes { (bytes) throws(StoreError) in
-      try find(bytes, header.keyspace, hash: hash)
+    let existing: Found?
+    if table[address.slot].base != nil {
+      existing = try find(record.key, header.keyspace, hash: hash)
+    } else {
+      // Finding the key's older record reuses the buffer that this one was read into.
+      existing = try [UInt8](record.key).withBytes { (key) throws(StoreError) in
+        try find(key, header.keyspace, hash: hash)
+      }
     }
     if header.kind == .put {
       install(

@@ -20,38 +20,56 @@ extension Store {
 }
 
 /// A place in one segment, moving over its live puts.
+///
+/// It looks some records ahead, so that their index buckets have arrived when they are asked for.
 struct LogCursor {
+  private static let lookahead = 32
+
   let slot: Int
   private var offset: Int?
+  private var window: [(address: Address, hash: UInt64)] = []
+  private var position = 0
 
   init(slot: Int) {
     self.slot = slot
+    window.reserveCapacity(Self.lookahead)
   }
 
   /// The next live record from here on; nil at the segment's end.
   mutating func next(_ engine: inout EngineState) throws(StoreError) -> Entry? {
-    var place = offset ?? SegmentHeader.fixedLength
-    while place < engine.table[slot].end {
+    while true {
+      if position == window.count {
+        try lookAhead(engine)
+        if window.isEmpty { return nil }
+      }
+      let (address, hash) = window[position]
+      position += 1
+      guard engine.index.holds(address, hash) else { continue }
+      let record = try engine.table.record(at: address)
+      // Without a mapping these bytes were read anew.
+      if engine.table[slot].base == nil { try engine.table.verify(record, at: address) }
+      let key = Key([UInt8](record.key))
+      return Entry(
+        key: key, sequence: SequenceNumber(rawValue: record.header.sequence),
+        value: try engine.table.value(of: record, at: address))
+    }
+  }
+
+  /// Checks the next records and fetches their buckets.
+  private mutating func lookAhead(_ engine: borrowing EngineState) throws(StoreError) {
+    window.removeAll(keepingCapacity: true)
+    position = 0
+    var place = offset ?? engine.table[slot].firstOffset
+    while place < engine.table[slot].end, window.count < Self.lookahead {
       let address = Address(slot: slot, offset: place)
       let record = try engine.table.record(at: address)
       try engine.table.verify(record, at: address)
-      let header = record.header
-      place += aligned(header.length)
-      offset = place
-      guard header.kind == .put, header.keyspace == 0 else { continue }
-      let key = [UInt8](record.key)
-      let value = try engine.table.value(of: record, at: address)
-      let isLive = try key.withBytes { (bytes) throws(StoreError) -> Bool in
-        guard let found = try engine.find(bytes, 0, hash: engine.hash(bytes, 0)) else {
-          return false
-        }
-        return found.slot.pointee & Address.mask == address.rawValue
-      }
-      guard isLive else { continue }
-      return Entry(
-        key: Key(key), sequence: SequenceNumber(rawValue: header.sequence), value: value)
+      place += aligned(record.header.length)
+      guard record.header.kind == .put, record.header.keyspace == 0 else { continue }
+      let hash = engine.hash(record.key, 0)
+      engine.index.prefetch(hash)
+      window.append((address, hash))
     }
     offset = place
-    return nil
   }
 }

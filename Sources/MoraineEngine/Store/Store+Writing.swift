@@ -74,12 +74,8 @@ extension Store {
     let result = try body(&batch)
     let operations = batch.takeOperations()
     guard !operations.isEmpty else { return result }
-    var prepared: [PreparedOperation] = []
     let sequence = try await withRoom { (engine) throws(StoreError) in
-      if prepared.isEmpty {
-        prepared = operations.map { engine.prepare($0.key.bytes, $0.value) }
-      }
-      return try engine.commit(prepared)
+      try engine.commit(operations)
     }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return result

@@ -1,10 +1,10 @@
 /// Operations that will be applied together. Lives only inside ``Store/write(durability:_:)``.
 public struct WriteBatch: ~Copyable {
-  typealias Operation = (key: Key, value: [UInt8]?)
-
   private let store: Store
-  private var operations: [Operation] = []
+  private var operations: [BatchOperation] = []
+  /// Where each key's last operation is, as far as a read has needed to know.
   private var latest: [Key: Int] = [:]
+  private var indexedCount = 0
 
   init(store: Store) {
     self.store = store
@@ -19,20 +19,20 @@ public struct WriteBatch: ~Copyable {
         try EngineState.checkLimits(keyBytes, bytes)
       }
     }
-    append((key, value))
+    operations.append((key, value))
   }
 
   /// - Returns: whether the key was there.
   @discardableResult
   public mutating func removeValue(forKey key: Key) throws(StoreError) -> Bool {
     guard try contains(key) else { return false }
-    append((key, nil))
+    operations.append((key, nil))
     return true
   }
 
   /// The value as this batch leaves it.
-  public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
-    if let index = latest[key] { return operations[index].value }
+  public mutating func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
+    if let index = lastOperation(on: key) { return operations[index].value }
     let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.value(forKey: key)) } catch {
         return .failure(error)
@@ -41,8 +41,9 @@ public struct WriteBatch: ~Copyable {
     return try answer.get()
   }
 
-  public func contains(_ key: Key) throws(StoreError) -> Bool {
-    if let index = latest[key] { return operations[index].value != nil }
+  /// Whether the key is there as this batch leaves it.
+  public mutating func contains(_ key: Key) throws(StoreError) -> Bool {
+    if let index = lastOperation(on: key) { return operations[index].value != nil }
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.contains(key)) } catch {
         return .failure(error)
@@ -51,13 +52,13 @@ public struct WriteBatch: ~Copyable {
     return try answer.get()
   }
 
-  private mutating func append(_ operation: Operation) {
-    latest[operation.key] = operations.count
-    operations.append(operation)
+  private mutating func lastOperation(on key: Key) -> Int? {
+    while indexedCount < operations.count {
+      latest[operations[indexedCount].key] = indexedCount
+      indexedCount += 1
+    }
+    return latest[key]
   }
 
-  mutating func takeOperations() -> [Operation] {
-    defer { operations = [] }
-    return operations
-  }
+  consuming func takeOperations() -> [BatchOperation] { operations }
 }
