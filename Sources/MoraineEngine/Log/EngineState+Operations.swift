@@ -96,6 +96,17 @@ extension EngineState {
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 
+  /// The value of a key where it lies, or a copy where it must be decompressed or was read into a
+  /// buffer that the next read uses again. Its checksum is verified.
+  func storedValue(_ key: UnsafeRawBufferPointer) throws(StoreError) -> StoredValue? {
+    guard let found = try find(key, 0, hash: hash(key, 0)) else { return nil }
+    try table.verify(found.record, at: found.address)
+    if found.record.header.codec == .raw, table[found.address.slot].base != nil {
+      return .inPlace(found.record.stored)
+    }
+    return .copy(try table.value(of: found.record, at: found.address))
+  }
+
   /// The value of a key: its checksum verified, decompressed.
   func value(_ key: UnsafeRawBufferPointer) throws(StoreError) -> [UInt8]? {
     guard let found = try find(key, 0, hash: hash(key, 0)) else { return nil }
@@ -103,6 +114,12 @@ extension EngineState {
     try table.verify(record, at: found.address)
     return try table.value(of: record, at: found.address)
   }
+}
+
+enum StoredValue {
+  /// Valid while the segment is mapped.
+  case inPlace(UnsafeRawBufferPointer)
+  case copy([UInt8])
 }
 
 extension SegmentTable {

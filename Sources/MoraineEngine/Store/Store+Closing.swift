@@ -39,7 +39,7 @@ extension Store {
 
 /// Opens a store for the length of the body, and closes it whatever happens.
 @discardableResult
-public func withStore<Result>(
+nonisolated(nonsending) public func withStore<Result>(
   at directory: FilePath, configuration: Configuration = .init(),
   _ body: (Store) async throws -> Result
 ) async throws -> Result {

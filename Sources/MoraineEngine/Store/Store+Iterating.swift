@@ -7,7 +7,7 @@ extension Store {
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws.
   /// - Complexity: O(bytes of the log).
-  public func forEach(_ body: (Entry) throws -> Bool) throws {
+  public func forEach(_ body: sending (Entry) throws -> Bool) throws {
     try checkOpen()
     guard engine != nil else { return }
     for slot in 0..<engine!.table.count where !engine!.table.infos[slot].isDropped {

@@ -12,12 +12,25 @@ extension Store {
     return try key.bytes.withBytes { (bytes) throws(StoreError) in try engine?.value(bytes) ?? nil }
   }
 
-  /// Lends a value to the body without copying it, where it is stored as it is.
+  /// Lends a value to the body; where it is stored as it is and the segment is mapped, no byte is
+  /// copied.
+  ///
+  /// - Returns: what the body returns, or nil when the key is not there.
+  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  /// - Complexity: O(key + value), for the checksum.
   public func withValue<Result>(
-    forKey key: Key, _ body: (RawSpan) throws -> Result
-  ) throws -> Result? {
-    guard let value = try value(forKey: key) else { return nil }
-    return try body(value.span.bytes)
+    forKey key: Key, _ body: sending (RawSpan) throws -> Result
+  ) throws -> sending Result? {
+    try checkOpen()
+    guard engine != nil else { return nil }
+    let stored = try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.storedValue(bytes)
+    }
+    switch stored {
+    case nil: return nil
+    case .inPlace(let bytes): return try body(bytes.bytes)
+    case .copy(let value): return try body(value.span.bytes)
+    }
   }
 
   /// Whether a key is there. Throws as ``value(forKey:)``.

@@ -67,8 +67,8 @@ extension Store {
   /// - Throws: what the body throws, and as ``set(_:forKey:durability:)``.
   @discardableResult
   public func write<Result>(
-    durability: Durability? = nil, _ body: (inout WriteBatch) throws -> Result
-  ) async throws -> Result {
+    durability: Durability? = nil, _ body: sending (inout WriteBatch) throws -> Result
+  ) async throws -> sending Result {
     try await passGate()
     var batch = WriteBatch(store: self)
     let result = try body(&batch)
