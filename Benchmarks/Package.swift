@@ -8,6 +8,7 @@ let package = Package(
   platforms: [.macOS(.v15)],
   dependencies: [
     .package(name: "Moraine", path: ".."),
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
   ],
   targets: [
@@ -15,6 +16,7 @@ let package = Package(
       name: "MoraineBenchmark",
       dependencies: [
         .product(name: "MoraineEngine", package: "Moraine"),
+        .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "SystemPackage", package: "swift-system"),
       ])
   ]
