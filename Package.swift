@@ -79,6 +79,7 @@ let package = Package(
       exclude: ["Data"],
       swiftSettings: settings
     ),
+    .testTarget(name: "MoraineArchitectureTests", swiftSettings: settings),
     .testTarget(
       name: "MoraineEngineTests",
       dependencies: ["MoraineEngine", "MoraineTesting", system],

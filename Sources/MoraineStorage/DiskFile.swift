@@ -14,6 +14,12 @@ import SystemPackage
 final class DiskFile: StorageFile {
   private let name: String
   private let descriptor: CInt
+  /// Where files and mappings have caches of their own, a sync must first hand over the mapping's.
+  private let written = Mutex(WeakMapping())
+
+  private struct WeakMapping {
+    weak var mapping: DiskMapping?
+  }
 
   /// Takes the descriptor over; closes it when it is not a regular file's.
   init(name: String, descriptor: CInt) throws(StorageError) {
@@ -75,6 +81,12 @@ final class DiskFile: StorageFile {
   }
 
   func synchronize(_ scope: SyncScope) throws(StorageError) {
+    if let mapping = written.withLock({ $0.mapping }) {
+      let length = min(mapping.lengthBytes, Int(clamping: try lengthBytes()))
+      _ = try SystemCall.retrying("flush mapping", name) {
+        moraine_flush_mapping(mapping.base, length)
+      }
+    }
     _ = try SystemCall.retrying("sync", name) {
       scope == .data ? moraine_sync_data(descriptor) : moraine_sync_full(descriptor)
     }
@@ -85,7 +97,11 @@ final class DiskFile: StorageFile {
     guard let base = moraine_map(descriptor, lengthBytes, access == .readWrite, &code) else {
       throw StorageError("map", file: name, errno: Errno(rawValue: code))
     }
-    return DiskMapping(base: base, lengthBytes: lengthBytes)
+    let mapping = DiskMapping(base: base, lengthBytes: lengthBytes)
+    #if canImport(Darwin)
+      if access == .readWrite { written.withLock { $0.mapping = mapping } }
+    #endif
+    return mapping
   }
 
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
@@ -115,14 +131,12 @@ final class DiskMapping: FileMapping, @unchecked Sendable {
   deinit { moraine_unmap(base, lengthBytes) }
 
   func finishWriting(to end: Int) {
-    let page = 4096
-    let length = min((end + page - 1) & ~(page - 1), lengthBytes)
+    let length = min(Machine.pagesCovering(end), lengthBytes)
     if length > 0 { moraine_unload(base, length) }
   }
 
   func prefault(from start: Int, to end: Int) {
-    let page = 4096
-    let first = start & ~(page - 1)
+    let first = start & ~(Machine.pageBytes - 1)
     guard end > first else { return }
     moraine_prefault(base + first, end - first)
   }

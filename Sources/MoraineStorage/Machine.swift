@@ -32,6 +32,14 @@ package enum Machine {
   @inlinable @inline(__always)
   package static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
 
+  /// The size of a page of memory, in bytes: a power of two.
+  package static let pageBytes = Int(sysconf(Int32(_SC_PAGESIZE)))
+
+  /// A length rounded up to whole pages.
+  package static func pagesCovering(_ length: Int) -> Int {
+    (length + pageBytes - 1) & ~(pageBytes - 1)
+  }
+
   package static var processID: Int32 { getpid() }
 
   /// Rises in the child of every fork since ``watchForks()``.

@@ -13,7 +13,8 @@ struct MoraineBenchmark: AsyncParsableCommand {
       an actor entered.
       """)
   @Option(help: "How many keys.") var count = 1_000_000
-  @Option(help: "Where to make the stores.") var directory = FileManager.default.currentDirectoryPath
+  @Option(help: "Where to make the stores.")
+  var directory = FileManager.default.currentDirectoryPath
   @Option(help: "How often to run everything.") var runs = 1
 
   func validate() throws {

@@ -17,13 +17,18 @@ extension CommitPipeline {
 
   private func nextStep(_ state: inout State) -> Monitor<State>.Wait<Step> {
     if !state.jobs.isEmpty { return .done(.job(state.jobs.removeFirst())) }
-    if state.isStopped {
+    guard let file = state.file, state.poison == nil else {
+      guard state.isStopped else { return .forSignal }
       state.isRunning = false
       return .done(.stop)
     }
-    guard let file = state.file, state.poison == nil else { return .forSignal }
     let now = Machine.monotonicNanoseconds()
-    let isDue = state.deadlineNanoseconds.map { $0 <= now } ?? false
+    // A store that is let go without being closed still keeps its promise to sync in time.
+    let isDue = state.deadlineNanoseconds.map { $0 <= now || state.isStopped } ?? false
+    if state.isStopped, !isDue, state.waiters.isEmpty {
+      state.isRunning = false
+      return .done(.stop)
+    }
     if !state.waiters.isEmpty || isDue {
       state.deadlineNanoseconds = nil
       hasDeadline.store(false, ordering: .relaxed)

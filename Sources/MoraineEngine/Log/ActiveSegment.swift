@@ -8,6 +8,8 @@ struct AppendPlace {
   var slot = -1
   /// Records may reach up to here without a further question.
   var roomEnd = 0
+  /// The same for puts; 0 while the space that deletes were promised is not kept.
+  var putEnd = 0
   /// Up to here the log has promised durability.
   var markedOffset = 0
   var isMapped = false
@@ -42,6 +44,14 @@ struct ActiveSegment {
     guard let allocated, allocated < limit, ticket == nil else { return hardEnd }
     return min(hardEnd, softEnd)
   }
+}
+
+/// The unit that file systems allocate in.
+enum FileBlock {
+  static let lengthBytes = 4096
+
+  /// A length rounded up to whole blocks.
+  static func covering(_ length: Int) -> Int { (length + lengthBytes - 1) & ~(lengthBytes - 1) }
 }
 
 /// What must happen before a writer can append.

@@ -9,6 +9,12 @@ extension EngineState {
     place.slot >= 0 && table[place.slot].end &+ count <= place.roomEnd
   }
 
+  /// The same for operations that may need more space than they give back.
+  @inline(__always)
+  func hasRoom(forPuts count: Int) -> Bool {
+    place.slot >= 0 && table[place.slot].end &+ count <= place.putEnd
+  }
+
   /// What must be waited for until `count` bytes fit.
   func room(for count: Int) -> Room {
     if hasRoom(for: count) { return .enough }

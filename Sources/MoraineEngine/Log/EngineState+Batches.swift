@@ -7,17 +7,20 @@ typealias BatchOperation = (key: Key, value: [UInt8]?)
 extension EngineState {
   /// Appends all operations as one atomic unit and makes them visible together.
   ///
+  /// - Parameter isDelete: true when it gives back space and needs hardly any.
   /// - Complexity: O(bytes). The index is asked twice for each key: whatever may fail must have
   ///   failed before the first byte is written; the first time fetches what the second one needs.
   mutating func commit(
-    _ operations: [BatchOperation]
+    _ operations: [BatchOperation], isDelete: Bool
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     try checkWritable()
     let total = operations.reduce(0) { $0 &+ Self.recordBound($1) }
     guard operations.count == 1 || total <= Limits.batchLengthBytes else {
       throw StoreError(.valueTooLarge, "a batch of \(total) bytes; split it")
     }
-    guard hasRoom(for: total) else { return .needsRoom(total) }
+    guard isDelete ? hasRoom(for: total) : hasRoom(forPuts: total) else {
+      return .needsRoom(total)
+    }
     let hashes = hashesFetchingBuckets(operations)
     for (index, operation) in operations.enumerated() {
       _ = try existing(operation.key, hash: hashes[index])

@@ -61,7 +61,7 @@ extension EngineState {
       draft.stored = compressed
     }
     let length = draft.length
-    guard hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
+    guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
     let existing = try find(key, 0, hash: hash)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
     try appendSyncMarkIfDue()

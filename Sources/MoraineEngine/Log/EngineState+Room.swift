@@ -26,7 +26,7 @@ extension EngineState {
     let first = min(limit, max(needed, wish))
     return SegmentBirth(
       directory: directory, header: header, limit: limit,
-      firstAllocation: (first + 4095) & ~4095, wantsMapping: configuration.ioMode == .mapped)
+      firstAllocation: FileBlock.covering(first), wantsMapping: configuration.ioMode == .mapped)
   }
 
   /// Takes a born segment into the table as the one to append to.
@@ -54,8 +54,8 @@ extension EngineState {
   func extensionTargets(for count: Int) -> (wish: Int, least: Int)? {
     guard let active, let allocated = active.allocated else { return nil }
     let needed = table[active.slot].end + count + ActiveSegment.reservedBytes
-    let top = (active.limit + 4095) & ~4095
-    let least = min(top, (needed + 4095) & ~4095)
+    let top = FileBlock.covering(active.limit)
+    let least = min(top, FileBlock.covering(needed))
     return (min(top, max(least, allocated + min(active.step, Self.largestStep))), least)
   }
 

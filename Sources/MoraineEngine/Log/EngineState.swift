@@ -9,6 +9,7 @@ struct EngineState: ~Copyable {
     didSet {
       place.slot = active?.slot ?? -1
       place.roomEnd = active?.roomEnd ?? 0
+      place.putEnd = reserve.isKept ? place.roomEnd : 0
       place.isMapped = active?.allocated != nil
     }
   }
@@ -24,8 +25,10 @@ struct EngineState: ~Copyable {
   var digest = StateDigest()
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
-  /// Set when the space kept back for deletes was given up.
-  var reserve: Reserve
+  /// The space kept back for deletes.
+  var reserve: Reserve {
+    didSet { place.putEnd = reserve.isKept ? place.roomEnd : 0 }
+  }
   var report = RecoveryReport()
   let forkGeneration: UInt64
 

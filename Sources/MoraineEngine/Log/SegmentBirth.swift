@@ -47,7 +47,7 @@ struct SegmentBirth: Sendable {
     if wantsMapping {
       do throws(StorageError) {
         try file.allocate(from: 0, to: UInt64(firstAllocation))
-        mapping = try file.map(lengthBytes: (limit + 4095) & ~4095, .readWrite)
+        mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
       } catch {
         guard error.isUnsupported else { throw error }
         try file.truncate(to: 0)

@@ -12,18 +12,27 @@ extension Store {
 
   /// Runs the attempt, making room for it until there is enough. No other writer comes between the
   /// attempts.
+  ///
+  /// - Parameter isDelete: whether it may use the space that is kept back for a full disk.
   func withRoom<Value>(
     isDelete: Bool = false,
     _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
-    if engine != nil, case .done(let value) = try attempt(&engine!) { return value }
+    if engine != nil, !isDelete, case .done(let value) = try attempt(&engine!) { return value }
     isMakingRoom = true
     defer { openGate() }
     if engine == nil { try await beginStore() }
     while true {
-      switch try attempt(&engine!) {
-      case .done(let value): return value
-      case .needsRoom(let count): try await makeRoom(for: count, isDelete: isDelete)
+      do throws(StoreError) {
+        switch try attempt(&engine!) {
+        case .done(let value): return value
+        case .needsRoom(let count):
+          if !isDelete { try await keepReserve() }
+          try await makeRoom(for: count)
+        }
+      } catch {
+        // Deletes on a full disk are what the space was kept back for.
+        guard isDelete, error.code == .noSpace, try await releaseReserve() else { throw error }
       }
     }
   }
@@ -44,39 +53,32 @@ extension Store {
     engine = box.take()
   }
 
-  private func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
-    if engine!.room(for: count) == .extendAhead { return engine!.extendAhead() }
-    do throws(StoreError) {
-      try await keepReserve(isDelete: isDelete)
-      try await makeRoomOnce(for: count)
-    } catch {
-      guard isDelete, error.code == .noSpace else { throw error }
-      // The space kept back is for just this: deletes on a full disk.
-      try storing { () throws(StorageError) in try engine!.reserve.release() }
-      try await makeRoomOnce(for: count)
-    }
-  }
-
   /// - Returns: whether there was any space to give up.
-  func releaseReserve() throws(StoreError) -> Bool {
+  private func releaseReserve() async throws(StoreError) -> Bool {
     guard engine != nil, engine!.reserve.isKept else { return false }
-    try storing { () throws(StorageError) in try engine!.reserve.release() }
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
     return true
   }
 
   /// Puts must not use up what deletes were promised.
-  private func keepReserve(isDelete: Bool) async throws(StoreError) {
-    let reserve = engine!.reserve
-    if isDelete || reserve.isKept { return }
-    let now = try await pipeline.run { () throws(StoreError) in
-      var kept = reserve
-      try storing { () throws(StorageError) in try kept.keep() }
-      return kept
-    }
-    engine!.reserve = now
+  private func keepReserve() async throws(StoreError) {
+    if engine!.reserve.isKept { return }
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.keep() }
   }
 
-  private func makeRoomOnce(for count: Int) async throws(StoreError) {
+  private func changeReserve(
+    _ change: @escaping @Sendable (inout Reserve) throws(StorageError) -> Void
+  ) async throws(StoreError) {
+    let before = engine!.reserve
+    let after = try await pipeline.run { () throws(StoreError) in
+      var reserve = before
+      try storing { () throws(StorageError) in try change(&reserve) }
+      return reserve
+    }
+    if engine != nil { engine!.reserve = after }
+  }
+
+  private func makeRoom(for count: Int) async throws(StoreError) {
     switch engine!.room(for: count) {
     case .enough: return
     case .extendAhead: engine!.extendAhead()

@@ -40,24 +40,13 @@ extension Store {
   ) async throws(StoreError) -> SequenceNumber? {
     if isMakingRoom || isClosed { try await passGate() }
     if engine == nil { return nil }
-    let sequence: SequenceNumber?
-    do throws(StoreError) {
-      sequence = try await delete(key)
-    } catch {
-      // Without preallocation a full disk shows only here: give up the space kept for deletes.
-      guard error.code == .noSpace, try releaseReserve() else { throw error }
-      sequence = try await delete(key)
+    let sequence = try await withRoom(isDelete: true) { (engine) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
     }
     if let sequence, needsWait(durability) {
       try await pipeline.waitUntilDurable(sequence.rawValue)
     }
     return sequence
-  }
-
-  private func delete(_ key: Key) async throws(StoreError) -> SequenceNumber? {
-    try await withRoom(isDelete: true) { (engine) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
-    }
   }
 
   /// Runs the body on a batch and applies all of it at once, or, when the body throws, nothing.
@@ -74,8 +63,9 @@ extension Store {
     let result = try body(&batch)
     let operations = batch.takeOperations()
     guard !operations.isEmpty else { return result }
-    let sequence = try await withRoom { (engine) throws(StoreError) in
-      try engine.commit(operations)
+    let isDelete = operations.allSatisfy { $0.value == nil }
+    let sequence = try await withRoom(isDelete: isDelete) { (engine) throws(StoreError) in
+      try engine.commit(operations, isDelete: isDelete)
     }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return result

@@ -1,0 +1,99 @@
+import Foundation
+import Testing
+
+/// The layout says what depends on what; these keep it so.
+@Suite struct ArchitectureTests {
+  /// What each module may import, beside itself.
+  static let allowed: [String: Set<String>] = [
+    "MoraineFormat": ["CLZ4", "CMoraineShims"],
+    "MoraineStorage": [
+      "CMoraineShims", "SystemPackage", "Synchronization", "Darwin", "Glibc", "Musl",
+    ],
+    "MoraineEngine": ["MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization"],
+    "Moraine": ["MoraineEngine", "SystemPackage", "Foundation"],
+    "MoraineTesting": [
+      "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
+    ],
+    "MoraineCommand": ["Moraine", "ArgumentParser", "Foundation", "SystemPackage"],
+    "MoraineDemo": [
+      "MoraineEngine", "SystemPackage", "Subprocess", "Foundation", "Synchronization",
+    ],
+  ]
+
+  @Test(arguments: allowed.keys.sorted())
+  func importsPointDown(module: String) throws {
+    let permitted = try #require(Self.allowed[module])
+    for file in try Source.files(in: module) {
+      for name in file.imports where !permitted.contains(name) {
+        Issue.record("\(file.path) imports \(name)")
+      }
+    }
+  }
+
+  @Test func everyModuleHasARule() throws {
+    let swiftModules = try Source.modules().filter { try !Source.files(in: $0).isEmpty }
+    #expect(Set(swiftModules) == Set(Self.allowed.keys))
+  }
+
+  /// `try?` hides damage, `try!` and the queue types are for other programs.
+  @Test(arguments: allowed.keys.sorted())
+  func forbiddenWordsStayOut(module: String) throws {
+    for file in try Source.files(in: module) {
+      for word in [" try?", "(try?", "try!", "DispatchQueue", "NSLock", " as! "]
+      where file.code.contains(word) {
+        Issue.record("\(file.path) says \(word)")
+      }
+    }
+  }
+
+  @Test func filesStayShort() throws {
+    for module in try Source.modules() {
+      for file in try Source.files(in: module) where file.lineCount > 200 {
+        Issue.record("\(file.path) has \(file.lineCount) lines; a file is one type or one aspect")
+      }
+    }
+  }
+}
+
+/// A source file of the package.
+struct Source {
+  let path: String
+  let lines: [Substring]
+
+  static let root = URL(filePath: #filePath)
+    .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+    .appending(path: "Sources")
+
+  static func modules() throws -> [String] {
+    try FileManager.default.contentsOfDirectory(atPath: root.path).sorted()
+  }
+
+  static func files(in module: String) throws -> [Source] {
+    let folder = root.appending(path: module)
+    let names = try FileManager.default.subpathsOfDirectory(atPath: folder.path)
+    return try names.filter { $0.hasSuffix(".swift") }.sorted().map { name in
+      let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
+      return Source(
+        path: "\(module)/\(name)",
+        lines: text.split(separator: "\n", omittingEmptySubsequences: false))
+    }
+  }
+
+  var lineCount: Int { lines.count }
+
+  var imports: [String] {
+    lines.compactMap { line in
+      let words = line.split(separator: " ")
+      guard let place = words.firstIndex(of: "import"), !line.hasPrefix("//"),
+        words[..<place].allSatisfy({ $0.first == "@" || $0 == "public" || $0 == "package" })
+      else { return nil }
+      // `import struct Module.Name` names the module before the point.
+      return words.last?.split(separator: ".").first.map(String.init)
+    }
+  }
+
+  /// Without comments.
+  var code: String {
+    lines.map { $0.prefix { $0 != "/" } }.joined(separator: "\n")
+  }
+}
