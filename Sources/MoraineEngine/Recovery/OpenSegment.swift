@@ -20,7 +20,7 @@ struct OpenSegment {
     let name = entry.number.fileName
     let length = try length(state.directory, name)
     let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
-    if let before { try before.checkSuccessor(header, name, state) }
+    if let before { try before.checkSuccessor(header, name, &state) }
     let scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
@@ -67,15 +67,18 @@ struct OpenSegment {
 
   /// The next segment knows where this one ended.
   private func checkSuccessor(
-    _ header: SegmentHeader, _ name: String, _ state: borrowing EngineState
+    _ header: SegmentHeader, _ name: String, _ state: inout EngineState
   ) throws(StoreError) {
     let number = state.table.infos[slot].number.rawValue
+    let last = header.predecessor.lastSequence.rawValue
     guard header.predecessor.number == number, header.predecessor.lengthBytes == UInt64(end),
-      header.predecessor.lastSequence.rawValue == state.lastSequence
+      last >= state.lastSequence
     else {
       throw .corrupted(
         "it does not follow the segment before it, which ends at \(end)", name, at: 48)
     }
+    // A failed operation may have used up numbers behind the last record.
+    state.lastSequence = last
   }
 
   private static func length(
