@@ -57,7 +57,7 @@ let package = Package(
     // Means to test recovery: ours and an embedder's.
     .target(
       name: "MoraineTesting",
-      dependencies: ["MoraineEngine"],
+      dependencies: ["MoraineEngine", "MoraineStorage", system],
       swiftSettings: settings
     ),
     .executableTarget(
@@ -82,7 +82,9 @@ let package = Package(
     .testTarget(name: "MoraineArchitectureTests", swiftSettings: settings),
     .testTarget(
       name: "MoraineEngineTests",
-      dependencies: ["MoraineEngine", "MoraineTesting", system],
+      dependencies: [
+        "MoraineEngine", "MoraineFormat", "MoraineStorage", "MoraineTesting", system,
+      ],
       swiftSettings: settings
     ),
     .testTarget(

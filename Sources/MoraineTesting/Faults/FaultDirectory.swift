@@ -1,0 +1,50 @@
+import MoraineStorage
+import SystemPackage
+
+final class FaultDirectory: StorageDirectory {
+  private let base: any StorageDirectory
+  private let storage: FaultStorage
+
+  init(_ base: any StorageDirectory, _ storage: FaultStorage) {
+    self.base = base
+    self.storage = storage
+  }
+
+  var path: FilePath { base.path }
+
+  func entries() throws(StorageError) -> [DirectoryEntry] {
+    _ = try storage.meet(.entries, path.string)
+    return try base.entries()
+  }
+
+  func createFile(_ name: String) throws(StorageError) -> any StorageFile {
+    _ = try storage.meet(.createFile, name)
+    return FaultFile(try base.createFile(name), name, storage)
+  }
+
+  func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
+    _ = try storage.meet(.openFile, name)
+    guard let file = try base.openFile(name, access) else { return nil }
+    return FaultFile(file, name, storage)
+  }
+
+  func rename(_ source: String, to target: String) throws(StorageError) {
+    _ = try storage.meet(.rename, source)
+    try base.rename(source, to: target)
+  }
+
+  func remove(_ name: String) throws(StorageError) {
+    _ = try storage.meet(.remove, name)
+    try base.remove(name)
+  }
+
+  func synchronize() throws(StorageError) {
+    _ = try storage.meet(.synchronizeDirectory, path.string)
+    try base.synchronize()
+  }
+
+  func isInPlace() throws(StorageError) -> Bool {
+    _ = try storage.meet(.isInPlace, path.string)
+    return try base.isInPlace()
+  }
+}

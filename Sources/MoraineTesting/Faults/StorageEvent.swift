@@ -1,0 +1,32 @@
+package import SystemPackage
+
+/// One call at the storage seam.
+package struct StorageEvent: Hashable, Sendable, CustomStringConvertible {
+  package enum Operation: String, Hashable, Sendable, CaseIterable {
+    case openDirectory, createDirectory, entries, isInPlace, synchronizeDirectory
+    case createFile, openFile, rename, remove
+    case length, read, write, allocate, truncate, synchronizeData, synchronizeFull, map, lock
+
+    package var isSync: Bool {
+      self == .synchronizeData || self == .synchronizeFull || self == .synchronizeDirectory
+    }
+  }
+
+  /// Counted from 0, from the first call on.
+  package let index: Int
+  package let operation: Operation
+  /// The name within the store's directory; the path, for directories.
+  package let file: String
+
+  package var description: String { "#\(index) \(operation.rawValue) \(file)" }
+}
+
+/// What befalls a call.
+package enum StorageFault: Sendable {
+  /// It does nothing and fails.
+  case fail(Errno)
+  /// A write or an allocation does so many bytes and then fails.
+  case partial(lengthBytes: Int, Errno)
+  /// It waits until the gate opens, and then does its work.
+  case hang(Gate)
+}
