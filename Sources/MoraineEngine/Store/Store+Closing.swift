@@ -7,20 +7,31 @@ extension Store {
   ///
   /// Everything written is on stable storage when this returns.
   ///
-  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed even so.
+  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed even so, and opening it again is
+  ///   safe. A store that was poisoned before has said so already, and closes without a word.
   public func close() async throws(StoreError) {
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
     guard !isClosed else { return }
     isClosed = true
+    isMakingRoom = true
     defer {
       pipeline.stop()
       engine = nil
+      openGate()
     }
-    guard engine != nil, !pipeline.hasPoison else { return }
-    let hasActive = engine!.active != nil
-    guard hasActive else { return }
-    isMakingRoom = true
-    defer { openGate() }
+    guard engine != nil else { return }
+    var failure: StoreError?
+    do throws(StoreError) {
+      if engine!.active != nil, !pipeline.hasPoison { try await sealForGood() }
+    } catch {
+      failure = error
+    }
+    // Jobs run in order: behind this empty one, nothing uses the directory any more.
+    try await pipeline.run { () throws(StoreError) in }
+    if let failure { throw failure }
+  }
+
+  private func sealForGood() async throws(StoreError) {
     let pipeline = pipeline
     try engine!.appendFooter()
     let seal = engine!.sealActive()
