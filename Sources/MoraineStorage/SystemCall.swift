@@ -1,9 +1,9 @@
 import SystemPackage
 
 /// The one place where interrupted and short calls are completed.
-enum SystemCall {
+package enum SystemCall {
   /// Runs a call of the C shim, which answers `-errno`, until no signal interrupts it.
-  static func retrying<Result: SignedInteger>(
+  package static func retrying<Result: SignedInteger>(
     _ operation: String, _ file: String, at offset: UInt64? = nil, _ call: () -> Result
   ) throws(StorageError) -> Result {
     while true {
@@ -16,7 +16,7 @@ enum SystemCall {
   }
 
   /// Repeats a positional call until `count` bytes are done or it answers 0.
-  static func completing(
+  package static func completing(
     _ operation: String, _ file: String, count: Int, at offset: UInt64,
     _ call: (_ done: Int) -> Int
   ) throws(StorageError) -> Int {

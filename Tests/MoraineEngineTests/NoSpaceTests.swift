@@ -1,0 +1,95 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// A full disk: typed errors, nothing lost, deletes go on, and it heals without reopening.
+@Suite struct NoSpaceTests {
+  struct Case: Sendable {
+    let mode: Configuration.IOMode
+    let errno: Errno
+  }
+
+  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+    [Errno.noSpace, .diskQuotaExceeded].map { Case(mode: mode, errno: $0) }
+  }
+
+  @Test(arguments: cases)
+  func aFullDiskRefusesPutsTakesDeletesAndHeals(_ item: Case) async throws {
+    let disk = FullDisk(errno: item.errno)
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { disk.judge($0) }
+    let configuration = Configuration.testing(ioMode: item.mode)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<50 { try await store.set(Self.value, forKey: Key("\(number)")) }
+    disk.fill()
+
+    let refused = try await putUntilRefused(store)
+    #expect(refused.code == .noSpace)
+    #expect(refused.errno == item.errno)
+    #expect(try await store.value(forKey: "7") == Self.value)
+    for number in 0..<20 {
+      #expect(try await store.removeValue(forKey: Key("\(number)")) != nil)
+    }
+    try await store.write { batch in
+      for number in 20..<30 { try batch.removeValue(forKey: Key("\(number)")) }
+    }
+    // What was kept for deletes is not for puts.
+    let again = try await putUntilRefused(store, attempts: 1)
+    #expect(again.code == .noSpace)
+
+    disk.empty()
+    try await store.set([1], forKey: "healed", durability: .sync)
+    #expect(await store.statistics.poison == nil)
+    try await store.close()
+    let reopened = try Store(on: storage, at: "store", configuration: configuration)
+    #expect(try await reopened.value(forKey: "healed") == [1])
+    #expect(try await reopened.value(forKey: "29") == nil)
+    #expect(try await reopened.value(forKey: "30") == Self.value)
+    #expect(try await reopened.verify().isSound)
+    try await reopened.close()
+  }
+
+  private static let value = [UInt8](repeating: 5, count: 3) + Array(0..<90)
+
+  /// In mapped mode there is room until the allocated part is used up.
+  private func putUntilRefused(_ store: Store, attempts: Int = 5000) async throws -> StoreError {
+    for number in 0..<attempts {
+      do throws(StoreError) {
+        try await store.set(Self.value, forKey: Key("more \(number)"))
+      } catch {
+        return error
+      }
+    }
+    Issue.record("a full disk took \(attempts) puts")
+    return StoreError(.io, "none")
+  }
+}
+
+/// A disk without a free block, except those that a removed reserve gives back.
+private final class FullDisk: Sendable {
+  private let errno: Errno
+  /// How many calls that need space still find it.
+  private let credit = Mutex(Int.max)
+
+  init(errno: Errno) {
+    self.errno = errno
+  }
+
+  func fill() { credit.withLock { $0 = 0 } }
+  func empty() { credit.withLock { $0 = .max } }
+
+  func judge(_ event: StorageEvent) -> StorageFault? {
+    credit.withLock { credit in
+      guard credit != .max else { return nil }
+      if event.operation == .remove, event.file == "RESERVE" { credit += 200 }
+      guard [.allocate, .write, .createFile].contains(event.operation) else { return nil }
+      // A reserve is larger than what is left of the last one.
+      guard credit > 0, event.file != "RESERVE" else { return .fail(errno) }
+      credit -= 1
+      return nil
+    }
+  }
+}

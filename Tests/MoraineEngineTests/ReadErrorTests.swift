@@ -1,0 +1,93 @@
+import Foundation
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// What cannot be read is an error with a name: never "missing", never "torn".
+@Suite struct ReadErrorTests {
+  @Test func aKeyThatCannotBeReadIsAnErrorForThatKeyAlone() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: .positional)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<40 { try await store.set([UInt8](0..<30), forKey: Key("\(number)")) }
+    let broken = "0000000002.segment"
+    storage.setScript { event in
+      event.operation == .read && event.file == broken ? .fail(.ioError) : nil
+    }
+    var failures = 0
+    for number in 0..<40 {
+      do throws(StoreError) {
+        #expect(try await store.value(forKey: Key("\(number)")) == [UInt8](0..<30))
+      } catch {
+        #expect(error.code == .io)
+        #expect(error.errno == .ioError)
+        #expect(error.file == broken)
+        failures += 1
+      }
+    }
+    #expect(failures > 0 && failures < 20)
+    storage.setScript(nil)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  @Test(arguments: [true, false])
+  func aSegmentThatCannotBeReadIsNotATornTail(closes: Bool) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let configuration = Configuration.testing(ioMode: .positional)
+    do {
+      let store = try Store(on: storage, at: "store", configuration: configuration)
+      for number in 0..<40 { try await store.set([1, 2, 3], forKey: Key("\(number)")) }
+      if closes { try await store.close() }
+    }
+    storage.setScript { event in
+      event.operation == .read && event.file.hasSuffix(".segment") ? .fail(.ioError) : nil
+    }
+    do throws(StoreError) {
+      _ = try Store(on: storage, at: "store", configuration: configuration)
+      Issue.record("opened without reading")
+    } catch {
+      #expect(error.code == .io)
+      #expect(error.file?.hasSuffix(".segment") == true)
+    }
+    storage.setScript(nil)
+    let again = try Store(on: storage, at: "store", configuration: configuration)
+    #expect(await again.count == 40)
+    #expect(await again.recoveryReport.tornBytes == 0)
+    try await again.close()
+  }
+
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func descriptorsAreBoundedWhateverTheNumberOfSegments(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.testing(segmentSizeBytes: 256, ioMode: mode)
+    let before = try descriptors(below: directory.store)
+    let store = try Store(at: directory.path, configuration: configuration)
+    for number in 0..<240 { try await store.set([UInt8](0..<90), forKey: Key("\(number)")) }
+    #expect(await store.statistics.segmentCount > 100)
+    for number in 0..<240 {
+      #expect(try await store.value(forKey: Key("\(number)")) == [UInt8](0..<90))
+    }
+    #expect(try descriptors(below: directory.store) - before < 80)
+    try await store.close()
+    let again = try Store(at: directory.path, configuration: configuration)
+    for number in 0..<240 { #expect(try await again.contains(Key("\(number)"))) }
+    #expect(try descriptors(below: directory.store) - before < 80)
+    try await again.close()
+    #expect(try descriptors(below: directory.store) == before)
+  }
+
+  /// How many descriptors of this process lead below a directory; 0 where the system does not say.
+  private func descriptors(below directory: URL) throws -> Int {
+    guard FileManager.default.fileExists(atPath: "/proc/self/fd") else { return 0 }
+    let root = directory.resolvingSymlinksInPath().path
+    return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count { number in
+      var path = [CChar](repeating: 0, count: 4096)
+      let length = readlink("/proc/self/fd/\(number)", &path, 4095)
+      return length > 0
+        && String(decoding: path[..<length].map(UInt8.init), as: UTF8.self).hasPrefix(root)
+    }
+  }
+}
