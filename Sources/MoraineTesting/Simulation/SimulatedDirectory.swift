@@ -1,0 +1,98 @@
+import MoraineStorage
+import SystemPackage
+
+final class SimulatedDirectory: StorageDirectory {
+  private let base: any StorageDirectory
+  private let names: SimulatedNames
+  private let disk: SimulatedDisk
+
+  init(_ base: any StorageDirectory, _ names: SimulatedNames, _ disk: SimulatedDisk) {
+    self.base = base
+    self.names = names
+    self.disk = disk
+  }
+
+  var path: FilePath { base.path }
+
+  func entries() throws(StorageError) -> [DirectoryEntry] { try base.entries() }
+
+  func createFile(_ name: String) throws(StorageError) -> any StorageFile {
+    disk.willChange()
+    let file = try base.createFile(name)
+    let content = SimulatedContent(file)
+    names.add(name, content)
+    return SimulatedFile(file, content, disk)
+  }
+
+  func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
+    guard let file = try base.openFile(name, access), let content = names.content(name) else {
+      return nil
+    }
+    return SimulatedFile(file, content, disk)
+  }
+
+  func rename(_ source: String, to target: String) throws(StorageError) {
+    disk.willChange()
+    try base.rename(source, to: target)
+    names.rename(source, to: target)
+  }
+
+  func remove(_ name: String) throws(StorageError) {
+    disk.willChange()
+    try base.remove(name)
+    names.remove(name)
+  }
+
+  func synchronize() throws(StorageError) {
+    disk.willChange()
+    names.synchronize()
+  }
+
+  func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
+}
+
+final class SimulatedFile: StorageFile {
+  private let base: any StorageFile
+  private let content: SimulatedContent
+  private let disk: SimulatedDisk
+
+  init(_ base: any StorageFile, _ content: SimulatedContent, _ disk: SimulatedDisk) {
+    self.base = base
+    self.content = content
+    self.disk = disk
+  }
+
+  func lengthBytes() throws(StorageError) -> UInt64 { try base.lengthBytes() }
+
+  func read(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int {
+    try base.read(into: target, at: offset)
+  }
+
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
+    disk.willChange()
+    try base.write(bytes, at: offset)
+  }
+
+  func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
+    disk.willChange()
+    try base.allocate(from: start, to: end)
+  }
+
+  func truncate(to lengthBytes: UInt64) throws(StorageError) {
+    disk.willChange()
+    try base.truncate(to: lengthBytes)
+  }
+
+  func synchronize(_ scope: SyncScope) throws(StorageError) {
+    disk.willChange()
+    try content.synchronize()
+  }
+
+  func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
+    try base.map(lengthBytes: lengthBytes, access)
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool { try base.tryLock(shared: shared) }
+}
