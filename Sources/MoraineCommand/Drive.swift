@@ -45,15 +45,20 @@ struct Drive: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let opened: Store
+    let opened = try await open()
+    try await opened.closed { store in
+      try await DriveSession(store).run()
+    }
+  }
+
+  /// Answers like a command when there is nothing to open.
+  private func open() async throws -> Store {
     do throws(StoreError) {
-      opened = try await Store.open(at: FilePath(store.directory), configuration: configuration)
+      return try await Store.open(at: FilePath(store.directory), configuration: configuration)
     } catch {
       try Output.line(DriveSession.text(error))
       throw Failure(code: error.exitCode, message: nil)
     }
-    var session = DriveSession(opened)
-    try await opened.closed { _ in try await session.run() }
   }
 
   private var configuration: Configuration {

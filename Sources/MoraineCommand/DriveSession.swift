@@ -2,7 +2,7 @@ import Moraine
 import SystemPackage
 
 /// Answers the lines of `drive`'s protocol, each before the next is read.
-struct DriveSession: ~Copyable {
+final class DriveSession {
   struct Misuse: Error {
     let message: String
   }
@@ -27,7 +27,7 @@ struct DriveSession: ~Copyable {
   }
 
   /// Until `close`, or the end of the input.
-  mutating func run() async throws {
+  func run() async throws {
     while let line = try read() {
       let isLast: Bool
       do {
@@ -45,7 +45,7 @@ struct DriveSession: ~Copyable {
     }
   }
 
-  private mutating func read() throws -> DriveLine? {
+  private func read() throws -> DriveLine? {
     do { return try lines.read().map(DriveLine.init) } catch {
       throw Failure("read standard input", error)
     }
@@ -58,7 +58,7 @@ struct DriveSession: ~Copyable {
   }
 
   /// - Returns: whether it was the last line.
-  private mutating func answer(_ line: DriveLine) async throws -> Bool {
+  private func answer(_ line: DriveLine) async throws -> Bool {
     switch (try line.command, line.words.count) {
     case ("put", 3), ("del", 2): try say(try await apply(try line.operation))
     case ("get", 2): try answer(value: try await store.value(forKey: try line.key))
@@ -98,7 +98,7 @@ struct DriveSession: ~Copyable {
   }
 
   /// Takes all lines of the batch before it answers, so that the protocol stays in step.
-  private mutating func batch(_ line: DriveLine) async throws -> String {
+  private func batch(_ line: DriveLine) async throws -> String {
     let count = try line.count
     var operations: [DriveLine.Operation] = []
     var failure: (any Error)?

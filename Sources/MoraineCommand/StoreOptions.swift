@@ -44,6 +44,8 @@ struct StoreOptions: ParsableArguments {
 
 extension Store {
   /// Closes the store when the body has ended, however it did.
+  // The optimizer of Swift 6.3.1 crashes where it inlines this (splitting the caller's coroutine).
+  @inline(never)
   nonisolated func closed<Result>(
     after body: (Store) async throws -> Result
   ) async throws -> Result {
