@@ -22,7 +22,7 @@ extension Store {
 /// A place in one segment, moving over its live puts.
 struct LogCursor {
   let slot: Int
-  private var offset: Int?
+  private(set) var offset: Int?
 
   init(slot: Int) {
     self.slot = slot
