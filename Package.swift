@@ -79,6 +79,15 @@ let package = Package(
       exclude: ["Data"],
       swiftSettings: settings
     ),
+    // Runs the built command as its users do.
+    .testTarget(
+      name: "MoraineCommandTests",
+      dependencies: [
+        "MoraineCommand", "MoraineFormat", "MoraineTesting", system,
+        .product(name: "Subprocess", package: "swift-subprocess"),
+      ],
+      swiftSettings: settings
+    ),
     .testTarget(
       name: "MoraineEngineTests",
       dependencies: ["MoraineEngine", "MoraineTesting", system],

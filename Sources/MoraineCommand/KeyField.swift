@@ -24,6 +24,7 @@ struct KeyField {
     guard scanner.next == UInt8(ascii: "{") else {
       // Not JSON at all is the better message, where it is so.
       try scanner.skipValue()
+      try expectEnd(&scanner)
       throw LineProblem(message: "not a JSON object")
     }
     try scanner.object { (scanner, nameRange) throws(LineProblem) in
@@ -36,10 +37,14 @@ struct KeyField {
       }
       field = start..<scanner.position
     }
-    scanner.skipSpace()
-    guard scanner.isAtEnd else { throw scanner.problem("more behind the object") }
+    try expectEnd(&scanner)
     guard let field else { throw LineProblem(message: "there is no field \(quoted)") }
     return try key(line, field)
+  }
+
+  private func expectEnd(_ scanner: inout JSONScanner) throws(LineProblem) {
+    scanner.skipSpace()
+    guard scanner.isAtEnd else { throw scanner.problem("more behind the value") }
   }
 
   /// Compares bytes: to `String`, precomposed and decomposed letters are the same.

@@ -55,7 +55,7 @@ struct LineReader: ~Copyable {
         end = try chunk.withUnsafeMutableBytes { try descriptor.read(into: $0) }
         next = 0
         readBytes += UInt64(end)
-        if end == 0 { return isTooLong ? .tooLong : line.isEmpty ? nil : .bytes(line) }
+        if end == 0 { return isTooLong || !line.isEmpty ? whole(line, isTooLong) : nil }
       }
       let newline = newlineAhead()
       let part = chunk[next..<(newline ?? end)]
@@ -67,10 +67,13 @@ struct LineReader: ~Copyable {
         line.append(contentsOf: part)
       }
       next = newline.map { $0 + 1 } ?? end
-      guard newline != nil else { continue }
-      if line.last == UInt8(ascii: "\r") { line.removeLast() }
-      return isTooLong || line.count > limitBytes ? .tooLong : .bytes(line)
+      if newline != nil { return whole(line, isTooLong) }
     }
+  }
+
+  private func whole(_ line: consuming [UInt8], _ isTooLong: Bool) -> Line {
+    if line.last == UInt8(ascii: "\r") { line.removeLast() }
+    return isTooLong || line.count > limitBytes ? .tooLong : .bytes(line)
   }
 
   private func newlineAhead() -> Int? {

@@ -1,8 +1,8 @@
 import Foundation
 import Synchronization
 
-/// How far a long command has come, on standard error, when that is a terminal. Silent for the first
-/// second, and on anything else than a terminal.
+/// How far a long command has come, on standard error. Silent for the first second, and where that
+/// is no terminal.
 final class ProgressBar: Sendable {
   private struct State {
     var drawn: ContinuousClock.Instant?
