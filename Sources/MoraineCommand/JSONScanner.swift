@@ -3,8 +3,8 @@ struct LineProblem: Error, Equatable {
   let message: String
 }
 
-/// Goes over one JSON text (RFC 8259) and builds nothing. A byte behind the end reads as 0, which is
-/// legal nowhere, so that only a string's loop has to ask for the end.
+/// Goes over one JSON text (RFC 8259) and builds nothing. A byte behind the end reads as 0, which
+/// is legal nowhere, so that only a string's loop has to ask for the end.
 struct JSONScanner {
   /// The parser of Foundation, which will read the models, goes no deeper.
   private static let depthLimit = 512

@@ -34,7 +34,7 @@ struct Load: AsyncParsableCommand {
     let bar = ProgressBar("loading")
     do {
       try await loading.take(&lines, KeyField(name: key), bar)
-      try await loading.finish()
+      try await loading.finish(bar)
     } catch {
       bar.finish()
       await loading.abandon()

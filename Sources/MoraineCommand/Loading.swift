@@ -57,7 +57,8 @@ struct Loading: ~Copyable {
   }
 
   /// Stores the rest. An empty input too meets the store, and what may be wrong with it.
-  mutating func finish() async throws {
+  mutating func finish(_ bar: ProgressBar) async throws {
+    if batchLimit == nil { bar.say("storing \(pending.count) records") }
     try await commit()
     try await store?.close()
   }

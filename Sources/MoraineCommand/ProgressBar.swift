@@ -32,6 +32,15 @@ final class ProgressBar: Sendable {
     }
   }
 
+  /// Puts words in the bar's place, for a step that cannot tell how far it is.
+  func say(_ text: String) {
+    guard isShown, ContinuousClock.now - began > .seconds(1) else { return }
+    state.withLock { state in
+      state.drawn = .now
+      draw(String(text.prefix(max(0, Self.terminalColumns() - 1))))
+    }
+  }
+
   /// Takes the bar away, so that what follows begins on a clean line.
   func finish() {
     guard isShown else { return }
@@ -62,7 +71,7 @@ final class ProgressBar: Sendable {
     if let total, total > 0 {
       let share = min(1, Double(completed) / Double(total))
       if rate > 0 { text += ", \(Units.clock(Double(total) * (1 - share) / rate)) left" }
-      let width = min(24, columns - text.count - 9)
+      let width = min(16, columns - text.count - 9)
       if width >= 8 {
         let full = Int(share * Double(width))
         let bar = String(repeating: "#", count: full) + String(repeating: ".", count: width - full)

@@ -54,7 +54,7 @@ import Testing
   @Test func theBarHasRateAndRemainingTime() {
     let line = ProgressBar.line("loading", 250_000_000, of: 1_000_000_000, seconds: 5, columns: 100)
     #expect(
-      line == " 25% [######..................] loading  250.0 MB of 1.0 GB, 50.0 MB/s, 0:15 left")
+      line == " 25% [####............] loading  250.0 MB of 1.0 GB, 50.0 MB/s, 0:15 left")
     let stream = ProgressBar.line("loading", 1500, of: nil, seconds: 2, columns: 80)
     #expect(stream == "loading  1.5 kB, 750 B/s")
   }

@@ -2,7 +2,7 @@ import Foundation
 import Subprocess
 import Testing
 
-@Suite struct VerifyTests {
+@Suite(.timeLimit(.minutes(1))) struct VerifyTests {
   let place: Place
 
   init() throws { place = try Place() }
