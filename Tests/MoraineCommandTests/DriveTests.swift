@@ -55,7 +55,8 @@ import Testing
 
   @Test(arguments: ["put 6", "put 6b 7", "get 6b", "", "batch 2", "del", "close"])
   func aBatchIsAllOrNothing(_ bad: String) async throws {
-    let seen = try await answers("batch 3", "put 61 01", bad, "put 62 02", "scan")
+    let seen = try await answers(
+      "batch 5", "put 61 01", bad, "put 62 02", "put 7", "put 63 03", "scan")
     #expect(seen.count == 2 && seen[0].hasPrefix("err usage line 2 of the batch: "), "\(seen)")
     #expect(seen[1] == "count 0 0000000000000000")
   }
