@@ -75,7 +75,7 @@ import Testing
     #expect(outcome.errors == "code 0\n")
   }
 
-  @Test func whatIsWholeIsPrintedBeforeDamage() async throws {
+  @Test func aDumpIsWhatWasLoaded() async throws {
     let text = (0..<3000).map { "{\"id\":\($0)}\n" }.joined()
     let file = try place.file("lines", text.utf8)
     #expect(try await Moraine.run("load", place.store, file).code == 0)
