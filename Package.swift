@@ -80,6 +80,15 @@ let package = Package(
       swiftSettings: settings
     ),
     .testTarget(name: "MoraineArchitectureTests", swiftSettings: settings),
+    // Runs the built command as its users do.
+    .testTarget(
+      name: "MoraineCommandTests",
+      dependencies: [
+        "MoraineCommand", "MoraineFormat", "MoraineTesting", system,
+        .product(name: "Subprocess", package: "swift-subprocess"),
+      ],
+      swiftSettings: settings
+    ),
     .testTarget(
       name: "MoraineEngineTests",
       dependencies: [

@@ -71,6 +71,8 @@ int moraine_lock(int fd, bool shared) {
   return RESULT(flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB));
 }
 
+void moraine_unlock(int fd) { flock(fd, LOCK_UN); }
+
 int moraine_random(void *bytes, size_t length) {
 #if defined(__linux__)
   return (int)RESULT(getrandom(bytes, length, 0));

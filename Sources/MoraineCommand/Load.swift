@@ -1,11 +1,23 @@
 import ArgumentParser
-import Foundation
 import Moraine
+import SystemPackage
 
 struct Load: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Stores JSON Lines, one model a line; a line's own bytes are the value.",
-    discussion: "All of the input is one atomic batch, unless --batch says otherwise.")
+    abstract: "Stores JSON Lines; a line's own bytes are the value.",
+    discussion: """
+      The key is the text of the field, or its number exactly as written: 7 and
+      "7" are one key, 7 and 7.0 are two. Where a key comes twice, the last line
+      wins. Blank lines are skipped.
+
+      All lines are checked before the first is stored, and stored as one atomic
+      batch. With --batch N the input is read as a stream, and every N lines are
+      a batch; those before a bad line stay. A bad line ends the command with
+      its number and exit code 2.
+
+        moraine load users.moraine users.jsonl --key email
+        zcat log.jsonl.gz | moraine load log.moraine --batch 10000
+      """)
   @OptionGroup var store: StoreOptions
   @Argument(help: "The file; - or nothing for standard input.") var file: String?
   @Option(help: "The field that has the key.") var key = "id"
@@ -16,62 +28,30 @@ struct Load: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let input = try contents()
-    let opened = try await store.openForWriting()
-    var pending: [(Key, [UInt8])] = []
-    var loaded = 0
+    var loading = Loading(
+      options: store, inputName: file ?? "standard input", batchLimit: batch)
+    var lines = try open()
+    let bar = ProgressBar("loading")
     do {
-      for (index, line) in input.split(separator: 10, omittingEmptySubsequences: false).enumerated()
-      where !line.allSatisfy({ $0 == 32 || $0 == 9 || $0 == 13 }) {
-        pending.append((try keyOf(line, number: index + 1), Array(line)))
-        if let batch, pending.count >= batch { try await commit(&pending, opened, &loaded) }
-      }
-      try await commit(&pending, opened, &loaded)
+      try await loading.take(&lines, KeyField(name: key), bar)
+      try await loading.finish(bar)
     } catch {
-      try await opened.close()
+      bar.finish()
+      await loading.abandon()
       throw error
     }
-    try await opened.close()
-    Output.line("loaded \(loaded) records")
+    bar.finish()
+    try Output.line("loaded \(loading.storedCount) records")
   }
 
-  private func contents() throws -> Data {
-    guard let file, file != "-" else { return try FileHandle.standardInput.readToEnd() ?? Data() }
+  private func open() throws -> LineReader {
+    let limit = Limits.valueLengthBytes
+    guard let file, file != "-" else { return LineReader(.standardInput, limitBytes: limit) }
     do {
-      return try Data(contentsOf: URL(fileURLWithPath: file))
+      let descriptor = try FileDescriptor.open(FilePath(file), .readOnly, options: .closeOnExec)
+      return LineReader(descriptor, limitBytes: limit, isOwned: true)
     } catch {
-      throw Failure(code: 2, message: "cannot read \(file): \(error.localizedDescription)")
-    }
-  }
-
-  private func commit(
-    _ pending: inout [(Key, [UInt8])], _ opened: Store, _ loaded: inout Int
-  ) async throws {
-    guard !pending.isEmpty else { return }
-    let models = pending
-    try await opened.write { batch in
-      for (key, value) in models { try batch.set(value, forKey: key) }
-    }
-    loaded += models.count
-    pending = []
-  }
-
-  private func keyOf(_ line: Data, number: Int) throws -> Key {
-    let object: Any
-    do {
-      object = try JSONSerialization.jsonObject(with: line)
-    } catch {
-      throw Failure(code: 2, message: "line \(number): not JSON: \(error.localizedDescription)")
-    }
-    guard let members = object as? [String: Any] else {
-      throw Failure(code: 2, message: "line \(number): not a JSON object")
-    }
-    switch members[key] {
-    case let text as String: return Key(text)
-    case let value as NSNumber: return Key(value.stringValue)
-    case nil: throw Failure(code: 2, message: "line \(number): there is no field \"\(key)\"")
-    default:
-      throw Failure(code: 2, message: "line \(number): \"\(key)\" is neither text nor a number")
+      throw Failure.usage("cannot read \(file): \(error)")
     }
   }
 }

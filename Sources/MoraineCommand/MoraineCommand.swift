@@ -2,59 +2,86 @@ import ArgumentParser
 import Foundation
 import Moraine
 
-/// The command line tool. Exit codes: 0 done, 1 not found, 2 usage, 3 corrupt, 4 locked, 5 I/O,
-/// 6 no space, 7 newer format.
+/// The command line tool.
 @main
 struct MoraineCommand: AsyncParsableCommand {
+  /// What `--version` prints.
+  static let version = "0.1.0-dev"
+
   static let configuration = CommandConfiguration(
     commandName: "moraine",
     abstract: "Reads, writes and checks Moraine stores.",
+    discussion: """
+      A store is a directory; the first write makes it. For example:
+
+        moraine put settings.moraine theme dark
+        moraine get settings.moraine theme
+
+      EXIT CODES:
+        0  done, also when the reader of the output ended first (| head)
+        1  the key is not there
+        2  usage: bad arguments or input, no store at the path
+        3  corrupt: bytes on disk are not what was written
+        4  locked: another process has the store open
+        5  the operating system refused to read or write
+        6  no space left
+        7  a newer version of Moraine wrote the store
+      """,
+    version: version,
     subcommands: [
       Put.self, Get.self, Delete.self, Scan.self, Load.self, Dump.self, Stats.self, Verify.self,
       Drive.self,
     ])
 
   static func main() async {
+    // A closed pipe is an error of the write, to be answered in order, and not the end.
     signal(SIGPIPE, SIG_IGN)
     do {
+      try checkArguments()
       var command = try parseAsRoot()
       if var asynchronous = command as? any AsyncParsableCommand {
         try await asynchronous.run()
       } else {
         try command.run()
       }
-    } catch let failure as Failure {
-      if let message = failure.message { Output.error(message) }
-      Foundation.exit(failure.code)
-    } catch let error as StoreError {
-      Output.error(error.description)
-      Foundation.exit(error.exitCode)
+      try Output.flush()
     } catch {
-      let code = exitCode(for: error)
-      let text = fullMessage(for: error)
-      if code == .success { Output.line(text) } else { Output.text(text, to: .standardError) }
-      Foundation.exit(code == .success ? 0 : 2)
+      Foundation.exit(end(error))
     }
   }
-}
 
-/// An end with a code of its own.
-struct Failure: Error {
-  let code: Int32
-  let message: String?
-
-  static let notFound = Failure(code: 1, message: nil)
-}
-
-extension StoreError {
-  var exitCode: Int32 {
-    switch code {
-    case .keyTooLarge, .valueTooLarge: 2
-    case .corrupted: 3
-    case .locked: 4
-    case .noSpace: 6
-    case .newerFormat: 7
-    default: 5
+  /// Swift would put U+FFFD for what is not UTF-8, and so silently take another key.
+  private static func checkArguments() throws(Failure) {
+    for index in 1..<max(1, Int(CommandLine.argc)) {
+      guard let argument = CommandLine.unsafeArgv[index] else { return }
+      if String(validatingCString: argument) == nil {
+        throw .usage("argument \(index) is not UTF-8; drive takes any bytes, as hexadecimal digits")
+      }
     }
+  }
+
+  /// Tells what stopped the command.
+  private static func end(_ error: any Error) -> Int32 {
+    var code: Int32
+    var message: String?
+    switch error {
+    case let failure as Failure: (code, message) = (failure.code, failure.message)
+    case let error as StoreError: (code, message) = (error.exitCode, error.description)
+    default:
+      // Help and version end this way too.
+      let text = fullMessage(for: error)
+      guard exitCode(for: error) == .success else {
+        Output.note(text)
+        return 2
+      }
+      (code, message) = (0, nil)
+      do { try Output.line(text) } catch { (code, message) = (error.code, error.message) }
+    }
+    // What was found before the failure comes first.
+    do { try Output.flush() } catch {
+      if code == 0 { (code, message) = (error.code, error.message) }
+    }
+    if let message { Output.error(message) }
+    return code
   }
 }

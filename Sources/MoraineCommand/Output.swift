@@ -1,53 +1,54 @@
 import Foundation
+import Synchronization
+import SystemPackage
 
-/// Writes to the standard streams, whole and at once.
+/// Standard output, gathered into large writes, and standard error, a line at a time.
 enum Output {
-  static func bytes(_ bytes: [UInt8], to handle: FileHandle = .standardOutput) {
-    do { try handle.write(contentsOf: bytes) } catch { Foundation.exit(5) }
-  }
+  private static let bufferBytes = 64 << 10
+  private static let buffer = Mutex<[UInt8]>([])
 
-  static func text(_ text: String, to handle: FileHandle = .standardOutput) {
-    bytes(Array((text + "\n").utf8), to: handle)
-  }
-
-  static func line(_ line: String) { text(line) }
-
-  static func error(_ message: String) { text("moraine: \(message)", to: .standardError) }
-
-  /// Text as it is; bytes that are not UTF-8, and control characters, as `\xNN`.
-  static func printable(_ bytes: [UInt8]) -> String {
-    if let text = String(validating: bytes, as: UTF8.self),
-      !text.unicodeScalars.contains(where: { $0.value < 32 || $0.value == 127 })
-    {
-      return text
+  /// Lets the body append what is to be printed.
+  static func write(_ body: (inout [UInt8]) -> Void) throws(Failure) {
+    try buffer.withLock { (pending) throws(Failure) in
+      body(&pending)
+      if pending.count >= bufferBytes { try drain(&pending) }
     }
-    return bytes.map { byte in
-      (32..<127).contains(byte)
-        ? String(UnicodeScalar(byte)) : "\\x" + Hexadecimal.encode([byte])
-    }.joined()
-  }
-}
-
-/// Bytes as hexadecimal digits; `-` stands for no bytes.
-enum Hexadecimal {
-  private static let digits = Array("0123456789abcdef".utf8)
-
-  static func encode(_ bytes: [UInt8]) -> String {
-    if bytes.isEmpty { return "-" }
-    let text = bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-    return String(decoding: text, as: UTF8.self)
   }
 
-  static func decode(_ text: some StringProtocol) -> [UInt8]? {
-    if text == "-" { return [] }
-    let characters = Array(text.utf8)
-    guard !characters.isEmpty, characters.count.isMultiple(of: 2) else { return nil }
-    var bytes: [UInt8] = []
-    for index in stride(from: 0, to: characters.count, by: 2) {
-      let pair = String(decoding: characters[index..<index + 2], as: UTF8.self)
-      guard let byte = UInt8(pair, radix: 16), !pair.hasPrefix("+") else { return nil }
-      bytes.append(byte)
+  static func line(_ text: String) throws(Failure) {
+    try write { pending in
+      pending.append(contentsOf: text.utf8)
+      pending.append(UInt8(ascii: "\n"))
     }
-    return bytes
   }
+
+  /// Hands what is gathered to the operating system. The top level does so at the end.
+  static func flush() throws(Failure) {
+    try buffer.withLock { (pending) throws(Failure) in try drain(&pending) }
+  }
+
+  private static func drain(_ pending: inout [UInt8]) throws(Failure) {
+    // Also after an error: what a closed pipe did not take, it will not take later.
+    defer { pending.removeAll(keepingCapacity: true) }
+    do {
+      try FileDescriptor.standardOutput.writeAll(pending)
+    } catch {
+      if error as? Errno == .brokenPipe { throw .readerGone }
+      throw Failure("write to standard output", error)
+    }
+  }
+
+  /// Writes a line to standard error.
+  static func note(_ message: String) { toTerminal(message + "\n") }
+
+  /// Writes to standard error, without a line's end.
+  static func toTerminal(_ text: String) {
+    do {
+      try FileDescriptor.standardError.writeAll(Array(text.utf8))
+    } catch {
+      // There is nowhere left to say so; the exit code still tells how it went.
+    }
+  }
+
+  static func error(_ message: String) { note("moraine: \(message)") }
 }

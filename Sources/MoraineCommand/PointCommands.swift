@@ -1,56 +1,83 @@
 import ArgumentParser
-import Foundation
 import Moraine
 import SystemPackage
 
 struct Put: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Stores a value, durably. Without VALUE, or with -, reads it from standard input.")
+    abstract: "Stores a value, durably.",
+    discussion: """
+      The value is the argument, or all of standard input, any bytes, when it is
+      left out or is -. A key or value that begins with a dash goes after --.
+
+        moraine put photos.moraine cover - < cover.jpeg
+        moraine put settings.moraine -- -v on
+      """)
   @OptionGroup var store: StoreOptions
-  @Argument var key: String
-  @Argument var value: String?
+  @Argument(help: "The key, in UTF-8.") var key: String
+  @Argument(help: "The value; - or nothing for standard input.") var value: String?
 
   func run() async throws {
     let bytes: [UInt8]
     if let value, value != "-" {
       bytes = Array(value.utf8)
     } else {
-      bytes = Array(try FileHandle.standardInput.readToEnd() ?? Data())
+      bytes = try standardInput()
     }
-    let opened = try await store.openForWriting()
-    try await opened.set(bytes, forKey: Key(key))
-    try await opened.close()
+    try await store.writing { try await $0.set(bytes, forKey: Key(key)) }
+  }
+
+  private func standardInput() throws -> [UInt8] {
+    var bytes: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 256 << 10)
+    while true {
+      let count: Int
+      do {
+        count = try chunk.withUnsafeMutableBytes { try FileDescriptor.standardInput.read(into: $0) }
+      } catch {
+        throw Failure("read standard input", error)
+      }
+      if count == 0 { return bytes }
+      bytes.append(contentsOf: chunk[..<count])
+      guard bytes.count <= Limits.valueLengthBytes else {
+        throw Failure.usage("a value can have \(Limits.valueLengthBytes) bytes; the input has more")
+      }
+    }
   }
 }
 
 struct Get: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Prints a value's bytes and nothing else. Exit code 1 when the key is not there.")
+    abstract: "Prints a value's bytes and nothing else.",
+    discussion: """
+      Exit code 1 when the key is not there.
+
+        moraine get photos.moraine cover > cover.jpeg
+      """)
   @OptionGroup var store: StoreOptions
-  @Argument var key: String
+  @Argument(help: "The key, in UTF-8.") var key: String
 
   func run() async throws {
-    let opened = try await store.openExisting()
-    let value = try await opened.value(forKey: Key(key))
-    try await opened.close()
+    let value = try await store.reading { try await $0.value(forKey: Key(key)) }
     guard let value else { throw Failure.notFound }
-    Output.bytes(value)
+    try Output.write { $0.append(contentsOf: value) }
   }
 }
 
 struct Delete: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Removes a key, durably. Exit code 1 when the key is not there.")
+    abstract: "Removes a key and its value, durably.",
+    discussion: """
+      Exit code 1 when the key is not there.
+
+        moraine delete settings.moraine theme
+      """)
   @OptionGroup var store: StoreOptions
-  @Argument var key: String
+  @Argument(help: "The key, in UTF-8.") var key: String
 
   func run() async throws {
-    var configuration = Configuration()
-    configuration.durability = .sync
-    configuration.createIfMissing = false
-    let opened = try await Store.open(at: .init(store.directory), configuration: configuration)
-    let sequence = try await opened.removeValue(forKey: Key(key))
-    try await opened.close()
+    let sequence = try await store.writing(createIfMissing: false) {
+      try await $0.removeValue(forKey: Key(key))
+    }
     guard sequence != nil else { throw Failure.notFound }
   }
 }

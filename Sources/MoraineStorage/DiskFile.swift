@@ -20,6 +20,8 @@ final class DiskFile: StorageFile {
   private struct WeakMapping {
     weak var mapping: DiskMapping?
   }
+  /// The process that holds the lock through this file; 0 for none.
+  private let lockHolder = Atomic<pid_t>(0)
 
   /// Takes the descriptor over; closes it when it is not a regular file's.
   init(name: String, descriptor: CInt) throws(StorageError) {
@@ -34,7 +36,12 @@ final class DiskFile: StorageFile {
     self.descriptor = descriptor
   }
 
-  deinit { close(descriptor) }
+  deinit {
+    // Closing alone would leave the lock with a child that another thread just forked, until that
+    // becomes its program. A child must not unlock: the parent's lock and its own are one.
+    if lockHolder.load(ordering: .relaxed) == getpid() { moraine_unlock(descriptor) }
+    close(descriptor)
+  }
 
   func lengthBytes() throws(StorageError) -> UInt64 {
     var status = stat()
@@ -107,6 +114,7 @@ final class DiskFile: StorageFile {
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
     do throws(StorageError) {
       _ = try SystemCall.retrying("lock", name) { moraine_lock(descriptor, shared) }
+      lockHolder.store(getpid(), ordering: .relaxed)
       return true
     } catch {
       if error.errno == .wouldBlock { return false }

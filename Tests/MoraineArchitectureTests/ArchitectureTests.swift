@@ -14,7 +14,9 @@ import Testing
     "MoraineTesting": [
       "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
     ],
-    "MoraineCommand": ["Moraine", "ArgumentParser", "Foundation", "SystemPackage"],
+    "MoraineCommand": [
+      "Moraine", "ArgumentParser", "Foundation", "SystemPackage", "Synchronization",
+    ],
     "MoraineDemo": [
       "MoraineEngine", "SystemPackage", "Subprocess", "Foundation", "Synchronization",
     ],

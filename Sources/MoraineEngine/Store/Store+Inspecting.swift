@@ -62,7 +62,8 @@ extension Store {
     while try cursor.next(&engine!) != nil {
       count += 1
       if count % 4096 == 0 {
-        progress?(Progress(completedBytes: report.checkedBytes, totalBytes: total))
+        let within = UInt64(cursor.offset ?? 0)
+        progress?(Progress(completedBytes: report.checkedBytes + within, totalBytes: total))
       }
     }
     report.recordCount += engine!.table[slot].recordCount

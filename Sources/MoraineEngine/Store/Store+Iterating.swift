@@ -26,9 +26,9 @@ struct LogCursor {
   private static let lookahead = 32
 
   let slot: Int
-  private var offset: Int?
   private var window: [(address: Address, hash: UInt64)] = []
   private var position = 0
+  private(set) var offset: Int?
 
   init(slot: Int) {
     self.slot = slot

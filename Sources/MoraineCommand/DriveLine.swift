@@ -1,0 +1,63 @@
+import Moraine
+
+/// A line of `drive`'s protocol, in words.
+struct DriveLine {
+  typealias Operation = (key: Key, value: [UInt8]?)
+
+  /// Nil for a line beyond all limits.
+  private let line: [UInt8]?
+  let words: [ArraySlice<UInt8>]
+
+  init(_ line: LineReader.Line) {
+    switch line {
+    case .bytes(let bytes):
+      self.line = bytes
+      words = bytes.split(separator: UInt8(ascii: " "))
+    case .tooLong:
+      self.line = nil
+      words = []
+    }
+  }
+
+  var command: String {
+    get throws {
+      guard line != nil else { throw StoreError(.valueTooLarge, "the line is too long") }
+      guard let word = words.first else { throw DriveSession.Misuse(message: "an empty line") }
+      return String(decoding: word, as: UTF8.self)
+    }
+  }
+
+  var isClose: Bool { words.first.map { $0.elementsEqual("close".utf8) } ?? false }
+
+  var key: Key {
+    get throws { Key(try bytes(1)) }
+  }
+
+  /// Of a batch.
+  var count: Int {
+    get throws {
+      let digits = String(decoding: words[1], as: UTF8.self)
+      guard digits.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }),
+        let count = Int(digits)
+      else { throw DriveSession.Misuse(message: "batch takes a number") }
+      return count
+    }
+  }
+
+  var operation: Operation {
+    get throws {
+      switch (try command, words.count) {
+      case ("put", 3): (try key, try bytes(2))
+      case ("del", 2): (try key, nil)
+      default: throw DriveSession.Misuse(message: "expected put KEY VALUE or del KEY")
+      }
+    }
+  }
+
+  private func bytes(_ index: Int) throws -> [UInt8] {
+    guard let bytes = Hexadecimal.decode(words[index]) else {
+      throw DriveSession.Misuse(message: "word \(index + 1) is not pairs of hexadecimal digits")
+    }
+    return bytes
+  }
+}

@@ -1,0 +1,141 @@
+import Moraine
+import SystemPackage
+
+/// Answers the lines of `drive`'s protocol, each before the next is read.
+final class DriveSession {
+  struct Misuse: Error {
+    let message: String
+  }
+
+  private let store: Store
+  private var lines: LineReader
+
+  init(_ store: Store) {
+    self.store = store
+    // A put at the limits of the format, in hexadecimal digits, and some.
+    let limit = 2 * (Limits.keyLengthBytes + Limits.valueLengthBytes) + 64
+    lines = LineReader(.standardInput, limitBytes: limit)
+  }
+
+  static func text(_ error: StoreError) -> String {
+    var text = "err \(error.code) \(error.message)"
+    if let file = error.file {
+      text += " [\(file)" + (error.offset.map { " at byte \($0)" } ?? "") + "]"
+    }
+    // One line, whatever a file's name may hold.
+    return text.replacing(/[\p{Cc}]/, with: " ")
+  }
+
+  /// Until `close`, or the end of the input.
+  func run() async throws {
+    while let line = try read() {
+      let isLast: Bool
+      do {
+        isLast = try await answer(line)
+      } catch let error as StoreError {
+        try say(Self.text(error))
+        // What could not be closed in order is closed all the same.
+        guard line.isClose else { continue }
+        throw Failure(code: error.exitCode, message: nil)
+      } catch let error as Misuse {
+        try say("err usage \(error.message)")
+        continue
+      }
+      if isLast { return }
+    }
+  }
+
+  private func read() throws -> DriveLine? {
+    do { return try lines.read().map(DriveLine.init) } catch {
+      throw Failure("read standard input", error)
+    }
+  }
+
+  /// Answers at once: the other side waits for it.
+  private func say(_ text: String) throws(Failure) {
+    try Output.line(text)
+    try Output.flush()
+  }
+
+  /// - Returns: whether it was the last line.
+  private func answer(_ line: DriveLine) async throws -> Bool {
+    switch (try line.command, line.words.count) {
+    case ("put", 3), ("del", 2): try say(try await apply(try line.operation))
+    case ("get", 2): try answer(value: try await store.value(forKey: try line.key))
+    case ("batch", 2): try say(try await batch(line))
+    case ("scan", 1): try say(try await scan())
+    case ("sync", 1): try say("ok \(try await store.sync())")
+    case ("stats", 1): try say("stats \(await store.statistics.json)")
+    case ("compact", 1): throw Misuse(message: "compact is not there yet")
+    case ("close", 1):
+      try await store.close()
+      try say("ok")
+      return true
+    case ("put", _), ("del", _), ("get", _), ("batch", _), ("scan", _), ("sync", _), ("stats", _),
+      ("compact", _), ("close", _):
+      throw Misuse(message: "wrong number of words")
+    default: throw Misuse(message: "unknown command")
+    }
+    return false
+  }
+
+  private func answer(value: [UInt8]?) throws(Failure) {
+    guard let value else { return try say("none") }
+    try Output.write { text in
+      text.append(contentsOf: "value ".utf8)
+      Hexadecimal.append(value, to: &text)
+      text.append(UInt8(ascii: "\n"))
+    }
+    try Output.flush()
+  }
+
+  private func apply(_ operation: DriveLine.Operation) async throws -> String {
+    if let value = operation.value {
+      return "ok \(try await store.set(value, forKey: operation.key))"
+    }
+    let sequence = try await store.removeValue(forKey: operation.key)
+    return "ok " + (sequence.map { "\($0)" } ?? "-")
+  }
+
+  /// Takes all lines of the batch before it answers, so that the protocol stays in step.
+  private func batch(_ line: DriveLine) async throws -> String {
+    let count = try line.count
+    var operations: [DriveLine.Operation] = []
+    var failure: (any Error)?
+    for index in 0..<count {
+      guard let line = try read() else {
+        throw Misuse(message: "the input ended in a batch, before line \(index + 1) of \(count)")
+      }
+      guard failure == nil else { continue }
+      do {
+        operations.append(try line.operation)
+      } catch let error as Misuse {
+        failure = Misuse(message: "line \(index + 1) of the batch: \(error.message)")
+      } catch {
+        failure = error
+      }
+    }
+    if let failure { throw failure }
+    let batch = operations
+    try await store.write { target in
+      for (key, value) in batch {
+        if let value {
+          try target.set(value, forKey: key)
+        } else {
+          try target.removeValue(forKey: key)
+        }
+      }
+    }
+    // The batch's own: the session is the store's only writer, and takes one command at a time.
+    return "ok \(await store.lastSequence)"
+  }
+
+  private func scan() async throws -> String {
+    var digest = DriveDigest()
+    try await store.forEach { entry in
+      digest.add(entry)
+      return true
+    }
+    return digest.text
+  }
+}

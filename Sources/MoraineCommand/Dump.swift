@@ -1,0 +1,38 @@
+import ArgumentParser
+import Moraine
+
+struct Dump: AsyncParsableCommand {
+  enum Format: String, ExpressibleByArgument, CaseIterable {
+    case jsonl, hex
+  }
+
+  static let configuration = CommandConfiguration(
+    abstract: "Prints everything live, in the order of the log.",
+    discussion: """
+      jsonl prints the values' own bytes, what load took; hex prints key,
+      sequence number and value, key and value in hexadecimal digits, - for no
+      bytes, and is right for any bytes.
+
+        moraine dump users.moraine | moraine load copy.moraine
+      """)
+  @OptionGroup var store: StoreOptions
+  @Option(help: "What a line holds.") var format = Format.jsonl
+
+  func run() async throws {
+    try await store.reading { store in
+      try await store.forEach { entry in
+        try Output.write { text in
+          switch format {
+          case .jsonl: text.append(contentsOf: entry.value)
+          case .hex:
+            Hexadecimal.append(entry.key.bytes, to: &text)
+            text.append(contentsOf: " \(entry.sequence) ".utf8)
+            Hexadecimal.append(entry.value, to: &text)
+          }
+          text.append(UInt8(ascii: "\n"))
+        }
+        return true
+      }
+    }
+  }
+}

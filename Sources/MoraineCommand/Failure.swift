@@ -1,0 +1,41 @@
+import Moraine
+import SystemPackage
+
+/// An end with an exit code of its own.
+struct Failure: Error {
+  let code: Int32
+  let message: String?
+
+  static let notFound = Failure(code: 1, message: nil)
+
+  /// Whoever read our output has had enough (`| head`). Nothing went wrong: quiet, and code 0.
+  static let readerGone = Failure(code: 0, message: nil)
+
+  static func usage(_ message: String) -> Failure { Failure(code: 2, message: message) }
+
+  /// What the operating system said of a stream.
+  init(_ action: String, _ error: any Error) {
+    let errno = error as? Errno
+    let isFull = errno == .noSpace || errno == .diskQuotaExceeded
+    self.init(code: isFull ? 6 : 5, message: "cannot \(action): \(error)")
+  }
+
+  init(code: Int32, message: String?) {
+    self.code = code
+    self.message = message
+  }
+}
+
+extension StoreError {
+  /// The codes that the top level's help lists.
+  var exitCode: Int32 {
+    switch code {
+    case .keyTooLarge, .valueTooLarge, .notAStore: 2
+    case .corrupted: 3
+    case .locked: 4
+    case .noSpace: 6
+    case .newerFormat: 7
+    default: 5
+    }
+  }
+}

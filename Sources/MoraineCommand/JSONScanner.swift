@@ -1,0 +1,119 @@
+/// What is wrong with a line, in words that can follow its number.
+struct LineProblem: Error, Equatable {
+  let message: String
+}
+
+/// Goes over one JSON text (RFC 8259) and builds nothing. A byte behind the end reads as 0, which
+/// is legal nowhere, so that only a string's loop has to ask for the end.
+struct JSONScanner {
+  /// The parser of Foundation, which will read the models, goes no deeper.
+  private static let depthLimit = 512
+
+  private let bytes: UnsafeBufferPointer<UInt8>
+  var position: Int
+  private var depth = 0
+
+  /// The memory must outlive the scanner.
+  init(_ bytes: UnsafeBufferPointer<UInt8>, from position: Int = 0) {
+    self.bytes = bytes
+    self.position = position
+  }
+
+  var next: UInt8 { position < bytes.count ? bytes[position] : 0 }
+  var isAtEnd: Bool { position >= bytes.count }
+
+  func problem(_ what: String) -> LineProblem {
+    LineProblem(message: "not JSON: \(what) at column \(position + 1)")
+  }
+
+  mutating func skipSpace() {
+    while next == 0x20 || next == 0x09 || next == 0x0A || next == 0x0D { position += 1 }
+  }
+
+  mutating func expect(_ byte: UInt8) throws(LineProblem) {
+    guard next == byte else {
+      throw problem("\"\(Character(UnicodeScalar(byte)))\" is missing")
+    }
+    position += 1
+  }
+
+  /// Goes over an object whose `{` is next; stands before each member's value when the body is
+  /// called with the name, which must go over the value.
+  mutating func object(
+    _ member: (inout JSONScanner, Range<Int>) throws(LineProblem) -> Void
+  ) throws(LineProblem) {
+    try expect(UInt8(ascii: "{"))
+    skipSpace()
+    if next == UInt8(ascii: "}") { return position += 1 }
+    while true {
+      skipSpace()
+      let name = try string()
+      skipSpace()
+      try expect(UInt8(ascii: ":"))
+      skipSpace()
+      try member(&self, name)
+      skipSpace()
+      if next == UInt8(ascii: "}") { return position += 1 }
+      try expect(UInt8(ascii: ","))
+    }
+  }
+
+  private mutating func array() throws(LineProblem) {
+    try expect(UInt8(ascii: "["))
+    skipSpace()
+    if next == UInt8(ascii: "]") { return position += 1 }
+    while true {
+      skipSpace()
+      try skipValue()
+      skipSpace()
+      if next == UInt8(ascii: "]") { return position += 1 }
+      try expect(UInt8(ascii: ","))
+    }
+  }
+
+  mutating func skipValue() throws(LineProblem) {
+    switch next {
+    case UInt8(ascii: "\""): _ = try string()
+    case UInt8(ascii: "{"), UInt8(ascii: "["):
+      depth += 1
+      guard depth < Self.depthLimit else { throw problem("nesting too deep") }
+      if next == UInt8(ascii: "[") {
+        try array()
+      } else {
+        try object { (scanner, _) throws(LineProblem) in try scanner.skipValue() }
+      }
+      depth -= 1
+    case UInt8(ascii: "t"): try word("true")
+    case UInt8(ascii: "f"): try word("false")
+    case UInt8(ascii: "n"): try word("null")
+    default: try number()
+    }
+  }
+
+  private mutating func word(_ word: StaticString) throws(LineProblem) {
+    for index in 0..<word.utf8CodeUnitCount {
+      guard next == word.utf8Start[index] else { throw problem("a value is missing") }
+      position += 1
+    }
+  }
+
+  private mutating func number() throws(LineProblem) {
+    if next == UInt8(ascii: "-") { position += 1 }
+    if next == UInt8(ascii: "0") { position += 1 } else { try digits("a value is missing") }
+    if next == UInt8(ascii: ".") {
+      position += 1
+      try digits("a digit is missing")
+    }
+    if next == UInt8(ascii: "e") || next == UInt8(ascii: "E") {
+      position += 1
+      if next == UInt8(ascii: "+") || next == UInt8(ascii: "-") { position += 1 }
+      try digits("a digit is missing")
+    }
+  }
+
+  private mutating func digits(_ otherwise: String) throws(LineProblem) {
+    let start = position
+    while UInt8(ascii: "0")...UInt8(ascii: "9") ~= next { position += 1 }
+    guard position > start else { throw problem(otherwise) }
+  }
+}

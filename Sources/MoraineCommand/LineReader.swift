@@ -1,0 +1,84 @@
+import Foundation
+import SystemPackage
+
+/// The lines of a stream, one in memory at a time.
+struct LineReader: ~Copyable {
+  enum Line: Equatable {
+    /// Without its end: `\n` or `\r\n`, or the end of the stream.
+    case bytes([UInt8])
+    /// Longer than the limit; read to its end and dropped.
+    case tooLong
+  }
+
+  private let descriptor: FileDescriptor
+  private let isOwned: Bool
+  private let limitBytes: Int
+  private var chunk = [UInt8](repeating: 0, count: 256 << 10)
+  private var next = 0
+  private var end = 0
+  /// What has been read from the stream so far.
+  private(set) var readBytes: UInt64 = 0
+  /// What there is to read; nil when only the end will tell, as on a pipe.
+  let totalBytes: UInt64?
+
+  /// - Parameter isOwned: whether the descriptor is closed with the reader.
+  init(_ descriptor: FileDescriptor, limitBytes: Int, isOwned: Bool = false) {
+    self.descriptor = descriptor
+    self.isOwned = isOwned
+    self.limitBytes = limitBytes
+    totalBytes = Self.length(descriptor)
+  }
+
+  deinit {
+    guard isOwned else { return }
+    do { try descriptor.close() } catch { Output.error("cannot close the input: \(error)") }
+  }
+
+  /// Nil where one cannot seek.
+  private static func length(_ descriptor: FileDescriptor) -> UInt64? {
+    do {
+      let here = try descriptor.seek(offset: 0, from: .current)
+      let end = try descriptor.seek(offset: 0, from: .end)
+      try descriptor.seek(offset: here, from: .start)
+      return end > here ? UInt64(end - here) : nil
+    } catch {
+      return nil
+    }
+  }
+
+  /// The next line, or nil at the end. Blocks until a whole line is there.
+  mutating func read() throws -> Line? {
+    var line: [UInt8] = []
+    var isTooLong = false
+    while true {
+      if next == end {
+        end = try chunk.withUnsafeMutableBytes { try descriptor.read(into: $0) }
+        next = 0
+        readBytes += UInt64(end)
+        if end == 0 { return isTooLong || !line.isEmpty ? whole(line, isTooLong) : nil }
+      }
+      let newline = newlineAhead()
+      let part = chunk[next..<(newline ?? end)]
+      // Room for the `\r` that does not count.
+      if isTooLong || line.count + part.count > limitBytes + 1 {
+        isTooLong = true
+        line = []
+      } else {
+        line.append(contentsOf: part)
+      }
+      next = newline.map { $0 + 1 } ?? end
+      if newline != nil { return whole(line, isTooLong) }
+    }
+  }
+
+  private func whole(_ line: consuming [UInt8], _ isTooLong: Bool) -> Line {
+    if line.last == UInt8(ascii: "\r") { line.removeLast() }
+    return isTooLong || line.count > limitBytes ? .tooLong : .bytes(line)
+  }
+
+  private func newlineAhead() -> Int? {
+    chunk.withUnsafeBytes { bytes in
+      memchr(bytes.baseAddress! + next, 10, end - next).map { bytes.baseAddress!.distance(to: $0) }
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import Moraine
+import SystemPackage
+
+/// One run of `load`: takes lines, and gives them to the store in batches.
+struct Loading: ~Copyable {
+  private let options: StoreOptions
+  private let inputName: String
+  /// Nil: all of the input is one batch.
+  private let batchLimit: Int?
+  private var pending: [(Key, [UInt8])] = []
+  /// Opened at the first commit, so that a program that reads the same store may feed us, and a bad
+  /// first line touches nothing.
+  private var store: Store?
+  private(set) var storedCount = 0
+
+  init(options: StoreOptions, inputName: String, batchLimit: Int?) {
+    self.options = options
+    self.inputName = inputName
+    self.batchLimit = batchLimit
+  }
+
+  /// Takes all lines; commits the full batches.
+  mutating func take(
+    _ lines: inout LineReader, _ field: KeyField, _ bar: ProgressBar
+  ) async throws {
+    var number = 0
+    while let line = try read(&lines) {
+      number += 1
+      if let model = try model(line, number, field) { pending.append(model) }
+      if let batchLimit, pending.count >= batchLimit { try await commit() }
+      if number.isMultiple(of: 256) { bar.update(lines.readBytes, of: lines.totalBytes) }
+    }
+  }
+
+  private func read(_ lines: inout LineReader) throws -> LineReader.Line? {
+    do { return try lines.read() } catch Errno.isDirectory {
+      throw Failure.usage("cannot read \(inputName): it is a directory")
+    } catch {
+      throw Failure("read \(inputName)", error)
+    }
+  }
+
+  /// Nil for a blank line.
+  private func model(
+    _ line: LineReader.Line, _ number: Int, _ field: KeyField
+  ) throws(Failure) -> (Key, [UInt8])? {
+    guard case .bytes(var bytes) = line else {
+      throw .usage("line \(number): longer than a value can be, \(Limits.valueLengthBytes) bytes")
+    }
+    if number == 1, bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
+    guard bytes.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }
+    do throws(LineProblem) {
+      return (try field.key(of: bytes), bytes)
+    } catch {
+      throw .usage("line \(number): \(error.message)")
+    }
+  }
+
+  /// Stores the rest. An empty input too meets the store, and what may be wrong with it.
+  mutating func finish(_ bar: ProgressBar) async throws {
+    if batchLimit == nil { bar.say("storing \(pending.count) records") }
+    try await commit()
+    try await store?.close()
+  }
+
+  private mutating func commit() async throws {
+    let opened: Store
+    if let store { opened = store } else { opened = try await options.openForWriting() }
+    store = opened
+    let models = pending
+    pending = []
+    do {
+      try await opened.write { batch in
+        for (key, value) in models { try batch.set(value, forKey: key) }
+      }
+    } catch let error as StoreError where error.code == .valueTooLarge && batchLimit == nil {
+      throw Failure.usage("\(error.message); --batch N splits the input")
+    }
+    storedCount += models.count
+  }
+
+  /// Closes the store after an error, and tells what of the input is stored all the same.
+  func abandon() async {
+    do { try await store?.close() } catch { Output.error("while closing: \(error)") }
+    if storedCount > 0 { Output.error("\(storedCount) records of earlier batches are stored") }
+  }
+}

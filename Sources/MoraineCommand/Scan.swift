@@ -1,0 +1,61 @@
+import ArgumentParser
+import Moraine
+
+struct Scan: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Prints keys and values, in the order of the log.",
+    discussion: """
+      Key, tab, value, for eyes: control characters and bytes that are not UTF-8
+      are printed as \\xNN.
+
+      For scripts, --json prints {"key":"…","sequence":12,"value":"…"}. A key or
+      value that is not UTF-8 has "keyHex" or "valueHex" in its place, with
+      hexadecimal digits.
+
+        moraine scan users.moraine --prefix user/ --json | jq -r .key
+      """)
+  @OptionGroup var store: StoreOptions
+  @Option(help: "Only keys that begin with this.") var prefix: String?
+  @Flag(help: "Leave the values out.") var keysOnly = false
+  @Option(help: "Stop after so many.") var limit: Int?
+  @Flag(help: "One JSON object a line.") var json = false
+
+  func validate() throws {
+    if let limit, limit < 0 { throw ValidationError("--limit takes a number from 0") }
+  }
+
+  func run() async throws {
+    let wanted = Array((prefix ?? "").utf8)
+    let most = limit ?? Int.max
+    try await store.reading { store in
+      guard most > 0 else { return }
+      var count = 0
+      try await store.forEach { entry in
+        guard entry.key.bytes.starts(with: wanted) else { return true }
+        try Output.write { append(entry, to: &$0) }
+        count += 1
+        return count < most
+      }
+    }
+  }
+
+  private func append(_ entry: Entry, to text: inout [UInt8]) {
+    if json {
+      text.append(UInt8(ascii: "{"))
+      Text.appendMember("key", entry.key.bytes, to: &text)
+      text.append(contentsOf: ",\"sequence\":\(entry.sequence)".utf8)
+      if !keysOnly {
+        text.append(UInt8(ascii: ","))
+        Text.appendMember("value", entry.value, to: &text)
+      }
+      text.append(UInt8(ascii: "}"))
+    } else {
+      Text.appendPrintable(entry.key.bytes, to: &text)
+      if !keysOnly {
+        text.append(UInt8(ascii: "\t"))
+        Text.appendPrintable(entry.value, to: &text)
+      }
+    }
+    text.append(UInt8(ascii: "\n"))
+  }
+}

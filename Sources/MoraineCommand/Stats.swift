@@ -1,0 +1,51 @@
+import ArgumentParser
+import Moraine
+
+struct Stats: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Prints a store's figures.",
+    discussion: """
+      With --json one object: count, segmentCount, diskBytes, liveBytes,
+      indexBytes, lastSequence, durableSequence, syncCount, digest, isPoisoned.
+
+        moraine stats users.moraine --json | jq .count
+      """)
+  @OptionGroup var store: StoreOptions
+  @Flag(help: "As one JSON object.") var json = false
+
+  func run() async throws {
+    let (statistics, report) = try await store.reading { store in
+      (await store.statistics, await store.recoveryReport)
+    }
+    if json { return try Output.line(statistics.json) }
+    try Output.line(Self.table(statistics, report))
+  }
+
+  private static func table(_ statistics: Statistics, _ report: RecoveryReport) -> String {
+    let (disk, live) = (statistics.diskBytes, statistics.liveBytes)
+    let share = disk > 0 ? ", \(live * 100 / disk)% of it" : ""
+    var rows = [
+      ("keys", Units.number(UInt64(statistics.count))),
+      ("segments", Units.number(UInt64(statistics.segmentCount))),
+      ("on disk", "\(Units.bytes(disk)) (\(Units.number(disk)) bytes)"),
+      ("live", "\(Units.bytes(live)) (\(Units.number(live)) bytes\(share))"),
+      ("index", "\(Units.bytes(UInt64(statistics.indexBytes))) of memory"),
+      ("last sequence", "\(statistics.lastSequence)"),
+      ("digest", "\(statistics.digest)"),
+      ("last closed", report.wasClean ? "in order" : "not in order; the next writer repairs"),
+    ]
+    if report.tornBytes > 0 { rows.append(("torn write", "\(report.tornBytes) bytes to be cut")) }
+    if !report.foreignFiles.isEmpty {
+      let names = report.foreignFiles.map { name in
+        var text: [UInt8] = []
+        Text.appendPrintable(Array(name.utf8), to: &text)
+        return String(decoding: text, as: UTF8.self)
+      }
+      rows.append(("not the store's", names.joined(separator: ", ")))
+    }
+    let width = rows.map(\.0.count).max() ?? 0
+    return rows.map { name, value in
+      name + String(repeating: " ", count: width + 2 - name.count) + value
+    }.joined(separator: "\n")
+  }
+}

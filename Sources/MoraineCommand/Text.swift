@@ -1,0 +1,66 @@
+/// Bytes as text, for eyes and for JSON.
+enum Text {
+  static func isUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+    if bytes.allSatisfy({ $0 < 0x80 }) { return true }
+    return String(validating: bytes, as: UTF8.self) != nil
+  }
+
+  /// Text as it is; where there are bytes that are not UTF-8, or control characters, which a
+  /// terminal would obey, every byte beyond ASCII and every control character as `\xNN`.
+  static func appendPrintable(_ bytes: [UInt8], to text: inout [UInt8]) {
+    let isControl = { (scalar: UnicodeScalar) in scalar.value < 32 || 127..<160 ~= scalar.value }
+    if let valid = String(validating: bytes, as: UTF8.self),
+      !valid.unicodeScalars.contains(where: isControl)
+    {
+      return text.append(contentsOf: bytes)
+    }
+    for byte in bytes {
+      if 32..<127 ~= byte {
+        text.append(byte)
+      } else {
+        text.append(contentsOf: #"\x"#.utf8)
+        Hexadecimal.appendDigits([byte], to: &text)
+      }
+    }
+  }
+
+  /// A member of a JSON object: `"name":"text"`, or `"nameHex":"digits"` for bytes that are not
+  /// UTF-8. One of the two, so that no byte can be lost or taken for another.
+  static func appendMember(_ name: String, _ bytes: [UInt8], to json: inout [UInt8]) {
+    json.append(UInt8(ascii: "\""))
+    json.append(contentsOf: name.utf8)
+    if bytes.withUnsafeBufferPointer({ isUTF8($0) }) {
+      json.append(contentsOf: #"":"#.utf8)
+      appendQuoted(bytes, to: &json)
+    } else {
+      json.append(contentsOf: #"Hex":""#.utf8)
+      Hexadecimal.appendDigits(bytes, to: &json)
+      json.append(UInt8(ascii: "\""))
+    }
+  }
+
+  /// UTF-8 as a JSON string.
+  static func appendQuoted(_ utf8: some Collection<UInt8>, to json: inout [UInt8]) {
+    json.append(UInt8(ascii: "\""))
+    for byte in utf8 {
+      switch byte {
+      case UInt8(ascii: "\""): json.append(contentsOf: #"\""#.utf8)
+      case UInt8(ascii: "\\"): json.append(contentsOf: #"\\"#.utf8)
+      case UInt8(ascii: "\n"): json.append(contentsOf: #"\n"#.utf8)
+      case UInt8(ascii: "\r"): json.append(contentsOf: #"\r"#.utf8)
+      case UInt8(ascii: "\t"): json.append(contentsOf: #"\t"#.utf8)
+      case 0..<32:
+        json.append(contentsOf: #"\u00"#.utf8)
+        Hexadecimal.appendDigits([byte], to: &json)
+      default: json.append(byte)
+      }
+    }
+    json.append(UInt8(ascii: "\""))
+  }
+
+  static func quoted(_ text: String) -> String {
+    var json: [UInt8] = []
+    appendQuoted(text.utf8, to: &json)
+    return String(decoding: json, as: UTF8.self)
+  }
+}

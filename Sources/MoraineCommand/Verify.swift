@@ -1,0 +1,79 @@
+import ArgumentParser
+import Moraine
+
+struct Verify: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Reads and checks every byte; changes nothing.",
+    discussion: """
+      Exit code 3 when something is damaged; each problem with file and offset on
+      standard error.
+
+      With --json one object, damaged or sound: isSound, recordCount,
+      checkedBytes, problemCount and problems, each of which has code, file,
+      offset and message (null where it does not apply).
+
+        moraine verify users.moraine --json | jq '.problems[]'
+      """)
+  @OptionGroup var store: StoreOptions
+  @Flag(help: "As one JSON object.") var json = false
+
+  func run() async throws {
+    let bar = ProgressBar("verifying")
+    defer { bar.finish() }
+    var findings = Findings()
+    do {
+      findings = try await store.reading { store in
+        let report = try await store.verify { progress in
+          bar.update(progress.completedBytes, of: progress.totalBytes)
+        }
+        return Findings(report)
+      }
+    } catch let error as StoreError where error.code == .corrupted {
+      // Opening reads every record too, and goes no further than the first damage.
+      findings.problems = [error]
+    }
+    bar.finish()
+    try findings.print(json: json)
+  }
+}
+
+/// What a verification has to tell.
+struct Findings {
+  var recordCount: UInt64 = 0
+  var checkedBytes: UInt64 = 0
+  var problems: [StoreError] = []
+
+  init() {}
+
+  init(_ report: VerificationReport) {
+    recordCount = report.recordCount
+    checkedBytes = report.checkedBytes
+    problems = report.problems
+  }
+
+  func print(json: Bool) throws {
+    if json {
+      try Output.line(self.json)
+    } else if problems.isEmpty {
+      let (count, bytes) = (Units.number(recordCount), Units.bytes(checkedBytes))
+      try Output.line("sound: \(count) records, \(bytes)")
+    }
+    guard !problems.isEmpty else { return }
+    for problem in problems { Output.error(problem.description) }
+    // A disk that cannot be read is no proof of damage.
+    let isDamaged = problems.contains { $0.code == .corrupted }
+    throw Failure(code: isDamaged ? 3 : problems[0].exitCode, message: nil)
+  }
+
+  private var json: String {
+    let list = problems.map { problem in
+      let file = problem.file.map { Text.quoted($0) } ?? "null"
+      let offset = problem.offset.map { "\($0)" } ?? "null"
+      return "{\"code\":\(Text.quoted(problem.code.description)),\"file\":\(file),"
+        + "\"offset\":\(offset),\"message\":\(Text.quoted(problem.message))}"
+    }
+    return "{\"isSound\":\(problems.isEmpty),\"recordCount\":\(recordCount),"
+      + "\"checkedBytes\":\(checkedBytes),\"problemCount\":\(problems.count),"
+      + "\"problems\":[\(list.joined(separator: ","))]}"
+  }
+}

@@ -1,0 +1,121 @@
+import Foundation
+import Subprocess
+import Testing
+
+/// The protocol that other programs rely on.
+@Suite(.timeLimit(.minutes(1))) struct DriveTests {
+  let place: Place
+
+  init() throws { place = try Place() }
+
+  private func answers(_ commands: String...) async throws -> [String] {
+    let input = commands.joined(separator: "\n") + "\n"
+    let outcome = try await Moraine.run("drive", place.store, input: input)
+    #expect(outcome.code == 0 && outcome.errors.isEmpty, "\(outcome)")
+    return outcome.lines.dropLast()
+  }
+
+  @Test func everyCommandHasItsAnswer() async throws {
+    let seen = try await answers(
+      "put 6b 76", "get 6b", "get 6c", "put - -", "get -", "put 6B AbfF", "get 6b", "del 6c",
+      "del 6b", "batch 3", "put 61 01", "del 61", "put 62 02", "batch 0", "scan", "sync", "close")
+    #expect(
+      seen == [
+        "ok 1", "value 76", "none", "ok 2", "value -", "ok 3", "value abff", "ok -", "ok 4", "ok 7",
+        "ok 7", "count 2 \(digest([([], []), ([0x62], [0x02])]))", "ok 7", "ok",
+      ])
+    let stats = try await answers("stats")
+    let json = try #require(stats.first?.dropFirst("stats ".count))
+    let object = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
+    #expect(stats[0].hasPrefix("stats {") && object?["count"] as? Int == 2)
+  }
+
+  /// Written after the words of `--help`, not after the code.
+  private func digest(_ records: [(key: [UInt8], value: [UInt8])]) -> String {
+    let sum = records.reduce(UInt64(0)) { sum, record in
+      let length = (0..<8).map { UInt8(truncatingIfNeeded: record.key.count >> (8 * $0)) }
+      let hash = (length + record.key + record.value).reduce(UInt64(0xCBF2_9CE4_8422_2325)) {
+        ($0 ^ UInt64($1)) &* 0x100_0000_01B3
+      }
+      return sum &+ hash
+    }
+    return String(format: "%016llx", sum)
+  }
+
+  @Test(arguments: [
+    "", " ", "put", "put 6b", "put 6b 7", "put 6b 7g", "put 6b 76 76", "put 6b 76\t", "PUT 6b 76",
+    "del", "del +1", "get 0x6b", "get é", "batch", "batch -1", "batch +1", "batch 1 2",
+    "batch 99999999999999999999", "scan 1", "compact", "shout", "close now",
+  ])
+  func misuseIsAnsweredAndDoesNoHarm(_ line: String) async throws {
+    let seen = try await answers(line, "scan")
+    #expect(seen.count == 2 && seen[0].hasPrefix("err usage "), "\(seen)")
+    #expect(seen.last == "count 0 0000000000000000")
+  }
+
+  @Test(arguments: ["put 6", "put 6b 7", "get 6b", "", "batch 2", "del", "close"])
+  func aBatchIsAllOrNothing(_ bad: String) async throws {
+    let seen = try await answers(
+      "batch 5", "put 61 01", bad, "put 62 02", "put 7", "put 63 03", "scan")
+    #expect(seen.count == 2 && seen[0].hasPrefix("err usage line 2 of the batch: "), "\(seen)")
+    #expect(seen[1] == "count 0 0000000000000000")
+  }
+
+  @Test func aBatchThatTheInputCutsOffIsNothing() async throws {
+    let seen = try await answers("put 6b 76", "batch 3", "put 61 01", "del 6b")
+    #expect(seen.count == 2 && seen[1].hasPrefix("err usage the input ended in a batch"))
+    let huge = try await answers("batch 9223372036854775807", "put 61 01")
+    #expect(huge.count == 1 && huge[0].hasPrefix("err usage the input ended in a batch"))
+    #expect(try await answers("scan")[0].hasPrefix("count 1 "))
+  }
+
+  @Test func limitsHaveTheirOwnCode() async throws {
+    let long = String(repeating: "61", count: 65_537)
+    let seen = try await answers(
+      "put \(long) 00", "batch 2", "put 61 00", "put \(long) 00", "get \(long)", "scan")
+    #expect(seen[0].hasPrefix("err keyTooLarge ") && seen[1].hasPrefix("err keyTooLarge "))
+    #expect(seen[2] == "none" && seen[3].hasPrefix("count 0 "))
+  }
+
+  @Test func windowsLinesAndALastLineWithoutAnEndAreFine() async throws {
+    let outcome = try await Moraine.run("drive", place.store, input: "put 6b 76\r\nget 6b")
+    #expect(outcome.text == "ok 1\nvalue 76\n")
+  }
+
+  /// Each answer comes before the next command goes, and the end of the input closes the store.
+  @Test func answersAreNotHeldBack() async throws {
+    let (_, status) = try await place.talk("--durability", "sync", "--io", "positional") {
+      (talk) async throws in
+      for index in 1...20 { #expect(try await talk.ask("put 6b 76") == "ok \(index)") }
+      #expect(try await talk.ask("sync") == "ok 20")
+    }
+    #expect(status == .exited(0))
+    #expect(try await Moraine.run("stats", place.store).text.contains("closed    in order"))
+  }
+
+  @Test func whatIsAcknowledgedOutlivesAKill() async throws {
+    let (_, status) = try await place.talk("--durability", "none") { (talk) async throws in
+      #expect(try await talk.ask("put 6b 76") == "ok 1")
+      try talk.kill()
+    }
+    #expect(status == .signaled(SIGKILL))
+    #expect(try await answers("get 6b", "put 6b 77") == ["value 76", "ok 2"])
+  }
+
+  /// Whoever drives us went away: no noise, and the store closed in order.
+  @Test func aReaderThatIsGoneEndsIt() async throws {
+    let script = #"""
+      yes "put 6b 76" | head -n 200000 |
+        { "$0" drive "$1" --durability none; echo "code $?" >&2; } | head -n 1
+      """#
+    let outcome = try await Moraine.shell(script, place.store)
+    #expect(outcome.text == "ok 1\n" && outcome.errors == "code 0\n")
+    #expect(try await Moraine.run("stats", place.store).text.contains("closed    in order"))
+  }
+
+  /// A value of a megabyte crosses several reads and writes.
+  @Test func aLongLineIsWhole() async throws {
+    let value = String(repeating: "00017f80feff", count: 170_000)
+    #expect(try await answers("put 6b \(value)", "get 6b") == ["ok 1", "value \(value)"])
+  }
+}

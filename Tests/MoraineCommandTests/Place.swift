@@ -1,0 +1,111 @@
+import Foundation
+import Subprocess
+import SystemPackage
+import Testing
+
+/// A folder of its own for one test, removed at the end.
+final class Place {
+  let folder: URL
+  var store: String { folder.appendingPathComponent("store").path }
+
+  init() throws {
+    folder = FileManager.default.temporaryDirectory
+      .appendingPathComponent("moraine-command-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+  }
+
+  deinit {
+    do { try FileManager.default.removeItem(at: folder) } catch { print("not removed: \(error)") }
+  }
+
+  func file(_ name: String, _ bytes: some Sequence<UInt8>) throws -> String {
+    let url = folder.appendingPathComponent(name)
+    try Data(bytes).write(to: url)
+    return url.path
+  }
+
+  /// Runs commands of `drive`, and expects no error.
+  @discardableResult
+  func drive(_ commands: String...) async throws -> Outcome {
+    let input = commands.joined(separator: "\n") + "\n"
+    let outcome = try await Moraine.run("drive", store, "--durability", "none", input: input)
+    #expect(outcome.code == 0 && !outcome.text.contains("err"), "\(outcome)")
+    return outcome
+  }
+
+  var segments: [URL] {
+    get throws {
+      try FileManager.default.contentsOfDirectory(
+        at: URL(fileURLWithPath: store), includingPropertiesForKeys: nil
+      ).filter { $0.pathExtension == "segment" }.sorted { $0.path < $1.path }
+    }
+  }
+
+  /// Changes one byte in the middle of the first segment.
+  func damage() throws -> (file: String, length: Int) {
+    let url = try #require(try segments.first)
+    var bytes = try Data(contentsOf: url)
+    bytes[bytes.count / 2] ^= 0x40
+    try bytes.write(to: url)
+    return (url.lastPathComponent, bytes.count)
+  }
+
+  /// Every file's name, bytes and time of change.
+  func picture() throws -> [String] {
+    let names = try FileManager.default.contentsOfDirectory(atPath: store).sorted()
+    return try names.map { name in
+      let path = "\(store)/\(name)"
+      let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+      let changed = try FileManager.default.attributesOfItem(atPath: path)[.modificationDate]
+      return "\(name) \(changed as? Date ?? .distantPast) \(bytes.base64EncodedString())"
+    }
+  }
+
+  /// Lets the body talk to a `drive` of the store: it writes lines and awaits their answers.
+  func talk<Result: Sendable>(
+    _ options: String..., body: (Talk) async throws -> Result
+  ) async throws -> (result: Result, status: TerminationStatus) {
+    let outcome = try await Subprocess.run(
+      .path(FilePath(Moraine.path)), arguments: Arguments(["drive", store] + options),
+      environment: Moraine.environment, input: .inputWriter, output: .sequence, error: .discarded
+    ) { execution in
+      try await body(
+        Talk(
+          process: execution.processIdentifier, writer: execution.standardInputWriter,
+          answers: execution.standardOutput.strings().makeAsyncIterator(),
+          kill: { try execution.send(signal: .kill) }))
+    }
+    return (outcome.closureResult, outcome.terminationStatus)
+  }
+}
+
+/// A conversation with `drive`.
+final class Talk {
+  let process: ProcessIdentifier
+  let kill: () throws -> Void
+  private let writer: StandardInputWriter
+  private var answers: SubprocessOutputSequence.StringSequence<UTF8>.AsyncIterator
+
+  init(
+    process: ProcessIdentifier, writer: StandardInputWriter,
+    answers: SubprocessOutputSequence.StringSequence<UTF8>.AsyncIterator,
+    kill: @escaping () throws -> Void
+  ) {
+    self.process = process
+    self.writer = writer
+    self.answers = answers
+    self.kill = kill
+  }
+
+  func say(_ text: String) async throws { _ = try await writer.write(text + "\n") }
+
+  /// The next line of the answers; waits for it.
+  func hear() async throws -> String? {
+    try await answers.next(isolation: #isolation)?.trimmingCharacters(in: .newlines)
+  }
+
+  func ask(_ text: String) async throws -> String? {
+    try await say(text)
+    return try await hear()
+  }
+}

@@ -1,0 +1,66 @@
+import Foundation
+import Subprocess
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct VerifyTests {
+  let place: Place
+
+  init() throws { place = try Place() }
+
+  @Test func aSoundStoreSaysSo() async throws {
+    try await place.drive("put 6b 76", "put 6c 76")
+    #expect(try await Moraine.run("verify", place.store).text.hasPrefix("sound: 2 records, "))
+    let json = try await Moraine.run("verify", place.store, "--json")
+    let object = try JSONSerialization.jsonObject(with: Data(json.output)) as? [String: Any]
+    #expect(object?["isSound"] as? Bool == true && object?["recordCount"] as? Int == 2)
+    #expect((object?["problems"] as? [Any])?.isEmpty == true)
+  }
+
+  @Test func damageIsNamedByFileAndOffset() async throws {
+    try await place.drive("put 6b \(String(repeating: "76", count: 999))")
+    let (file, length) = try place.damage()
+    let plain = try await Moraine.run("verify", place.store)
+    #expect(plain.code == 3 && plain.output.isEmpty && plain.errors.contains("[\(file) at byte "))
+    let json = try await Moraine.run("verify", place.store, "--json")
+    #expect(json.code == 3)
+    let object = try JSONSerialization.jsonObject(with: Data(json.output)) as? [String: Any]
+    #expect(object?["isSound"] as? Bool == false && object?["problemCount"] as? Int == 1)
+    let problem = (object?["problems"] as? [[String: Any]])?.first
+    #expect(problem?["file"] as? String == file && problem?["code"] as? String == "corrupted")
+    #expect(try #require(problem?["offset"] as? Int) <= length)
+    #expect((problem?["message"] as? String)?.isEmpty == false)
+  }
+
+  @Test func aStoreWithoutAManifestIsDamaged() async throws {
+    try await place.drive("put 6b 76")
+    try FileManager.default.removeItem(atPath: place.store + "/MANIFEST")
+    let json = try await Moraine.run("verify", place.store, "--json")
+    #expect(json.code == 3 && json.text.contains(#""offset":null"#), "\(json)")
+    _ = try JSONSerialization.jsonObject(with: Data(json.output))
+  }
+
+  /// Names, bytes and times of every file, on a store closed in order and on one that was killed.
+  @Test(arguments: [false, true])
+  func whatOnlyReadsChangesNothing(isKilled: Bool) async throws {
+    let (_, status) = try await place.talk("--durability", "none", "--segment-size", "4096") {
+      talk in
+      for index in 0..<40 {
+        let line = "put 6b\(10 + index) \(String(repeating: "ab", count: 200 + index))"
+        #expect(try await talk.ask(line) == "ok \(index + 1)")
+      }
+      if isKilled { try talk.kill() } else { #expect(try await talk.ask("close") == "ok") }
+    }
+    #expect(status == (isKilled ? .signaled(SIGKILL) : .exited(0)))
+    let picture = try place.picture()
+    for command in ["stats", "scan", "dump", "verify"] {
+      let outcome = try await Moraine.run(command, place.store)
+      #expect(outcome.code == 0 && outcome.errors.isEmpty, "\(outcome)")
+      #expect(try place.picture() == picture, "\(command) changed something")
+    }
+    #expect(try await Moraine.run("get", place.store, "none").code == 1)
+    #expect(try place.picture() == picture)
+    let stats = try await Moraine.run("stats", place.store)
+    #expect(stats.text.contains("not in order") == isKilled)
+    #expect(try await Moraine.run("dump", place.store).lines.count == 41)
+  }
+}

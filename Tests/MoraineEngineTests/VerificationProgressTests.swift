@@ -1,0 +1,21 @@
+import MoraineEngine
+import Synchronization
+import Testing
+
+@Suite struct VerificationProgressTests {
+  /// It stood still within a segment, and a store of one segment showed none at all.
+  @Test func verifyTellsHowFarItHasComeWithinASegment() async throws {
+    let store = Store.inMemory()
+    try await store.write { batch in
+      for index in 0..<9000 { try batch.set([1], forKey: Key("\(index)")) }
+    }
+    let seen = Mutex<[Progress]>([])
+    let report = try await store.verify { progress in seen.withLock { $0.append(progress) } }
+    try await store.close()
+    let completed = seen.withLock { $0.map(\.completedBytes) }
+    #expect(completed.count == 3)
+    #expect(completed == completed.sorted())
+    #expect(Set(completed).count == completed.count, "every step is farther than the last")
+    #expect(completed.last == report.checkedBytes)
+  }
+}
