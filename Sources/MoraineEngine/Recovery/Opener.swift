@@ -26,6 +26,8 @@ struct Opener {
     // What was seen before the lock may have changed.
     let listing = try Listing(directory)
     let manifest = try readManifest(directory, listing)
+    // Only now: a store that this program does not understand stays as it is, to the last byte.
+    try nameHolder(in: lock)
     var state = EngineState(
       directory: directory, lock: lock, manifest: manifest ?? newManifest(),
       configuration: configuration, pipeline: pipeline)
@@ -72,10 +74,14 @@ struct Opener {
   }
 
   /// The kernel's lock; it goes with the process, and what the file says is a hint only.
-  private func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> any StorageFile {
-    let file = try storing { () throws(StorageError) -> any StorageFile in
+  ///
+  /// - Returns: nil for a reader of a copy that came without a lock file: it changes nothing.
+  private func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)?
+  {
+    let file = try storing { () throws(StorageError) -> (any StorageFile)? in
       let access: FileAccess = configuration.isReadOnly ? .read : .readWrite
       if let file = try directory.openFile(Self.lockName, access) { return file }
+      if configuration.isReadOnly { return nil }
       do throws(StorageError) {
         return try directory.createFile(Self.lockName)
       } catch {
@@ -84,18 +90,21 @@ struct Opener {
         throw error
       }
     }
+    guard let file else { return nil }
     let isOurs = try storing { () throws(StorageError) in
       try file.tryLock(shared: configuration.isReadOnly)
     }
     guard isOurs else { throw try lockedError(file) }
-    if !configuration.isReadOnly {
-      let text = Array("\(Machine.processID)\n".utf8)
-      try storing { () throws(StorageError) in
-        try file.truncate(to: 0)
-        try text.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-      }
-    }
     return file
+  }
+
+  private func nameHolder(in lock: (any StorageFile)?) throws(StoreError) {
+    guard let lock, !configuration.isReadOnly else { return }
+    let text = Array("\(Machine.processID)\n".utf8)
+    try storing { () throws(StorageError) in
+      try lock.truncate(to: 0)
+      try text.withBytes { (raw) throws(StorageError) in try lock.write(raw, at: 0) }
+    }
   }
 
   private func lockedError(_ file: any StorageFile) throws(StoreError) -> StoreError {

@@ -41,7 +41,10 @@ struct Recovery {
   }
 
   private func finish(_ state: inout EngineState) {
-    state.pipeline.begin(file: nil, sequence: state.lastSequence, offset: 0)
+    // A reader syncs nothing: after an unclean stop it vouches for the sealed segments alone.
+    let sealed = state.manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
+    let isProven = !isReadOnly || state.manifest.isClean
+    state.pipeline.begin(file: nil, sequence: isProven ? state.lastSequence : sealed, offset: 0)
   }
 
   private func checkPresence(_ manifest: Manifest) throws(StoreError) {

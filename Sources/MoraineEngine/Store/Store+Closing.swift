@@ -49,6 +49,8 @@ extension Store {
 }
 
 /// Opens a store for the length of the body, and closes it whatever happens.
+///
+/// - Throws: what the body throws, or else what opening or closing throws.
 @discardableResult
 nonisolated(nonsending) public func withStore<Result>(
   at directory: FilePath, configuration: Configuration = .init(),
@@ -59,8 +61,10 @@ nonisolated(nonsending) public func withStore<Result>(
   do {
     result = try await body(store)
   } catch {
-    try await store.close()
-    throw error
+    let cause = error
+    // The body's error comes first: what closing says is mostly its consequence.
+    do { try await store.close() } catch {}
+    throw cause
   }
   try await store.close()
   return result

@@ -19,7 +19,8 @@ final class SimulatedDirectory: StorageDirectory {
   func createFile(_ name: String) throws(StorageError) -> any StorageFile {
     disk.willChange()
     let file = try base.createFile(name)
-    let content = SimulatedContent(file)
+    // A handle of its own: a lock goes with the last use of the one that took it.
+    let content = SimulatedContent(try base.openFile(name, .read) ?? file)
     names.add(name, content)
     return SimulatedFile(file, content, disk)
   }

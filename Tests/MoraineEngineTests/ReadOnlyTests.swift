@@ -1,0 +1,56 @@
+import Foundation
+import MoraineEngine
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@Suite struct ReadOnlyTests {
+  private var readOnly: Configuration {
+    var configuration = Configuration()
+    configuration.isReadOnly = true
+    return configuration
+  }
+
+  /// A reader of a copy without `LOCK` made one.
+  @Test func aCopyWithoutItsLockFileIsReadAndNothingIsCreated() async throws {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
+    try FileManager.default.removeItem(at: directory.store.appendingPathComponent("LOCK"))
+    let names = try directory.names()
+    try await withStore(at: directory.path, configuration: readOnly) { store in
+      let value = try await store.value(forKey: "a")
+      #expect(value == [1])
+    }
+    #expect(try directory.names() == names)
+  }
+
+  /// It reported all that it read as durable, though it had synced nothing.
+  @Test func afterAnUncleanStopAReaderVouchesForNothingThatWasNotSealed() async throws {
+    let disk = SimulatedDisk()
+    let store = try Store(on: disk, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    let image = try disk.image(.everything)
+    try await store.close()
+    let reader = try Store(on: image, at: "store", configuration: readOnly)
+    #expect(try await reader.value(forKey: "a") == [1])
+    #expect(reader.durableSequence == .none)
+    try await reader.close()
+    let closed = try Store(on: disk, at: "store", configuration: readOnly)
+    #expect(closed.durableSequence == SequenceNumber(rawValue: 1))
+    try await closed.close()
+  }
+
+  /// The error of closing took the place of the body's.
+  @Test func withStoreThrowsWhatItsBodyThrew() async throws {
+    struct Stop: Error {}
+    let directory = try TestDirectory()
+    await #expect(throws: Stop.self) {
+      try await withStore(at: directory.path) { store in
+        try await store.set([1], forKey: "a")
+        try FileManager.default.moveItem(
+          at: directory.store, to: directory.url.appendingPathComponent("elsewhere"))
+        throw Stop()
+      }
+    }
+  }
+}
