@@ -24,7 +24,13 @@ import Testing
       item.seed, .testing(segmentSizeBytes: item.segmentSizeBytes, ioMode: item.mode))
     let images = try await run.work()
     #expect(images.count > 100)
-    for image in images { try await run.check(image, "\(item), \(image.description)") }
+    for (index, image) in images.enumerated() {
+      let what = "\(item), \(image.description)"
+      // Every so often the next power failure comes during recovery, before each of its changes.
+      let nested = index.isMultiple(of: 101) ? try run.imagesOfRecovery(image) : []
+      try await run.check(image, what)
+      for again in nested { try await run.check(again, "\(what), then \(again.description)") }
+    }
   }
 }
 
@@ -66,7 +72,7 @@ private final class CrashRun: Sendable {
     var random = SeededGenerator(seed: seed)
     for _ in 0..<3 {
       let store = try Store(on: disk, at: "store", configuration: configuration)
-      for _ in 0..<12 { try await perform(on: store, &random) }
+      for _ in 0..<9 { try await perform(on: store, &random) }
       // The first life ends in order, the second with a kill, the third in order.
       if states.withLock({ $0.count }) % 2 == 1 { try await store.sync() }
       try await store.close()
@@ -142,6 +148,29 @@ private final class CrashRun: Sendable {
         ledger.withLock { $0.failure = error }
       }
     }
+  }
+
+  /// The images of crashes while an image is being recovered.
+  func imagesOfRecovery(_ image: CrashImage) throws -> [CrashImage] {
+    let images = Mutex<[CrashImage]>([])
+    let failure = Mutex<StorageError?>(nil)
+    let disk = try image.disk.image(.everything)
+    disk.setObserver { [seed, unowned disk] in
+      let point = images.withLock { $0.count }
+      for policy in [CrashPolicy.nothing, .everything, .sectors(seed: seed &+ UInt64(point))] {
+        do throws(StorageError) {
+          let nested = CrashImage(
+            disk: try disk.image(policy), policy: policy, point: point, promised: image.promised)
+          images.withLock { $0.append(nested) }
+        } catch {
+          failure.withLock { $0 = error }
+        }
+      }
+    }
+    _ = try Store(on: disk, at: "store", configuration: configuration)
+    disk.setObserver(nil)
+    if let failure = failure.withLock({ $0 }) { throw failure }
+    return images.withLock { $0 }
   }
 
   /// Opens an image, compares, writes, closes and opens again.
