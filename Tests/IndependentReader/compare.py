@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Holds the independent reader against the program, on a store made at random.
+
+compare.py MORAINE SCRATCH [--seed N] [--io mapped|positional]
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+
+import read_store
+from moraine_format import Violation
+
+
+class Drive:
+    """One `moraine drive`, and what the store must hold."""
+
+    def __init__(self, options, directory, model):
+        self.model = model
+        self.process = subprocess.Popen(
+            [options.moraine, "drive", directory, "--segment-size", "8192", "--durability", "none",
+             "--io", options.io],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *commands):
+        self.process.stdin.write("\n".join(commands) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        assert answer.startswith("ok"), f"{commands[0][:60]}: {answer}"
+
+    def put(self, key, value):
+        self.model[key] = value
+        return f"put {key.hex() or '-'} {value.hex() or '-'}"
+
+    def delete(self, key):
+        self.model.pop(key, None)
+        return f"del {key.hex() or '-'}"
+
+    def end(self, kills):
+        if kills:
+            self.process.send_signal(signal.SIGKILL)
+        else:
+            self.ask("close")
+        self.process.communicate()
+
+
+def value(rng):
+    kind = rng.randrange(6)
+    if kind == 0:
+        return b""
+    if kind == 1:
+        return rng.randbytes(rng.randrange(1, 300))
+    if kind == 2 and rng.randrange(20) == 0:
+        return rng.randbytes(9000) + bytes(12000)
+    return (rng.randbytes(rng.randrange(1, 9)) * 400)[:rng.randrange(1, 1500)]
+
+
+def work(drive, rng, steps):
+    keys = [b""] + [rng.randbytes(rng.randrange(1, 40)) for _ in range(60)]
+
+    def operation():
+        key = rng.choice(keys)
+        return drive.delete(key) if rng.randrange(4) == 0 else drive.put(key, value(rng))
+
+    for _ in range(steps):
+        chance = rng.randrange(12)
+        if chance == 0:
+            count = rng.randrange(1, 12)
+            drive.ask(f"batch {count}", *[operation() for _ in range(count)])
+        elif chance == 1:
+            drive.ask("sync")
+        else:
+            drive.ask(operation())
+
+
+def dumped(options, directory):
+    text = subprocess.run(
+        [options.moraine, "dump", directory, "--format", "hex"], check=True, capture_output=True,
+        text=True).stdout
+    return sorted(text.splitlines(), key=lambda line: int(line.split(" ")[1]))
+
+
+def check(options, directory, model):
+    """The reader first: the program's own opening may repair what it finds."""
+    ours = read_store.lines(directory)
+    theirs = dumped(options, directory)
+    assert ours == theirs, f"{len(ours)} lines against {len(theirs)}"
+    parts = (line.split(" ") for line in ours)
+    held = {bytes.fromhex(key.strip("-")): bytes.fromhex(text.strip("-")) for key, _, text in parts}
+    assert held == model, f"{len(held)} records against {len(model)} in the model"
+    return len(ours)
+
+
+def flips(directory, rng, count):
+    """Damage is found, or changes nothing."""
+    sound = read_store.lines(directory)
+    names = sorted(os.listdir(directory))
+    found = 0
+    for _ in range(count):
+        path = os.path.join(directory, rng.choice(names))
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        if not data:
+            continue
+        place, bit = rng.randrange(len(data)), 1 << rng.randrange(8)
+        data[place] ^= bit
+        with open(path, "wb") as file:
+            file.write(data)
+        try:
+            assert read_store.lines(directory) == sound, f"byte {place} of {path}: other values"
+        except Violation:
+            found += 1
+        data[place] ^= bit
+        with open(path, "wb") as file:
+            file.write(data)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("moraine")
+    parser.add_argument("scratch")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--io", choices=["mapped", "positional"], default="mapped")
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    directory = os.path.join(options.scratch, "store")
+    shutil.rmtree(options.scratch, ignore_errors=True)
+    os.makedirs(options.scratch)
+    try:
+        model, total = {}, 0
+        for life in range(6):
+            drive = Drive(options, directory, model)
+            work(drive, rng, 120)
+            drive.end(kills=life % 2 == 1)
+            total += check(options, directory, model)
+        segments = sum(name.endswith(".segment") for name in os.listdir(directory))
+        small = os.path.join(options.scratch, "small")
+        drive = Drive(options, small, {})
+        work(drive, rng, 25)
+        drive.end(kills=False)
+        found = flips(small, rng, 150)
+    except (AssertionError, Violation) as failure:
+        print(f"{failure}\nagain: {sys.argv[0]} {options.moraine} {options.scratch} "
+              f"--seed {options.seed} --io {options.io}", file=sys.stderr)
+        return 1
+    print(f"seed {options.seed}, {options.io}: {total} records in {segments} segments agree; "
+          f"{found} of 150 flips found, the others harmless")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Reads a Moraine store, after FileFormat.md alone.  read_store.py DIR
+
+Prints `<key hex> <sequence> <value hex>` for every live record of keyspace 0, by sequence. Exit
+code 0: sound; 2: usage; 3: something is not as the page says it must be.
+"""
+
+import os
+import sys
+from collections import namedtuple
+
+from moraine_format import Violation, crc32c, digest_of, siphash13
+from segments import DELETE, FOOTER, MARK, PUT, Segment, number
+
+Entry = namedtuple("Entry", "number length count first last live epoch flags")
+SEALED, CUT = 1, 2
+
+
+class Manifest:
+    def __init__(self, data):
+        def fail(offset, what):
+            raise Violation("MANIFEST", offset, what)
+
+        if len(data) < 164 or data[:8] != b"MORAINEM" or number(data, 12, 4) != len(data):
+            fail(0, "not a manifest")
+        if crc32c(data[:-4]) != number(data, len(data) - 4, 4):
+            fail(len(data) - 4, "checksum")
+        if number(data, 8, 2) != 1 or number(data, 10, 2) or number(data, 152, 4) >> 16:
+            fail(8, "a newer version")
+        self.store_id = data[16:32]
+        self.k0, self.k1 = number(data, 48, 8), number(data, 56, 8)
+        self.watermark_segment, self.watermark = number(data, 104, 8), number(data, 112, 8)
+        self.compacted_through = number(data, 120, 8)
+        self.digest = number(data, 128, 16)
+        self.entries = []
+        place = 160
+        for _ in range(number(data, 156, 4)):
+            tag, flags, length = (number(data, place, 2), number(data, place + 2, 2),
+                                  number(data, place + 4, 4))
+            place += 8
+            if place + length > len(data) - 4:
+                fail(place, "a section beyond the end")
+            if tag == 1:
+                self._take_entries(data[place:place + length], fail)
+            elif tag not in (2, 3) and flags & 1:
+                fail(place, "a section that must be understood")
+            place += length
+        if place != len(data) - 4:
+            fail(place, "bytes behind the sections")
+
+    def _take_entries(self, payload, fail):
+        if len(payload) % 72:
+            fail(160, "half an entry")
+        for start in range(0, len(payload), 72):
+            fields = [number(payload, start + 8 * index, 8) for index in range(7)]
+            self.entries.append(Entry(*fields, number(payload, start + 56, 4)))
+
+    @property
+    def is_clean(self):
+        return all(entry.flags & SEALED for entry in self.entries)
+
+
+class State:
+    """The live records, and their digest."""
+
+    def __init__(self, manifest):
+        self.manifest = manifest
+        self.live = {}
+        self.digest = 0
+        self.last = 0
+
+    def apply(self, record):
+        k0 = self.manifest.k0 ^ record.keyspace
+        hashed = siphash13(record.key, k0, self.manifest.k1)
+        name = (record.keyspace, record.key)
+        old = self.live.pop(name, None)
+        if old:
+            self.digest -= digest_of(hashed, old[0])
+        if record.kind == PUT:
+            self.live[name] = (record.sequence, record.value)
+            self.digest += digest_of(hashed, record.sequence)
+        self.digest %= 1 << 128
+
+
+class Reader:
+    def __init__(self, directory):
+        self.directory = directory
+        self.manifest = Manifest(self.load("MANIFEST"))
+        self.state = State(self.manifest)
+
+    def load(self, name):
+        try:
+            with open(os.path.join(self.directory, name), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise Violation(name, 0, "missing") from None
+
+    def read(self):
+        before = None
+        for entry in self.manifest.entries:
+            name = f"{entry.number:010d}.segment"
+            data = self.load(name)
+            if entry.flags & SEALED:
+                self.read_sealed(Segment(name, self.cut(name, data, entry), self.manifest, entry),
+                                 entry)
+                continue
+            segment = Segment(name, data, self.manifest, entry)
+            if before is not None and not self.follows(segment, before):
+                continue
+            before = (entry, *self.read_open(segment, entry))
+        if self.manifest.is_clean and self.state.digest != self.manifest.digest:
+            raise Violation("MANIFEST", 128, "the digest is not that of the segments")
+        return self.state.live
+
+    def cut(self, name, data, entry):
+        is_longer = len(data) > entry.length and entry.flags & CUT
+        if len(data) != entry.length and not is_longer:
+            raise Violation(name, len(data), "not as long as the manifest says")
+        return data[:entry.length]
+
+    def read_sealed(self, segment, entry):
+        end, footer, count, first, last = self.replay(segment)
+        if end != len(segment.data) or (footer is None) != bool(entry.flags & CUT):
+            segment.fail(end, "a sealed segment is not whole")
+        if (count, first, last) != (entry.count, entry.first, entry.last):
+            segment.fail(0, "not the records that the manifest counts")
+
+    def read_open(self, segment, entry):
+        end, footer, _, _, _ = self.replay(segment)
+        promised = self.promise
+        if self.manifest.watermark_segment == entry.number:
+            promised = max(promised, self.manifest.watermark)
+        if footer is None:
+            promised = max(promised, segment.farthest_promise(end))
+        if promised > end:
+            segment.fail(end, f"{promised} bytes were durable")
+        return end, footer is not None
+
+    def follows(self, segment, before):
+        """Whether an open segment behind another one counts."""
+        entry, end, is_whole = before
+        if is_whole:
+            if segment.predecessor[:2] != (entry.number, end):
+                segment.fail(48, "does not follow the segment before it")
+            return True
+        if segment.farthest_promise(segment.start):
+            segment.fail(segment.start, "promises that the segment before it was durable")
+        return False
+
+    def replay(self, segment):
+        """Applies the whole units.  Returns where they end, the footer, count, first, last."""
+        offset = end = segment.start
+        pending, footer, self.promise = [], None, 0
+        count = first = last = 0
+        while footer is None:
+            record = segment.record(offset, len(segment.data))
+            if record is None:
+                break
+            offset = record.end
+            if record.kind in (MARK, FOOTER):
+                self.check_mark(segment, record, pending)
+                end = offset
+                if record.kind == FOOTER:
+                    footer = record
+                continue
+            pending.append(self.checked(segment, record, pending))
+            if record.batch == 1:
+                continue
+            if record.batch == 2 and record.count != len(pending):
+                segment.fail(record.offset, "a batch of another length")
+            for operation in pending:
+                self.state.apply(operation)
+                count, first, last = count + 1, first or operation.sequence, operation.sequence
+            pending, end = [], offset
+        if footer and tuple(number(footer.value, at, 8) for at in (0, 8, 16)) != (
+                count, first, last):
+            segment.fail(footer.offset, "the footer counts other records")
+        return end, footer, count, first, last
+
+    def checked(self, segment, record, pending):
+        if record.sequence <= self.state.last:
+            segment.fail(record.offset, "sequence numbers do not rise")
+        if pending and (record.batch == 0 or record.sequence != self.state.last + 1):
+            segment.fail(record.offset, "a batch is broken off")
+        self.state.last = record.sequence
+        return record
+
+    def check_mark(self, segment, record, pending):
+        if pending:
+            segment.fail(record.offset, "a batch is broken off by a mark")
+        at = 16 if record.kind == MARK else 32
+        if self.manifest.compacted_through <= record.sequence:
+            if number(record.value, at, 16) != self.state.digest:
+                segment.fail(record.offset, "the digest is not that of the records")
+        if record.kind == MARK:
+            self.promise = max(self.promise, segment.mark(record).durable)
+
+
+def lines(directory):
+    live = Reader(directory).read()
+    rows = sorted((sequence, name[1], value)
+                  for name, (sequence, value) in live.items() if name[0] == 0)
+    return [f"{key.hex() or '-'} {sequence} {value.hex() or '-'}" for sequence, key, value in rows]
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        for line in lines(sys.argv[1]):
+            print(line)
+    except Violation as violation:
+        print(violation, file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

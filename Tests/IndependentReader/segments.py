@@ -1,0 +1,130 @@
+"""Segments: header and records, each checked against the page."""
+
+from collections import namedtuple
+
+from moraine_format import Violation, crc32c, lz4_block
+
+PUT, DELETE, MARK, FOOTER = 1, 2, 3, 4
+Record = namedtuple("Record", "offset end sequence kind batch keyspace count key value")
+Mark = namedtuple("Mark", "durable digest")
+
+
+def number(data, offset, size):
+    return int.from_bytes(data[offset:offset + size], "little")
+
+
+class Segment:
+    """The header of a segment, and its records one after the other."""
+
+    def __init__(self, name, data, manifest, entry):
+        self.name, self.data = name, data
+        self._check_header(manifest, entry)
+        self.seed = data[16:32] + data[32:40] + data[40:48] + data[80:88]
+
+    def fail(self, offset, what):
+        raise Violation(self.name, offset, what)
+
+    def _check_header(self, manifest, entry):
+        data = self.data
+        if len(data) < 128 or data[:8] != b"MORAINES":
+            self.fail(0, "not a segment")
+        self.start = number(data, 12, 4)
+        dictionary = number(data, 100, 4)
+        if not 128 <= self.start <= min(len(data), 128 + 65536) or self.start % 8:
+            self.fail(12, "impossible header length")
+        if crc32c(data[:124] + data[128:self.start]) != number(data, 124, 4):
+            self.fail(124, "header checksum")
+        flags = number(data, 96, 4)
+        if number(data, 8, 2) != 1 or number(data, 10, 2) or any(data[108:124]) or flags >> 16:
+            self.fail(8, "a newer version")
+        if flags & 4:
+            self.fail(96, "encrypted")
+        if self.start != (128 + dictionary + 7) // 8 * 8 or bool(flags & 8) != bool(dictionary):
+            self.fail(100, "header fields contradict each other")
+        if any(data[128 + dictionary:self.start]):
+            self.fail(128 + dictionary, "padding")
+        if data[16:32] != manifest.store_id:
+            self.fail(16, "of another store")
+        if number(data, 32, 8) != entry.epoch or number(data, 40, 8) != entry.number:
+            self.fail(32, "of another life of the store")
+        self.predecessor = tuple(number(data, place, 8) for place in (48, 56, 64))
+
+    def checksum(self, offset, length):
+        place = offset.to_bytes(8, "little") + length.to_bytes(4, "little")
+        return crc32c(self.seed + place + self.data[offset + 8:offset + length])
+
+    def record(self, offset, limit):
+        """The record at a place; None when no valid one is there."""
+        data = self.data
+        if offset + 20 > limit:
+            return None
+        length = number(data, offset, 4)
+        if length < 20 or offset + length > limit:
+            return None
+        if self.checksum(offset, length) != number(data, offset + 4, 4):
+            return None
+        end = min((offset + length + 3) // 4 * 4, limit)
+        if any(data[offset + length:end]):
+            return None
+        return self._parse(offset, length, end)
+
+    def _parse(self, offset, length, end):
+        data = self.data
+        sequence, kind_byte = number(data, offset + 8, 7), data[offset + 15]
+        kind, codec, batch = kind_byte & 15, kind_byte >> 4 & 3, kind_byte >> 6
+        flags, key_length = data[offset + 16], number(data, offset + 17, 3)
+        place, last = offset + 20, offset + length
+        if not 1 <= kind <= 4 or codec > 2 or batch > 2 or flags & 0xC0:
+            self.fail(offset, "a record uses something unknown")
+
+        def take(size, wanted):
+            nonlocal place
+            if not wanted:
+                return 0
+            place += size
+            return number(data, place - size, size)
+
+        raw_length = take(4, codec)
+        count = take(4, batch == 2)
+        keyspace = take(2, flags & 1)
+        take(8, flags & 2)
+        take(8, flags & 4)
+        place += take(2, flags & 16)
+        if flags & 32:
+            self.fail(offset, "an extension that must be understood")
+        if place + key_length > last or key_length > 65536:
+            self.fail(offset, "fields beyond the record")
+        key, stored = data[place:place + key_length], data[place + key_length:last]
+        value = self._value(offset, kind, codec, stored, raw_length)
+        if kind in (MARK, FOOTER) and (flags or codec or batch or key):
+            self.fail(offset, "a mark with fields")
+        return Record(offset, end, sequence, kind, batch, keyspace, count, key, value)
+
+    def _value(self, offset, kind, codec, stored, raw_length):
+        if kind == DELETE and (stored or codec):
+            self.fail(offset, "a delete with a value")
+        if kind == MARK and len(stored) != 32 or kind == FOOTER and len(stored) != 64:
+            self.fail(offset, "a mark of the wrong length")
+        if codec == 0:
+            return stored
+        if codec == 2:
+            self.fail(offset, "dictionaries are not read here")
+        if raw_length > 255 * len(stored) + 64 or raw_length > 1 << 30:
+            self.fail(offset, "an impossible raw length")
+        value = lz4_block(stored, raw_length)
+        if value is None:
+            self.fail(offset, "does not decompress")
+        return value
+
+    def mark(self, record):
+        return Mark(number(record.value, 0, 8), number(record.value, 16, 16))
+
+    def farthest_promise(self, start):
+        """The farthest promise of a valid sync mark at or behind a place."""
+        farthest = 0
+        for offset in range((start + 3) // 4 * 4, len(self.data) - 51, 4):
+            if number(self.data, offset, 4) == 52 and self.data[offset + 15] == MARK:
+                record = self.record(offset, len(self.data))
+                if record and record.kind == MARK:
+                    farthest = max(farthest, self.mark(record).durable)
+        return farthest
