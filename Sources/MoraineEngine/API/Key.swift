@@ -19,7 +19,7 @@ public struct Key: Hashable, Sendable {
   }
 }
 
-extension Key: ExpressibleByStringLiteral {
+extension Key: ExpressibleByStringInterpolation {
   @inlinable
   public init(stringLiteral text: String) { self.init(text) }
 }

@@ -1,0 +1,98 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// A sync that hangs: acknowledgements wait, the watermark stands, everything else goes on.
+@Suite struct HangingSyncTests {
+  @Test func acknowledgementsWaitAndTheRestGoesOn() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a", durability: .sync)
+    let before = store.durableSequence
+    let gate = Gate()
+    storage.setScript { $0.operation == .synchronizeData ? .hang(gate) : nil }
+    let acknowledged = Mutex(false)
+    let waiting = Task {
+      let sequence = try await store.set([2], forKey: "b", durability: .sync)
+      acknowledged.withLock { $0 = true }
+      return sequence
+    }
+    await gate.arrival()
+    #expect(try await store.value(forKey: "b") == [2])
+    try await store.set([3], forKey: "c")
+    #expect(store.durableSequence == before)
+    #expect(await store.statistics.syncUnderWayNanoseconds != nil)
+    // Cancelling does not take the write back, and does not make it durable either.
+    waiting.cancel()
+    #expect(try await store.value(forKey: "c") == [3])
+    #expect(acknowledged.withLock { !$0 })
+    gate.open()
+    let sequence = try await waiting.value
+    #expect(store.durableSequence >= sequence)
+    #expect(await store.statistics.syncUnderWayNanoseconds == nil)
+    try await store.close()
+  }
+
+  @Test func whoComesWhileASyncRunsSharesTheNext() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing(durability: .sync))
+    try await store.set([1], forKey: "first")
+    let gate = Gate()
+    storage.setScript { $0.operation == .synchronizeData ? .hang(gate) : nil }
+    storage.clearTrace()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await store.set([1], forKey: "leader") }
+      await gate.arrival()
+      for number in 0..<64 {
+        group.addTask {
+          let sequence = try await store.set([1], forKey: Key("\(number)"))
+          #expect(store.durableSequence >= sequence)
+        }
+      }
+      while await store.count < 66 { await Task.yield() }
+      gate.open()
+      try await group.waitForAll()
+    }
+    let syncs = storage.trace.count { $0.operation == .synchronizeData }
+    #expect((2...3).contains(syncs), "65 commits, \(syncs) syncs")
+    try await store.close()
+  }
+
+  /// Nothing in a segment is durable before the one ahead of it is.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func theNextSegmentWaitsForTheSealOfTheLast(mode: Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(
+      on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))
+    try await store.set([1], forKey: "a", durability: .sync)
+    let before = store.durableSequence
+    let gate = Gate()
+    // The sync of the first segment, once its footer is written.
+    storage.setScript { event in
+      event.operation == .synchronizeFull && event.file == "0000000001.segment"
+        ? .hang(gate) : nil
+    }
+    var number = 0
+    while await store.statistics.segmentCount < 2 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number)"))
+      number += 1
+    }
+    try await store.set([2], forKey: "in the second segment")
+    let acknowledged = Mutex(false)
+    let waiting = Task {
+      try await store.set([3], forKey: "b", durability: .sync)
+      acknowledged.withLock { $0 = true }
+    }
+    await gate.arrival()
+    while await store.count < number + 3 { await Task.yield() }
+    #expect(store.durableSequence == before)
+    #expect(acknowledged.withLock { !$0 })
+    gate.open()
+    try await waiting.value
+    #expect(store.durableSequence.rawValue >= UInt64(number + 3))
+    try await store.close()
+  }
+}

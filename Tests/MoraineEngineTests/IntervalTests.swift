@@ -1,0 +1,78 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite struct IntervalTests {
+  /// Counts the syncs of segments, and wakes whoever waits for one.
+  private final class Watch: Sendable {
+    let (syncs, continuation) = AsyncStream.makeStream(of: StorageEvent.self)
+
+    func judge(_ event: StorageEvent) -> StorageFault? {
+      if event.operation == .synchronizeData { continuation.yield(event) }
+      return nil
+    }
+  }
+
+  @Test func theWatermarkMovesWithNobodyWaiting() async throws {
+    let watch = Watch()
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { watch.judge($0) }
+    let store = try Store(
+      on: storage, at: "store",
+      configuration: .testing(durability: .interval(.milliseconds(1))))
+    let first = try await store.set([1], forKey: "a")
+    for await _ in watch.syncs {
+      // The event comes before the sync is done; the next write brings the next event.
+      if store.durableSequence >= first { break }
+      try await store.set([2], forKey: "b")
+    }
+    #expect(store.durableSequence >= first)
+    #expect(store.durableSequence <= (await store.lastSequence))
+    try await store.close()
+  }
+
+  /// The promise "within an interval" died with the last reference.
+  @Test func aStoreThatIsLetGoStillSyncs() async throws {
+    let watch = Watch()
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { watch.judge($0) }
+    do {
+      let store = try Store(
+        on: storage, at: "store", configuration: .testing(durability: .interval(.seconds(3000))))
+      try await store.set([1], forKey: "a")
+    }
+    for await event in watch.syncs {
+      #expect(event.file == "0000000001.segment")
+      break
+    }
+  }
+
+  /// P3: the watermark is what was appended before the sync began.
+  @Test func whatIsAppendedDuringASyncIsNotClaimed() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    let gate = Gate()
+    let count = Mutex(0)
+    let second = Gate()
+    storage.setScript { event in
+      guard event.operation == .synchronizeData else { return nil }
+      return .hang(
+        count.withLock { count in
+          count += 1
+          return count == 1 ? gate : second
+        })
+    }
+    async let synced = store.sync()
+    await gate.arrival()
+    let during = try await store.set([2], forKey: "b")
+    gate.open()
+    #expect(try await synced < during)
+    #expect(store.durableSequence < during)
+    second.open()
+    try await store.close()
+  }
+}
