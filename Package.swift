@@ -89,10 +89,13 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
+    // What tests need and Swift cannot say: fork.
+    .target(name: "CTestSupport", path: "Tests/Support"),
     .testTarget(
       name: "MoraineEngineTests",
       dependencies: [
-        "MoraineEngine", "MoraineFormat", "MoraineStorage", "MoraineTesting", system,
+        "CMoraineShims", "CTestSupport", "MoraineEngine", "MoraineFormat", "MoraineStorage",
+        "MoraineTesting", system,
       ],
       swiftSettings: settings
     ),

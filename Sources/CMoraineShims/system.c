@@ -160,8 +160,8 @@ void *moraine_zeroed(size_t length, bool huge) {
 static uint64_t fork_generation;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void count_fork(void) { __atomic_add_fetch(&fork_generation, 1, __ATOMIC_RELAXED); }
-static void install_fork_handler(void) { pthread_atfork(NULL, NULL, count_fork); }
+void moraine_note_fork(void) { __atomic_add_fetch(&fork_generation, 1, __ATOMIC_RELAXED); }
+static void install_fork_handler(void) { pthread_atfork(NULL, NULL, moraine_note_fork); }
 
 void moraine_watch_forks(void) { pthread_once(&fork_once, install_fork_handler); }
 

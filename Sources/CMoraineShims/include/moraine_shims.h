@@ -50,6 +50,8 @@ void *moraine_zeroed(size_t length, bool huge);
 // Rises in the child of every fork; read with moraine_fork_generation.
 void moraine_watch_forks(void);
 uint64_t moraine_fork_generation(void);
+// What the handler does in the child; for tests, which cannot run Swift's tasks there.
+void moraine_note_fork(void);
 
 // A store of a record's length prefix that no reader sees before the bytes written ahead of it.
 static inline void moraine_store_release_u32(void *at, uint32_t value) {

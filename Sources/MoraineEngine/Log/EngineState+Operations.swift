@@ -13,13 +13,23 @@ extension EngineState {
     if configuration.isReadOnly {
       throw StoreError(.readOnly, "the store was opened for reading only")
     }
-    if Machine.forkGeneration != forkGeneration {
-      throw StoreError(
-        .usedAfterFork, "this process forked after opening the store; open it anew in the child")
-    }
+    try checkProcess()
     if pipeline.isPoisoned.load(ordering: .relaxed), let poison = pipeline.poison { throw poison }
     guard lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {
       throw StoreError(.valueTooLarge, "all sequence numbers are used up")
+    }
+  }
+
+  @inline(__always)
+  var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }
+
+  /// Throws in a child of the process that opened the store: the log is the parent's, and so is the
+  /// thread that syncs.
+  @inline(__always)
+  func checkProcess() throws(StoreError) {
+    guard isInItsProcess else {
+      throw StoreError(
+        .usedAfterFork, "this process forked after opening the store; open it anew in the child")
     }
   }
 

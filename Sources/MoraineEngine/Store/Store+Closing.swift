@@ -19,7 +19,8 @@ extension Store {
       engine = nil
       openGate()
     }
-    guard engine != nil else { return }
+    // After a fork the log, and the thread that would end it, are the parent's.
+    guard engine?.isInItsProcess == true else { return }
     var failure: StoreError?
     do throws(StoreError) {
       if engine!.active != nil, !pipeline.hasPoison { try await sealForGood() }

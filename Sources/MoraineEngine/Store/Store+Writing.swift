@@ -74,11 +74,13 @@ extension Store {
   /// Waits for all that was written before the call.
   ///
   /// - Returns: the sequence number up to which everything is on stable storage.
-  /// - Throws: `.poisoned` with the failure of the sync.
+  /// - Throws: `.poisoned` with the failure of the sync, `.closed`, `.usedAfterFork`.
   @discardableResult
   public func sync() async throws(StoreError) -> SequenceNumber {
     try await passGate()
-    guard let sequence = engine?.lastSequence else { return .none }
+    guard engine != nil else { return .none }
+    try engine!.checkProcess()
+    let sequence = engine!.lastSequence
     try await pipeline.waitUntilDurable(sequence)
     return durableSequence
   }

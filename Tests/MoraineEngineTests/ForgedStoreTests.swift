@@ -1,0 +1,113 @@
+import Foundation
+import MoraineEngine
+import Testing
+
+/// Files whose every checksum is right and whose content is not.
+@Suite struct ForgedStoreTests {
+  struct Lie: Sendable, CustomTestStringConvertible {
+    let name: String
+    let expected: StoreError.Code
+    let tell: @Sendable (Forgery) throws -> Void
+    var testDescription: String { name }
+
+    init(
+      _ name: String, _ expected: StoreError.Code,
+      _ tell: @escaping @Sendable (Forgery) throws -> Void
+    ) {
+      self.name = name
+      self.expected = expected
+      self.tell = tell
+    }
+  }
+
+  static let newer: [Lie] = [
+    Lie("manifest version 2", .newerFormat) { try $0.changeManifest { $0[8] = 2 } },
+    Lie("manifest flag to be understood", .newerFormat) { try $0.changeManifest { $0[154] = 1 } },
+    Lie("unknown section to be understood", .newerFormat) {
+      try $0.changeManifest { bytes in
+        bytes.store(UInt32(4), at: 156)
+        bytes += [99, 0, 1, 0, 0, 0, 0, 0]
+      }
+    },
+    Lie("segment version 2", .newerFormat) { try $0.changeHeader { $0[8] = 2 } },
+    Lie("segment flag to be understood", .newerFormat) { try $0.changeHeader { $0[98] = 1 } },
+    Lie("encrypted segment", .newerFormat) { try $0.changeHeader { $0[96] = 4 } },
+    Lie("record of kind 9", .newerFormat) { try $0.changeFirstRecord { $0[15] = 9 } },
+    Lie("record with an unknown flag", .newerFormat) { try $0.changeFirstRecord { $0[16] = 0x40 } },
+    Lie("record extension to be understood", .newerFormat) {
+      try $0.changeFirstRecord { $0[16] = 0x20 }
+    },
+  ]
+
+  static let hostile: [Lie] = [
+    Lie("record of 4 GiB", .corrupted) {
+      try $0.changeFirstRecord { $0.store(UInt32.max, at: 0) }
+    },
+    Lie("record of 1 byte", .corrupted) { try $0.changeFirstRecord { $0.store(UInt32(1), at: 0) } },
+    Lie("key of 16 MiB", .newerFormat) {
+      try $0.changeFirstRecord { $0.store(UInt32(0xFFFF_FF00), at: 16) }
+    },
+    Lie("raw length of 4 GiB", .newerFormat) {
+      try $0.changeFirstRecord { record in
+        record[15] |= 0x10
+        record.store(UInt32.max, at: 20)
+      }
+    },
+    Lie("header of 4 GiB", .corrupted) { try $0.changeHeader { $0.store(UInt32.max, at: 12) } },
+    Lie("dictionary of 4 GiB", .corrupted) {
+      try $0.changeHeader { bytes in
+        bytes[96] = 8
+        bytes.store(UInt32.max, at: 100)
+      }
+    },
+    Lie("section of 4 GiB", .corrupted) {
+      try $0.changeManifest { $0.store(UInt32.max, at: 164) }
+    },
+    Lie("4 billion sections", .corrupted) {
+      try $0.changeManifest { $0.store(UInt32.max, at: 156) }
+    },
+    Lie("segment of 16 EiB", .corrupted) {
+      try $0.changeManifest { $0.store(UInt64.max, at: 176) }
+    },
+    Lie("sequence number 2^56 - 1 in a record", .corrupted) {
+      try $0.changeFirstRecord { record in
+        for place in 8..<15 { record[place] = 0xFF }
+      }
+    },
+  ]
+
+  /// Opening wrote its process id before it had read the manifest.
+  @Test func aNewerStoreKeepsItsLockFilesBytes() async throws {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
+    try Data("1\n".utf8).write(to: directory.store.appendingPathComponent("LOCK"))
+    let forgery = Forgery(directory: directory)
+    try forgery.changeManifest { $0[8] = 2 }
+    let before = try forgery.contents()
+    #expect(throws: StoreError.self) { try Store(at: directory.path) }
+    #expect(try forgery.contents() == before)
+  }
+
+  @Test(arguments: newer + hostile)
+  func everyLieIsATypedErrorAndChangesNothing(_ lie: Lie) async throws {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path, configuration: .testing()) { store in
+      for number in 0..<4 { try await store.set([UInt8](0..<40), forKey: "key \(number)") }
+    }
+    let forgery = Forgery(directory: directory)
+    try lie.tell(forgery)
+    let before = try forgery.contents()
+    for isReadOnly in [true, false] {
+      var configuration = Configuration.testing()
+      configuration.isReadOnly = isReadOnly
+      do throws(StoreError) {
+        _ = try Store(at: directory.path, configuration: configuration)
+        Issue.record("believed it")
+      } catch {
+        #expect(error.code == lie.expected, "\(error)")
+        #expect(error.file != nil)
+      }
+      #expect(try forgery.contents() == before)
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import CMoraineShims
+import CTestSupport
+import Foundation
+import MoraineEngine
+import Testing
+
+/// A fork with an open store: the child may not write, and its end takes nothing from the parent.
+@Suite struct ForkTests {
+  @Test func aChildsEndNeitherUnlocksNorCuts() async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path)
+    try await store.set([1], forKey: "before")
+    let own = moraine_fork_generation()
+    #expect(support_forks_seen_by_child(moraine_fork_generation) == Int32(own) + 1)
+    #expect(moraine_fork_generation() == own, "the parent is who it was")
+    let error = #expect(throws: StoreError.self) { try Store(at: directory.path) }
+    #expect(error?.code == .locked)
+    try await store.set([2], forKey: "after", durability: .sync)
+    try await store.close()
+    let again = try Store(at: directory.path)
+    #expect(try await again.value(forKey: "before") == [1])
+    #expect(try await again.value(forKey: "after") == [2])
+    #expect(try await again.verify().isSound)
+    try await again.close()
+  }
+
+  /// In a process of its own, which believes that it has been forked.
+  @Test func aChildsWritesAreRefused() async {
+    await #expect(processExitsWith: .success) {
+      let store = Store.inMemory()
+      try await store.set([1], forKey: "a")
+      moraine_note_fork()
+      var codes: [StoreError.Code] = []
+      do throws(StoreError) { try await store.set([2], forKey: "a") } catch {
+        codes.append(error.code)
+      }
+      do throws(StoreError) { try await store.removeValue(forKey: "a") } catch {
+        codes.append(error.code)
+      }
+      do {
+        try await store.write { try $0.set([3], forKey: "b") }
+      } catch {
+        codes.append((error as? StoreError)?.code ?? .io)
+      }
+      do throws(StoreError) { try await store.sync() } catch { codes.append(error.code) }
+      guard codes == Array(repeating: .usedAfterFork, count: 4),
+        try await store.value(forKey: "a") == [1]
+      else { exit(1) }
+      let syncs = await store.statistics.syncCount
+      try await store.close()
+      guard await store.statistics.syncCount == syncs else { exit(2) }
+    }
+  }
+}

@@ -1,0 +1,102 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// The orders on which durability stands (rules 1 to 3), read from a trace.
+@Suite struct OrderTests {
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func segmentsAreBornSealedAndListedInOrder(mode: Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(
+      on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))
+    try await store.set([1], forKey: "a")
+    #expect(storage.trace.contains { $0.operation == .createDirectory })
+    var number = 0
+    while await store.statistics.segmentCount < 2 {
+      try await store.set([UInt8](0..<50), forKey: "\(number)")
+      number += 1
+    }
+    try await store.set([1], forKey: "last", durability: .sync)
+    let trace = storage.trace
+    for (file, next) in [("0000000001.segment", "0000000002.segment")] {
+      // Birth: created, header written, file synced, directory synced; then a manifest lists it.
+      let birth = try steps(
+        in: trace,
+        [
+          (.createFile, next), (.write, next), (.synchronizeFull, next),
+          (.synchronizeDirectory, "store"), (.createFile, "MANIFEST.tmp"),
+          (.write, "MANIFEST.tmp"), (.synchronizeFull, "MANIFEST.tmp"), (.rename, "MANIFEST.tmp"),
+          (.synchronizeDirectory, "store"),
+        ])
+      // Seal: cut, synced, and listed as sealed, all before a record of the next is synced.
+      let seal = try steps(
+        in: trace,
+        [
+          (.truncate, file), (.synchronizeFull, file), (.synchronizeFull, "MANIFEST.tmp"),
+          (.rename, "MANIFEST.tmp"), (.synchronizeDirectory, "store"), (.synchronizeData, next),
+        ])
+      #expect(birth.last! < seal.first!)
+    }
+    try await store.close()
+  }
+
+  /// The places of the steps in the trace, each behind the one before.
+  private func steps(
+    in trace: [StorageEvent], _ wanted: [(StorageEvent.Operation, String)]
+  ) throws -> [Int] {
+    var places: [Int] = []
+    for (operation, file) in wanted {
+      let start = (places.last ?? -1) + 1
+      let place = trace[start...].firstIndex { $0.operation == operation && $0.file == file }
+      places.append(
+        try #require(place, "no \(operation.rawValue) of \(file) behind \(places.last ?? 0)"))
+    }
+    return places
+  }
+}
+
+@Suite struct MovedDirectoryTests {
+  /// Someone moves the folder of an open store, and another comes in its place.
+  @Test(arguments: [true, false])
+  func aMovedDirectoryIsNoticedAtTheNextSwap(atClose: Bool) async throws {
+    let memory = MemoryStorage()
+    let configuration = Configuration.testing(segmentSizeBytes: 1000)
+    let store = try Store(on: memory, at: "store", configuration: configuration)
+    try await store.set([1], forKey: "a")
+    try memory.renameDirectory("store", to: "elsewhere")
+    let other = try Store(on: memory, at: "store", configuration: configuration)
+    try await other.set([2], forKey: "other")
+    try await other.close()
+    if atClose {
+      await #expect(throws: StoreError.self) { try await store.close() }
+    } else {
+      let failure = await firstFailure(store)
+      #expect(failure != nil)
+      let error = await #expect(throws: StoreError.self) { try await store.set([1], forKey: "b") }
+      #expect(error?.code == .poisoned)
+      #expect(try await store.value(forKey: "a") == [1])
+      try await store.close()
+    }
+    let again = try Store(on: memory, at: "store", configuration: configuration)
+    #expect(try await again.value(forKey: "other") == [2])
+    #expect(await again.count == 1)
+    try await again.close()
+    let moved = try Store(on: memory, at: "elsewhere", configuration: configuration)
+    #expect(try await moved.value(forKey: "a") == [1])
+    #expect(try await moved.verify().isSound)
+    try await moved.close()
+  }
+
+  private func firstFailure(_ store: Store) async -> StoreError? {
+    for number in 0..<100 {
+      do throws(StoreError) {
+        try await store.set([UInt8](0..<50), forKey: "\(number)")
+      } catch {
+        return error
+      }
+    }
+    return nil
+  }
+}
