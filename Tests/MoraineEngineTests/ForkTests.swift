@@ -27,7 +27,7 @@ import Testing
   /// In a process of its own, which believes that it has been forked.
   @Test func aChildsWritesAreRefused() async {
     await #expect(processExitsWith: .success) {
-      let store = Store.inMemory()
+      let store = Store.inMemory(configuration: .testing(durability: .none))
       try await store.set([1], forKey: "a")
       moraine_note_fork()
       var codes: [StoreError.Code] = []

@@ -37,6 +37,7 @@ final class CommitPipeline: Sendable {
   }
 
   let monitor = Monitor(State())
+  private let forkGeneration = Machine.forkGeneration
   let appendedSequence = Atomic<UInt64>(0)
   let appendedOffset = Atomic<UInt64>(0)
   let durableSequence = Atomic<UInt64>(0)
@@ -170,6 +171,8 @@ final class CommitPipeline: Sendable {
   }
 
   func stop() {
+    // In a forked child there is no thread to stop, and its lock may be held for ever.
+    guard Machine.forkGeneration == forkGeneration else { return }
     monitor.withLock { $0.isStopped = true }
     monitor.signal()
   }
