@@ -122,30 +122,3 @@ final class DiskFile: StorageFile {
     }
   }
 }
-
-/// A mapping of a file of the real disk.
-///
-/// Safety of `@unchecked Sendable`: the properties never change; who may touch which bytes when is
-/// the engine's matter, as for any memory.
-final class DiskMapping: FileMapping, @unchecked Sendable {
-  let base: UnsafeMutableRawPointer
-  let lengthBytes: Int
-
-  init(base: UnsafeMutableRawPointer, lengthBytes: Int) {
-    self.base = base
-    self.lengthBytes = lengthBytes
-  }
-
-  deinit { moraine_unmap(base, lengthBytes) }
-
-  func finishWriting(to end: Int) {
-    let length = min(Machine.pagesCovering(end), lengthBytes)
-    if length > 0 { moraine_unload(base, length) }
-  }
-
-  func prefault(from start: Int, to end: Int) {
-    let first = start & ~(Machine.pageBytes - 1)
-    guard end > first else { return }
-    moraine_prefault(base + first, end - first)
-  }
-}

@@ -98,61 +98,6 @@ final class CommitPipeline: Sendable {
     monitor.signal()
   }
 
-  /// Waits until the sequence is durable. Answers the error of the sync that should have done it.
-  func waitUntilDurable(_ sequence: UInt64) async throws(StoreError) {
-    if durableSequence.load(ordering: .acquiring) >= sequence { return }
-    let error = await withUnsafeContinuation { continuation in
-      let refusal: StoreError?? = monitor.withLock { state in
-        if let poison = state.poison { return .some(poison) }
-        if durableSequence.load(ordering: .acquiring) >= sequence { return .some(nil) }
-        if state.isStopped { return .some(StoreError(.closed, "the store was closed")) }
-        state.waiters.append(Waiter(sequence: sequence, continuation: continuation))
-        startIfNeeded(&state)
-        return nil
-      }
-      if let refusal { continuation.resume(returning: refusal) } else { monitor.signal() }
-    }
-    if let error { throw error }
-  }
-
-  /// Asks for a sync at the latest after the duration; returns at once.
-  @inline(__always)
-  func syncWithin(_ duration: Duration) {
-    if hasDeadline.load(ordering: .relaxed) { return }
-    setDeadline(duration)
-  }
-
-  private func setDeadline(_ duration: Duration) {
-    let (seconds, attoseconds) = duration.components
-    let wait = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1_000_000_000)
-    let nanoseconds =
-      wait.overflow
-      ? UInt64.max / 4 : wait.partialValue &+ UInt64(clamping: attoseconds) / 1_000_000_000
-    monitor.withLock { state in
-      let due = Machine.monotonicNanoseconds() &+ min(nanoseconds, UInt64.max / 4)
-      state.deadlineNanoseconds = min(due, state.deadlineNanoseconds ?? due)
-      hasDeadline.store(true, ordering: .relaxed)
-      startIfNeeded(&state)
-    }
-    monitor.signal()
-  }
-
-  /// Runs the body on the thread and waits for it.
-  func run<Result: Sendable>(
-    _ body: @escaping @Sendable () throws(StoreError) -> Result
-  ) async throws(StoreError) -> Result {
-    let answer: Swift.Result<Result, StoreError> = await withUnsafeContinuation { continuation in
-      enqueue {
-        do throws(StoreError) {
-          continuation.resume(returning: .success(try body()))
-        } catch {
-          continuation.resume(returning: .failure(error))
-        }
-      }
-    }
-    return try answer.get()
-  }
-
   var hasPoison: Bool { isPoisoned.load(ordering: .acquiring) }
 
   var poison: StoreError? { monitor.withLock { $0.poison } }
@@ -177,7 +122,7 @@ final class CommitPipeline: Sendable {
     monitor.signal()
   }
 
-  private func startIfNeeded(_ state: inout State) {
+  func startIfNeeded(_ state: inout State) {
     guard !state.isRunning else { return }
     state.isRunning = true
     WorkerThread.start { [self] in loop() }

@@ -7,7 +7,7 @@ struct Recovery {
   let listing: Listing
   let opener: Opener
 
-  private var isReadOnly: Bool { opener.configuration.isReadOnly }
+  var isReadOnly: Bool { opener.configuration.isReadOnly }
 
   func run(_ state: inout EngineState, _ report: inout RecoveryReport) throws(StoreError) {
     let manifest = state.manifest
@@ -45,77 +45,6 @@ struct Recovery {
     let sealed = state.manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
     let isProven = !isReadOnly || state.manifest.isClean
     state.pipeline.begin(file: nil, sequence: isProven ? state.lastSequence : sealed, offset: 0)
-  }
-
-  private func checkPresence(_ manifest: Manifest) throws(StoreError) {
-    let missing = manifest.segments.filter { listing.segments[$0.number] == nil }
-    guard missing.isEmpty else {
-      let names = missing.map(\.number.fileName).joined(separator: ", ")
-      throw StoreError(
-        .corrupted, "segments that the manifest lists are missing: \(names); restore them",
-        file: missing.first?.number.fileName)
-    }
-  }
-
-  /// Segment files that the manifest does not list: leftovers, or the sign of a stale manifest.
-  private func checkUnlisted(
-    _ state: borrowing EngineState, _ report: inout RecoveryReport
-  ) throws(StoreError) {
-    let listed = Set(state.manifest.segments.map(\.number))
-    let directory = state.directory
-    for number in listing.segments.keys.sorted() where !listed.contains(number) {
-      let name = number.fileName
-      guard let header = try readableHeader(directory, name) else {
-        report.foreignFiles.append(name)
-        continue
-      }
-      guard header.storeID == state.manifest.storeID else {
-        report.foreignFiles.append(name)
-        continue
-      }
-      if header.generation > state.manifest.generation,
-        try holdsRecords(directory, name, header)
-      {
-        throw StoreError(
-          .corrupted,
-          "the manifest is older than segment \(number), which it does not list; "
-            + "a stale copy was put in its place",
-          file: Manifest.fileName)
-      }
-      guard !isReadOnly else { continue }
-      try storing { () throws(StorageError) in try directory.remove(name) }
-      report.removedFiles.append(name)
-    }
-    guard listing.hasTemporaryManifest, !isReadOnly else { return }
-    try storing { () throws(StorageError) in try directory.remove(Manifest.temporaryFileName) }
-    report.removedFiles.append(Manifest.temporaryFileName)
-  }
-
-  /// Nil when the file does not begin with a sound header.
-  private func readableHeader(
-    _ directory: any StorageDirectory, _ name: String
-  ) throws(StoreError) -> SegmentHeader? {
-    guard let source = try SegmentOpening.source(directory, name, limit: nil, mapped: false),
-      source.length >= SegmentHeader.fixedLength
-    else { return nil }
-    do throws(StoreError) {
-      return try SegmentOpening.header(source, name)
-    } catch {
-      if error.code == .io { throw error }
-      return nil
-    }
-  }
-
-  private func holdsRecords(
-    _ directory: any StorageDirectory, _ name: String, _ header: SegmentHeader
-  ) throws(StoreError) -> Bool {
-    guard let source = try SegmentOpening.source(directory, name, limit: nil, mapped: false) else {
-      return false
-    }
-    var scanner = SegmentScanner(
-      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
-    if case .record = try scanner.next() { return true }
-    return false
   }
 
   private func replaySealed(

@@ -1,0 +1,70 @@
+import MoraineFormat
+import MoraineStorage
+
+extension EngineState {
+  /// The value of a key where it lies, or a copy where it must be decompressed or was read into a
+  /// buffer that the next read uses again. Its checksum is verified.
+  func storedValue(_ key: UnsafeRawBufferPointer) throws(StoreError) -> StoredValue? {
+    guard let found = try find(key, 0, hash: hash(key, 0)) else { return nil }
+    try table.verify(found.record, at: found.address)
+    if found.record.header.codec == .raw, table[found.address.slot].base != nil {
+      return .inPlace(found.record.stored)
+    }
+    return .copy(try table.value(of: found.record, at: found.address))
+  }
+
+  /// The value of a key: its checksum verified, decompressed.
+  func value(_ key: UnsafeRawBufferPointer) throws(StoreError) -> [UInt8]? {
+    guard let found = try find(key, 0, hash: hash(key, 0)) else { return nil }
+    let record = found.record
+    try table.verify(record, at: found.address)
+    return try table.value(of: record, at: found.address)
+  }
+}
+
+enum StoredValue {
+  /// Valid while the segment is mapped.
+  case inPlace(UnsafeRawBufferPointer)
+  case copy([UInt8])
+}
+
+extension SegmentTable {
+  /// The value of a record whose checksum was verified.
+  func value(of record: RecordReference, at address: Address) throws(StoreError) -> [UInt8] {
+    let header = record.header
+    switch header.codec {
+    case .raw:
+      return makeBytes(header.storedLength) { $0.copyMemory(from: record.stored) }
+    case .lz4:
+      var isSound = false
+      let value = makeBytes(header.rawLength) {
+        isSound = Decompressor.decompress(record.stored, into: $0)
+      }
+      guard isSound else { throw damaged(address, "a compressed value does not decompress") }
+      return value
+    case .lz4Dictionary:
+      throw StoreError(
+        FormatError(newer: "a value uses a dictionary", at: UInt64(address.offset)),
+        file: fileName(address.slot))
+    }
+  }
+}
+
+/// An array of so many bytes, which the body fills.
+///
+/// Short ones are zeroed first: that costs less than the array initializer for uninitialized memory,
+/// which looks up generic metadata at run time.
+@inline(__always)
+private func makeBytes(
+  _ count: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void
+) -> [UInt8] {
+  if count > 1024 {
+    return [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+      fill(UnsafeMutableRawBufferPointer(buffer))
+      filled = count
+    }
+  }
+  var bytes = [UInt8](repeating: 0, count: count)
+  bytes.withUnsafeMutableBytes { fill($0) }
+  return bytes
+}

@@ -1,0 +1,47 @@
+import MoraineFormat
+import MoraineStorage
+
+/// What every operation needs of a segment.
+struct SegmentView {
+  /// The mapping, or nil where records are read with `read`.
+  let base: UnsafeMutableRawPointer?
+  /// Where the first record is.
+  let firstOffset: Int
+  /// Behind the last valid record.
+  var end: Int
+  let seed: Checksum
+  var recordCount: UInt64 = 0
+  var firstSequence: UInt64 = 0
+  var lastSequence: UInt64 = 0
+  var liveBytes: UInt64 = 0
+
+  /// An empty segment: its first record will be where it ends now.
+  init(base: UnsafeMutableRawPointer?, end: Int, seed: Checksum) {
+    self.base = base
+    firstOffset = end
+    self.end = end
+    self.seed = seed
+  }
+}
+
+/// The rest of what is known of a segment.
+struct SegmentInfo {
+  var number: SegmentNumber
+  var epoch: UInt64
+  var flags: Manifest.Segment.Flags = []
+  var mapping: (any FileMapping)?
+  /// Recovery found nothing in it: it leaves the store.
+  var isDropped = false
+
+  func entry(_ view: SegmentView) -> Manifest.Segment {
+    var entry = Manifest.Segment(number: number, epoch: epoch)
+    entry.flags = flags
+    guard flags.contains(.sealed) else { return entry }
+    entry.lengthBytes = UInt64(view.end)
+    entry.recordCount = view.recordCount
+    entry.firstSequence = SequenceNumber(rawValue: view.firstSequence)
+    entry.lastSequence = SequenceNumber(rawValue: view.lastSequence)
+    entry.liveBytes = view.liveBytes
+    return entry
+  }
+}

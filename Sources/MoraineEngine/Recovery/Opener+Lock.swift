@@ -1,0 +1,57 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+extension Opener {
+  /// The kernel's lock; it goes with the process, and what the file says is a hint only.
+  ///
+  /// - Returns: nil for a reader of a copy that came without a lock file: it changes nothing.
+  func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)? {
+    let file = try storing { () throws(StorageError) -> (any StorageFile)? in
+      let access: FileAccess = configuration.isReadOnly ? .read : .readWrite
+      if let file = try directory.openFile(Self.lockName, access) { return file }
+      if configuration.isReadOnly { return nil }
+      do throws(StorageError) {
+        return try directory.createFile(Self.lockName)
+      } catch {
+        // Another process may have made it in between.
+        if let file = try directory.openFile(Self.lockName, access) { return file }
+        throw error
+      }
+    }
+    guard let file else { return nil }
+    let isOurs = try storing { () throws(StorageError) in
+      try file.tryLock(shared: configuration.isReadOnly)
+    }
+    guard isOurs else { throw try lockedError(file) }
+    return file
+  }
+
+  func nameHolder(in lock: (any StorageFile)?) throws(StoreError) {
+    guard let lock, !configuration.isReadOnly else { return }
+    let text = Array("\(Machine.processID)\n".utf8)
+    try storing { () throws(StorageError) in
+      try lock.truncate(to: 0)
+      try text.withBytes { (raw) throws(StorageError) in try lock.write(raw, at: 0) }
+    }
+  }
+
+  private func lockedError(_ file: any StorageFile) throws(StoreError) -> StoreError {
+    var text = [UInt8](repeating: 0, count: 20)
+    let count = try storing { () throws(StorageError) -> Int in
+      var got = 0
+      var failure: StorageError?
+      text.withUnsafeMutableBytes { target in
+        do throws(StorageError) { got = try file.read(into: target, at: 0) } catch {
+          failure = error
+        }
+      }
+      if let failure { throw failure }
+      return got
+    }
+    let holder = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)
+    let hint = Int32(holder).map { " (process \($0), it seems)" } ?? ""
+    return StoreError(
+      .locked, "the store is open elsewhere\(hint); close it there first", file: path.string)
+  }
+}
