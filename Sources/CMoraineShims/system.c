@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -137,6 +138,15 @@ int moraine_flush_mapping(void *base, size_t length) {
   return 0;
 #else
   return RESULT(msync(base, length, MS_SYNC));
+#endif
+}
+
+void moraine_lower_thread_priority(void) {
+#if defined(__APPLE__)
+  pthread_set_qos_class_self_np(QOS_CLASS_UTILITY, 0);
+#elif defined(__linux__)
+  // On Linux a thread has a nice value of its own; 0 names the calling thread.
+  (void)setpriority(PRIO_PROCESS, 0, 10);
 #endif
 }
 

@@ -32,6 +32,9 @@ package enum Machine {
   @inlinable @inline(__always)
   package static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
 
+  /// Makes the calling thread give way to others. A hint.
+  package static func lowerThreadPriority() { moraine_lower_thread_priority() }
+
   /// The size of a page of memory, in bytes: a power of two.
   package static let pageBytes = Int(sysconf(Int32(_SC_PAGESIZE)))
 

@@ -189,7 +189,7 @@ class Reader:
         if pending:
             segment.fail(record.offset, "a batch is broken off by a mark")
         at = 16 if record.kind == MARK else 32
-        if self.manifest.compacted_through <= record.sequence:
+        if self.manifest.compacted_through < record.sequence:
             if number(record.value, at, 16) != self.state.digest:
                 segment.fail(record.offset, "the digest is not that of the records")
         if record.kind == MARK:

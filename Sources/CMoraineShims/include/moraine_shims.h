@@ -47,6 +47,9 @@ int moraine_flush_mapping(void *base, size_t length);
 // system has them to give. Nothing is resident before it is touched.
 void *moraine_zeroed(size_t length, bool huge);
 
+// The calling thread gives way to others. A hint.
+void moraine_lower_thread_priority(void);
+
 // Rises in the child of every fork; read with moraine_fork_generation.
 void moraine_watch_forks(void);
 uint64_t moraine_fork_generation(void);

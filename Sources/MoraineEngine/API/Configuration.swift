@@ -22,5 +22,7 @@ public struct Configuration: Sendable {
   /// Opens without changing anything; writes throw ``StoreError/Code/readOnly``.
   public var isReadOnly = false
 
+  public var compaction = CompactionPolicy()
+
   public init() {}
 }

@@ -41,20 +41,4 @@ extension CommitPipeline {
     }
     monitor.signal()
   }
-
-  /// Runs the body on the thread and waits for it.
-  func run<Result: Sendable>(
-    _ body: @escaping @Sendable () throws(StoreError) -> Result
-  ) async throws(StoreError) -> Result {
-    let answer: Swift.Result<Result, StoreError> = await withUnsafeContinuation { continuation in
-      enqueue {
-        do throws(StoreError) {
-          continuation.resume(returning: .success(try body()))
-        } catch {
-          continuation.resume(returning: .failure(error))
-        }
-      }
-    }
-    return try answer.get()
-  }
 }

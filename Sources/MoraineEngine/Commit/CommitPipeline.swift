@@ -11,7 +11,7 @@ import Synchronization
 /// Thread safety: everything shared is in the monitor or atomic. The sequence is published after
 /// the offset and read before it, so the offset a sync claims covers at least its sequence. Both are
 /// read in one step with the file they are about, and a new file begins in one step with its own.
-final class CommitPipeline: Sendable {
+final class CommitPipeline: JobRunner {
   struct Waiter {
     let sequence: UInt64
     let continuation: UnsafeContinuation<StoreError?, Never>

@@ -94,6 +94,19 @@ struct HashIndex: ~Copyable {
     return false
   }
 
+  /// Makes the entry for one record name another place.
+  ///
+  /// - Returns: whether there was such an entry.
+  func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
+    var probe = probe(hash)
+    while let slot = probe.next(self) {
+      guard slot.pointee & Address.mask == old.rawValue else { continue }
+      slot.pointee = slot.pointee & ~Address.mask | new.rawValue
+      return true
+    }
+    return false
+  }
+
   /// Fetches a hash's bucket ahead of use.
   @inline(__always)
   func prefetch(_ hash: UInt64) { Machine.prefetch(buckets[place(hash).bucket]) }

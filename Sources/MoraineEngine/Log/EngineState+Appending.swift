@@ -39,7 +39,9 @@ extension EngineState {
     } else {
       try appendToFile(draft, at: end)
     }
-    table[place.slot].end = end &+ aligned(draft.length)
+    let length = aligned(draft.length)
+    table[place.slot].end = end &+ length
+    appendedBytes &+= UInt64(truncatingIfNeeded: length)
     return Address(slot: place.slot, offset: end)
   }
 

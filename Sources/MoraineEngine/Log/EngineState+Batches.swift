@@ -108,8 +108,9 @@ extension EngineState {
     if operation.value != nil {
       install(
         put: place.address, length: place.length, sequence: sequence, hash: hash, over: existing)
-    } else if let existing {
-      uninstall(existing, hash: hash)
+    } else {
+      if let existing { uninstall(existing, hash: hash) }
+      table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
     }
     count(sequence, in: place.address.slot)
   }

@@ -17,10 +17,7 @@ extension EngineState {
     next.generation += 1
     next.lastSequence = SequenceNumber(rawValue: lastSequence)
     next.createdMilliseconds = Machine.wallMilliseconds()
-    next.segments = (0..<table.count).compactMap { slot in
-      let info = table.infos[slot]
-      return info.isDropped ? nil : info.entry(table[slot])
-    }
+    next.segments = table.order.map { table.infos[$0].entry(table[$0]) }
     if let slot = sealing?.segment.slot ?? active?.slot {
       next.watermarkSegment = table.infos[slot].number.rawValue
       // What the log itself has marked. The pipeline's own figure may still be the last segment's.
@@ -33,6 +30,15 @@ extension EngineState {
     }
     return next
   }
+
+  /// Takes a manifest that was published. Numbers may have been used up since it was made.
+  mutating func adoptManifest(_ next: Manifest) {
+    let number = max(manifest.nextSegmentNumber, next.nextSegmentNumber)
+    manifest = next
+    manifest.nextSegmentNumber = number
+  }
+
+  func directoryHandle() -> any StorageDirectory { directory }
 
   /// Writes the footer of the active segment; it takes no more records.
   mutating func appendFooter() throws(StoreError) {

@@ -102,6 +102,7 @@ extension EngineState {
     let address = try append(draft)
     uninstall(existing, hash: hash)
     count(lastSequence, in: address.slot)
+    table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     publish()
     return .done(SequenceNumber(rawValue: lastSequence))
   }

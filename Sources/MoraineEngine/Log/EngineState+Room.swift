@@ -15,7 +15,7 @@ extension EngineState {
       salt: Machine.randomNumber())
     header.generation = manifest.generation + 1
     header.createdMilliseconds = Machine.wallMilliseconds()
-    if let last = (0..<table.count).last(where: { !table.infos[$0].isDropped }) {
+    if let last = table.order.last {
       header.predecessor = SegmentHeader.Predecessor(
         number: table.infos[last].number.rawValue, lengthBytes: UInt64(table[last].end),
         lastSequence: SequenceNumber(rawValue: lastSequence))
@@ -127,8 +127,9 @@ struct ExtensionWork: Sendable {
 extension EngineState {
   /// Takes back a segment that no manifest came to list.
   mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
-    if let active { table.infos[active.slot].isDropped = true }
+    let abandoned = active?.slot
     active = before?.segment
+    if let abandoned { table.drop(abandoned) }
     place.markedOffset = before?.markedOffset ?? 0
   }
 }

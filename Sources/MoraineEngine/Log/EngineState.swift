@@ -25,6 +25,7 @@ struct EngineState: ~Copyable {
   var digest = StateDigest()
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
+  var appendedBytes: UInt64 = 0
   /// The space kept back for deletes.
   var reserve: Reserve {
     didSet { place.putEnd = reserve.isKept ? place.roomEnd : 0 }

@@ -19,6 +19,10 @@ final class FileCache {
     while order.count > Self.limit { files[order.removeFirst()] = nil }
   }
 
+  func forget(_ slot: Int) {
+    if files.removeValue(forKey: slot) != nil { order.removeAll { $0 == slot } }
+  }
+
   func file(for slot: Int, named name: String) throws(StoreError) -> any StorageFile {
     if let file = files[slot] { return file }
     let opened = try storing { () throws(StorageError) in try directory.openFile(name, .read) }

@@ -7,6 +7,9 @@ struct SegmentTable: ~Copyable, RehashSource {
   private var views: UnsafeMutablePointer<SegmentView>
   private var capacity = 16
   var infos: [SegmentInfo] = []
+  /// The slots of the segments that make up the store, in replay order: by sequence number.
+  private(set) var order: [Int] = []
+  private var freeSlots: [Int] = []
   private let files: FileCache
   private let hashKey: HashKey
   private let scratch = ScratchBuffer()
@@ -26,7 +29,23 @@ struct SegmentTable: ~Copyable, RehashSource {
     nonmutating _modify { yield &views[slot] }
   }
 
+  /// Takes a segment in, behind all others.
+  ///
+  /// - Returns: its slot.
   mutating func append(_ view: SegmentView, _ info: SegmentInfo) -> Int {
+    let slot = place(view, info)
+    order.append(slot)
+    return slot
+  }
+
+  /// Gives a segment a slot without making it part of the store yet.
+  mutating func place(_ view: SegmentView, _ info: SegmentInfo) -> Int {
+    if let slot = freeSlots.popLast() {
+      views[slot] = view
+      infos[slot] = info
+      return slot
+    }
+    precondition(count < Limits.segmentCount, "more than a million segments")
     if count == capacity {
       let larger = UnsafeMutablePointer<SegmentView>.allocate(capacity: capacity * 2)
       larger.moveInitialize(from: views, count: count)
@@ -38,6 +57,21 @@ struct SegmentTable: ~Copyable, RehashSource {
     infos.append(info)
     count += 1
     return count - 1
+  }
+
+  /// Puts segments in the place of neighbours, without giving up the slots of these.
+  mutating func replace(_ range: Range<Int>, with slots: [Int]) {
+    order.replaceSubrange(range, with: slots)
+  }
+
+  /// Takes a segment out of the store, if it is still part of it, and gives its slot free. No index
+  /// entry names it any more.
+  mutating func drop(_ slot: Int) {
+    order.removeAll { $0 == slot }
+    files.forget(slot)
+    infos[slot].mapping = nil
+    views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)
+    freeSlots.append(slot)
   }
 
   func fileName(_ slot: Int) -> String { infos[slot].number.fileName }

@@ -14,6 +14,10 @@ struct SegmentView {
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
+  /// Bytes of its deletes.
+  var deleteBytes: UInt64 = 0
+  /// When it was written by compaction: it holds nothing that a delete up to here hides.
+  var cleanedThrough: UInt64 = 0
 
   /// An empty segment: its first record will be where it ends now.
   init(base: UnsafeMutableRawPointer?, end: Int, seed: Checksum) {
@@ -30,8 +34,6 @@ struct SegmentInfo {
   var epoch: UInt64
   var flags: Manifest.Segment.Flags = []
   var mapping: (any FileMapping)?
-  /// Recovery found nothing in it: it leaves the store.
-  var isDropped = false
 
   func entry(_ view: SegmentView) -> Manifest.Segment {
     var entry = Manifest.Segment(number: number, epoch: epoch)

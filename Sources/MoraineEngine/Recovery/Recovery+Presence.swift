@@ -29,7 +29,8 @@ extension Recovery {
         report.foreignFiles.append(name)
         continue
       }
-      if header.generation > state.manifest.generation,
+      // What a compaction wrote and did not publish is a copy of what is listed.
+      if header.generation > state.manifest.generation, !header.flags.contains(.compacted),
         try holdsRecords(directory, name, header)
       {
         throw StoreError(

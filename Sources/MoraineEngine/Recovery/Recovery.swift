@@ -30,10 +30,8 @@ struct Recovery {
       throw .corrupted(
         "the state digest does not match the segments", Manifest.fileName, at: 128)
     }
-    report.segmentCount = state.table.count
-    report.recordCount = (0..<state.table.count).reduce(0) {
-      $0 + state.table[$1].recordCount
-    }
+    report.segmentCount = state.table.order.count
+    report.recordCount = state.table.order.reduce(0) { $0 + state.table[$1].recordCount }
     report.lastSequence = SequenceNumber(rawValue: state.lastSequence)
     guard !isReadOnly else { return finish(&state) }
     try repair(repairs, &state, &report)
@@ -96,7 +94,7 @@ struct Recovery {
       state.table.infos[segment.slot].flags.insert(.sealed)
       if !segment.hasFooter { state.table.infos[segment.slot].flags.insert(.cut) }
     }
-    for segment in open where segment.isEmpty { state.table.infos[segment.slot].isDropped = true }
+    for segment in open where segment.isEmpty { state.table.drop(segment.slot) }
     let next = state.nextManifest()
     try ManifestPublisher(directory: state.directory, pipeline: state.pipeline).publish(next)
     state.manifest = next

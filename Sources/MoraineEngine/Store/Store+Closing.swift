@@ -10,9 +10,12 @@ extension Store {
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed even so, and opening it again is
   ///   safe. A store that was poisoned before has said so already, and closes without a word.
   public func close() async throws(StoreError) {
-    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
-    guard !isClosed else { return }
+    let isFirst = !isClosed
+    // From here on nobody begins anything; a compaction under way ends at its next step.
     isClosed = true
+    await stopCompaction()
+    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
+    guard isFirst else { return }
     isMakingRoom = true
     defer {
       pipeline.stop()

@@ -7,23 +7,26 @@ extension Store {
   public var statistics: Statistics {
     var result = Statistics()
     result.durableSequence = durableSequence
-    let (syncCount, began, poison) = pipeline.monitor.withLock { state in
-      (state.syncCount, state.syncBeganNanoseconds, state.poison)
-    }
+    let (syncCount, began) = pipeline.monitor.withLock { ($0.syncCount, $0.syncBeganNanoseconds) }
     result.syncCount = syncCount
-    result.poison = poison
     result.syncUnderWayNanoseconds = began.map { Machine.monotonicNanoseconds() - $0 }
-    guard engine != nil else { return result }
+    result.poison = pipeline.poison
+    result.compactionBytes = compactionBytes
+    if engine != nil { describeEngine(in: &result) }
+    return result
+  }
+
+  private func describeEngine(in result: inout Statistics) {
+    result.appendedBytes = engine!.appendedBytes
     result.count = engine!.index.count
     result.indexBytes = engine!.index.byteCount
     result.liveBytes = engine!.liveBytes
     result.lastSequence = SequenceNumber(rawValue: engine!.lastSequence)
     result.digest = engine!.digest
-    for slot in 0..<engine!.table.count where !engine!.table.infos[slot].isDropped {
+    for slot in engine!.table.order {
       result.segmentCount += 1
       result.diskBytes += UInt64(engine!.table[slot].end)
     }
-    return result
   }
 
   /// Reads every byte of the log again and checks it: checksums, values that decompress, the count
@@ -39,7 +42,7 @@ extension Store {
     guard engine != nil else { return report }
     let total = statistics.diskBytes
     var liveCount = 0
-    for slot in 0..<engine!.table.count where !engine!.table.infos[slot].isDropped {
+    for slot in engine!.table.order {
       do throws(StoreError) {
         liveCount += try verifySegment(slot, total, &report, progress)
       } catch {

@@ -10,7 +10,7 @@ extension Store {
   public func forEach(_ body: sending (Entry) throws -> Bool) throws {
     try checkOpen()
     guard engine != nil else { return }
-    for slot in 0..<engine!.table.count where !engine!.table.infos[slot].isDropped {
+    for slot in engine!.table.order {
       var cursor = LogCursor(slot: slot)
       while let entry = try cursor.next(&engine!) {
         guard try body(entry) else { return }

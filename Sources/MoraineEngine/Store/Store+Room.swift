@@ -106,7 +106,10 @@ extension Store {
   /// The manifest first lists both as open, so that a kill at any moment finds every record. Once
   /// the old one is durable, it lists it as sealed. Until then nothing in the new one can become
   /// durable, and no further segment can be born: the committing thread does one after the other.
-  private func rotate(for count: Int) async throws(StoreError) {
+  func rotate(for count: Int) async throws(StoreError) {
+    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
+    isSwapping = true
+    defer { endSwap() }
     let pipeline = pipeline
     try engine!.appendFooter()
     let birth = engine!.nextBirth(for: count)
@@ -120,7 +123,7 @@ extension Store {
       engine!.abandonActive(for: full)
       throw error
     }
-    engine!.manifest = next
+    engine!.adoptManifest(next)
     let length = UInt64(birth.header.headerLength)
     guard let full else {
       pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
@@ -129,5 +132,6 @@ extension Store {
     let seal = engine!.sealWork(full.segment)
     let after = engine!.manifestAfterSealing(full.segment)
     pipeline.begin(file: child.file, offset: length) { seal.runInBackground(publisher, after) }
+    compactIfWorthIt()
   }
 }

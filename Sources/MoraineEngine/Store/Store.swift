@@ -16,6 +16,15 @@ public actor Store {
   /// True while a writer waits for space or a new segment; the others queue up in `gate`.
   var isMakingRoom = false
   var gate: [UnsafeContinuation<Void, Never>] = []
+  /// True while a manifest takes another one's place: rotation and compaction take turns.
+  var isSwapping = false
+  var swapGate: [UnsafeContinuation<Void, Never>] = []
+  var isCompacting = false
+  var compactionGate: [UnsafeContinuation<Void, Never>] = []
+  var compactionBytes: UInt64 = 0
+  /// Why the last compaction in the background ended early, when it did; the next one begins when a
+  /// segment is sealed.
+  public internal(set) var compactionFailure: StoreError?
 
   /// Opens the store in a directory; blocks the calling thread for the time it takes to read it.
   ///

@@ -1,0 +1,127 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Where a copied record was and where it is now.
+struct Relocation {
+  let old: Address
+  let hash: UInt64
+  let newOffset: UInt32
+  let oldLength: UInt32
+  let newLength: UInt32
+}
+
+/// The segment that a compaction writes. One thread at a time.
+///
+/// Safety of `@unchecked Sendable`: as ``CompactionReader``.
+final class CompactionOutput: @unchecked Sendable {
+  private static let flushBytes = 512 << 10
+  let header: SegmentHeader
+  private(set) var relocations: [Relocation] = []
+  private(set) var recordCount: UInt64 = 0
+  private(set) var firstSequence: UInt64 = 0
+  private(set) var lastSequence: UInt64 = 0
+  private(set) var deleteBytes = 0
+  private(set) var file: (any StorageFile)?
+  private let directory: any StorageDirectory
+  private let seed: Checksum
+  private var buffer: [UInt8] = []
+  private var written = 0
+
+  init(_ header: SegmentHeader, _ directory: any StorageDirectory) {
+    self.header = header
+    self.directory = directory
+    seed = header.checksumSeed
+  }
+
+  var name: String { header.number.fileName }
+  var lengthBytes: Int { written + buffer.count }
+  var isEmpty: Bool { recordCount == 0 }
+
+  /// Copies a record: the same sequence number and bytes, for its new place.
+  func append(
+    _ record: RecordReference, _ candidate: CompactionCandidate
+  ) throws(StoreError) {
+    if isEmpty { try begin() }
+    var draft = RecordDraft(
+      sequence: candidate.sequence, kind: record.header.kind, key: record.key,
+      stored: record.stored)
+    draft.codec = record.header.codec
+    draft.rawLength = record.header.rawLength
+    draft.keyspace = record.header.keyspace
+    let offset = lengthBytes
+    write(draft)
+    recordCount += 1
+    if firstSequence == 0 { firstSequence = candidate.sequence }
+    lastSequence = candidate.sequence
+    if candidate.isDelete {
+      deleteBytes += aligned(draft.length)
+    } else {
+      relocations.append(
+        Relocation(
+          old: candidate.address, hash: candidate.hash,
+          newOffset: UInt32(truncatingIfNeeded: offset),
+          oldLength: UInt32(truncatingIfNeeded: candidate.length),
+          newLength: UInt32(truncatingIfNeeded: draft.length)))
+    }
+    if buffer.count >= Self.flushBytes { try flush() }
+  }
+
+  private func write(_ draft: RecordDraft) {
+    let place = buffer.count
+    buffer.append(contentsOf: repeatElement(0, count: aligned(draft.length)))
+    let offset = UInt64(written + place)
+    buffer.withUnsafeMutableBytes { bytes in
+      guard let base = bytes.baseAddress else { return }
+      draft.write(to: base + place, at: offset, seed: seed)
+    }
+  }
+
+  private func begin() throws(StoreError) {
+    file = try storing { () throws(StorageError) in
+      try directory.remove(name)
+      return try directory.createFile(name)
+    }
+    buffer = header.encoded()
+  }
+
+  private func flush() throws(StoreError) {
+    guard let file else { return }
+    let place = UInt64(written)
+    try buffer.withBytes { (bytes) throws(StoreError) in
+      try storing { () throws(StorageError) in try file.write(bytes, at: place) }
+    }
+    written += buffer.count
+    buffer.removeAll(keepingCapacity: true)
+  }
+
+  /// Ends the segment with its footer and makes it durable, name and all.
+  func finish(_ pipeline: CommitPipeline) throws(StoreError) {
+    guard let file else { return }
+    // Its digest is never compared: `compactedThrough` lies behind its sequence number.
+    let footer = SegmentFooter(
+      recordCount: recordCount, firstSequence: SequenceNumber(rawValue: firstSequence),
+      lastSequence: SequenceNumber(rawValue: lastSequence),
+      wallMilliseconds: Machine.wallMilliseconds(), digest: StateDigest())
+    footer.encoded().withUnsafeBytes { payload in
+      write(
+        RecordDraft(
+          sequence: lastSequence, kind: .footer, key: UnsafeRawBufferPointer(start: nil, count: 0),
+          stored: payload))
+    }
+    try flush()
+    do throws(StorageError) {
+      try file.synchronize(.full)
+      try directory.synchronize()
+    } catch {
+      pipeline.poison(StoreError(error))
+      throw StoreError(error)
+    }
+  }
+
+  /// Takes back a segment that no manifest lists.
+  func discard() throws(StoreError) {
+    guard file != nil else { return }
+    file = nil
+    try storing { () throws(StorageError) in try directory.remove(name) }
+  }
+}

@@ -1,0 +1,154 @@
+import MoraineFormat
+import MoraineStorage
+
+extension EngineState {
+  /// The sealed segments that compaction may rewrite, in replay order: all before the open ones.
+  func compactable() -> [Int] {
+    Array(table.order.prefix { table.infos[$0].flags.contains(.sealed) })
+  }
+
+  /// - Parameter slots: neighbours from the log's beginning on.
+  func figures(_ slots: [Int]) -> [SegmentFigures] {
+    var cleaned = UInt64.max
+    return slots.map { slot in
+      let view = table[slot]
+      defer { cleaned = min(cleaned, view.cleanedThrough) }
+      // What no segment is without is no garbage.
+      let overhead =
+        view.firstOffset
+        + (table.infos[slot].flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
+      return SegmentFigures(
+        bytes: view.end - overhead, liveBytes: Int(clamping: view.liveBytes),
+        keptDeleteBytes: view.lastSequence <= cleaned ? 0 : Int(clamping: view.deleteBytes))
+    }
+  }
+
+  func diskBytes() -> UInt64 { table.order.reduce(0) { $0 + UInt64(table[$1].end) } }
+
+  /// What the policy would rewrite next.
+  func nextCompaction(_ policy: CompactionPolicy) -> [Int]? {
+    let slots = compactable()
+    let chooser = CompactionChooser(
+      segmentSizeBytes: configuration.segmentSizeBytes,
+      spaceAmplificationLimit: max(1.1, policy.spaceAmplificationLimit))
+    let total = table.order.reduce(0) { $0 + table[$1].end }
+    let run = chooser.choose(
+      figures(slots), totalBytes: total, totalLiveBytes: Int(clamping: liveBytes))
+    return run.map { Array(slots[$0]) }
+  }
+
+  /// The neighbours that a thorough compaction looks at together, among `count` from a place on.
+  func thoroughWindow(
+    from start: Int, count: Int
+  ) -> (slots: [Int], bytes: UInt64, isWorthIt: Bool) {
+    let slots = Array(compactable()[start..<start + count])
+    let all = figures(Array(compactable()[..<(start + count)]))
+    let chooser = CompactionChooser(
+      segmentSizeBytes: configuration.segmentSizeBytes, spaceAmplificationLimit: 1)
+    let window = chooser.window(Array(all[start...]), from: 0)
+    let garbage = all[start...][(start + window.lowerBound)..<(start + window.upperBound)]
+      .reduce(0) { $0 + $1.garbageBytes }
+    let chosen = Array(slots[window])
+    return (
+      chosen, chosen.reduce(0) { $0 + UInt64(table[$1].end) }, garbage > 0 || chosen.count > 1
+    )
+  }
+
+  /// Undoes ``replaceInputs(_:with:mapping:cleaned:)``.
+  mutating func takeBack(_ inputs: [Int], _ range: Range<Int>, _ slot: Int?) {
+    let count = slot == nil ? 0 : 1
+    table.replace(range.lowerBound..<range.lowerBound + count, with: inputs)
+    if let slot { table.drop(slot) }
+  }
+
+  func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
+    slots.map { slot in
+      let view = table[slot]
+      return CompactionInput(
+        slot: slot, name: table.fileName(slot), mapping: table.infos[slot].mapping,
+        firstOffset: view.firstOffset, end: view.end, seed: view.seed)
+    }
+  }
+
+  /// The header of a segment that compaction will write; its number is used up.
+  mutating func compactionHeader() -> SegmentHeader {
+    var header = SegmentHeader(
+      storeID: manifest.storeID, epoch: manifest.epoch,
+      number: SegmentNumber(rawValue: manifest.nextSegmentNumber), salt: Machine.randomNumber())
+    header.flags = [.compacted]
+    header.generation = manifest.generation + 1
+    header.createdMilliseconds = Machine.wallMilliseconds()
+    manifest.nextSegmentNumber += 1
+    return header
+  }
+
+  /// Up to which sequence number no segment before this one holds anything that a delete hides.
+  func cleanedThrough(before slot: Int) -> UInt64 {
+    var cleaned = UInt64.max
+    for other in table.order {
+      if other == slot { break }
+      cleaned = min(cleaned, table[other].cleanedThrough)
+    }
+    return cleaned
+  }
+
+  /// Which of the records must be copied: live puts, and deletes that an older record may still need.
+  ///
+  /// A delete goes when every segment ahead of its own was rewritten after the delete had been made
+  /// (or there is none): the rewriting dropped what it deletes.
+  func judge(
+    _ candidates: [CompactionCandidate], cleanedThrough: UInt64
+  ) -> [Bool] {
+    for candidate in candidates { index.prefetch(candidate.hash) }
+    return candidates.map { candidate in
+      candidate.isDelete
+        ? candidate.sequence > cleanedThrough
+        : index.holds(candidate.address, candidate.hash)
+    }
+  }
+
+  /// Gives the output its slot and its place in the order, instead of the inputs.
+  ///
+  /// - Returns: its slot, nil when nothing was worth copying; and where the inputs were.
+  mutating func replaceInputs(
+    _ inputs: [Int], with output: CompactionOutput, mapping: (any FileMapping)?, cleaned: UInt64
+  ) -> (slot: Int?, range: Range<Int>) {
+    guard let first = inputs.first, let start = table.order.firstIndex(of: first) else {
+      fatalError("a compaction's inputs left the store")
+    }
+    let range = start..<start + inputs.count
+    precondition(Array(table.order[range]) == inputs, "the order changed under a compaction")
+    guard !output.isEmpty else {
+      table.replace(range, with: [])
+      return (nil, range)
+    }
+    var view = SegmentView(
+      base: mapping?.base, end: output.header.headerLength, seed: output.header.checksumSeed)
+    view.end = output.lengthBytes
+    view.recordCount = output.recordCount
+    view.firstSequence = output.firstSequence
+    view.lastSequence = output.lastSequence
+    view.deleteBytes = UInt64(output.deleteBytes)
+    view.cleanedThrough = cleaned
+    var info = SegmentInfo(
+      number: output.header.number, epoch: output.header.epoch, mapping: mapping)
+    info.flags = [.sealed, .compacted]
+    let slot = table.place(view, info)
+    table.replace(range, with: [slot])
+    return (slot, range)
+  }
+
+  /// Points index entries at the copies, each only if it still names the record that was copied.
+  mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
+    for relocation in relocations { index.prefetch(relocation.hash) }
+    for relocation in relocations {
+      let place = Address(slot: slot, offset: Int(relocation.newOffset))
+      guard index.move(relocation.old, to: place, relocation.hash) else { continue }
+      let before = UInt64(aligned(Int(relocation.oldLength)))
+      let after = UInt64(aligned(Int(relocation.newLength)))
+      table[relocation.old.slot].liveBytes &-= before
+      table[slot].liveBytes &+= after
+      liveBytes = liveBytes &- before &+ after
+    }
+  }
+}
