@@ -37,7 +37,7 @@ class Segment:
         flags = number(data, 96, 4)
         if number(data, 8, 2) != 1 or number(data, 10, 2) or any(data[108:124]) or flags >> 16:
             self.fail(8, "a newer version")
-        if flags & 4:
+        if flags & 4 or number(data, 104, 4):
             self.fail(96, "encrypted")
         if self.start != (128 + dictionary + 7) // 8 * 8 or bool(flags & 8) != bool(dictionary):
             self.fail(100, "header fields contradict each other")
@@ -47,6 +47,8 @@ class Segment:
             self.fail(16, "of another store")
         if number(data, 32, 8) != entry.epoch or number(data, 40, 8) != entry.number:
             self.fail(32, "of another life of the store")
+        if number(data, 72, 8) > manifest.generation:
+            self.fail(72, "of a later manifest")
         self.predecessor = tuple(number(data, place, 8) for place in (48, 56, 64))
 
     def checksum(self, offset, length):
