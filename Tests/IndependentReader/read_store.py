@@ -13,7 +13,7 @@ from moraine_format import Violation, crc32c, digest_of, siphash13
 from segments import DELETE, FOOTER, MARK, PUT, Segment, number
 
 Entry = namedtuple("Entry", "number length count first last live epoch flags")
-SEALED, CUT, COMPACTED = 1, 2, 4
+SEALED, CUT = 1, 2
 
 
 class Manifest:
@@ -107,6 +107,7 @@ class State:
     def __init__(self, manifest):
         self.manifest = manifest
         self.live = {}
+        self.newest = {}
         self.digest = 0
         self.last = 0
 
@@ -114,9 +115,13 @@ class State:
         k0 = self.manifest.k0 ^ record.keyspace
         hashed = siphash13(record.key, k0, self.manifest.k1)
         name = (record.keyspace, record.key)
-        old = self.live.pop(name, None)
-        if old:
-            self.digest -= digest_of(hashed, old[0])
+        old, was_put = self.newest.get(name, (0, False))
+        if record.sequence <= old:
+            return  # an older version, which compaction has moved behind a newer one
+        self.newest[name] = (record.sequence, record.kind == PUT)
+        if was_put:
+            self.digest -= digest_of(hashed, old)
+            del self.live[name]
         if record.kind == PUT:
             self.live[name] = (record.sequence, record.value)
             self.digest += digest_of(hashed, record.sequence)
@@ -219,11 +224,11 @@ class Reader:
         return end, footer, count, first, last
 
     def checked(self, segment, record, pending):
-        if record.sequence <= self.state.last:
+        if record.sequence <= self.state.last and not segment.is_compacted:
             segment.fail(record.offset, "sequence numbers do not rise")
-        if pending and (record.batch == 0 or record.sequence != self.state.last + 1):
+        if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):
             segment.fail(record.offset, "a batch is broken off")
-        self.state.last = record.sequence
+        self.state.last = max(self.state.last, record.sequence)
         return record
 
     def check_mark(self, segment, record, pending):
@@ -244,6 +249,9 @@ class Reader:
 
 
 def lines(directory):
+    names = os.listdir(directory)
+    if "MANIFEST" not in names and not any(name.endswith(".segment") for name in names):
+        return []
     live = Reader(directory).read()
     rows = sorted((sequence, name[1], value)
                   for name, (sequence, value) in live.items() if name[0] == 0)
@@ -251,7 +259,7 @@ def lines(directory):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or not os.path.isdir(sys.argv[1]):
         print(__doc__, file=sys.stderr)
         return 2
     try:

@@ -19,6 +19,8 @@ class Segment:
     def __init__(self, name, data, manifest, entry):
         self.name, self.data = name, data
         self._check_header(manifest, entry)
+        self.is_compacted = bool(number(data, 96, 4) & 1)
+        self.dictionary = data[128:128 + number(data, 100, 4)]
         self.seed = data[16:32] + data[32:40] + data[40:48] + data[80:88]
 
     def fail(self, offset, what):
@@ -109,11 +111,11 @@ class Segment:
             self.fail(offset, "a mark of the wrong length")
         if codec == 0:
             return stored
-        if codec == 2:
-            self.fail(offset, "dictionaries are not read here")
+        if codec == 2 and not self.dictionary:
+            self.fail(offset, "a dictionary that the segment does not have")
         if raw_length > 255 * len(stored) + 64 or raw_length > 1 << 30:
             self.fail(offset, "an impossible raw length")
-        value = lz4_block(stored, raw_length)
+        value = lz4_block(stored, raw_length, self.dictionary if codec == 2 else b"")
         if value is None:
             self.fail(offset, "does not decompress")
         return value
