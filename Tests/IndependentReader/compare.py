@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 
 import read_store
 from moraine_format import Violation
@@ -48,6 +49,29 @@ class Drive:
         self.process.communicate()
 
 
+    def kill_midway(self, commands, answers):
+        """SIGKILL after some answers, while the commands behind them are under way."""
+        def send():
+            try:
+                for lines in commands:
+                    self.process.stdin.write("\n".join(lines) + "\n")
+                self.process.stdin.flush()
+            except (BrokenPipeError, ValueError):
+                pass
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        answered = 0
+        for answered in range(1, answers + 1):
+            answer = self.process.stdout.readline().strip()
+            assert answer.startswith("ok"), f"{commands[answered - 1][0][:60]}: {answer}"
+        self.process.send_signal(signal.SIGKILL)
+        sender.join()
+        answered += len(self.process.stdout.read().splitlines())
+        self.process.wait()
+        return answered
+
+
 def value(rng):
     kind = rng.randrange(6)
     if kind == 0:
@@ -59,7 +83,8 @@ def value(rng):
     return (rng.randbytes(rng.randrange(1, 9)) * 400)[:rng.randrange(1, 1500)]
 
 
-def work(drive, rng, steps):
+def workload(drive, rng, steps):
+    """Commands, one after the other; the model holds what they do."""
     keys = [b""] + [rng.randbytes(rng.randrange(1, 40)) for _ in range(60)]
 
     def operation():
@@ -70,11 +95,32 @@ def work(drive, rng, steps):
         chance = rng.randrange(12)
         if chance == 0:
             count = rng.randrange(1, 12)
-            drive.ask(f"batch {count}", *[operation() for _ in range(count)])
+            yield [f"batch {count}", *[operation() for _ in range(count)]]
         elif chance == 1:
-            drive.ask("sync")
+            yield ["sync"]
         else:
-            drive.ask(operation())
+            yield [operation()]
+
+
+def work(drive, rng, steps):
+    for lines in workload(drive, rng, steps):
+        drive.ask(*lines)
+
+
+def killed_midway(options, directory, rng, steps):
+    """What a killed store holds is what held after some command, none before the last answered."""
+    drive = Drive(options, directory, {})
+    commands, states = [], [{}]
+    for lines in workload(drive, rng, steps):
+        commands.append(lines)
+        states.append(dict(drive.model))
+    answered = drive.kill_midway(commands, rng.randrange(steps // 2, steps))
+    copy = directory + "-copy"
+    shutil.copytree(directory, copy)
+    ours = read_store.lines(copy)
+    assert ours == dumped(options, directory), "after SIGKILL the program shows other records"
+    assert held(ours) in states[answered:], f"not a state at or behind {answered} answers"
+    return copy
 
 
 def dumped(options, directory):
@@ -84,14 +130,17 @@ def dumped(options, directory):
     return sorted(text.splitlines(), key=lambda line: int(line.split(" ")[1]))
 
 
+def held(lines):
+    parts = (line.split(" ") for line in lines)
+    return {bytes.fromhex(key.strip("-")): bytes.fromhex(text.strip("-")) for key, _, text in parts}
+
+
 def check(options, directory, model):
     """The reader first: the program's own opening may repair what it finds."""
     ours = read_store.lines(directory)
     theirs = dumped(options, directory)
     assert ours == theirs, f"{len(ours)} lines against {len(theirs)}"
-    parts = (line.split(" ") for line in ours)
-    held = {bytes.fromhex(key.strip("-")): bytes.fromhex(text.strip("-")) for key, _, text in parts}
-    assert held == model, f"{len(held)} records against {len(model)} in the model"
+    assert held(ours) == model, f"{len(ours)} records against {len(model)} in the model"
     return len(ours)
 
 
