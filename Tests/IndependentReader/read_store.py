@@ -189,6 +189,8 @@ class Reader:
             if segment.predecessor[:2] != (entry.number, end):
                 segment.fail(48, "does not follow the segment before it")
             return True
+        if self.manifest.watermark_segment == segment.number:
+            raise Violation("MANIFEST", 104, "promises that the segment before it was durable")
         if segment.farthest_promise(segment.start):
             segment.fail(segment.start, "promises that the segment before it was durable")
         return False

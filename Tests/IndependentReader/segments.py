@@ -17,7 +17,7 @@ class Segment:
     """The header of a segment, and its records one after the other."""
 
     def __init__(self, name, data, manifest, entry):
-        self.name, self.data = name, data
+        self.name, self.data, self.number = name, data, entry.number
         self._check_header(manifest, entry)
         self.is_compacted = bool(number(data, 96, 4) & 1)
         self.dictionary = data[128:128 + number(data, 100, 4)]
