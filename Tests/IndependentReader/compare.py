@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 
+import forged
 import read_store
 from moraine_format import Violation
 
@@ -155,7 +157,8 @@ def check(options, directory, model):
 def damage(options, copy, rng, count):
     """A killed store with one place damaged: both refuse it, or both read the same."""
     scratch = copy + "-damaged"
-    names = sorted(name for name in os.listdir(copy) if name.endswith(".segment"))[-2:]
+    names = sorted(name for name in os.listdir(copy) if name.endswith(".segment")
+                   and os.path.getsize(os.path.join(copy, name)))[-2:]
     for _ in range(count):
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.copytree(copy, scratch)
@@ -252,16 +255,20 @@ def main():
         work(drive, rng, 60)
         drive.end(kills=False)
         exit_codes(small, rng)
+        forgeries = forged.check(small)
         found = flips(small, rng, 150)
         for kill in range(8):
             store = os.path.join(options.scratch, f"killed-{kill}")
             damage(options, killed_midway(options, store, rng, 100), rng, 10)
-    except (AssertionError, Violation) as failure:
+    except Exception as failure:  # whatever it is, say how to see it again
+        if not isinstance(failure, (AssertionError, Violation)):
+            traceback.print_exc()
         print(f"{failure}\nagain: python3 {sys.argv[0]} {options.moraine} {options.scratch} "
               f"--seed {options.seed} --io {options.io}", file=sys.stderr)
         return 1
     print(f"seed {options.seed}, {options.io}: {total} records in {segments} segments agree; "
-          f"{found} of 150 flips found, the others harmless; 8 killed stores, damaged 80 times")
+          f"{found} of 150 flips found, the others harmless; 8 killed stores, damaged 80 times; "
+          f"{forgeries} forgeries")
     return 0
 
 
