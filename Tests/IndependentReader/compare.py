@@ -255,7 +255,7 @@ def main():
         work(drive, rng, 60)
         drive.end(kills=False)
         exit_codes(small, rng)
-        forgeries = forged.check(small)
+        forgeries = forged.check(options.moraine, options.scratch)
         found = flips(small, rng, 150)
         for kill in range(8):
             store = os.path.join(options.scratch, f"killed-{kill}")

@@ -92,7 +92,7 @@ FORBIDDEN = {
     "another store": segment(patch(16, "<Q", 5)),
     "footer bytes that must be zero": record(FOOTER, 20 + 50, "<B", 1),
     "an older footer": record(FOOTER, 8, "<I", 1),
-    "another footer digest": record(FOOTER, 20 + 32, "<B", 1),
+    "another footer digest": record(FOOTER, 20 + 32, "<Q", 1),
     "a mark that promises too much": record(MARK, 20, "<Q", 1 << 20),
     "an older mark": record(MARK, 8, "<I", 0),
 }
@@ -119,9 +119,21 @@ def verdict(directory):
         return None, str(violation)
 
 
-def check(directory):
+def make(moraine, scratch):
+    """A store of one segment, with marks and a footer; and where to put forgeries of it."""
+    store, target = (os.path.join(scratch, name) for name in ("forged-from", "forged"))
+    shutil.rmtree(store, ignore_errors=True)
+    os.makedirs(store)
+    subprocess.run(
+        [moraine, "drive", store, "--durability", "none"], check=True, text=True,
+        stdout=subprocess.DEVNULL, input="put 6b31 76\nsync\nput 6b32 77\nsync\nclose\n")
+    return store, target
+
+
+def check(moraine, scratch):
     """The reader refuses what is forbidden, and nothing else."""
-    sound, target = read_store.lines(directory), directory + "-forged"
+    directory, target = make(moraine, scratch)
+    sound = read_store.lines(directory)
     for cases, expected in ((FORBIDDEN, None), (ALLOWED, sound)):
         for name, change in cases.items():
             forge(directory, target, change)
@@ -134,12 +146,7 @@ def main():
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
-    store, target = (os.path.join(sys.argv[2], name) for name in ("forged-from", "forged"))
-    shutil.rmtree(store, ignore_errors=True)
-    os.makedirs(store)
-    subprocess.run(
-        [sys.argv[1], "drive", store, "--durability", "none"], check=True, text=True,
-        stdout=subprocess.DEVNULL, input="put 6b31 76\nsync\nput 6b32 77\nsync\nclose\n")
+    store, target = make(sys.argv[1], sys.argv[2])
     for cases, heading in ((FORBIDDEN, "forbidden"), (ALLOWED, "allowed")):
         for name, change in cases.items():
             forge(store, target, change)
