@@ -21,6 +21,8 @@ final class CompactionOutput: @unchecked Sendable {
   private(set) var firstSequence: UInt64 = 0
   private(set) var lastSequence: UInt64 = 0
   private(set) var deleteBytes = 0
+  /// Of the deletes that were left out, the last: it is gone from the feed of changes.
+  var lastDroppedDelete: UInt64 = 0
   private(set) var file: (any StorageFile)?
   private let directory: any StorageDirectory
   private let seed: Checksum

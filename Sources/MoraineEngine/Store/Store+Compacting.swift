@@ -147,6 +147,9 @@ extension Store {
     while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
       if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
       let isKept = engine!.judge(candidates, cleanedThrough: cleanedBefore)
+      for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
+        output.lastDroppedDelete = candidate.sequence
+      }
       try await thread.run { () throws(StoreError) in
         for (candidate, isKept) in zip(candidates, isKept) where isKept {
           try output.append(try reader.record(candidate), candidate)
@@ -168,8 +171,10 @@ extension Store {
     isSwapping = true
     let (slot, range) = engine!.replaceInputs(
       slots, with: output, mapping: mapping, cleaned: cleaned)
-    let before = engine!.manifest.compactedThrough
+    let before = engine!.manifest
     engine!.manifest.compactedThrough = SequenceNumber(rawValue: engine!.lastSequence)
+    engine!.manifest.feedHorizon = max(
+      before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))
     let next = engine!.nextManifest()
     let publisher = engine!.publisher()
     do throws(StoreError) {
@@ -177,7 +182,8 @@ extension Store {
       engine!.adoptManifest(next)
       endSwap()
     } catch {
-      engine!.manifest.compactedThrough = before
+      engine!.manifest.compactedThrough = before.compactedThrough
+      engine!.manifest.feedHorizon = before.feedHorizon
       engine!.takeBack(slots, range, slot)
       endSwap()
       throw error
