@@ -43,7 +43,10 @@ final class CrashRun: Sendable {
     var random = SeededGenerator(seed: seed)
     for _ in 0..<3 {
       let store = try Store(on: disk, at: "store", configuration: configuration)
-      for _ in 0..<9 { try await perform(on: store, &random) }
+      for step in 0..<9 {
+        try await perform(on: store, &random)
+        if step % 4 == 3 { _ = try await store.compact() }
+      }
       // The first life ends in order, the second with a kill, the third in order.
       if states.withLock({ $0.count }) % 2 == 1 { try await store.sync() }
       try await store.close()

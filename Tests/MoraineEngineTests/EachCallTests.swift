@@ -76,11 +76,18 @@ private struct Outcome {
   mutating func work() async {
     do throws(StoreError) {
       let store = try open()
-      for step in 0..<24 { await perform(step, on: store) }
+      for step in 0..<24 {
+        await perform(step, on: store)
+        if step % 9 == 8 { await compact(store) }
+      }
       try await store.close()
     } catch {
       codes.insert(error.code)
     }
+  }
+
+  private mutating func compact(_ store: Store) async {
+    do throws(StoreError) { _ = try await store.compact() } catch { codes.insert(error.code) }
   }
 
   private mutating func perform(_ step: Int, on store: Store) async {

@@ -120,16 +120,20 @@ extension Store {
     let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
     let output = CompactionOutput(engine!.compactionHeader(), directory)
     let pipeline = pipeline
+    let newSlot: Int?
     do throws(StoreError) {
       let cleaned = try await copy(slots, reader, output, thread)
       try await thread.run { () throws(StoreError) in try output.finish(pipeline) }
-      try await publish(slots, output, cleaned)
+      newSlot = try await publish(slots, output, cleaned)
     } catch {
       if !pipeline.hasPoison {
         try await thread.run { () throws(StoreError) in try output.discard() }
       }
       throw error
     }
+    // From here on the output is part of the store, whatever happens to the inputs' files.
+    if let newSlot { await install(output, in: newSlot) }
+    try await remove(slots)
     report.inputSegmentCount += inputs.count
     report.inputBytes += inputs.reduce(0) { $0 + UInt64($1.end) }
     report.outputBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
@@ -159,10 +163,12 @@ extension Store {
     return cleaned
   }
 
-  /// Makes the output part of the store and the inputs not, then removes their files.
+  /// Makes the output part of the store, and the inputs not.
+  ///
+  /// - Returns: the output's slot; nil when there was nothing to copy.
   private func publish(
     _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64
-  ) async throws(StoreError) {
+  ) async throws(StoreError) -> Int? {
     let mapping = try await mapOutput(output)
     // What was left out is hidden by newer records; those must outlive a power failure first.
     try await pipeline.waitUntilDurable(engine!.lastSequence)
@@ -188,8 +194,7 @@ extension Store {
       endSwap()
       throw error
     }
-    if let slot { await install(output, in: slot) }
-    try await remove(slots)
+    return slot
   }
 
   func endSwap() {
