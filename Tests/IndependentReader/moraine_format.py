@@ -80,9 +80,10 @@ def digest_of(hashed, sequence):
     return b << 64 | a
 
 
-def lz4_block(stored, raw_length):
+def lz4_block(stored, raw_length, dictionary=b""):
     """Decompresses one LZ4 block; None when it is not one of that length."""
-    out = bytearray()
+    out = bytearray(dictionary)
+    raw_length += len(dictionary)
     place = 0
 
     def extended(length):
@@ -119,4 +120,4 @@ def lz4_block(stored, raw_length):
                 out.append(out[-back])
     except IndexError:
         return None
-    return bytes(out) if len(out) == raw_length else None
+    return bytes(out[len(dictionary):]) if len(out) == raw_length else None

@@ -32,28 +32,69 @@ class Manifest:
         self.watermark_segment, self.watermark = number(data, 104, 8), number(data, 112, 8)
         self.compacted_through = number(data, 120, 8)
         self.digest = number(data, 128, 16)
-        self.entries = []
+        self.epoch, self.generation = number(data, 64, 8), number(data, 72, 8)
+        self.last, self.next_number = number(data, 80, 8), number(data, 88, 8)
+        payloads = self._sections(data, fail)
+        self.entries = self._entries(payloads[1], fail)
+        self._check_keyspaces(payloads[2], fail)
+        if len(payloads[3]) % 32:
+            fail(160, "half an epoch")
+
+    def _sections(self, data, fail):
+        """A tag may come more than once: its payloads are read as if they were one."""
+        payloads = {1: b"", 2: b"", 3: b""}
         place = 160
         for _ in range(number(data, 156, 4)):
+            if place + 8 > len(data) - 4:
+                fail(place, "a section beyond the end")
             tag, flags, length = (number(data, place, 2), number(data, place + 2, 2),
                                   number(data, place + 4, 4))
             place += 8
             if place + length > len(data) - 4:
                 fail(place, "a section beyond the end")
-            if tag == 1:
-                self._take_entries(data[place:place + length], fail)
-            elif tag not in (2, 3) and flags & 1:
+            if tag in payloads:
+                payloads[tag] += data[place:place + length]
+            elif flags & 1:
                 fail(place, "a section that must be understood")
             place += length
         if place != len(data) - 4:
             fail(place, "bytes behind the sections")
+        return payloads
 
-    def _take_entries(self, payload, fail):
+    def _entries(self, payload, fail):
         if len(payload) % 72:
             fail(160, "half an entry")
+        entries = []
         for start in range(0, len(payload), 72):
             fields = [number(payload, start + 8 * index, 8) for index in range(7)]
-            self.entries.append(Entry(*fields, number(payload, start + 56, 4)))
+            entry = Entry(*fields, number(payload, start + 56, 4))
+            if any(payload[start + 60:start + 72]):
+                fail(160, f"segment {entry.number}: bytes that must be zero")
+            if entry.number >= self.next_number or entry.epoch > self.epoch:
+                fail(88, f"segment {entry.number} is of the future")
+            if entry.last > self.last:
+                fail(80, f"segment {entry.number} has numbers above the last sequence")
+            entries.append(entry)
+        if len({entry.number for entry in entries}) < len(entries):
+            fail(160, "a segment listed twice")
+        is_open = [not entry.flags & SEALED for entry in entries]
+        if sum(is_open) > 2 or is_open != sorted(is_open):
+            fail(160, "segments open that must be sealed")
+        if any(entry.length for entry in entries if not entry.flags & SEALED):
+            fail(160, "an open segment with a length")
+        return entries
+
+    def _check_keyspaces(self, payload, fail):
+        place = 0
+        while place < len(payload):
+            end = place + 4 + number(payload, place + 3, 1)
+            if place + 4 > len(payload) or end > len(payload):
+                fail(160, "half a keyspace")
+            try:
+                payload[place + 4:end].decode()
+            except UnicodeDecodeError:
+                fail(160, "a keyspace's name is not UTF-8")
+            place = end
 
     @property
     def is_clean(self):
@@ -66,6 +107,7 @@ class State:
     def __init__(self, manifest):
         self.manifest = manifest
         self.live = {}
+        self.newest = {}
         self.digest = 0
         self.last = 0
 
@@ -73,9 +115,13 @@ class State:
         k0 = self.manifest.k0 ^ record.keyspace
         hashed = siphash13(record.key, k0, self.manifest.k1)
         name = (record.keyspace, record.key)
-        old = self.live.pop(name, None)
-        if old:
-            self.digest -= digest_of(hashed, old[0])
+        old, was_put = self.newest.get(name, (0, False))
+        if record.sequence <= old:
+            return  # an older version, which compaction has moved behind a newer one
+        self.newest[name] = (record.sequence, record.kind == PUT)
+        if was_put:
+            self.digest -= digest_of(hashed, old)
+            del self.live[name]
         if record.kind == PUT:
             self.live[name] = (record.sequence, record.value)
             self.digest += digest_of(hashed, record.sequence)
@@ -143,6 +189,8 @@ class Reader:
             if segment.predecessor[:2] != (entry.number, end):
                 segment.fail(48, "does not follow the segment before it")
             return True
+        if self.manifest.watermark_segment == segment.number:
+            raise Violation("MANIFEST", 104, "promises that the segment before it was durable")
         if segment.farthest_promise(segment.start):
             segment.fail(segment.start, "promises that the segment before it was durable")
         return False
@@ -178,16 +226,22 @@ class Reader:
         return end, footer, count, first, last
 
     def checked(self, segment, record, pending):
-        if record.sequence <= self.state.last:
+        if record.sequence <= self.state.last and not segment.is_compacted:
             segment.fail(record.offset, "sequence numbers do not rise")
-        if pending and (record.batch == 0 or record.sequence != self.state.last + 1):
+        if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):
             segment.fail(record.offset, "a batch is broken off")
-        self.state.last = record.sequence
+        self.state.last = max(self.state.last, record.sequence)
         return record
 
     def check_mark(self, segment, record, pending):
         if pending:
             segment.fail(record.offset, "a batch is broken off by a mark")
+        if record.sequence < self.state.last:
+            segment.fail(record.offset, "a mark with an older sequence number")
+        if record.kind == MARK and segment.mark(record).durable > record.offset:
+            segment.fail(record.offset, "a mark that promises what is not before it")
+        if record.kind == FOOTER and any(record.value[48:]):
+            segment.fail(record.offset, "bytes of a footer that must be zero")
         at = 16 if record.kind == MARK else 32
         if self.manifest.compacted_through <= record.sequence:
             if number(record.value, at, 16) != self.state.digest:
@@ -197,6 +251,9 @@ class Reader:
 
 
 def lines(directory):
+    names = os.listdir(directory)
+    if "MANIFEST" not in names and not any(name.endswith(".segment") for name in names):
+        return []
     live = Reader(directory).read()
     rows = sorted((sequence, name[1], value)
                   for name, (sequence, value) in live.items() if name[0] == 0)
@@ -204,7 +261,7 @@ def lines(directory):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or not os.path.isdir(sys.argv[1]):
         print(__doc__, file=sys.stderr)
         return 2
     try:

@@ -17,8 +17,10 @@ class Segment:
     """The header of a segment, and its records one after the other."""
 
     def __init__(self, name, data, manifest, entry):
-        self.name, self.data = name, data
+        self.name, self.data, self.number = name, data, entry.number
         self._check_header(manifest, entry)
+        self.is_compacted = bool(number(data, 96, 4) & 1)
+        self.dictionary = data[128:128 + number(data, 100, 4)]
         self.seed = data[16:32] + data[32:40] + data[40:48] + data[80:88]
 
     def fail(self, offset, what):
@@ -37,7 +39,7 @@ class Segment:
         flags = number(data, 96, 4)
         if number(data, 8, 2) != 1 or number(data, 10, 2) or any(data[108:124]) or flags >> 16:
             self.fail(8, "a newer version")
-        if flags & 4:
+        if flags & 4 or number(data, 104, 4):
             self.fail(96, "encrypted")
         if self.start != (128 + dictionary + 7) // 8 * 8 or bool(flags & 8) != bool(dictionary):
             self.fail(100, "header fields contradict each other")
@@ -47,6 +49,8 @@ class Segment:
             self.fail(16, "of another store")
         if number(data, 32, 8) != entry.epoch or number(data, 40, 8) != entry.number:
             self.fail(32, "of another life of the store")
+        if number(data, 72, 8) > manifest.generation:
+            self.fail(72, "of a later manifest")
         self.predecessor = tuple(number(data, place, 8) for place in (48, 56, 64))
 
     def checksum(self, offset, length):
@@ -107,11 +111,11 @@ class Segment:
             self.fail(offset, "a mark of the wrong length")
         if codec == 0:
             return stored
-        if codec == 2:
-            self.fail(offset, "dictionaries are not read here")
+        if codec == 2 and not self.dictionary:
+            self.fail(offset, "a dictionary that the segment does not have")
         if raw_length > 255 * len(stored) + 64 or raw_length > 1 << 30:
             self.fail(offset, "an impossible raw length")
-        value = lz4_block(stored, raw_length)
+        value = lz4_block(stored, raw_length, self.dictionary if codec == 2 else b"")
         if value is None:
             self.fail(offset, "does not decompress")
         return value

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Files with right checksums that say what FileFormat.md forbids, or allows.
+
+forged.py MORAINE SCRATCH: what the reader and the program say of each
+"""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+import read_store
+from moraine_format import Violation, crc32c
+from segments import FOOTER, MARK, number
+
+
+def manifest(change):
+    """Changes the manifest's bytes, and gives it the right length and checksum."""
+    def forge(directory):
+        path = os.path.join(directory, "MANIFEST")
+        with open(path, "rb") as file:
+            data = bytearray(file.read()[:-4])
+        change(data)
+        struct.pack_into("<I", data, 12, len(data) + 4)
+        with open(path, "wb") as file:
+            file.write(data + struct.pack("<I", crc32c(data)))
+    return forge
+
+
+def segment(change):
+    """Changes the first segment, and gives its header the right checksum."""
+    def forge(directory):
+        path = os.path.join(directory, "0000000001.segment")
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        change(data)
+        struct.pack_into("<I", data, 124, crc32c(data[:124] + data[128:number(data, 12, 4)]))
+        with open(path, "wb") as file:
+            file.write(data)
+    return forge
+
+
+def patch(offset, layout, value):
+    return lambda data: struct.pack_into(layout, data, offset, value)
+
+
+def record(kind, offset, layout, value):
+    """Changes the last record of a kind, and gives it the right checksum."""
+    def change(data):
+        place, last = number(data, 12, 4), None
+        while place + 20 <= len(data) and number(data, place, 4) >= 20:
+            if data[place + 15] & 15 == kind:
+                last = place
+            place += (number(data, place, 4) + 3) // 4 * 4
+        length = number(data, last, 4)
+        struct.pack_into(layout, data, last + offset, value)
+        seed = data[16:48] + data[80:88] + struct.pack("<QI", last, length)
+        struct.pack_into("<I", data, last + 4, crc32c(seed + data[last + 8:last + length]))
+    return segment(change)
+
+
+def section(tag, flags, payload):
+    def change(data):
+        struct.pack_into("<I", data, 156, number(data, 156, 4) + 1)
+        data += struct.pack("<HHI", tag, flags, len(payload)) + payload
+    return manifest(change)
+
+
+def split(data):
+    """The first section, of segments, as two: 30 bytes, then the others."""
+    tag, flags, length = struct.unpack_from("<HHI", data, 160)
+    data[160:168] = struct.pack("<HHI", tag, flags, 30)
+    data[198:198] = struct.pack("<HHI", tag, flags, length - 30)
+    struct.pack_into("<I", data, 156, number(data, 156, 4) + 1)
+
+
+FORBIDDEN = {
+    "another manifest version": manifest(patch(8, "<H", 2)),
+    "a manifest flag to be understood": manifest(patch(152, "<I", 1 << 20)),
+    "an epoch before the segments'": manifest(patch(64, "<Q", 0)),
+    "a last sequence before the segments'": manifest(patch(80, "<Q", 1)),
+    "a next number that is listed": manifest(patch(88, "<Q", 1)),
+    "entry bytes that must be zero": manifest(patch(168 + 60, "<B", 1)),
+    "sections that are not there": manifest(patch(156, "<I", 9)),
+    "a section to be understood": section(77, 1, b"abcd"),
+    "half a keyspace": section(2, 1, bytes([1, 0, 0, 9])),
+    "another segment version": segment(patch(8, "<H", 2)),
+    "header bytes that must be zero": segment(patch(110, "<B", 1)),
+    "a later generation": segment(patch(72, "<Q", 999)),
+    "a key id without the flag": segment(patch(104, "<I", 5)),
+    "another store": segment(patch(16, "<Q", 5)),
+    "footer bytes that must be zero": record(FOOTER, 20 + 50, "<B", 1),
+    "an older footer": record(FOOTER, 8, "<I", 1),
+    "another footer digest": record(FOOTER, 20 + 32, "<Q", 1),
+    "a mark that promises too much": record(MARK, 20, "<Q", 1 << 20),
+    "an older mark": record(MARK, 8, "<I", 0),
+}
+ALLOWED = {
+    "nothing": manifest(lambda data: None),
+    "an unknown flag": manifest(patch(152, "<I", 2)),
+    "an unknown section": section(77, 0, b"abcd"),
+    "a tag again": section(1, 1, b""),
+    "a tag's payload in two": manifest(split),
+    "an unknown header flag": segment(patch(96, "<I", 1 << 9)),
+}
+
+
+def forge(source, target, change):
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    change(target)
+
+
+def verdict(directory):
+    try:
+        return read_store.lines(directory), "reads it"
+    except Violation as violation:
+        return None, str(violation)
+
+
+def make(moraine, scratch):
+    """A store of one segment, with marks and a footer; and where to put forgeries of it."""
+    store, target = (os.path.join(scratch, name) for name in ("forged-from", "forged"))
+    shutil.rmtree(store, ignore_errors=True)
+    os.makedirs(store)
+    subprocess.run(
+        [moraine, "drive", store, "--durability", "none"], check=True, text=True,
+        stdout=subprocess.DEVNULL, input="put 6b31 76\nsync\nput 6b32 77\nsync\nclose\n")
+    return store, target
+
+
+def check(moraine, scratch):
+    """The reader refuses what is forbidden, and nothing else."""
+    directory, target = make(moraine, scratch)
+    sound = read_store.lines(directory)
+    for cases, expected in ((FORBIDDEN, None), (ALLOWED, sound)):
+        for name, change in cases.items():
+            forge(directory, target, change)
+            lines, text = verdict(target)
+            assert lines == expected, f"forged: {name}: {text}"
+    return len(FORBIDDEN) + len(ALLOWED)
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    store, target = make(sys.argv[1], sys.argv[2])
+    for cases, heading in ((FORBIDDEN, "forbidden"), (ALLOWED, "allowed")):
+        for name, change in cases.items():
+            forge(store, target, change)
+            program = subprocess.run(
+                [sys.argv[1], "verify", target], capture_output=True, text=True)
+            print(f"{heading}: {name}: moraine verify exits {program.returncode}; "
+                  f"reader: {verdict(target)[1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
