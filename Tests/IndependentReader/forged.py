@@ -83,6 +83,7 @@ FORBIDDEN = {
     "a next number that is listed": manifest(patch(88, "<Q", 1)),
     "entry bytes that must be zero": manifest(patch(168 + 60, "<B", 1)),
     "sections that are not there": manifest(patch(156, "<I", 9)),
+    "an entry in two sections": manifest(split),
     "a section to be understood": section(77, 1, b"abcd"),
     "half a keyspace": section(2, 1, bytes([1, 0, 0, 9])),
     "another segment version": segment(patch(8, "<H", 2)),
@@ -101,7 +102,6 @@ ALLOWED = {
     "an unknown flag": manifest(patch(152, "<I", 2)),
     "an unknown section": section(77, 0, b"abcd"),
     "a tag again": section(1, 1, b""),
-    "a tag's payload in two": manifest(split),
     "an unknown header flag": segment(patch(96, "<I", 1 << 9)),
 }
 

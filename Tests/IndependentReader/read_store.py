@@ -41,7 +41,7 @@ class Manifest:
             fail(160, "half an epoch")
 
     def _sections(self, data, fail):
-        """A tag may come more than once: its payloads are read as if they were one."""
+        """A tag may come more than once; each payload holds whole entries."""
         payloads = {1: b"", 2: b"", 3: b""}
         place = 160
         for _ in range(number(data, 156, 4)):
@@ -53,6 +53,8 @@ class Manifest:
             if place + length > len(data) - 4:
                 fail(place, "a section beyond the end")
             if tag in payloads:
+                if length % {1: 72, 2: 1, 3: 32}[tag]:
+                    fail(place, "half an entry")
                 payloads[tag] += data[place:place + length]
             elif flags & 1:
                 fail(place, "a section that must be understood")
@@ -243,7 +245,7 @@ class Reader:
         if record.kind == FOOTER and any(record.value[48:]):
             segment.fail(record.offset, "bytes of a footer that must be zero")
         at = 16 if record.kind == MARK else 32
-        if self.manifest.compacted_through <= record.sequence:
+        if self.manifest.compacted_through < record.sequence:
             if number(record.value, at, 16) != self.state.digest:
                 segment.fail(record.offset, "the digest is not that of the records")
         if record.kind == MARK:

@@ -124,7 +124,7 @@ struct Replay {
       throw .corrupted("a batch is broken off by a mark", name, at: offset)
     }
     try install(&state)
-    guard state.manifest.compactedThrough.rawValue <= sequence, digest != state.digest else {
+    guard sequence > state.manifest.compactedThrough.rawValue, digest != state.digest else {
       return
     }
     throw .corrupted("the state digest does not match the records", name, at: offset)
