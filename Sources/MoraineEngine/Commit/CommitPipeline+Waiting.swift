@@ -20,6 +20,13 @@ extension CommitPipeline {
     if let error { throw error }
   }
 
+  /// Waits for all that was appended before the call.
+  ///
+  /// Not for the last sequence number: a failed operation has used that up, and never becomes durable.
+  func waitUntilAllDurable() async throws(StoreError) {
+    try await waitUntilDurable(appendedSequence.load(ordering: .acquiring))
+  }
+
   /// Asks for a sync at the latest after the duration; returns at once.
   @inline(__always)
   func syncWithin(_ duration: Duration) {

@@ -80,8 +80,7 @@ extension Store {
     try await passGate()
     guard engine != nil else { return .none }
     try engine!.checkProcess()
-    let sequence = engine!.lastSequence
-    try await pipeline.waitUntilDurable(sequence)
+    try await pipeline.waitUntilAllDurable()
     return durableSequence
   }
 
