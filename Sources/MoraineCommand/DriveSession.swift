@@ -66,7 +66,9 @@ final class DriveSession {
     case ("scan", 1): try say(try await scan())
     case ("sync", 1): try say("ok \(try await store.sync())")
     case ("stats", 1): try say("stats \(await store.statistics.json)")
-    case ("compact", 1): throw Misuse(message: "compact is not there yet")
+    case ("compact", 1):
+      _ = try await store.compact()
+      try say("ok")
     case ("close", 1):
       try await store.close()
       try say("ok")

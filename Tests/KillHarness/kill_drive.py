@@ -98,6 +98,9 @@ def main():
         killer.start()
         try:
             while True:
+                # Changes nothing that can be seen; a kill in the midst of it must not either.
+                if rng.random() < 0.01 and (answer := driver.ask(["compact"])) != "ok":
+                    raise SystemExit(f"VIOLATION: {answer}")
                 unanswered = random_operations(rng)
                 answer = driver.ask(text(unanswered))
                 if not answer.startswith("ok"):

@@ -45,7 +45,7 @@ import Testing
   @Test(arguments: [
     "", " ", "put", "put 6b", "put 6b 7", "put 6b 7g", "put 6b 76 76", "put 6b 76\t", "PUT 6b 76",
     "del", "del +1", "get 0x6b", "get é", "batch", "batch -1", "batch +1", "batch 1 2",
-    "batch 99999999999999999999", "scan 1", "compact", "shout", "close now",
+    "batch 99999999999999999999", "scan 1", "compact 1", "shout", "close now",
   ])
   func misuseIsAnsweredAndDoesNoHarm(_ line: String) async throws {
     let seen = try await answers(line, "scan")

@@ -26,7 +26,7 @@ import Testing
   }
 
   @Test(arguments: [
-    ["frobnicate"], ["compact", "D"], ["get"], ["get", "D"], ["get", "D", "k", "more"],
+    ["frobnicate"], ["compact"], ["get"], ["get", "D"], ["get", "D", "k", "more"],
     ["scan", "D", "--limit", "-1"], ["dump", "D", "--format", "xml"],
     ["load", "D", "--batch", "0"],
     ["drive", "D", "--shared"], ["drive", "D", "--segment-size", "255"], ["scan", "D", "--wrong"],

@@ -1,105 +1,78 @@
-import Foundation
 import MoraineEngine
 import MoraineStorage
 import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Puts, deletes, batches, compactions of any neighbours, reopening: it equals a dictionary.
-@Suite struct CompactionPropertyTests {
-  static var seeds: Range<UInt64> {
-    let text = ProcessInfo.processInfo.environment["MORAINE_COMPACTION_SEEDS"]
-    return 0..<(text.flatMap { UInt64($0) } ?? 150)
-  }
-
+@Suite struct CompactionTests {
+  /// Overwriting again and again does not let the log grow without bound, though nobody asks.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func equalsADictionaryWhateverIsCompacted(mode: Configuration.IOMode) async throws {
-    for seed in Self.seeds { try await run(seed, mode) }
+  func garbageIsCompactedInTheBackground(mode: Configuration.IOMode) async throws {
+    let store = try Store(
+      on: MemoryStorage(), at: "store",
+      configuration: .testing(segmentSizeBytes: 32 << 10, ioMode: mode))
+    var written = 0
+    // Ends when half of what was appended is gone again; without compaction, never.
+    while await isStillLarge(store) {
+      for number in 0..<200 {
+        try await store.set(Array("\(written) \(number)".utf8), forKey: "\(number)")
+      }
+      written += 1
+    }
+    #expect(await store.compactionFailure == nil)
+    #expect(await store.count == 200)
+    for number in 0..<200 {
+      let expected = Array("\(written - 1) \(number)".utf8)
+      #expect(try await store.value(forKey: "\(number)") == expected)
+    }
+    #expect(try await store.verify().isSound)
+    try await store.close()
   }
 
-  private func run(_ seed: UInt64, _ mode: Configuration.IOMode) async throws {
-    var random = SeededGenerator(seed: seed)
-    var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
-    // Every third store compacts by itself as well.
-    configuration.compaction = seed % 3 == 0 ? CompactionPolicy() : .manual
+  private func isStillLarge(_ store: Store) async -> Bool {
+    let statistics = await store.statistics
+    return statistics.appendedBytes < 150_000 || statistics.diskBytes * 2 > statistics.appendedBytes
+  }
+
+  @Test func deletingEverythingGivesTheSpaceBack() async throws {
     let storage = MemoryStorage()
-    var model: [Key: [UInt8]] = [:]
-    let what = Comment(rawValue: "MORAINE_COMPACTION_SEEDS=\(seed + 1), seed \(seed), \(mode)")
-    var store = try Store(on: storage, at: "store", configuration: configuration)
-    for _ in 0..<60 {
-      switch random.next() % 20 {
-      case 0..<9: try await put(&random, &model, store)
-      case 9..<14: try await delete(&random, &model, store)
-      case 14: try await batch(&random, &model, store)
-      case 15..<18:
-        let start = Int(random.next() % 6)
-        try await store.compact(segments: start..<start + 1 + Int(random.next() % 4))
-      case 18: _ = try await store.compact()
-      default:
-        try await store.close()
-        store = try Store(on: storage, at: "store", configuration: configuration)
-      }
-    }
-    try await check(store, model, what)
+    let configuration = Configuration.testing(segmentSizeBytes: 4000)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<300 { try await store.set([UInt8](0..<50), forKey: "\(number)") }
+    for number in 0..<300 { try await store.removeValue(forKey: "\(number)") }
+    let report = try await store.compact()
+    #expect(report.inputBytes > 20_000 && report.outputBytes == 0)
+    // What is left is the empty active segment.
+    #expect(await store.statistics.diskBytes < 256)
     try await store.close()
-    store = try Store(on: storage, at: "store", configuration: configuration)
-    try await check(store, model, what)
-    _ = try await store.compact()
-    try await check(store, model, what)
+    let again = try Store(on: storage, at: "store", configuration: configuration)
+    #expect(await again.count == 0)
+    #expect(await again.lastSequence.rawValue == 600)
+    try await again.close()
+  }
+
+  /// A damaged record is an error, and nothing is removed.
+  @Test func damageIsNotCopied() async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
+    let store = try Store(at: directory.path, configuration: configuration)
+    for number in 0..<20 { try await store.set([UInt8](0..<60), forKey: "key \(number % 9)") }
+    let before = try directory.segments()
+    try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
+    let error = await #expect(throws: StoreError.self) { try await store.compact() }
+    #expect(error?.code == .corrupted)
+    #expect(Set(try directory.segments()).isSuperset(of: before))
     try await store.close()
-    store = try Store(on: storage, at: "store", configuration: configuration)
-    try await check(store, model, what)
+  }
+
+  @Test func aSecondCompactionFindsNothingToDo() async throws {
+    let store = try Store(
+      on: MemoryStorage(), at: "store", configuration: .testing(segmentSizeBytes: 4000))
+    for number in 0..<300 { try await store.set([UInt8](0..<50), forKey: "\(number % 40)") }
+    let digest = await store.statistics.digest
+    #expect(try await store.compact().inputSegmentCount > 2)
+    #expect(try await store.compact().inputSegmentCount == 0)
+    #expect(await store.statistics.digest == digest)
     try await store.close()
-  }
-
-  private func key(_ random: inout SeededGenerator) -> Key { "key \(random.next() % 50)" }
-
-  private func put(
-    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
-  ) async throws {
-    let key = key(&random)
-    let value = (0..<Int(random.next() % 70)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
-    model[key] = value
-    try await store.set(value, forKey: key)
-  }
-
-  private func delete(
-    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
-  ) async throws {
-    let key = key(&random)
-    let wasThere = model.removeValue(forKey: key) != nil
-    #expect((try await store.removeValue(forKey: key) != nil) == wasThere)
-  }
-
-  private func batch(
-    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
-  ) async throws {
-    let keys = (0..<5).map { _ in key(&random) }
-    try await store.write { batch in
-      for (index, key) in keys.enumerated() {
-        if index % 3 == 2 {
-          try batch.removeValue(forKey: key)
-        } else {
-          try batch.set([UInt8](repeating: UInt8(index), count: 60), forKey: key)
-        }
-      }
-    }
-    for (index, key) in keys.enumerated() {
-      model[key] = index % 3 == 2 ? nil : [UInt8](repeating: UInt8(index), count: 60)
-    }
-  }
-
-  private func check(
-    _ store: Store, _ model: [Key: [UInt8]], _ what: Comment
-  ) async throws {
-    var found: [Key: [UInt8]] = [:]
-    try await store.forEach { entry in
-      found[entry.key] = entry.value
-      return true
-    }
-    #expect(found == model, what)
-    #expect(await store.count == model.count, what)
-    let report = try await store.verify()
-    #expect(report.isSound, "\(what): \(report.problems)")
   }
 }

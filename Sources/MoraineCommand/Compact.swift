@@ -1,0 +1,27 @@
+import ArgumentParser
+import Moraine
+
+struct Compact: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Rewrites a store so that it holds little but what is live.",
+    discussion: """
+      Needs about one segment of extra space at a time. Interrupted at any moment,
+      the store is as before or as after.
+
+        moraine compact users.moraine
+      """)
+  @OptionGroup var store: StoreOptions
+
+  func run() async throws {
+    let bar = ProgressBar("compacting")
+    defer { bar.finish() }
+    let report = try await store.writing(createIfMissing: false) { store in
+      try await store.compact { progress in
+        bar.update(progress.completedBytes, of: progress.totalBytes)
+      }
+    }
+    bar.finish()
+    let (before, after) = (Units.bytes(report.inputBytes), Units.bytes(report.outputBytes))
+    try Output.line("compacted \(report.inputSegmentCount) segments: \(before) to \(after)")
+  }
+}

@@ -1,0 +1,105 @@
+import Foundation
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// Puts, deletes, batches, compactions of any neighbours, reopening: it equals a dictionary.
+@Suite struct CompactionPropertyTests {
+  static var seeds: Range<UInt64> {
+    let text = ProcessInfo.processInfo.environment["MORAINE_COMPACTION_SEEDS"]
+    return 0..<(text.flatMap { UInt64($0) } ?? 150)
+  }
+
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func equalsADictionaryWhateverIsCompacted(mode: Configuration.IOMode) async throws {
+    for seed in Self.seeds { try await run(seed, mode) }
+  }
+
+  private func run(_ seed: UInt64, _ mode: Configuration.IOMode) async throws {
+    var random = SeededGenerator(seed: seed)
+    var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
+    // Every third store compacts by itself as well.
+    configuration.compaction = seed % 3 == 0 ? CompactionPolicy() : .manual
+    let storage = MemoryStorage()
+    var model: [Key: [UInt8]] = [:]
+    let what = Comment(rawValue: "MORAINE_COMPACTION_SEEDS=\(seed + 1), seed \(seed), \(mode)")
+    var store = try Store(on: storage, at: "store", configuration: configuration)
+    for _ in 0..<60 {
+      switch random.next() % 20 {
+      case 0..<9: try await put(&random, &model, store)
+      case 9..<14: try await delete(&random, &model, store)
+      case 14: try await batch(&random, &model, store)
+      case 15..<18:
+        let start = Int(random.next() % 6)
+        try await store.compact(segments: start..<start + 1 + Int(random.next() % 4))
+      case 18: _ = try await store.compact()
+      default:
+        try await store.close()
+        store = try Store(on: storage, at: "store", configuration: configuration)
+      }
+    }
+    try await check(store, model, what)
+    try await store.close()
+    store = try Store(on: storage, at: "store", configuration: configuration)
+    try await check(store, model, what)
+    _ = try await store.compact()
+    try await check(store, model, what)
+    try await store.close()
+    store = try Store(on: storage, at: "store", configuration: configuration)
+    try await check(store, model, what)
+    try await store.close()
+  }
+
+  private func key(_ random: inout SeededGenerator) -> Key { "key \(random.next() % 50)" }
+
+  private func put(
+    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
+  ) async throws {
+    let key = key(&random)
+    let value = (0..<Int(random.next() % 70)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    model[key] = value
+    try await store.set(value, forKey: key)
+  }
+
+  private func delete(
+    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
+  ) async throws {
+    let key = key(&random)
+    let wasThere = model.removeValue(forKey: key) != nil
+    #expect((try await store.removeValue(forKey: key) != nil) == wasThere)
+  }
+
+  private func batch(
+    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
+  ) async throws {
+    let keys = (0..<5).map { _ in key(&random) }
+    try await store.write { batch in
+      for (index, key) in keys.enumerated() {
+        if index % 3 == 2 {
+          try batch.removeValue(forKey: key)
+        } else {
+          try batch.set([UInt8](repeating: UInt8(index), count: 60), forKey: key)
+        }
+      }
+    }
+    for (index, key) in keys.enumerated() {
+      model[key] = index % 3 == 2 ? nil : [UInt8](repeating: UInt8(index), count: 60)
+    }
+  }
+
+  private func check(
+    _ store: Store, _ model: [Key: [UInt8]], _ what: Comment
+  ) async throws {
+    var found: [Key: [UInt8]] = [:]
+    try await store.forEach { entry in
+      found[entry.key] = entry.value
+      return true
+    }
+    #expect(found == model, what)
+    #expect(await store.count == model.count, what)
+    let report = try await store.verify()
+    #expect(report.isSound, "\(what): \(report.problems)")
+  }
+}
