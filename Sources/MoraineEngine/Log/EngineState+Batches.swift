@@ -22,8 +22,10 @@ extension EngineState {
       return .needsRoom(total)
     }
     let hashes = hashesFetchingBuckets(operations)
+    var older: [Older?] = []
+    older.reserveCapacity(operations.count)
     for (index, operation) in operations.enumerated() {
-      _ = try existing(operation.key, hash: hashes[index])
+      older.append(try existing(operation.key, hash: hashes[index]).map(Older.init))
     }
     try appendSyncMarkIfDue()
     let first = lastSequence
@@ -31,7 +33,9 @@ extension EngineState {
     lastSequence += UInt64(operations.count)
     let places = try appendAll(operations, after: first)
     for (index, operation) in operations.enumerated() {
-      try show(operation, places[index], hash: hashes[index], sequence: first + UInt64(index) + 1)
+      let found = entry(of: index, operations, places, hashes[index], older[index], after: first)
+      show(
+        operation, places[index], found, hash: hashes[index], sequence: first + UInt64(index) + 1)
     }
     publish()
     return .done(SequenceNumber(rawValue: lastSequence))
@@ -101,10 +105,9 @@ extension EngineState {
   }
 
   private mutating func show(
-    _ operation: BatchOperation, _ place: (address: Address, length: Int), hash: UInt64,
-    sequence: UInt64
-  ) throws(StoreError) {
-    let existing = try existing(operation.key, hash: hash)
+    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: Replaceable?,
+    hash: UInt64, sequence: UInt64
+  ) {
     if operation.value != nil {
       install(
         put: place.address, length: place.length, sequence: sequence, hash: hash, over: existing)
@@ -112,5 +115,54 @@ extension EngineState {
       uninstall(existing, hash: hash)
     }
     count(sequence, in: place.address.slot)
+  }
+
+  /// The entry of an operation's key as the operations before it have left it. Reads nothing, so
+  /// that it cannot fail: the batch is in the log by now.
+  private func entry(
+    of index: Int, _ operations: [BatchOperation], _ places: [(address: Address, length: Int)],
+    _ hash: UInt64, _ older: Older?, after first: UInt64
+  ) -> Replaceable? {
+    var probe = self.index.probe(hash)
+    while let slot = probe.next(self.index) {
+      let address = Address(rawValue: slot.pointee & Address.mask)
+      if let older, older.address == address {
+        return Replaceable(slot: slot, length: older.length, sequence: older.sequence)
+      }
+      // One of this batch's own: they lie in the order of the operations.
+      guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
+      else { continue }
+      let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
+      if own < index, operations[own].key == operations[index].key {
+        return Replaceable(
+          slot: slot, length: places[own].length, sequence: first + UInt64(own) + 1)
+      }
+    }
+    return nil
+  }
+}
+
+/// What a batch must know of a record that it replaces.
+private struct Older {
+  let address: Address
+  let length: Int
+  let sequence: UInt64
+
+  init(_ found: Found) {
+    address = found.address
+    length = found.record.header.length
+    sequence = found.record.header.sequence
+  }
+}
+
+extension ArraySlice {
+  /// The first place from which on the condition holds; it holds for none before.
+  fileprivate func partitioningIndex(where belongs: (Element) -> Bool) -> Int {
+    var (low, high) = (startIndex, endIndex)
+    while low < high {
+      let middle = low + (high - low) / 2
+      if belongs(self[middle]) { high = middle } else { low = middle + 1 }
+    }
+    return low
   }
 }

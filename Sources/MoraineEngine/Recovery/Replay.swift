@@ -148,9 +148,9 @@ extension EngineState {
     if header.kind == .put {
       install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,
-        over: existing)
+        over: existing?.replaceable)
     } else if let existing {
-      uninstall(existing, hash: hash)
+      uninstall(existing.replaceable, hash: hash)
     }
     lastSequence = header.sequence
     count(header.sequence, in: address.slot)

@@ -67,8 +67,14 @@ public actor Store {
   ) async throws(StoreError) -> Store {
     let pipeline = CommitPipeline()
     let opener = try opener(DiskStorage(), directory, configuration, pipeline)
-    let box = try await pipeline.run { () throws(StoreError) in
-      EngineBox(try opener.open(creating: false))
+    let box: EngineBox
+    do throws(StoreError) {
+      box = try await pipeline.run { () throws(StoreError) in
+        EngineBox(try opener.open(creating: false))
+      }
+    } catch {
+      pipeline.stop()
+      throw error
     }
     return Store(opener: opener, pipeline: pipeline, state: box.take())
   }
