@@ -1,6 +1,7 @@
 import MoraineEngine
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -40,9 +41,12 @@ import Testing
   }
 
   private func contents(_ store: Store) async throws -> [UInt64: Key] {
-    var result: [UInt64: Key] = [:]
-    for try await entry in store.entries() { result[entry.sequence.rawValue] = entry.key }
-    return result
+    let result = Mutex<[UInt64: Key]>([:])
+    try await store.forEach { entry in
+      result.withLock { $0[entry.sequence.rawValue] = entry.key }
+      return true
+    }
+    return result.withLock { $0 }
   }
 
   private func check(_ store: Store, _ shown: [UInt64: Key], _ place: String) async throws {
