@@ -18,6 +18,8 @@ struct SegmentBirth: Sendable {
   }
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
+    // It may have waited behind a seal whose sync failed; nothing is synced after that.
+    if let poison = pipeline.poison { throw poison }
     let name = header.number.fileName
     do throws(StorageError) {
       // A leftover of a birth that failed; the manifest never listed it.
