@@ -13,9 +13,10 @@ extension EngineState {
   mutating func commit(
     _ operations: [BatchOperation], isDelete: Bool
   ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if operations.count == 1 { return try commitAlone(operations[0]) }
     try checkWritable()
     let total = operations.reduce(0) { $0 &+ Self.recordBound($1) }
-    guard operations.count == 1 || total <= Limits.batchLengthBytes else {
+    guard total <= Limits.batchLengthBytes else {
       throw StoreError(.valueTooLarge, "a batch of \(total) bytes; split it")
     }
     guard isDelete ? hasRoom(for: total) : hasRoom(forPuts: total) else {
@@ -39,6 +40,21 @@ extension EngineState {
     }
     publish()
     return .done(SequenceNumber(rawValue: lastSequence))
+  }
+
+  /// A single operation may be as large as its value, and asks for exactly the room that it takes:
+  /// what is left behind it in a segment larger than others could not be addressed.
+  private mutating func commitAlone(
+    _ operation: BatchOperation
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if let value = operation.value { return try put(operation.key, value) }
+    let outcome = try operation.key.bytes.withBytes { (key) throws(StoreError) in
+      try delete(key)
+    }
+    switch outcome {
+    case .done(let sequence): return .done(sequence ?? SequenceNumber(rawValue: lastSequence))
+    case .needsRoom(let count): return .needsRoom(count)
+    }
   }
 
   /// The most that a record of this operation takes.
@@ -68,8 +84,7 @@ extension EngineState {
     places.reserveCapacity(operations.count)
     do throws(StoreError) {
       for (index, operation) in operations.enumerated() {
-        let role: BatchRole =
-          operations.count == 1 ? .alone : index == operations.count - 1 ? .end : .more
+        let role: BatchRole = index == operations.count - 1 ? .end : .more
         places.append(
           try append(operation, role, of: operations.count, sequence: first + UInt64(index) + 1))
       }

@@ -127,7 +127,12 @@ struct ExtensionWork: Sendable {
 extension EngineState {
   /// Takes back a segment that no manifest came to list.
   mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
-    if let active { table.infos[active.slot].isDropped = true }
+    if let active {
+      let number = table.infos[active.slot].number.rawValue
+      // The next attempt takes the same number, and so removes what this one left.
+      if manifest.nextSegmentNumber == number + 1 { manifest.nextSegmentNumber = number }
+      table.infos[active.slot].isDropped = true
+    }
     active = before?.segment
     place.markedOffset = before?.markedOffset ?? 0
   }
