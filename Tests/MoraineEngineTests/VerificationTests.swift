@@ -16,7 +16,9 @@ import Testing
 
   /// A damaged header passed: only records were read again.
   @Test(
-    arguments: [("0000000001.segment", [0, 12, 50, 90, 127, 140]), ("MANIFEST", [0, 20, 90, 200])],
+    arguments: [
+      ("0000000001.segment", [0, 12, 50, 90, 127, 140]), ("MANIFEST", [0, 20, 90, 200]),
+    ],
     [Configuration.IOMode.mapped, .positional])
   func damageThatComesWhileTheStoreIsOpenIsFound(
     _ place: (file: String, offsets: [Int]), mode: Configuration.IOMode
