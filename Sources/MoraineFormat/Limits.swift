@@ -4,8 +4,11 @@ public enum Limits {
   public static let keyLengthBytes = 65_536
   /// The longest value, in bytes: 1 GiB.
   public static let valueLengthBytes = 1 << 30
-  /// All records of one atomic batch together, in bytes, unless the batch has one record.
-  public static let batchLengthBytes = 1 << 30
+  /// All records of one atomic batch together, in bytes, unless the batch has one record. With the
+  /// header before them, the last one still begins where an address can name it.
+  public static let batchLengthBytes = (1 << 30) - (1 << 20)
+  /// A put or a delete begins before this place in its segment.
+  public static let recordOffsetBytes = 1 << 30
   /// The smallest and the largest segment size, in bytes.
   public static let segmentSizeBytes = 256...(1 << 30)
   /// How many segments a store can have at a time.

@@ -37,6 +37,19 @@ extension Manifest {
     guard reader.remaining == 0 else {
       throw FormatError("bytes behind the last section", at: reader.offset)
     }
+    try checkSegments()
+  }
+
+  /// What the manifest says of the whole store bounds what it says of each segment.
+  private func checkSegments() throws(FormatError) {
+    for segment in segments {
+      guard segment.epoch <= epoch else {
+        throw FormatError("segment \(segment.number) is of epoch \(segment.epoch)", at: 64)
+      }
+      guard segment.lastSequence <= lastSequence else {
+        throw FormatError("segment \(segment.number) ends at \(segment.lastSequence)", at: 80)
+      }
+    }
   }
 
   private mutating func decodeFixedFields(_ reader: inout ByteReader) throws(FormatError) {

@@ -3,6 +3,8 @@ extension SegmentHeader {
     precondition(dictionary.count <= Self.dictionaryLimit, "a dictionary over 64 KiB")
     precondition(
       flags.contains(.hasDictionary) == !dictionary.isEmpty, "dictionary and flag differ")
+    precondition(
+      flags.contains(.encrypted) || encryptionKeyID == 0, "an encryption key without its flag")
     var writer = ByteWriter()
     writer.append(contentsOf: Self.magic)
     writer.append(formatVersion)
@@ -84,7 +86,8 @@ extension SegmentHeader {
     else {
       throw FormatError(newer: "header flags that this version does not know", at: 96)
     }
-    guard headerLength == claimedLength, flags.contains(.hasDictionary) == !dictionary.isEmpty
+    guard headerLength == claimedLength, flags.contains(.hasDictionary) == !dictionary.isEmpty,
+      flags.contains(.encrypted) || encryptionKeyID == 0
     else { throw FormatError("header fields contradict each other", at: 96) }
     try reader.skipZeros(reader.remaining, "header padding")
   }

@@ -131,7 +131,7 @@ def make(moraine, scratch):
 
 
 def check(moraine, scratch):
-    """The reader refuses what is forbidden, and nothing else."""
+    """The reader and the program refuse what is forbidden, and nothing else."""
     directory, target = make(moraine, scratch)
     sound = read_store.lines(directory)
     for cases, expected in ((FORBIDDEN, None), (ALLOWED, sound)):
@@ -139,7 +139,14 @@ def check(moraine, scratch):
             forge(directory, target, change)
             lines, text = verdict(target)
             assert lines == expected, f"forged: {name}: {text}"
+            code = verify(moraine, target).returncode
+            right = code in (3, 7) if expected is None else code == 0
+            assert right, f"forged: {name}: verify exits {code}"
     return len(FORBIDDEN) + len(ALLOWED)
+
+
+def verify(moraine, target):
+    return subprocess.run([moraine, "verify", target], capture_output=True, text=True)
 
 
 def main():
@@ -150,8 +157,7 @@ def main():
     for cases, heading in ((FORBIDDEN, "forbidden"), (ALLOWED, "allowed")):
         for name, change in cases.items():
             forge(store, target, change)
-            program = subprocess.run(
-                [sys.argv[1], "verify", target], capture_output=True, text=True)
+            program = verify(sys.argv[1], target)
             print(f"{heading}: {name}: moraine verify exits {program.returncode}; "
                   f"reader: {verdict(target)[1]}")
     return 0

@@ -188,8 +188,10 @@ class Reader:
         """Whether an open segment behind another one counts."""
         entry, end, is_whole = before
         if is_whole:
-            if segment.predecessor[:2] != (entry.number, end):
+            if (segment.predecessor[:2] != (entry.number, end)
+                    or segment.predecessor[2] < self.state.last):
                 segment.fail(48, "does not follow the segment before it")
+            self.state.last = segment.predecessor[2]
             return True
         if self.manifest.watermark_segment == segment.number:
             raise Violation("MANIFEST", 104, "promises that the segment before it was durable")

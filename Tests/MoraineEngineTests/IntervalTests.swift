@@ -34,6 +34,19 @@ import Testing
     try await store.close()
   }
 
+  /// A sync that was due within an hour kept one off that was asked for within a millisecond.
+  @Test(.timeLimit(.minutes(1))) func aShorterIntervalIsNotIgnored() async throws {
+    let watch = Watch()
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { watch.judge($0) }
+    let store = try Store(
+      on: storage, at: "store", configuration: .testing(durability: .interval(.seconds(3600))))
+    try await store.set([1], forKey: "lazy")
+    try await store.set([2], forKey: "urgent", durability: .interval(.milliseconds(1)))
+    for await _ in watch.syncs { break }
+    try await store.close()
+  }
+
   /// The promise "within an interval" died with the last reference.
   @Test func aStoreThatIsLetGoStillSyncs() async throws {
     let watch = Watch()

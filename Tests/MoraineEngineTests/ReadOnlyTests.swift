@@ -40,6 +40,26 @@ import Testing
     try await closed.close()
   }
 
+  /// It waited for a sync that nobody would ever do.
+  @Test(.timeLimit(.minutes(1))) func syncOfAReaderAfterAnUncleanStopEnds() async throws {
+    let disk = SimulatedDisk()
+    let store = try Store(on: disk, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    let image = try disk.image(.everything)
+    try await store.close()
+    let reader = try Store(on: image, at: "store", configuration: readOnly)
+    try await reader.sync()
+    try await reader.close()
+  }
+
+  /// Asking for a reader of a store that begins empty was a trap.
+  @Test func aStoreInMemoryIsWritableWhateverIsAsked() async throws {
+    let store = Store.inMemory(configuration: readOnly)
+    try await store.set([1], forKey: "a")
+    #expect(try await store.value(forKey: "a") == [1])
+    try await store.close()
+  }
+
   /// The error of closing took the place of the body's.
   @Test func withStoreThrowsWhatItsBodyThrew() async throws {
     struct Stop: Error {}

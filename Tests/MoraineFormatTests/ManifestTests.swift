@@ -8,7 +8,7 @@ import Testing
       storeID: Identifier(low: generator.next(), high: generator.next()),
       instanceID: Identifier(low: generator.next(), high: generator.next()),
       hashKey: HashKey(k0: generator.next(), k1: generator.next()))
-    manifest.epoch = generator.next()
+    manifest.epoch = generator.next() | 1 << 63
     manifest.generation = generator.next()
     manifest.lastSequence = .max
     manifest.nextSegmentNumber = 1000
@@ -20,11 +20,11 @@ import Testing
     manifest.createdMilliseconds = generator.next()
     for number in [999, 3, 5] as [UInt64] {
       var segment = Manifest.Segment(
-        number: SegmentNumber(rawValue: number), epoch: generator.next())
+        number: SegmentNumber(rawValue: number), epoch: generator.next() >> 1)
       segment.lengthBytes = generator.next() >> 35
       segment.recordCount = generator.next()
-      segment.firstSequence = SequenceNumber(rawValue: generator.next())
-      segment.lastSequence = SequenceNumber(rawValue: generator.next())
+      segment.firstSequence = SequenceNumber(rawValue: generator.next() >> 8)
+      segment.lastSequence = SequenceNumber(rawValue: generator.next() >> 8)
       segment.liveBytes = generator.next()
       segment.flags = number == 999 ? [.sealed, .compacted] : number == 3 ? [.sealed, .cut] : []
       manifest.segments.append(segment)
@@ -120,6 +120,8 @@ import Testing
     let original = manifest.encoded()
     let changes: [(place: Int, value: UInt64)] = [
       (80, 1 << 56), (88, 0), (88, 999), (168, 0), (168, 1000), (176, (4 << 30) + 1),
+      // Lower than what it lists.
+      (64, 1), (80, 1),
     ]
     for (place, value) in changes {
       var bytes = original

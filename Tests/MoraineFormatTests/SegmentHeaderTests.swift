@@ -14,7 +14,8 @@ import Testing
     header.createdMilliseconds = generator.next()
     header.encryptionKeyID = 0x0102_0304
     header.dictionary = generator.bytes(dictionaryLength)
-    header.flags = dictionaryLength > 0 ? [.compacted, .hasDictionary] : [.received, .encrypted]
+    header.flags =
+      dictionaryLength > 0 ? [.compacted, .encrypted, .hasDictionary] : [.received, .encrypted]
     return header
   }
 

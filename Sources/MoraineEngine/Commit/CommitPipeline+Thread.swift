@@ -31,7 +31,7 @@ extension CommitPipeline {
     }
     if !state.waiters.isEmpty || isDue {
       state.deadlineNanoseconds = nil
-      hasDeadline.store(false, ordering: .relaxed)
+      pendingDelay.store(.max, ordering: .relaxed)
       state.syncBeganNanoseconds = now
       // The watermark is what was appended before the sync begins, never what comes during it.
       let sequence = appendedSequence.load(ordering: .acquiring)

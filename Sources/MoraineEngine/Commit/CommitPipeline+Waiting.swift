@@ -30,20 +30,25 @@ extension CommitPipeline {
   /// Asks for a sync at the latest after the duration; returns at once.
   @inline(__always)
   func syncWithin(_ duration: Duration) {
-    if hasDeadline.load(ordering: .relaxed) { return }
-    setDeadline(duration)
+    // A sync is on its way that will come no later.
+    if pendingDelay.load(ordering: .relaxed) <= Self.nanoseconds(duration) { return }
+    setDeadline(Self.nanoseconds(duration))
   }
 
-  private func setDeadline(_ duration: Duration) {
+  private static func nanoseconds(_ duration: Duration) -> UInt64 {
     let (seconds, attoseconds) = duration.components
     let wait = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1_000_000_000)
-    let nanoseconds =
-      wait.overflow
-      ? UInt64.max / 4 : wait.partialValue &+ UInt64(clamping: attoseconds) / 1_000_000_000
+    return wait.overflow
+      ? UInt64.max / 4
+      : min(
+        UInt64.max / 4, wait.partialValue &+ UInt64(clamping: attoseconds) / 1_000_000_000)
+  }
+
+  private func setDeadline(_ nanoseconds: UInt64) {
     monitor.withLock { state in
-      let due = Machine.monotonicNanoseconds() &+ min(nanoseconds, UInt64.max / 4)
+      let due = Machine.monotonicNanoseconds() &+ nanoseconds
       state.deadlineNanoseconds = min(due, state.deadlineNanoseconds ?? due)
-      hasDeadline.store(true, ordering: .relaxed)
+      pendingDelay.store(nanoseconds, ordering: .relaxed)
       startIfNeeded(&state)
     }
     monitor.signal()

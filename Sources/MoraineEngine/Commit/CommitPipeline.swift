@@ -43,7 +43,9 @@ final class CommitPipeline: JobRunner {
   let durableSequence = Atomic<UInt64>(0)
   /// In the active segment.
   let durableOffset = Atomic<UInt64>(0)
-  let hasDeadline = Atomic<Bool>(false)
+  /// Within how many nanoseconds of its asking the next sync was asked for; the maximum when none
+  /// is due.
+  let pendingDelay = Atomic<UInt64>(.max)
   let isPoisoned = Atomic<Bool>(false)
 
   /// The writer's word that all before this is in the kernel's hands.

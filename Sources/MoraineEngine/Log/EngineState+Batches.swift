@@ -13,17 +13,20 @@ extension EngineState {
   mutating func commit(
     _ operations: [BatchOperation], isDelete: Bool
   ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if operations.count == 1 { return try commitAlone(operations[0]) }
     try checkWritable()
     let total = operations.reduce(0) { $0 &+ Self.recordBound($1) }
-    guard operations.count == 1 || total <= Limits.batchLengthBytes else {
+    guard total <= Limits.batchLengthBytes else {
       throw StoreError(.valueTooLarge, "a batch of \(total) bytes; split it")
     }
     guard isDelete ? hasRoom(for: total) : hasRoom(forPuts: total) else {
       return .needsRoom(total)
     }
     let hashes = hashesFetchingBuckets(operations)
+    var older: [Older?] = []
+    older.reserveCapacity(operations.count)
     for (index, operation) in operations.enumerated() {
-      _ = try existing(operation.key, hash: hashes[index])
+      older.append(try existing(operation.key, hash: hashes[index]).map(Older.init))
     }
     try appendSyncMarkIfDue()
     let first = lastSequence
@@ -31,10 +34,27 @@ extension EngineState {
     lastSequence += UInt64(operations.count)
     let places = try appendAll(operations, after: first)
     for (index, operation) in operations.enumerated() {
-      try show(operation, places[index], hash: hashes[index], sequence: first + UInt64(index) + 1)
+      let found = entry(of: index, operations, places, hashes[index], older[index], after: first)
+      show(
+        operation, places[index], found, hash: hashes[index], sequence: first + UInt64(index) + 1)
     }
     publish()
     return .done(SequenceNumber(rawValue: lastSequence))
+  }
+
+  /// A single operation may be as large as its value, and asks for exactly the room that it takes:
+  /// what is left behind it in a segment larger than others could not be addressed.
+  private mutating func commitAlone(
+    _ operation: BatchOperation
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if let value = operation.value { return try put(operation.key, value) }
+    let outcome = try operation.key.bytes.withBytes { (key) throws(StoreError) in
+      try delete(key)
+    }
+    switch outcome {
+    case .done(let sequence): return .done(sequence ?? SequenceNumber(rawValue: lastSequence))
+    case .needsRoom(let count): return .needsRoom(count)
+    }
   }
 
   /// The most that a record of this operation takes.
@@ -64,8 +84,7 @@ extension EngineState {
     places.reserveCapacity(operations.count)
     do throws(StoreError) {
       for (index, operation) in operations.enumerated() {
-        let role: BatchRole =
-          operations.count == 1 ? .alone : index == operations.count - 1 ? .end : .more
+        let role: BatchRole = index == operations.count - 1 ? .end : .more
         places.append(
           try append(operation, role, of: operations.count, sequence: first + UInt64(index) + 1))
       }
@@ -101,10 +120,9 @@ extension EngineState {
   }
 
   private mutating func show(
-    _ operation: BatchOperation, _ place: (address: Address, length: Int), hash: UInt64,
-    sequence: UInt64
-  ) throws(StoreError) {
-    let existing = try existing(operation.key, hash: hash)
+    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: Replaceable?,
+    hash: UInt64, sequence: UInt64
+  ) {
     if operation.value != nil {
       install(
         put: place.address, length: place.length, sequence: sequence, hash: hash, over: existing)
@@ -113,5 +131,54 @@ extension EngineState {
       table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
     }
     count(sequence, in: place.address.slot)
+  }
+
+  /// The entry of an operation's key as the operations before it have left it. Reads nothing, so
+  /// that it cannot fail: the batch is in the log by now.
+  private func entry(
+    of index: Int, _ operations: [BatchOperation], _ places: [(address: Address, length: Int)],
+    _ hash: UInt64, _ older: Older?, after first: UInt64
+  ) -> Replaceable? {
+    var probe = self.index.probe(hash)
+    while let slot = probe.next(self.index) {
+      let address = Address(rawValue: slot.pointee & Address.mask)
+      if let older, older.address == address {
+        return Replaceable(slot: slot, length: older.length, sequence: older.sequence)
+      }
+      // One of this batch's own: they lie in the order of the operations.
+      guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
+      else { continue }
+      let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
+      if own < index, operations[own].key == operations[index].key {
+        return Replaceable(
+          slot: slot, length: places[own].length, sequence: first + UInt64(own) + 1)
+      }
+    }
+    return nil
+  }
+}
+
+/// What a batch must know of a record that it replaces.
+private struct Older {
+  let address: Address
+  let length: Int
+  let sequence: UInt64
+
+  init(_ found: Found) {
+    address = found.address
+    length = found.record.header.length
+    sequence = found.record.header.sequence
+  }
+}
+
+extension ArraySlice {
+  /// The first place from which on the condition holds; it holds for none before.
+  fileprivate func partitioningIndex(where belongs: (Element) -> Bool) -> Int {
+    var (low, high) = (startIndex, endIndex)
+    while low < high {
+      let middle = low + (high - low) / 2
+      if belongs(self[middle]) { high = middle } else { low = middle + 1 }
+    }
+    return low
   }
 }

@@ -7,7 +7,7 @@ extension EngineState {
   @inline(__always)
   mutating func install(
     put address: Address, length: Int, sequence: UInt64, hash: UInt64,
-    over existing: Found?
+    over existing: Replaceable?
   ) {
     let size = UInt64(truncatingIfNeeded: aligned(length))
     if let existing {
@@ -23,7 +23,7 @@ extension EngineState {
 
   @inline(__always)
   mutating func uninstall(
-    _ existing: Found, hash: UInt64
+    _ existing: Replaceable, hash: UInt64
   ) {
     retire(existing, hash: hash)
     index.remove(existing.slot)
@@ -31,7 +31,7 @@ extension EngineState {
 
   /// The record that an entry names is no longer live.
   @inline(__always)
-  private mutating func retire(_ old: Found, hash: UInt64) {
+  private mutating func retire(_ old: Replaceable, hash: UInt64) {
     let size = UInt64(truncatingIfNeeded: aligned(old.length))
     table[old.address.slot].liveBytes &-= size
     liveBytes &-= size

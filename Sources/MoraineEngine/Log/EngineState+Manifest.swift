@@ -106,9 +106,9 @@ struct SealWork: Sendable {
       try run(publisher.pipeline)
       try publisher.publish(manifest)
     } catch {
-      // A failure to seal has poisoned the pipeline. A manifest that could not be written for want
-      // of space harms nothing: the next one says the same, and until then the footer does.
-      if error.code != .noSpace { publisher.pipeline.poison(error) }
+      // Where it is open what the disk holds, the failure has poisoned the pipeline already. A
+      // manifest that could not be begun, for want of space or of descriptors, harms nothing: the
+      // next one says the same, and until then the footer does.
     }
   }
 }

@@ -77,7 +77,8 @@ extension EngineState {
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
-    install(put: address, length: length, sequence: lastSequence, hash: hash, over: existing)
+    install(
+      put: address, length: length, sequence: lastSequence, hash: hash, over: existing?.replaceable)
     count(lastSequence, in: address.slot)
     publish()
     if value.count > 1 << 20 { compressor.trim() }
@@ -100,7 +101,7 @@ extension EngineState {
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
-    uninstall(existing, hash: hash)
+    uninstall(existing.replaceable, hash: hash)
     count(lastSequence, in: address.slot)
     table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     publish()

@@ -128,6 +128,11 @@ extension EngineState {
   /// Takes back a segment that no manifest came to list.
   mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
     let abandoned = active?.slot
+    if let abandoned {
+      let number = table.infos[abandoned].number.rawValue
+      // The next attempt takes the same number, and so removes what this one left.
+      if manifest.nextSegmentNumber == number + 1 { manifest.nextSegmentNumber = number }
+    }
     active = before?.segment
     if let abandoned { table.drop(abandoned) }
     place.markedOffset = before?.markedOffset ?? 0

@@ -79,9 +79,20 @@ struct Found {
   let record: RecordReference
 
   @inline(__always)
-  var length: Int { record.header.length }
+  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
+
+  /// What must be known of the record when another one takes its place.
   @inline(__always)
-  var sequence: UInt64 { record.header.sequence }
+  var replaceable: Replaceable {
+    Replaceable(slot: slot, length: record.header.length, sequence: record.header.sequence)
+  }
+}
+
+/// An index entry that another record will take, or that will go.
+struct Replaceable {
+  let slot: UnsafeMutablePointer<UInt64>
+  let length: Int
+  let sequence: UInt64
 
   @inline(__always)
   var address: Address { Address(rawValue: slot.pointee & Address.mask) }

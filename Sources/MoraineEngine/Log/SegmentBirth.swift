@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import SystemPackage
 
 /// Makes a new segment, on the committing thread: created exclusively, header written, file and
 /// directory synced. Only then does a manifest list it, and only then is anything acknowledged in it.
@@ -17,6 +18,8 @@ struct SegmentBirth: Sendable {
   }
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
+    // It may have waited behind a seal whose sync failed; nothing is synced after that.
+    if let poison = pipeline.poison { throw poison }
     let name = header.number.fileName
     do throws(StorageError) {
       // A leftover of a birth that failed; the manifest never listed it.
@@ -49,7 +52,8 @@ struct SegmentBirth: Sendable {
         try file.allocate(from: 0, to: UInt64(firstAllocation))
         mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
       } catch {
-        guard error.isUnsupported else { throw error }
+        // The kernel may have no mapping left to give: then this segment is written without one.
+        guard error.isUnsupported || error.errno == .noMemory else { throw error }
         try file.truncate(to: 0)
       }
     }

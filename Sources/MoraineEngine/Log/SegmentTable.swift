@@ -144,6 +144,17 @@ struct SegmentTable: ~Copyable, RehashSource {
     return UnsafeRawPointer(base)
   }
 
+  /// The first bytes of a segment; valid until the next call.
+  func bytes(of slot: Int, count: Int) throws(StoreError) -> UnsafeRawBufferPointer {
+    let start: UnsafeRawPointer
+    if let base = views[slot].base {
+      start = UnsafeRawPointer(base)
+    } else {
+      start = try load(Address(slot: slot, offset: 0), count: count)
+    }
+    return UnsafeRawBufferPointer(start: start, count: count)
+  }
+
   private func unreadable(
     _ address: Address, _ start: UnsafeRawPointer, _ length: Int
   ) -> StoreError {

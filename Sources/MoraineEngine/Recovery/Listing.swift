@@ -33,7 +33,10 @@ struct Listing {
       if let number { segments[number] = entry.lengthBytes }
       hasManifest = hasManifest || entry.name == Manifest.fileName
       hasTemporaryManifest = hasTemporaryManifest || entry.name == Manifest.temporaryFileName
-      hasReserve = hasReserve || entry.name == Reserve.fileName
+      // One that died before it was filled keeps nothing back.
+      if entry.name == Reserve.fileName, entry.lengthBytes >= Reserve.lengthBytes {
+        hasReserve = true
+      }
     }
   }
 }

@@ -18,7 +18,7 @@ extension Opener {
   }
 
   /// Nil when the directory has no store yet.
-  func readManifest(
+  static func readManifest(
     _ directory: any StorageDirectory, _ listing: Listing
   ) throws(StoreError) -> Manifest? {
     guard listing.hasManifest else {
@@ -36,7 +36,7 @@ extension Opener {
     }
   }
 
-  private func readWhole(
+  private static func readWhole(
     _ directory: any StorageDirectory, _ name: String, limit: Int
   ) throws(StoreError) -> [UInt8] {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }

@@ -25,7 +25,7 @@ struct Opener {
     let lock = try takeLock(directory)
     // What was seen before the lock may have changed.
     let listing = try Listing(directory)
-    let manifest = try readManifest(directory, listing)
+    let manifest = try Self.readManifest(directory, listing)
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
     var state = EngineState(

@@ -69,6 +69,9 @@ struct Replay {
       let mark = try formatting(name) { () throws(FormatError) in
         try SyncMark(decoding: record.reference.stored)
       }
+      guard mark.durableOffset <= UInt64(record.offset) else {
+        throw .corrupted("a mark promises what comes behind it", name, at: record.offset)
+      }
       try check(mark.digest, record.offset, header.sequence, &state)
       result.promise = max(result.promise, mark.durableOffset)
       result.validEnd = scanner.offset
@@ -87,6 +90,9 @@ struct Replay {
     _ record: SegmentScanner.Record, _ state: inout EngineState
   ) throws(StoreError) {
     let header = record.reference.header
+    guard record.offset < Limits.recordOffsetBytes else {
+      throw .corrupted("a record begins behind 1 GiB", name, at: record.offset)
+    }
     guard header.sequence > lastSequence else {
       throw .corrupted(
         "sequence number \(header.sequence) comes after \(lastSequence)", name,
@@ -123,6 +129,10 @@ struct Replay {
     guard pending.isEmpty else {
       throw .corrupted("a batch is broken off by a mark", name, at: offset)
     }
+    guard sequence >= lastSequence else {
+      throw .corrupted(
+        "a mark of sequence number \(sequence) comes after \(lastSequence)", name, at: offset)
+    }
     try install(&state)
     guard sequence > state.manifest.compactedThrough.rawValue, digest != state.digest else {
       return
@@ -148,9 +158,9 @@ extension EngineState {
     if header.kind == .put {
       install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,
-        over: existing)
+        over: existing?.replaceable)
     } else {
-      if let existing { uninstall(existing, hash: hash) }
+      if let existing { uninstall(existing.replaceable, hash: hash) }
       table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
     }
     lastSequence = header.sequence

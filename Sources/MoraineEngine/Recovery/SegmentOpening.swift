@@ -43,6 +43,11 @@ enum SegmentOpening {
     else {
       throw .corrupted("this segment belongs to another store or another life of it", name, at: 16)
     }
+    guard header.generation <= state.manifest.generation else {
+      throw .corrupted(
+        "it is younger than the manifest that lists it; a stale manifest was put in place", name,
+        at: 72)
+    }
     guard !header.flags.contains(.encrypted) else {
       throw StoreError(.newerFormat, "an encrypted segment; update this program", file: name)
     }

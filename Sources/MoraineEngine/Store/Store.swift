@@ -76,8 +76,14 @@ public actor Store {
   ) async throws(StoreError) -> Store {
     let pipeline = CommitPipeline()
     let opener = try opener(DiskStorage(), directory, configuration, pipeline)
-    let box = try await pipeline.run { () throws(StoreError) in
-      EngineBox(try opener.open(creating: false))
+    let box: EngineBox
+    do throws(StoreError) {
+      box = try await pipeline.run { () throws(StoreError) in
+        EngineBox(try opener.open(creating: false))
+      }
+    } catch {
+      pipeline.stop()
+      throw error
     }
     return Store(opener: opener, pipeline: pipeline, state: box.take())
   }
@@ -102,10 +108,14 @@ final class EngineBox: @unchecked Sendable {
 extension Store {
   /// A store that lives in memory and goes with its last reference: for tests and previews.
   ///
-  /// It runs the same code as one on disk.
+  /// It runs the same code as one on disk. It begins empty, so `isReadOnly` and `createIfMissing`
+  /// have no meaning here and are not heeded.
   public static func inMemory(configuration: Configuration = .init()) -> Store {
+    var writable = configuration
+    writable.isReadOnly = false
+    writable.createIfMissing = true
     do throws(StoreError) {
-      return try Store(on: MemoryStorage(), at: "/memory", configuration: configuration)
+      return try Store(on: MemoryStorage(), at: "/memory", configuration: writable)
     } catch {
       fatalError("opening an empty store in memory failed: \(error)")
     }

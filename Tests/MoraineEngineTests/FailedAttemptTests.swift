@@ -1,0 +1,125 @@
+import Foundation
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// What fails without harm leaves nothing behind: no wait, no thread, no file, no poison.
+@Suite(.timeLimit(.minutes(1))) struct FailedAttemptTests {
+  /// A put that failed used up a number, and `sync()` waited for that number, syncing on and on.
+  @Test func syncEndsAfterAPutThatFailed() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: .positional))
+    try await store.set([1], forKey: "a")
+    storage.setScript { $0.operation == .write ? .fail(.noSpace) : nil }
+    await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
+    storage.setScript(nil)
+    storage.clearTrace()
+    try await store.sync()
+    #expect(storage.trace.count { $0.operation == .synchronizeData } == 1)
+    try await store.close()
+  }
+
+  /// Each left one that waited for work for ever.
+  @Test func anOpeningThatFailsEndsItsThread() async throws {
+    let directory = try TestDirectory()
+    let holder = try Store(at: directory.path, configuration: .testing())
+    try await holder.set([1], forKey: "a")
+    let before = try threadCount()
+    for _ in 0..<400 {
+      await #expect(throws: StoreError.self) { _ = try await Store.open(at: directory.path) }
+    }
+    // They end by themselves, a little later; other tests have theirs too.
+    while try threadCount() > before + 100 { await Task.yield() }
+    try await holder.close()
+  }
+
+  /// 0 where the system does not say.
+  private func threadCount() throws -> Int {
+    guard FileManager.default.fileExists(atPath: "/proc/self/task") else { return 0 }
+    return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count
+  }
+
+  /// The manifest that lists a full segment as sealed is written in the background. What kept it
+  /// from being begun stopped writing for good.
+  @Test(arguments: [Errno.tooManyOpenFiles, .tooManyOpenFilesInSystem, .noSpace])
+  func aManifestThatCannotBeBegunInTheBackgroundPoisonsNothing(errno: Errno) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(
+      on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000))
+    try await store.set([1], forKey: "a")
+    let births = Mutex(0)
+    storage.setScript { event in
+      guard event.operation == .createFile, event.file == "MANIFEST.tmp" else { return nil }
+      return births.withLock { count in
+        count += 1
+        // The first lists both segments as open, the second comes from behind the writer.
+        return count == 2 ? .fail(errno) : nil
+      }
+    }
+    var number = 0
+    while await store.statistics.segmentCount < 2 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number)"))
+      number += 1
+    }
+    try await store.set([2], forKey: "b", durability: .sync)
+    #expect(births.withLock { $0 } == 2)
+    #expect(await store.statistics.poison == nil)
+    try await store.close()
+    let again = try Store(on: storage, at: "store")
+    #expect(await again.count == number + 2)
+    try await again.close()
+  }
+
+  /// Each put that was refused left one more segment file.
+  @Test func refusedRotationsLeaveNoFiles() async throws {
+    let directory = try TestDirectory()
+    let storage = FaultStorage(DiskStorage())
+    let store = try Store(
+      on: storage, at: directory.path, configuration: .testing(segmentSizeBytes: 1000))
+    try await store.set([1], forKey: "a")
+    storage.setScript { event in
+      event.operation == .write && event.file == "MANIFEST.tmp" ? .fail(.noSpace) : nil
+    }
+    var refused = 0
+    for number in 0..<5000 where refused < 20 {
+      do throws(StoreError) {
+        try await store.set([UInt8](0..<50), forKey: Key("\(number)"))
+      } catch {
+        #expect(error.code == .noSpace)
+        refused += 1
+      }
+    }
+    storage.setScript(nil)
+    #expect(refused == 20)
+    #expect(try directory.segments().count <= (await store.statistics.segmentCount) + 1)
+    try await store.set([1], forKey: "b", durability: .sync)
+    try await store.close()
+  }
+
+  /// The kernel may have no mapping left to give (`vm.max_map_count`).
+  @Test func aSegmentIsWrittenWithoutAMappingWhereThereIsNone() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { $0.operation == .map ? .fail(.noMemory) : nil }
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a", durability: .sync)
+    #expect(storage.trace.contains { $0.operation == .map })
+    #expect(storage.trace.contains { $0.operation == .write && $0.file == "0000000001.segment" })
+    #expect(try await store.value(forKey: "a") == [1])
+    try await store.close()
+  }
+
+  /// A kill between its birth and its allocation left an empty file, which passed for a reserve.
+  @Test func aReserveWithoutSpaceIsNone() async throws {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
+    let reserve = directory.store.appendingPathComponent("RESERVE")
+    try Data().write(to: reserve)
+    let store = try Store(at: directory.path, configuration: .testing())
+    try await store.set([2], forKey: "b")
+    #expect(try Data(contentsOf: reserve).count > 0)
+    try await store.close()
+  }
+}

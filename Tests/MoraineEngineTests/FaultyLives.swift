@@ -1,0 +1,117 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// Three lives of one store: made and killed, reopened and closed, reopened and read.
+///
+/// A fault strikes one call of one of them. Each life checks what it sees against what the writer
+/// was told; the last check is without faults.
+final class FaultyLives {
+  let configuration: Configuration
+  let misfortune: Misfortune
+  let what: Comment
+  let striker: Striker
+  var possible = PossibleStates()
+  var wasPoisoned = false
+
+  init(_ mode: Configuration.IOMode, _ misfortune: Misfortune, at target: Call?) {
+    configuration = .testing(segmentSizeBytes: 600, ioMode: mode)
+    self.misfortune = misfortune
+    striker = Striker(target, misfortune)
+    what = "\(mode), \(misfortune), at \(target.map(\.description) ?? "none")"
+  }
+
+  func live() async throws {
+    var disk = SimulatedDisk()
+    for life in 0..<3 {
+      let storage = FaultStorage(disk)
+      storage.setScript(striker.script(life: life))
+      let store = try await open(storage)
+      guard let store else { continue }
+      await see(store)
+      if life < 2 { await work(on: store, life) }
+      if life == 1 {
+        await attempt(on: store) { () throws(StoreError) in try await store.close() }
+      }
+      // The kill: what the files hold while the store is still open.
+      disk = try disk.image(.everything)
+      storage.setScript(nil)
+      try await ignoringPoison { () throws(StoreError) in try await store.close() }
+    }
+    try await settle(on: disk)
+  }
+
+  /// Nil when the fault lasts. One that does not must not keep a second attempt from succeeding.
+  func open(_ storage: FaultStorage) async throws -> Store? {
+    for _ in 0..<2 {
+      do throws(StoreError) {
+        let store = try Store(on: storage, at: "store", configuration: configuration)
+        wasPoisoned = false
+        return store
+      } catch {
+        judge(error)
+      }
+    }
+    #expect(misfortune.isForEver, "a second attempt must open it; \(what)")
+    return nil
+  }
+
+  /// Every failure is typed, and names its cause.
+  func judge(_ error: StoreError) {
+    #expect([.io, .noSpace, .poisoned].contains(error.code), "\(error); \(what)")
+    #expect(error.errno == misfortune.errno, "\(error); \(what)")
+    #expect(striker.hasStruck, "\(error) without a fault; \(what)")
+  }
+
+  func judge(untyped error: any Error) {
+    guard let error = error as? StoreError else {
+      Issue.record("\(error) is not the store's; \(what)")
+      return
+    }
+    judge(error)
+  }
+
+  /// A key may be unreadable for a while, and is never answered wrongly.
+  func see(_ key: Key, in store: Store) async {
+    do throws(StoreError) {
+      let value = try await store.value(forKey: key)
+      #expect(possible.allows(value, for: key), "\(key); \(what)")
+    } catch {
+      judge(error)
+    }
+  }
+
+  func see(_ store: Store) async {
+    do {
+      let state = try await store.contents()
+      let isPossible = possible.saw(state)
+      #expect(isPossible, what)
+    } catch {
+      judge(untyped: error)
+    }
+  }
+
+  func ignoringPoison(_ body: () async throws(StoreError) -> Void) async throws {
+    do throws(StoreError) { try await body() } catch {
+      guard error.code == .poisoned || wasPoisoned else { throw error }
+    }
+  }
+
+  /// Opens it without faults, writes, closes, and opens it again.
+  func settle(on disk: SimulatedDisk) async throws {
+    let store = try Store(on: disk, at: "store", configuration: configuration)
+    var state = try await store.contents()
+    let isPossible = possible.saw(state)
+    #expect(isPossible, what)
+    #expect(try await store.verify().isSound, what)
+    try await store.set([9], forKey: "after", durability: .sync)
+    try await store.close()
+    state["after"] = [9]
+    let again = try Store(on: disk, at: "store", configuration: configuration)
+    #expect(try await again.contents() == state, what)
+    #expect(try await again.verify().isSound, what)
+    try await again.close()
+  }
+}

@@ -1,0 +1,78 @@
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+
+/// One call of one life of a store: the n-th of its kind on its file. Stays the same from run to
+/// run, whatever the committing thread does meanwhile.
+struct Call: Hashable, Sendable, CustomStringConvertible {
+  let life: Int
+  let operation: StorageEvent.Operation
+  let file: String
+  let number: Int
+  var description: String { "life \(life), \(operation.rawValue) \(number) of \(file)" }
+}
+
+/// What befalls the call, and perhaps all later ones of that life.
+struct Misfortune: Sendable {
+  let errno: Errno
+  let isForEver: Bool
+  /// How much of a write or an allocation is done before it fails.
+  let partLengthBytes: Int
+
+  /// Whether the kernel answers such a call so. (``EachCallTests`` has every error at every call.)
+  func befalls(_ operation: StorageEvent.Operation) -> Bool {
+    switch errno {
+    case .tooManyOpenFiles:
+      [.openDirectory, .createDirectory, .entries, .createFile, .openFile].contains(operation)
+    case .noSpace:
+      operation.isSync
+        || [.createDirectory, .createFile, .rename, .write, .allocate].contains(operation)
+    default: true
+    }
+  }
+
+  func fault(for operation: StorageEvent.Operation) -> StorageFault {
+    guard partLengthBytes > 0, operation == .write || operation == .allocate else {
+      return .fail(errno)
+    }
+    return .partial(lengthBytes: partLengthBytes, errno)
+  }
+}
+
+/// Strikes at one call, and notes all calls.
+final class Striker: Sendable {
+  private struct State {
+    var counts: [Call: Int] = [:]
+    var calls: [Call] = []
+    var hasStruck = false
+  }
+
+  private let target: Call?
+  private let misfortune: Misfortune
+  private let state = Mutex(State())
+
+  init(_ target: Call?, _ misfortune: Misfortune) {
+    self.target = target
+    self.misfortune = misfortune
+  }
+
+  var calls: [Call] { state.withLock { $0.calls } }
+  var hasStruck: Bool { state.withLock { $0.hasStruck } }
+
+  func script(life: Int) -> FaultStorage.Script {
+    { [self] event in
+      state.withLock { state in
+        let kind = Call(life: life, operation: event.operation, file: event.file, number: 0)
+        state.counts[kind, default: 0] += 1
+        let call = Call(
+          life: life, operation: event.operation, file: event.file, number: state.counts[kind]!)
+        state.calls.append(call)
+        if call == target { state.hasStruck = true }
+        let isLater = misfortune.isForEver && state.hasStruck && life == target?.life
+        guard call == target || (isLater && misfortune.befalls(event.operation)) else { return nil }
+        return misfortune.fault(for: event.operation)
+      }
+    }
+  }
+}
