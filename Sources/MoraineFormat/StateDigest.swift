@@ -13,20 +13,35 @@ public struct StateDigest: Hashable, Sendable {
     self.high = high
   }
 
+  /// The digest of one live record.
+  @inlinable
+  public static func of(hash: UInt64, sequence: UInt64) -> StateDigest {
+    let (a, b) = halves(hash, sequence)
+    return StateDigest(low: a, high: b)
+  }
+
+  @inlinable
+  public mutating func add(_ other: StateDigest) {
+    let (sum, carry) = low.addingReportingOverflow(other.low)
+    low = sum
+    high = high &+ other.high &+ (carry ? 1 : 0)
+  }
+
+  @inlinable
+  public mutating func remove(_ other: StateDigest) {
+    let (difference, borrow) = low.subtractingReportingOverflow(other.low)
+    low = difference
+    high = high &- other.high &- (borrow ? 1 : 0)
+  }
+
   @inlinable
   public mutating func add(hash: UInt64, sequence: UInt64) {
-    let (a, b) = Self.halves(hash, sequence)
-    let (sum, carry) = low.addingReportingOverflow(a)
-    low = sum
-    high = high &+ b &+ (carry ? 1 : 0)
+    add(.of(hash: hash, sequence: sequence))
   }
 
   @inlinable
   public mutating func remove(hash: UInt64, sequence: UInt64) {
-    let (a, b) = Self.halves(hash, sequence)
-    let (difference, borrow) = low.subtractingReportingOverflow(a)
-    low = difference
-    high = high &- b &- (borrow ? 1 : 0)
+    remove(.of(hash: hash, sequence: sequence))
   }
 
   @inlinable

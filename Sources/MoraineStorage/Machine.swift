@@ -32,6 +32,15 @@ package enum Machine {
   @inlinable @inline(__always)
   package static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
 
+  /// Makes the calling thread sleep at least so long.
+  package static func sleep(nanoseconds: UInt64) {
+    guard nanoseconds > 0 else { return }
+    var time = timespec()
+    time.tv_sec = Int(nanoseconds / 1_000_000_000)
+    time.tv_nsec = Int(nanoseconds % 1_000_000_000)
+    nanosleep(&time, nil)
+  }
+
   /// Makes the calling thread give way to others. A hint.
   package static func lowerThreadPriority() { moraine_lower_thread_priority() }
 

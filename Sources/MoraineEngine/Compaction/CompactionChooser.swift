@@ -17,6 +17,8 @@ struct SegmentFigures: Equatable {
 struct CompactionChooser {
   let segmentSizeBytes: Int
   let spaceAmplificationLimit: Double
+  /// A segment with less garbage is left alone.
+  var leastGarbageRatio = 0.05
   /// Below this there is no hurry.
   var garbageFloorBytes = 64 << 10
   /// So many small neighbours are joined even without garbage.
@@ -38,7 +40,7 @@ struct CompactionChooser {
 
   private func worst(_ segments: [SegmentFigures]) -> Int? {
     let worst = segments.indices.max { segments[$0].garbageRatio < segments[$1].garbageRatio }
-    guard let worst, segments[worst].garbageRatio > 0.05 else { return nil }
+    guard let worst, segments[worst].garbageRatio > leastGarbageRatio else { return nil }
     return worst
   }
 

@@ -18,6 +18,8 @@ struct CompactionCandidate {
   let hash: UInt64
   let sequence: UInt64
   let isDelete: Bool
+  /// The maximum when it does not expire.
+  let expiryMilliseconds: UInt64
 }
 
 /// Reads inputs in order, checking every checksum. One thread at a time.
@@ -73,7 +75,8 @@ final class CompactionReader: @unchecked Sendable {
           CompactionCandidate(
             address: Address(slot: slot, offset: record.offset), length: header.length,
             hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
-            sequence: header.sequence, isDelete: header.kind == .delete))
+            sequence: header.sequence, isDelete: header.kind == .delete,
+            expiryMilliseconds: header.expiryMilliseconds(at: record.reference.base) ?? .max))
       }
     }
     return result

@@ -5,6 +5,7 @@ import MoraineStorage
 struct Relocation {
   let old: Address
   let hash: UInt64
+  let sequence: UInt64
   let newOffset: UInt32
   let oldLength: UInt32
   let newLength: UInt32
@@ -44,37 +45,32 @@ final class CompactionOutput: @unchecked Sendable {
     _ record: RecordReference, _ candidate: CompactionCandidate
   ) throws(StoreError) {
     if isEmpty { try begin() }
-    var draft = RecordDraft(
-      sequence: candidate.sequence, kind: record.header.kind, key: record.key,
-      stored: record.stored)
-    draft.codec = record.header.codec
-    draft.rawLength = record.header.rawLength
-    draft.keyspace = record.header.keyspace
+    let copy = RecordCopy(record.base, record.header)
     let offset = lengthBytes
-    write(draft)
+    place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
     recordCount += 1
     if firstSequence == 0 { firstSequence = candidate.sequence }
     lastSequence = candidate.sequence
     if candidate.isDelete {
-      deleteBytes += aligned(draft.length)
+      deleteBytes += aligned(copy.length)
     } else {
       relocations.append(
         Relocation(
-          old: candidate.address, hash: candidate.hash,
+          old: candidate.address, hash: candidate.hash, sequence: candidate.sequence,
           newOffset: UInt32(truncatingIfNeeded: offset),
           oldLength: UInt32(truncatingIfNeeded: candidate.length),
-          newLength: UInt32(truncatingIfNeeded: draft.length)))
+          newLength: UInt32(truncatingIfNeeded: copy.length)))
     }
     if buffer.count >= Self.flushBytes { try flush() }
   }
 
-  private func write(_ draft: RecordDraft) {
+  /// Calls the body with zeroed room for a record behind the last one.
+  private func place(_ length: Int, _ write: (UnsafeMutableRawPointer) -> Void) {
     let place = buffer.count
-    buffer.append(contentsOf: repeatElement(0, count: aligned(draft.length)))
-    let offset = UInt64(written + place)
+    buffer.append(contentsOf: repeatElement(0, count: aligned(length)))
     buffer.withUnsafeMutableBytes { bytes in
       guard let base = bytes.baseAddress else { return }
-      draft.write(to: base + place, at: offset, seed: seed)
+      write(base + place)
     }
   }
 
@@ -104,11 +100,12 @@ final class CompactionOutput: @unchecked Sendable {
       recordCount: recordCount, firstSequence: SequenceNumber(rawValue: firstSequence),
       lastSequence: SequenceNumber(rawValue: lastSequence),
       wallMilliseconds: Machine.wallMilliseconds(), digest: StateDigest())
+    let offset = UInt64(lengthBytes)
     footer.encoded().withUnsafeBytes { payload in
-      write(
-        RecordDraft(
-          sequence: lastSequence, kind: .footer, key: UnsafeRawBufferPointer(start: nil, count: 0),
-          stored: payload))
+      let draft = RecordDraft(
+        sequence: lastSequence, kind: .footer, key: UnsafeRawBufferPointer(start: nil, count: 0),
+        stored: payload)
+      place(draft.length) { draft.write(to: $0, at: offset, seed: seed) }
     }
     try flush()
     do throws(StorageError) {

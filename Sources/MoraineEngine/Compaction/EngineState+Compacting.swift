@@ -30,11 +30,38 @@ extension EngineState {
     let slots = compactable()
     let chooser = CompactionChooser(
       segmentSizeBytes: configuration.segmentSizeBytes,
-      spaceAmplificationLimit: max(1.1, policy.spaceAmplificationLimit))
-    let total = table.order.reduce(0) { $0 + table[$1].end }
+      spaceAmplificationLimit: max(1.1, policy.spaceAmplificationLimit),
+      leastGarbageRatio: 1 - min(1, max(0, policy.liveRatioLimit)))
     let run = chooser.choose(
-      figures(slots), totalBytes: total, totalLiveBytes: Int(clamping: liveBytes))
+      figures(slots), totalBytes: totalBytes, totalLiveBytes: Int(clamping: liveBytes))
     return run.map { Array(slots[$0]) }
+  }
+
+  private var totalBytes: Int { table.order.reduce(0) { $0 + table[$1].end } }
+
+  /// Bytes over what the policy allows.
+  private func debtBytes(_ policy: CompactionPolicy) -> Int {
+    totalBytes - Int(Double(liveBytes) * max(1.1, policy.spaceAmplificationLimit))
+  }
+
+  /// Whether compaction has no time to lose.
+  func isBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > 0 }
+
+  /// Whether writers must wait for it.
+  func isFarBehind(_ policy: CompactionPolicy) -> Bool {
+    debtBytes(policy) > max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16))
+  }
+
+  /// Bytes that a compaction of everything would give back.
+  func garbageBytes() -> Int { figures(table.order).reduce(0) { $0 + $1.garbageBytes } }
+
+  /// The segment with garbage whose rewriting takes the least space; nil when none has any.
+  func cheapest() -> Int? {
+    let slots = compactable()
+    let all = figures(slots)
+    let poor = all.indices.filter { all[$0].garbageBytes > 0 }
+    func cost(_ index: Int) -> Int { all[index].liveBytes + all[index].keptDeleteBytes }
+    return poor.min { cost($0) < cost($1) }.map { slots[$0] }
   }
 
   /// The neighbours that a thorough compaction looks at together, among `count` from a place on.
@@ -52,13 +79,6 @@ extension EngineState {
     return (
       chosen, chosen.reduce(0) { $0 + UInt64(table[$1].end) }, garbage > 0 || chosen.count > 1
     )
-  }
-
-  /// Undoes ``replaceInputs(_:with:mapping:cleaned:)``.
-  mutating func takeBack(_ inputs: [Int], _ range: Range<Int>, _ slot: Int?) {
-    let count = slot == nil ? 0 : 1
-    table.replace(range.lowerBound..<range.lowerBound + count, with: inputs)
-    if let slot { table.drop(slot) }
   }
 
   func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
@@ -109,18 +129,18 @@ extension EngineState {
 
   /// Gives the output its slot and its place in the order, instead of the inputs.
   ///
-  /// - Returns: its slot, nil when nothing was worth copying; and where the inputs were.
+  /// - Returns: its slot, nil when nothing was worth copying.
   mutating func replaceInputs(
     _ inputs: [Int], with output: CompactionOutput, mapping: (any FileMapping)?, cleaned: UInt64
-  ) -> (slot: Int?, range: Range<Int>) {
+  ) -> Int? {
     guard let first = inputs.first, let start = table.order.firstIndex(of: first) else {
       fatalError("a compaction's inputs left the store")
     }
     let range = start..<start + inputs.count
     precondition(Array(table.order[range]) == inputs, "the order changed under a compaction")
     guard !output.isEmpty else {
-      table.replace(range, with: [])
-      return (nil, range)
+      table.retire(range, for: nil)
+      return nil
     }
     var view = SegmentView(
       base: mapping?.base, end: output.header.headerLength, seed: output.header.checksumSeed)
@@ -134,8 +154,8 @@ extension EngineState {
       number: output.header.number, epoch: output.header.epoch, mapping: mapping)
     info.flags = [.sealed, .compacted]
     let slot = table.place(view, info)
-    table.replace(range, with: [slot])
-    return (slot, range)
+    table.retire(range, for: slot)
+    return slot
   }
 
   /// Points index entries at the copies, each only if it still names the record that was copied.
@@ -146,8 +166,11 @@ extension EngineState {
       guard index.move(relocation.old, to: place, relocation.hash) else { continue }
       let before = UInt64(aligned(Int(relocation.oldLength)))
       let after = UInt64(aligned(Int(relocation.newLength)))
+      let mixed = StateDigest.of(hash: relocation.hash, sequence: relocation.sequence)
       table[relocation.old.slot].liveBytes &-= before
+      table[relocation.old.slot].digest.remove(mixed)
       table[slot].liveBytes &+= after
+      table[slot].digest.add(mixed)
       liveBytes = liveBytes &- before &+ after
     }
   }

@@ -18,7 +18,9 @@ extension EngineState {
     }
     table[address.slot].liveBytes &+= size
     liveBytes &+= size
-    digest.add(hash: hash, sequence: sequence)
+    let mixed = StateDigest.of(hash: hash, sequence: sequence)
+    digest.add(mixed)
+    table[address.slot].digest.add(mixed)
   }
 
   @inline(__always)
@@ -35,6 +37,8 @@ extension EngineState {
     let size = UInt64(truncatingIfNeeded: aligned(old.length))
     table[old.address.slot].liveBytes &-= size
     liveBytes &-= size
-    digest.remove(hash: hash, sequence: old.sequence)
+    let mixed = StateDigest.of(hash: hash, sequence: old.sequence)
+    digest.remove(mixed)
+    table[old.address.slot].digest.remove(mixed)
   }
 }

@@ -87,15 +87,16 @@ extension EngineState {
 
   /// Appends a delete, if the key is there.
   mutating func delete(
-    _ key: UnsafeRawBufferPointer
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16 = 0
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try checkWritable()
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
-    let hash = hash(key, 0)
-    guard let existing = try find(key, 0, hash: hash) else { return .done(nil) }
-    let draft = RecordDraft(
+    let hash = hash(key, keyspace)
+    guard let existing = try find(key, keyspace, hash: hash) else { return .done(nil) }
+    var draft = RecordDraft(
       sequence: lastSequence &+ 1, kind: .delete, key: key,
       stored: UnsafeRawBufferPointer(start: nil, count: 0))
+    draft.keyspace = keyspace
     let length = draft.length
     guard hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
     try appendSyncMarkIfDue()

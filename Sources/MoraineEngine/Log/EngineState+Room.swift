@@ -6,6 +6,8 @@ extension EngineState {
   static let smallestAllocation = 64 << 10
   /// Small enough that a commit which waits behind an allocation does not wait long.
   static let largestStep = 4 << 20
+  /// Small segments cost a sync and two manifests each.
+  static let smallSegmentBytes = 16 << 20
 
   /// What the next segment will be, for a unit of `count` bytes.
   func nextBirth(for count: Int) -> SegmentBirth {
@@ -21,12 +23,23 @@ extension EngineState {
         lastSequence: SequenceNumber(rawValue: lastSequence))
     }
     let needed = header.headerLength + count + ActiveSegment.reservedBytes
-    let limit = max(configuration.segmentSizeBytes, needed)
+    let limit = max(min(configuration.segmentSizeBytes, fittingSegmentBytes), needed)
     let wish = max(Self.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
     let first = min(limit, max(needed, wish))
     return SegmentBirth(
       directory: directory, header: header, limit: limit,
-      firstAllocation: FileBlock.covering(first), wantsMapping: configuration.ioMode == .mapped)
+      firstAllocation: FileBlock.covering(first), leastAllocation: FileBlock.covering(needed),
+      wantsMapping: configuration.ioMode == .mapped)
+  }
+
+  /// An eighth of what is live, within bounds: the active segment cannot be compacted, so in a small
+  /// store a large one would be most of it.
+  private var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: liveBytes / 8)) }
+
+  /// About how much will be appended before room must be made again.
+  func nextStepBytes() -> Int {
+    guard let active else { return 0 }
+    return min(active.allocated == nil ? active.limit : active.step, Self.largestStep)
   }
 
   /// Takes a born segment into the table as the one to append to.

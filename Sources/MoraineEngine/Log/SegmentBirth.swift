@@ -9,6 +9,8 @@ struct SegmentBirth: Sendable {
   let header: SegmentHeader
   let limit: Int
   let firstAllocation: Int
+  /// What the first unit needs, if there is no more.
+  let leastAllocation: Int
   let wantsMapping: Bool
 
   struct Child: Sendable {
@@ -47,9 +49,10 @@ struct SegmentBirth: Sendable {
   private func prepare(_ file: any StorageFile) throws(StorageError) -> Child {
     let bytes = header.encoded()
     var mapping: (any FileMapping)?
+    var allocated = 0
     if wantsMapping {
       do throws(StorageError) {
-        try file.allocate(from: 0, to: UInt64(firstAllocation))
+        allocated = try allocate(file)
         mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
       } catch {
         // The kernel may have no mapping left to give: then this segment is written without one.
@@ -58,6 +61,19 @@ struct SegmentBirth: Sendable {
       }
     }
     try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-    return Child(file: file, mapping: mapping, allocated: mapping == nil ? nil : firstAllocation)
+    return Child(file: file, mapping: mapping, allocated: mapping == nil ? nil : allocated)
+  }
+
+  private func allocate(_ file: any StorageFile) throws(StorageError) -> Int {
+    do throws(StorageError) {
+      try file.allocate(from: 0, to: UInt64(firstAllocation))
+      return firstAllocation
+    } catch {
+      guard error.isNoSpace, leastAllocation < firstAllocation else { throw error }
+      // On a nearly full disk a delete must still find its place.
+      try file.truncate(to: 0)
+      try file.allocate(from: 0, to: UInt64(leastAllocation))
+      return leastAllocation
+    }
   }
 }

@@ -9,6 +9,9 @@ struct SegmentTable: ~Copyable, RehashSource {
   var infos: [SegmentInfo] = []
   /// The slots of the segments that make up the store, in replay order: by sequence number.
   private(set) var order: [Int] = []
+  /// Segments out of the order whose live records are still moving to others, and the place in the
+  /// order where they were.
+  private var retiring: (slots: [Int], place: Int) = ([], 0)
   private var freeSlots: [Int] = []
   private let files: FileCache
   private let hashKey: HashKey
@@ -59,15 +62,31 @@ struct SegmentTable: ~Copyable, RehashSource {
     return count - 1
   }
 
-  /// Puts segments in the place of neighbours, without giving up the slots of these.
-  mutating func replace(_ range: Range<Int>, with slots: [Int]) {
-    order.replaceSubrange(range, with: slots)
+  /// Every segment that holds live records, also those that are being given up.
+  var readingOrder: [Int] {
+    retiring.slots.isEmpty
+      ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
+  }
+
+  /// Puts a segment, or none, in the place of neighbours. These keep their slots until dropped.
+  mutating func retire(_ range: Range<Int>, for slot: Int?) {
+    retiring = (Array(order[range]), range.lowerBound)
+    order.replaceSubrange(range, with: slot.map { [$0] } ?? [])
+  }
+
+  /// Undoes ``retire(_:for:)``.
+  mutating func reinstate(for slot: Int?) {
+    let range = retiring.place..<retiring.place + (slot == nil ? 0 : 1)
+    order.replaceSubrange(range, with: retiring.slots)
+    retiring = ([], 0)
+    if let slot { drop(slot) }
   }
 
   /// Takes a segment out of the store, if it is still part of it, and gives its slot free. No index
   /// entry names it any more.
   mutating func drop(_ slot: Int) {
     order.removeAll { $0 == slot }
+    retiring.slots.removeAll { $0 == slot }
     files.forget(slot)
     infos[slot].mapping = nil
     views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)

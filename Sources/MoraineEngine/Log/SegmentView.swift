@@ -14,6 +14,8 @@ struct SegmentView {
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
+  /// Of its live records alone: what compaction moves elsewhere must leave nothing behind.
+  var digest = StateDigest()
   /// Bytes of its deletes.
   var deleteBytes: UInt64 = 0
   /// When it was written by compaction: it holds nothing that a delete up to here hides.

@@ -58,7 +58,7 @@ enum SegmentOpening {
   }
 
   /// Nil when the kernel has no mapping left to give; reads then go through the file.
-  private static func map(
+  static func map(
     _ file: any StorageFile, _ length: Int
   ) throws(StoreError) -> (any FileMapping)? {
     do throws(StorageError) {

@@ -36,10 +36,7 @@ extension Store {
   }
 
   private func sealForGood() async throws(StoreError) {
-    let pipeline = pipeline
-    try engine!.appendFooter()
-    let seal = engine!.sealActive()
-    if let seal { try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) } }
+    try await sealActive()
     let reserve = engine!.reserve
     let last = engine!.nextManifest()
     let publisher = engine!.publisher()
@@ -48,7 +45,15 @@ extension Store {
       try storing { () throws(StorageError) in try reserve.release() }
       try publisher.publish(last)
     }
-    pipeline.begin(file: nil, sequence: last.lastSequence.rawValue, offset: 0)
+  }
+
+  /// Ends the active segment and makes it durable. The manifest still lists it as open.
+  func sealActive() async throws(StoreError) {
+    let pipeline = pipeline
+    try engine!.appendFooter()
+    guard let seal = engine!.sealActive() else { return }
+    try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) }
+    pipeline.begin(file: nil, sequence: engine!.lastSequence, offset: 0)
   }
 }
 

@@ -23,7 +23,7 @@ extension Store {
     result.liveBytes = engine!.liveBytes
     result.lastSequence = SequenceNumber(rawValue: engine!.lastSequence)
     result.digest = engine!.digest
-    for slot in engine!.table.order {
+    for slot in engine!.table.readingOrder {
       result.segmentCount += 1
       result.diskBytes += UInt64(engine!.table[slot].end)
     }

@@ -10,7 +10,7 @@ extension Store {
   public func forEach(_ body: sending (Entry) throws -> Bool) throws {
     try checkOpen()
     guard engine != nil else { return }
-    for slot in engine!.table.order {
+    for slot in engine!.table.readingOrder {
       var cursor = LogCursor(slot: slot)
       while let entry = try cursor.next(&engine!) {
         guard try body(entry) else { return }

@@ -28,9 +28,10 @@ extension Store {
         case .done(let value): return value
         case .needsRoom(let count):
           if !isDelete { try await keepReserve() }
-          try await makeRoom(for: count)
+          try await makeRoom(for: count, isDelete: isDelete)
         }
       } catch {
+        if error.code == .noSpace { compactBecauseFull() }
         // Deletes on a full disk are what the space was kept back for.
         guard isDelete, error.code == .noSpace, try await releaseReserve() else { throw error }
       }
@@ -54,7 +55,7 @@ extension Store {
   }
 
   /// - Returns: whether there was any space to give up.
-  private func releaseReserve() async throws(StoreError) -> Bool {
+  func releaseReserve() async throws(StoreError) -> Bool {
     guard engine != nil, engine!.reserve.isKept else { return false }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
     return true
@@ -78,8 +79,12 @@ extension Store {
     if engine != nil { engine!.reserve = after }
   }
 
-  private func makeRoom(for count: Int) async throws(StoreError) {
-    switch engine!.room(for: count) {
+  private func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
+    let room = engine!.room(for: count)
+    if case .enough = room { return }
+    // Deletes are no garbage that would grow without end, and may be what frees a full disk.
+    if !isDelete { await yieldToCompaction(before: engine!.nextStepBytes()) }
+    switch room {
     case .enough: return
     case .extendAhead: engine!.extendAhead()
     case .extend: try await extend(for: count)

@@ -22,7 +22,7 @@ extension Store {
     try checkOpen()
     let total = statistics.diskBytes
     var live = LiveSummary()
-    for slot in engine!.table.order {
+    for slot in engine!.table.readingOrder {
       do throws(StoreError) {
         try verifySegment(slot, total, &live, &report, progress)
       } catch {

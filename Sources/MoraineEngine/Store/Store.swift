@@ -22,6 +22,11 @@ public actor Store {
   var isCompacting = false
   var compactionGate: [UnsafeContinuation<Void, Never>] = []
   var compactionBytes: UInt64 = 0
+  var compactionCount: UInt64 = 0
+  var compactionReadBytes: UInt64 = 0
+  var compactionAwaitsGate = false
+  /// Writers that let compaction catch up.
+  var progressGate: [UnsafeContinuation<Void, Never>] = []
   /// Why the last compaction in the background ended early, when it did; the next one begins when a
   /// segment is sealed.
   public internal(set) var compactionFailure: StoreError?

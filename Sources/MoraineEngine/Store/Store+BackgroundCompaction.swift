@@ -1,0 +1,101 @@
+import MoraineFormat
+import MoraineStorage
+
+extension Store {
+  /// Looks, after a segment was sealed, whether there is enough garbage to begin.
+  func compactIfWorthIt() {
+    let policy = compactionPolicy
+    guard policy.isAutomatic, engine?.nextCompaction(policy) != nil else { return }
+    compactInBackground(isFull: false)
+  }
+
+  /// On a full disk garbage is the only space there is.
+  func compactBecauseFull() {
+    guard compactionPolicy.isAutomatic, let garbage = engine?.garbageBytes(), garbage > 0 else {
+      return
+    }
+    compactInBackground(isFull: true)
+  }
+
+  private func compactInBackground(isFull: Bool) {
+    guard !isCompacting, !isClosed, !pipeline.hasPoison else { return }
+    isCompacting = true
+    Task(priority: .utility) { await self.runInBackground(isFull: isFull) }
+  }
+
+  private func runInBackground(isFull: Bool) async {
+    defer { endCompaction() }
+    let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
+    defer { work.thread.stop() }
+    do throws(StoreError) {
+      if isFull { try await sealForCompaction() }
+      while !isClosed, let slots = chooseNext(isFull) {
+        do throws(StoreError) {
+          _ = try await rewrite(slots, work)
+        } catch {
+          guard error.code == .noSpace, try await makeSpace(work) else { throw error }
+        }
+      }
+      compactionFailure = nil
+    } catch {
+      // Nobody waits for it; the figures tell. The next sealed segment tries again.
+      compactionFailure = error
+    }
+  }
+
+  private func chooseNext(_ isFull: Bool) -> [Int]? {
+    if let slots = engine?.nextCompaction(compactionPolicy) { return slots }
+    return isFull ? engine?.cheapest().map { [$0] } : nil
+  }
+
+  /// When there is no space to copy into: rewrites the segment that needs the least of it.
+  ///
+  /// - Returns: whether anything was freed.
+  func makeSpace(_ work: CompactionWork) async throws(StoreError) -> Bool {
+    try await passGateToCompact()
+    isMakingRoom = true
+    let hadReserve: Bool
+    do throws(StoreError) {
+      hadReserve = try await releaseReserve()
+      openGate()
+    } catch {
+      openGate()
+      throw error
+    }
+    if hadReserve { return true }
+    guard let slot = engine?.cheapest() else { return false }
+    do throws(StoreError) {
+      _ = try await rewrite([slot], work)
+      return true
+    } catch {
+      guard error.code == .noSpace else { throw error }
+      return false
+    }
+  }
+
+  /// Holds a writer back when garbage grows faster than it is cleaned: until twice as much has been
+  /// read for cleaning as the writer is about to append.
+  func yieldToCompaction(before bytes: Int) async {
+    guard isCompacting, compactionPolicy.isAutomatic,
+      engine?.isFarBehind(compactionPolicy) == true
+    else { return }
+    let goal = compactionReadBytes &+ UInt64(bytes) * 2
+    while isCompacting, !isClosed, !compactionAwaitsGate, compactionReadBytes < goal {
+      await withUnsafeContinuation { progressGate.append($0) }
+    }
+  }
+
+  /// Passes the gate, past a writer that waits behind it for compaction to go on.
+  func passGateToCompact() async throws(StoreError) {
+    compactionAwaitsGate = true
+    defer { compactionAwaitsGate = false }
+    noteCompactionProgress()
+    try await passGate()
+  }
+
+  func noteCompactionProgress() {
+    let waiting = progressGate
+    progressGate = []
+    for continuation in waiting { continuation.resume() }
+  }
+}

@@ -1,0 +1,175 @@
+import MoraineFormat
+import MoraineStorage
+
+extension Store {
+  /// Rewrites neighbours as one segment, or drops them when nothing in them is live.
+  ///
+  /// - Returns: how many segments took their place: none or one.
+  func rewrite(_ slots: [Int], _ work: CompactionWork) async throws(StoreError) -> Int {
+    let inputs = engine!.compactionInputs(slots)
+    let directory = engine!.directoryHandle()
+    let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
+    let output = CompactionOutput(engine!.compactionHeader(), directory)
+    let pipeline = pipeline
+    let newSlot: Int?
+    do throws(StoreError) {
+      let cleaned = try await copy(slots, reader, output, work)
+      try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
+      newSlot = try await publish(slots, output, cleaned)
+    } catch {
+      if !pipeline.hasPoison {
+        try await work.thread.run { () throws(StoreError) in try output.discard() }
+      }
+      throw error
+    }
+    // From here on the output is part of the store, whatever happens to the inputs' files.
+    if let newSlot { await install(output, in: newSlot) }
+    try await remove(slots)
+    work.report.inputSegmentCount += inputs.count
+    work.report.inputBytes += inputs.reduce(0) { $0 + UInt64($1.end) }
+    work.report.outputBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
+    compactionBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
+    compactionCount += 1
+    return output.isEmpty ? 0 : 1
+  }
+
+  /// - Returns: up to which sequence number the output is clean of what deletes hide.
+  private func copy(
+    _ slots: [Int], _ reader: CompactionReader, _ output: CompactionOutput, _ work: CompactionWork
+  ) async throws(StoreError) -> UInt64 {
+    let thread = work.thread
+    let cleaned = engine!.lastSequence
+    let cleanedBefore = engine!.cleanedThrough(before: slots[0])
+    while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
+      if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+      try await deleteExpired(candidates, reader, thread)
+      let isKept = engine!.judge(candidates, cleanedThrough: cleanedBefore)
+      for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
+        output.lastDroppedDelete = candidate.sequence
+      }
+      compactionReadBytes &+= candidates.reduce(0) { $0 &+ UInt64($1.length) }
+      noteCompactionProgress()
+      let pause = work.pacer.pause(
+        afterReading: candidates.reduce(0) { $0 + $1.length },
+        appendedBytes: engine!.appendedBytes, isBehind: engine!.isBehind(compactionPolicy))
+      try await thread.run { () throws(StoreError) in
+        for (candidate, isKept) in zip(candidates, isKept) where isKept {
+          try output.append(try reader.record(candidate), candidate)
+        }
+        Machine.sleep(nanoseconds: pause)
+      }
+    }
+    return cleaned
+  }
+
+  /// What has expired is deleted like anything else: then the log says so, and whoever replays it
+  /// comes to the same state.
+  private func deleteExpired(
+    _ candidates: [CompactionCandidate], _ reader: CompactionReader, _ thread: BackgroundThread
+  ) async throws(StoreError) {
+    let now = Machine.wallMilliseconds()
+    for candidate in candidates where candidate.expiryMilliseconds <= now {
+      let (key, keyspace) = try await thread.run { () throws(StoreError) in
+        let record = try reader.record(candidate)
+        return (Key([UInt8](record.key)), record.header.keyspace)
+      }
+      try await passGateToCompact()
+      let _: SequenceNumber? = try await withRoom(isDelete: true) {
+        (engine) throws(StoreError) in
+        // Somebody may have stored the key anew meanwhile.
+        guard engine.index.holds(candidate.address, candidate.hash) else { return .done(nil) }
+        return try key.bytes.withBytes { (bytes) throws(StoreError) in
+          try engine.delete(bytes, keyspace: keyspace)
+        }
+      }
+    }
+  }
+
+  /// Makes the output part of the store, and the inputs not.
+  ///
+  /// - Returns: the output's slot; nil when there was nothing to copy.
+  private func publish(
+    _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64
+  ) async throws(StoreError) -> Int? {
+    let mapping = try await mapOutput(output)
+    // What was left out is hidden by newer records; those must outlive a power failure first.
+    try await pipeline.waitUntilAllDurable()
+    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
+    if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+    isSwapping = true
+    defer { endSwap() }
+    let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
+    let before = engine!.manifest
+    engine!.manifest.compactedThrough = SequenceNumber(rawValue: engine!.lastSequence)
+    engine!.manifest.feedHorizon = max(
+      before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))
+    do throws(StoreError) {
+      try await publishManifest()
+    } catch {
+      engine!.manifest.compactedThrough = before.compactedThrough
+      engine!.manifest.feedHorizon = before.feedHorizon
+      engine!.table.reinstate(for: slot)
+      throw error
+    }
+    return slot
+  }
+
+  /// Puts what the manifest should say now in place.
+  func publishManifest() async throws(StoreError) {
+    let next = engine!.nextManifest()
+    let publisher = engine!.publisher()
+    try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
+    engine!.adoptManifest(next)
+  }
+
+  func endSwap() {
+    isSwapping = false
+    let waiting = swapGate
+    swapGate = []
+    for continuation in waiting { continuation.resume() }
+  }
+
+  /// Nil where the segment is to be read without a mapping.
+  private func mapOutput(
+    _ output: CompactionOutput
+  ) async throws(StoreError) -> (any FileMapping)? {
+    guard opener.configuration.ioMode == .mapped, let file = output.file else { return nil }
+    let length = output.lengthBytes
+    return try await pipeline.run { () throws(StoreError) in
+      try SegmentOpening.map(file, length)
+    }
+  }
+
+  private func install(_ output: CompactionOutput, in slot: Int) async {
+    let relocations = output.relocations
+    var start = 0
+    while start < relocations.count {
+      let end = min(start + 1024, relocations.count)
+      engine!.install(relocations[start..<end], in: slot)
+      start = end
+      // Others get their turn.
+      await Task.yield()
+    }
+  }
+
+  /// The inputs' files go, once nothing names them any more.
+  private func remove(_ slots: [Int]) async throws(StoreError) {
+    let names = slots.map { engine!.table.fileName($0) }
+    for slot in slots {
+      guard engine!.table[slot].liveBytes == 0, engine!.table[slot].digest == StateDigest() else {
+        let error = StoreError(
+          .corrupted, "compaction would lose live records; reopen the store and verify it",
+          file: engine!.table.fileName(slot))
+        pipeline.poison(error)
+        throw error
+      }
+      engine!.table.drop(slot)
+    }
+    let directory = engine!.directoryHandle()
+    try await pipeline.run { () throws(StoreError) in
+      try storing { () throws(StorageError) in
+        for name in names { try directory.remove(name) }
+      }
+    }
+  }
+}
