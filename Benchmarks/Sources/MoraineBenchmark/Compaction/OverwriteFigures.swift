@@ -20,6 +20,8 @@ struct OverwriteFigures {
   private var seenCompactions = 0
   private var lastCompactionBytes: UInt64
   private var failure: StoreError?
+  /// When nobody has written for a while.
+  var rested: Statistics?
 
   init(_ operations: Int, _ before: Statistics) {
     self.operations = operations
@@ -48,6 +50,12 @@ struct OverwriteFigures {
     return 1 + Double(after.compactionBytes - before.compactionBytes) / Double(appended)
   }
 
+  /// All that was ever written and is no longer there.
+  private var removedBytes: UInt64 {
+    let written = after.appendedBytes + after.compactionBytes
+    return written > after.diskBytes ? written - after.diskBytes : 0
+  }
+
   private var cells: [(name: String, cell: String)] {
     let live = Double(after.liveBytes)
     let percentiles = [("50", 50), ("99", 99), ("99.9", 99.9), ("99.99", 99.99)].map {
@@ -61,11 +69,13 @@ struct OverwriteFigures {
       ("longest without a completed put, ms", decimal(Double(longestGap) / 1e6)),
       ("live, MB", megabytes(after.liveBytes)),
       ("segments / live, at the end", decimal(after.spaceAmplification)),
+      ("segments / live, 2 s later", decimal(rested?.spaceAmplification ?? .nan)),
       ("segments / live, most", decimal(maxAmplification)),
       ("allocated / live, at the end", decimal(Double(endAllocated) / live)),
       ("allocated / live, most", decimal(Double(maxAllocated) / live)),
       ("write amplification", decimal(writeAmplification)),
-      ("compactions seen, at least", "\(seenCompactions)"),
+      ("compactions with output seen, at least", "\(seenCompactions)"),
+      ("removed by compaction, MB", megabytes(removedBytes)),
       ("segments at the end", "\(after.segmentCount)"),
       ("samples", "\(sampleCount)"),
       ("compaction failure", failure.map(\.description) ?? "none"),

@@ -43,6 +43,8 @@ struct OverwriteWorkload: Sendable {
     }
     figures.nanoseconds = completed - began
     try figures.end(await store.statistics, path, failure: await store.compactionFailure)
+    try await Task.sleep(for: .seconds(2))
+    figures.rested = await store.statistics
     try await check(store, last)
     try await store.close()
     try scratch.remove("overwrite")
