@@ -47,6 +47,8 @@ struct OverwriteWorkload: Sendable {
     figures.rested = await store.statistics
     try await check(store, last)
     try await store.close()
+    note("checking what a reopened store has")
+    try await withStore(at: path, configuration: configuration) { try await check($0, last) }
     try scratch.remove("overwrite")
     return figures
   }
