@@ -19,7 +19,8 @@ struct Grid {
         let blanks = String(repeating: " ", count: widths[column] - cell.count)
         return column == 0 ? cell + blanks : blanks + cell
       }
-      Swift.print(cells.joined(separator: "  "))
+      let line = cells.joined(separator: "  ")
+      Swift.print(line.lastIndex { $0 != " " }.map { line[...$0] } ?? "")
     }
   }
 }

@@ -10,9 +10,10 @@ struct CompactionCommand: AsyncParsableCommand {
     discussion: """
       Keys have 16 bytes, values 100 bytes, half random and half a repetition of that. After \
       loading, random keys are overwritten, one await a put: all keys alike, then zipfian with \
-      theta 0.99, the frequent ones spread over the keys. "Allocated" is what the files take on \
-      disk, room set aside and the output of a compaction under way included. compact() by hand \
-      runs over segments of which half is garbage, with the files cached.
+      theta 0.99, the frequent ones spread over the keys. Every value is checked afterwards, and \
+      again in the reopened store. "Allocated" is what the files take on disk, room set aside and \
+      the output of a compaction under way included. compact() by hand runs over segments of \
+      which half is garbage, with the files cached.
       """)
   @Option(help: "How many keys.") var count = 1_000_000
   @Option(help: "How many overwrites a key, on average.") var overwrites = 10
@@ -52,6 +53,9 @@ struct CompactionCommand: AsyncParsableCommand {
     OverwriteFigures.grid([("uniform", uniform), ("zipfian", zipfian)]).print()
     print("\ncompact() by hand over \(2 * count) records, half of them garbage; medians of \(runs)")
     ManualCompaction.grid(byHand).print()
+    let problems = uniform.problems + zipfian.problems
+    for problem in problems { print("\nPROBLEM: \(problem)") }
     print("\n\(reproduction)")
+    if !problems.isEmpty { throw ExitCode.failure }
   }
 }

@@ -19,7 +19,8 @@ struct OverwriteFigures {
   /// How often a sample found new bytes of compaction: a lower bound of the compactions.
   private var seenCompactions = 0
   private var lastCompactionBytes: UInt64
-  private var failure: StoreError?
+  /// What went wrong without stopping the benchmark.
+  var problems: [String] = []
   /// When nobody has written for a while.
   var rested: Statistics?
 
@@ -38,11 +39,6 @@ struct OverwriteFigures {
     endAllocated = try allocatedBytes(path)
     maxAllocated = max(maxAllocated, endAllocated)
     after = statistics
-  }
-
-  mutating func end(_ statistics: Statistics, _ path: FilePath, failure: StoreError?) throws {
-    try sample(statistics, path)
-    self.failure = failure
   }
 
   private var writeAmplification: Double {
@@ -78,7 +74,7 @@ struct OverwriteFigures {
       ("removed by compaction, MB", megabytes(removedBytes)),
       ("segments at the end", "\(after.segmentCount)"),
       ("samples", "\(sampleCount)"),
-      ("compaction failure", failure.map(\.description) ?? "none"),
+      ("problems", "\(problems.count)"),
     ]
   }
 

@@ -42,13 +42,19 @@ struct OverwriteWorkload: Sendable {
       }
     }
     figures.nanoseconds = completed - began
-    try figures.end(await store.statistics, path, failure: await store.compactionFailure)
+    try figures.sample(await store.statistics, path)
     try await Task.sleep(for: .seconds(2))
     figures.rested = await store.statistics
+    if let failure = await store.compactionFailure {
+      figures.problems.append("compaction failed: \(failure)")
+    }
     try await check(store, last)
     try await store.close()
-    note("checking what a reopened store has")
-    try await withStore(at: path, configuration: configuration) { try await check($0, last) }
+    do {
+      try await withStore(at: path, configuration: configuration) { try await check($0, last) }
+    } catch {
+      figures.problems.append("reopening: \(error)")
+    }
     try scratch.remove("overwrite")
     return figures
   }
