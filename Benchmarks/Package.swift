@@ -10,6 +10,7 @@ let package = Package(
     .package(name: "Moraine", path: ".."),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
+    .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
   ],
   targets: [
     .executableTarget(
@@ -18,6 +19,7 @@ let package = Package(
         .product(name: "MoraineEngine", package: "Moraine"),
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "SystemPackage", package: "swift-system"),
+        .product(name: "Histogram", package: "hdrhistogram-swift"),
       ])
   ]
 )

@@ -1,40 +1,13 @@
 import ArgumentParser
-import Foundation
 
-/// One row a workload, through the public interface with one `await` an operation.
+/// The benchmarks; without a subcommand, the table of single operations.
 @main
 struct MoraineBenchmark: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Measures a Moraine store: microseconds an operation, medians over the runs.",
-    discussion: """
-      Keys have 16 bytes, values 100 bytes, half random and half a repetition of that. Durability \
-      is none, except in the rows sync1, sync16 and sync256, where as many tasks commit durably. \
-      The row "empty actor" is what every row pays before the store does anything: a key made and \
-      an actor entered.
-      """)
-  @Option(help: "How many keys.") var count = 1_000_000
-  @Option(help: "Where to make the stores.")
-  var directory = FileManager.default.currentDirectoryPath
-  @Option(help: "How often to run everything.") var runs = 1
-
-  func validate() throws {
-    if count < 1 || runs < 1 { throw ValidationError("count and runs are at least 1") }
-  }
-
-  func run() async throws {
-    let data = TestData(count: count)
-    var table = Table()
-    for run in 1...runs {
-      let folder = "\(directory)/moraine-benchmark-\(ProcessInfo.processInfo.processIdentifier)"
-      try FileManager.default.createDirectory(
-        atPath: folder, withIntermediateDirectories: false)
-      defer {
-        do { try FileManager.default.removeItem(atPath: folder) } catch { print(error) }
-      }
-      if runs > 1 { FileHandle.standardError.write(Data("run \(run) of \(runs)\n".utf8)) }
-      try await Workloads(data: data, folder: folder).run(into: &table)
-    }
-    print("\(count) keys of 16 bytes, values of 100 bytes; \(runs) runs, medians")
-    table.print()
-  }
+    abstract: "Measures a Moraine store.",
+    subcommands: [
+      TableCommand.self, CompactionCommand.self, OpenCommand.self, RatioCommand.self,
+      WriteAndDieCommand.self,
+    ],
+    defaultSubcommand: TableCommand.self)
 }

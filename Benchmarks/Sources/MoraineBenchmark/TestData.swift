@@ -8,11 +8,13 @@ struct TestData: Sendable {
   let order: [Int]
   private let values: [[UInt8]]
 
-  init(count: Int) {
+  /// - Parameter seed: the same seed, the same data.
+  init(count: Int, seed: UInt64 = 1) {
+    var generator = SplitMix64(seed: seed)
     self.count = count
-    order = (0..<count).shuffled()
+    order = (0..<count).shuffled(using: &generator)
     values = (0..<1024).map { _ in
-      let half = (0..<50).map { _ in UInt8.random(in: 0...255) }
+      let half = (0..<50).map { _ in UInt8.random(in: 0...255, using: &generator) }
       return half + half
     }
   }

@@ -1,0 +1,78 @@
+import Foundation
+import MoraineEngine
+
+/// compact() over segments of which half is garbage.
+struct ManualCompaction {
+  private let size: Int
+  private var segments = 0
+  private var report: CompactionReport?
+  private var wall: [Double] = []
+  private var processor: [Double] = []
+
+  /// - Parameter size: of a segment, in MiB.
+  init(data: TestData, scratch: Scratch, size: Int, runs: Int) async throws {
+    self.size = size
+    for _ in 1...runs { try await run(data, scratch) }
+  }
+
+  private mutating func run(_ data: TestData, _ scratch: Scratch) async throws {
+    var configuration = Configuration()
+    configuration.durability = .none
+    configuration.segmentSizeBytes = size << 20
+    configuration.compaction = .manual
+    let store = try Store(at: scratch.path("manual"), configuration: configuration)
+    try await Self.fill(store, data)
+    // What is not on disk yet would be waited for during the compaction.
+    try await store.sync()
+    segments = await store.statistics.segmentCount
+    let processorBefore = processorSeconds()
+    let elapsed = try await ContinuousClock().measure { report = try await store.compact() }
+    processor.append(processorSeconds() - processorBefore)
+    wall.append(elapsed.milliseconds / 1e3)
+    for number in 0..<data.count {
+      guard try await store.value(forKey: data.key(number)) == data.value(number + 1) else {
+        throw WrongAnswer(row: "value of key \(number) after compact()")
+      }
+    }
+    try await store.close()
+    try scratch.remove("manual")
+  }
+
+  /// Puts every key twice, in blocks of 2048 keys in random order: so half of every segment is
+  /// garbage, mixed with what is live.
+  private static func fill(_ store: Store, _ data: TestData) async throws {
+    var generator = SplitMix64(seed: 3)
+    for start in stride(from: 0, to: data.count, by: 2048) {
+      let block = Array(data.order[start..<min(start + 2048, data.count)])
+      var isSecond: Set<Int> = []
+      for number in (block + block).shuffled(using: &generator) {
+        let isFirst = isSecond.insert(number).inserted
+        try await store.set(data.value(isFirst ? number : number + 1), forKey: data.key(number))
+      }
+    }
+  }
+
+  static func grid(_ columns: [ManualCompaction]) -> Grid {
+    var grid = Grid([""] + columns.map { "\($0.size) MiB segments" })
+    grid.add("segments before", columns.map { "\($0.segments)" })
+    grid.add("segments compacted", columns.map { "\($0.report?.inputSegmentCount ?? 0)" })
+    grid.add("input, MB", columns.map { megabytes($0.report?.inputBytes ?? 0) })
+    grid.add("output, MB", columns.map { megabytes($0.report?.outputBytes ?? 0) })
+    grid.add("elapsed, ms", columns.map { decimal(median($0.wall) * 1e3, 0) })
+    grid.add("processor time, ms", columns.map { decimal(median($0.processor) * 1e3, 0) })
+    let input = columns.map { Double($0.report?.inputBytes ?? 0) / 1e6 }
+    grid.add(
+      "MB of input a second", zip(columns, input).map { decimal($1 / median($0.wall), 0) })
+    grid.add(
+      "MB of input a second of processor time",
+      zip(columns, input).map { decimal($1 / median($0.processor), 0) })
+    return grid
+  }
+}
+
+/// What the process has used of all cores, in user and kernel mode.
+func processorSeconds() -> Double {
+  var time = timespec()
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+  return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+}

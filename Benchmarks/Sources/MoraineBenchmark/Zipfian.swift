@@ -1,0 +1,31 @@
+import Foundation
+
+/// Ranks below `count`, the rank r drawn about 1 / (r + 1)^theta as often as the first.
+///
+/// Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating billion-record
+/// synthetic databases", SIGMOD 1994, section 3.
+struct Zipfian: Sendable {
+  private let count: Double
+  private let zeta: Double
+  private let second: Double
+  private let alpha: Double
+  private let eta: Double
+
+  /// - Complexity: O(count).
+  init(count: Int, theta: Double = 0.99) {
+    self.count = Double(count)
+    zeta = (1...count).reduce(0) { $0 + 1 / pow(Double($1), theta) }
+    second = 1 + pow(0.5, theta)
+    alpha = 1 / (1 - theta)
+    eta = (1 - pow(2 / Double(count), 1 - theta)) / (1 - second / zeta)
+  }
+
+  @inline(__always)
+  func next(_ generator: inout SplitMix64) -> Int {
+    let uniform = Double.random(in: 0..<1, using: &generator)
+    let scaled = uniform * zeta
+    if scaled < 1 { return 0 }
+    if scaled < second { return 1 }
+    return min(Int(count * pow(eta * uniform - eta + 1, alpha)), Int(count) - 1)
+  }
+}
