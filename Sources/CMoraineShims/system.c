@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/random.h>
@@ -47,6 +48,14 @@ int moraine_sync_full(int fd) {
 #else
   return RESULT(fsync(fd));
 #endif
+}
+
+int64_t moraine_free_bytes(int fd) {
+  struct statvfs status;
+  if (fstatvfs(fd, &status) < 0) return -errno;
+  uint64_t unit = status.f_frsize, count = status.f_bavail, bytes;
+  if (__builtin_mul_overflow(unit, count, &bytes) || bytes > INT64_MAX) return INT64_MAX;
+  return (int64_t)bytes;
 }
 
 int moraine_allocate(int fd, off_t offset, off_t length) {

@@ -117,6 +117,11 @@ final class DiskDirectory: StorageDirectory {
     _ = try SystemCall.retrying("sync directory", path.string) { moraine_sync_full(descriptor) }
   }
 
+  func freeBytes() throws(StorageError) -> UInt64 {
+    try UInt64(
+      SystemCall.retrying("ask for free space", path.string) { moraine_free_bytes(descriptor) })
+  }
+
   func isInPlace() throws(StorageError) -> Bool {
     var status = stat()
     guard path.withPlatformString({ lstat($0, &status) }) == 0 else {

@@ -27,7 +27,7 @@ final class MemoryDirectory: StorageDirectory {
   }
 
   func createFile(_ name: String) throws(StorageError) -> any StorageFile {
-    let file = MemoryNode()
+    let file = MemoryNode(in: storage.space)
     try node.files.withLock { files throws(StorageError) in
       guard files[name] == nil else {
         throw StorageError("create", file: name, errno: .fileExists)
@@ -56,6 +56,8 @@ final class MemoryDirectory: StorageDirectory {
   }
 
   func synchronize() throws(StorageError) {}
+
+  func freeBytes() throws(StorageError) -> UInt64 { UInt64(storage.space.free) }
 
   func isInPlace() throws(StorageError) -> Bool {
     storage.node(at: path) === node

@@ -26,20 +26,18 @@ final class MemoryFile: StorageFile {
 
   func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
     try checkWritable("write", .badFileDescriptor)
-    guard node.write(bytes, at: Int(offset)) else { throw cannotGrow("write", at: offset) }
+    try check(node.write(bytes, at: Int(offset)), "write", at: offset)
   }
 
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
     guard end > start else { return }
     try checkWritable("allocate", .badFileDescriptor)
-    guard node.extend(to: Int(end)) else { throw cannotGrow("allocate", at: start) }
+    try check(node.extend(to: Int(end)), "allocate", at: start)
   }
 
   func truncate(to lengthBytes: UInt64) throws(StorageError) {
     try checkWritable("truncate", .invalidArgument)
-    guard node.truncate(to: Int(lengthBytes)) else {
-      throw cannotGrow("truncate", at: lengthBytes)
-    }
+    try check(node.truncate(to: Int(lengthBytes)), "truncate", at: lengthBytes)
   }
 
   func synchronize(_ scope: SyncScope) throws(StorageError) {}
@@ -49,7 +47,9 @@ final class MemoryFile: StorageFile {
     guard lengthBytes > 0 else {
       throw StorageError("map", file: name, errno: .invalidArgument)
     }
-    guard let memory = node.map(lengthBytes: lengthBytes) else { throw cannotGrow("map") }
+    guard let memory = node.map(lengthBytes: lengthBytes) else {
+      throw StorageError("map", file: name, errno: .noMemory)
+    }
     return MemoryMapping(node: node, memory: memory, lengthBytes: lengthBytes)
   }
 
@@ -63,8 +63,11 @@ final class MemoryFile: StorageFile {
     }
   }
 
-  private func cannotGrow(_ operation: String, at offset: UInt64? = nil) -> StorageError {
-    StorageError(operation, file: name, errno: .noMemory, offset: offset)
+  private func check(
+    _ refusal: Errno?, _ operation: String, at offset: UInt64
+  ) throws(StorageError) {
+    guard let refusal else { return }
+    throw StorageError(operation, file: name, errno: refusal, offset: offset)
   }
 }
 

@@ -1,4 +1,5 @@
 import Synchronization
+import SystemPackage
 
 /// The bytes and the lock of a file in memory, which all its openers share.
 ///
@@ -33,8 +34,18 @@ final class MemoryNode: Sendable {
   }
 
   private let contents = Mutex(Contents())
+  private let space: MemorySpace
 
-  deinit { contents.withLock { $0.memory?.deallocate() } }
+  init(in space: MemorySpace) {
+    self.space = space
+  }
+
+  deinit {
+    contents.withLock { contents in
+      contents.memory?.deallocate()
+      space.change(from: contents.length, to: 0)
+    }
+  }
 
   var lengthBytes: Int { contents.withLock { $0.length } }
 
@@ -49,35 +60,46 @@ final class MemoryNode: Sendable {
     }
   }
 
-  func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Bool {
-    guard let source = bytes.baseAddress, bytes.count > 0 else { return true }
+  /// - Returns: why it cannot be done, or nil when it is.
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Errno? {
+    guard let source = bytes.baseAddress, bytes.count > 0 else { return nil }
     return contents.withLock { contents in
       let end = offset + bytes.count
-      guard contents.reserve(end), let memory = contents.memory else { return false }
+      if let refusal = grow(&contents, to: end) { return refusal }
+      guard let memory = contents.memory else { return .noMemory }
       (memory.base + offset).copyMemory(from: source, byteCount: bytes.count)
-      contents.length = max(contents.length, end)
-      return true
+      return nil
     }
   }
 
-  func extend(to end: Int) -> Bool {
-    contents.withLock { contents in
-      guard contents.reserve(end) else { return false }
-      contents.length = max(contents.length, end)
-      return true
-    }
+  /// - Returns: as ``write(_:at:)``.
+  func extend(to end: Int) -> Errno? {
+    contents.withLock { grow(&$0, to: end) }
   }
 
-  func truncate(to length: Int) -> Bool {
+  private func grow(_ contents: inout Contents, to end: Int) -> Errno? {
+    let length = max(contents.length, end)
+    guard space.change(from: contents.length, to: length) else { return .noSpace }
+    guard contents.reserve(end) else {
+      space.change(from: length, to: contents.length)
+      return .noMemory
+    }
+    contents.length = length
+    return nil
+  }
+
+  /// - Returns: as ``write(_:at:)``.
+  func truncate(to length: Int) -> Errno? {
     contents.withLock { contents in
-      guard contents.reserve(length) else { return false }
+      if length > contents.length { return grow(&contents, to: length) }
       if let memory = contents.memory, length < contents.length {
         let cut = UnsafeMutableRawBufferPointer(
           start: memory.base + length, count: contents.length - length)
         cut.initializeMemory(as: UInt8.self, repeating: 0)
       }
+      space.change(from: contents.length, to: length)
       contents.length = length
-      return true
+      return nil
     }
   }
 

@@ -7,8 +7,13 @@ package import SystemPackage
 /// written is there at once, so synchronizing does nothing.
 package final class MemoryStorage: Storage {
   private let directories = Mutex<[String: MemoryDirectory.Node]>([:])
+  let space: MemorySpace
 
-  package init() {}
+  /// - Parameter capacityBytes: what all files together may take, in whole blocks of 4 KiB each, as
+  ///   on a small disk.
+  package init(capacityBytes: Int = .max) {
+    space = MemorySpace(capacityBytes: capacityBytes)
+  }
 
   package func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)? {
     guard let node = node(at: path) else { return nil }

@@ -50,6 +50,8 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func remove(_ name: String) throws(StorageError)
   /// Makes the names in the directory durable.
   func synchronize() throws(StorageError)
+  /// How much can still be written here, about, in bytes.
+  func freeBytes() throws(StorageError) -> UInt64
   /// True while the path it was opened by still leads to this directory.
   func isInPlace() throws(StorageError) -> Bool
 }

@@ -68,28 +68,44 @@ import Testing
   }
 }
 
-/// A disk without a free block, except those that a removed reserve gives back.
+/// A disk without a free block, except those that the reserve gives back.
 private final class FullDisk: Sendable {
   private let errno: Errno
-  /// How many calls that need space still find it.
-  private let credit = Mutex(Int.max)
+  /// How many calls that need space still find it, and whether the reserve was refused more.
+  private let state = Mutex((credit: Int.max, isRefused: false))
 
   init(errno: Errno) {
     self.errno = errno
   }
 
-  func fill() { credit.withLock { $0 = 0 } }
-  func empty() { credit.withLock { $0 = .max } }
+  func fill() { state.withLock { $0.credit = 0 } }
+  func empty() { state.withLock { $0.credit = .max } }
 
   func judge(_ event: StorageEvent) -> StorageFault? {
-    credit.withLock { credit in
-      guard credit != .max else { return nil }
-      if event.operation == .remove, event.file == "RESERVE" { credit += 200 }
+    state.withLock { state in
+      guard state.credit != .max else { return nil }
+      if event.file == "RESERVE" { return judgeReserve(event, &state) }
       guard [.allocate, .write, .createFile].contains(event.operation) else { return nil }
-      // A reserve is larger than what is left of the last one.
-      guard credit > 0, event.file != "RESERVE" else { return .fail(errno) }
-      credit -= 1
+      guard state.credit > 0 else { return .fail(errno) }
+      state.credit -= 1
       return nil
+    }
+  }
+
+  private func judgeReserve(
+    _ event: StorageEvent, _ state: inout (credit: Int, isRefused: Bool)
+  ) -> StorageFault? {
+    switch event.operation {
+    // A reserve is larger than what is left of the last one.
+    case .allocate, .createFile:
+      state.isRefused = true
+      return .fail(errno)
+    // Behind a refusal it takes back what it did not get, and frees nothing.
+    case .truncate, .remove:
+      if !state.isRefused { state.credit += 200 }
+      state.isRefused = false
+      return nil
+    default: return nil
     }
   }
 }

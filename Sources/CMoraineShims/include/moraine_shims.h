@@ -21,6 +21,8 @@ int moraine_open_directory(const char *path);
 int moraine_openat(int directory, const char *name, int flags, unsigned mode);
 int moraine_sync_data(int fd);   // Linux: fdatasync. Apple: F_FULLFSYNC.
 int moraine_sync_full(int fd);   // Linux: fsync.     Apple: F_FULLFSYNC.
+// What an ordinary user can still write, in bytes.
+int64_t moraine_free_bytes(int fd);
 int moraine_allocate(int fd, off_t offset, off_t length);  // blocks reserved, file extended
 int moraine_lock(int fd, bool shared);                     // flock, never waiting
 void moraine_unlock(int fd);                               // for every copy of the descriptor

@@ -4,6 +4,8 @@ struct SegmentFigures: Equatable {
   var liveBytes: Int
   /// Deletes that must stay, because an older segment may hold what they delete.
   var keptDeleteBytes = 0
+  /// Whether a record in it is to disappear by now.
+  var hasExpired = false
 
   var garbageBytes: Int { max(0, bytes - liveBytes - keptDeleteBytes) }
   var garbageRatio: Double { bytes == 0 ? 1 : Double(garbageBytes) / Double(bytes) }
@@ -35,6 +37,7 @@ struct CompactionChooser {
     if Double(totalBytes) > allowed, let worst = worst(segments) {
       return extend(worst..<worst + 1, in: segments)
     }
+    if let expired = segments.firstIndex(where: \.hasExpired) { return expired..<expired + 1 }
     return smallRun(segments)
   }
 

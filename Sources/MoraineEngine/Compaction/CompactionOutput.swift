@@ -22,6 +22,7 @@ final class CompactionOutput: @unchecked Sendable {
   private(set) var firstSequence: UInt64 = 0
   private(set) var lastSequence: UInt64 = 0
   private(set) var deleteBytes = 0
+  private(set) var earliestExpiry = UInt64.max
   /// Of the deletes that were left out, the last: it is gone from the feed of changes.
   var lastDroppedDelete: UInt64 = 0
   private(set) var file: (any StorageFile)?
@@ -51,6 +52,7 @@ final class CompactionOutput: @unchecked Sendable {
     recordCount += 1
     if firstSequence == 0 { firstSequence = candidate.sequence }
     lastSequence = candidate.sequence
+    earliestExpiry = min(earliestExpiry, candidate.expiryMilliseconds)
     if candidate.isDelete {
       deleteBytes += aligned(copy.length)
     } else {

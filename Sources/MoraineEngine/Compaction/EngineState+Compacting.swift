@@ -10,6 +10,7 @@ extension EngineState {
   /// - Parameter slots: neighbours from the log's beginning on.
   func figures(_ slots: [Int]) -> [SegmentFigures] {
     var cleaned = UInt64.max
+    let now = Machine.wallMilliseconds()
     return slots.map { slot in
       let view = table[slot]
       defer { cleaned = min(cleaned, view.cleanedThrough) }
@@ -19,7 +20,8 @@ extension EngineState {
         + (table.infos[slot].flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
       return SegmentFigures(
         bytes: view.end - overhead, liveBytes: Int(clamping: view.liveBytes),
-        keptDeleteBytes: view.lastSequence <= cleaned ? 0 : Int(clamping: view.deleteBytes))
+        keptDeleteBytes: view.lastSequence <= cleaned ? 0 : Int(clamping: view.deleteBytes),
+        hasExpired: view.earliestExpiry <= now)
     }
   }
 
@@ -52,8 +54,11 @@ extension EngineState {
     debtBytes(policy) > max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16))
   }
 
-  /// Bytes that a compaction of everything would give back.
-  func garbageBytes() -> Int { figures(table.order).reduce(0) { $0 + $1.garbageBytes } }
+  /// Whether a compaction of everything would give back so much that writers can wait for it.
+  func isWorthCleaning() -> Bool {
+    let garbage = figures(table.order).reduce(0) { $0 + $1.garbageBytes }
+    return garbage > max(FileBlock.lengthBytes, totalBytes / 32)
+  }
 
   /// The segment with garbage whose rewriting takes the least space; nil when none has any.
   func cheapest() -> Int? {
@@ -73,12 +78,10 @@ extension EngineState {
     let chooser = CompactionChooser(
       segmentSizeBytes: configuration.segmentSizeBytes, spaceAmplificationLimit: 1)
     let window = chooser.window(Array(all[start...]), from: 0)
-    let garbage = all[start...][(start + window.lowerBound)..<(start + window.upperBound)]
-      .reduce(0) { $0 + $1.garbageBytes }
+    let inputs = all[(start + window.lowerBound)..<(start + window.upperBound)]
+    let isWorthIt = inputs.count > 1 || inputs.contains { $0.garbageBytes > 0 || $0.hasExpired }
     let chosen = Array(slots[window])
-    return (
-      chosen, chosen.reduce(0) { $0 + UInt64(table[$1].end) }, garbage > 0 || chosen.count > 1
-    )
+    return (chosen, chosen.reduce(0) { $0 + UInt64(table[$1].end) }, isWorthIt)
   }
 
   func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
@@ -94,11 +97,10 @@ extension EngineState {
   mutating func compactionHeader() -> SegmentHeader {
     var header = SegmentHeader(
       storeID: manifest.storeID, epoch: manifest.epoch,
-      number: SegmentNumber(rawValue: manifest.nextSegmentNumber), salt: Machine.randomNumber())
+      number: takeSegmentNumber(), salt: Machine.randomNumber())
     header.flags = [.compacted]
     header.generation = manifest.generation + 1
     header.createdMilliseconds = Machine.wallMilliseconds()
-    manifest.nextSegmentNumber += 1
     return header
   }
 
@@ -149,6 +151,7 @@ extension EngineState {
     view.firstSequence = output.firstSequence
     view.lastSequence = output.lastSequence
     view.deleteBytes = UInt64(output.deleteBytes)
+    view.earliestExpiry = output.earliestExpiry
     view.cleanedThrough = cleaned
     var info = SegmentInfo(
       number: output.header.number, epoch: output.header.epoch, mapping: mapping)

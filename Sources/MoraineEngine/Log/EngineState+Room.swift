@@ -9,9 +9,9 @@ extension EngineState {
   /// Small segments cost a sync and two manifests each.
   static let smallSegmentBytes = 16 << 20
 
-  /// What the next segment will be, for a unit of `count` bytes.
-  func nextBirth(for count: Int) -> SegmentBirth {
-    let number = SegmentNumber(rawValue: manifest.nextSegmentNumber)
+  /// What the next segment will be, for a unit of `count` bytes. Its number is taken from now on.
+  mutating func nextBirth(for count: Int) -> SegmentBirth {
+    let number = takeSegmentNumber()
     var header = SegmentHeader(
       storeID: manifest.storeID, epoch: manifest.epoch, number: number,
       salt: Machine.randomNumber())
@@ -27,8 +27,8 @@ extension EngineState {
     let wish = max(Self.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
     let first = min(limit, max(needed, wish))
     return SegmentBirth(
-      directory: directory, header: header, limit: limit,
-      firstAllocation: FileBlock.covering(first), leastAllocation: FileBlock.covering(needed),
+      directory: directory, header: header, wantedLimit: limit,
+      firstAllocation: FileBlock.covering(first), neededBytes: needed,
       wantsMapping: configuration.ioMode == .mapped)
   }
 
@@ -57,9 +57,9 @@ extension EngineState {
     if child.mapping == nil { table.lend(child.file, for: slot) }
     active = ActiveSegment(
       slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
-      limit: birth.limit, step: birth.firstAllocation, softEnd: birth.firstAllocation / 2)
+      limit: child.limit, step: birth.firstAllocation,
+      softEnd: (child.allocated ?? 0) / 2)
     place.markedOffset = length
-    manifest.nextSegmentNumber = header.number.rawValue + 1
     return before
   }
 
@@ -141,13 +141,22 @@ extension EngineState {
   /// Takes back a segment that no manifest came to list.
   mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
     let abandoned = active?.slot
-    if let abandoned {
-      let number = table.infos[abandoned].number.rawValue
-      // The next attempt takes the same number, and so removes what this one left.
-      if manifest.nextSegmentNumber == number + 1 { manifest.nextSegmentNumber = number }
-    }
+    if let abandoned { giveBack(table.infos[abandoned].number) }
     active = before?.segment
     if let abandoned { table.drop(abandoned) }
     place.markedOffset = before?.markedOffset ?? 0
+  }
+
+  mutating func takeSegmentNumber() -> SegmentNumber {
+    defer { manifest.nextSegmentNumber += 1 }
+    return SegmentNumber(rawValue: manifest.nextSegmentNumber)
+  }
+
+  /// The next attempt takes the same number, and so removes what the last one left, unless another
+  /// number was taken since.
+  mutating func giveBack(_ number: SegmentNumber) {
+    if manifest.nextSegmentNumber == number.rawValue + 1 {
+      manifest.nextSegmentNumber = number.rawValue
+    }
   }
 }

@@ -9,7 +9,7 @@ struct EngineState: ~Copyable {
     didSet {
       place.slot = active?.slot ?? -1
       place.roomEnd = active?.roomEnd ?? 0
-      place.putEnd = reserve.isKept ? place.roomEnd : 0
+      place.putEnd = reserve.isWhole ? place.roomEnd : 0
       place.isMapped = active?.allocated != nil
     }
   }
@@ -28,7 +28,7 @@ struct EngineState: ~Copyable {
   var appendedBytes: UInt64 = 0
   /// The space kept back for deletes.
   var reserve: Reserve {
-    didSet { place.putEnd = reserve.isKept ? place.roomEnd : 0 }
+    didSet { place.putEnd = reserve.isWhole ? place.roomEnd : 0 }
   }
   var report = RecoveryReport()
   let forkGeneration: UInt64

@@ -1,36 +1,72 @@
 import MoraineStorage
 
-/// A file that keeps back a little space, so that deletes still work on a full disk.
+/// A file that keeps back a little space for a full disk.
+///
+/// Deletes may use half of it, the other half is for what frees more: a compaction, or closing. It
+/// grows with the store, to a share that a sparsely populated segment can be copied into.
 struct Reserve {
   static let fileName = "RESERVE"
-  static let lengthBytes: UInt64 = 64 << 10
+  static let leastBytes = 64 << 10
+  static let mostBytes = 4 << 20
 
   let directory: any StorageDirectory
-  var isKept = false
+  /// How much is kept back.
+  private(set) var lengthBytes = 0
+  /// Whether it is all there, so that puts need not give way to deletes.
+  private(set) var isWhole = false
 
-  init(directory: any StorageDirectory) {
+  /// - Parameter found: how much an earlier life has left.
+  init(directory: any StorageDirectory, found: UInt64 = 0) {
     self.directory = directory
+    lengthBytes = Int(clamping: found)
+  }
+
+  /// What to keep back beside so many live bytes: about a sixteenth.
+  static func target(liveBytes: UInt64) -> Int {
+    var target = leastBytes
+    while target < mostBytes, UInt64(target) * 32 <= liveBytes { target *= 2 }
+    return target
   }
 
   /// Takes the space, if it is not taken yet. Where a file system cannot reserve, there is no
   /// reserve, and that is no error.
-  mutating func keep() throws(StorageError) {
-    guard !isKept else { return }
+  mutating func keep(_ target: Int) throws(StorageError) {
+    guard !isWhole || lengthBytes < target else { return }
     do throws(StorageError) {
       var file = try directory.openFile(Self.fileName, .readWrite)
       if file == nil { file = try directory.createFile(Self.fileName) }
-      try file?.allocate(from: 0, to: Self.lengthBytes)
+      try grow(file, to: target)
     } catch {
-      if !error.isUnsupported {
-        try directory.remove(Self.fileName)
-        throw error
-      }
+      // What is there does for a store that was smaller.
+      if error.isNoSpace, isWhole { return }
+      if !error.isUnsupported { throw error }
     }
-    isKept = true
+    lengthBytes = max(lengthBytes, target)
+    isWhole = true
+  }
+
+  private func grow(_ file: (any StorageFile)?, to target: Int) throws(StorageError) {
+    do throws(StorageError) {
+      try file?.allocate(from: 0, to: UInt64(target))
+    } catch {
+      // A part may have been allocated.
+      try file?.truncate(to: UInt64(lengthBytes))
+      throw error
+    }
+  }
+
+  /// Gives deletes their half.
+  mutating func shrink() throws(StorageError) {
+    let half = lengthBytes / 2
+    let file = try directory.openFile(Self.fileName, .readWrite)
+    try file?.truncate(to: UInt64(half))
+    lengthBytes = half
+    isWhole = false
   }
 
   mutating func release() throws(StorageError) {
     try directory.remove(Self.fileName)
-    isKept = false
+    lengthBytes = 0
+    isWhole = false
   }
 }

@@ -7,16 +7,18 @@ import SystemPackage
 struct SegmentBirth: Sendable {
   let directory: any StorageDirectory
   let header: SegmentHeader
-  let limit: Int
+  /// Where it is full, if there is space for several such segments.
+  let wantedLimit: Int
   let firstAllocation: Int
   /// What the first unit needs, if there is no more.
-  let leastAllocation: Int
+  let neededBytes: Int
   let wantsMapping: Bool
 
   struct Child: Sendable {
     let file: any StorageFile
     let mapping: (any FileMapping)?
     let allocated: Int?
+    let limit: Int
   }
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
@@ -26,8 +28,9 @@ struct SegmentBirth: Sendable {
     do throws(StorageError) {
       // A leftover of a birth that failed; the manifest never listed it.
       try directory.remove(name)
+      let limit = try fittingLimit()
       let file = try directory.createFile(name)
-      let child = try prepare(file)
+      let child = try prepare(file, limit)
       do throws(StorageError) {
         try file.synchronize(.full)
         try directory.synchronize()
@@ -46,13 +49,20 @@ struct SegmentBirth: Sendable {
     }
   }
 
-  private func prepare(_ file: any StorageFile) throws(StorageError) -> Child {
+  /// An eighth of what is free at most: compaction frees a full disk segment by segment, and the
+  /// smaller they are, the less it needs for the first.
+  private func fittingLimit() throws(StorageError) -> Int {
+    let share = Int(clamping: try directory.freeBytes() / 8)
+    return max(neededBytes, min(wantedLimit, max(EngineState.smallestAllocation, share)))
+  }
+
+  private func prepare(_ file: any StorageFile, _ limit: Int) throws(StorageError) -> Child {
     let bytes = header.encoded()
     var mapping: (any FileMapping)?
     var allocated = 0
     if wantsMapping {
       do throws(StorageError) {
-        allocated = try allocate(file)
+        allocated = try allocate(file, min(firstAllocation, FileBlock.covering(limit)))
         mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
       } catch {
         // The kernel may have no mapping left to give: then this segment is written without one.
@@ -61,19 +71,21 @@ struct SegmentBirth: Sendable {
       }
     }
     try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-    return Child(file: file, mapping: mapping, allocated: mapping == nil ? nil : allocated)
+    return Child(
+      file: file, mapping: mapping, allocated: mapping == nil ? nil : allocated, limit: limit)
   }
 
-  private func allocate(_ file: any StorageFile) throws(StorageError) -> Int {
+  private func allocate(_ file: any StorageFile, _ wish: Int) throws(StorageError) -> Int {
     do throws(StorageError) {
-      try file.allocate(from: 0, to: UInt64(firstAllocation))
-      return firstAllocation
+      try file.allocate(from: 0, to: UInt64(wish))
+      return wish
     } catch {
-      guard error.isNoSpace, leastAllocation < firstAllocation else { throw error }
+      let least = FileBlock.covering(neededBytes)
+      guard error.isNoSpace, least < wish else { throw error }
       // On a nearly full disk a delete must still find its place.
       try file.truncate(to: 0)
-      try file.allocate(from: 0, to: UInt64(leastAllocation))
-      return leastAllocation
+      try file.allocate(from: 0, to: UInt64(least))
+      return least
     }
   }
 }

@@ -18,6 +18,8 @@ struct SegmentView {
   var digest = StateDigest()
   /// Bytes of its deletes.
   var deleteBytes: UInt64 = 0
+  /// When the first of its records expires, in milliseconds since 1970.
+  var earliestExpiry = UInt64.max
   /// When it was written by compaction: it holds nothing that a delete up to here hides.
   var cleanedThrough: UInt64 = 0
 

@@ -5,7 +5,7 @@ import MoraineStorage
 struct Listing {
   var hasManifest = false
   var hasTemporaryManifest = false
-  var hasReserve = false
+  var reserveBytes: UInt64 = 0
   /// With their lengths.
   var segments: [SegmentNumber: UInt64] = [:]
   /// Not ours: ignored and reported.
@@ -33,10 +33,7 @@ struct Listing {
       if let number { segments[number] = entry.lengthBytes }
       hasManifest = hasManifest || entry.name == Manifest.fileName
       hasTemporaryManifest = hasTemporaryManifest || entry.name == Manifest.temporaryFileName
-      // One that died before it was filled keeps nothing back.
-      if entry.name == Reserve.fileName, entry.lengthBytes >= Reserve.lengthBytes {
-        hasReserve = true
-      }
+      if entry.name == Reserve.fileName { reserveBytes = entry.lengthBytes }
     }
   }
 }

@@ -12,7 +12,7 @@ struct Recovery {
   func run(_ state: inout EngineState, _ report: inout RecoveryReport) throws(StoreError) {
     let manifest = state.manifest
     report.wasClean = manifest.isClean
-    state.reserve.isKept = listing.hasReserve
+    state.reserve = Reserve(directory: state.directory, found: listing.reserveBytes)
     try checkPresence(manifest)
     try checkUnlisted(state, &report)
     for entry in manifest.segments where entry.isSealed { try replaySealed(entry, &state) }

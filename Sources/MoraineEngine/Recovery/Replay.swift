@@ -155,6 +155,9 @@ extension EngineState {
         try find(key, header.keyspace, hash: hash)
       }
     }
+    if let expiry = header.expiryMilliseconds(at: record.base) {
+      table[address.slot].earliestExpiry = min(expiry, table[address.slot].earliestExpiry)
+    }
     if header.kind == .put {
       install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,

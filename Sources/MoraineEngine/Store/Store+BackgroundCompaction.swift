@@ -9,11 +9,9 @@ extension Store {
     compactInBackground(isFull: false)
   }
 
-  /// On a full disk garbage is the only space there is.
+  /// On a full disk garbage is the only space there is, if there is enough to be worth the work.
   func compactBecauseFull() {
-    guard compactionPolicy.isAutomatic, let garbage = engine?.garbageBytes(), garbage > 0 else {
-      return
-    }
+    guard compactionPolicy.isAutomatic, engine?.isWorthCleaning() == true else { return }
     compactInBackground(isFull: true)
   }
 

@@ -85,8 +85,8 @@ extension Store {
     noteCompactionProgress()
   }
 
-  /// Waits for a compaction under way to end, after asking it to.
-  func stopCompaction() async {
+  /// Waits until no compaction is under way.
+  func compactionEnded() async {
     while isCompacting { await withUnsafeContinuation { compactionGate.append($0) } }
   }
 

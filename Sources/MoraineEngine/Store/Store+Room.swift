@@ -11,17 +11,20 @@ extension Store {
   }
 
   /// Runs the attempt, making room for it until there is enough. No other writer comes between the
-  /// attempts.
+  /// attempts, unless it waits for space to be freed.
   ///
-  /// - Parameter isDelete: whether it may use the space that is kept back for a full disk.
+  /// - Parameters:
+  ///   - isDelete: whether it may use the space that is kept back for a full disk.
+  ///   - mayWait: whether others may come before it while a full disk is being cleaned.
   func withRoom<Value>(
-    isDelete: Bool = false,
+    isDelete: Bool = false, mayWait: Bool = false,
     _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
     if engine != nil, !isDelete, case .done(let value) = try attempt(&engine!) { return value }
     isMakingRoom = true
     defer { openGate() }
     if engine == nil { try await beginStore() }
+    var seen: UInt64?
     while true {
       do throws(StoreError) {
         switch try attempt(&engine!) {
@@ -31,11 +34,30 @@ extension Store {
           try await makeRoom(for: count, isDelete: isDelete)
         }
       } catch {
-        if error.code == .noSpace { compactBecauseFull() }
+        guard error.code == .noSpace else { throw error }
+        compactBecauseFull()
         // Deletes on a full disk are what the space was kept back for.
-        guard isDelete, error.code == .noSpace, try await releaseReserve() else { throw error }
+        if isDelete, try await shrinkReserve() { continue }
+        // Another wait makes sense as long as the last one brought something.
+        guard mayWait, isCompacting, seen != compactionCount else { throw error }
+        seen = compactionCount
+        try await waitForCompaction()
       }
     }
+  }
+
+  /// Lets others pass, and takes the gate again when a compaction has ended.
+  private func waitForCompaction() async throws(StoreError) {
+    openGate()
+    await compactionEnded()
+    do throws(StoreError) {
+      try await passGate()
+    } catch {
+      // The caller opens it at the end.
+      isMakingRoom = true
+      throw error
+    }
+    isMakingRoom = true
   }
 
   func openGate() {
@@ -54,17 +76,29 @@ extension Store {
     engine = box.take()
   }
 
-  /// - Returns: whether there was any space to give up.
+  /// Gives deletes what was kept back for them.
+  ///
+  /// - Returns: whether there was anything left.
+  private func shrinkReserve() async throws(StoreError) -> Bool {
+    guard engine != nil, engine!.reserve.isWhole else { return false }
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.shrink() }
+    return true
+  }
+
+  /// Gives up all that was kept back, for what frees more.
+  ///
+  /// - Returns: whether there was anything left.
   func releaseReserve() async throws(StoreError) -> Bool {
-    guard engine != nil, engine!.reserve.isKept else { return false }
+    guard engine != nil, engine!.reserve.lengthBytes > 0 else { return false }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
     return true
   }
 
-  /// Puts must not use up what deletes were promised.
+  /// Puts must not use up what others were promised.
   private func keepReserve() async throws(StoreError) {
-    if engine!.reserve.isKept { return }
-    try await changeReserve { (reserve) throws(StorageError) in try reserve.keep() }
+    let target = Reserve.target(liveBytes: engine!.liveBytes)
+    if engine!.reserve.isWhole, engine!.reserve.lengthBytes >= target { return }
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.keep(target) }
   }
 
   private func changeReserve(
@@ -118,7 +152,13 @@ extension Store {
     let pipeline = pipeline
     try engine!.appendFooter()
     let birth = engine!.nextBirth(for: count)
-    let child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
+    let child: SegmentBirth.Child
+    do throws(StoreError) {
+      child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
+    } catch {
+      engine!.giveBack(birth.header.number)
+      throw error
+    }
     let full = engine!.adopt(child, birth)
     let next = engine!.nextManifest(sealing: full)
     let publisher = engine!.publisher()

@@ -27,7 +27,9 @@ extension Store {
     _ key: Key, _ value: [UInt8]
   ) async throws(StoreError) -> SequenceNumber {
     try await passGate()
-    return try await withRoom { (engine) throws(StoreError) in try engine.put(key, value) }
+    return try await withRoom(mayWait: true) { (engine) throws(StoreError) in
+      try engine.put(key, value)
+    }
   }
 
   /// Removes a key and its value.
@@ -40,7 +42,7 @@ extension Store {
   ) async throws(StoreError) -> SequenceNumber? {
     if isMakingRoom || isClosed { try await passGate() }
     if engine == nil { return nil }
-    let sequence = try await withRoom(isDelete: true) { (engine) throws(StoreError) in
+    let sequence = try await withRoom(isDelete: true, mayWait: true) { (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
     }
     if let sequence, needsWait(durability) {

@@ -43,6 +43,11 @@ final class FaultDirectory: StorageDirectory {
     try base.synchronize()
   }
 
+  func freeBytes() throws(StorageError) -> UInt64 {
+    _ = try storage.meet(.freeBytes, path.string)
+    return try base.freeBytes()
+  }
+
   func isInPlace() throws(StorageError) -> Bool {
     _ = try storage.meet(.isInPlace, path.string)
     return try base.isInPlace()

@@ -3,7 +3,7 @@ package import SystemPackage
 /// One call at the storage seam.
 package struct StorageEvent: Hashable, Sendable, CustomStringConvertible {
   package enum Operation: String, Hashable, Sendable, CaseIterable {
-    case openDirectory, createDirectory, entries, isInPlace, synchronizeDirectory
+    case openDirectory, createDirectory, entries, freeBytes, isInPlace, synchronizeDirectory
     case createFile, openFile, rename, remove
     case length, read, write, allocate, truncate, synchronizeData, synchronizeFull, map, lock
 

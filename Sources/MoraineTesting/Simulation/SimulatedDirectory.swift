@@ -49,6 +49,8 @@ final class SimulatedDirectory: StorageDirectory {
     names.synchronize()
   }
 
+  func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
+
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
 }
 

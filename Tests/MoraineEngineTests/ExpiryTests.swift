@@ -1,0 +1,58 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import Testing
+
+/// Version 1 writers set no expiry; a record that has one disappears when it is compacted.
+@Suite struct ExpiryTests {
+  /// What a killed process leaves: one record whose first eight bytes behind the header are made its
+  /// expiry, and one without.
+  private func store(expiring milliseconds: UInt64) async throws -> TestDirectory {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .testing(ioMode: .positional))
+    try await store.set([UInt8](0..<30), forKey: "12345678")
+    try await store.set([1], forKey: "stays")
+    let copy = try TestDirectory()
+    try FileManager.default.copyItem(at: directory.store, to: copy.store)
+    try await store.close()
+    try Forgery(directory: copy).changeFirstRecord { record in
+      record[16] = RecordHeader.Flag.expiry
+      record.store(milliseconds, at: RecordHeader.fixedLength)
+    }
+    return copy
+  }
+
+  private let keyBehindTheExpiry = Key([UInt8](0..<8))
+
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func whatHasExpiredIsDeletedByCompaction(mode: Configuration.IOMode) async throws {
+    let directory = try await store(expiring: 1000)
+    let configuration = Configuration.testing(ioMode: mode)
+    let store = try Store(at: directory.path, configuration: configuration)
+    #expect(await store.count == 2)
+    let before = await store.lastSequence
+    try await store.compact()
+    #expect(try await store.value(forKey: keyBehindTheExpiry) == nil)
+    #expect(try await store.value(forKey: "stays") == [1])
+    #expect(await store.lastSequence > before, "the log says that it was deleted")
+    #expect(try await store.verify().isSound)
+    try await store.close()
+    let again = try Store(at: directory.path, configuration: configuration)
+    #expect(await again.count == 1)
+    try await again.close()
+  }
+
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func whatHasNotExpiredKeepsItsExpiry(mode: Configuration.IOMode) async throws {
+    let directory = try await store(expiring: .max - 1)
+    let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    // Garbage, so that its segment is rewritten.
+    try await store.removeValue(forKey: "stays")
+    #expect(try await store.compact().inputSegmentCount > 0)
+    #expect(try await store.value(forKey: keyBehindTheExpiry)?.count == 22)
+    try await store.close()
+    let bytes = try Data(contentsOf: try #require(try directory.segments().first))
+    #expect(bytes[128 + 16] == RecordHeader.Flag.expiry)
+    #expect(bytes[148..<156].elementsEqual([0xFE] + [UInt8](repeating: 0xFF, count: 7)))
+  }
+}

@@ -1,0 +1,114 @@
+import MoraineEngine
+import MoraineStorage
+import SystemPackage
+import Testing
+
+/// A small disk, filled to the brim: errors say so, deletes and compaction free it, writes resume in
+/// the same store, and nothing is lost.
+@Suite(.timeLimit(.minutes(2))) struct FullDiskTests {
+  private static let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
+
+  struct Case: Sendable {
+    let mode: Configuration.IOMode
+    let segmentSizeBytes: Int
+    let isAutomatic: Bool
+  }
+
+  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+    [20_000, 64 << 20].flatMap { size in
+      [true, false].map { Case(mode: mode, segmentSizeBytes: size, isAutomatic: $0) }
+    }
+  }
+
+  private func open(_ storage: MemoryStorage, _ item: Case) throws -> Store {
+    var configuration = Configuration.testing(
+      segmentSizeBytes: item.segmentSizeBytes, ioMode: item.mode)
+    if !item.isAutomatic { configuration.compaction = .manual }
+    return try Store(on: storage, at: "store", configuration: configuration)
+  }
+
+  /// - Returns: how many puts fit.
+  private func fill(_ store: Store, _ prefix: String) async throws -> Int {
+    for number in 0..<20_000 {
+      do throws(StoreError) {
+        try await store.set(Self.value, forKey: Key("\(prefix) \(number)"))
+      } catch {
+        #expect(error.code == .noSpace)
+        return number
+      }
+    }
+    Issue.record("the disk never filled")
+    return 0
+  }
+
+  /// More deletes than the space that is kept back for them has room for need a compaction, which
+  /// comes by itself or not.
+  private func delete(_ key: Key, from store: Store) async throws -> Bool {
+    do throws(StoreError) {
+      return try await store.removeValue(forKey: key) != nil
+    } catch {
+      #expect(error.code == .noSpace)
+    }
+    try await store.compact()
+    return try await store.removeValue(forKey: key) != nil
+  }
+
+  @Test(arguments: cases)
+  func deletesAndCompactionFreeAFullDisk(_ item: Case) async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let store = try open(storage, item)
+    let count = try await fill(store, "old")
+    #expect(count > 1000)
+    for number in 0..<count where number % 8 != 0 {
+      #expect(try await delete(Key("old \(number)"), from: store))
+    }
+    try await store.compact()
+    let more = try await fill(store, "new")
+    #expect(more > count / 2, "what was deleted is there to be used: \(more) of \(count)")
+    for number in 0..<count {
+      let found = try await store.value(forKey: Key("old \(number)"))
+      #expect(found == (number % 8 == 0 ? Self.value : nil))
+    }
+    #expect(try await store.verify().isSound)
+    #expect(await store.statistics.poison == nil)
+    // Closing gives back what is kept for deletes, and so finds the little that it needs.
+    try await store.close()
+    let again = try open(storage, item)
+    #expect(await again.count == (count + 7) / 8 + more)
+    #expect(try await again.verify().isSound)
+    try await again.close()
+  }
+
+  /// Nobody calls `compact()`: overwriting goes on as long as what is live fits.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func aDiskFullOfGarbageIsCleanedByItself(mode: Configuration.IOMode) async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
+    // Only a full disk makes it begin.
+    configuration.compaction.spaceAmplificationLimit = 100
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<10_000 {
+      try await store.set(Self.value, forKey: Key("\(number % 500)"))
+    }
+    #expect(await store.statistics.compactionBytes > 0, "3 MB in 1 MiB")
+    #expect(await store.count == 500)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// There is nothing to gain, and nothing is lost by trying.
+  @Test func compactionOfAFullDiskWithoutGarbageIsHarmless() async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let item = Case(mode: .mapped, segmentSizeBytes: 50_000, isAutomatic: false)
+    let store = try open(storage, item)
+    let count = try await fill(store, "old")
+    do throws(StoreError) { try await store.compact() } catch { #expect(error.code == .noSpace) }
+    #expect(await store.count == count)
+    #expect(try await store.verify().isSound)
+    try await store.removeValue(forKey: "old 7", durability: .sync)
+    try await store.close()
+    let again = try open(storage, item)
+    #expect(await again.count == count - 1)
+    try await again.close()
+  }
+}

@@ -1,0 +1,27 @@
+import MoraineStorage
+import SystemPackage
+import Testing
+
+/// A store in memory can be as small as a test wants it.
+@Suite struct MemorySpaceTests {
+  @Test func aSmallDiskIsFullWhenItsBlocksAreTaken() throws {
+    let storage = MemoryStorage(capacityBytes: 3 * 4096)
+    try storage.createDirectory("d")
+    let directory = try #require(try storage.openDirectory("d"))
+    let first = try directory.createFile("first")
+    try first.allocate(from: 0, to: 4097)
+    do {
+      let second = try directory.createFile("second")
+      try second.allocate(from: 0, to: 1)
+      let error = #expect(throws: StorageError.self) { try second.allocate(from: 1, to: 4097) }
+      #expect(error?.errno == .noSpace)
+      #expect(try second.lengthBytes() == 1, "nothing was taken")
+      try first.truncate(to: 4096)
+      try second.allocate(from: 1, to: 4097)
+      try directory.remove("second")
+      #expect(throws: StorageError.self) { try first.allocate(from: 4096, to: 8193) }
+    }
+    // Removed, and nobody has it open any more.
+    try first.allocate(from: 4096, to: 12_288)
+  }
+}
