@@ -1,7 +1,7 @@
 /// Measures what a dictionary saves, on samples that had no part in making it.
 struct DictionaryTrial {
-  /// The lengths that are tried. LZ4 remembers 4096 places, every third of a dictionary, so more than
-  /// 16 KiB helps little.
+  /// The lengths that are tried. LZ4 hashes every third place of a dictionary and remembers 4096
+  /// places, so what is far from its end helps less and less.
   static let lengthsBytes = [4096, 8192, 16_384, 32_768, 65_536]
   /// A longer dictionary must save this share more of what is stored: it costs memory, and cache
   /// where values are read.
