@@ -52,28 +52,3 @@ public struct DictionaryCompressor: ~Copyable {
   /// Gives back the space that a very large value needed.
   public mutating func trim() { scratch.trim() }
 }
-
-extension Decompressor {
-  /// Decompresses one LZ4 block that was compressed against `dictionary` into exactly `target`;
-  /// false when it is not one, or of another length. Another dictionary than the right one gives
-  /// other bytes, or false.
-  ///
-  /// - Complexity: O(target).
-  public static func decompress(
-    _ stored: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer,
-    dictionary: UnsafeRawBufferPointer
-  ) -> Bool {
-    guard let source = stored.baseAddress, dictionary.count <= SegmentHeader.dictionaryLimit,
-      let dictionaryStart = dictionary.baseAddress
-    else { return decompress(stored, into: target) }
-    var none: CChar = 0
-    return withUnsafeMutablePointer(to: &none) { placeholder in
-      let output = target.baseAddress?.assumingMemoryBound(to: CChar.self) ?? placeholder
-      let count = LZ4_decompress_safe_usingDict(
-        source.assumingMemoryBound(to: CChar.self), output,
-        Int32(stored.count), Int32(target.count),
-        dictionaryStart.assumingMemoryBound(to: CChar.self), Int32(dictionary.count))
-      return count >= 0 && Int(count) == target.count
-    }
-  }
-}

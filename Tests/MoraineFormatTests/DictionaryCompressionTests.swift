@@ -23,7 +23,14 @@ import Testing
       }
     }
     #expect(target[rawLength...].allSatisfy { $0 == 0xA5 }, "nothing is written past the target")
-    return done ? Array(target[..<rawLength]) : nil
+    let value = done ? Array(target[..<rawLength]) : nil
+    var decompressor = DictionaryDecompressor(dictionary: dictionary)
+    let other = stored.withUnsafeBytes {
+      decompressor.decompress($0, rawLength: rawLength).map { Array($0) }
+    }
+    // Of a damaged block the bytes may differ, where it refers to what was not yet written.
+    #expect((other == nil) == (value == nil), "both ways to decompress agree")
+    return value
   }
 
   @Test(arguments: lengths) func roundTrip(length: Int) throws {
@@ -85,6 +92,29 @@ import Testing
     }
   }
 
+  @Test func oneDecompressorServesManyValues() {
+    let dictionary = Array(Documents.users(count: 200, seed: 42).joined())
+    var compressor = DictionaryCompressor(dictionary: dictionary)
+    var decompressor = DictionaryDecompressor(dictionary: dictionary)
+    // A large value in between makes it take other memory, with the dictionary in it.
+    var values = Documents.users(count: 50, seed: 43)
+    values.insert(Array(repeating: 7, count: 2_000_000), at: 25)
+    for value in values {
+      guard let stored = compress(value, with: &compressor) else {
+        Issue.record("not compressed")
+        continue
+      }
+      stored.withUnsafeBytes { stored in
+        let same = decompressor.decompress(stored, rawLength: value.count)?.elementsEqual(value)
+        #expect(same == true)
+        let tooLong = Limits.rawLengthBound(stored: stored.count) + 1
+        let impossible = decompressor.decompress(stored, rawLength: tooLong) != nil
+        #expect(!impossible)
+      }
+      decompressor.trim()
+    }
+  }
+
   @Test func onlyTheTrueLengthDecompresses() throws {
     let documents = Documents.users(count: 100, seed: 26)
     let dictionary = Array(documents.dropLast().joined())
@@ -117,7 +147,8 @@ import Testing
     for length in [8, 1000, 40_000] {
       let dictionary = Array(documents.dropLast().joined().suffix(length))
       var compressor = DictionaryCompressor(dictionary: dictionary)
-      let stored = compress(value, with: &compressor) ?? [0x4F, 1, 2, 3, 4, 8, 0, 0x50, 1, 2, 3, 4, 5]
+      let byHand: [UInt8] = [0x4F, 1, 2, 3, 4, 8, 0, 0x50, 1, 2, 3, 4, 5]
+      let stored = compress(value, with: &compressor) ?? byHand
       forEachFlip(of: stored, in: stored.indices) { damaged, _ in
         _ = decompress(damaged, rawLength: value.count, dictionary: dictionary)
         _ = decompress(damaged, rawLength: value.count, dictionary: [])
