@@ -98,7 +98,7 @@ import Testing
     var decompressor = DictionaryDecompressor(dictionary: dictionary)
     // A large value in between makes it take other memory, with the dictionary in it.
     var values = Documents.users(count: 50, seed: 43)
-    values.insert(Array(repeating: 7, count: 2_000_000), at: 25)
+    values.insert(values[0] + Array(repeating: 7, count: 2_000_000), at: 25)
     for value in values {
       guard let stored = compress(value, with: &compressor) else {
         Issue.record("not compressed")
