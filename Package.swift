@@ -101,7 +101,7 @@ let package = Package(
     ),
     .testTarget(
       name: "MoraineFormatTests",
-      dependencies: ["MoraineFormat", "CMoraineShims"],
+      dependencies: ["MoraineFormat", "CLZ4", "CMoraineShims"],
       swiftSettings: settings
     ),
     .testTarget(

@@ -6,24 +6,19 @@ import CLZ4
 /// One thread at a time.
 public struct Compressor: ~Copyable {
   private let stream: UnsafeMutablePointer<LZ4_stream_t>
-  private var scratch: UnsafeMutableRawBufferPointer
+  private var scratch: CompressionScratch
 
   /// LZ4 cannot shorten what is shorter than its own end rules allow.
   @inlinable
   public static var shortestLengthBytes: Int { 24 }
-  /// A larger scratch buffer is given back after use.
-  private static let keptScratchBytes = 1 << 20
 
   public init() {
     guard let stream = LZ4_createStream() else { fatalError("out of memory: LZ4 state") }
     self.stream = stream
-    scratch = .allocate(byteCount: 4096, alignment: 16)
+    scratch = CompressionScratch()
   }
 
-  deinit {
-    LZ4_freeStream(stream)
-    scratch.deallocate()
-  }
+  deinit { LZ4_freeStream(stream) }
 
   /// The compressed bytes, valid until the next call, or nil when compression does not save at
   /// least an eighth.
@@ -33,29 +28,51 @@ public struct Compressor: ~Copyable {
     guard value.count >= Self.shortestLengthBytes, value.count <= Limits.valueLengthBytes,
       let source = value.baseAddress
     else { return nil }
-    // Room for the worst case: a call that runs out of room leaves a state that must be cleared.
-    let bound = Int(LZ4_compressBound(Int32(value.count)))
-    reserve(bound)
     LZ4_resetStream_fast(stream)
-    let count = LZ4_compress_fast_continue(
-      stream, source.assumingMemoryBound(to: CChar.self),
-      scratch.baseAddress!.assumingMemoryBound(to: CChar.self),
-      Int32(value.count), Int32(bound), 1)
-    guard count > 0, Int(count) <= value.count &- value.count / 8 else { return nil }
-    return UnsafeRawBufferPointer(rebasing: scratch[..<Int(count)])
+    return scratch.compress(source, count: value.count, with: stream)
   }
 
   /// Gives back the space that a very large value needed.
-  public mutating func trim() {
-    guard scratch.count > Self.keptScratchBytes else { return }
-    scratch.deallocate()
-    scratch = .allocate(byteCount: 4096, alignment: 16)
+  public mutating func trim() { scratch.trim() }
+}
+
+/// Where compressed bytes go; grows to the largest value.
+struct CompressionScratch: ~Copyable {
+  private var bytes: UnsafeMutableRawBufferPointer
+
+  /// A larger buffer is given back after use.
+  private static let keptBytes = 1 << 20
+
+  init() { bytes = .allocate(byteCount: 4096, alignment: 16) }
+
+  deinit { bytes.deallocate() }
+
+  /// The compressed bytes, or nil when they are not an eighth shorter.
+  ///
+  /// - Parameter stream: as the value shall find it; a new value needs a new beginning.
+  mutating func compress(
+    _ source: UnsafeRawPointer, count: Int, with stream: UnsafeMutablePointer<LZ4_stream_t>
+  ) -> UnsafeRawBufferPointer? {
+    // Room for the worst case: a call that runs out of room leaves a state that must be cleared.
+    let bound = Int(LZ4_compressBound(Int32(count)))
+    reserve(bound)
+    let stored = LZ4_compress_fast_continue(
+      stream, source.assumingMemoryBound(to: CChar.self),
+      bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(count), Int32(bound), 1)
+    guard stored > 0, Int(stored) <= count &- count / 8 else { return nil }
+    return UnsafeRawBufferPointer(rebasing: bytes[..<Int(stored)])
+  }
+
+  mutating func trim() {
+    guard bytes.count > Self.keptBytes else { return }
+    bytes.deallocate()
+    bytes = .allocate(byteCount: 4096, alignment: 16)
   }
 
   private mutating func reserve(_ count: Int) {
-    guard scratch.count < count else { return }
-    scratch.deallocate()
-    scratch = .allocate(byteCount: max(count, 4096), alignment: 16)
+    guard bytes.count < count else { return }
+    bytes.deallocate()
+    bytes = .allocate(byteCount: max(count, 4096), alignment: 16)
   }
 }
 

@@ -27,7 +27,8 @@ public struct SegmentHeader: Equatable, Sendable {
 
   public static let fixedLength = 128
   public static let magic = Array("MORAINES".utf8)
-  static let dictionaryLimit = 65_536
+  /// The longest dictionary, in bytes: how far back LZ4 reaches.
+  public static let dictionaryLimit = 65_536
 
   public var storeID: Identifier
   public var epoch: UInt64

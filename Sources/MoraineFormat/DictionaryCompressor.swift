@@ -1,0 +1,54 @@
+import CLZ4
+
+/// LZ4 against a dictionary: every value is compressed as if the dictionary stood before it, and no
+/// value refers to another.
+///
+/// `LZ4_loadDict` hashes the whole dictionary, which takes longer than a small value does. It is
+/// called once; each value begins with a copy of the 16 KiB it left, which is what `lz4.h` names as
+/// the way to do without loading again. One thread at a time.
+public struct DictionaryCompressor: ~Copyable {
+  // The loaded state points into the dictionary, so that must not move.
+  private let dictionary: UnsafeMutableRawBufferPointer
+  private let loaded: UnsafeMutablePointer<LZ4_stream_t>
+  private let stream: UnsafeMutablePointer<LZ4_stream_t>
+  private var scratch: CompressionScratch
+
+  /// - Parameter dictionary: copied; LZ4 reaches no further back than its last 65,535 bytes.
+  public init(dictionary bytes: [UInt8]) {
+    precondition(bytes.count <= SegmentHeader.dictionaryLimit, "a dictionary over 64 KiB")
+    guard let loaded = LZ4_createStream(), let stream = LZ4_createStream() else {
+      fatalError("out of memory: LZ4 state")
+    }
+    let dictionary = UnsafeMutableRawBufferPointer.allocate(
+      byteCount: max(bytes.count, 1), alignment: 16)
+    bytes.withUnsafeBytes { dictionary.copyMemory(from: $0) }
+    LZ4_loadDict(
+      loaded, dictionary.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(bytes.count))
+    self.dictionary = dictionary
+    self.loaded = loaded
+    self.stream = stream
+    scratch = CompressionScratch()
+  }
+
+  deinit {
+    LZ4_freeStream(stream)
+    LZ4_freeStream(loaded)
+    dictionary.deallocate()
+  }
+
+  /// The compressed bytes, valid until the next call, or nil when compression does not save at
+  /// least an eighth.
+  ///
+  /// - Complexity: O(value), and 16 KiB to copy.
+  public mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+    guard value.count >= Compressor.shortestLengthBytes, value.count <= Limits.valueLengthBytes,
+      let source = value.baseAddress
+    else { return nil }
+    UnsafeMutableRawPointer(stream)
+      .copyMemory(from: loaded, byteCount: MemoryLayout<LZ4_stream_t>.size)
+    return scratch.compress(source, count: value.count, with: stream)
+  }
+
+  /// Gives back the space that a very large value needed.
+  public mutating func trim() { scratch.trim() }
+}
