@@ -16,7 +16,8 @@ import Testing
       afterReading: Self.megabyte, appendedBytes: 500, isBehind: isBehind, now: 1_000_000)
     #expect(first == 0, "nothing is known yet")
     return pacer.pause(
-      afterReading: Self.megabyte, appendedBytes: 500 + appended, isBehind: isBehind, now: 2_000_000)
+      afterReading: Self.megabyte, appendedBytes: 500 + appended, isBehind: isBehind, now: 2_000_000
+    )
   }
 
   @Test func itDoesNotPauseWhileNobodyWrites() { #expect(pause(appended: 0) == 0) }

@@ -71,7 +71,8 @@ import Testing
       let checksum = bytes.withUnsafeBytes {
         RecordHeader.checksum(of: $0.baseAddress!, length: $0.count, at: 640, seed: Self.seed)
       }
-      #expect(bytes.withUnsafeBytes { RecordHeader.storedChecksum(at: $0.baseAddress!) } == checksum)
+      #expect(
+        bytes.withUnsafeBytes { RecordHeader.storedChecksum(at: $0.baseAddress!) } == checksum)
       #expect(try copy(bytes).bytes == bytes, "a copy of a copy is the same")
     }
   }

@@ -26,7 +26,7 @@ extension Store {
     guard engine?.isInItsProcess == true else { return }
     var failure: StoreError?
     do throws(StoreError) {
-      if engine!.active != nil, !pipeline.hasPoison { try await sealForGood() }
+      if !pipeline.hasPoison, !opener.configuration.isReadOnly { try await sealForGood() }
     } catch {
       failure = error
     }
@@ -36,15 +36,12 @@ extension Store {
   }
 
   private func sealForGood() async throws(StoreError) {
+    // First: on a full disk it is what the footer and the manifest need.
+    _ = try await releaseReserve()
+    // A compaction may have sealed it, and listed it, already.
+    if engine?.active == nil { return }
     try await sealActive()
-    let reserve = engine!.reserve
-    let last = engine!.nextManifest()
-    let publisher = engine!.publisher()
-    try await pipeline.run { () throws(StoreError) in
-      var reserve = reserve
-      try storing { () throws(StorageError) in try reserve.release() }
-      try publisher.publish(last)
-    }
+    try await publishManifest()
   }
 
   /// Ends the active segment and makes it durable. The manifest still lists it as open.

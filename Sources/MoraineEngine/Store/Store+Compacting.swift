@@ -42,10 +42,15 @@ extension Store {
         do throws(StoreError) {
           start += try await rewrite(window.slots, work)
         } catch {
-          guard error.code == .noSpace, try await makeSpace(work) else { throw error }
-          // What was sealed in between is looked at too; that does no harm.
-          (start, remaining) = (0, engine!.compactable().count)
-          continue
+          guard error.code == .noSpace else { throw error }
+          if try await makeSpace(work) {
+            // What was sealed in between is looked at too; that does no harm.
+            (start, remaining) = (0, engine!.compactable().count)
+            continue
+          }
+          // Without garbage there is nothing to gain; small segments stay as they are.
+          guard engine!.cheapest() == nil else { throw error }
+          start += window.slots.count
         }
       } else {
         start += window.slots.count
@@ -100,13 +105,17 @@ extension Store {
     while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
     isSwapping = true
     defer { endSwap() }
-    try await sealActive()
     do throws(StoreError) {
-      try await publishManifest()
+      try await sealAndPublish()
     } catch {
       guard error.code == .noSpace, try await releaseReserve() else { throw error }
-      try await publishManifest()
+      try await sealAndPublish()
     }
+  }
+
+  private func sealAndPublish() async throws(StoreError) {
+    try await sealActive()
+    try await publishManifest()
   }
 }
 

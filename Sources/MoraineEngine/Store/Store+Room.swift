@@ -20,7 +20,6 @@ extension Store {
     isDelete: Bool = false, mayWait: Bool = false,
     _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
-    if engine != nil, !isDelete, case .done(let value) = try attempt(&engine!) { return value }
     isMakingRoom = true
     defer { openGate() }
     if engine == nil { try await beginStore() }

@@ -14,13 +14,26 @@ extension Store {
     _ value: [UInt8], forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber {
     let sequence: SequenceNumber
-    if !isMakingRoom, !isClosed, engine != nil, case .done(let done) = try engine!.put(key, value) {
+    if let done = try putAtOnce(key, value) {
       sequence = done
     } else {
       sequence = try await putWhenThereIsRoom(key, value)
     }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return sequence
+  }
+
+  /// Nil when it takes more than that.
+  @inline(__always)
+  private func putAtOnce(_ key: Key, _ value: [UInt8]) throws(StoreError) -> SequenceNumber? {
+    guard !isMakingRoom, !isClosed, engine != nil else { return nil }
+    do throws(StoreError) {
+      if case .done(let done) = try engine!.put(key, value) { return done }
+    } catch {
+      // Without a mapping it is the write that finds the disk full.
+      guard error.code == .noSpace else { throw error }
+    }
+    return nil
   }
 
   private func putWhenThereIsRoom(
@@ -42,7 +55,8 @@ extension Store {
   ) async throws(StoreError) -> SequenceNumber? {
     if isMakingRoom || isClosed { try await passGate() }
     if engine == nil { return nil }
-    let sequence = try await withRoom(isDelete: true, mayWait: true) { (engine) throws(StoreError) in
+    let sequence = try await withRoom(isDelete: true, mayWait: true) {
+      (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
     }
     if let sequence, needsWait(durability) {
