@@ -120,6 +120,13 @@ void *moraine_map(int fd, size_t length, bool writable, int *error) {
   return NULL;
 }
 
+void *moraine_map_privately(int fd, size_t length, int *error) {
+  void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+  if (base != MAP_FAILED) return base;
+  *error = errno;
+  return NULL;
+}
+
 void moraine_unmap(void *base, size_t length) { munmap(base, length); }
 
 void moraine_prefault(void *base, size_t length) {

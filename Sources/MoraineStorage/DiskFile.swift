@@ -111,6 +111,14 @@ final class DiskFile: StorageFile {
     return mapping
   }
 
+  func mapPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping {
+    var code: CInt = 0
+    guard let base = moraine_map_privately(descriptor, lengthBytes, &code) else {
+      throw StorageError("map", file: name, errno: Errno(rawValue: code))
+    }
+    return DiskMapping(base: base, lengthBytes: lengthBytes)
+  }
+
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
     do throws(StorageError) {
       _ = try SystemCall.retrying("lock", name) { moraine_lock(descriptor, shared) }

@@ -22,7 +22,10 @@ import Testing
     var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
     // Every third store compacts by itself as well.
     configuration.compaction = seed % 3 == 0 ? CompactionPolicy() : .manual
+    // Every second one writes an index checkpoint whenever it can.
+    configuration.checkpointFloorBytes = seed % 2 == 0 ? 0 : 1 << 20
     let storage = MemoryStorage()
+    var checkpoints = CheckpointShelf(storage)
     var model: [Key: [UInt8]] = [:]
     let what = Comment(rawValue: "MORAINE_COMPACTION_SEEDS=\(seed + 1), seed \(seed), \(mode)")
     var store = try Store(on: storage, at: "store", configuration: configuration)
@@ -37,6 +40,8 @@ import Testing
       case 18: _ = try await store.compact()
       default:
         try await store.close()
+        // As it was left, without any, or an older one in its place.
+        try checkpoints.exchange(&random)
         store = try Store(on: storage, at: "store", configuration: configuration)
       }
     }
@@ -101,5 +106,35 @@ import Testing
     #expect(await store.count == model.count, what)
     let report = try await store.verify()
     #expect(report.isSound, "\(what): \(report.problems)")
+  }
+}
+
+/// Keeps index checkpoints of earlier lives, and puts them back in the place of newer ones.
+private struct CheckpointShelf {
+  private let storage: MemoryStorage
+  private var kept: [(name: String, bytes: [UInt8])] = []
+
+  init(_ storage: MemoryStorage) {
+    self.storage = storage
+  }
+
+  mutating func exchange(_ random: inout SeededGenerator) throws {
+    guard let directory = try storage.openDirectory("store") else { return }
+    let names = try directory.entries().map(\.name).filter { $0.hasSuffix(".index") }
+    for name in names { kept.append((name, try read(name, directory))) }
+    let choice = random.next() % 4
+    guard choice > 1, !kept.isEmpty else { return }
+    for name in names { try directory.remove(name) }
+    guard choice == 3 else { return }
+    let (name, bytes) = kept[Int(random.next() % UInt64(kept.count))]
+    let file = try directory.createFile(name)
+    try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+  }
+
+  private func read(_ name: String, _ directory: any StorageDirectory) throws -> [UInt8] {
+    guard let file = try directory.openFile(name, .read) else { return [] }
+    var bytes = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    return bytes
   }
 }

@@ -113,7 +113,8 @@ import Testing
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = .manual
     let store = try Store(on: storage, at: "store", configuration: configuration)
-    for number in 0..<300 { try await store.set([UInt8](0..<50), forKey: "\(number % 150)") }
+    for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: "\(number)") }
+    for number in 0..<100 { try await store.removeValue(forKey: "\(number * 2)") }
     let gate = Gate()
     let count = Mutex(0)
     storage.setScript { event in
@@ -130,7 +131,7 @@ import Testing
     let report = try await compaction.value
     #expect(report.inputSegmentCount > 0)
     #expect(try await store.compact().inputSegmentCount > 0, "there was more to do")
-    #expect(await store.count == 150)
+    #expect(await store.count == 100)
     #expect(try await store.verify().isSound)
     try await store.close()
   }

@@ -36,6 +36,10 @@ extension Configuration {
     configuration.segmentSizeBytes = segmentSizeBytes
     configuration.ioMode = ioMode
     configuration.durability = durability
+    // With 0 every store of every test has an index checkpoint, however small it is.
+    if let floor = ProcessInfo.processInfo.environment["MORAINE_CHECKPOINT_FLOOR"] {
+      configuration.checkpointFloorBytes = Int(floor) ?? configuration.checkpointFloorBytes
+    }
     return configuration
   }
 }

@@ -36,6 +36,8 @@ int moraine_ftruncate(int fd, off_t length);
 
 // A shared mapping of a file, or NULL with *error = errno.
 void *moraine_map(int fd, size_t length, bool writable, int *error);
+// Writable; what is written stays in memory.
+void *moraine_map_privately(int fd, size_t length, int *error);
 void moraine_unmap(void *base, size_t length);
 // Makes the pages of a writable mapping present ahead of use. A hint: failure is ignored.
 void moraine_prefault(void *base, size_t length);

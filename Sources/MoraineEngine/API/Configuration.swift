@@ -24,5 +24,8 @@ public struct Configuration: Sendable {
 
   public var compaction = CompactionPolicy()
 
+  /// Below so many bytes of log, opening reads it all, and no index checkpoint is written.
+  package var checkpointFloorBytes = 1 << 20
+
   public init() {}
 }

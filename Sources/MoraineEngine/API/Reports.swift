@@ -4,8 +4,12 @@ public import MoraineFormat
 public struct RecoveryReport: Sendable {
   /// True when the last user of the store closed it in order, or there was no store.
   public internal(set) var wasClean = true
-  /// Puts and deletes that were read.
+  /// Puts and deletes in the log.
   public internal(set) var recordCount: UInt64 = 0
+  /// Whether an index checkpoint spared most of the reading.
+  public internal(set) var usedCheckpoint = false
+  /// Bytes of the log that were read to bring the index up to date.
+  public internal(set) var replayedBytes: UInt64 = 0
   public internal(set) var segmentCount = 0
   /// The last operation that is there.
   public internal(set) var lastSequence = SequenceNumber.none

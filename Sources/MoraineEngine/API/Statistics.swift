@@ -22,13 +22,15 @@ public struct Statistics: Sendable {
   public internal(set) var appendedBytes: UInt64 = 0
   /// Bytes that compaction has written since opening.
   public internal(set) var compactionBytes: UInt64 = 0
+  /// Bytes of index checkpoints that were written since opening.
+  public internal(set) var checkpointBytes: UInt64 = 0
   /// Bytes on disk for each live byte.
   public var spaceAmplification: Double {
     liveBytes == 0 ? 1 : Double(diskBytes) / Double(liveBytes)
   }
   /// Bytes written for each byte appended, since opening.
   public var writeAmplification: Double {
-    appendedBytes == 0 ? 1 : 1 + Double(compactionBytes) / Double(appendedBytes)
+    appendedBytes == 0 ? 1 : 1 + Double(compactionBytes + checkpointBytes) / Double(appendedBytes)
   }
   /// Why the store no longer writes, when it does not.
   public internal(set) var poison: StoreError?

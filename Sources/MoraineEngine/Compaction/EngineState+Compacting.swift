@@ -154,7 +154,8 @@ extension EngineState {
     view.earliestExpiry = output.earliestExpiry
     view.cleanedThrough = cleaned
     var info = SegmentInfo(
-      number: output.header.number, epoch: output.header.epoch, mapping: mapping)
+      number: output.header.number, epoch: output.header.epoch, salt: output.header.salt,
+      mapping: mapping)
     info.flags = [.sealed, .compacted]
     let slot = table.place(view, info)
     table.retire(range, for: slot)

@@ -21,7 +21,8 @@ extension HashIndex {
     add(tag << 48 | address.rawValue, to: buckets[number])
     count &+= 1
     // A split that cannot read a key leaves everything as it was, and is tried again later.
-    if isCrowded { do throws(StoreError) { try splitNext(source) } catch {} }
+    guard isCrowded, !isLazy || admitSplit() else { return }
+    do throws(StoreError) { try splitNext(source) } catch {}
   }
 
   /// Takes out the entry that ``find(_:where:)`` found.

@@ -39,6 +39,10 @@ struct HashIndex: ~Copyable {
   /// The entries of the bucket that is being split; kept so that a split allocates nothing.
   var staying: [UInt64] = []
   var rising: [UInt64] = []
+  /// Where it was loaded from, when it was: keeps that memory alive.
+  var pages: CheckpointPages?
+  /// While true, what an operation touches must be admitted before.
+  var isLazy = false
 
   init() {
     buckets.grow(to: 1 << Self.initialLevel)

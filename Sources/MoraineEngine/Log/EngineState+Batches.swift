@@ -25,6 +25,7 @@ extension EngineState {
     let hashes = hashesFetchingBuckets(operations)
     var older: [Older?] = []
     older.reserveCapacity(operations.count)
+    if self.index.isLazy { for hash in hashes { try admit(hash) } }
     for (index, operation) in operations.enumerated() {
       older.append(try existing(operation.key, hash: hashes[index]).map(Older.init))
     }

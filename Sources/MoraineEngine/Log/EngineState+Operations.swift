@@ -72,6 +72,7 @@ extension EngineState {
     }
     let length = draft.length
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
+    try admit(hash)
     let existing = try find(key, 0, hash: hash)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
     try appendSyncMarkIfDue()
@@ -92,6 +93,7 @@ extension EngineState {
     try checkWritable()
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
     let hash = hash(key, keyspace)
+    try admit(hash)
     guard let existing = try find(key, keyspace, hash: hash) else { return .done(nil) }
     var draft = RecordDraft(
       sequence: lastSequence &+ 1, kind: .delete, key: key,

@@ -51,7 +51,8 @@ extension EngineState {
     let before = active.map { ($0, place.markedOffset) }
     let header = birth.header
     let length = header.headerLength
-    let info = SegmentInfo(number: header.number, epoch: header.epoch, mapping: child.mapping)
+    let info = SegmentInfo(
+      number: header.number, epoch: header.epoch, salt: header.salt, mapping: child.mapping)
     let slot = table.append(
       SegmentView(base: child.mapping?.base, end: length, seed: header.checksumSeed), info)
     if child.mapping == nil { table.lend(child.file, for: slot) }

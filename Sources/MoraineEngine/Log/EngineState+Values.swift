@@ -4,8 +4,10 @@ import MoraineStorage
 extension EngineState {
   /// The value of a key where it lies, or a copy where it must be decompressed or was read into a
   /// buffer that the next read uses again. Its checksum is verified.
-  func storedValue(_ key: UnsafeRawBufferPointer) throws(StoreError) -> StoredValue? {
-    guard let found = try find(key, 0, hash: hash(key, 0)) else { return nil }
+  mutating func storedValue(_ key: UnsafeRawBufferPointer) throws(StoreError) -> StoredValue? {
+    let hash = hash(key, 0)
+    try admit(hash)
+    guard let found = try find(key, 0, hash: hash) else { return nil }
     try table.verify(found.record, at: found.address)
     if found.record.header.codec == .raw, table[found.address.slot].base != nil {
       return .inPlace(found.record.stored)
@@ -14,11 +16,21 @@ extension EngineState {
   }
 
   /// The value of a key: its checksum verified, decompressed.
-  func value(_ key: UnsafeRawBufferPointer) throws(StoreError) -> [UInt8]? {
-    guard let found = try find(key, 0, hash: hash(key, 0)) else { return nil }
+  mutating func value(_ key: UnsafeRawBufferPointer) throws(StoreError) -> [UInt8]? {
+    let hash = hash(key, 0)
+    try admit(hash)
+    guard let found = try find(key, 0, hash: hash) else { return nil }
     let record = found.record
     try table.verify(record, at: found.address)
     return try table.value(of: record, at: found.address)
+  }
+}
+
+extension EngineState {
+  mutating func contains(_ key: UnsafeRawBufferPointer) throws(StoreError) -> Bool {
+    let hash = hash(key, 0)
+    try admit(hash)
+    return try find(key, 0, hash: hash) != nil
   }
 }
 

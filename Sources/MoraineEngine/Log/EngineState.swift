@@ -31,6 +31,8 @@ struct EngineState: ~Copyable {
     didSet { place.putEnd = reserve.isWhole ? place.roomEnd : 0 }
   }
   var report = RecoveryReport()
+  /// That were there when the store was opened.
+  var checkpointNames: [String] = []
   let forkGeneration: UInt64
 
   init(

@@ -41,6 +41,22 @@ struct SegmentTable: ~Copyable, RehashSource {
     return slot
   }
 
+  /// Takes a segment in, behind all others, in a slot that ``keepSlots(_:)`` has kept for it.
+  mutating func append(_ view: SegmentView, _ info: SegmentInfo, in slot: Int) {
+    views[slot] = view
+    infos[slot] = info
+    order.append(slot)
+  }
+
+  /// Keeps slots of an empty table for segments that the index names already.
+  mutating func keepSlots(_ kept: Set<Int>) {
+    guard let last = kept.max() else { return }
+    let none = SegmentView(base: nil, end: 0, seed: Checksum())
+    let nobody = SegmentInfo(number: SegmentNumber(rawValue: 0), epoch: 0, salt: 0)
+    for _ in 0...last { _ = place(none, nobody) }
+    freeSlots = (0...last).filter { !kept.contains($0) }
+  }
+
   /// Gives a segment a slot without making it part of the store yet.
   mutating func place(_ view: SegmentView, _ info: SegmentInfo) -> Int {
     if let slot = freeSlots.popLast() {

@@ -36,6 +36,7 @@ struct SegmentView {
 struct SegmentInfo {
   var number: SegmentNumber
   var epoch: UInt64
+  var salt: UInt64
   var flags: Manifest.Segment.Flags = []
   var mapping: (any FileMapping)?
 

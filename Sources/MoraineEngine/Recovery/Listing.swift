@@ -6,6 +6,8 @@ struct Listing {
   var hasManifest = false
   var hasTemporaryManifest = false
   var reserveBytes: UInt64 = 0
+  var checkpoints: [SegmentNumber] = []
+  var hasTemporaryCheckpoint = false
   /// With their lengths.
   var segments: [SegmentNumber: UInt64] = [:]
   /// Not ours: ignored and reported.
@@ -17,9 +19,12 @@ struct Listing {
     let entries = try storing { () throws(StorageError) in try directory.entries() }
     for entry in entries.sorted(by: { $0.name < $1.name }) {
       let number = SegmentNumber(fileName: entry.name)
+      let checkpoint = CheckpointFile.number(entry.name)
       let isOurs =
-        number != nil
-        || [Manifest.fileName, Manifest.temporaryFileName, Reserve.fileName, Opener.lockName]
+        number != nil || checkpoint != nil
+        || [Manifest.fileName, Manifest.temporaryFileName, Reserve.fileName, Opener.lockName,
+          CheckpointFile.temporaryName,
+        ]
           .contains(entry.name)
       guard isOurs else {
         foreign.append(entry.name)
@@ -31,6 +36,9 @@ struct Listing {
           file: entry.name)
       }
       if let number { segments[number] = entry.lengthBytes }
+      if let checkpoint { checkpoints.append(checkpoint) }
+      hasTemporaryCheckpoint =
+        hasTemporaryCheckpoint || entry.name == CheckpointFile.temporaryName
       hasManifest = hasManifest || entry.name == Manifest.fileName
       hasTemporaryManifest = hasTemporaryManifest || entry.name == Manifest.temporaryFileName
       if entry.name == Reserve.fileName { reserveBytes = entry.lengthBytes }

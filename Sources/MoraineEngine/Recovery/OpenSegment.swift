@@ -14,15 +14,18 @@ struct OpenSegment {
   ///
   /// - Parameter before: the open segment ahead of it, which has its footer.
   static func replay(
-    _ entry: Manifest.Segment, behind before: OpenSegment?, _ state: inout EngineState,
-    _ report: inout RecoveryReport
+    _ entry: Manifest.Segment, behind before: OpenSegment?, covered: CheckpointHeader.Segment?,
+    _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
     let length = try length(state.directory, name)
-    let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
-    if let before { try before.checkSuccessor(header, name, &state) }
+    let last = state.lastSequence
+    let (slot, source, header) = try SegmentOpening.add(
+      entry, &state, length: length, covered: covered)
+    if let before { try before.checkSuccessor(header, name, last, &state) }
+    let start = covered.map { Int(clamping: $0.endOffset) } ?? header.headerLength
     let scanner = SegmentScanner(
-      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+      source: source, name: name, seed: header.checksumSeed, offset: start)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
     let result = try replay.run(&state)
     state.table[slot].end = result.validEnd
@@ -30,7 +33,9 @@ struct OpenSegment {
     try judge(result, scanner, name, state.manifest, entry, &report)
     let watermark =
       state.manifest.watermarkSegment == entry.number.rawValue ? state.manifest.watermarkOffset : 0
-    let proven = Int(clamping: max(watermark, result.promise))
+    // A checkpoint is written when what it covers is durable.
+    let proven = Int(clamping: max(watermark, result.promise, UInt64(start)))
+    report.replayedBytes += UInt64(end - start)
     return OpenSegment(
       slot: slot, name: name, end: end, provenEnd: min(max(proven, header.headerLength), end),
       hasFooter: result.hasFooter, isEmpty: state.table[slot].recordCount == 0)
@@ -43,10 +48,13 @@ struct OpenSegment {
   ///
   /// - Throws: `.corrupted` when it promises that the one before was durable.
   static func drop(
-    _ entry: Manifest.Segment, behind before: OpenSegment?, _ state: inout EngineState,
-    _ report: inout RecoveryReport
+    _ entry: Manifest.Segment, behind before: OpenSegment?, covered: CheckpointHeader.Segment?,
+    _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
+    guard covered == nil else {
+      throw .corrupted("the index checkpoint covers what the log does not hold", name, at: 0)
+    }
     let length = try length(state.directory, name)
     let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
     let scanner = SegmentScanner(
@@ -67,18 +75,18 @@ struct OpenSegment {
 
   /// The next segment knows where this one ended.
   private func checkSuccessor(
-    _ header: SegmentHeader, _ name: String, _ state: inout EngineState
+    _ header: SegmentHeader, _ name: String, _ known: UInt64, _ state: inout EngineState
   ) throws(StoreError) {
     let number = state.table.infos[slot].number.rawValue
     let last = header.predecessor.lastSequence.rawValue
     guard header.predecessor.number == number, header.predecessor.lengthBytes == UInt64(end),
-      last >= state.lastSequence
+      last >= known
     else {
       throw .corrupted(
         "it does not follow the segment before it, which ends at \(end)", name, at: 48)
     }
     // A failed operation may have used up numbers behind the last record.
-    state.lastSequence = last
+    state.lastSequence = max(state.lastSequence, last)
   }
 
   private static func length(

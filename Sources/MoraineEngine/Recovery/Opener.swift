@@ -28,20 +28,46 @@ struct Opener {
     let manifest = try Self.readManifest(directory, listing)
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
+    guard let manifest else { return try born(directory, lock, listing, began) }
+    let checkpoint = try loadCheckpoint(directory, listing, manifest)
+    do throws(StoreError) {
+      return try recovered(directory, lock, listing, manifest, checkpoint, began)
+    } catch {
+      // It is never trusted over the log: what the log says without it counts.
+      guard checkpoint != nil, error.code == .corrupted else { throw error }
+      return try recovered(directory, lock, listing, manifest, nil, began)
+    }
+  }
+
+  private func recovered(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
+    _ manifest: Manifest, _ checkpoint: CheckpointPages?, _ began: UInt64
+  ) throws(StoreError) -> EngineState {
     var state = EngineState(
-      directory: directory, lock: lock, manifest: manifest ?? newManifest(),
-      configuration: configuration, pipeline: pipeline)
+      directory: directory, lock: lock, manifest: manifest, configuration: configuration,
+      pipeline: pipeline)
     var report = RecoveryReport()
     report.foreignFiles = listing.foreign
-    if manifest == nil {
-      // The directory may be left from a birth that died before its name was durable.
-      try storing { () throws(StorageError) in try storage.createDirectory(path) }
-      try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
-    } else {
-      try Recovery(listing: listing, opener: self).run(&state, &report)
-    }
+    let recovery = Recovery(listing: listing, opener: self, checkpoint: checkpoint)
+    try recovery.run(&state, &report)
     report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     state.report = report
+    state.checkpointNames = listing.checkpoints.map(CheckpointFile.name)
+    return state
+  }
+
+  private func born(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
+    _ began: UInt64
+  ) throws(StoreError) -> EngineState {
+    var state = EngineState(
+      directory: directory, lock: lock, manifest: newManifest(), configuration: configuration,
+      pipeline: pipeline)
+    // The directory may be left from a birth that died before its name was durable.
+    try storing { () throws(StorageError) in try storage.createDirectory(path) }
+    try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
+    state.report.foreignFiles = listing.foreign
+    state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     return state
   }
 

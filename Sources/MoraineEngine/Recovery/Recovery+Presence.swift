@@ -43,9 +43,14 @@ extension Recovery {
       try storing { () throws(StorageError) in try directory.remove(name) }
       report.removedFiles.append(name)
     }
-    guard listing.hasTemporaryManifest, !isReadOnly else { return }
-    try storing { () throws(StorageError) in try directory.remove(Manifest.temporaryFileName) }
-    report.removedFiles.append(Manifest.temporaryFileName)
+    guard !isReadOnly else { return }
+    var temporary: [String] = []
+    if listing.hasTemporaryManifest { temporary.append(Manifest.temporaryFileName) }
+    if listing.hasTemporaryCheckpoint { temporary.append(CheckpointFile.temporaryName) }
+    for name in temporary {
+      try storing { () throws(StorageError) in try directory.remove(name) }
+      report.removedFiles.append(name)
+    }
   }
 
   /// Nil when the file does not begin with a sound header.

@@ -6,6 +6,8 @@ import SystemPackage
 struct Recovery {
   let listing: Listing
   let opener: Opener
+  /// Where to begin instead of with nothing.
+  var checkpoint: CheckpointPages?
 
   var isReadOnly: Bool { opener.configuration.isReadOnly }
 
@@ -15,14 +17,20 @@ struct Recovery {
     state.reserve = Reserve(directory: state.directory, found: listing.reserveBytes)
     try checkPresence(manifest)
     try checkUnlisted(state, &report)
-    for entry in manifest.segments where entry.isSealed { try replaySealed(entry, &state) }
+    try adoptCheckpoint(&state)
+    report.usedCheckpoint = checkpoint != nil
+    for entry in manifest.segments where entry.isSealed {
+      try replaySealed(entry, &state, &report)
+    }
     var repairs: [OpenSegment] = []
     for entry in manifest.segments where !entry.isSealed {
       let before = repairs.last
       repairs.append(
         before.map(\.isWhole) == false
-          ? try OpenSegment.drop(entry, behind: before, &state, &report)
-          : try OpenSegment.replay(entry, behind: before, &state, &report))
+          ? try OpenSegment.drop(
+            entry, behind: before, covered: covered(entry), &state, &report)
+          : try OpenSegment.replay(
+            entry, behind: before, covered: covered(entry), &state, &report))
     }
     // Numbers up to here may have been given to operations that a power failure took.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
@@ -46,7 +54,7 @@ struct Recovery {
   }
 
   private func replaySealed(
-    _ entry: Manifest.Segment, _ state: inout EngineState
+    _ entry: Manifest.Segment, _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) {
     let name = entry.number.fileName
     let length = Int(clamping: entry.lengthBytes)
@@ -56,10 +64,18 @@ struct Recovery {
       throw .corrupted(
         "\(actual) bytes, but the manifest says \(length)", name, at: min(actual, length))
     }
-    let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
+    if try addCovered(entry, &state) {
+      if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
+      return
+    }
+    let covered = covered(entry)
+    let (slot, source, header) = try SegmentOpening.add(
+      entry, &state, length: length, covered: covered)
     state.table.infos[slot].flags = entry.flags
+    let start = covered.map { Int(clamping: $0.endOffset) } ?? header.headerLength
+    report.replayedBytes += UInt64(length - start)
     let scanner = SegmentScanner(
-      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+      source: source, name: name, seed: header.checksumSeed, offset: start)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
     let result = try replay.run(&state)
     if let stop = result.stop { throw .corrupted(stop.reason, name, at: stop.offset) }

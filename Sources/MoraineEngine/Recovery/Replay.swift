@@ -144,6 +144,9 @@ struct Replay {
 extension EngineState {
   /// Makes visible a record that is in the log already.
   mutating func replay(_ address: Address, hash: UInt64) throws(StoreError) {
+    guard !index.isLazy || index.admit(hash) else {
+      throw .corrupted("the index checkpoint is damaged", CheckpointFile.temporaryName, at: 0)
+    }
     let record = try table.record(at: address)
     let header = record.header
     let existing: Found?
@@ -158,15 +161,19 @@ extension EngineState {
     if let expiry = header.expiryMilliseconds(at: record.base) {
       table[address.slot].earliestExpiry = min(expiry, table[address.slot].earliestExpiry)
     }
+    lastSequence = header.sequence
+    count(header.sequence, in: address.slot)
+    if header.kind == .delete {
+      table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
+    }
+    // Only beside a checkpoint: it may know what comes later in the log.
+    if let existing, existing.record.header.sequence > header.sequence { return }
     if header.kind == .put {
       install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,
         over: existing?.replaceable)
-    } else {
-      if let existing { uninstall(existing.replaceable, hash: hash) }
-      table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
+    } else if let existing {
+      uninstall(existing.replaceable, hash: hash)
     }
-    lastSequence = header.sequence
-    count(header.sequence, in: address.slot)
   }
 }

@@ -26,8 +26,11 @@ enum SegmentOpening {
   }
 
   /// Opens a listed segment and takes it into the table.
+  ///
+  /// - Parameter covered: what a checkpoint says of it, when it does.
   static func add(
-    _ entry: Manifest.Segment, _ state: inout EngineState, length: Int
+    _ entry: Manifest.Segment, _ state: inout EngineState, length: Int,
+    covered: CheckpointHeader.Segment? = nil
   ) throws(StoreError) -> (slot: Int, source: ByteSource, header: SegmentHeader) {
     let name = entry.number.fileName
     let file = try storing { () throws(StorageError) in
@@ -51,10 +54,18 @@ enum SegmentOpening {
     guard !header.flags.contains(.encrypted) else {
       throw StoreError(.newerFormat, "an encrypted segment; update this program", file: name)
     }
-    let info = SegmentInfo(number: entry.number, epoch: entry.epoch, mapping: mapping)
-    let slot = state.table.append(
-      SegmentView(base: mapping?.base, end: header.headerLength, seed: header.checksumSeed), info)
-    return (slot, source, header)
+    let info = SegmentInfo(
+      number: entry.number, epoch: entry.epoch, salt: header.salt, mapping: mapping)
+    var view = SegmentView(
+      base: mapping?.base, end: header.headerLength, seed: header.checksumSeed)
+    guard let covered else { return (state.table.append(view, info), source, header) }
+    guard covered.salt == header.salt, covered.endOffset >= UInt64(header.headerLength),
+      covered.endOffset <= UInt64(length)
+    else { throw .corrupted("the index checkpoint is about another file", name, at: 0) }
+    view.adopt(covered)
+    state.table.append(view, info, in: Int(covered.slot))
+    state.lastSequence = max(state.lastSequence, covered.lastSequence)
+    return (Int(covered.slot), source, header)
   }
 
   /// Nil when the kernel has no mapping left to give; reads then go through the file.

@@ -5,7 +5,8 @@ extension Store {
   /// Looks, after a segment was sealed, whether there is enough garbage to begin.
   func compactIfWorthIt() {
     let policy = compactionPolicy
-    guard policy.isAutomatic, engine?.nextCompaction(policy) != nil else { return }
+    let isGarbageDue = policy.isAutomatic && engine?.nextCompaction(policy) != nil
+    guard isGarbageDue || isCheckpointDue else { return }
     compactInBackground(isFull: false)
   }
 
@@ -27,13 +28,14 @@ extension Store {
     defer { work.thread.stop() }
     do throws(StoreError) {
       if isFull { try await sealForCompaction() }
-      while !isClosed, let slots = chooseNext(isFull) {
+      while !isClosed, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)
         } catch {
           guard error.code == .noSpace, try await makeSpace(work) else { throw error }
         }
       }
+      if isCheckpointDue, !isClosed { try await writeCheckpoint(on: work.thread) }
       compactionFailure = nil
     } catch {
       // Nobody waits for it; the figures tell. The next sealed segment tries again.

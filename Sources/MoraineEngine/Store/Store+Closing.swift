@@ -39,9 +39,11 @@ extension Store {
     // First: on a full disk it is what the footer and the manifest need.
     _ = try await releaseReserve()
     // A compaction may have sealed it, and listed it, already.
-    if engine?.active == nil { return }
-    try await sealActive()
-    try await publishManifest()
+    if engine?.active != nil {
+      try await sealActive()
+      try await publishManifest()
+    }
+    if isCheckpointWorthItAtClose { try await writeCheckpoint(on: pipeline) }
   }
 
   /// Ends the active segment and makes it durable. The manifest still lists it as open.

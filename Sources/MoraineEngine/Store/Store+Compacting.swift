@@ -24,6 +24,7 @@ extension Store {
     defer { work.thread.stop() }
     try await sealForCompaction()
     try await compactAll(work, progress)
+    if isCheckpointDue { try await writeCheckpoint(on: work.thread) }
     return work.report
   }
 

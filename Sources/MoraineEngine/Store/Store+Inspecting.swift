@@ -12,6 +12,7 @@ extension Store {
     result.syncUnderWayNanoseconds = began.map { Machine.monotonicNanoseconds() - $0 }
     result.poison = pipeline.poison
     result.compactionBytes = compactionBytes
+    result.checkpointBytes = checkpointBytes
     if engine != nil { describeEngine(in: &result) }
     return result
   }

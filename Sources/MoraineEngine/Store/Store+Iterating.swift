@@ -10,6 +10,7 @@ extension Store {
   public func forEach(_ body: sending (Entry) throws -> Bool) throws {
     try checkOpen()
     guard engine != nil else { return }
+    try engine!.admitAll()
     for slot in engine!.table.readingOrder {
       var cursor = LogCursor(slot: slot)
       while let entry = try cursor.next(&engine!) {

@@ -37,8 +37,7 @@ extension Store {
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     try checkOpen()
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      guard let hash = engine?.hash(bytes, 0) else { return false }
-      return try engine?.find(bytes, 0, hash: hash) != nil
+      try engine?.contains(bytes) ?? false
     }
   }
 

@@ -6,6 +6,7 @@ extension Store {
   ///
   /// - Returns: how many segments took their place: none or one.
   func rewrite(_ slots: [Int], _ work: CompactionWork) async throws(StoreError) -> Int {
+    try engine!.admitAll()
     let inputs = engine!.compactionInputs(slots)
     let directory = engine!.directoryHandle()
     let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)

@@ -20,6 +20,7 @@ extension Store {
     let problem = try await pipeline.run { () throws(StoreError) in check.problem() }
     if let problem { report.problems.append(problem) }
     try checkOpen()
+    try engine!.admitAll()
     let total = statistics.diskBytes
     var live = LiveSummary()
     for slot in engine!.table.readingOrder {

@@ -24,6 +24,13 @@ public actor Store {
   var compactionBytes: UInt64 = 0
   var compactionCount: UInt64 = 0
   var compactionReadBytes: UInt64 = 0
+  /// Of all bytes ever appended, those that a checkpoint covers.
+  var checkpointedBytes: UInt64 = 0
+  var checkpointBytes: UInt64 = 0
+  /// Why the last index checkpoint was not written, when it was not; opening then takes longer.
+  public internal(set) var checkpointFailure: StoreError?
+  /// The checkpoints that lie in the directory.
+  var checkpointNames: [String] = []
   var compactionAwaitsGate = false
   /// Writers that let compaction catch up.
   var progressGate: [UnsafeContinuation<Void, Never>] = []
@@ -57,6 +64,7 @@ public actor Store {
     self.opener = opener
     self.pipeline = pipeline
     engine = state
+    checkpointNames = engine?.checkpointNames ?? []
   }
 
   deinit { pipeline.stop() }

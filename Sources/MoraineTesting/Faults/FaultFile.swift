@@ -57,6 +57,11 @@ final class FaultFile: StorageFile {
     return try base.map(lengthBytes: lengthBytes, access)
   }
 
+  func mapPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping {
+    _ = try storage.meet(.map, name)
+    return try base.mapPrivately(lengthBytes: lengthBytes)
+  }
+
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
     _ = try storage.meet(.lock, name)
     return try base.tryLock(shared: shared)

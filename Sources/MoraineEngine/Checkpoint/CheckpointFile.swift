@@ -1,0 +1,96 @@
+import MoraineFormat
+import MoraineStorage
+
+/// The checkpoint's file in the store's directory.
+enum CheckpointFile {
+  static let temporaryName = "INDEX.tmp"
+  private static let fileExtension = ".index"
+
+  static func name(_ number: SegmentNumber) -> String {
+    String(number.fileName.dropLast(".segment".count)) + fileExtension
+  }
+
+  /// The number in a checkpoint's name; nil when it is none.
+  static func number(_ name: String) -> SegmentNumber? {
+    guard name.hasSuffix(fileExtension) else { return nil }
+    return SegmentNumber(fileName: String(name.dropLast(fileExtension.count)) + ".segment")
+  }
+
+  /// Puts an image in the place of those before it.
+  ///
+  /// What it covers must be durable already: a checkpoint never knows more than the log.
+  ///
+  /// - Throws: `.noSpace` and the like; then nothing has changed. A failure from the sync on poisons.
+  static func write(
+    _ image: CheckpointImage, as name: String, removing older: [String],
+    _ directory: any StorageDirectory, _ pipeline: CommitPipeline
+  ) throws(StoreError) {
+    let file: any StorageFile
+    do throws(StorageError) {
+      try directory.remove(temporaryName)
+      file = try directory.createFile(temporaryName)
+      try image.write(to: file)
+    } catch {
+      try storing { () throws(StorageError) in try directory.remove(temporaryName) }
+      throw StoreError(error)
+    }
+    if let poison = pipeline.poison { throw poison }
+    do throws(StorageError) {
+      try file.synchronize(.full)
+      try directory.rename(temporaryName, to: name)
+      try directory.synchronize()
+    } catch {
+      pipeline.poison(StoreError(error))
+      throw StoreError(error)
+    }
+    try storing { () throws(StorageError) in
+      for old in older where old != name { try directory.remove(old) }
+    }
+  }
+
+  /// A checkpoint's head, and its pages; nil when it is not sound enough to be looked into.
+  ///
+  /// - Throws: `.io`.
+  static func open(
+    _ name: String, _ directory: any StorageDirectory, mapped: Bool
+  ) throws(StoreError) -> CheckpointPages? {
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard let file else { return nil }
+    let length = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
+    guard let header = try header(file, length), header.fileLengthBytes == length else {
+      return nil
+    }
+    let mapping = try storing { () throws(StorageError) in
+      mapped
+        ? try file.mapPrivately(lengthBytes: length)
+        : try file.readPrivately(lengthBytes: length)
+    }
+    return CheckpointPages(header, mapping)
+  }
+
+  private static func header(
+    _ file: any StorageFile, _ length: Int
+  ) throws(StoreError) -> CheckpointHeader? {
+    let first = try read(file, min(length, 4096))
+    guard let claim = sound({ (raw) throws(FormatError) in
+      try CheckpointHeader.claimedLength(raw)
+    }, first), claim <= length else { return nil }
+    let head = claim == first.count ? first : try read(file, claim)
+    return sound({ (raw) throws(FormatError) in try CheckpointHeader(decoding: raw) }, head)
+  }
+
+  private static func read(_ file: any StorageFile, _ count: Int) throws(StoreError) -> [UInt8] {
+    let target = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, count), alignment: 8)
+    defer { target.deallocate() }
+    let part = UnsafeMutableRawBufferPointer(rebasing: target[..<count])
+    let got = try storing { () throws(StorageError) in try file.read(into: part, at: 0) }
+    return Array(target[..<got])
+  }
+
+  /// What the decoder answers; nil whatever is wrong: the log says the same, and more.
+  private static func sound<Value>(
+    _ decoder: (UnsafeRawBufferPointer) throws(FormatError) -> Value, _ bytes: [UInt8]
+  ) -> Value? {
+    do throws(FormatError) { return try bytes.withBytes(decoder) } catch { return nil }
+  }
+}

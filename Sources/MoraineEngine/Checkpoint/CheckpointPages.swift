@@ -1,0 +1,63 @@
+import MoraineFormat
+import MoraineStorage
+
+/// The index pages of a checkpoint, each checked when it is first needed, so that opening does not
+/// cost a look at every key.
+final class CheckpointPages {
+  private static let bucketsPerPage = CheckpointHeader.pageBytes / HashIndex.bucketBytes
+
+  let header: CheckpointHeader
+  let mapping: any FileMapping
+  private var isChecked: [Bool]
+  private(set) var uncheckedCount: Int
+
+  init(_ header: CheckpointHeader, _ mapping: any FileMapping) {
+    self.header = header
+    self.mapping = mapping
+    isChecked = Array(repeating: false, count: header.pageChecksums.count)
+    uncheckedCount = header.pageChecksums.count
+  }
+
+  var buckets: UnsafeMutableRawPointer { mapping.base + header.lengthBytes }
+  var overflow: UnsafeMutableRawPointer { mapping.base + header.overflowOffset }
+
+  /// How many overflow buckets the pages hold; those behind the last one in use are never used, so
+  /// that nothing is written to a page before it was checked.
+  var overflowCapacity: Int { header.overflowPageCount * Self.bucketsPerPage }
+
+  /// Whether the page of a bucket is what was written.
+  func checkBucket(_ number: Int) -> Bool {
+    let page = number / Self.bucketsPerPage
+    return page >= header.bucketPageCount
+      || check(page, buckets + page * CheckpointHeader.pageBytes)
+  }
+
+  /// The same for an overflow bucket.
+  func checkOverflow(_ number: Int) -> Bool {
+    let page = number / Self.bucketsPerPage
+    return page >= header.overflowPageCount
+      || check(page + header.bucketPageCount, overflow + page * CheckpointHeader.pageBytes)
+  }
+
+  /// Checks every page.
+  ///
+  /// - Complexity: O(index).
+  func checkAll() -> Bool {
+    for page in 0..<header.bucketPageCount {
+      guard checkBucket(page * Self.bucketsPerPage) else { return false }
+    }
+    for page in 0..<header.overflowPageCount {
+      guard checkOverflow(page * Self.bucketsPerPage) else { return false }
+    }
+    return true
+  }
+
+  private func check(_ page: Int, _ base: UnsafeMutableRawPointer) -> Bool {
+    if isChecked[page] { return true }
+    let bytes = UnsafeRawBufferPointer(start: base, count: CheckpointHeader.pageBytes)
+    guard header.checksum(ofPage: page, bytes) == header.pageChecksums[page] else { return false }
+    isChecked[page] = true
+    uncheckedCount -= 1
+    return true
+  }
+}

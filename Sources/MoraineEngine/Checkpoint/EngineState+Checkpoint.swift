@@ -1,0 +1,84 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+extension EngineState {
+  /// Makes sure of what an operation on a hash touches of an index that was loaded.
+  @inline(__always)
+  mutating func admit(_ hash: UInt64) throws(StoreError) {
+    if index.isLazy { try admitLoaded(hash) }
+  }
+
+  private mutating func admitLoaded(_ hash: UInt64) throws(StoreError) {
+    if !index.admit(hash) { try rebuildIndex() }
+  }
+
+  /// Makes sure of the whole index, for those who go through all of it.
+  mutating func admitAll() throws(StoreError) {
+    if !index.admitAll() { try rebuildIndex() }
+  }
+
+  /// The index and what it covers, copied. No compaction is under way.
+  mutating func checkpointImage() throws(StoreError) -> CheckpointImage {
+    try admitAll()
+    var header = CheckpointHeader(storeID: manifest.storeID)
+    header.epoch = manifest.epoch
+    header.lastSequence = lastSequence
+    header.digest = digest
+    header.segments = table.order.map { slot in
+      // Of the active segment, what a sync of all that was published makes durable.
+      let end =
+        slot == active?.slot
+        ? min(table[slot].end, Int(pipeline.appendedOffset.load(ordering: .relaxed)))
+        : table[slot].end
+      return table[slot].covered(table.infos[slot], slot: slot, end: end)
+    }
+    return CheckpointImage(header, of: index)
+  }
+
+  /// The name that a checkpoint of this moment has: by the last segment it covers.
+  func checkpointName() -> String {
+    CheckpointFile.name(
+      table.order.last.map { table.infos[$0].number } ?? SegmentNumber(rawValue: 1))
+  }
+
+  /// Makes the index anew from the log: the checkpoint that it was loaded from is damaged.
+  ///
+  /// - Complexity: O(bytes of the log), on the calling thread: rare enough.
+  mutating func rebuildIndex() throws(StoreError) {
+    var fresh = HashIndex()
+    swap(&fresh, &index)
+    do throws(StoreError) {
+      for slot in table.readingOrder { try reindex(slot) }
+      guard index.count == fresh.count else {
+        throw .corrupted(
+          "\(index.count) keys in the log, but \(fresh.count) in the checkpoint", "index", at: 0)
+      }
+    } catch {
+      swap(&fresh, &index)
+      throw error
+    }
+  }
+
+  private mutating func reindex(_ slot: Int) throws(StoreError) {
+    var offset = table[slot].firstOffset
+    while offset < table[slot].end {
+      let address = Address(slot: slot, offset: offset)
+      let record = try table.record(at: address)
+      try table.verify(record, at: address)
+      offset += aligned(record.header.length)
+      guard record.header.kind == .put || record.header.kind == .delete else { continue }
+      let (header, key) = (record.header, [UInt8](record.key))
+      let hash = key.withBytes { self.hash($0, header.keyspace) }
+      let found = try key.withBytes { (bytes) throws(StoreError) in
+        try find(bytes, header.keyspace, hash: hash)?.slot
+      }
+      switch (found, header.kind) {
+      case (let found?, .put): found.pointee = found.pointee & ~Address.mask | address.rawValue
+      case (nil, .put): index.insert(hash, address, rehashing: table)
+      case (let found?, _): index.remove(found)
+      case (nil, _): break
+      }
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import MoraineFormat
+import MoraineStorage
+
+extension Store {
+  /// Bytes of the log that opening would have to replay.
+  private var bytesSinceCheckpoint: UInt64 {
+    guard engine != nil else { return 0 }
+    return engine!.report.replayedBytes &+ engine!.appendedBytes &+ compactionBytes
+      &- checkpointedBytes
+  }
+
+  /// In the background a checkpoint is due when replaying would take about as long as replaying
+  /// eight times the index's size: so its cost stays a small share of what is written.
+  var isCheckpointDue: Bool {
+    guard engine != nil, !opener.configuration.isReadOnly else { return false }
+    let floor = UInt64(opener.configuration.checkpointFloorBytes)
+    if floor == 0 { return bytesSinceCheckpoint > 0 }
+    return bytesSinceCheckpoint >= max(floor &* 32, UInt64(engine!.index.byteCount) &* 8)
+  }
+
+  /// At the end it is worth its cost sooner.
+  var isCheckpointWorthItAtClose: Bool {
+    guard engine != nil else { return false }
+    let floor = UInt64(opener.configuration.checkpointFloorBytes)
+    if floor == 0 { return bytesSinceCheckpoint > 0 }
+    return bytesSinceCheckpoint >= max(floor, UInt64(engine!.index.byteCount) / 2)
+  }
+
+  /// Writes a checkpoint of the index as it is now. No compaction is under way.
+  ///
+  /// One that cannot be begun, for want of space perhaps, is left out: it is only a shortcut.
+  func writeCheckpoint(on runner: any JobRunner) async throws(StoreError) {
+    guard engine != nil, !pipeline.hasPoison else { return }
+    let image = try engine!.checkpointImage()
+    let written = engine!.report.replayedBytes &+ engine!.appendedBytes &+ compactionBytes
+    let (name, older) = (engine!.checkpointName(), checkpointNames)
+    let directory = engine!.directoryHandle()
+    let pipeline = pipeline
+    try await pipeline.waitUntilAllDurable()
+    do throws(StoreError) {
+      try await runner.run { () throws(StoreError) in
+        try CheckpointFile.write(image, as: name, removing: older, directory, pipeline)
+      }
+    } catch {
+      if pipeline.hasPoison { throw error }
+      checkpointFailure = error
+      return
+    }
+    checkpointFailure = nil
+    checkpointedBytes = written
+    checkpointNames = [name]
+    checkpointBytes &+= UInt64(image.lengthBytes)
+  }
+}

@@ -1,0 +1,89 @@
+/// The head of an index checkpoint file: what it covers, the index's shape, and a checksum for each
+/// page of the index that follows. Layout: `FileFormat.md`, "Index checkpoint".
+public struct CheckpointHeader: Equatable, Sendable {
+  /// What the checkpoint knows of a segment.
+  public struct Segment: Equatable, Sendable {
+    public var number: SegmentNumber
+    /// Of the segment's header: a segment with this number and another salt is another one.
+    public var salt: UInt64 = 0
+    public var epoch: UInt64 = 0
+    /// The records before this place are in the index.
+    public var endOffset: UInt64 = 0
+    public var recordCount: UInt64 = 0
+    public var firstSequence: UInt64 = 0
+    public var lastSequence: UInt64 = 0
+    public var liveBytes: UInt64 = 0
+    public var deleteBytes: UInt64 = 0
+    public var digest = StateDigest()
+    public var earliestExpiry = UInt64.max
+    public var cleanedThrough: UInt64 = 0
+    /// How the index's entries name the segment.
+    public var slot: UInt32 = 0
+
+    public init(number: SegmentNumber) {
+      self.number = number
+    }
+  }
+
+  public static let fixedLength = 128
+  static let magic = Array("MORAINEI".utf8)
+  static let segmentLength = 112
+  /// A page has 1024 buckets of 64 bytes.
+  public static let pageBytes = 65_536
+  /// The pages of each of the two parts begin at a multiple of this, counted from the first page.
+  public static let chunkBytes = 2 << 20
+
+  public var storeID: Identifier
+  public var epoch: UInt64 = 0
+  public var lastSequence: UInt64 = 0
+  public var digest = StateDigest()
+  public var keyCount: UInt64 = 0
+  public var level: UInt8 = 0
+  public var tagShift: UInt8 = 0
+  public var split: UInt64 = 0
+  public var bucketCount: UInt64 = 0
+  public var overflowCount: UInt64 = 0
+  /// Random; part of every page's checksum.
+  public var salt: UInt64 = 0
+  public var segments: [Segment] = []
+  /// Of the buckets' pages, then of the overflow buckets' pages.
+  public var pageChecksums: [UInt32] = []
+
+  public init(storeID: Identifier) {
+    self.storeID = storeID
+  }
+
+  public var bucketPageCount: Int { Self.pages(bucketCount) }
+  public var overflowPageCount: Int { Self.pages(overflowCount) }
+
+  static func pages(_ buckets: UInt64) -> Int {
+    (Int(clamping: buckets) * 64 + pageBytes - 1) / pageBytes
+  }
+
+  private static func chunks(_ pages: Int) -> Int {
+    (pages * pageBytes + chunkBytes - 1) / chunkBytes * chunkBytes
+  }
+
+  /// Where the pages begin: a multiple of 4096.
+  public var lengthBytes: Int {
+    let used = Self.fixedLength + segments.count * Self.segmentLength + pageChecksums.count * 4 + 4
+    return (used + 4095) & ~4095
+  }
+
+  /// Where the overflow buckets' pages begin.
+  public var overflowOffset: Int { lengthBytes + Self.chunks(bucketPageCount) }
+
+  /// The length of the whole file.
+  public var fileLengthBytes: Int { overflowOffset + Self.chunks(overflowPageCount) }
+
+  /// The checksum of a page.
+  ///
+  /// - Parameter number: counted through both parts.
+  public func checksum(ofPage number: Int, _ bytes: UnsafeRawBufferPointer) -> UInt32 {
+    var checksum = Checksum()
+    checksum.update(salt)
+    checksum.update(UInt64(number))
+    checksum.update(bytes)
+    return checksum.value
+  }
+}

@@ -1,0 +1,167 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// The index checkpoint spares reading the log, and is never trusted over it.
+@Suite(.timeLimit(.minutes(3))) struct CheckpointTests {
+  private func configuration(_ mode: Configuration.IOMode) -> Configuration {
+    var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
+    configuration.checkpointFloorBytes = 0
+    configuration.compaction = .manual
+    return configuration
+  }
+
+  /// - Returns: what it holds.
+  private func makeStore(
+    _ directory: TestDirectory, _ mode: Configuration.IOMode
+  ) async throws -> [Key: [UInt8]] {
+    var model: [Key: [UInt8]] = [:]
+    let store = try Store(at: directory.path, configuration: configuration(mode))
+    for number in 0..<400 {
+      let key = Key("key \(number % 250)")
+      model[key] = [UInt8](repeating: UInt8(number % 251), count: 10)
+      try await store.set(model[key] ?? [], forKey: key)
+    }
+    for number in 0..<20 {
+      model[Key("key \(number)")] = nil
+      try await store.removeValue(forKey: Key("key \(number)"))
+    }
+    try await store.close()
+    return model
+  }
+
+  private func check(
+    _ store: Store, _ model: [Key: [UInt8]], _ what: Comment
+  ) async throws {
+    #expect(await store.count == model.count, what)
+    for number in 0..<260 {
+      let key = Key("key \(number)")
+      #expect(try await store.value(forKey: key) == model[key], what)
+    }
+  }
+
+  private func checkpoint(in directory: TestDirectory) throws -> URL {
+    let names = try directory.names().filter { $0.hasSuffix(".index") }
+    try #require(names.count == 1, "\(names)")
+    return directory.store.appendingPathComponent(names[0])
+  }
+
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func openingAfterAnOrderlyCloseReplaysNothing(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let model = try await makeStore(directory, mode)
+    let store = try Store(at: directory.path, configuration: configuration(mode))
+    #expect(await store.recoveryReport.usedCheckpoint)
+    #expect(await store.recoveryReport.replayedBytes == 0)
+    #expect(await store.recoveryReport.recordCount == 420)
+    try await check(store, model, "opened")
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// Every byte of its head, the bytes of its pages that say something, and some that do not.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func damageToItChangesNoAnswer(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let model = try await makeStore(directory, mode)
+    let url = try checkpoint(in: directory)
+    let original = try Data(contentsOf: url)
+    let names = try directory.names()
+    var random = SeededGenerator(seed: 5)
+    var places = Array(stride(from: 0, to: 500, by: 1)) + [4092, 4093, 4094, 4095]
+    places += original.indices.dropFirst(4096).filter { original[$0] != 0 }.prefix(40)
+    places += (0..<30).map { _ in Int(random.next() % UInt64(original.count)) }
+    for place in places {
+      var damaged = original
+      damaged[place] ^= UInt8(1 + random.next() % 255)
+      try damaged.write(to: url)
+      try await readAndChange(directory, model, mode, "byte \(place)")
+      try original.write(to: url)
+      #expect(try directory.names() == names)
+    }
+    for _ in 0..<20 {
+      let length = Int(random.next() % UInt64(original.count))
+      try original.prefix(length).write(to: url)
+      try await readAndChange(directory, model, mode, "\(length) bytes")
+    }
+  }
+
+  /// Reads everything, without writing to the directory.
+  private func readAndChange(
+    _ directory: TestDirectory, _ model: [Key: [UInt8]], _ mode: Configuration.IOMode,
+    _ what: Comment
+  ) async throws {
+    var readOnly = configuration(mode)
+    readOnly.isReadOnly = true
+    let store = try Store(at: directory.path, configuration: readOnly)
+    try await check(store, model, what)
+    try await store.close()
+  }
+
+  /// Puts into a store whose pages are damaged must not be lost by rebuilding them either.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func writingGoesOnWhereAPageIsDamaged(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    var model = try await makeStore(directory, mode)
+    let url = try checkpoint(in: directory)
+    var bytes = try Data(contentsOf: url)
+    let place = try #require(bytes.indices.dropFirst(4096).first { bytes[$0] != 0 })
+    bytes[place] ^= 0xFF
+    try bytes.write(to: url)
+    let store = try Store(at: directory.path, configuration: configuration(mode))
+    #expect(await store.recoveryReport.usedCheckpoint)
+    for number in stride(from: 0, to: 260, by: 2) {
+      model[Key("key \(number)")] = [7]
+      try await store.set([7], forKey: Key("key \(number)"))
+    }
+    try await check(store, model, "written")
+    #expect(try await store.verify().isSound)
+    try await store.close()
+    let again = try Store(at: directory.path, configuration: configuration(mode))
+    try await check(again, model, "reopened")
+    try await again.close()
+  }
+
+  /// Another store's, one with the same name: ignored.
+  @Test func anotherStoresCheckpointIsIgnored() async throws {
+    let directory = try TestDirectory()
+    let model = try await makeStore(directory, .mapped)
+    let other = try TestDirectory()
+    _ = try await makeStore(other, .mapped)
+    let url = try checkpoint(in: directory)
+    try Data(contentsOf: try checkpoint(in: other)).write(to: url)
+    let store = try Store(at: directory.path, configuration: configuration(.mapped))
+    #expect(await store.recoveryReport.usedCheckpoint == false)
+    try await check(store, model, "another store's")
+    try await store.close()
+  }
+
+  @Test func aSmallStoreHasNone() async throws {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
+    #expect(try directory.names() == ["0000000001.segment", "LOCK", "MANIFEST"])
+  }
+
+  /// It lies in the directory only when what it covers is durable: a power failure may take
+  /// everything else, and what is left must fit.
+  @Test func itIsWrittenBehindTheLog() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(
+      on: storage, at: "store", configuration: configuration(.mapped))
+    for number in 0..<30 { try await store.set([1], forKey: Key("\(number)")) }
+    storage.clearTrace()
+    try await store.compact()
+    let trace = storage.trace
+    let rename = try #require(
+      trace.firstIndex { $0.operation == .rename && $0.file == "INDEX.tmp" })
+    let sync = try #require(
+      trace[..<rename].lastIndex { $0.operation == .synchronizeFull && $0.file == "INDEX.tmp" })
+    #expect(
+      trace[..<sync].contains { $0.operation.isSync && $0.file == "0000000001.segment" })
+    try await store.close()
+  }
+}
