@@ -34,6 +34,8 @@ struct Drive: AsyncParsableCommand {
   @OptionGroup var store: StoreOptions
   @Option(help: "What an ok after a write stands for.") var durability = Level.interval
   @Option(help: "In bytes, from 256.") var segmentSize = 64 << 20
+  @Option(help: "A log from so many bytes on gets an index checkpoint when it is closed.")
+  var checkpointFloor = 1 << 20
   @Option(help: "How bytes get into the log.") var io = IO.mapped
   @Flag(help: .hidden) var shared = false
 
@@ -64,6 +66,7 @@ struct Drive: AsyncParsableCommand {
   private var configuration: Configuration {
     var configuration = Configuration()
     configuration.segmentSizeBytes = segmentSize
+    configuration.checkpointFloorBytes = max(0, checkpointFloor)
     configuration.ioMode = io == .mapped ? .mapped : .positional
     switch durability {
     case .sync: configuration.durability = .sync

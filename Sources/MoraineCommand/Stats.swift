@@ -6,19 +6,29 @@ struct Stats: AsyncParsableCommand {
     abstract: "Prints a store's figures.",
     discussion: """
       With --json one object: count, segmentCount, diskBytes, liveBytes,
-      indexBytes, lastSequence, durableSequence, syncCount, digest, isPoisoned.
+      indexBytes, lastSequence, durableSequence, syncCount, digest, isPoisoned,
+      appendedBytes, compactionBytes, checkpointBytes, compactionCount; with
+      --segments also segments, an array of number, lengthBytes, liveBytes,
+      recordCount, isSealed, isCompacted. Space amplification is diskBytes by
+      liveBytes; write amplification counts since the store was opened.
 
         moraine stats users.moraine --json | jq .count
       """)
   @OptionGroup var store: StoreOptions
   @Flag(help: "As one JSON object.") var json = false
+  @Flag(help: "Each segment too: how much of it is live.") var segments = false
 
   func run() async throws {
-    let (statistics, report) = try await store.reading { store in
-      (await store.statistics, await store.recoveryReport)
+    let (statistics, report, list) = try await store.reading { store in
+      (await store.statistics, await store.recoveryReport, await store.segmentStatistics)
     }
-    if json { return try Output.line(statistics.json) }
+    if json {
+      let object = statistics.json
+      return try Output.line(
+        segments ? object.dropLast() + ",\"segments\":\(SegmentTable.json(list))}" : object)
+    }
     try Output.line(Self.table(statistics, report))
+    if segments { try Output.line("\n" + SegmentTable.text(list)) }
   }
 
   private static func table(_ statistics: Statistics, _ report: RecoveryReport) -> String {
@@ -29,6 +39,7 @@ struct Stats: AsyncParsableCommand {
       ("segments", Units.number(UInt64(statistics.segmentCount))),
       ("on disk", "\(Units.bytes(disk)) (\(Units.number(disk)) bytes)"),
       ("live", "\(Units.bytes(live)) (\(Units.number(live)) bytes\(share))"),
+      ("space amplification", Units.ratio(statistics.spaceAmplification)),
       ("index", "\(Units.bytes(UInt64(statistics.indexBytes))) of memory"),
       ("last sequence", "\(statistics.lastSequence)"),
       ("digest", "\(statistics.digest)"),

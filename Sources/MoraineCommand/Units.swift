@@ -14,6 +14,9 @@ enum Units {
     return String(format: "%.1f TB", value)
   }
 
+  /// `1.37`, `0.05`.
+  static func ratio(_ value: Double) -> String { String(format: "%.2f", value) }
+
   /// With a comma between thousands.
   static func number(_ number: UInt64) -> String {
     var text = ""

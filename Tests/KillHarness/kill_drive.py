@@ -4,7 +4,8 @@
 After every kill each acknowledged operation must be there, and nothing else; the one operation
 without an answer may be there, whole, or not. Replay: the command line with --seed.
 
-    kill_drive.py MORAINE DIR [--kills N] [--durability LEVEL] [--io MODE] [--segment-size N] [--seed N]
+    kill_drive.py MORAINE DIR [--kills N] [--durability LEVEL] [--io MODE] [--seed N]
+                 [--segment-size N] [--checkpoint-floor N]
 """
 import argparse, os, random, signal, subprocess, sys, threading, time
 
@@ -44,7 +45,8 @@ class Driver:
     def __init__(self, options):
         self.process = subprocess.Popen(
             [options.moraine, "drive", options.directory, "--durability", options.durability,
-             "--io", options.io, "--segment-size", str(options.segment_size)],
+             "--io", options.io, "--segment-size", str(options.segment_size),
+             "--checkpoint-floor", str(options.checkpoint_floor)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env=dict(os.environ, SWIFT_BACKTRACE="enable=no"))
 
@@ -85,6 +87,7 @@ def main():
     parser.add_argument("--durability", default="none")
     parser.add_argument("--io", default="mapped")
     parser.add_argument("--segment-size", type=int, default=16384)
+    parser.add_argument("--checkpoint-floor", type=int, default=0)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     options = parser.parse_args()
     rng, model, unanswered, acknowledged = random.Random(options.seed), {}, None, 0
@@ -99,7 +102,8 @@ def main():
         try:
             while True:
                 # Changes nothing that can be seen; a kill in the midst of it must not either.
-                if rng.random() < 0.01 and (answer := driver.ask(["compact"])) != "ok":
+                # It ends with an index checkpoint.
+                if rng.random() < 0.03 and (answer := driver.ask(["compact"])) != "ok":
                     raise SystemExit(f"VIOLATION: {answer}")
                 unanswered = random_operations(rng)
                 answer = driver.ask(text(unanswered))

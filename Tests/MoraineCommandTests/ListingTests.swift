@@ -55,9 +55,17 @@ import Testing
     #expect(object?["count"] as? Int == 3 && object?["lastSequence"] as? Int == 4)
     let names = [
       "count", "diskBytes", "digest", "durableSequence", "indexBytes", "isPoisoned",
-      "lastSequence", "liveBytes", "segmentCount", "syncCount",
+      "lastSequence", "liveBytes", "segmentCount", "syncCount", "appendedBytes",
+      "compactionBytes", "checkpointBytes", "compactionCount",
     ]
     #expect(object?.keys.sorted() == names.sorted())
+    let more = try await Moraine.run("stats", place.store, "--json", "--segments")
+    let whole = try JSONSerialization.jsonObject(with: Data(more.output)) as? [String: Any]
+    let segments = try #require(whole?["segments"] as? [[String: Any]])
+    #expect(segments.map { $0["isSealed"] as? Bool } == [true])
+    #expect(segments.map { $0["recordCount"] as? Int } == [4])
+    let lines = try await Moraine.run("stats", place.store, "--segments")
+    #expect(lines.text.contains("live share"), "\(lines.text)")
     let table = try await Moraine.run("stats", place.store)
     #expect(table.text.contains("keys           3\n"), "\(table.text)")
   }

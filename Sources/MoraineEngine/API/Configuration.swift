@@ -12,8 +12,9 @@ public struct Configuration: Sendable {
 
   /// What an operation waits for unless it says otherwise. Default: at most one second at risk.
   public var durability: Durability = .interval(.seconds(1))
-  /// When a segment is sealed and the next begins, in bytes: 256 to 1 GiB. A record that is larger
-  /// gets a segment of its own. Default: 64 MiB.
+  /// When a segment is sealed and the next begins at the latest, in bytes: 256 to 1 GiB. A record
+  /// that is larger gets a segment of its own. A store's segments are smaller while it is small (an
+  /// eighth of what is live, but 16 MiB) or its disk is nearly full. Default: 64 MiB.
   public var segmentSizeBytes = 64 << 20
   public var ioMode: IOMode = .mapped
   /// When false, opening where no store is throws ``StoreError/Code/notAStore``. When true, the
@@ -22,10 +23,11 @@ public struct Configuration: Sendable {
   /// Opens without changing anything; writes throw ``StoreError/Code/readOnly``.
   public var isReadOnly = false
 
+  /// When and what compaction rewrites.
   public var compaction = CompactionPolicy()
-
-  /// Below so many bytes of log, opening reads it all, and no index checkpoint is written.
-  package var checkpointFloorBytes = 1 << 20
+  /// A log that is shorter is read whole when the store is opened, in no time, and gets no index
+  /// checkpoint. In bytes; 0 writes one whenever the store is closed. Default: 1 MiB.
+  public var checkpointFloorBytes = 1 << 20
 
   public init() {}
 }

@@ -22,6 +22,8 @@ public struct Statistics: Sendable {
   public internal(set) var appendedBytes: UInt64 = 0
   /// Bytes that compaction has written since opening.
   public internal(set) var compactionBytes: UInt64 = 0
+  /// Compactions since opening, each of some neighbouring segments.
+  public internal(set) var compactionCount: UInt64 = 0
   /// Bytes of index checkpoints that were written since opening.
   public internal(set) var checkpointBytes: UInt64 = 0
   /// Bytes on disk for each live byte.
@@ -44,6 +46,10 @@ extension Statistics: CustomStringConvertible {
       ("indexBytes", "\(indexBytes)", false), ("lastSequence", "\(lastSequence)", false),
       ("durableSequence", "\(durableSequence)", false), ("syncCount", "\(syncCount)", false),
       ("digest", "\(digest)", true), ("isPoisoned", "\(poison != nil)", false),
+      ("appendedBytes", "\(appendedBytes)", false),
+      ("compactionBytes", "\(compactionBytes)", false),
+      ("checkpointBytes", "\(checkpointBytes)", false),
+      ("compactionCount", "\(compactionCount)", false),
     ]
   }
 

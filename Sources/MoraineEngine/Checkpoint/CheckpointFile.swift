@@ -72,9 +72,12 @@ enum CheckpointFile {
     _ file: any StorageFile, _ length: Int
   ) throws(StoreError) -> CheckpointHeader? {
     let first = try read(file, min(length, 4096))
-    guard let claim = sound({ (raw) throws(FormatError) in
-      try CheckpointHeader.claimedLength(raw)
-    }, first), claim <= length else { return nil }
+    guard
+      let claim = sound(
+        { (raw) throws(FormatError) in
+          try CheckpointHeader.claimedLength(raw)
+        }, first), claim <= length
+    else { return nil }
     let head = claim == first.count ? first : try read(file, claim)
     return sound({ (raw) throws(FormatError) in try CheckpointHeader(decoding: raw) }, head)
   }

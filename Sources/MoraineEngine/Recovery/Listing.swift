@@ -22,10 +22,11 @@ struct Listing {
       let checkpoint = CheckpointFile.number(entry.name)
       let isOurs =
         number != nil || checkpoint != nil
-        || [Manifest.fileName, Manifest.temporaryFileName, Reserve.fileName, Opener.lockName,
+        || [
+          Manifest.fileName, Manifest.temporaryFileName, Reserve.fileName, Opener.lockName,
           CheckpointFile.temporaryName,
         ]
-          .contains(entry.name)
+        .contains(entry.name)
       guard isOurs else {
         foreign.append(entry.name)
         continue

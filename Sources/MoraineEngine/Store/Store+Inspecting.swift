@@ -13,8 +13,26 @@ extension Store {
     result.poison = pipeline.poison
     result.compactionBytes = compactionBytes
     result.checkpointBytes = checkpointBytes
+    result.compactionCount = compactionCount
     if engine != nil { describeEngine(in: &result) }
     return result
+  }
+
+  /// The segments that make up the store, in the order of the log.
+  ///
+  /// - Complexity: O(segments).
+  public var segmentStatistics: [SegmentStatistics] {
+    guard engine != nil else { return [] }
+    return engine!.table.order.map { slot in
+      let (info, view) = (engine!.table.infos[slot], engine!.table[slot])
+      var result = SegmentStatistics(number: info.number)
+      result.lengthBytes = UInt64(view.end)
+      result.liveBytes = view.liveBytes
+      result.recordCount = view.recordCount
+      result.isSealed = info.flags.contains(.sealed)
+      result.isCompacted = info.flags.contains(.compacted)
+      return result
+    }
   }
 
   private func describeEngine(in result: inout Statistics) {

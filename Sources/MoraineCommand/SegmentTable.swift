@@ -1,0 +1,33 @@
+import Moraine
+
+/// A line a segment: how long, how much of it is live.
+enum SegmentTable {
+  static func text(_ segments: [SegmentStatistics]) -> String {
+    let head = ["segment", "bytes", "live", "records", "live share", ""]
+    let rows = segments.map { segment in
+      [
+        "\(segment.number)", Units.number(segment.lengthBytes), Units.number(segment.liveBytes),
+        Units.number(segment.recordCount), Units.ratio(segment.liveRatio),
+        segment.isCompacted ? "compacted" : segment.isSealed ? "" : "open",
+      ]
+    }
+    let widths = head.indices.map { column in
+      ([head] + rows).map { $0[column].count }.max() ?? 0
+    }
+    return ([head] + rows).map { row in
+      let cells = zip(row, widths).map { cell, width in
+        String(repeating: " ", count: width - cell.count) + cell
+      }
+      return cells.joined(separator: "  ")
+    }.joined(separator: "\n")
+  }
+
+  static func json(_ segments: [SegmentStatistics]) -> String {
+    let objects = segments.map { segment in
+      "{\"number\":\(segment.number),\"lengthBytes\":\(segment.lengthBytes)"
+        + ",\"liveBytes\":\(segment.liveBytes),\"recordCount\":\(segment.recordCount)"
+        + ",\"isSealed\":\(segment.isSealed),\"isCompacted\":\(segment.isCompacted)}"
+    }
+    return "[" + objects.joined(separator: ",") + "]"
+  }
+}

@@ -1,0 +1,21 @@
+public import MoraineFormat
+
+/// What a store knows of one of its segments.
+public struct SegmentStatistics: Hashable, Sendable {
+  public internal(set) var number: SegmentNumber
+  /// Bytes in use.
+  public internal(set) var lengthBytes: UInt64 = 0
+  /// Bytes of its records that are live, padding included.
+  public internal(set) var liveBytes: UInt64 = 0
+  /// Puts and deletes.
+  public internal(set) var recordCount: UInt64 = 0
+  /// False for the one that is being appended to.
+  public internal(set) var isSealed = false
+  /// Whether it was written by compaction.
+  public internal(set) var isCompacted = false
+
+  /// The share of it that is live, 0 to 1.
+  public var liveRatio: Double {
+    lengthBytes == 0 ? 1 : Double(liveBytes) / Double(lengthBytes)
+  }
+}
