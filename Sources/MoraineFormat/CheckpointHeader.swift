@@ -30,8 +30,6 @@ public struct CheckpointHeader: Equatable, Sendable {
   static let segmentLength = 112
   /// A page has 1024 buckets of 64 bytes.
   public static let pageBytes = 65_536
-  /// The pages of each of the two parts begin at a multiple of this, counted from the first page.
-  public static let chunkBytes = 2 << 20
 
   public var storeID: Identifier
   public var epoch: UInt64 = 0
@@ -60,10 +58,6 @@ public struct CheckpointHeader: Equatable, Sendable {
     (Int(clamping: buckets) * 64 + pageBytes - 1) / pageBytes
   }
 
-  private static func chunks(_ pages: Int) -> Int {
-    (pages * pageBytes + chunkBytes - 1) / chunkBytes * chunkBytes
-  }
-
   /// Where the pages begin: a multiple of 4096.
   public var lengthBytes: Int {
     let used = Self.fixedLength + segments.count * Self.segmentLength + pageChecksums.count * 4 + 4
@@ -71,10 +65,10 @@ public struct CheckpointHeader: Equatable, Sendable {
   }
 
   /// Where the overflow buckets' pages begin.
-  public var overflowOffset: Int { lengthBytes + Self.chunks(bucketPageCount) }
+  public var overflowOffset: Int { lengthBytes + bucketPageCount * Self.pageBytes }
 
   /// The length of the whole file.
-  public var fileLengthBytes: Int { overflowOffset + Self.chunks(overflowPageCount) }
+  public var fileLengthBytes: Int { overflowOffset + overflowPageCount * Self.pageBytes }
 
   /// The checksum of a page.
   ///

@@ -7,7 +7,6 @@ import MoraineStorage
 final class CheckpointImage: @unchecked Sendable {
   private(set) var header: CheckpointHeader
   private let memory: ZeroedMemory
-  private static let bucketsPerChunk = CheckpointHeader.chunkBytes / HashIndex.bucketBytes
 
   /// - Complexity: O(index), at the speed of copying memory.
   init(_ header: CheckpointHeader, of index: borrowing HashIndex) {
@@ -33,7 +32,7 @@ final class CheckpointImage: @unchecked Sendable {
   private static func copy(_ buckets: borrowing BucketArray, to target: UnsafeMutableRawPointer) {
     var number = 0
     while number < buckets.count {
-      let count = min(bucketsPerChunk, buckets.count - number)
+      let count = min(BucketArray.chunkBuckets, buckets.count - number)
       (target + number * HashIndex.bucketBytes).copyMemory(
         from: buckets[number], byteCount: count * HashIndex.bucketBytes)
       number += count
@@ -42,31 +41,24 @@ final class CheckpointImage: @unchecked Sendable {
 
   var lengthBytes: Int { header.fileLengthBytes }
 
-  /// Writes it all, pages that hold nothing left out.
   func write(to file: any StorageFile) throws(StorageError) {
-    let pageBytes = CheckpointHeader.pageBytes
     for page in header.pageChecksums.indices {
       header.pageChecksums[page] = header.checksum(ofPage: page, bytes(ofPage: page))
     }
     let head = header.encoded()
+    precondition(head.count == header.lengthBytes, "checkpoint layout changed")
     try head.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-    for page in header.pageChecksums.indices {
-      let place = offset(ofPage: page)
-      try file.write(bytes(ofPage: page), at: UInt64(header.lengthBytes + place))
+    let step = 16
+    for page in stride(from: 0, to: header.pageChecksums.count, by: step) {
+      let count = min(step, header.pageChecksums.count - page) * CheckpointHeader.pageBytes
+      let place = page * CheckpointHeader.pageBytes
+      let bytes = UnsafeRawBufferPointer(start: memory.base + place, count: count)
+      try file.write(bytes, at: UInt64(header.lengthBytes + place))
     }
-    precondition(head.count == header.lengthBytes && pageBytes > 0, "checkpoint layout changed")
-    // The space between the parts is a hole.
-    try file.truncate(to: UInt64(header.fileLengthBytes))
-  }
-
-  private func offset(ofPage page: Int) -> Int {
-    let pageBytes = CheckpointHeader.pageBytes
-    guard page >= header.bucketPageCount else { return page * pageBytes }
-    return header.overflowOffset - header.lengthBytes + (page - header.bucketPageCount) * pageBytes
   }
 
   private func bytes(ofPage page: Int) -> UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(
-      start: memory.base + offset(ofPage: page), count: CheckpointHeader.pageBytes)
+      start: memory.base + page * CheckpointHeader.pageBytes, count: CheckpointHeader.pageBytes)
   }
 }

@@ -21,10 +21,6 @@ final class CheckpointPages {
   var buckets: UnsafeMutableRawPointer { mapping.base + header.lengthBytes }
   var overflow: UnsafeMutableRawPointer { mapping.base + header.overflowOffset }
 
-  /// How many overflow buckets the pages hold; those behind the last one in use are never used, so
-  /// that nothing is written to a page before it was checked.
-  var overflowCapacity: Int { header.overflowPageCount * Self.bucketsPerPage }
-
   /// Whether the page of a bucket is what was written.
   func checkBucket(_ number: Int) -> Bool {
     let page = number / Self.bucketsPerPage
@@ -39,17 +35,16 @@ final class CheckpointPages {
       || check(page + header.bucketPageCount, overflow + page * CheckpointHeader.pageBytes)
   }
 
-  /// Checks every page.
-  ///
-  /// - Complexity: O(index).
-  func checkAll() -> Bool {
-    for page in 0..<header.bucketPageCount {
-      guard checkBucket(page * Self.bucketsPerPage) else { return false }
-    }
-    for page in 0..<header.overflowPageCount {
-      guard checkOverflow(page * Self.bucketsPerPage) else { return false }
-    }
-    return true
+  /// Checks the pages of all buckets from this one on.
+  func checkBuckets(from first: Int) -> Bool {
+    stride(from: first, to: Int(clamping: header.bucketCount), by: Self.bucketsPerPage)
+      .allSatisfy(checkBucket)
+  }
+
+  /// The same for overflow buckets.
+  func checkOverflowBuckets(from first: Int) -> Bool {
+    stride(from: first, to: Int(clamping: header.overflowCount), by: Self.bucketsPerPage)
+      .allSatisfy(checkOverflow)
   }
 
   private func check(_ page: Int, _ base: UnsafeMutableRawPointer) -> Bool {

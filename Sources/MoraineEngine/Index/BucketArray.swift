@@ -10,8 +10,6 @@ struct BucketArray: ~Copyable {
   private var chunkCount = 0
   private var memory: [ZeroedMemory] = []
   private var capacity = 16
-  /// Whose first chunks lie in a checkpoint that was mapped: new buckets there may hold anything.
-  private var adoptedCount = 0
 
   init() {
     chunks = .allocate(capacity: capacity)
@@ -36,25 +34,24 @@ struct BucketArray: ~Copyable {
       memory.append(chunk)
       add(chunk.base)
     }
-    let adopted = adoptedCount * Self.chunkBuckets
-    if count < adopted {
-      for number in count..<min(newCount, adopted) {
-        self[number].update(repeating: 0, count: HashIndex.slotsPerBucket)
-      }
-    }
     count = newCount
   }
 
-  /// Takes buckets over that lie in memory already, in whole chunks, and that somebody else keeps
-  /// alive.
+  /// Where the chunk begins that so many buckets do not fill.
+  static func firstOfLastChunk(_ count: Int) -> Int { count / chunkBuckets * chunkBuckets }
+
+  /// Takes over buckets that lie in memory that somebody else keeps alive: whole chunks as they are,
+  /// the rest copied.
   mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) {
     precondition(chunkCount == 0, "buckets are there already")
-    let chunkBytes = Self.chunkBuckets * HashIndex.bucketBytes
-    for chunk in 0..<(newCount + Self.chunkBuckets - 1) / Self.chunkBuckets {
-      add(base + chunk * chunkBytes)
+    let rest = Self.firstOfLastChunk(newCount)
+    for first in stride(from: 0, to: rest, by: Self.chunkBuckets) {
+      add(base + first * HashIndex.bucketBytes)
     }
-    adoptedCount = chunkCount
-    count = newCount
+    grow(to: newCount)
+    guard newCount > rest else { return }
+    UnsafeMutableRawPointer(self[rest]).copyMemory(
+      from: base + rest * HashIndex.bucketBytes, byteCount: (newCount - rest) * HashIndex.bucketBytes)
   }
 
   private mutating func add(_ chunk: UnsafeMutableRawPointer) {

@@ -3,16 +3,26 @@ import MoraineStorage
 
 extension HashIndex {
   /// The index as a checkpoint has it. Its pages are checked as ``admit(_:)`` is asked.
-  init(_ pages: CheckpointPages) {
+  ///
+  /// Whole chunks stay where they were mapped; the last of each kind, in which the index will grow,
+  /// is copied, and so checked at once.
+  ///
+  /// - Returns: nil when one of these is damaged.
+  init?(_ pages: CheckpointPages) {
     let header = pages.header
     level = Int(header.level)
     split = Int(clamping: header.split)
     tagShift = Int(header.tagShift)
     count = Int(clamping: header.keyCount)
-    buckets.adopt(pages.buckets, count: Int(clamping: header.bucketCount))
-    overflow.adopt(pages.overflow, count: pages.overflowCapacity)
+    let bucketCount = Int(clamping: header.bucketCount)
+    let overflowCount = Int(clamping: header.overflowCount)
     self.pages = pages
     isLazy = true
+    guard pages.checkBuckets(from: BucketArray.firstOfLastChunk(bucketCount)),
+      pages.checkOverflowBuckets(from: BucketArray.firstOfLastChunk(overflowCount))
+    else { return nil }
+    buckets.adopt(pages.buckets, count: bucketCount)
+    overflow.adopt(pages.overflow, count: overflowCount)
   }
 
   /// Makes sure of all that a look-up, a change or a removal of a hash touches.
@@ -36,8 +46,7 @@ extension HashIndex {
 
   /// Makes sure of what the next split touches.
   func admitSplit() -> Bool {
-    guard let pages else { return true }
-    return admit(bucket: split) && pages.checkBucket(buckets.count)
+    admit(bucket: split)
   }
 
   /// Makes sure of everything; from then on nothing is asked any more.
@@ -46,7 +55,9 @@ extension HashIndex {
   /// - Complexity: O(index), the first time.
   mutating func admitAll() -> Bool {
     guard isLazy else { return true }
-    guard pages?.checkAll() != false else { return false }
+    guard pages?.checkBuckets(from: 0) != false, pages?.checkOverflowBuckets(from: 0) != false else {
+      return false
+    }
     isLazy = false
     return true
   }

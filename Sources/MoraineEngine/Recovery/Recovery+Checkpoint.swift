@@ -14,7 +14,8 @@ extension Recovery {
     let listed = Set(state.manifest.segments.map(\.number))
     let gone = checkpoint.header.segments.filter { !listed.contains($0.number) }
     let kept = checkpoint.header.segments.filter { listed.contains($0.number) }
-    state.index = HashIndex(checkpoint)
+    guard let index = HashIndex(checkpoint) else { throw damaged() }
+    state.index = index
     if !gone.isEmpty {
       guard state.index.admitAll() else { throw damaged() }
       state.index.removeAll(in: Set(gone.map { Int($0.slot) }))
