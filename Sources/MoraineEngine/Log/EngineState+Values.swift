@@ -43,10 +43,29 @@ extension SegmentTable {
       guard isSound else { throw damaged(address, "a compressed value does not decompress") }
       return value
     case .lz4Dictionary:
-      throw StoreError(
-        FormatError(newer: "a value uses a dictionary", at: UInt64(address.offset)),
-        file: fileName(address.slot))
+      var isSound = false
+      let value = try withDictionary(for: address) { dictionary in
+        makeBytes(header.rawLength) {
+          isSound = Decompressor.decompress(record.stored, into: $0, dictionary: dictionary)
+        }
+      }
+      guard isSound else { throw damaged(address, "a compressed value does not decompress") }
+      return value
     }
+  }
+
+  /// Calls the body with the dictionary of the segment that holds the address.
+  @inline(__always)
+  private func withDictionary(
+    for address: Address, _ body: (UnsafeRawBufferPointer) -> [UInt8]
+  ) throws(StoreError) -> [UInt8] {
+    let slot = address.slot
+    let length = views[slot].dictionaryLength
+    guard length > 0 else {
+      throw damaged(address, "a value needs a dictionary, and its segment has none")
+    }
+    guard let base = views[slot].base else { return infos[slot].dictionary.withBytes(body) }
+    return body(UnsafeRawBufferPointer(start: base + SegmentHeader.fixedLength, count: length))
   }
 }
 

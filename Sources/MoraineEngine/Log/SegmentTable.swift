@@ -89,6 +89,7 @@ struct SegmentTable: ~Copyable, RehashSource {
     retiring.slots.removeAll { $0 == slot }
     files.forget(slot)
     infos[slot].mapping = nil
+    infos[slot].dictionary = []
     views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)
     freeSlots.append(slot)
   }

@@ -10,6 +10,8 @@ struct SegmentView {
   /// Behind the last valid record.
   var end: Int
   let seed: Checksum
+  /// Of the dictionary behind the header's fixed part; 0 when there is none.
+  var dictionaryLength = 0
   var recordCount: UInt64 = 0
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
@@ -38,6 +40,11 @@ struct SegmentInfo {
   var epoch: UInt64
   var flags: Manifest.Segment.Flags = []
   var mapping: (any FileMapping)?
+  /// The dictionary, where it does not lie in a mapping.
+  var dictionary: [UInt8] = []
+
+  /// Whether compaction wrote it, and has looked for a dictionary then.
+  var isCompacted: Bool { flags.contains(.compacted) }
 
   func entry(_ view: SegmentView) -> Manifest.Segment {
     var entry = Manifest.Segment(number: number, epoch: epoch)

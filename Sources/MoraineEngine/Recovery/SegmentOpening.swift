@@ -51,9 +51,13 @@ enum SegmentOpening {
     guard !header.flags.contains(.encrypted) else {
       throw StoreError(.newerFormat, "an encrypted segment; update this program", file: name)
     }
-    let info = SegmentInfo(number: entry.number, epoch: entry.epoch, mapping: mapping)
-    let slot = state.table.append(
-      SegmentView(base: mapping?.base, end: header.headerLength, seed: header.checksumSeed), info)
+    let info = SegmentInfo(
+      number: entry.number, epoch: entry.epoch, mapping: mapping,
+      dictionary: mapping == nil ? header.dictionary : [])
+    var view = SegmentView(
+      base: mapping?.base, end: header.headerLength, seed: header.checksumSeed)
+    view.dictionaryLength = header.dictionary.count
+    let slot = state.table.append(view, info)
     return (slot, source, header)
   }
 
