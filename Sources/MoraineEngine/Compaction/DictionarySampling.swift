@@ -5,12 +5,16 @@ import MoraineStorage
 /// make a good dictionary, spread evenly.
 struct DictionarySampling: Sendable {
   private static let bytes = (least: 256 << 10, most: 2 << 20)
+  /// Enough to see whether there is anything to be found.
+  private static let glanceBytes = (least: 32 << 10, most: 512 << 10)
 
   /// A record is taken when its mixed sequence number is at most this.
   private let limit: UInt64
 
-  init(liveBytes: Int) {
-    let wanted = min(Self.bytes.most, max(Self.bytes.least, liveBytes / 8))
+  /// - Parameter isGlance: whether little is expected to be found.
+  init(liveBytes: Int, isGlance: Bool) {
+    let bounds = isGlance ? Self.glanceBytes : Self.bytes
+    let wanted = min(bounds.most, max(bounds.least, liveBytes / (isGlance ? 64 : 8)))
     limit = liveBytes <= wanted ? .max : UInt64(Double(wanted) / Double(liveBytes) * 0x1p64)
   }
 
@@ -32,8 +36,12 @@ final class DictionaryMaker: @unchecked Sendable {
   private var trainer = DictionaryTrainer()
   private var valueBytes = 0
 
-  init(_ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey) {
-    sampling = DictionarySampling(liveBytes: inputs.reduce(0) { $0 + $1.liveBytes })
+  init(
+    _ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey,
+    isGlance: Bool
+  ) {
+    let liveBytes = inputs.reduce(0) { $0 + $1.liveBytes }
+    sampling = DictionarySampling(liveBytes: liveBytes, isGlance: isGlance)
     reader = CompactionReader(inputs, directory, hashKey, sampling: sampling)
   }
 

@@ -149,6 +149,8 @@ final class CompactionWork {
   var report = CompactionReport()
   /// What part of a segment's live bytes was left when it was rewritten for the first time.
   private(set) var shrinkage = 1.0
+  /// Whether the last search for a dictionary was in vain; the next one then costs less.
+  var hasFoundNothing = false
 
   init(pacer: CompactionPacer) {
     self.pacer = pacer

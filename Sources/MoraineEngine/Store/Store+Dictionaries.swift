@@ -5,8 +5,9 @@ extension Store {
   ///
   /// - Throws: as reading the inputs does.
   func sharedDictionary(
-    for inputs: [CompactionInput], _ thread: BackgroundThread
+    for inputs: [CompactionInput], _ work: CompactionWork
   ) async throws(StoreError) -> SharedDictionary {
+    let thread = work.thread
     let directory = engine!.directoryHandle()
     let mayShare = compactionPolicy.sharesDictionaries || inputs.count == 1
     if mayShare, let input = SharedDictionary.keeper(of: inputs) {
@@ -16,13 +17,15 @@ extension Store {
       return SharedDictionary(bytes: bytes, keptFrom: input.slot)
     }
     guard compactionPolicy.sharesDictionaries else { return .none }
-    let maker = DictionaryMaker(inputs, directory, engine!.manifest.hashKey)
+    let maker = DictionaryMaker(
+      inputs, directory, engine!.manifest.hashKey, isGlance: work.hasFoundNothing)
     while let candidates = try await thread.run({ () throws(StoreError) in try maker.chunk() }) {
       if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
       let isKept = engine!.judge(candidates, cleanedThrough: 0)
       try await thread.run { () throws(StoreError) in try maker.add(candidates, isKept) }
     }
     let bytes = try await thread.run { () throws(StoreError) in maker.dictionary() }
+    work.hasFoundNothing = bytes == nil
     return bytes.map { SharedDictionary(bytes: $0, keptFrom: nil) } ?? .none
   }
 }

@@ -18,7 +18,7 @@ extension Store {
     let slots: [Int]
     let newSlot: Int?
     do throws(StoreError) {
-      output.share(try await sharedDictionary(for: inputs, work.thread))
+      output.share(try await sharedDictionary(for: inputs, work))
       let (count, cleaned) = try await copy(wanted, reader, output, work, limitBytes)
       slots = Array(wanted[..<count])
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
