@@ -45,7 +45,16 @@ extension SegmentTable {
     case .lz4Dictionary:
       var isSound = false
       let value = try withDictionary(for: address) { dictionary in
-        makeBytes(header.rawLength) {
+        var value: [UInt8] = []
+        let isDone =
+          header.rawLength <= DictionaryCache.valueBytes
+          && dictionaries.decompress(record, dictionary, of: address.slot) {
+            guard let bytes = $0 else { return }
+            isSound = true
+            value = makeBytes(bytes.count) { $0.copyMemory(from: bytes) }
+          }
+        if isDone { return value }
+        return makeBytes(header.rawLength) {
           isSound = Decompressor.decompress(record.stored, into: $0, dictionary: dictionary)
         }
       }
