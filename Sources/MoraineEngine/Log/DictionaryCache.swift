@@ -8,7 +8,7 @@ final class DictionaryCache {
   private final class Place {
     var decompressor: DictionaryDecompressor
     let slot: Int
-    /// What the segment has gained over the others that want its place.
+    /// Grows with each value that is read, and falls with each that wants the place.
     var credit = DictionaryCache.firstCredit
 
     init(_ dictionary: UnsafeRawBufferPointer, _ slot: Int) {
@@ -20,13 +20,14 @@ final class DictionaryCache {
   /// Longer ones would not be worth copying out, and take memory.
   static let valueBytes = 4096
   /// Copying a dictionary takes as long as dozens of values.
-  private static let firstCredit = 64
+  private static let firstCredit = 256
   private static let mostCredit = 1024
   private static let placeCount = 64
   private var places: [Place?] = Array(repeating: nil, count: placeCount)
 
-  /// Calls the body with the value of a record, if the cache has the segment's dictionary or takes
-  /// it in, and else answers false.
+  /// Calls the body with the value of a record, nil when it does not decompress.
+  ///
+  /// - Returns: false, and does not call it, when the place of the segment's dictionary is another's.
   @inline(__always)
   func decompress(
     _ record: RecordReference, _ dictionary: UnsafeRawBufferPointer, of slot: Int,
