@@ -36,13 +36,13 @@ extension RecordHeader {
     let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
     let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
     // Nearly all records: a put or a mark without optional fields, or compressed.
-    let isCompressed = kindByte & 0xF0 == RecordCodec.lz4.rawValue &<< 4
-    guard kindByte & 0xF0 == 0 || isCompressed, UInt8(truncatingIfNeeded: lengths) == 0,
-      let kind = RecordKind(rawValue: kindByte & 15)
+    let isCompressed = kindByte &>> 4 != 0
+    guard let codec = RecordCodec(rawValue: kindByte &>> 4),
+      UInt8(truncatingIfNeeded: lengths) == 0, let kind = RecordKind(rawValue: kindByte & 15)
     else { return parseOptionalFields(base, length: length) }
     var header = RecordHeader(
       length: length, sequence: word & 0x00FF_FFFF_FFFF_FFFF, kind: kind,
-      codec: isCompressed ? .lz4 : .raw, batch: .alone, flags: 0, keyspace: 0, rawLength: 0,
+      codec: codec, batch: .alone, flags: 0, keyspace: 0, rawLength: 0,
       batchCount: 0, keyOffset: fixedLength, keyLength: Int(lengths &>> 8))
     if isCompressed {
       guard length >= fixedLength &+ 4 else { return nil }

@@ -52,7 +52,7 @@ public struct StateDigest: Hashable, Sendable {
 
   /// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
   @inlinable
-  static func mix(_ value: UInt64) -> UInt64 {
+  public static func mix(_ value: UInt64) -> UInt64 {
     var x = value
     x = (x ^ (x &>> 30)) &* 0xBF58_476D_1CE4_E5B9
     x = (x ^ (x &>> 27)) &* 0x94D0_49BB_1331_11EB

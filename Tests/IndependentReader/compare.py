@@ -5,6 +5,7 @@ compare.py MORAINE SCRATCH [--seed N] [--io mapped|positional]
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -22,10 +23,10 @@ from moraine_format import Violation
 class Drive:
     """One `moraine drive`, and what the store must hold."""
 
-    def __init__(self, options, directory, model):
+    def __init__(self, options, directory, model, segment_size=8192):
         self.model = model
         self.process = subprocess.Popen(
-            [options.moraine, "drive", directory, "--segment-size", "8192", "--durability", "none",
+            [options.moraine, "drive", directory, "--segment-size", str(segment_size), "--durability", "none",
              "--io", options.io],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -107,6 +108,31 @@ def workload(drive, rng, steps):
 def work(drive, rng, steps):
     for lines in workload(drive, rng, steps):
         drive.ask(*lines)
+
+
+def shared(options, directory, rng):
+    """Documents that resemble each other: compaction gives their segments dictionaries."""
+    drive = Drive(options, directory, {}, segment_size=1 << 17)
+    for life in range(2):
+        for number in range(life * 900, life * 900 + 1500):
+            document = {"id": number, "name": rng.choice(["Ada", "Grace", "Edsger", "Barbara"]),
+                        "address": {"city": rng.choice(["Oslo", "Lima"]), "country": "somewhere"},
+                        "preferences": {"newsletter": rng.random() < 0.5, "language": "en-GB"},
+                        "created": rng.randrange(1 << 30), "roles": ["reader", "writer"]}
+            drive.ask(drive.put(b"%d" % number, json.dumps(document).encode()))
+        drive.ask(drive.put(b"random %d" % life, rng.randbytes(2000)))
+        for number in rng.sample(range(900), 200):
+            drive.ask(drive.delete(b"%d" % number))
+        drive.ask("compact")
+    drive.end(kills=False)
+    count = check(options, directory, drive.model)
+    dictionaries = 0
+    for name in os.listdir(directory):
+        if name.endswith(".segment"):
+            with open(os.path.join(directory, name), "rb") as file:
+                dictionaries += file.read(104)[100:] != bytes(4)
+    assert dictionaries > 0, "no segment has a dictionary"
+    return count, dictionaries
 
 
 def killed_midway(options, directory, rng, steps):
@@ -255,6 +281,9 @@ def main():
         work(drive, rng, 60)
         drive.end(kills=False)
         exit_codes(small, rng)
+        similar = os.path.join(options.scratch, "similar")
+        count, dictionaries = shared(options, similar, rng)
+        shared_found = flips(similar, rng, 30)
         forgeries = forged.check(options.moraine, options.scratch)
         found = flips(small, rng, 150)
         for kill in range(8):
@@ -268,7 +297,8 @@ def main():
         return 1
     print(f"seed {options.seed}, {options.io}: {total} records in {segments} segments agree; "
           f"{found} of 150 flips found, the others harmless; 8 killed stores, damaged 80 times; "
-          f"{forgeries} forgeries")
+          f"{forgeries} forgeries; {count} records in segments with {dictionaries} dictionaries "
+          f"agree, {shared_found} of 30 flips found there")
     return 0
 
 

@@ -8,12 +8,14 @@ struct TestData: Sendable {
   let order: [Int]
   private let values: [[UInt8]]
 
-  /// - Parameter seed: the same seed, the same data.
-  init(count: Int, seed: UInt64 = 1) {
+  /// - Parameters:
+  ///   - seed: the same seed, the same data.
+  ///   - valueCount: how many different values there are, a power of two.
+  init(count: Int, seed: UInt64 = 1, valueCount: Int = 1024) {
     var generator = SplitMix64(seed: seed)
     self.count = count
     order = (0..<count).shuffled(using: &generator)
-    values = (0..<1024).map { _ in
+    values = (0..<valueCount).map { _ in
       let half = (0..<50).map { _ in UInt8.random(in: 0...255, using: &generator) }
       return half + half
     }
@@ -33,5 +35,5 @@ struct TestData: Sendable {
   }
 
   @inline(__always)
-  func value(_ number: Int) -> [UInt8] { values[number & 1023] }
+  func value(_ number: Int) -> [UInt8] { values[number & (values.count - 1)] }
 }

@@ -17,6 +17,13 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// How many bytes a second compaction reads at most; nil, the default, follows what is being
   /// written: as fast as it can while nobody writes, otherwise about twice as fast as they do.
   public var rateLimitBytesPerSecond: Int?
+  /// Whether a segment that compaction writes may begin with what its values have in common, so
+  /// that short values that resemble each other compress; a dictionary that saves less than a
+  /// twentieth is left out. Default: true.
+  ///
+  /// ``Store/compact(_:)`` then also rewrites segments without garbage, once each. When false, no
+  /// new dictionary is made; a segment keeps one that it has while it is rewritten by itself.
+  public var sharesDictionaries = true
 
   public init() {}
 

@@ -9,6 +9,9 @@ struct CompactionInput: Sendable {
   let firstOffset: Int
   let end: Int
   let seed: Checksum
+  let dictionaryLength: Int
+  let liveBytes: Int
+  let isCompacted: Bool
 }
 
 /// A record that may be copied.
@@ -32,13 +35,21 @@ final class CompactionReader: @unchecked Sendable {
   private let inputs: [CompactionInput]
   private let directory: any StorageDirectory
   private let hashKey: HashKey
+  private let sampling: DictionarySampling?
   private var next = 0
   private var scanner: SegmentScanner?
+  /// Of the segment that the last chunk was of.
+  var values = SegmentValues(dictionary: [], name: "")
 
-  init(_ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey) {
+  /// - Parameter sampling: which puts are looked at; nil for all records.
+  init(
+    _ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey,
+    sampling: DictionarySampling? = nil
+  ) {
     self.inputs = inputs
     self.directory = directory
     self.hashKey = hashKey
+    self.sampling = sampling
   }
 
   /// The puts and deletes that come next, all of one segment; nil at the end of the last.
@@ -70,6 +81,7 @@ final class CompactionReader: @unchecked Sendable {
       case .record(let record):
         let header = record.reference.header
         guard header.kind == .put || header.kind == .delete else { continue }
+        if let sampling, !sampling.takes(header) { continue }
         bytes += header.length
         result.append(
           CompactionCandidate(
@@ -83,14 +95,35 @@ final class CompactionReader: @unchecked Sendable {
   }
 
   private func open(_ input: CompactionInput) throws(StoreError) -> SegmentScanner {
+    let source = try Self.source(input, directory)
+    values = SegmentValues(dictionary: try Self.dictionary(input, source), name: input.name)
+    return SegmentScanner(
+      source: source, name: input.name, seed: input.seed, offset: input.firstOffset)
+  }
+
+  /// Reads the dictionary of an input.
+  static func dictionary(
+    of input: CompactionInput, _ directory: any StorageDirectory
+  ) throws(StoreError) -> [UInt8] {
+    try dictionary(input, source(input, directory))
+  }
+
+  /// Its checksum is verified again: a copy made with a damaged dictionary would look sound.
+  private static func dictionary(
+    _ input: CompactionInput, _ source: ByteSource
+  ) throws(StoreError) -> [UInt8] {
+    if input.dictionaryLength == 0 { return [] }
+    return try SegmentOpening.header(source, input.name).dictionary
+  }
+
+  private static func source(
+    _ input: CompactionInput, _ directory: any StorageDirectory
+  ) throws(StoreError) -> ByteSource {
     let file = try storing { () throws(StorageError) in
       try directory.openFile(input.name, .read)
     }
     guard let file else { throw .corrupted("the file vanished", input.name, at: 0) }
-    let source = ByteSource(
-      file: file, name: input.name, length: input.end, mapping: input.mapping)
-    return SegmentScanner(
-      source: source, name: input.name, seed: input.seed, offset: input.firstOffset)
+    return ByteSource(file: file, name: input.name, length: input.end, mapping: input.mapping)
   }
 
   /// A record of the last chunk, whose checksum was verified then.

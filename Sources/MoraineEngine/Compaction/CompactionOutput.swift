@@ -16,7 +16,7 @@ struct Relocation {
 /// Safety of `@unchecked Sendable`: as ``CompactionReader``.
 final class CompactionOutput: @unchecked Sendable {
   private static let flushBytes = 512 << 10
-  let header: SegmentHeader
+  private(set) var header: SegmentHeader
   private(set) var relocations: [Relocation] = []
   private(set) var recordCount: UInt64 = 0
   private(set) var firstSequence: UInt64 = 0
@@ -28,6 +28,7 @@ final class CompactionOutput: @unchecked Sendable {
   private(set) var file: (any StorageFile)?
   private let directory: any StorageDirectory
   private let seed: Checksum
+  private var recoder = ValueRecoder(.none)
   private var buffer: [UInt8] = []
   private var written = 0
 
@@ -41,13 +42,29 @@ final class CompactionOutput: @unchecked Sendable {
   var lengthBytes: Int { written + buffer.count }
   var isEmpty: Bool { recordCount == 0 }
 
-  /// Copies a record: the same sequence number and bytes, for its new place.
+  /// Sets what its values share, before the first record.
+  func share(_ dictionary: SharedDictionary) {
+    precondition(isEmpty, "a dictionary comes before the records")
+    header.dictionary = dictionary.bytes
+    if !dictionary.bytes.isEmpty { header.flags.insert(.hasDictionary) }
+    recoder = ValueRecoder(dictionary)
+  }
+
+  /// Copies a record: the same sequence number, key and value, for its new place.
+  ///
+  /// - Throws: `.valueTooLarge` when it would begin where no address reaches: values that had a
+  ///   dictionary may have become longer.
   func append(
-    _ record: RecordReference, _ candidate: CompactionCandidate
+    _ record: RecordReference, _ candidate: CompactionCandidate, _ values: inout SegmentValues
   ) throws(StoreError) {
     if isEmpty { try begin() }
-    let copy = RecordCopy(record.base, record.header)
+    var copy = RecordCopy(record.base, record.header)
+    try recoder.recode(
+      &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
     let offset = lengthBytes
+    guard offset < Limits.recordOffsetBytes else {
+      throw StoreError(.valueTooLarge, "what is live does not fit into one segment", file: name)
+    }
     place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
     recordCount += 1
     if firstSequence == 0 { firstSequence = candidate.sequence }

@@ -70,17 +70,27 @@ extension EngineState {
   }
 
   /// The neighbours that a thorough compaction looks at together, among `count` from a place on.
+  ///
+  /// - Parameter shrinkage: what part is expected to be left of those that were never rewritten.
   func thoroughWindow(
-    from start: Int, count: Int
+    from start: Int, count: Int, _ shrinkage: Double
   ) -> (slots: [Int], bytes: UInt64, isWorthIt: Bool) {
     let slots = Array(compactable()[start..<start + count])
     let all = figures(Array(compactable()[..<(start + count)]))
+    let mayShrink = configuration.compaction.sharesDictionaries
+    func isNew(_ slot: Int) -> Bool { mayShrink && !table.infos[slot].isCompacted }
     let chooser = CompactionChooser(
       segmentSizeBytes: configuration.segmentSizeBytes, spaceAmplificationLimit: 1)
-    let window = chooser.window(Array(all[start...]), from: 0)
-    let inputs = all[(start + window.lowerBound)..<(start + window.upperBound)]
-    let isWorthIt = inputs.count > 1 || inputs.contains { $0.garbageBytes > 0 || $0.hasExpired }
+    let inputs = Array(all[start...])
+    var expected = inputs
+    for (place, slot) in slots.enumerated() where isNew(slot) {
+      expected[place].liveBytes = Int(Double(inputs[place].liveBytes) * shrinkage)
+    }
+    let window = chooser.window(expected, from: 0)
     let chosen = Array(slots[window])
+    let isWorthIt =
+      chosen.count > 1 || inputs[window].contains { $0.garbageBytes > 0 || $0.hasExpired }
+      || chosen.contains(where: isNew)
     return (chosen, chosen.reduce(0) { $0 + UInt64(table[$1].end) }, isWorthIt)
   }
 
@@ -89,7 +99,9 @@ extension EngineState {
       let view = table[slot]
       return CompactionInput(
         slot: slot, name: table.fileName(slot), mapping: table.infos[slot].mapping,
-        firstOffset: view.firstOffset, end: view.end, seed: view.seed)
+        firstOffset: view.firstOffset, end: view.end, seed: view.seed,
+        dictionaryLength: view.dictionaryLength, liveBytes: Int(clamping: view.liveBytes),
+        isCompacted: table.infos[slot].isCompacted)
     }
   }
 
@@ -144,9 +156,11 @@ extension EngineState {
       table.retire(range, for: nil)
       return nil
     }
+    let dictionary = output.header.dictionary
     var view = SegmentView(
       base: mapping?.base, end: output.header.headerLength, seed: output.header.checksumSeed)
     view.end = output.lengthBytes
+    view.dictionaryLength = dictionary.count
     view.recordCount = output.recordCount
     view.firstSequence = output.firstSequence
     view.lastSequence = output.lastSequence
@@ -155,7 +169,7 @@ extension EngineState {
     view.cleanedThrough = cleaned
     var info = SegmentInfo(
       number: output.header.number, epoch: output.header.epoch, salt: output.header.salt,
-      mapping: mapping)
+      mapping: mapping, dictionary: dictionary)
     info.flags = [.sealed, .compacted]
     let slot = table.place(view, info)
     table.retire(range, for: slot)

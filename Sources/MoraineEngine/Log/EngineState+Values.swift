@@ -55,10 +55,36 @@ extension SegmentTable {
       guard isSound else { throw damaged(address, "a compressed value does not decompress") }
       return value
     case .lz4Dictionary:
-      throw StoreError(
-        FormatError(newer: "a value uses a dictionary", at: UInt64(address.offset)),
-        file: fileName(address.slot))
+      var isSound = false
+      let value = try withDictionary(for: address) { dictionary in
+        var value: [UInt8] = []
+        let isDone =
+          header.rawLength <= DictionaryCache.valueBytes
+          && dictionaries.decompress(record, dictionary, of: address.slot) {
+            guard let bytes = $0 else { return }
+            isSound = true
+            value = makeBytes(bytes.count) { $0.copyMemory(from: bytes) }
+          }
+        if isDone { return value }
+        return makeBytes(header.rawLength) {
+          isSound = Decompressor.decompress(record.stored, into: $0, dictionary: dictionary)
+        }
+      }
+      guard isSound else { throw damaged(address, "a compressed value does not decompress") }
+      return value
     }
+  }
+
+  /// Calls the body with the dictionary of the segment that holds the address.
+  @inline(__always)
+  private func withDictionary(
+    for address: Address, _ body: (UnsafeRawBufferPointer) -> [UInt8]
+  ) throws(StoreError) -> [UInt8] {
+    let slot = address.slot
+    guard views[slot].dictionaryLength > 0 else {
+      throw damaged(address, "a value needs a dictionary, and its segment has none")
+    }
+    return infos[slot].dictionary.withBytes(body)
   }
 }
 

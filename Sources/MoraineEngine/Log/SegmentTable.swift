@@ -14,6 +14,7 @@ struct SegmentTable: ~Copyable, RehashSource {
   private var retiring: (slots: [Int], place: Int) = ([], 0)
   private var freeSlots: [Int] = []
   let files: FileCache
+  let dictionaries = DictionaryCache()
   let hashKey: HashKey
   let scratch = ScratchBuffer()
 
@@ -104,7 +105,9 @@ struct SegmentTable: ~Copyable, RehashSource {
     order.removeAll { $0 == slot }
     retiring.slots.removeAll { $0 == slot }
     files.forget(slot)
+    dictionaries.forget(slot)
     infos[slot].mapping = nil
+    infos[slot].dictionary = []
     views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)
     freeSlots.append(slot)
   }

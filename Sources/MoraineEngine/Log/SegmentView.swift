@@ -10,6 +10,8 @@ struct SegmentView {
   /// Behind the last valid record.
   var end: Int
   let seed: Checksum
+  /// Of the dictionary behind the header's fixed part; 0 when there is none.
+  var dictionaryLength = 0
   var recordCount: UInt64 = 0
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
@@ -39,6 +41,12 @@ struct SegmentInfo {
   var salt: UInt64
   var flags: Manifest.Segment.Flags = []
   var mapping: (any FileMapping)?
+  /// The dictionary, as it was when the header's checksum proved it: the records' checksums do not
+  /// cover it, so what lies in a mapping is not asked again. A thousandth of the data at most.
+  var dictionary: [UInt8] = []
+
+  /// Whether compaction wrote it, and has looked for a dictionary then.
+  var isCompacted: Bool { flags.contains(.compacted) }
 
   func entry(_ view: SegmentView) -> Manifest.Segment {
     var entry = Manifest.Segment(number: number, epoch: epoch)

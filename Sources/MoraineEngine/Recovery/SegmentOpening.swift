@@ -55,9 +55,11 @@ enum SegmentOpening {
       throw StoreError(.newerFormat, "an encrypted segment; update this program", file: name)
     }
     let info = SegmentInfo(
-      number: entry.number, epoch: entry.epoch, salt: header.salt, mapping: mapping)
+      number: entry.number, epoch: entry.epoch, salt: header.salt, mapping: mapping,
+      dictionary: header.dictionary)
     var view = SegmentView(
       base: mapping?.base, end: header.headerLength, seed: header.checksumSeed)
+    view.dictionaryLength = header.dictionary.count
     guard let covered else { return (state.table.append(view, info), source, header) }
     guard covered.salt == header.salt, covered.endOffset >= UInt64(header.headerLength),
       covered.endOffset <= UInt64(length)

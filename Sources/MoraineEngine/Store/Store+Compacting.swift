@@ -38,10 +38,15 @@ extension Store {
     var start = 0
     while remaining > 0, !Task.isCancelled {
       if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
-      let window = engine!.thoroughWindow(from: start, count: remaining)
+      let window = engine!.thoroughWindow(from: start, count: remaining, work.shrinkage)
+      done += window.bytes
       if window.isWorthIt {
         do throws(StoreError) {
-          start += try await rewrite(window.slots, work)
+          let limit = opener.configuration.segmentSizeBytes
+          let (taken, left) = try await rewrite(window.slots, work, limitBytes: limit)
+          remaining -= taken - left
+          let hasMerged = taken > 1 || window.slots.count == 1
+          if left > 0 { advance(&start, &remaining, hasMerged: hasMerged, work) }
         } catch {
           guard error.code == .noSpace else { throw error }
           if try await makeSpace(work) {
@@ -52,13 +57,29 @@ extension Store {
           // Without garbage there is nothing to gain; small segments stay as they are.
           guard engine!.cheapest() == nil else { throw error }
           start += window.slots.count
+          remaining -= window.slots.count
         }
       } else {
         start += window.slots.count
+        remaining -= window.slots.count
       }
-      remaining -= window.slots.count
-      done += window.bytes
       progress?(Progress(completedBytes: min(done, total), totalBytes: total))
+    }
+  }
+
+  /// Moves on from an output, unless it became so small that a neighbour fits in as well.
+  private func advance(
+    _ start: inout Int, _ remaining: inout Int, hasMerged: Bool, _ work: CompactionWork
+  ) {
+    func fits(from start: Int, _ count: Int) -> Bool {
+      engine!.thoroughWindow(from: start, count: count, work.shrinkage).slots.count > 1
+    }
+    if hasMerged, start > 0, fits(from: start - 1, 2) {
+      start -= 1
+      remaining += 1
+    } else if !hasMerged || !fits(from: start, remaining) {
+      start += 1
+      remaining -= 1
     }
   }
 
@@ -127,8 +148,22 @@ final class CompactionWork {
   let thread = BackgroundThread()
   var pacer: CompactionPacer
   var report = CompactionReport()
+  /// What part of a segment's live bytes was left when it was rewritten for the first time.
+  private(set) var shrinkage = 1.0
+  /// Whether the last search for a dictionary was in vain; the next one then costs less.
+  var hasFoundNothing = false
 
   init(pacer: CompactionPacer) {
     self.pacer = pacer
+  }
+
+  func count(_ inputs: ArraySlice<CompactionInput>, _ output: CompactionOutput) {
+    let outputBytes = output.isEmpty ? 0 : output.lengthBytes
+    report.inputSegmentCount += inputs.count
+    report.inputBytes += inputs.reduce(0) { $0 + UInt64($1.end) }
+    report.outputBytes += UInt64(outputBytes)
+    let new = inputs.reduce(0) { $0 + ($1.isCompacted ? 0 : $1.liveBytes) }
+    let old = inputs.reduce(0) { $0 + ($1.isCompacted ? $1.liveBytes : 0) }
+    if new > 0 { shrinkage = min(1, max(0.05, Double(outputBytes - old) / Double(new))) }
   }
 }

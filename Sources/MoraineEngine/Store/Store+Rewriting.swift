@@ -4,45 +4,60 @@ import MoraineStorage
 extension Store {
   /// Rewrites neighbours as one segment, or drops them when nothing in them is live.
   ///
-  /// - Returns: how many segments took their place: none or one.
-  func rewrite(_ slots: [Int], _ work: CompactionWork) async throws(StoreError) -> Int {
+  /// - Parameter limitBytes: when its output has as many, some of the neighbours may be left.
+  /// - Returns: how many segments, from the first on, were rewritten, and how many took their
+  ///   place: none or one.
+  func rewrite(
+    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max
+  ) async throws(StoreError) -> (taken: Int, left: Int) {
     try engine!.admitAll()
-    let inputs = engine!.compactionInputs(slots)
+    let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
     let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
     let output = CompactionOutput(engine!.compactionHeader(), directory)
     let pipeline = pipeline
+    let slots: [Int]
     let newSlot: Int?
     do throws(StoreError) {
-      let cleaned = try await copy(slots, reader, output, work)
+      output.share(try await sharedDictionary(for: inputs, work))
+      let (count, cleaned) = try await copy(wanted, reader, output, work, limitBytes)
+      slots = Array(wanted[..<count])
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
       newSlot = try await publish(slots, output, cleaned)
     } catch {
       if !pipeline.hasPoison {
         try await work.thread.run { () throws(StoreError) in try output.discard() }
       }
-      throw error
+      // One alone keeps its dictionary, and what it holds does not become longer.
+      guard error.code == .valueTooLarge, wanted.count > 1 else { throw error }
+      return try await rewrite([wanted[0]], work)
     }
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
-    work.report.inputSegmentCount += inputs.count
-    work.report.inputBytes += inputs.reduce(0) { $0 + UInt64($1.end) }
-    work.report.outputBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
+    work.count(inputs[..<slots.count], output)
     compactionBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
     compactionCount += 1
-    return output.isEmpty ? 0 : 1
+    return (slots.count, output.isEmpty ? 0 : 1)
   }
 
-  /// - Returns: up to which sequence number the output is clean of what deletes hide.
+  /// - Returns: how many of the segments were copied, and up to which sequence number the output is
+  ///   clean of what deletes hide.
   private func copy(
-    _ slots: [Int], _ reader: CompactionReader, _ output: CompactionOutput, _ work: CompactionWork
-  ) async throws(StoreError) -> UInt64 {
+    _ slots: [Int], _ reader: CompactionReader, _ output: CompactionOutput, _ work: CompactionWork,
+    _ limitBytes: Int
+  ) async throws(StoreError) -> (count: Int, cleaned: UInt64) {
     let thread = work.thread
     let cleaned = engine!.lastSequence
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
+    var count = 1
     while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
       if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+      // At least two, or nothing would be gained.
+      while slots[count - 1] != candidates[0].address.slot {
+        if count > 1, output.lengthBytes > limitBytes { return (count, cleaned) }
+        count += 1
+      }
       try await deleteExpired(candidates, reader, thread)
       let isKept = engine!.judge(candidates, cleanedThrough: cleanedBefore)
       for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
@@ -55,12 +70,12 @@ extension Store {
         appendedBytes: engine!.appendedBytes, isBehind: engine!.isBehind(compactionPolicy))
       try await thread.run { () throws(StoreError) in
         for (candidate, isKept) in zip(candidates, isKept) where isKept {
-          try output.append(try reader.record(candidate), candidate)
+          try output.append(try reader.record(candidate), candidate, &reader.values)
         }
         Machine.sleep(nanoseconds: pause)
       }
     }
-    return cleaned
+    return (slots.count, cleaned)
   }
 
   /// What has expired is deleted like anything else: then the log says so, and whoever replays it

@@ -4,14 +4,18 @@ import MoraineEngine
 /// compact() over segments of which half is garbage.
 struct ManualCompaction {
   private let size: Int
+  private let sharesDictionaries: Bool
   private var segments = 0
   private var report: CompactionReport?
   private var wall: [Double] = []
   private var processor: [Double] = []
 
   /// - Parameter size: of a segment, in MiB.
-  init(data: TestData, scratch: Scratch, size: Int, runs: Int) async throws {
+  init(
+    data: TestData, scratch: Scratch, size: Int, runs: Int, sharesDictionaries: Bool
+  ) async throws {
     self.size = size
+    self.sharesDictionaries = sharesDictionaries
     for _ in 1...runs { try await run(data, scratch) }
   }
 
@@ -20,6 +24,7 @@ struct ManualCompaction {
     configuration.durability = .none
     configuration.segmentSizeBytes = size << 20
     configuration.compaction = .manual
+    configuration.compaction.sharesDictionaries = sharesDictionaries
     let store = try Store(at: scratch.path("manual"), configuration: configuration)
     try await Self.fill(store, data)
     // What is not on disk yet would be waited for during the compaction.

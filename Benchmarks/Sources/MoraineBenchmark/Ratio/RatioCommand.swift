@@ -20,6 +20,8 @@ struct RatioCommand: AsyncParsableCommand {
   var directory = FileManager.default.currentDirectoryPath
   @Option(help: "How many random reads a run.") var reads = 1_000_000
   @Option(help: "How often the reads run, after one run that does not count.") var runs = 3
+  @Flag(inversion: .prefixedNo, help: "Whether compaction looks for dictionaries.")
+  var dictionaries = true
 
   func validate() throws {
     if documents < 1 || reads < 1 || runs < 1 {
@@ -37,7 +39,8 @@ struct RatioCommand: AsyncParsableCommand {
     guard corpus.count > 0 else { throw ValidationError("the input has no lines") }
     let scratch = try Scratch(in: directory)
     defer { scratch.remove() }
-    let measurement = RatioMeasurement(corpus: corpus, reads: reads, runs: runs)
+    let measurement = RatioMeasurement(
+      corpus: corpus, reads: reads, runs: runs, sharesDictionaries: dictionaries)
     let grid = try await measurement.run(scratch.path("ratio"))
     print(
       """

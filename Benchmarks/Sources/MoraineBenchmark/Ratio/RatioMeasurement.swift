@@ -6,11 +6,13 @@ struct RatioMeasurement: Sendable {
   let corpus: Corpus
   let reads: Int
   let runs: Int
+  let sharesDictionaries: Bool
 
   func run(_ path: FilePath) async throws -> Grid {
     var configuration = Configuration()
     configuration.durability = .none
     configuration.compaction = .manual
+    configuration.compaction.sharesDictionaries = sharesDictionaries
     let store = try Store(at: path, configuration: configuration)
     let filling = try await ContinuousClock().measure {
       for number in 0..<corpus.count {

@@ -1,0 +1,210 @@
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Testing
+
+/// Compaction finds what values have in common, and stores it once a segment.
+@Suite struct DictionaryCompactionTests {
+  static let modes: [Configuration.IOMode] = [.mapped, .positional]
+
+  @Test(arguments: modes)
+  func similarDocumentsShrink(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.dictionaries(mode)
+    let store = try Store(at: directory.path, configuration: configuration)
+    var model: [Int: [UInt8]] = [:]
+    try await fill(store, 0..<6000, &model)
+    let digest = await store.statistics.digest
+    let before = await store.statistics.diskBytes
+    try await store.compact()
+    #expect(await store.statistics.diskBytes * 2 < before)
+    #expect(await store.statistics.digest == digest)
+    #expect(try await store.compact().inputSegmentCount == 0)
+    #expect(try directory.segments().contains { try $0.codecs.contains(.lz4Dictionary) })
+    try await check(store, model)
+    try await store.close()
+    let again = try Store(at: directory.path, configuration: configuration)
+    #expect(await again.statistics.digest == digest)
+    try await check(again, model)
+    try await again.close()
+  }
+
+  /// Segments with different dictionaries are merged, with new segments and deletes between them.
+  @Test(arguments: modes)
+  func dictionariesAreMerged(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.dictionaries(mode)
+    let store = try Store(at: directory.path, configuration: configuration)
+    var model: [Int: [UInt8]] = [:]
+    try await fill(store, 0..<6000, &model)
+    try await store.compact()
+    try await fill(store, 5000..<9000, &model)
+    try await store.compact()
+    #expect(try directory.segments().filter { try !$0.header.dictionary.isEmpty }.count > 1)
+    for key in model.keys.sorted() where key % 7 != 3 {
+      try await store.removeValue(forKey: Key("\(key)"))
+      model[key] = nil
+    }
+    let digest = await store.statistics.digest
+    try await store.compact()
+    #expect(try await store.compact().inputSegmentCount == 0)
+    #expect(await store.statistics.digest == digest)
+    #expect(try directory.segments().contains { try !$0.header.dictionary.isEmpty })
+    try await check(store, model)
+    try await store.close()
+    let again = try Store(at: directory.path, configuration: configuration)
+    try await check(again, model)
+    try await again.close()
+  }
+
+  /// One segment rewritten for its garbage keeps the dictionary that it has.
+  @Test(arguments: modes)
+  func aDictionaryIsKept(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    var configuration = Configuration.dictionaries(mode)
+    let store = try Store(at: directory.path, configuration: configuration)
+    var model: [Int: [UInt8]] = [:]
+    try await fill(store, 0..<1500, &model)
+    try await store.compact()
+    let dictionary = try #require(try directory.segments().first).header.dictionary
+    #expect(!dictionary.isEmpty)
+    try await store.removeValue(forKey: "7")
+    model[7] = nil
+    // Even where no new one would be made.
+    try await store.close()
+    configuration.compaction.sharesDictionaries = false
+    let again = try Store(at: directory.path, configuration: configuration)
+    try await again.compact(segments: 0..<1)
+    #expect(try directory.segments().contains { try $0.header.dictionary == dictionary })
+    try await check(again, model)
+    // What is merged has none.
+    try await fill(again, 0..<3, &model)
+    try await again.compact()
+    for segment in try directory.segments() { #expect(try segment.header.dictionary.isEmpty) }
+    try await check(again, model)
+    try await again.close()
+  }
+
+  @Test(arguments: modes)
+  func withoutThePolicyNothingIsShared(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    var configuration = Configuration.dictionaries(mode)
+    configuration.compaction.sharesDictionaries = false
+    let store = try Store(at: directory.path, configuration: configuration)
+    var model: [Int: [UInt8]] = [:]
+    try await fill(store, 0..<3000, &model)
+    for key in 0..<50 { try await store.removeValue(forKey: Key("\(key)")) }
+    model = model.filter { $0.key >= 50 }
+    #expect(try await store.compact().inputSegmentCount > 0)
+    for segment in try directory.segments() {
+      #expect(try segment.header.dictionary.isEmpty)
+      #expect(try !segment.codecs.contains(.lz4Dictionary))
+    }
+    try await check(store, model)
+    try await store.close()
+  }
+
+  @Test(arguments: modes)
+  func whatHasNothingInCommonStaysAsItIs(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .dictionaries(mode))
+    var generator = SeededGenerator(seed: 3)
+    var model: [Int: [UInt8]] = [:]
+    for key in 0..<3000 {
+      model[key] = (0..<100).map { _ in UInt8.random(in: 0...255, using: &generator) }
+      try await store.set(model[key]!, forKey: Key("\(key)"))
+    }
+    let before = await store.statistics.liveBytes
+    #expect(try await store.compact().inputSegmentCount > 0)
+    #expect(try await store.compact().inputSegmentCount == 0)
+    #expect(await store.statistics.liveBytes == before)
+    for segment in try directory.segments() { #expect(try segment.header.dictionary.isEmpty) }
+    try await check(store, model)
+    try await store.close()
+  }
+
+  /// In a segment with a dictionary, what does not compress is stored raw, and what is long or
+  /// empty stays as it was.
+  @Test(arguments: modes)
+  func eachValueIsStoredAsItIsBest(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .dictionaries(mode))
+    var generator = SeededGenerator(seed: 4)
+    var model: [Int: [UInt8]] = [:]
+    try await fill(store, 0..<1000, &model)
+    for (key, count) in [(10_001, 300), (10_002, 0), (10_003, 20), (10_004, 70_000)] {
+      model[key] = (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
+    }
+    model[10_005] = Array(repeating: 7, count: 100_000)
+    for key in 10_001...10_005 { try await store.set(model[key]!, forKey: Key("\(key)")) }
+    try await store.compact()
+    let records = try directory.segments().flatMap { try $0.records }
+    func codec(_ key: Int) -> RecordCodec? {
+      records.last { $0.key.elementsEqual("\(key)".utf8) }?.codec
+    }
+    #expect(codec(5) == .lz4Dictionary)
+    for key in 10_001...10_004 { #expect(codec(key) == .raw) }
+    #expect(codec(10_005) == .lz4)
+    try await check(store, model)
+    try await store.close()
+  }
+
+  @Test(arguments: modes)
+  func aDamagedDictionaryIsFound(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.dictionaries(mode)
+    let store = try Store(at: directory.path, configuration: configuration)
+    var model: [Int: [UInt8]] = [:]
+    try await fill(store, 0..<1500, &model)
+    try await store.compact()
+    let segment = try #require(try directory.segments().first)
+    #expect(try segment.header.dictionary.count > 300)
+    try segment.flip(at: SegmentHeader.fixedLength + 200)
+    #expect(try await !store.verify().isSound)
+    // It is not copied either.
+    try await store.removeValue(forKey: "3")
+    await #expect(throws: StoreError.self) { try await store.compact(segments: 0..<1) }
+    #expect(try directory.segments().contains(segment))
+    try await store.close()
+    let error = #expect(throws: StoreError.self) {
+      try Store(at: directory.path, configuration: configuration)
+    }
+    #expect(error?.code == .corrupted)
+    #expect(error?.message.contains("header checksum") == true)
+    try segment.flip(at: SegmentHeader.fixedLength + 200)
+    model[3] = nil
+    let again = try Store(at: directory.path, configuration: configuration)
+    try await check(again, model)
+    try await again.close()
+  }
+
+  /// Stores documents and some long values under the numbers as keys.
+  private func fill(
+    _ store: Store, _ keys: Range<Int>, _ model: inout [Int: [UInt8]]
+  ) async throws {
+    for (key, value) in zip(keys, SimilarDocuments.make(keys)) {
+      model[key] = value
+      try await store.set(value, forKey: Key("\(key)"))
+    }
+  }
+
+  private func check(_ store: Store, _ model: [Int: [UInt8]]) async throws {
+    #expect(await store.count == model.count)
+    for (key, value) in model {
+      #expect(try await store.value(forKey: Key("\(key)")) == value)
+      let lent = try await store.withValue(forKey: Key("\(key)")) { span in
+        span.withUnsafeBytes { [UInt8]($0) }
+      }
+      #expect(lent == value)
+    }
+    var seen = 0
+    try await store.forEach { entry in
+      seen += 1
+      let key = Int(String(decoding: entry.key.bytes, as: UTF8.self))!
+      return model[key] == entry.value
+    }
+    #expect(seen == model.count)
+    #expect(try await store.verify().isSound)
+  }
+}
