@@ -7,10 +7,11 @@ struct Stats: AsyncParsableCommand {
     discussion: """
       With --json one object: count, segmentCount, diskBytes, liveBytes,
       indexBytes, lastSequence, durableSequence, syncCount, digest, isPoisoned,
-      appendedBytes, compactionBytes, checkpointBytes, compactionCount; with
-      --segments also segments, an array of number, lengthBytes, liveBytes,
-      recordCount, isSealed, isCompacted. Space amplification is diskBytes by
-      liveBytes; write amplification counts since the store was opened.
+      appendedBytes, compactionBytes, checkpointBytes, compactionCount,
+      spaceAmplification, writeAmplification; with --segments also segments, an
+      array of number, lengthBytes, liveBytes, recordCount, isSealed, isCompacted.
+      What is written is counted since the store was opened, so write
+      amplification is told by the program that writes, as drive's stats does.
 
         moraine stats users.moraine --json | jq .count
       """)
@@ -39,7 +40,7 @@ struct Stats: AsyncParsableCommand {
       ("segments", Units.number(UInt64(statistics.segmentCount))),
       ("on disk", "\(Units.bytes(disk)) (\(Units.number(disk)) bytes)"),
       ("live", "\(Units.bytes(live)) (\(Units.number(live)) bytes\(share))"),
-      ("space amplification", Units.ratio(statistics.spaceAmplification)),
+      ("amplification", "\(Units.ratio(statistics.spaceAmplification)) bytes a live byte"),
       ("index", "\(Units.bytes(UInt64(statistics.indexBytes))) of memory"),
       ("last sequence", "\(statistics.lastSequence)"),
       ("digest", "\(statistics.digest)"),

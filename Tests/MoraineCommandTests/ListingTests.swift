@@ -56,7 +56,8 @@ import Testing
     let names = [
       "count", "diskBytes", "digest", "durableSequence", "indexBytes", "isPoisoned",
       "lastSequence", "liveBytes", "segmentCount", "syncCount", "appendedBytes",
-      "compactionBytes", "checkpointBytes", "compactionCount",
+      "compactionBytes", "checkpointBytes", "compactionCount", "spaceAmplification",
+      "writeAmplification",
     ]
     #expect(object?.keys.sorted() == names.sorted())
     let more = try await Moraine.run("stats", place.store, "--json", "--segments")

@@ -50,6 +50,8 @@ extension Statistics: CustomStringConvertible {
       ("compactionBytes", "\(compactionBytes)", false),
       ("checkpointBytes", "\(checkpointBytes)", false),
       ("compactionCount", "\(compactionCount)", false),
+      ("spaceAmplification", "\(spaceAmplification)", false),
+      ("writeAmplification", "\(writeAmplification)", false),
     ]
   }
 

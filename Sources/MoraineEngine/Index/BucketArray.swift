@@ -51,7 +51,8 @@ struct BucketArray: ~Copyable {
     grow(to: newCount)
     guard newCount > rest else { return }
     UnsafeMutableRawPointer(self[rest]).copyMemory(
-      from: base + rest * HashIndex.bucketBytes, byteCount: (newCount - rest) * HashIndex.bucketBytes)
+      from: base + rest * HashIndex.bucketBytes,
+      byteCount: (newCount - rest) * HashIndex.bucketBytes)
   }
 
   private mutating func add(_ chunk: UnsafeMutableRawPointer) {

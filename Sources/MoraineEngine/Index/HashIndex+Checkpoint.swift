@@ -55,7 +55,8 @@ extension HashIndex {
   /// - Complexity: O(index), the first time.
   mutating func admitAll() -> Bool {
     guard isLazy else { return true }
-    guard pages?.checkBuckets(from: 0) != false, pages?.checkOverflowBuckets(from: 0) != false else {
+    guard pages?.checkBuckets(from: 0) != false, pages?.checkOverflowBuckets(from: 0) != false
+    else {
       return false
     }
     isLazy = false
