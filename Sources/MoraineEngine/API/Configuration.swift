@@ -13,8 +13,8 @@ public struct Configuration: Sendable {
   /// What an operation waits for unless it says otherwise. Default: at most one second at risk.
   public var durability: Durability = .interval(.seconds(1))
   /// When a segment is sealed and the next begins at the latest, in bytes: 256 to 1 GiB. A record
-  /// that is larger gets a segment of its own. A store's segments are smaller while it is small (an
-  /// eighth of what is live, but 16 MiB) or its disk is nearly full. Default: 64 MiB.
+  /// that is larger gets a segment of its own. A store's segments are smaller while it is small (a
+  /// sixteenth of what is live, but 8 MiB) or its disk is nearly full. Default: 64 MiB.
   public var segmentSizeBytes = 64 << 20
   public var ioMode: IOMode = .mapped
   /// When false, opening where no store is throws ``StoreError/Code/notAStore``. When true, the

@@ -31,8 +31,10 @@ extension EngineState {
   func nextCompaction(_ policy: CompactionPolicy) -> [Int]? {
     let slots = compactable()
     let chooser = CompactionChooser(
-      segmentSizeBytes: configuration.segmentSizeBytes,
-      spaceAmplificationLimit: max(1.1, policy.spaceAmplificationLimit),
+      // Output and inputs are there together for a moment.
+      segmentSizeBytes: min(configuration.segmentSizeBytes, fittingSegmentBytes),
+      // It begins a little before, so that it has come some way when the limit is reached.
+      spaceAmplificationLimit: max(1.05, policy.spaceAmplificationLimit - 0.1),
       leastGarbageRatio: 1 - min(1, max(0, policy.liveRatioLimit)))
     let run = chooser.choose(
       figures(slots), totalBytes: totalBytes, totalLiveBytes: Int(clamping: liveBytes))
@@ -49,10 +51,8 @@ extension EngineState {
   /// Whether compaction has no time to lose.
   func isBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > 0 }
 
-  /// Whether writers must wait for it.
-  func isFarBehind(_ policy: CompactionPolicy) -> Bool {
-    debtBytes(policy) > max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16))
-  }
+  /// Whether writers must wait for it; small stores are not worth the wait.
+  func isFarBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > Self.largestStep / 4 }
 
   /// Whether a compaction of everything would give back so much that writers can wait for it.
   func isWorthCleaning() -> Bool {

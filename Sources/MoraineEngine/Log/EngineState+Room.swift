@@ -7,7 +7,7 @@ extension EngineState {
   /// Small enough that a commit which waits behind an allocation does not wait long.
   static let largestStep = 4 << 20
   /// Small segments cost a sync and two manifests each.
-  static let smallSegmentBytes = 16 << 20
+  static let smallSegmentBytes = 8 << 20
 
   /// What the next segment will be, for a unit of `count` bytes. Its number is taken from now on.
   mutating func nextBirth(for count: Int) -> SegmentBirth {
@@ -32,9 +32,9 @@ extension EngineState {
       wantsMapping: configuration.ioMode == .mapped)
   }
 
-  /// An eighth of what is live, within bounds: the active segment cannot be compacted, so in a small
+  /// A sixteenth of what is live, within bounds: the active segment cannot be compacted, so in a small
   /// store a large one would be most of it.
-  private var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: liveBytes / 8)) }
+  var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16)) }
 
   /// About how much will be appended before room must be made again.
   func nextStepBytes() -> Int {

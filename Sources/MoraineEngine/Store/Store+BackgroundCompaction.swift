@@ -73,13 +73,13 @@ extension Store {
     }
   }
 
-  /// Holds a writer back when garbage grows faster than it is cleaned: until twice as much has been
-  /// read for cleaning as the writer is about to append.
+  /// Holds a writer back when garbage grows faster than it is cleaned: until three times as much has
+  /// been read for cleaning as the writer is about to append.
   func yieldToCompaction(before bytes: Int) async {
     guard isCompacting, compactionPolicy.isAutomatic,
       engine?.isFarBehind(compactionPolicy) == true
     else { return }
-    let goal = compactionReadBytes &+ UInt64(bytes) * 2
+    let goal = compactionReadBytes &+ UInt64(bytes) * 3
     while isCompacting, !isClosed, !compactionAwaitsGate, compactionReadBytes < goal {
       await withUnsafeContinuation { progressGate.append($0) }
     }
