@@ -3,7 +3,7 @@ import Subprocess
 import Testing
 
 /// The protocol that other programs rely on.
-@Suite(.timeLimit(.minutes(1))) struct DriveTests {
+@Suite(.timeLimit(.minutes(10))) struct DriveTests {
   let place: Place
 
   init() throws { place = try Place() }

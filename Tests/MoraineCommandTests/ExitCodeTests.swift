@@ -4,7 +4,7 @@ import Subprocess
 import Testing
 
 /// The codes that scripts rely on, one test a code.
-@Suite(.timeLimit(.minutes(1))) struct ExitCodeTests {
+@Suite(.timeLimit(.minutes(10))) struct ExitCodeTests {
   let place: Place
 
   init() throws { place = try Place() }

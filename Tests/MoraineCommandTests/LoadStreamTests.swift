@@ -5,7 +5,7 @@ import Testing
 
 /// load reads a stream: the first batch is stored while the input has not ended.
 @Suite struct LoadStreamTests {
-  @Test(.timeLimit(.minutes(1))) func aFullBatchIsStoredBeforeTheInputEnds() async throws {
+  @Test(.timeLimit(.minutes(10))) func aFullBatchIsStoredBeforeTheInputEnds() async throws {
     let place = try Place()
     let store = place.store
     let outcome = try await Subprocess.run(

@@ -2,7 +2,7 @@ import Foundation
 import Subprocess
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct VerifyTests {
+@Suite(.timeLimit(.minutes(10))) struct VerifyTests {
   let place: Place
 
   init() throws { place = try Place() }

@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 /// The index checkpoint spares reading the log, and is never trusted over it.
-@Suite(.timeLimit(.minutes(3))) struct CheckpointTests {
+@Suite(.timeLimit(.minutes(10))) struct CheckpointTests {
   private func configuration(_ mode: Configuration.IOMode) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
     configuration.checkpointFloorBytes = 0

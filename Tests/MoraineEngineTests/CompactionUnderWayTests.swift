@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// What others see and do while compaction runs.
-@Suite(.timeLimit(.minutes(2))) struct CompactionUnderWayTests {
+@Suite(.timeLimit(.minutes(10))) struct CompactionUnderWayTests {
   /// Between the publication and the end of the installation, live records are partly in the old
   /// segments and partly in the new one.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])

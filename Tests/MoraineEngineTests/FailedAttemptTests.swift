@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 /// What fails without harm leaves nothing behind: no wait, no thread, no file, no poison.
-@Suite(.timeLimit(.minutes(1))) struct FailedAttemptTests {
+@Suite(.timeLimit(.minutes(10))) struct FailedAttemptTests {
   /// A put that failed used up a number, and `sync()` waited for that number, syncing on and on.
   @Test func syncEndsAfterAPutThatFailed() async throws {
     let storage = FaultStorage(MemoryStorage())

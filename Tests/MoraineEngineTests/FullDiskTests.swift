@@ -5,7 +5,7 @@ import Testing
 
 /// A small disk, filled to the brim: errors say so, deletes and compaction free it, writes resume in
 /// the same store, and nothing is lost.
-@Suite(.timeLimit(.minutes(2))) struct FullDiskTests {
+@Suite(.timeLimit(.minutes(10))) struct FullDiskTests {
   private static let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
 
   struct Case: Sendable {
@@ -94,6 +94,29 @@ import Testing
     #expect(await store.count == 500)
     #expect(try await store.verify().isSound)
     try await store.close()
+  }
+
+  /// Recovery has a manifest to write, and there is no block left for it.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func aStoreThatWasKilledOnAFullDiskOpens(mode: Configuration.IOMode) async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    let item = Case(mode: mode, segmentSizeBytes: 100_000, isAutomatic: false)
+    let killed = try open(storage, item)
+    let count = try await fill(killed, "old")
+    // What takes every last block, and lets the lock go as a kill would.
+    let directory = try #require(try storage.openDirectory("store"))
+    let filler = try directory.createFile("filler")
+    var length: UInt64 = 0
+    while try directory.freeBytes() > 0 {
+      length += 4096
+      try filler.allocate(from: 0, to: length)
+    }
+    try directory.remove("LOCK")
+    let store = try open(storage, item)
+    #expect(await store.count == count)
+    #expect(try await store.removeValue(forKey: "old 3", durability: .sync) != nil)
+    try await store.close()
+    withExtendedLifetime((killed, filler)) {}
   }
 
   /// There is nothing to gain, and nothing is lost by trying.

