@@ -28,9 +28,9 @@ struct SegmentBirth: Sendable {
     do throws(StorageError) {
       // A leftover of a birth that failed; the manifest never listed it.
       try directory.remove(name)
-      let limit = try fittingLimit()
+      let free = Int(clamping: try directory.freeBytes())
       let file = try directory.createFile(name)
-      let child = try prepare(file, limit)
+      let child = try prepare(file, free)
       do throws(StorageError) {
         try file.synchronize(.full)
         try directory.synchronize()
@@ -51,18 +51,24 @@ struct SegmentBirth: Sendable {
 
   /// An eighth of what is free at most: compaction frees a full disk segment by segment, and the
   /// smaller they are, the less it needs for the first.
-  private func fittingLimit() throws(StorageError) -> Int {
-    let share = Int(clamping: try directory.freeBytes() / 8)
-    return max(neededBytes, min(wantedLimit, max(EngineState.smallestAllocation, share)))
+  private func limit(_ free: Int) -> Int {
+    max(neededBytes, min(wantedLimit, max(EngineState.smallestAllocation, free / 8)))
   }
 
-  private func prepare(_ file: any StorageFile, _ limit: Int) throws(StorageError) -> Child {
+  /// Half of what is free at most: the manifest needs its place too.
+  private func allocation(_ free: Int) -> Int {
+    let wish = min(firstAllocation, limit(free), free / 2)
+    return FileBlock.covering(max(neededBytes, wish))
+  }
+
+  private func prepare(_ file: any StorageFile, _ free: Int) throws(StorageError) -> Child {
+    let limit = limit(free)
     let bytes = header.encoded()
     var mapping: (any FileMapping)?
     var allocated = 0
     if wantsMapping {
       do throws(StorageError) {
-        allocated = try allocate(file, min(firstAllocation, FileBlock.covering(limit)))
+        allocated = try allocate(file, allocation(free))
         mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
       } catch {
         // The kernel may have no mapping left to give: then this segment is written without one.

@@ -30,9 +30,12 @@ extension Opener {
   func nameHolder(in lock: (any StorageFile)?) throws(StoreError) {
     guard let lock, !configuration.isReadOnly else { return }
     let text = Array("\(Machine.processID)\n".utf8)
-    try storing { () throws(StorageError) in
+    do throws(StorageError) {
       try lock.truncate(to: 0)
       try text.withBytes { (raw) throws(StorageError) in try lock.write(raw, at: 0) }
+    } catch {
+      // A hint for people; a full disk must not keep its store from being opened and cleaned.
+      guard error.isNoSpace else { throw StoreError(error) }
     }
   }
 
