@@ -41,8 +41,10 @@ import Testing
       default:
         try await store.close()
         // As it was left, without any, or an older one in its place.
-        try checkpoints.exchange(&random)
+        let isThere = try checkpoints.exchange(&random)
         store = try Store(on: storage, at: "store", configuration: configuration)
+        // Any that is there serves: falling back on the log would hide that it led astray.
+        #expect(await store.recoveryReport.usedCheckpoint == isThere, what)
       }
     }
     try await check(store, model, what)
@@ -118,17 +120,19 @@ private struct CheckpointShelf {
     self.storage = storage
   }
 
-  mutating func exchange(_ random: inout SeededGenerator) throws {
-    guard let directory = try storage.openDirectory("store") else { return }
+  /// - Returns: whether there is one now.
+  mutating func exchange(_ random: inout SeededGenerator) throws -> Bool {
+    guard let directory = try storage.openDirectory("store") else { return false }
     let names = try directory.entries().map(\.name).filter { $0.hasSuffix(".index") }
     for name in names { kept.append((name, try read(name, directory))) }
     let choice = random.next() % 4
-    guard choice > 1, !kept.isEmpty else { return }
+    guard choice > 1, !kept.isEmpty else { return !names.isEmpty }
     for name in names { try directory.remove(name) }
-    guard choice == 3 else { return }
+    guard choice == 3 else { return false }
     let (name, bytes) = kept[Int(random.next() % UInt64(kept.count))]
     let file = try directory.createFile(name)
     try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+    return true
   }
 
   private func read(_ name: String, _ directory: any StorageDirectory) throws -> [UInt8] {
