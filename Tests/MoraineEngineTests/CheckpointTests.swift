@@ -138,6 +138,37 @@ import Testing
     try await again.close()
   }
 
+  /// An old checkpoint knows the key's newest record; what compaction has copied since holds an older
+  /// delete of the same key, and is replayed.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func anOlderDeleteThatIsReplayedHidesNothingNewer(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    var configuration = configuration(mode)
+    configuration.segmentSizeBytes = 400
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      try await store.set([1], forKey: "key")
+      for number in 0..<8 { try await store.set([UInt8](0..<50), forKey: Key("a\(number)")) }
+      try await store.removeValue(forKey: "key")
+      for number in 0..<8 { try await store.set([UInt8](0..<50), forKey: Key("b\(number)")) }
+      try await store.set([2], forKey: "key")
+      for number in 0..<8 { try await store.set([UInt8](0..<50), forKey: Key("c\(number)")) }
+    }
+    let url = try checkpoint(in: directory)
+    let old = try Data(contentsOf: url)
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      // Not the first, which holds what the delete hides, nor what came behind the delete.
+      let count = await store.statistics.segmentCount
+      try await store.compact(segments: 1..<count / 2)
+    }
+    try FileManager.default.removeItem(at: try checkpoint(in: directory))
+    try old.write(to: url)
+    let store = try Store(at: directory.path, configuration: configuration)
+    #expect(await store.recoveryReport.replayedBytes > 0)
+    #expect(try await store.value(forKey: "key") == [2])
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
   /// Another store's, one with the same name: ignored.
   @Test func anotherStoresCheckpointIsIgnored() async throws {
     let directory = try TestDirectory()
