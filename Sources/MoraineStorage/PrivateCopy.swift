@@ -1,4 +1,7 @@
 /// A file's bytes, read into memory.
+///
+/// Safety of `@unchecked Sendable`: as ``DiskMapping``, whose place it takes: the properties never
+/// change; who may touch which bytes when is the engine's matter.
 final class PrivateCopy: FileMapping, @unchecked Sendable {
   private let memory: ZeroedMemory
   let lengthBytes: Int

@@ -183,6 +183,27 @@ import Testing
     try await store.close()
   }
 
+  /// It could not be read, and the store could not be opened for that.
+  @Test(arguments: [StorageEvent.Operation.openFile, .length, .read, .map])
+  func oneThatCannotBeReadIsDoneWithout(_ operation: StorageEvent.Operation) async throws {
+    let directory = try TestDirectory()
+    let model = try await makeStore(directory, .mapped)
+    let name = try checkpoint(in: directory).lastPathComponent
+    let storage = FaultStorage(DiskStorage())
+    storage.setScript { event in
+      guard event.operation == operation, event.file == name else { return nil }
+      return .fail(operation == .map ? .noMemory : .ioError)
+    }
+    let store = try Store(
+      on: storage, at: directory.path, configuration: configuration(.mapped))
+    let report = await store.recoveryReport
+    #expect(!report.usedCheckpoint)
+    #expect(report.checkpointProblem?.code == .io)
+    storage.setScript(nil)
+    try await check(store, model, "without it")
+    try await store.close()
+  }
+
   @Test func aSmallStoreHasNone() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }

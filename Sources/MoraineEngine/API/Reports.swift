@@ -8,6 +8,8 @@ public struct RecoveryReport: Sendable {
   public internal(set) var recordCount: UInt64 = 0
   /// Whether an index checkpoint spared most of the reading.
   public internal(set) var usedCheckpoint = false
+  /// Why an index checkpoint that was there was not used, when it could not be read or did not fit.
+  public internal(set) var checkpointProblem: StoreError?
   /// Bytes of the log that were read to bring the index up to date.
   public internal(set) var replayedBytes: UInt64 = 0
   public internal(set) var segmentCount = 0

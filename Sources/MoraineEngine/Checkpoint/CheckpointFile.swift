@@ -50,7 +50,7 @@ enum CheckpointFile {
 
   /// A checkpoint's head, and its pages; nil when it is not sound enough to be looked into.
   ///
-  /// - Throws: `.io`.
+  /// - Throws: `.io`, also when the kernel has no mapping left to give.
   static func open(
     _ name: String, _ directory: any StorageDirectory, mapped: Bool
   ) throws(StoreError) -> CheckpointPages? {

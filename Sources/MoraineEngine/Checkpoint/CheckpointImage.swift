@@ -41,6 +41,7 @@ final class CheckpointImage: @unchecked Sendable {
 
   var lengthBytes: Int { header.fileLengthBytes }
 
+  /// Writes it all to an empty file, a megabyte at a time.
   func write(to file: any StorageFile) throws(StorageError) {
     for page in header.pageChecksums.indices {
       header.pageChecksums[page] = header.checksum(ofPage: page, bytes(ofPage: page))

@@ -9,13 +9,11 @@ final class CheckpointPages {
   let header: CheckpointHeader
   let mapping: any FileMapping
   private var isChecked: [Bool]
-  private(set) var uncheckedCount: Int
 
   init(_ header: CheckpointHeader, _ mapping: any FileMapping) {
     self.header = header
     self.mapping = mapping
     isChecked = Array(repeating: false, count: header.pageChecksums.count)
-    uncheckedCount = header.pageChecksums.count
   }
 
   var buckets: UnsafeMutableRawPointer { mapping.base + header.lengthBytes }
@@ -52,7 +50,6 @@ final class CheckpointPages {
     let bytes = UnsafeRawBufferPointer(start: base, count: CheckpointHeader.pageBytes)
     guard header.checksum(ofPage: page, bytes) == header.pageChecksums[page] else { return false }
     isChecked[page] = true
-    uncheckedCount -= 1
     return true
   }
 }

@@ -25,7 +25,7 @@ extension EngineState {
     }
   }
 
-  func diskBytes() -> UInt64 { table.order.reduce(0) { $0 + UInt64(table[$1].end) } }
+  func diskBytes() -> UInt64 { UInt64(totalBytes) }
 
   /// What the policy would rewrite next.
   func nextCompaction(_ policy: CompactionPolicy) -> [Int]? {

@@ -29,14 +29,19 @@ struct Opener {
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
     guard let manifest else { return try born(directory, lock, listing, began) }
-    let checkpoint = try loadCheckpoint(directory, listing, manifest)
+    var problem: StoreError?
+    let checkpoint = loadCheckpoint(directory, listing, manifest, &problem)
+    var state: EngineState
     do throws(StoreError) {
-      return try recovered(directory, lock, listing, manifest, checkpoint, began)
+      state = try recovered(directory, lock, listing, manifest, checkpoint, began)
     } catch {
       // It is never trusted over the log: what the log says without it counts.
       guard checkpoint != nil, error.code == .corrupted else { throw error }
-      return try recovered(directory, lock, listing, manifest, nil, began)
+      problem = error
+      state = try recovered(directory, lock, listing, manifest, nil, began)
     }
+    state.report.checkpointProblem = problem
+    return state
   }
 
   private func recovered(

@@ -32,18 +32,15 @@ extension Recovery {
     .corrupted("the index checkpoint is damaged", CheckpointFile.temporaryName, at: 0)
   }
 
-  /// What the checkpoint covers of a segment.
-  func covered(_ entry: Manifest.Segment) -> CheckpointHeader.Segment? {
-    checkpoint?.header.segments.first { $0.number == entry.number }
-  }
-
   /// Takes in a sealed segment that the checkpoint covers as a whole.
   ///
   /// - Returns: false when it does not.
   func addCovered(
     _ entry: Manifest.Segment, _ state: inout EngineState
   ) throws(StoreError) -> Bool {
-    guard let covered = covered(entry), covered.endOffset == entry.lengthBytes else { return false }
+    guard let covered = covered[entry.number], covered.endOffset == entry.lengthBytes else {
+      return false
+    }
     let (slot, _, _) = try SegmentOpening.add(
       entry, &state, length: Int(clamping: entry.lengthBytes), covered: covered)
     state.table.infos[slot].flags = entry.flags
@@ -57,17 +54,25 @@ extension Recovery {
 
 extension Opener {
   /// The newest checkpoint that can be begun with; nil when there is none.
+  ///
+  /// - Parameter problem: what kept one from being read. It is only a shortcut: the log is read then,
+  ///   and if the disk is to blame, that will say so.
   func loadCheckpoint(
-    _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest
-  ) throws(StoreError) -> CheckpointPages? {
+    _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest,
+    _ problem: inout StoreError?
+  ) -> CheckpointPages? {
     for number in listing.checkpoints.sorted(by: >) {
-      let pages = try CheckpointFile.open(
-        CheckpointFile.name(number), directory, mapped: configuration.ioMode == .mapped)
-      guard let pages, pages.header.storeID == manifest.storeID,
-        pages.header.epoch <= manifest.epoch,
-        pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean
-      else { continue }
-      return pages
+      do throws(StoreError) {
+        let pages = try CheckpointFile.open(
+          CheckpointFile.name(number), directory, mapped: configuration.ioMode == .mapped)
+        guard let pages, pages.header.storeID == manifest.storeID,
+          pages.header.epoch <= manifest.epoch,
+          pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean
+        else { continue }
+        return pages
+      } catch {
+        problem = error
+      }
     }
     return nil
   }

@@ -7,7 +7,17 @@ struct Recovery {
   let listing: Listing
   let opener: Opener
   /// Where to begin instead of with nothing.
-  var checkpoint: CheckpointPages?
+  let checkpoint: CheckpointPages?
+  /// What it covers.
+  let covered: [SegmentNumber: CheckpointHeader.Segment]
+
+  init(listing: Listing, opener: Opener, checkpoint: CheckpointPages?) {
+    self.listing = listing
+    self.opener = opener
+    self.checkpoint = checkpoint
+    covered = Dictionary(
+      (checkpoint?.header.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
+  }
 
   var isReadOnly: Bool { opener.configuration.isReadOnly }
 
@@ -28,9 +38,9 @@ struct Recovery {
       repairs.append(
         before.map(\.isWhole) == false
           ? try OpenSegment.drop(
-            entry, behind: before, covered: covered(entry), &state, &report)
+            entry, behind: before, covered: covered[entry.number], &state, &report)
           : try OpenSegment.replay(
-            entry, behind: before, covered: covered(entry), &state, &report))
+            entry, behind: before, covered: covered[entry.number], &state, &report))
     }
     // Numbers up to here may have been given to operations that a power failure took.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
@@ -68,7 +78,7 @@ struct Recovery {
       if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
       return
     }
-    let covered = covered(entry)
+    let covered = covered[entry.number]
     let (slot, source, header) = try SegmentOpening.add(
       entry, &state, length: length, covered: covered)
     state.table.infos[slot].flags = entry.flags
