@@ -163,6 +163,7 @@ import Testing
     try FileManager.default.removeItem(at: try checkpoint(in: directory))
     try old.write(to: url)
     let store = try Store(at: directory.path, configuration: configuration)
+    #expect(await store.recoveryReport.usedCheckpoint)
     #expect(await store.recoveryReport.replayedBytes > 0)
     #expect(try await store.value(forKey: "key") == [2])
     #expect(try await store.verify().isSound)

@@ -49,6 +49,13 @@ struct SegmentTable: ~Copyable, RehashSource {
     order.append(slot)
   }
 
+  /// Puts the segments in the order of these numbers, which are theirs.
+  mutating func arrange(by numbers: [SegmentNumber]) {
+    let ranks = Dictionary(
+      numbers.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
+    order.sort { (ranks[infos[$0].number] ?? 0) < (ranks[infos[$1].number] ?? 0) }
+  }
+
   /// Keeps slots of an empty table for segments that the index names already.
   mutating func keepSlots(_ kept: Set<Int>) {
     guard let last = kept.max() else { return }

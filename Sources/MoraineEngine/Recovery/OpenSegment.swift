@@ -14,18 +14,21 @@ struct OpenSegment {
   ///
   /// - Parameter before: the open segment ahead of it, which has its footer.
   static func replay(
-    _ entry: Manifest.Segment, behind before: OpenSegment?, covered: CheckpointHeader.Segment?,
+    _ entry: Manifest.Segment, behind before: OpenSegment?, opened known: SegmentOpening.Opened?,
     _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
-    let length = try length(state.directory, name)
-    let last = state.lastSequence
-    let (slot, source, header) = try SegmentOpening.add(
-      entry, &state, length: length, covered: covered)
-    if let before { try before.checkSuccessor(header, name, last, &state) }
-    let start = covered.map { Int(clamping: $0.endOffset) } ?? header.headerLength
+    let opened: SegmentOpening.Opened
+    if let known {
+      opened = known
+    } else {
+      opened = try SegmentOpening.add(entry, &state, length: try length(state.directory, name))
+    }
+    let (slot, start) = (opened.slot, opened.start)
+    if let before { try before.checkSuccessor(opened.header, name, &state) }
+    state.lastSequence = max(state.lastSequence, opened.lastSequence)
     let scanner = SegmentScanner(
-      source: source, name: name, seed: header.checksumSeed, offset: start)
+      source: opened.source, name: name, seed: opened.header.checksumSeed, offset: start)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
     let result = try replay.run(&state)
     state.table[slot].end = result.validEnd
@@ -37,7 +40,8 @@ struct OpenSegment {
     let proven = Int(clamping: max(watermark, result.promise, UInt64(start)))
     report.replayedBytes += UInt64(end - start)
     return OpenSegment(
-      slot: slot, name: name, end: end, provenEnd: min(max(proven, header.headerLength), end),
+      slot: slot, name: name, end: end,
+      provenEnd: min(max(proven, opened.header.headerLength), end),
       hasFooter: result.hasFooter, isEmpty: state.table[slot].recordCount == 0)
   }
 
@@ -48,15 +52,16 @@ struct OpenSegment {
   ///
   /// - Throws: `.corrupted` when it promises that the one before was durable.
   static func drop(
-    _ entry: Manifest.Segment, behind before: OpenSegment?, covered: CheckpointHeader.Segment?,
+    _ entry: Manifest.Segment, behind before: OpenSegment?, opened known: SegmentOpening.Opened?,
     _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
-    guard covered == nil else {
+    guard known == nil else {
       throw .corrupted("the index checkpoint covers what the log does not hold", name, at: 0)
     }
     let length = try length(state.directory, name)
-    let (slot, source, header) = try SegmentOpening.add(entry, &state, length: length)
+    let opened = try SegmentOpening.add(entry, &state, length: length)
+    let (slot, source, header) = (opened.slot, opened.source, opened.header)
     let scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
     // A mark in here was written after the segment before had become durable as a whole.
@@ -75,18 +80,18 @@ struct OpenSegment {
 
   /// The next segment knows where this one ended.
   private func checkSuccessor(
-    _ header: SegmentHeader, _ name: String, _ known: UInt64, _ state: inout EngineState
+    _ header: SegmentHeader, _ name: String, _ state: inout EngineState
   ) throws(StoreError) {
     let number = state.table.infos[slot].number.rawValue
     let last = header.predecessor.lastSequence.rawValue
     guard header.predecessor.number == number, header.predecessor.lengthBytes == UInt64(end),
-      last >= known
+      last >= state.lastSequence
     else {
       throw .corrupted(
         "it does not follow the segment before it, which ends at \(end)", name, at: 48)
     }
     // A failed operation may have used up numbers behind the last record.
-    state.lastSequence = max(state.lastSequence, last)
+    state.lastSequence = last
   }
 
   private static func length(

@@ -32,23 +32,20 @@ extension Recovery {
     .corrupted("the index checkpoint is damaged", CheckpointFile.temporaryName, at: 0)
   }
 
-  /// Takes in a sealed segment that the checkpoint covers as a whole.
-  ///
-  /// - Returns: false when it does not.
-  func addCovered(
-    _ entry: Manifest.Segment, _ state: inout EngineState
-  ) throws(StoreError) -> Bool {
-    guard let covered = covered[entry.number], covered.endOffset == entry.lengthBytes else {
-      return false
+  /// Takes in every segment that the checkpoint covers, before anything is replayed: what comes early
+  /// in the log may be asked for beside an entry of a segment that comes late.
+  func openCovered(
+    _ state: inout EngineState
+  ) throws(StoreError) -> [SegmentNumber: SegmentOpening.Opened] {
+    var result: [SegmentNumber: SegmentOpening.Opened] = [:]
+    for entry in state.manifest.segments {
+      guard let covered = covered[entry.number] else { continue }
+      let actual = Int(clamping: listing.segments[entry.number] ?? 0)
+      let length = entry.isSealed ? min(actual, Int(clamping: entry.lengthBytes)) : actual
+      result[entry.number] = try SegmentOpening.add(
+        entry, &state, length: length, covered: covered)
     }
-    let (slot, _, _) = try SegmentOpening.add(
-      entry, &state, length: Int(clamping: entry.lengthBytes), covered: covered)
-    state.table.infos[slot].flags = entry.flags
-    guard covered.recordCount == entry.recordCount,
-      covered.firstSequence == entry.firstSequence.rawValue,
-      covered.lastSequence == entry.lastSequence.rawValue
-    else { throw damaged() }
-    return true
+    return result
   }
 }
 

@@ -28,9 +28,10 @@ struct Recovery {
     try checkPresence(manifest)
     try checkUnlisted(state, &report)
     try adoptCheckpoint(&state)
+    let opened = try openCovered(&state)
     report.usedCheckpoint = checkpoint != nil
     for entry in manifest.segments where entry.isSealed {
-      try replaySealed(entry, &state, &report)
+      try replaySealed(entry, opened[entry.number], &state, &report)
     }
     var repairs: [OpenSegment] = []
     for entry in manifest.segments where !entry.isSealed {
@@ -38,10 +39,12 @@ struct Recovery {
       repairs.append(
         before.map(\.isWhole) == false
           ? try OpenSegment.drop(
-            entry, behind: before, covered: covered[entry.number], &state, &report)
+            entry, behind: before, opened: opened[entry.number], &state, &report)
           : try OpenSegment.replay(
-            entry, behind: before, covered: covered[entry.number], &state, &report))
+            entry, behind: before, opened: opened[entry.number], &state, &report))
     }
+    // What was covered was taken in before the rest.
+    state.table.arrange(by: manifest.segments.map(\.number))
     // Numbers up to here may have been given to operations that a power failure took.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
     if manifest.isClean, manifest.digest != state.digest {
@@ -64,7 +67,8 @@ struct Recovery {
   }
 
   private func replaySealed(
-    _ entry: Manifest.Segment, _ state: inout EngineState, _ report: inout RecoveryReport
+    _ entry: Manifest.Segment, _ known: SegmentOpening.Opened?, _ state: inout EngineState,
+    _ report: inout RecoveryReport
   ) throws(StoreError) {
     let name = entry.number.fileName
     let length = Int(clamping: entry.lengthBytes)
@@ -74,32 +78,41 @@ struct Recovery {
       throw .corrupted(
         "\(actual) bytes, but the manifest says \(length)", name, at: min(actual, length))
     }
-    if try addCovered(entry, &state) {
-      if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
-      return
+    let opened: SegmentOpening.Opened
+    if let known {
+      opened = known
+    } else {
+      opened = try SegmentOpening.add(entry, &state, length: length)
     }
-    let covered = covered[entry.number]
-    let (slot, source, header) = try SegmentOpening.add(
-      entry, &state, length: length, covered: covered)
+    let slot = opened.slot
     state.table.infos[slot].flags = entry.flags
-    let start = covered.map { Int(clamping: $0.endOffset) } ?? header.headerLength
-    report.replayedBytes += UInt64(length - start)
-    let scanner = SegmentScanner(
-      source: source, name: name, seed: header.checksumSeed, offset: start)
-    var replay = Replay(slot: slot, name: name, scanner: scanner)
-    let result = try replay.run(&state)
-    if let stop = result.stop { throw .corrupted(stop.reason, name, at: stop.offset) }
-    guard result.validEnd == length, result.hasFooter != isCut else {
-      throw .corrupted("the footer is not where it must be", name, at: result.validEnd)
-    }
+    state.lastSequence = max(state.lastSequence, opened.lastSequence)
+    report.replayedBytes += UInt64(length - opened.start)
+    let footer = opened.start == length ? nil : try replay(opened, entry, name, &state)
     let info = state.table[slot]
     guard info.recordCount == entry.recordCount, info.firstSequence == entry.firstSequence.rawValue,
       info.lastSequence == entry.lastSequence.rawValue,
-      result.footer.map({ $0.recordCount == info.recordCount }) ?? true
+      footer.map({ $0.recordCount == info.recordCount }) ?? true
     else {
       throw .corrupted("its records are not those that the manifest counts", name, at: 0)
     }
     if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
+  }
+
+  /// Replays a sealed segment up to its end, which must be where the manifest says.
+  private func replay(
+    _ opened: SegmentOpening.Opened, _ entry: Manifest.Segment, _ name: String,
+    _ state: inout EngineState
+  ) throws(StoreError) -> SegmentFooter? {
+    let scanner = SegmentScanner(
+      source: opened.source, name: name, seed: opened.header.checksumSeed, offset: opened.start)
+    var replay = Replay(slot: opened.slot, name: name, scanner: scanner)
+    let result = try replay.run(&state)
+    if let stop = result.stop { throw .corrupted(stop.reason, name, at: stop.offset) }
+    guard UInt64(result.validEnd) == entry.lengthBytes,
+      result.hasFooter != entry.flags.contains(.cut)
+    else { throw .corrupted("the footer is not where it must be", name, at: result.validEnd) }
+    return result.footer
   }
 
   func cut(

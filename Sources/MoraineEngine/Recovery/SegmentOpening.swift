@@ -25,13 +25,24 @@ enum SegmentOpening {
     return try formatting(name) { () throws(FormatError) in try SegmentHeader(decoding: bytes) }
   }
 
+  /// A segment that was taken into the table.
+  struct Opened {
+    let slot: Int
+    let source: ByteSource
+    let header: SegmentHeader
+    /// Where replaying begins: behind the header, or behind what a checkpoint covers.
+    let start: Int
+    /// The last number before that place.
+    let lastSequence: UInt64
+  }
+
   /// Opens a listed segment and takes it into the table.
   ///
   /// - Parameter covered: what a checkpoint says of it, when it does.
   static func add(
     _ entry: Manifest.Segment, _ state: inout EngineState, length: Int,
     covered: CheckpointHeader.Segment? = nil
-  ) throws(StoreError) -> (slot: Int, source: ByteSource, header: SegmentHeader) {
+  ) throws(StoreError) -> Opened {
     let name = entry.number.fileName
     let file = try storing { () throws(StorageError) in
       try state.directory.openFile(name, .read)
@@ -60,14 +71,19 @@ enum SegmentOpening {
     var view = SegmentView(
       base: mapping?.base, end: header.headerLength, seed: header.checksumSeed)
     view.dictionaryLength = header.dictionary.count
-    guard let covered else { return (state.table.append(view, info), source, header) }
+    guard let covered else {
+      return Opened(
+        slot: state.table.append(view, info), source: source, header: header,
+        start: header.headerLength, lastSequence: 0)
+    }
     guard covered.salt == header.salt, covered.endOffset >= UInt64(header.headerLength),
       covered.endOffset <= UInt64(length)
     else { throw .corrupted("the index checkpoint is about another file", name, at: 0) }
     view.adopt(covered)
     state.table.append(view, info, in: Int(covered.slot))
-    state.lastSequence = max(state.lastSequence, covered.lastSequence)
-    return (Int(covered.slot), source, header)
+    return Opened(
+      slot: Int(covered.slot), source: source, header: header, start: view.end,
+      lastSequence: covered.lastSequence)
   }
 
   /// Nil when the kernel has no mapping left to give; reads then go through the file.
