@@ -63,45 +63,6 @@ import Testing
     try await store.close()
   }
 
-  /// Every byte of its head, the bytes of its pages that say something, and some that do not.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func damageToItChangesNoAnswer(mode: Configuration.IOMode) async throws {
-    let directory = try TestDirectory()
-    let model = try await makeStore(directory, mode)
-    let url = try checkpoint(in: directory)
-    let original = try Data(contentsOf: url)
-    let names = try directory.names()
-    var random = SeededGenerator(seed: 5)
-    var places = Array(stride(from: 0, to: 500, by: 1)) + [4092, 4093, 4094, 4095]
-    places += original.indices.dropFirst(4096).filter { original[$0] != 0 }.prefix(40)
-    places += (0..<30).map { _ in Int(random.next() % UInt64(original.count)) }
-    for place in places {
-      var damaged = original
-      damaged[place] ^= UInt8(1 + random.next() % 255)
-      try damaged.write(to: url)
-      try await readAndChange(directory, model, mode, "byte \(place)")
-      try original.write(to: url)
-      #expect(try directory.names() == names)
-    }
-    for _ in 0..<20 {
-      let length = Int(random.next() % UInt64(original.count))
-      try original.prefix(length).write(to: url)
-      try await readAndChange(directory, model, mode, "\(length) bytes")
-    }
-  }
-
-  /// Reads everything, without writing to the directory.
-  private func readAndChange(
-    _ directory: TestDirectory, _ model: [Key: [UInt8]], _ mode: Configuration.IOMode,
-    _ what: Comment
-  ) async throws {
-    var readOnly = configuration(mode)
-    readOnly.isReadOnly = true
-    let store = try Store(at: directory.path, configuration: readOnly)
-    try await check(store, model, what)
-    try await store.close()
-  }
-
   /// A page that is looked at long after opening, and is damaged: the index is made anew from the
   /// log, whatever is being done.
   @Test(arguments: [Configuration.IOMode.mapped, .positional], [true, false])
