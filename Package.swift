@@ -63,8 +63,9 @@ let package = Package(
     .executableTarget(
       name: "MoraineCommand",
       dependencies: [
-        "Moraine", system,
+        "Moraine", "MoraineTesting", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
+        .product(name: "Subprocess", package: "swift-subprocess"),
       ],
       swiftSettings: settings
     ),
@@ -102,6 +103,11 @@ let package = Package(
     .testTarget(
       name: "MoraineFormatTests",
       dependencies: ["MoraineFormat", "CLZ4", "CMoraineShims"],
+      swiftSettings: settings
+    ),
+    .testTarget(
+      name: "MoraineTestingTests",
+      dependencies: ["MoraineEngine", "MoraineStorage", "MoraineTesting", system],
       swiftSettings: settings
     ),
     .testTarget(

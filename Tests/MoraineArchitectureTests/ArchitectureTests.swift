@@ -15,7 +15,8 @@ import Testing
       "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
     ],
     "MoraineCommand": [
-      "Moraine", "ArgumentParser", "Foundation", "SystemPackage", "Synchronization",
+      "Moraine", "MoraineTesting", "ArgumentParser", "Foundation", "Subprocess",
+      "SystemPackage", "Synchronization",
     ],
     "MoraineDemo": [
       "MoraineEngine", "SystemPackage", "Subprocess", "Foundation", "Synchronization",

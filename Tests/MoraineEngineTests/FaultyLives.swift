@@ -36,7 +36,7 @@ final class FaultyLives {
         await attempt(on: store) { () throws(StoreError) in try await store.close() }
       }
       // The kill: what the files hold while the store is still open.
-      disk = try disk.image(.everything)
+      disk = SimulatedDisk(disk.image(.everything))
       storage.setScript(nil)
       try await ignoringPoison { () throws(StoreError) in try await store.close() }
     }

@@ -16,7 +16,7 @@ import Testing
     let disk = SimulatedDisk()
     let store = try Store(on: disk, at: "store", configuration: .testing(ioMode: mode))
     try await store.set([1], forKey: "lost")
-    let image = try disk.image(.nothing)
+    let image = SimulatedDisk(disk.image(.nothing))
     try await store.close()
     return image
   }
@@ -49,7 +49,7 @@ import Testing
     let removed = storage.trace.filter { $0.operation == .remove && $0.file.hasSuffix(".segment") }
     #expect(removed.isEmpty)
     for policy in [CrashPolicy.nothing, .everything] {
-      let image = try disk.image(policy)
+      let image = SimulatedDisk(disk.image(policy))
       let again = try Store(on: image, at: "store", configuration: .testing(ioMode: mode))
       try await again.set([2], forKey: "new", durability: .sync)
       #expect(try await again.verify().isSound)

@@ -57,7 +57,7 @@ import Testing
     for number in 0..<4 { try await store.set([UInt8](0..<60), forKey: "then \(number)") }
     await gate.arrival()
     #expect(await store.statistics.segmentCount == 2)
-    let image = try disk.image(.everything)
+    let image = SimulatedDisk(disk.image(.everything))
     gate.open()
     try await store.close()
     let again = try Store(on: image, at: "store", configuration: configuration)

@@ -33,7 +33,7 @@ import Testing
           #expect(shown[sequence.rawValue] == nil, "\(policy), life \(life)")
           if isDurable { shown = try await contents(store) }
         }
-        let image = try disk.image(policy)
+        let image = SimulatedDisk(disk.image(policy))
         try await store.close()
         disk = image
       }
@@ -64,7 +64,7 @@ import Testing
       #expect(await store.count == 0)
       #expect(try await store.set([1], forKey: "a") > last)
       last = try #require(try await store.removeValue(forKey: "a", durability: .sync))
-      let image = try disk.image(policy)
+      let image = SimulatedDisk(disk.image(policy))
       try await store.close()
       disk = image
     }

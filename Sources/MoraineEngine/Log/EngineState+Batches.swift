@@ -8,11 +8,12 @@ extension EngineState {
   /// Appends all operations as one atomic unit and makes them visible together.
   ///
   /// - Parameter isDelete: true when it gives back space and needs hardly any.
+  /// - Returns: the last number; nil when there was nothing to do.
   /// - Complexity: O(bytes). The index is asked twice for each key: whatever may fail must have
   ///   failed before the first byte is written; the first time fetches what the second one needs.
   mutating func commit(
     _ operations: [BatchOperation], isDelete: Bool
-  ) throws(StoreError) -> Outcome<SequenceNumber> {
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
     if operations.count == 1 { return try commitAlone(operations[0]) }
     try checkWritable()
     let total = operations.reduce(0) { $0 &+ Self.recordBound($1) }
@@ -47,13 +48,12 @@ extension EngineState {
   /// what is left behind it in a segment larger than others could not be addressed.
   private mutating func commitAlone(
     _ operation: BatchOperation
-  ) throws(StoreError) -> Outcome<SequenceNumber> {
-    if let value = operation.value { return try put(operation.key, value) }
-    let outcome = try operation.key.bytes.withBytes { (key) throws(StoreError) in
-      try delete(key)
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    guard let value = operation.value else {
+      return try operation.key.bytes.withBytes { (key) throws(StoreError) in try delete(key) }
     }
-    switch outcome {
-    case .done(let sequence): return .done(sequence ?? SequenceNumber(rawValue: lastSequence))
+    switch try put(operation.key, value) {
+    case .done(let sequence): return .done(sequence)
     case .needsRoom(let count): return .needsRoom(count)
     }
   }

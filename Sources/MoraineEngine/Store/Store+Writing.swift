@@ -47,6 +47,9 @@ extension Store {
 
   /// Removes a key and its value.
   ///
+  /// A key that is not there leaves nothing to write; with ``Durability/sync`` its absence is durable
+  /// when this returns.
+  ///
   /// - Returns: the operation's sequence number, or nil when the key was not there.
   /// - Throws: as ``set(_:forKey:durability:)``.
   @discardableResult
@@ -59,9 +62,7 @@ extension Store {
       (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
     }
-    if let sequence, needsWait(durability) {
-      try await pipeline.waitUntilDurable(sequence.rawValue)
-    }
+    if needsWait(durability) { try await waitUntilDurable(sequence) }
     return sequence
   }
 
@@ -78,13 +79,25 @@ extension Store {
     var batch = WriteBatch(store: self)
     let result = try body(&batch)
     let operations = batch.takeOperations()
-    guard !operations.isEmpty else { return result }
-    let isDelete = operations.allSatisfy { $0.value == nil }
-    let sequence = try await withRoom(isDelete: isDelete) { (engine) throws(StoreError) in
-      try engine.commit(operations, isDelete: isDelete)
+    var sequence: SequenceNumber?
+    if !operations.isEmpty {
+      let isDelete = operations.allSatisfy { $0.value == nil }
+      sequence = try await withRoom(isDelete: isDelete) { (engine) throws(StoreError) in
+        try engine.commit(operations, isDelete: isDelete)
+      }
     }
-    if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
+    if needsWait(durability) { try await waitUntilDurable(sequence) }
     return result
+  }
+
+  /// - Parameter sequence: of the operation; nil when a key was absent already. Then its absence must
+  ///   become durable: the delete that made it so may not be.
+  private func waitUntilDurable(_ sequence: SequenceNumber?) async throws(StoreError) {
+    if let sequence {
+      try await pipeline.waitUntilDurable(sequence.rawValue)
+    } else {
+      try await pipeline.waitUntilAllDurable()
+    }
   }
 
   /// Waits for all that was written before the call.

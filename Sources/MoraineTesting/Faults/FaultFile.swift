@@ -48,8 +48,10 @@ final class FaultFile: StorageFile {
   }
 
   func synchronize(_ scope: SyncScope) throws(StorageError) {
-    _ = try storage.meet(scope == .data ? .synchronizeData : .synchronizeFull, name)
-    try base.synchronize(scope)
+    let operation = scope == .data ? StorageEvent.Operation.synchronizeData : .synchronizeFull
+    guard let fault = try storage.meet(operation, name) else { return try base.synchronize(scope) }
+    (base as? SimulatedFile)?.dropUnsynced()
+    throw StorageError("\(operation.rawValue) (fault)", file: name, errno: fault.errno)
   }
 
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {

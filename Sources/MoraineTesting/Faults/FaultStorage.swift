@@ -33,7 +33,7 @@ package final class FaultStorage: Storage {
 
   /// Notes a call and does what the script says.
   ///
-  /// - Returns: how many bytes to do before failing, when it shall stop half-way.
+  /// - Returns: how many bytes to do before failing, when it shall not just fail.
   func meet(
     _ operation: StorageEvent.Operation, _ file: String
   ) throws(StorageError) -> (lengthBytes: Int, errno: Errno)? {
@@ -47,6 +47,7 @@ package final class FaultStorage: Storage {
     case .fail(let errno):
       throw StorageError("\(operation.rawValue) (fault)", file: file, errno: errno)
     case .partial(let lengthBytes, let errno): return (lengthBytes, errno)
+    case .dropUnsynced(let errno): return (0, errno)
     case .hang(let gate):
       gate.pass()
       return nil

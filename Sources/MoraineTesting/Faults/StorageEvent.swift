@@ -27,6 +27,9 @@ package enum StorageFault: Sendable {
   case fail(Errno)
   /// A write or an allocation does so many bytes and then fails.
   case partial(lengthBytes: Int, Errno)
+  /// A sync fails, and what it should have written counts as written from then on: the next sync
+  /// succeeds without it. On a disk that cannot simulate that, as ``fail(_:)``.
+  case dropUnsynced(Errno)
   /// It waits until the gate opens, and then does its work.
   case hang(Gate)
 }

@@ -1,5 +1,5 @@
 /// What of the unsynced changes a power failure leaves on the disk.
-package enum CrashPolicy: Hashable, Sendable {
+public enum CrashPolicy: Hashable, Sendable {
   /// Nothing that was not synced.
   case nothing
   /// Everything: the process died, the machine lives.
@@ -8,20 +8,37 @@ package enum CrashPolicy: Hashable, Sendable {
   case pages(seed: UInt64)
   /// As ``pages(seed:)``, and some pages are torn between their 512-byte sectors.
   case sectors(seed: UInt64)
+  /// Pages, lengths and names as listed, in the order in which they are asked for; what comes behind
+  /// the list is lost.
+  case choices([Bool])
 
   static let pageBytes = 4096
   static let sectorBytes = 512
+}
+
+extension CrashPolicy: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .nothing: "nothing unsynced survives"
+    case .everything: "everything survives"
+    case .pages(let seed): "pages survive as drawn with seed \(seed)"
+    case .sectors(let seed): "sectors survive as drawn with seed \(seed)"
+    case .choices(let list): "survivors " + list.map { $0 ? "1" : "0" }.joined()
+    }
+  }
 }
 
 /// Draws what survives.
 struct CrashChoice {
   private let policy: CrashPolicy
   private var generator: SeededGenerator
+  /// What was answered so far.
+  private(set) var taken: [Bool] = []
 
   init(_ policy: CrashPolicy) {
     self.policy = policy
     switch policy {
-    case .nothing, .everything: generator = SeededGenerator(seed: 0)
+    case .nothing, .everything, .choices: generator = SeededGenerator(seed: 0)
     case .pages(let seed), .sectors(let seed): generator = SeededGenerator(seed: seed)
     }
   }
@@ -29,34 +46,52 @@ struct CrashChoice {
   /// Whether a change survives.
   mutating func survives() -> Bool {
     switch policy {
-    case .nothing: false
-    case .everything: true
-    case .pages, .sectors: generator.next() & 1 == 1
+    case .nothing: return false
+    case .everything: return true
+    case .pages, .sectors: return generator.next() & 1 == 1
+    case .choices(let list):
+      let answer = taken.count < list.count && list[taken.count]
+      taken.append(answer)
+      return answer
     }
   }
 
-  /// The bytes of a file that held `synced` when it was last synced and would hold `written`.
+  /// The bytes of a file of which `synced` is safe and that would hold `written`.
   mutating func merge(_ synced: [UInt8], _ written: [UInt8]) -> [UInt8] {
     if synced == written { return synced }
-    let count = survives() ? written.count : synced.count
+    let count = synced.count == written.count || survives() ? written.count : synced.count
     var result = [UInt8](repeating: 0, count: count)
     for page in stride(from: 0, to: count, by: CrashPolicy.pageBytes) {
-      let end = min(page + CrashPolicy.pageBytes, count)
-      var isTorn = false
-      if case .sectors = policy { isTorn = generator.next() % 3 == 0 }
-      if !isTorn {
-        copy(survives() ? written : synced, page..<end, to: &result)
-        continue
-      }
-      for sector in stride(from: page, to: end, by: CrashPolicy.sectorBytes) {
-        let sectorEnd = min(sector + CrashPolicy.sectorBytes, end)
-        copy(survives() ? written : synced, sector..<sectorEnd, to: &result)
+      let range = page..<min(page + CrashPolicy.pageBytes, count)
+      if Self.isSame(synced, written, range) {
+        Self.copy(written, range, to: &result)
+      } else if isTorn() {
+        for sector in stride(from: page, to: range.upperBound, by: CrashPolicy.sectorBytes) {
+          let part = sector..<min(sector + CrashPolicy.sectorBytes, count)
+          Self.copy(survives() ? written : synced, part, to: &result)
+        }
+      } else {
+        Self.copy(survives() ? written : synced, range, to: &result)
       }
     }
     return result
   }
 
-  private func copy(_ source: [UInt8], _ range: Range<Int>, to target: inout [UInt8]) {
-    for place in range where place < source.count { target[place] = source[place] }
+  private mutating func isTorn() -> Bool {
+    if case .sectors = policy { return generator.next() % 3 == 0 }
+    return false
+  }
+
+  /// Whether both have the same bytes there; behind its end, a file has zeros.
+  private static func isSame(_ one: [UInt8], _ other: [UInt8], _ range: Range<Int>) -> Bool {
+    range.allSatisfy { place in
+      (place < one.count ? one[place] : 0) == (place < other.count ? other[place] : 0)
+    }
+  }
+
+  private static func copy(_ source: [UInt8], _ range: Range<Int>, to target: inout [UInt8]) {
+    let end = min(range.upperBound, source.count)
+    guard range.lowerBound < end else { return }
+    target.replaceSubrange(range.lowerBound..<end, with: source[range.lowerBound..<end])
   }
 }

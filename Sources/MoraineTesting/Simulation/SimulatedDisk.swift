@@ -5,35 +5,90 @@ package import SystemPackage
 /// A disk in memory that knows what a power failure would leave of it.
 ///
 /// Bytes and lengths are safe once their file was synced, names once their directory was. All else
-/// may be there after a crash or not, in any combination: ``image(_:)`` draws one. Production and
-/// simulation share every line of the engine.
+/// may be there after a crash or not, in any combination: ``image(_:)`` draws one. A sync that fails
+/// can drop what it should have written, as Linux does (Rebello et al., "Can Applications Recover
+/// from fsync Failures?", USENIX ATC 2020). Production and simulation share every line of the
+/// engine.
 ///
-/// Thread safety: the names are behind one lock; the bytes are those of ``MemoryStorage``.
-package final class SimulatedDisk: Storage {
-  private let memory = MemoryStorage()
+/// ```swift
+/// let disk = SimulatedDisk()
+/// let store = try disk.openStore()
+/// try await store.set([1], forKey: "a", durability: .sync)
+/// let after = try SimulatedDisk(disk.image(.nothing)).openStore()
+/// ```
+///
+/// Thread safety: the names are behind one lock; the bytes are those of memory, which the engine
+/// orders as it does those of a real disk.
+public final class SimulatedDisk: Sendable {
+  private let memory: MemoryStorage
   private let directories = Mutex<[String: SimulatedNames]>([:])
   private let observer = Mutex<(@Sendable () -> Void)?>(nil)
+  private let latency: SimulatedLatency
 
-  package init() {}
+  /// An empty disk.
+  ///
+  /// - Parameters:
+  ///   - capacityBytes: what all files together may take, in whole blocks of 4 KiB each.
+  ///   - latency: how long each call takes, at least.
+  public init(capacityBytes: Int = .max, latency: SimulatedLatency = .none) {
+    memory = MemoryStorage(capacityBytes: capacityBytes)
+    self.latency = latency
+  }
+
+  /// A disk as a crash left it, all of it safe.
+  public convenience init(
+    _ image: DiskImage, capacityBytes: Int = .max, latency: SimulatedLatency = .none
+  ) {
+    self.init(capacityBytes: capacityBytes, latency: latency)
+    do throws(StorageError) {
+      for (path, files) in image.directories { try restore(files, at: FilePath(path)) }
+    } catch {
+      fatalError("an image did not fit into memory: \(error)")
+    }
+  }
+
+  /// A disk that is at a moment as another one was, with what is safe there and what is not.
+  convenience init(
+    _ moment: DiskMoment, capacityBytes: Int = .max, latency: SimulatedLatency = .none
+  ) {
+    self.init(moment.image(.everything), capacityBytes: capacityBytes, latency: latency)
+    for (path, names) in moment.directories { self.names(at: FilePath(path)).restore(names) }
+  }
+
+  private func restore(_ files: [String: [UInt8]], at path: FilePath) throws(StorageError) {
+    try memory.createDirectory(path)
+    guard let target = try memory.openDirectory(path) else { return }
+    let names = names(at: path)
+    for (name, bytes) in files {
+      let file = try target.createFile(name)
+      try bytes.withUnsafeBufferPointer { (buffer) throws(StorageError) in
+        try file.write(UnsafeRawBufferPointer(buffer), at: 0)
+      }
+      let content = try target.openFile(name, .read)
+      names.add(name, SimulatedContent(content ?? file, synced: bytes))
+    }
+    names.synchronize()
+  }
 
   /// Called before every call that may change the disk, on the thread of the call.
   package func setObserver(_ body: (@Sendable () -> Void)?) { observer.withLock { $0 = body } }
 
   func willChange() {
+    latency.pass()
     let body = observer.withLock { $0 }
     body?()
   }
 
-  package func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)? {
-    guard let base = try memory.openDirectory(path) else { return nil }
-    return SimulatedDirectory(base, names(at: path), self)
-  }
-
-  /// As on the real disk, the new name is made durable at once.
-  package func createDirectory(_ path: FilePath) throws(StorageError) {
-    willChange()
-    try memory.createDirectory(path)
-    _ = names(at: path)
+  /// Runs the body again when there was no space, with that of removed files.
+  ///
+  /// A file system gives the blocks of a removed file away when the removal is safe, and makes it so
+  /// when it has no others.
+  func makingSpace(_ body: () throws(StorageError) -> Void) throws(StorageError) {
+    do throws(StorageError) { try body() } catch {
+      guard error.isNoSpace else { throw error }
+      for names in directories.withLock({ Array($0.values) }) { names.synchronize() }
+      try body()
+    }
   }
 
   private func names(at path: FilePath) -> SimulatedNames {
@@ -45,27 +100,33 @@ package final class SimulatedDisk: Storage {
     }
   }
 
-  /// The disk as a crash at this moment may leave it; this one goes on as before.
-  package func image(_ policy: CrashPolicy) throws(StorageError) -> SimulatedDisk {
-    let result = SimulatedDisk()
-    var choice = CrashChoice(policy)
+  /// What is on it now and what is safe.
+  package func moment() -> DiskMoment {
     let paths = directories.withLock { $0 }
+    var moment = DiskMoment()
     for (path, names) in paths.sorted(by: { $0.key < $1.key }) {
-      try result.createDirectory(FilePath(path))
-      guard let target = try result.openDirectory(FilePath(path)) else { continue }
-      for (name, bytes) in try names.survivors(&choice) {
-        let file = try target.createFile(name)
-        try write(bytes, to: file)
-        try file.synchronize(.full)
-      }
-      try target.synchronize()
+      moment.directories.append((path, names.entries()))
     }
-    return result
+    return moment
   }
 
-  private func write(_ bytes: [UInt8], to file: any StorageFile) throws(StorageError) {
-    try bytes.withUnsafeBufferPointer { (buffer) throws(StorageError) in
-      try file.write(UnsafeRawBufferPointer(buffer), at: 0)
-    }
+  /// What a crash at this moment may leave; this disk goes on as before.
+  public func image(_ policy: CrashPolicy) -> DiskImage { moment().image(policy) }
+
+  /// The paths of all directories that were ever made on it.
+  public var directoryPaths: [String] { directories.withLock { $0.keys.sorted() } }
+}
+
+extension SimulatedDisk: Storage {
+  package func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)? {
+    guard let base = try memory.openDirectory(path) else { return nil }
+    return SimulatedDirectory(base, names(at: path), self)
+  }
+
+  /// As on the real disk, the new name is made durable at once.
+  package func createDirectory(_ path: FilePath) throws(StorageError) {
+    willChange()
+    try memory.createDirectory(path)
+    _ = names(at: path)
   }
 }

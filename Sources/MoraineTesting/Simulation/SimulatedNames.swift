@@ -1,7 +1,6 @@
-import MoraineStorage
 import Synchronization
 
-/// The names in a directory: those of now, and those of its last sync.
+/// The names in a directory: those of now, and those that a power failure cannot take.
 final class SimulatedNames: Sendable {
   private struct State {
     var current: [String: SimulatedContent] = [:]
@@ -24,44 +23,26 @@ final class SimulatedNames: Sendable {
 
   func synchronize() { state.withLock { $0.synced = $0.current } }
 
-  /// What a crash leaves: for each name, what it led to at the last sync, or what it leads to now.
-  func survivors(
-    _ choice: inout CrashChoice
-  ) throws(StorageError) -> [(name: String, bytes: [UInt8])] {
-    let now = state.withLock { $0 }
-    var result: [(String, [UInt8])] = []
-    for name in Set(now.current.keys).union(now.synced.keys).sorted() {
-      let (current, synced) = (now.current[name], now.synced[name])
-      let content = current === synced ? synced : choice.survives() ? current : synced
-      if let content { result.append((name, try content.survivors(&choice))) }
+  /// Says of names that lead where they led at a moment what of that was safe then.
+  func restore(_ names: [DiskMoment.Name]) {
+    state.withLock { state in
+      for name in names {
+        let content = state.current[name.name]
+        if let current = name.current { content?.setSynced(current.synced) }
+        state.synced[name.name] = name.isSynced ? content : name.synced.map(SimulatedContent.init)
+      }
     }
-    return result
-  }
-}
-
-/// The bytes of a file: those of now, and those of its last sync.
-final class SimulatedContent: Sendable {
-  private let file: any StorageFile
-  private let synced = Mutex<[UInt8]>([])
-
-  init(_ file: any StorageFile) {
-    self.file = file
   }
 
-  func synchronize() throws(StorageError) {
-    let bytes = try current()
-    synced.withLock { $0 = bytes }
-  }
-
-  func survivors(_ choice: inout CrashChoice) throws(StorageError) -> [UInt8] {
-    let before = synced.withLock { $0 }
-    return choice.merge(before, try current())
-  }
-
-  private func current() throws(StorageError) -> [UInt8] {
-    let count = Int(clamping: try file.lengthBytes())
-    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 8)
-    defer { buffer.deallocate() }
-    return [UInt8](buffer[..<(try file.read(into: buffer, at: 0))])
+  /// Each name, with what it leads to now and what it led to at the last sync.
+  func entries() -> [DiskMoment.Name] {
+    let state = state.withLock { $0 }
+    let names = Set(state.current.keys).union(state.synced.keys).sorted()
+    return names.map { name in
+      let (current, synced) = (state.current[name], state.synced[name])
+      return DiskMoment.Name(
+        name: name, current: current?.versions(),
+        synced: current === synced ? nil : synced?.versions(), isSynced: current === synced)
+    }
   }
 }

@@ -1,0 +1,66 @@
+import ArgumentParser
+import Foundation
+import MoraineTesting
+
+/// What all parts of the laboratory can be told.
+struct LaboratoryOptions: ParsableArguments {
+  @Option(help: "A scenario by its name; may be given several times. Default: all.")
+  var scenario: [String] = []
+  @Option(help: "The first seed.")
+  var seed: UInt64 = 1
+  @Option(help: "How many seeds for each scenario.")
+  var count: UInt64 = 1
+  @Option(help: "sync, interval or none, instead of the scenario's own durability.")
+  var durability: String?
+  @Option(help: "Begin nothing new after so many seconds.")
+  var timeBudget: Double?
+  @Option(help: "How many processes work at a time. Default: one for each core.")
+  var jobs: Int?
+  @Option(help: "How many seconds one piece of work may take before it counts as hung.")
+  var timeoutSeconds: Double = 120
+  @Option(help: "Where disks on which something was violated are kept.")
+  var artifacts: String = "moraine-crash-test"
+  @Flag(help: "One JSON object at the end, for programs.")
+  var json = false
+  @Flag(help: "List the scenarios and end.")
+  var list = false
+
+  func validate() throws {
+    let known = Set(CrashScenario.catalog.map(\.name))
+    for name in scenario where !known.contains(name) {
+      throw ValidationError("no scenario is named '\(name)'; --list shows them all")
+    }
+    if let durability, !["sync", "interval", "none"].contains(durability) {
+      throw ValidationError("'\(durability)' is none of sync, interval, none")
+    }
+    guard count >= 1, jobs ?? 1 >= 1, timeoutSeconds > 0 else {
+      throw ValidationError("--count, --jobs and --timeout-seconds must be above zero")
+    }
+    guard seed.addingReportingOverflow(count).overflow == false else {
+      throw ValidationError("there are no seeds behind \(UInt64.max)")
+    }
+  }
+
+  func run(_ kind: LaboratoryUnit.Kind, imageTarget: Int? = nil) async throws {
+    if list { return try printCatalog() }
+    let queue = UnitQueue(
+      kind, names: scenario.isEmpty ? CrashScenario.catalog.map(\.name) : scenario, self,
+      imageTarget: imageTarget)
+    let pool = WorkerPool(
+      jobs: jobs ?? ProcessInfo.processInfo.activeProcessorCount, timeoutSeconds: timeoutSeconds,
+      artifacts: artifacts)
+    let report = await pool.run(queue, isQuiet: json)
+    try report.print(kind, asJSON: json)
+    guard report.violations.isEmpty, report.tally.missedCalls == 0 else {
+      throw Failure(code: 3, message: "\(report.violations.count) violations")
+    }
+  }
+
+  private func printCatalog() throws {
+    let width = CrashScenario.catalog.map(\.name.count).max() ?? 0
+    for scenario in CrashScenario.catalog {
+      let name = scenario.name.padding(toLength: width, withPad: " ", startingAt: 0)
+      try Output.line("\(name)  \(scenario.summary)")
+    }
+  }
+}

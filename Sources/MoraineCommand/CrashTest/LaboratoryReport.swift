@@ -1,0 +1,41 @@
+import Foundation
+import MoraineTesting
+
+/// What a run of the laboratory came to.
+struct LaboratoryReport: Codable {
+  var tally = CrashTally()
+  var violations: [CrashViolation] = []
+  var unitCount = 0
+  var elapsedSeconds = 0.0
+
+  func print(_ kind: LaboratoryUnit.Kind, asJSON: Bool) throws {
+    if asJSON {
+      let encoder = JSONEncoder()
+      encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+      try Output.line(String(decoding: try encoder.encode(self), as: UTF8.self))
+      return
+    }
+    for violation in violations { try Output.line("VIOLATION \(violation)\n") }
+    try Output.line(summary(kind))
+  }
+
+  private func summary(_ kind: LaboratoryUnit.Kind) -> String {
+    let seconds = String(format: "%.1f s", elapsedSeconds)
+    let end = "\(violations.count) violations, \(seconds)"
+    switch kind {
+    case .crashes, .workloads:
+      let opened = tally.distinctImages + tally.nestedImages
+      return """
+        \(unitCount) workloads of \(tally.steps) steps, crashed at \(tally.crashPoints) places:
+        \(tally.images) disks that a crash can leave, \(tally.distinctImages) of them different, and \
+        \(tally.nestedImages) that further crashes during recovery can leave.
+        \(opened) opened and judged: \(end)
+        """
+    case .faults:
+      return """
+        \(unitCount) workloads with each kind of fault, \(tally.faultRuns) runs, a fault at each call; \
+        \(tally.missedCalls) calls were not reached: \(end)
+        """
+    }
+  }
+}

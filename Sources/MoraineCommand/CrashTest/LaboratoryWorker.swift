@@ -1,0 +1,65 @@
+import ArgumentParser
+import Foundation
+import MoraineTesting
+import Synchronization
+import SystemPackage
+
+/// What a worker says of one piece of work.
+struct UnitResult: Codable {
+  var tally: CrashTally
+  var violation: CrashViolation?
+}
+
+/// Tells the parent process now and then that the worker is alive.
+final class Pulse: Sendable {
+  private let last = Mutex(ContinuousClock.now)
+
+  func beat() {
+    let isDue = last.withLock { last in
+      guard .now - last > .seconds(1) else { return false }
+      last = .now
+      return true
+    }
+    // A parent that is gone ends the worker when it reads its next piece.
+    if isDue { do { try Output.line("alive"); try Output.flush() } catch {} }
+  }
+}
+
+/// Does pieces of the laboratory's work in a process of its own, so that a trap or a hang ends
+/// nothing else. Started by the other parts of crash-test.
+struct LaboratoryWorker: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "worker", abstract: "Does the work for the others.", shouldDisplay: false)
+  @Option var artifacts: String
+
+  func run() async throws {
+    let decoder = JSONDecoder()
+    while let line = readLine() {
+      let unit: LaboratoryUnit
+      do { unit = try decoder.decode(LaboratoryUnit.self, from: Data(line.utf8)) } catch {
+        throw Failure(code: 2, message: "'\(line)' is no piece of work: \(error)")
+      }
+      let pulse = Pulse()
+      guard var (tally, violation) = await unit.run(progress: { pulse.beat() }) else {
+        throw Failure(code: 2, message: "no scenario is named '\(unit.scenario)'")
+      }
+      if let found = violation { violation = try save(found, unit) }
+      let answer = try JSONEncoder().encode(UnitResult(tally: tally, violation: violation))
+      try Output.line("end " + String(decoding: answer, as: UTF8.self))
+      try Output.flush()
+      tally = CrashTally()
+    }
+  }
+
+  private func save(_ found: CrashViolation, _ unit: LaboratoryUnit) throws -> CrashViolation {
+    guard let image = found.image else { return found }
+    var violation = found
+    let parent = FilePath(artifacts)
+    // The parent of a new directory must be there.
+    try FileManager.default.createDirectory(
+      atPath: artifacts, withIntermediateDirectories: true)
+    let place = parent.appending("\(unit.scenario)-seed-\(unit.seed)")
+    violation.imagePath = try image.save(in: place).first?.string
+    return violation
+  }
+}

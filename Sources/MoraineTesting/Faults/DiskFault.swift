@@ -1,0 +1,102 @@
+import MoraineStorage
+import Synchronization
+import SystemPackage
+
+/// Something that goes wrong on a simulated disk, while one store has it open.
+///
+/// ```swift
+/// let full = DiskFault(.noSpace, on: [.write, .allocate], occurrence: 3, isForEver: true)
+/// let store = try disk.openStore(faults: [full])
+/// ```
+public struct DiskFault: Hashable, Sendable {
+  /// The calls of the engine, by what they do.
+  public enum Operation: String, CaseIterable, Hashable, Sendable {
+    case open, create, list, rename, remove, read, write, allocate, truncate, map, lock
+    case sync, syncDirectory
+  }
+
+  /// What the call answers.
+  public enum Effect: Hashable, Sendable {
+    /// EIO: the device failed.
+    case ioError
+    /// ENOSPC: the disk is full.
+    case noSpace
+    /// EMFILE: the process has too many files open.
+    case tooManyOpenFiles
+    /// EINTR, from a call that cannot be repeated.
+    case interrupted
+    /// A write or an allocation does so many bytes and then fails with EIO; others fail at once.
+    case short(lengthBytes: Int)
+    /// EIO from a sync that drops what it should have written: the next one succeeds, and the bytes
+    /// are gone after a crash. From other calls, just EIO.
+    case dropsUnsynced
+  }
+
+  public var effect: Effect
+  /// Which calls count; nil for all.
+  public var operations: Set<Operation>?
+  /// The name of the file, within the store's directory; nil for all.
+  public var file: String?
+  /// Which of those calls it strikes, from 1 on.
+  public var occurrence: Int
+  /// Whether it strikes all later ones too.
+  public var isForEver: Bool
+
+  public init(
+    _ effect: Effect, on operations: Set<Operation>? = nil, file: String? = nil,
+    occurrence: Int = 1, isForEver: Bool = false
+  ) {
+    self.effect = effect
+    self.operations = operations
+    self.file = file
+    self.occurrence = occurrence
+    self.isForEver = isForEver
+  }
+
+  func matches(_ event: StorageEvent) -> Bool {
+    if let operations, !operations.contains(Operation(event.operation)) { return false }
+    return file == nil || file == event.file
+  }
+}
+
+extension DiskFault.Operation {
+  init(_ operation: StorageEvent.Operation) {
+    self =
+      switch operation {
+      case .openDirectory, .openFile: .open
+      case .createDirectory, .createFile: .create
+      case .entries, .freeBytes, .isInPlace, .length: .list
+      case .rename: .rename
+      case .remove: .remove
+      case .read: .read
+      case .write: .write
+      case .allocate: .allocate
+      case .truncate: .truncate
+      case .map: .map
+      case .lock: .lock
+      case .synchronizeData, .synchronizeFull: .sync
+      case .synchronizeDirectory: .syncDirectory
+      }
+  }
+}
+
+extension DiskFault.Effect {
+  var errno: Errno {
+    switch self {
+    case .ioError, .short, .dropsUnsynced: .ioError
+    case .noSpace: .noSpace
+    case .tooManyOpenFiles: .tooManyOpenFiles
+    case .interrupted: .interrupted
+    }
+  }
+
+  func fault(for operation: StorageEvent.Operation) -> StorageFault {
+    switch self {
+    case .short(let lengthBytes) where operation == .write || operation == .allocate:
+      .partial(lengthBytes: lengthBytes, errno)
+    case .dropsUnsynced where operation == .synchronizeData || operation == .synchronizeFull:
+      .dropUnsynced(errno)
+    default: .fail(errno)
+    }
+  }
+}

@@ -1,0 +1,88 @@
+/// Crashes a program of yours that keeps its data in a store, and has you check what it finds
+/// afterwards.
+///
+/// ```swift
+/// let tally = try await CrashExperiment().run { disk, ledger in
+///   let library = try Library(store: disk.openStore())
+///   for number in 1...20 {
+///     ledger.begin()
+///     try await library.add(Book(number: number))   // durable when it returns
+///     ledger.becomeDurable()
+///   }
+/// } check: { disk, steps in
+///   let library = try Library(store: disk.openStore())
+///   let count = try await library.count
+///   guard steps.contains(UInt64(count)) else { throw Lost("\(count) books, not \(steps)") }
+/// }
+/// ```
+///
+/// The store runs on a ``SimulatedDisk``; the work is done once, a moment is taken before each call
+/// that would change the disk, and for every moment the disks that a power failure could leave are
+/// handed to the check. All combinations of what survives, when there are few; a seeded choice
+/// otherwise.
+public struct CrashExperiment: Sendable {
+  public var seed: UInt64
+  /// How many combinations of surviving pages and names are tried at each moment, at most.
+  public var subsetsPerPoint = 50
+  /// How many disks with pages torn between sectors are tried at each moment.
+  public var tornPerPoint = 10
+
+  public init(seed: UInt64 = 1) {
+    self.seed = seed
+  }
+
+  /// - Parameters:
+  ///   - work: does its steps one after the other, each announced to the ledger. It may open and
+  ///     close stores on the disk as it likes.
+  ///   - check: opens what is left; it is given the smallest and the largest number of steps that
+  ///     may be there. It may write, and it throws when something is wrong.
+  /// - Returns: how much was tried.
+  /// - Throws: ``CrashViolation`` when the check threw, with what it threw in words; whatever the
+  ///   work throws.
+  nonisolated(nonsending) public func run(
+    work: (SimulatedDisk, CrashLedger) async throws -> Void,
+    check: (SimulatedDisk, ClosedRange<UInt64>) async throws -> Void
+  ) async throws -> CrashTally {
+    let disk = SimulatedDisk()
+    let ledger = CrashLedger()
+    let recorder = CrashRecorder(ledger)
+    recorder.watch(disk)
+    defer { disk.setObserver(nil) }
+    try await work(disk, ledger)
+    recorder.take(disk)
+    disk.setObserver(nil)
+    var tally = CrashTally()
+    for point in recorder.points {
+      tally.crashPoints += 1
+      try await judge(point, &tally, check)
+    }
+    return tally
+  }
+
+  nonisolated(nonsending) private func judge(
+    _ point: CrashPoint, _ tally: inout CrashTally,
+    _ check: (SimulatedDisk, ClosedRange<UInt64>) async throws -> Void
+  ) async throws {
+    let base = seed &* 1_000_003 &+ UInt64(point.number) &* 64
+    var seen: Set<DiskImage.Fingerprint> = []
+    for (policy, image) in point.moment.images(
+      subsets: subsetsPerPoint, torn: tornPerPoint, seed: base)
+    {
+      tally.images += 1
+      // What the death of the process alone leaves has all that was acknowledged.
+      let isKill = policy == .everything
+      guard seen.insert(image.fingerprint).inserted || isKill else { continue }
+      tally.distinctImages += 1
+      let least = isKill ? point.before.acknowledged : point.before.durable
+      do {
+        try await check(SimulatedDisk(image), least...max(least, point.after.begun))
+      } catch {
+        var violation = CrashViolation(
+          scenario: "experiment", seed: seed, circumstances: "crash \(point.number), \(policy)",
+          finding: "\(error)", replay: "run the experiment again with seed \(seed)")
+        violation.image = image
+        throw violation
+      }
+    }
+  }
+}

@@ -1,0 +1,144 @@
+import MoraineEngine
+
+/// Opens what a crash left and compares it with what was promised.
+struct CrashJudge {
+  let scenario: CrashScenario
+  let model: ModelStore
+  /// Every so many images the next crash comes during recovery; 0 for never.
+  let nestingPeriod: Int
+
+  /// Which states may be there, as places in the model.
+  func candidates(_ point: CrashPoint, _ policy: CrashPolicy) -> ClosedRange<Int> {
+    let promised = policy == .everything ? point.before.acknowledged : point.before.durable
+    let least = model.index(atLeast: promised)
+    return least...max(least, min(Int(point.after.begun), model.states.count - 1))
+  }
+
+  /// Opens an image, compares, writes, closes and opens again; also with further crashes.
+  ///
+  /// - Parameters:
+  ///   - number: decides whether further crashes are tried.
+  ///   - depth: how many crashes deep they may go.
+  /// - Returns: what was wrong, or nil.
+  func finding(
+    _ image: DiskImage, _ candidates: ClosedRange<Int>, number: Int, depth: Int = 2,
+    _ tally: inout CrashTally
+  ) async -> String? {
+    var stage = "opening it"
+    do {
+      let isNested = nestingPeriod > 0 && depth > 0 && number.isMultiple(of: nestingPeriod)
+      let disk = disk(image)
+      let recorder = CrashRecorder(CrashLedger())
+      if isNested { recorder.watch(disk) }
+      let store = try disk.openStore(configuration: scenario.configuration)
+      disk.setObserver(nil)
+      stage = "reading it"
+      let state = try await store.contents()
+      if let finding = judge(state, candidates) { return finding }
+      if let finding = try await judgeAsWhole(store, state) { return finding }
+      // What was served is there to stay (P4), also when the crash comes during recovery.
+      if isNested {
+        for point in recorder.points + [CrashPoint(disk.moment())] {
+          if let finding = await nested(point.moment, state, number, depth, &tally) {
+            return "after another crash during recovery: \(finding)"
+          }
+        }
+      }
+      return try await goOn(store, disk, state, &stage)
+    } catch {
+      return "\(stage): \(error)"
+    }
+  }
+
+  private func disk(_ image: DiskImage) -> SimulatedDisk {
+    SimulatedDisk(image, capacityBytes: scenario.capacityBytes)
+  }
+
+  private func judge(_ state: ModelStore.State, _ candidates: ClosedRange<Int>) -> String? {
+    if model.states[candidates].contains(state) { return nil }
+    let wanted = model.states[candidates.lowerBound]
+    if let older = model.states[..<candidates.lowerBound].lastIndex(of: state) {
+      return "it is back at step \(older) of \(candidates.lowerBound) that were promised: "
+        + "\(StateDifference(state, wanted))"
+    }
+    if let newer = model.states[(candidates.upperBound + 1)...].firstIndex(of: state) {
+      return "it is at step \(newer), of which \(candidates.upperBound) were begun"
+    }
+    return "it is no prefix of what was written: \(StateDifference(state, wanted))"
+  }
+
+  private func judgeAsWhole(
+    _ store: Store, _ state: ModelStore.State
+  ) async throws -> String? {
+    let count = await store.count
+    if count != state.count { return "it counts \(count) keys and lists \(state.count)" }
+    let report = try await store.verify()
+    return report.isSound ? nil : "verify finds \(report.problems)"
+  }
+
+  private func nested(
+    _ moment: DiskMoment, _ state: ModelStore.State, _ number: Int, _ depth: Int,
+    _ tally: inout CrashTally
+  ) async -> String? {
+    let seed = UInt64(number)
+    var seen: Set<DiskImage.Fingerprint> = []
+    for (policy, image) in moment.images(subsets: 8, torn: 2, seed: seed)
+    where image.blockBytes <= scenario.capacityBytes {
+      guard seen.insert(image.fingerprint).inserted else { continue }
+      tally.nestedImages += 1
+      let again = CrashJudge(
+        scenario: scenario, model: ModelStore(only: state), nestingPeriod: nestingPeriod)
+      let finding = await again.finding(
+        image, 0...0, number: tally.nestedImages, depth: depth - 1, &tally)
+      if let finding { return "\(policy): \(finding)" }
+    }
+    return nil
+  }
+
+  /// Engines have lost data only when they were written to and opened again after a recovery.
+  private func goOn(
+    _ store: Store, _ disk: SimulatedDisk, _ state: ModelStore.State, _ stage: inout String
+  ) async throws -> String? {
+    var expected = state
+    stage = "writing after recovery"
+    do {
+      try await store.set([9], forKey: "after", durability: .sync)
+      expected["after"] = [9]
+    } catch {
+      guard error.code == .noSpace, scenario.capacityBytes < .max else { throw error }
+    }
+    stage = "after recovery, a write and a power failure"
+    if let finding = try await crash(disk, expected) { return finding }
+    stage = "closing after recovery"
+    do { try await store.close() } catch {
+      guard error.code == .noSpace, scenario.capacityBytes < .max else { throw error }
+    }
+    stage = "after recovery, a write and closing"
+    let again = try disk.openStore(configuration: scenario.configuration)
+    let found = try await again.contents()
+    try await again.close()
+    if found == expected { return nil }
+    return "written to after recovery, and opened again: \(StateDifference(found, expected))"
+  }
+
+  /// What was written and durable after the recovery, a power failure must not take either.
+  private func crash(
+    _ disk: SimulatedDisk, _ expected: ModelStore.State
+  ) async throws -> String? {
+    let image = disk.image(.nothing)
+    guard image.blockBytes <= scenario.capacityBytes else { return nil }
+    let survivor = try self.disk(image).openStore(configuration: scenario.configuration)
+    let left = try await survivor.contents()
+    if left == expected { return nil }
+    return "written to after recovery, and crashed: \(StateDifference(left, expected))"
+  }
+}
+
+extension CrashPoint {
+  /// A moment that nothing is promised about.
+  init(_ moment: DiskMoment) {
+    self.init(
+      number: 0, moment: moment, step: 0, before: CrashLedger.Counts(),
+      after: CrashLedger.Counts())
+  }
+}

@@ -1,0 +1,33 @@
+import MoraineEngine
+
+extension CrashScenario {
+  /// All that the laboratory knows, in both ways of writing.
+  public static let catalog: [CrashScenario] =
+    [Configuration.IOMode.mapped, .positional].flatMap { mode in
+      stories.map { story in
+        var scenario = story
+        scenario.name += mode == .mapped ? "-mapped" : "-positional"
+        scenario.configuration.ioMode = mode
+        return scenario
+      }
+    }
+
+  /// - Returns: the scenario of that name, or nil.
+  public static func named(_ name: String) -> CrashScenario? { catalog.first { $0.name == name } }
+
+  private static let stories: [CrashScenario] =
+    basics + durabilities + rotations + compactions + checkpoints + lives + limits
+
+  static func story(
+    _ name: String, _ summary: String, segmentSizeBytes: Int = 20_000,
+    _ change: (inout Configuration, inout WorkloadShape) -> Void = { _, _ in }
+  ) -> CrashScenario {
+    var configuration = Configuration()
+    configuration.segmentSizeBytes = segmentSizeBytes
+    configuration.durability = .none
+    configuration.compaction = .manual
+    var shape = WorkloadShape()
+    change(&configuration, &shape)
+    return CrashScenario(name, summary, configuration: configuration, shape: shape)
+  }
+}

@@ -1,0 +1,25 @@
+public import MoraineEngine
+
+/// A kind of work that the laboratory crashes: a configuration and a shape of workloads.
+public struct CrashScenario: Sendable {
+  public var name: String
+  /// What it is there for.
+  public var summary: String
+  public var configuration: Configuration
+  public var shape: WorkloadShape
+  /// The size of the disk; `.max` for one that is never full.
+  public var capacityBytes = Int.max
+  /// Whether what goes on in the background has ended before the next step begins. Then a seed leads
+  /// to the same calls each time.
+  public var isSerial = true
+  public var latency = SimulatedLatency.none
+
+  public init(
+    _ name: String, _ summary: String, configuration: Configuration, shape: WorkloadShape
+  ) {
+    self.name = name
+    self.summary = summary
+    self.configuration = configuration
+    self.shape = shape
+  }
+}

@@ -1,0 +1,32 @@
+/// How much was tried.
+public struct CrashTally: Hashable, Sendable, Codable {
+  /// Calls before which a crash was tried, and moments between steps.
+  public var crashPoints = 0
+  /// Disks that a crash could leave, all of them judged.
+  public var images = 0
+  /// Of those, the ones that no other one equals, promises included: each was opened.
+  public var distinctImages = 0
+  /// Disks that a second or third crash, during recovery, could leave; each was opened.
+  public var nestedImages = 0
+  /// Runs with a fault at one call.
+  public var faultRuns = 0
+  /// Calls at which the fault was to strike, and which did not come again in five attempts.
+  public var missedCalls = 0
+  /// Steps of workloads.
+  public var steps = 0
+
+  public init() {}
+
+  /// Disks that were judged in all.
+  public var judgedImages: Int { images + nestedImages }
+
+  public static func += (left: inout Self, right: Self) {
+    left.crashPoints += right.crashPoints
+    left.images += right.images
+    left.distinctImages += right.distinctImages
+    left.nestedImages += right.nestedImages
+    left.faultRuns += right.faultRuns
+    left.missedCalls += right.missedCalls
+    left.steps += right.steps
+  }
+}

@@ -1,0 +1,69 @@
+import MoraineEngine
+
+extension FaultRun {
+  func perform(_ step: WorkloadStep, on store: Store) async throws {
+    switch step {
+    case .write(let unit, let isDurable): try await write(unit, isDurable, on: store)
+    case .concurrently(let operations):
+      for operation in operations { try await write([operation], true, on: store) }
+    case .sync:
+      try await attempt(on: store) { () throws(StoreError) in
+        try await store.sync()
+        possible.becameDurable()
+      }
+    case .compact:
+      try await attempt(on: store) { () throws(StoreError) in _ = try await store.compact() }
+    case .compactSegments(let range):
+      try await attempt(on: store) { () throws(StoreError) in
+        try await store.compact(segments: range)
+      }
+    case .verify:
+      try await attempt(on: store) { () throws(StoreError) in
+        _ = try await store.verify()
+      }
+    case .reopen, .kill: break
+    }
+  }
+
+  private func write(
+    _ unit: [WorkloadOperation], _ isDurable: Bool, on store: Store
+  ) async throws {
+    do {
+      try await store.perform(unit, isDurable ? .sync : nil)
+      let isSynced = isDurable || scenario.configuration.durability == .sync
+      possible.acknowledged(unit, isDurable: isSynced)
+    } catch let error as StoreError {
+      try judge(error)
+      let isPoisoned = await store.statistics.poison != nil
+      if isPoisoned, !wasPoisoned { possible.maybe(unit) }
+      wasPoisoned = isPoisoned
+    }
+    for operation in unit {
+      do throws(StoreError) {
+        let value = try await store.value(forKey: operation.key)
+        if !possible.allows(value, for: operation.key) {
+          throw StoreError(.corrupted, "\(operation.key) has a value that it never had")
+        }
+      } catch {
+        try judge(error)
+      }
+    }
+  }
+
+  func attempt(
+    on store: Store, _ body: () async throws(StoreError) -> Void
+  ) async throws {
+    do throws(StoreError) { try await body() } catch { try judge(error) }
+    wasPoisoned = await store.statistics.poison != nil
+  }
+
+  /// Every failure is typed, and names its cause.
+  func judge(_ error: StoreError) throws {
+    let isFull = scenario.capacityBytes < .max && error.code == .noSpace
+    if isFull { return }
+    guard striker.hasStruck else { throw StepFailure("without a fault: \(error)") }
+    guard [.io, .noSpace, .poisoned].contains(error.code), error.errno == effect.errno else {
+      throw StepFailure("a fault of errno \(effect.errno) becomes: \(error)")
+    }
+  }
+}

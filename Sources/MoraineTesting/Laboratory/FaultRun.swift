@@ -1,0 +1,148 @@
+import MoraineEngine
+import MoraineStorage
+import SystemPackage
+
+/// Does a scenario's steps while a fault strikes one call, and compares each thing that is seen with
+/// what the writer was told.
+///
+/// Used by one task.
+final class FaultRun {
+  let scenario: CrashScenario
+  let effect: DiskFault.Effect
+  private let isForEver: Bool
+  let striker: Striker
+  private var disk: SimulatedDisk
+  private var storage: FaultStorage
+  private var store: Store?
+  private var life = 0
+  var possible = PossibleStates()
+  var wasPoisoned = false
+
+  init(
+    _ scenario: CrashScenario, _ effect: DiskFault.Effect, isForEver: Bool,
+    at target: StorageCall?
+  ) {
+    self.scenario = scenario
+    self.effect = effect
+    self.isForEver = isForEver
+    striker = Striker(target, effect, isForEver: isForEver)
+    disk = SimulatedDisk(capacityBytes: scenario.capacityBytes)
+    storage = FaultStorage(disk)
+  }
+
+  /// - Throws: ``StepFailure`` with what broke a promise.
+  func run(_ steps: [WorkloadStep]) async throws {
+    storage.setScript(striker.script(life: life))
+    try await open()
+    for step in steps {
+      try await perform(step)
+      if let store {
+        do throws(StoreError) { try await store.settle() } catch { try judge(error) }
+      }
+    }
+    try await fail()
+    try await endLife(orderly: false)
+    try await settle()
+  }
+
+  /// One fault must not keep a second attempt from succeeding; a lasting one may.
+  private func open() async throws {
+    for attempt in 0..<2 {
+      do throws(StoreError) {
+        store = try Store(on: storage, at: "store", configuration: scenario.configuration)
+        wasPoisoned = false
+        break
+      } catch {
+        try judge(error)
+        if attempt == 1, !isForEver { throw StepFailure("a second attempt to open: \(error)") }
+      }
+    }
+    try await see()
+  }
+
+  private func see() async throws {
+    guard let store else { return }
+    do {
+      let state = try await store.contents()
+      if possible.saw(state) { return }
+      let difference = StateDifference(state, possible.states[0])
+      throw StepFailure("in life \(life) it holds \(difference)")
+    } catch let error as StoreError {
+      try judge(error)
+    }
+  }
+
+  private func endLife(orderly: Bool) async throws {
+    if orderly, let store {
+      try await attempt(on: store) { () throws(StoreError) in try await store.close() }
+      if !wasPoisoned, await store.statistics.poison == nil { possible.becameDurable() }
+    }
+    let before = storage
+    disk.setObserver(nil)
+    if !orderly {
+      disk = SimulatedDisk(disk.moment(), capacityBytes: scenario.capacityBytes)
+    }
+    if let store {
+      before.setScript(nil)
+      do throws(StoreError) { try await store.close() } catch {
+        if error.code != .poisoned, !wasPoisoned, error.code != .noSpace { throw error }
+      }
+    }
+    store = nil
+    life += 1
+    storage = FaultStorage(disk)
+    storage.setScript(striker.script(life: life))
+  }
+
+  private func perform(_ step: WorkloadStep) async throws {
+    switch step {
+    case .reopen, .kill:
+      try await endLife(orderly: step == .reopen)
+      try await open()
+    default:
+      guard let store else { return }
+      try await perform(step, on: store)
+    }
+  }
+
+  /// What a power failure would leave now.
+  private func fail() async throws {
+    let moment = disk.moment()
+    for policy in [CrashPolicy.nothing, .pages(seed: 1), .sectors(seed: 2)] {
+      let after = SimulatedDisk(moment.image(policy), capacityBytes: scenario.capacityBytes)
+      let store = try after.openStore(configuration: scenario.configuration)
+      let state = try await store.contents()
+      guard possible.allowsAfterPowerFailure(state) else {
+        let difference = StateDifference(state, possible.states[0])
+        throw StepFailure("after a power failure, when \(policy): it holds \(difference)")
+      }
+      try await store.close()
+    }
+  }
+
+  /// Opens it without faults, writes, closes, and opens it again.
+  private func settle() async throws {
+    storage.setScript(nil)
+    store = nil
+    let store = try disk.openStore(configuration: scenario.configuration)
+    var state = try await store.contents()
+    guard possible.saw(state) else {
+      throw StepFailure("in the end it holds \(StateDifference(state, possible.states[0]))")
+    }
+    let report = try await store.verify()
+    guard report.isSound else { throw StepFailure("in the end, verify finds \(report.problems)") }
+    do throws(StoreError) {
+      try await store.set([9], forKey: "after", durability: .sync)
+      state["after"] = [9]
+    } catch {
+      guard error.code == .noSpace, scenario.capacityBytes < .max else { throw error }
+    }
+    try await store.close()
+    let again = try disk.openStore(configuration: scenario.configuration)
+    let found = try await again.contents()
+    try await again.close()
+    guard found == state else {
+      throw StepFailure("written to and opened again, it holds \(StateDifference(found, state))")
+    }
+  }
+}

@@ -1,0 +1,106 @@
+import MoraineEngine
+import Synchronization
+
+/// Does a scenario's steps on a simulated disk, once, and takes crash points.
+///
+/// Used by one task at a time; what runs in the background only reaches the recorder.
+final class ScenarioRun {
+  let scenario: CrashScenario
+  let ledger = CrashLedger()
+  private let steps: [WorkloadStep]
+  private let recorder: CrashRecorder
+  private let watched = WatchedStore()
+  private var disk: SimulatedDisk
+  private(set) var store: Store?
+  var model = ModelStore()
+
+  /// - Parameter pointPeriod: every so many crash points are taken.
+  init(_ scenario: CrashScenario, _ steps: [WorkloadStep], pointPeriod: Int = 1) {
+    self.scenario = scenario
+    self.steps = steps
+    disk = SimulatedDisk(capacityBytes: scenario.capacityBytes, latency: scenario.latency)
+    recorder = CrashRecorder(ledger, period: pointPeriod) { [ledger, watched] in
+      // The watermark is a promise too (P3).
+      if let store = watched.store { ledger.becomeDurable(store.durableSequence.rawValue) }
+    }
+  }
+
+  /// - Throws: what a step threw that must not fail, or ``StepFailure``.
+  func run() async throws -> [CrashPoint] {
+    recorder.watch(disk)
+    defer { disk.setObserver(nil) }
+    try await open()
+    for (number, step) in steps.enumerated() {
+      recorder.beginStep(number)
+      try await perform(step)
+      if scenario.isSerial { try await store?.settle() }
+      recorder.take(disk)
+    }
+    try await close()
+    return recorder.points
+  }
+
+  private func open() async throws {
+    let opened = try disk.openStore(configuration: scenario.configuration)
+    store = opened
+    watched.store = opened
+    let found = try await opened.contents()
+    guard found == model.current else {
+      throw StepFailure("opened again, it holds \(StateDifference(found, model.current))")
+    }
+  }
+
+  private func close() async throws {
+    defer { forget() }
+    try await toleratingFullDisk { try await store?.close() }
+  }
+
+  private func forget() {
+    watched.store = nil
+    store = nil
+  }
+
+  func reopen() async throws {
+    try await close()
+    ledger.becomeDurable(model.lastSequence)
+    try await open()
+  }
+
+  /// What the dead process would have done next reaches a disk that nobody looks at any more.
+  func kill() async throws {
+    let moment = disk.moment()
+    disk.setObserver(nil)
+    let dead = store
+    forget()
+    disk = SimulatedDisk(
+      moment, capacityBytes: scenario.capacityBytes, latency: scenario.latency)
+    recorder.watch(disk)
+    try await toleratingFullDisk { try await dead?.close() }
+    try await open()
+  }
+
+  func toleratingFullDisk(_ body: () async throws -> Void) async throws {
+    do { try await body() } catch let error as StoreError where error.code == .noSpace {
+      guard scenario.capacityBytes < .max else { throw error }
+    }
+  }
+}
+
+/// The store that is open at the moment, for those who look at it from other threads.
+final class WatchedStore: Sendable {
+  private let current = Mutex<Store?>(nil)
+
+  var store: Store? {
+    get { current.withLock { $0 } }
+    set { current.withLock { $0 = newValue } }
+  }
+}
+
+/// A step that did not do what it must.
+struct StepFailure: Error, CustomStringConvertible {
+  let description: String
+
+  init(_ description: String) {
+    self.description = description
+  }
+}

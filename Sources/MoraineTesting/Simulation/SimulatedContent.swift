@@ -1,0 +1,101 @@
+import MoraineStorage
+import Synchronization
+
+/// The bytes of a file: those of now, and those that a power failure cannot take.
+final class SimulatedContent: Sendable {
+  private struct State {
+    var synced: [UInt8] = []
+    /// Pages that a failed sync has dropped: the kernel takes them for written. With what they held
+    /// then, for only writing them again makes the next sync write them.
+    var dropped: [Int: [UInt8]] = [:]
+    /// What was seen last, so that moments share the memory of what did not change.
+    var seen: [UInt8] = []
+  }
+
+  /// Nil for a file that no name leads to any more; it stays as it was seen last.
+  private let file: (any StorageFile)?
+  private let state: Mutex<State>
+
+  /// - Parameter synced: what the file holds and the disk has.
+  init(_ file: any StorageFile, synced: [UInt8] = []) {
+    self.file = file
+    state = Mutex(State(synced: synced))
+  }
+
+  init(_ last: DiskMoment.Versions) {
+    file = nil
+    state = Mutex(State(synced: last.synced, seen: last.current))
+  }
+
+  func setSynced(_ bytes: [UInt8]) { state.withLock { $0.synced = bytes } }
+
+  func synchronize() {
+    let bytes = current()
+    state.withLock { state in
+      var safe = bytes
+      for (page, held) in state.dropped {
+        guard Self.page(page, of: bytes) == held else { continue }
+        Self.copy(page, from: state.synced, to: &safe)
+      }
+      state.dropped = state.dropped.filter { Self.page($0.key, of: bytes) == $0.value }
+      state.synced = safe
+    }
+  }
+
+  /// A sync that fails as on Linux: what it should have written stays in the cache, marked as
+  /// written.
+  func dropUnsynced() {
+    let bytes = current()
+    state.withLock { state in
+      for page in 0..<(bytes.count + CrashPolicy.pageBytes - 1) / CrashPolicy.pageBytes {
+        let held = Self.page(page, of: bytes)
+        if held != Self.page(page, of: state.synced) { state.dropped[page] = held }
+      }
+    }
+  }
+
+  /// A write makes pages dirty, whether it changes their bytes or not.
+  func wasWritten(from offset: UInt64, count: Int) {
+    guard count > 0 else { return }
+    let first = Int(clamping: offset) / CrashPolicy.pageBytes
+    let last = (Int(clamping: offset) + count - 1) / CrashPolicy.pageBytes
+    state.withLock { state in
+      if state.dropped.isEmpty { return }
+      for page in first...last { state.dropped[page] = nil }
+    }
+  }
+
+  /// What it holds now, and what is safe.
+  func versions() -> (current: [UInt8], synced: [UInt8]) {
+    let bytes = current()
+    return state.withLock { state in
+      if state.seen != bytes { state.seen = bytes }
+      if state.synced == bytes { state.seen = state.synced }
+      return (state.seen, state.synced)
+    }
+  }
+
+  private func current() -> [UInt8] {
+    guard let file else { return state.withLock { $0.seen } }
+    do throws(StorageError) {
+      let count = Int(clamping: try file.lengthBytes())
+      let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 8)
+      defer { buffer.deallocate() }
+      return [UInt8](buffer[..<(try file.read(into: buffer, at: 0))])
+    } catch {
+      fatalError("memory could not be read: \(error)")
+    }
+  }
+
+  private static func page(_ number: Int, of bytes: [UInt8]) -> [UInt8] {
+    let start = min(number * CrashPolicy.pageBytes, bytes.count)
+    return Array(bytes[start..<min(start + CrashPolicy.pageBytes, bytes.count)])
+  }
+
+  private static func copy(_ page: Int, from source: [UInt8], to target: inout [UInt8]) {
+    let start = page * CrashPolicy.pageBytes
+    for place in start..<min(start + CrashPolicy.pageBytes, target.count) {
+      target[place] = place < source.count ? source[place] : 0
+    }
+  }
+}

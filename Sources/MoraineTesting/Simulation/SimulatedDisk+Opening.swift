@@ -1,0 +1,19 @@
+public import MoraineEngine
+public import SystemPackage
+
+extension SimulatedDisk {
+  /// Opens a store on this disk; otherwise as `Store.init(at:configuration:)`.
+  ///
+  /// - Parameters:
+  ///   - path: any name; directories of a simulated disk need no parent.
+  ///   - faults: what goes wrong while this store is open.
+  public func openStore(
+    at path: FilePath = "store", configuration: Configuration = .init(), faults: [DiskFault] = []
+  ) throws(StoreError) -> Store {
+    if faults.isEmpty { return try Store(on: self, at: path, configuration: configuration) }
+    let plan = FaultPlan(faults)
+    let storage = FaultStorage(self)
+    storage.setScript { plan.fault(for: $0) }
+    return try Store(on: storage, at: path, configuration: configuration)
+  }
+}

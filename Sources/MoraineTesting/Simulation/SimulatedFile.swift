@@ -1,0 +1,51 @@
+import MoraineStorage
+
+final class SimulatedFile: StorageFile {
+  private let base: any StorageFile
+  private let content: SimulatedContent
+  private let disk: SimulatedDisk
+
+  init(_ base: any StorageFile, _ content: SimulatedContent, _ disk: SimulatedDisk) {
+    self.base = base
+    self.content = content
+    self.disk = disk
+  }
+
+  func lengthBytes() throws(StorageError) -> UInt64 { try base.lengthBytes() }
+
+  func read(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int {
+    try base.read(into: target, at: offset)
+  }
+
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
+    disk.willChange()
+    try disk.makingSpace { () throws(StorageError) in try base.write(bytes, at: offset) }
+    content.wasWritten(from: offset, count: bytes.count)
+  }
+
+  func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
+    disk.willChange()
+    try disk.makingSpace { () throws(StorageError) in try base.allocate(from: start, to: end) }
+  }
+
+  func truncate(to lengthBytes: UInt64) throws(StorageError) {
+    disk.willChange()
+    try base.truncate(to: lengthBytes)
+  }
+
+  func synchronize(_ scope: SyncScope) throws(StorageError) {
+    disk.willChange()
+    content.synchronize()
+  }
+
+  func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
+    try base.map(lengthBytes: lengthBytes, access)
+  }
+
+  /// What a failed sync of the real disk may do.
+  func dropUnsynced() { content.dropUnsynced() }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool { try base.tryLock(shared: shared) }
+}

@@ -1,0 +1,53 @@
+public import MoraineEngine
+
+/// What a store must hold, as a dictionary, after each of the operations that were given to it.
+public struct ModelStore: Sendable {
+  public typealias State = [Key: [UInt8]]
+
+  /// The states: the first is empty, and each other one follows from the operations of one unit.
+  public private(set) var states: [State] = [[:]]
+  /// For each state, the sequence number of the last operation that led to it.
+  public private(set) var sequences: [UInt64] = [0]
+
+  public init() {}
+
+  /// A model that knows one state alone.
+  init(only state: State) {
+    states = [state]
+  }
+
+  public var current: State { states[states.count - 1] }
+
+  public var lastSequence: UInt64 { sequences[sequences.count - 1] }
+
+  /// Takes in operations that happen together or not at all.
+  public mutating func apply(_ operations: [WorkloadOperation], sequence: UInt64) {
+    states.append(Self.applying(operations, to: current))
+    sequences.append(max(sequence, sequences[sequences.count - 1]))
+  }
+
+  /// The first state that has everything up to a sequence number.
+  public func index(atLeast sequence: UInt64) -> Int {
+    sequences.firstIndex { $0 >= sequence } ?? sequences.count - 1
+  }
+
+  static func applying(_ operations: [WorkloadOperation], to state: State) -> State {
+    var result = state
+    for operation in operations { result[operation.key] = operation.value }
+    return result
+  }
+}
+
+extension Store {
+  /// Everything that is there.
+  ///
+  /// - Throws: as ``forEach(_:)``.
+  package func contents() throws -> ModelStore.State {
+    var result: ModelStore.State = [:]
+    try forEach { entry in
+      result[entry.key] = entry.value
+      return true
+    }
+    return result
+  }
+}

@@ -1,0 +1,90 @@
+import MoraineEngine
+
+/// How a seeded workload looks: how many keys, how long the values, which steps how often.
+public struct WorkloadShape: Hashable, Sendable {
+  /// What a step may be, and how often it comes, compared with the others.
+  public enum Kind: Hashable, Sendable, CaseIterable {
+    case put, delete, batch, concurrently, sync, compact, compactSegments, verify, reopen, kill
+  }
+
+  public var stepCount = 16
+  public var keyCount = 9
+  public var valueLengthBytes: ClosedRange<Int> = 0...60
+  /// Every so many values are ten times as long; 0 for none.
+  public var longValuePeriod: UInt64 = 0
+  /// Of ten writes, so many wait until they are durable.
+  public var durableTenths: UInt64 = 3
+  /// Values that resemble each other compress, together at the latest.
+  public var isText = false
+  public var weights: [Kind: UInt64] = [.put: 6, .delete: 2, .batch: 2]
+
+  public init() {}
+
+  /// The steps that a seed stands for. They end with a kill or a close, and the reopening after it.
+  public func steps(seed: UInt64) -> [WorkloadStep] {
+    var random = SeededGenerator(seed: seed)
+    var steps = (0..<stepCount).map { _ in step(&random) }
+    steps.append(random.next() % 2 == 0 ? .reopen : .kill)
+    return steps
+  }
+
+  private func step(_ random: inout SeededGenerator) -> WorkloadStep {
+    let isDurable = random.next() % 10 < durableTenths
+    switch kind(&random) {
+    case .put: return .write([put(&random)], isDurable: isDurable)
+    case .delete: return .write([WorkloadOperation(key(&random), nil)], isDurable: isDurable)
+    case .batch:
+      let operations = (0..<2 + random.next() % 4).map { _ in
+        random.next() % 4 == 0 ? WorkloadOperation(key(&random), nil) : put(&random)
+      }
+      return .write(operations, isDurable: isDurable)
+    case .concurrently:
+      // Keys of their own: then any order of them leads to the same end.
+      return .concurrently(
+        (0..<2 + random.next() % 4).map { task in
+          WorkloadOperation(Key("task \(task)"), value(&random))
+        })
+    case .sync: return .sync
+    case .compact: return .compact
+    case .compactSegments:
+      let start = Int(random.next() % 5)
+      return .compactSegments(start..<start + 1 + Int(random.next() % 4))
+    case .verify: return .verify
+    case .reopen: return .reopen
+    case .kill: return .kill
+    }
+  }
+
+  private func kind(_ random: inout SeededGenerator) -> Kind {
+    let total = Kind.allCases.reduce(0) { $0 + weights[$1, default: 0] }
+    guard total > 0 else { return .put }
+    var rest = random.next() % total
+    for kind in Kind.allCases {
+      let weight = weights[kind, default: 0]
+      if rest < weight { return kind }
+      rest -= weight
+    }
+    return .put
+  }
+
+  private func key(_ random: inout SeededGenerator) -> Key {
+    Key("key \(random.next() % UInt64(max(1, keyCount)))")
+  }
+
+  private func put(_ random: inout SeededGenerator) -> WorkloadOperation {
+    WorkloadOperation(key(&random), value(&random))
+  }
+
+  private func value(_ random: inout SeededGenerator) -> [UInt8] {
+    let span = UInt64(valueLengthBytes.upperBound - valueLengthBytes.lowerBound + 1)
+    var length = valueLengthBytes.lowerBound + Int(random.next() % span)
+    if longValuePeriod > 0, random.next() % longValuePeriod == 0 { length *= 10 }
+    if !isText { return (0..<length).map { _ in UInt8(truncatingIfNeeded: random.next()) } }
+    let words = ["{\"name\":\"", "\",\"isActive\":true", ",\"city\":\"Chamonix\"", ",\"count\":"]
+    var text: [UInt8] = []
+    while text.count < length {
+      text += Array(words[Int(random.next() % 4)].utf8) + Array("\(random.next() % 97)".utf8)
+    }
+    return Array(text.prefix(length))
+  }
+}

@@ -1,0 +1,106 @@
+import Foundation
+import MoraineEngine
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// The laboratory finds what is wrong, and finds nothing wrong with the engine.
+@Suite struct LaboratoryTests {
+  @Test func hasFortyScenariosWithNamesOfTheirOwn() {
+    #expect(CrashScenario.catalog.count >= 40)
+    #expect(Set(CrashScenario.catalog.map(\.name)).count == CrashScenario.catalog.count)
+    #expect(CrashScenario.named("no-such") == nil)
+  }
+
+  /// A taste of it; `moraine crash-test` has the rest.
+  @Test(arguments: CrashScenario.catalog.map(\.name))
+  func theEngineKeepsItsPromises(name: String) async throws {
+    var laboratory = CrashLaboratory()
+    (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (3, 1)
+    laboratory.pointPeriod = 23
+    let scenario = try #require(CrashScenario.named(name))
+    let (tally, violation) = await laboratory.run(scenario, seed: 1)
+    #expect(violation == nil)
+    #expect(tally.distinctImages > 3)
+  }
+
+  @Test func aSeedLeadsToTheSameWorkload() {
+    let shape = CrashScenario.catalog[0].shape
+    #expect(shape.steps(seed: 7) == shape.steps(seed: 7))
+    #expect(shape.steps(seed: 7) != shape.steps(seed: 8))
+  }
+
+  /// A program that acknowledges before it has saved.
+  @Test func findsWhatIsAcknowledgedTooEarly() async throws {
+    await #expect(throws: CrashViolation.self) {
+      try await CrashExperiment().run { disk, ledger in
+        let store = try disk.openStore()
+        for number in 0..<5 {
+          ledger.begin()
+          ledger.becomeDurable()
+          try await store.set([1], forKey: Key("\(number)"), durability: .sync)
+        }
+      } check: { disk, steps in
+        try await Self.count(disk, steps)
+      }
+    }
+  }
+
+  /// A program that takes what is not durable for durable.
+  @Test func findsWhatWasNotSynced() async throws {
+    await #expect(throws: CrashViolation.self) {
+      try await CrashExperiment().run { disk, ledger in
+        try await Self.work(disk, ledger, durability: .none)
+      } check: { disk, steps in
+        try await Self.count(disk, steps)
+      }
+    }
+  }
+
+  @Test func findsNothingWhereNothingIsWrong() async throws {
+    let tally = try await CrashExperiment().run { disk, ledger in
+      try await Self.work(disk, ledger, durability: .sync)
+    } check: { disk, steps in
+      try await Self.count(disk, steps)
+    }
+    #expect(tally.distinctImages > 10)
+    #expect(tally.crashPoints > 10)
+  }
+
+  private struct Lost: Error {}
+
+  private static func work(
+    _ disk: SimulatedDisk, _ ledger: CrashLedger, durability: Durability
+  ) async throws {
+    let store = try disk.openStore()
+    for number in 0..<5 {
+      ledger.begin()
+      try await store.set([1], forKey: Key("\(number)"), durability: durability)
+      ledger.becomeDurable()
+    }
+  }
+
+  private static func count(_ disk: SimulatedDisk, _ steps: ClosedRange<UInt64>) async throws {
+    let count = try await disk.openStore().count
+    guard steps.contains(UInt64(count)) else { throw Lost() }
+  }
+
+  @Test func aWorkloadShrinksToWhatMatters() async {
+    let steps = Array(0..<100)
+    let fewest = await WorkloadShrinker().shrink(steps) { $0.contains(17) && $0.contains(60) }
+    #expect(fewest == [17, 60])
+  }
+
+  @Test func aDiskCanBeLookedAtWithOtherTools() async throws {
+    let disk = SimulatedDisk()
+    try await disk.openStore().close()
+    let store = try disk.openStore()
+    try await store.set([7], forKey: "a", durability: .sync)
+    let place = FilePath(NSTemporaryDirectory()).appending("moraine-image-\(UUID().uuidString)")
+    defer { do { try FileManager.default.removeItem(atPath: place.string) } catch {} }
+    let saved = try disk.image(.nothing).save(in: place)
+    let real = try Store(at: try #require(saved.first))
+    #expect(try await real.value(forKey: "a") == [7])
+    try await real.close()
+  }
+}

@@ -1,0 +1,175 @@
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// The simulated disk can lose whatever a real one can.
+@Suite struct SimulatedDiskTests {
+  private let disk = SimulatedDisk()
+
+  private func directory() throws -> any StorageDirectory {
+    try disk.createDirectory("d")
+    return try #require(try disk.openDirectory("d"))
+  }
+
+  private func write(_ text: String, to file: any StorageFile, at offset: UInt64 = 0) throws {
+    try Array(text.utf8).withUnsafeBytes { try file.write($0, at: offset) }
+  }
+
+  private func file(_ name: String, after policy: CrashPolicy) -> String? {
+    disk.image(policy).directories["d"]?[name].map { String(decoding: $0, as: UTF8.self) }
+  }
+
+  /// Every image of this moment, by the contents of one file.
+  private func possible(_ name: String) -> Set<String?> {
+    Set(
+      disk.moment().images(subsets: 64, torn: 8, seed: 1).map { _, image in
+        image.directories["d"]?[name].map { String(decoding: $0, as: UTF8.self) }
+      })
+  }
+
+  @Test func losesBytesThatWereNotSynced() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try write("old", to: file)
+    try file.synchronize(.full)
+    try directory.synchronize()
+    try write("new", to: file)
+    #expect(self.file("f", after: .nothing) == "old")
+    #expect(self.file("f", after: .everything) == "new")
+    #expect(possible("f") == ["old", "new"])
+    try file.synchronize(.data)
+    #expect(possible("f") == ["new"])
+  }
+
+  @Test func losesNamesOfNewFiles() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try write("new", to: file)
+    try file.synchronize(.full)
+    #expect(possible("f") == [nil, "new"], "the file was synced, the directory was not")
+    try directory.synchronize()
+    #expect(possible("f") == ["new"])
+  }
+
+  @Test func losesRenames() throws {
+    let directory = try directory()
+    for (name, text) in [("f", "old"), ("t", "new")] {
+      let file = try directory.createFile(name)
+      try write(text, to: file)
+      try file.synchronize(.full)
+    }
+    try directory.synchronize()
+    try directory.rename("t", to: "f")
+    #expect(possible("f") == ["old", "new"])
+    #expect(possible("t") == ["new", nil])
+    try directory.synchronize()
+    #expect(possible("f") == ["new"])
+    #expect(possible("t") == [nil])
+  }
+
+  @Test func losesRemovals() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try write("old", to: file)
+    try file.synchronize(.full)
+    try directory.synchronize()
+    try directory.remove("f")
+    #expect(possible("f") == ["old", nil])
+    try directory.synchronize()
+    #expect(possible("f") == [nil])
+  }
+
+  @Test func losesTruncations() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try write("a long text", to: file)
+    try file.synchronize(.full)
+    try directory.synchronize()
+    try file.truncate(to: 1)
+    let cut = "a" + String(repeating: "\0", count: 10)
+    #expect(possible("f") == ["a long text", "a", cut], "the page may be cut, and not the length")
+    try file.synchronize(.full)
+    #expect(possible("f") == ["a"])
+  }
+
+  /// The length may be there without the bytes: they are zeros then.
+  @Test func losesThePagesBehindALength() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try file.synchronize(.full)
+    try directory.synchronize()
+    try write("ab", to: file)
+    #expect(possible("f") == ["", "ab", "\0\0"])
+  }
+
+  @Test func tearsPagesBetweenSectors() throws {
+    let directory = try directory()
+    let file = try directory.createFile("f")
+    try write(String(repeating: "o", count: 4096), to: file)
+    try file.synchronize(.full)
+    try directory.synchronize()
+    try write(String(repeating: "n", count: 4096), to: file)
+    let torn = (0..<64).compactMap { self.file("f", after: .sectors(seed: $0)) }
+      .filter { Set($0) == ["o", "n"] }
+    #expect(!torn.isEmpty)
+    for text in torn {
+      for start in stride(from: 0, to: 4096, by: 512) {
+        let sector = text.dropFirst(start).prefix(512)
+        #expect(Set(sector).count == 1, "a sector is whole")
+      }
+    }
+  }
+
+  /// As Linux does: the sync fails once, the next one succeeds, the bytes are gone after a crash.
+  @Test func aFailedSyncCanDropWhatItShouldHaveWritten() throws {
+    try disk.createDirectory("d")
+    let faulty = FaultStorage(disk)
+    let directory = try #require(try faulty.openDirectory("d"))
+    let file = try directory.createFile("f")
+    try file.synchronize(.full)
+    try directory.synchronize()
+    try write("new", to: file)
+    faulty.setScript { event in
+      event.operation == .synchronizeData ? .dropUnsynced(.ioError) : nil
+    }
+    #expect(throws: StorageError.self) { try file.synchronize(.data) }
+    faulty.setScript(nil)
+    try file.synchronize(.data)
+    #expect(self.file("f", after: .nothing) == "\0\0\0")
+    #expect(self.file("f", after: .everything) == "new", "it is in the cache all the same")
+    // The same bytes, written again, are dirty again.
+    try write("new", to: file)
+    try file.synchronize(.data)
+    #expect(self.file("f", after: .nothing) == "new")
+  }
+
+  @Test func isAsLargeAsItWasMade() throws {
+    let small = SimulatedDisk(capacityBytes: 8192)
+    try small.createDirectory("d")
+    let file = try #require(try small.openDirectory("d")).createFile("f")
+    try file.allocate(from: 0, to: 8192)
+    #expect {
+      try file.allocate(from: 8192, to: 8193)
+    } throws: {
+      ($0 as? StorageError)?.errno == .noSpace
+    }
+  }
+
+  @Test func takesItsTime() throws {
+    let slow = SimulatedDisk(latency: SimulatedLatency(microseconds: 20_000, seed: 1))
+    let took = try ContinuousClock().measure { try slow.createDirectory("d") }
+    #expect(took >= .microseconds(10_000))
+  }
+
+  /// Few things to lose: every combination is there, each once.
+  @Test func goesThroughAllSubsetsWhenTheyAreFew() throws {
+    let directory = try directory()
+    for name in ["a", "b", "c"] { _ = try directory.createFile(name) }
+    let images = disk.moment().images(subsets: 50, torn: 0, seed: 1).dropFirst(2)
+    let sets = images.map { Set(($0.image.directories["d"] ?? [:]).keys) }
+    #expect(sets.count == 8)
+    #expect(Set(sets).count == 8)
+    for (policy, image) in images { #expect(disk.image(policy) == image, "\(policy)") }
+  }
+}
