@@ -57,13 +57,16 @@ let package = Package(
     // Means to test recovery: ours and an embedder's.
     .target(
       name: "MoraineTesting",
-      dependencies: ["MoraineEngine", "MoraineStorage", system],
+      dependencies: [
+        "MoraineEngine", "MoraineStorage", system,
+        .product(name: "Subprocess", package: "swift-subprocess"),
+      ],
       swiftSettings: settings
     ),
     .executableTarget(
       name: "MoraineCommand",
       dependencies: [
-        "Moraine", system,
+        "Moraine", "MoraineTesting", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: settings

@@ -30,7 +30,7 @@ struct MoraineCommand: AsyncParsableCommand {
     version: version,
     subcommands: [
       Put.self, Get.self, Delete.self, Scan.self, Load.self, Dump.self, Stats.self, Verify.self,
-      Compact.self, Drive.self,
+      Compact.self, Drive.self, KillTest.self,
     ])
 
   static func main() async {

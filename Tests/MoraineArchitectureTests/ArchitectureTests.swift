@@ -13,9 +13,11 @@ import Testing
     "Moraine": ["MoraineEngine", "SystemPackage", "Foundation"],
     "MoraineTesting": [
       "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
+      "Subprocess", "Foundation",
     ],
     "MoraineCommand": [
-      "Moraine", "ArgumentParser", "Foundation", "SystemPackage", "Synchronization",
+      "Moraine", "MoraineTesting", "ArgumentParser", "Foundation", "SystemPackage",
+      "Synchronization",
     ],
     "MoraineDemo": [
       "MoraineEngine", "SystemPackage", "Subprocess", "Foundation", "Synchronization",
