@@ -112,5 +112,10 @@ let package = Package(
       dependencies: ["MoraineStorage", system],
       swiftSettings: settings
     ),
+    .testTarget(
+      name: "MoraineTestingTests",
+      dependencies: ["MoraineTesting", system],
+      swiftSettings: settings
+    ),
   ]
 )

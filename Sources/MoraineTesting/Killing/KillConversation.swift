@@ -38,7 +38,7 @@ public final class KillConversation {
   ///
   /// - Throws: ``Ended``.
   public func ask(_ lines: String...) async throws -> String {
-    try await say(lines)
+    await say(lines)
     guard let line = try await nextLine() else { throw Ended() }
     control.touch()
     return line
@@ -53,7 +53,7 @@ public final class KillConversation {
 
   /// Sends lines. What a process that has ended cannot take is dropped: its output tells how it
   /// ended.
-  func say(_ lines: [String]) async throws {
+  func say(_ lines: [String]) async {
     var text: [UInt8] = []
     for line in lines {
       text.append(contentsOf: line.utf8)

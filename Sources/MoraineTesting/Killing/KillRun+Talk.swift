@@ -81,12 +81,17 @@ extension KillRun {
     case nil: return try await close(program, pause: nil)
     default: break
     }
-    let depth = Int.random(in: harness.timing.pipelinedCommands, using: &generator)
-    while unanswered.count < depth, let command = script.nextCommand(using: &generator) {
+    // In bursts, so that the program has always some to do while the harness reads its answers.
+    guard unanswered.count <= pipelinedCount / 2 else { return }
+    var lines: [String] = []
+    while unanswered.count < pipelinedCount,
+      let command = script.nextCommand(using: &commandGenerator)
+    {
       unanswered.append(command)
       if let operation = command.operation { ledger.send(operation) }
-      try await program.say(command.lines)
+      lines += command.lines
     }
+    if !lines.isEmpty { await program.say(lines) }
   }
 
   /// Asks for an orderly end, once everything is answered.
@@ -100,7 +105,7 @@ extension KillRun {
       try await program.finish()
     } else {
       unanswered.append(KillCommand(lines: lines))
-      try await program.say(lines)
+      await program.say(lines)
     }
     if let pause { program.control.kill(afterMicroseconds: pause) }
   }

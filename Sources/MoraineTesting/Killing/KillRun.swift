@@ -16,7 +16,9 @@ final class KillRun<Script: KillScript> {
   let harness: KillHarness
   var script: Script
   var ledger: AcknowledgementLedger<Script.Model>
-  var generator: SeededGenerator
+  /// Of its own: how many commands a process is sent depends on the machine, and must not change the
+  /// moments of the kills to come.
+  var commandGenerator: SeededGenerator
   var report: KillReport
   /// Sent and not answered by the process that runs now.
   var unanswered: [Command] = []
@@ -24,6 +26,9 @@ final class KillRun<Script: KillScript> {
   var isSettled = false
   /// The process that runs now was asked to close.
   var isClosing = false
+  /// How many commands may wait for their answers in the process that runs now.
+  private(set) var pipelinedCount = 1
+  private var momentGenerator: SeededGenerator
   private let began = ContinuousClock.now
   /// Processes in a row that had closed before their kill came.
   private var orderlyEnds = 0
@@ -32,7 +37,8 @@ final class KillRun<Script: KillScript> {
     self.harness = harness
     self.script = script
     ledger = AcknowledgementLedger(script.model)
-    generator = SeededGenerator(seed: harness.seed)
+    momentGenerator = SeededGenerator(seed: harness.seed)
+    commandGenerator = SeededGenerator(seed: ~harness.seed)
     report = KillReport(seed: harness.seed)
   }
 
@@ -46,7 +52,8 @@ final class KillRun<Script: KillScript> {
     while report.killCount < kills {
       // A program that is always faster than the kill would never be killed.
       let canClose = script.closingLines != nil && orderlyEnds < 3
-      try await live(in: ground, KillMoment(harness.timing, canClose: canClose, using: &generator))
+      let moment = KillMoment(harness.timing, canClose: canClose, using: &momentGenerator)
+      try await live(in: ground, moment)
       progress(report)
     }
     try await live(in: ground, nil)
@@ -59,12 +66,13 @@ final class KillRun<Script: KillScript> {
   private func live(in ground: GuardedDirectory, _ moment: KillMoment?) async throws(KillFailure) {
     unanswered = []
     (isSettled, isClosing) = (false, false)
+    pipelinedCount = .random(in: harness.timing.pipelinedCommands, using: &momentGenerator)
     if let cause = await inspect(ground.folder) { throw failure(cause) }
     let life: ChildLife
     do { life = try await converse(in: ground, moment) } catch {
       throw failure(Task.isCancelled ? .cancelled : .notStarted("\(error)"))
     }
-    count(life)
+    count(life, isLast: moment == nil)
     if Task.isCancelled { throw failure(.cancelled) }
     if let cause = verdict(life) ?? trespass(on: ground) { throw failure(cause, life.errorOutput) }
   }
@@ -92,12 +100,12 @@ final class KillRun<Script: KillScript> {
     isSettled = true
   }
 
-  private func count(_ life: ChildLife) {
-    if life.isKilled {
+  private func count(_ life: ChildLife, isLast: Bool) {
+    if !life.isKilled {
+      report.orderlyEndCount += 1
+    } else if !isLast {
       report.killCount += 1
       if !isSettled { report.earlyKillCount += 1 }
-    } else {
-      report.orderlyEndCount += 1
     }
     orderlyEnds = life.isKilled ? 0 : orderlyEnds + 1
     if let restart = life.restart { report.restarts.append(Int(restart / .microseconds(1))) }

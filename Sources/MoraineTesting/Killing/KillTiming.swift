@@ -16,8 +16,9 @@ public struct KillTiming: Sendable {
   public var answers = 0...200
   /// How long after the last of these answers.
   public var answerMicroseconds = 0...3_000
-  /// How many commands may wait for their answers.
-  public var pipelinedCommands = 1...4
+  /// How many commands wait for their answers, drawn for each process. One is a dialogue, in which
+  /// the program mostly waits for the harness; with many it is always in the midst of one.
+  public var pipelinedCommands = 1...64
 
   public init() {}
 }
