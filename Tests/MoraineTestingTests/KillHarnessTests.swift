@@ -11,6 +11,29 @@ import Testing
     #expect(report.orderlyEndCount > 0 && report.medianRestartMicroseconds > 0, "\(report)")
   }
 
+  @Test func whatWasStoredAndNotYetAcknowledgedMaySurvive() async throws {
+    let add = #"echo $number >> "$1/log"; sleep 0.05; echo ok"#
+    let report = try await Subject(add: add).run(kills: 10) { $0.timing.answers = 0...2 }
+    #expect(report.survivedCount > 0 && report.vanishedCount > 0, "\(report)")
+  }
+
+  /// Of two in flight, the later one alone.
+  @Test func aHoleIsFound() async throws {
+    let add = #"""
+      if [ $((count % 2)) = 1 ]; then held=$number; continue; fi
+      echo $number >> "$1/log"; sleep 0.05; echo $held >> "$1/log"; echo ok; echo ok
+      """#
+    let failure = try await Subject(add: add).failure {
+      $0.timing.pipelinedCommands = 2...2
+      $0.timing.startShare = 0
+      $0.timing.answers = 0...0
+    }
+    guard case .invented = failure.cause else {
+      Issue.record("\(failure)")
+      return
+    }
+  }
+
   @Test func aProgramThatWorksByItselfPasses() async throws {
     let text = #"""
       : >> "$1/log"; number=$(($(wc -l < "$1/log")))
