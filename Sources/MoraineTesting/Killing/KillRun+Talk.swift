@@ -75,14 +75,21 @@ extension KillRun {
     _ program: KillConversation, _ moment: KillMoment?, _ answers: Int
   ) async throws {
     switch moment {
-    case .answers(answers, let pause): program.control.kill(afterMicroseconds: pause)
+    case nil: return try await close(program, pause: nil)
     case .closing(let count, let pause) where answers >= count:
       return try await close(program, pause: pause)
-    case nil: return try await close(program, pause: nil)
     default: break
     }
     // In bursts, so that the program has always some to do while the harness reads its answers.
     guard unanswered.count <= pipelinedCount / 2 else { return }
+    await sendBurst(program)
+    // Now the program is in the midst of it.
+    guard case .answers(let count, let pause) = moment, answers >= count, !isPlanned else { return }
+    isPlanned = true
+    program.control.kill(afterMicroseconds: pause)
+  }
+
+  private func sendBurst(_ program: KillConversation) async {
     var lines: [String] = []
     while unanswered.count < pipelinedCount,
       let command = script.nextCommand(using: &commandGenerator)

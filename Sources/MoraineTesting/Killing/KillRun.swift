@@ -26,6 +26,8 @@ final class KillRun<Script: KillScript> {
   var isSettled = false
   /// The process that runs now was asked to close.
   var isClosing = false
+  /// The kill has been decided on for the process that runs now.
+  var isPlanned = false
   /// How many commands may wait for their answers in the process that runs now.
   private(set) var pipelinedCount = 1
   private var momentGenerator: SeededGenerator
@@ -65,7 +67,7 @@ final class KillRun<Script: KillScript> {
   /// - Parameter moment: nil for an orderly end.
   private func live(in ground: GuardedDirectory, _ moment: KillMoment?) async throws(KillFailure) {
     unanswered = []
-    (isSettled, isClosing) = (false, false)
+    (isSettled, isClosing, isPlanned) = (false, false, false)
     pipelinedCount = .random(in: harness.timing.pipelinedCommands, using: &momentGenerator)
     if let cause = await inspect(ground.folder) { throw failure(cause) }
     let life: ChildLife

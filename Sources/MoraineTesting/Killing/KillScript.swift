@@ -9,6 +9,39 @@ public import SystemPackage
 ///   ``nextCommand(using:)`` returns nil, and ``meaning(of:to:_:)`` returns
 ///   ``KillAnswer/acknowledgedByItself(_:)``.
 ///
+/// For a program that answers `add N` with `ok`, and `list` with all that it has:
+///
+/// ```swift
+/// struct Numbers: KillModel {
+///   var all: [Int] = []
+///   mutating func apply(_ operation: Int) { all.append(operation) }
+/// }
+///
+/// struct NumbersScript: KillScript {
+///   let model = Numbers()
+///   var last = 0
+///
+///   mutating func nextCommand(using generator: inout SeededGenerator) -> KillCommand<Int>? {
+///     last += 1
+///     return KillCommand(lines: ["add \(last)"], operation: last)
+///   }
+///
+///   mutating func meaning(
+///     of line: String, to command: KillCommand<Int>?, _ ledger: AcknowledgementLedger<Numbers>
+///   ) -> KillAnswer<Int> {
+///     line == "ok" ? .acknowledged : .wrong(KillViolation(.badAnswer, line))
+///   }
+///
+///   mutating func check(
+///     _ program: KillConversation, _ ledger: AcknowledgementLedger<Numbers>
+///   ) async throws -> KillFinding<Numbers>? {
+///     let seen = try await program.ask("list").split(separator: " ").compactMap { Int($0) }
+///     if let count = ledger.survivors(where: { $0.all == seen }) { return .survivors(count) }
+///     throw KillViolation(.lost, "expected \(ledger.model.all), there is \(seen)")
+///   }
+/// }
+/// ```
+///
 /// A line counts when it is whole, up to its line feed, so the program must not buffer what it
 /// prints.
 ///

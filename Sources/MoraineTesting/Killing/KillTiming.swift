@@ -14,8 +14,8 @@ public struct KillTiming: Sendable {
   public var closingMicroseconds = 0...4_000
   /// After how many answers the others come, and the closing begins.
   public var answers = 0...200
-  /// How long after the last of these answers.
-  public var answerMicroseconds = 0...3_000
+  /// How long after the commands that follow these answers have been sent.
+  public var answerMicroseconds = 0...1_000
   /// How many commands wait for their answers, drawn for each process. One is a dialogue, in which
   /// the program mostly waits for the harness; with many it is always in the midst of one.
   public var pipelinedCommands = 1...64
