@@ -43,6 +43,34 @@ import Testing
     #expect(outcome.errors == "seed 9, none, mapped, in \(place.store)\n")
   }
 
+  /// Whoever it was: a file that appears beside the store is a violation, with the way to repeat it.
+  @Test(arguments: [[], ["--json"]])
+  func aViolationIsCode3AndNamesItsReplay(options: [String]) async throws {
+    let folder = place.store + "/subject"
+    let command =
+      ["crash-test-kill", "--directory", place.store, "--kills", "1000000", "--seed", "5"] + options
+    async let running = Moraine.run(command)
+    let files = FileManager.default
+    // Once there is a store, the harness has looked around already.
+    while true {
+      if files.fileExists(atPath: folder) {
+        if !(try files.contentsOfDirectory(atPath: folder)).isEmpty { break }
+      }
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    try Data("x".utf8).write(to: URL(fileURLWithPath: place.store + "/leak"))
+    let outcome = try await running
+    let replay = "moraine crash-test-kill --kills 1000000 --seed 5 --durability none --io mapped"
+    #expect(outcome.code == 3 && outcome.text.contains(replay), "\(outcome)")
+    guard !options.isEmpty else {
+      #expect(outcome.text.hasPrefix("VIOLATION after ") && outcome.text.contains("leak"))
+      #expect(outcome.errors.hasSuffix("moraine: the store is in \(place.store)\n"))
+      return
+    }
+    let object = try JSONSerialization.jsonObject(with: Data(outcome.output)) as? [String: Any]
+    #expect(object?["isSound"] as? Bool == false && object?["failure"] as? String == "wroteOutside")
+  }
+
   @Test func misuseIsCode2() async throws {
     #expect(try await test("--kills", "-1").code == 2)
     #expect(try await test("--timeout", "0").code == 2)
