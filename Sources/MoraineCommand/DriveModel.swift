@@ -34,7 +34,9 @@ struct DriveOperations {
 
   /// Two bytes of place in the batch and six of number, then what compresses well or does not.
   func operation(_ number: UInt64) -> DriveModel.Operation {
-    var generator = SeededGenerator(seed: seed ^ number &* 0x9E37_79B9_7F4A_7C15)
+    // Neighbouring seeds would make generators of which one is a step behind the other.
+    var numbered = SeededGenerator(seed: seed ^ number)
+    var generator = SeededGenerator(seed: numbered.next())
     let isBatch = Int.random(in: 0..<5, using: &generator) == 0
     let count = isBatch ? Int.random(in: 2...5, using: &generator) : 1
     return DriveModel.Operation(
