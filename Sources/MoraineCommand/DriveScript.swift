@@ -45,11 +45,13 @@ struct DriveScript: KillScript {
       let text = "\(line.prefix(200)), to \(first.prefix(200))"
       return .wrong(KillViolation(.badAnswer, text))
     }
-    guard let key = Hexadecimal.decode(Array(first.utf8)[4...]) else { return .ignored }
-    if let violation = violation(key, line, [ledger.model.values[key]]) {
-      return .wrong(violation)
+    let key = Hexadecimal.decode(Array(first.utf8).dropFirst("get ".utf8.count)) ?? []
+    switch Self.value(line) {
+    case .failure(let violation): return .wrong(violation)
+    case .success(let value) where value == ledger.model.values[key]: return .acknowledged
+    case .success(let value):
+      return .wrong(violation(key, value, ledger.model.values[key], ledger))
     }
-    return .acknowledged
   }
 
   mutating func check(
@@ -61,47 +63,63 @@ struct DriveScript: KillScript {
     throw try await difference(program, ledger, seen)
   }
 
-  /// What is wrong in a store whose digest is.
+  /// What is wrong in a store whose digest is: where it differs from the state it resembles most.
   private func difference(
     _ program: KillConversation, _ ledger: AcknowledgementLedger<DriveModel>, _ seen: String
   ) async throws -> KillViolation {
-    var states = [ledger.model]
-    for operation in ledger.inFlight {
-      var state = states[states.count - 1]
-      state.apply(operation)
-      states.append(state)
-    }
-    for index in 0..<DriveOperations.keyCount {
-      let key = DriveOperations.key(index)
+    var values: [[UInt8]: [UInt8]] = [:]
+    for number in 0..<DriveOperations.keyCount {
+      let key = DriveOperations.key(number)
       let answer = try await program.ask("get \(Self.text(key))")
-      if let violation = violation(key, answer, states.map { $0.values[key] }) { return violation }
+      switch Self.value(answer) {
+      case .success(let value): values[key] = value
+      case .failure(let violation): return violation
+      }
     }
-    return KillViolation(
-      .invented,
-      """
-      scan says \(seen), expected \(ledger.model.scanAnswer); each key alone is as it may be, so \
-      there is half of an operation, or a key that was never written
-      """)
+    var state = ledger.model
+    var closest = differences(values, state)
+    for operation in ledger.inFlight {
+      state.apply(operation)
+      let found = differences(values, state)
+      if found.count < closest.count { closest = found }
+    }
+    guard let (key, wanted) = closest.first else {
+      let wanted = ledger.model.scanAnswer
+      return KillViolation(.invented, "\(seen), expected \(wanted): keys that nobody wrote")
+    }
+    return violation(key, values[key], wanted, ledger)
   }
 
-  /// What is wrong with an answer to `get`.
-  ///
-  /// - Parameter expected: any of these would be right.
+  /// The keys at which a store and a state differ, each with its value in the state.
+  private func differences(
+    _ values: [[UInt8]: [UInt8]], _ state: DriveModel
+  ) -> [(key: [UInt8], wanted: [UInt8]?)] {
+    (0..<DriveOperations.keyCount).map(DriveOperations.key)
+      .filter { values[$0] != state.values[$0] }.map { ($0, state.values[$0]) }
+  }
+
   private func violation(
-    _ key: [UInt8], _ answer: String, _ expected: [[UInt8]?]
-  ) -> KillViolation? {
-    var value: [UInt8]?
-    if answer != "none" {
-      guard answer.hasPrefix("value "), let bytes = Hexadecimal.decode(Array(answer.utf8)[6...])
-      else { return KillViolation(.badAnswer, "\(answer.prefix(200)), to get") }
-      value = bytes
+    _ key: [UInt8], _ value: [UInt8]?, _ wanted: [UInt8]?,
+    _ ledger: AcknowledgementLedger<DriveModel>
+  ) -> KillViolation {
+    let isPart = ledger.inFlight.contains { operation in
+      operation.changes.contains { value != nil && $0.key == key && $0.value == value }
     }
-    guard !expected.contains(value) else { return nil }
     let isKnown = value.map { operations.contains(key: key, value: $0, upTo: number) } ?? true
-    let wanted = (expected[0].map(Self.text) ?? "none").prefix(80)
+    let texts = [value, wanted].map { $0.map { "value " + Self.text($0).prefix(80) } ?? "none" }
     return KillViolation(
-      isKnown ? .lost : .invented,
-      "\(String(decoding: key, as: UTF8.self)) is \(answer.prefix(80)), expected \(wanted)")
+      isKnown && !isPart ? .lost : .invented,
+      "\(String(decoding: key, as: UTF8.self)) is \(texts[0]), expected \(texts[1])")
+  }
+
+  /// What `get` has answered.
+  private static func value(_ answer: String) -> Result<[UInt8]?, KillViolation> {
+    if answer == "none" { return .success(nil) }
+    let digits = Array(answer.utf8).dropFirst("value ".utf8.count)
+    guard answer.hasPrefix("value "), let bytes = Hexadecimal.decode(digits) else {
+      return .failure(KillViolation(.badAnswer, "\(answer.prefix(200)), to get"))
+    }
+    return .success(bytes)
   }
 
   private static func lines(_ operation: DriveModel.Operation) -> [String] {
