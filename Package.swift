@@ -57,7 +57,10 @@ let package = Package(
     // Means to test recovery: ours and an embedder's.
     .target(
       name: "MoraineTesting",
-      dependencies: ["MoraineEngine", "MoraineStorage", system],
+      dependencies: [
+        "MoraineEngine", "MoraineStorage", system,
+        .product(name: "Subprocess", package: "swift-subprocess"),
+      ],
       swiftSettings: settings
     ),
     .executableTarget(

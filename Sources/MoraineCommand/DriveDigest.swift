@@ -6,16 +6,27 @@ struct DriveDigest {
   private var count = 0
   private var sum: UInt64 = 0
 
-  mutating func add(_ entry: Entry) {
+  mutating func add(_ entry: Entry) { add(key: entry.key.bytes, value: entry.value) }
+
+  mutating func add(key: [UInt8], value: [UInt8]) {
+    sum &+= Self.hash(key, value)
+    count += 1
+  }
+
+  mutating func remove(key: [UInt8], value: [UInt8]) {
+    sum &-= Self.hash(key, value)
+    count -= 1
+  }
+
+  private static func hash(_ key: [UInt8], _ value: [UInt8]) -> UInt64 {
     var hash: UInt64 = 0xCBF2_9CE4_8422_2325
     func take(_ bytes: some Sequence<UInt8>) {
       for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
     }
-    withUnsafeBytes(of: UInt64(entry.key.bytes.count).littleEndian) { take($0) }
-    take(entry.key.bytes)
-    take(entry.value)
-    sum &+= hash
-    count += 1
+    withUnsafeBytes(of: UInt64(key.count).littleEndian) { take($0) }
+    take(key)
+    take(value)
+    return hash
   }
 
   var text: String {

@@ -13,6 +13,7 @@ import Testing
     "Moraine": ["MoraineEngine", "SystemPackage", "Foundation"],
     "MoraineTesting": [
       "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
+      "Subprocess", "Foundation",
     ],
     "MoraineCommand": [
       "Moraine", "MoraineTesting", "ArgumentParser", "Foundation", "Subprocess",

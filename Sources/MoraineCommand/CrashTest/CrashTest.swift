@@ -16,10 +16,13 @@ struct CrashTest: AsyncParsableCommand {
         moraine crash-test --scenario mixed-mapped --seed 7 --count 1
         moraine crash-test faults                   a fault at every call
         moraine crash-test workloads --count 1000   long workloads
+        moraine crash-test kills --kills 1000       SIGKILL, on a real process and disk
 
       Exit code 0 only when nothing was violated, otherwise 3.
       """,
-    subcommands: [Crashes.self, Workloads.self, Faults.self, LaboratoryWorker.self],
+    subcommands: [
+      Crashes.self, Workloads.self, Faults.self, Kills.self, LaboratoryWorker.self,
+    ],
     defaultSubcommand: Crashes.self)
 }
 

@@ -1,0 +1,138 @@
+import ArgumentParser
+import Foundation
+import MoraineTesting
+import SystemPackage
+
+/// Kills `moraine drive` at random moments and checks what is left.
+struct Kills: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "kills",
+    abstract: "Kills a writing process again and again, and checks what is left.",
+    discussion: """
+      Runs this program's drive on one store that accumulates, ends it with SIGKILL
+      while it starts, works, compacts or closes, and compares the whole store with
+      what was acknowledged. Exit code 0 when nothing was lost or invented, 3 when
+      something was, or the process trapped, hung, or wrote outside its folder.
+
+      A seed repeats the operations and the moments, though not to the instruction.
+
+        moraine crash-test kills --kills 1000 --durability none --seed 7
+      """)
+  @Option(help: "Processes to kill.") var kills = 100
+  @Option(help: "Repeats a run; random by default.") var seed: UInt64?
+  @Option(help: "What an ok after a write stands for.") var durability = Drive.Level.none
+  @Option(help: "How bytes get into the log.") var io = Drive.IO.mapped
+  @Option(
+    help:
+      "A new directory for the store, which is kept; by default a temporary one, kept on failure.",
+    completion: .directory)
+  var directory: String?
+  @Option(help: "The longest wait for an answer, in seconds.") var timeout = 60
+  @Flag(help: "As one JSON object.") var json = false
+
+  func validate() throws {
+    if kills < 0 { throw ValidationError("--kills takes a number from 0") }
+    if !(1...86_400 ~= timeout) {
+      throw ValidationError("--timeout takes a number from 1 to 86400")
+    }
+  }
+
+  func run() async throws {
+    let seed = seed ?? .random(in: .min ... .max)
+    let ground = directory ?? Self.temporaryDirectory()
+    if !json { Output.note("seed \(seed), \(durability), \(io), in \(ground)") }
+    let harness = try harness(seed, FilePath(ground))
+    let bar = ProgressBar("killing")
+    let (report, failure) = await outcome(harness, seed, bar)
+    bar.finish()
+    try print(report, failure)
+    if let failure {
+      throw Failure(code: failure.exitCode, message: json ? nil : "the store is in \(ground)")
+    }
+    if directory == nil { try FileManager.default.removeItem(atPath: ground) }
+  }
+
+  private func outcome(
+    _ harness: KillHarness, _ seed: UInt64, _ bar: ProgressBar
+  ) async -> (KillReport, KillFailure?) {
+    do {
+      let report = try await harness.run(DriveScript(seed: seed), kills: kills) { report in
+        bar.say(Self.progress(report, of: kills))
+      }
+      return (report, nil)
+    } catch {
+      return (error.report, error)
+    }
+  }
+
+  private func harness(_ seed: UInt64, _ ground: FilePath) throws -> KillHarness {
+    guard let program = Bundle.main.executablePath else {
+      throw Failure(code: 5, message: "cannot tell where this program is")
+    }
+    let options = [
+      "--durability", durability.rawValue, "--io", io.rawValue,
+      // So small that there is always something to compact, to seal and to read an index for.
+      "--segment-size", "16384", "--checkpoint-floor", "0",
+    ]
+    var harness = KillHarness(executable: FilePath(program), directory: ground, seed: seed) {
+      ["drive", $0.string] + options
+    }
+    harness.timeoutMilliseconds = timeout * 1000
+    harness.replayCommand = """
+      moraine crash-test kills --kills \(kills) --seed \(seed) --durability \(durability) --io \(io)
+      """
+    return harness
+  }
+
+  private static func temporaryDirectory() -> String {
+    let name = "moraine-kill-\(UUID().uuidString)"
+    return FileManager.default.temporaryDirectory.appendingPathComponent(name).path
+  }
+
+  private static func progress(_ report: KillReport, of kills: Int) -> String {
+    let seconds = max(0.001, Double(report.elapsedMilliseconds) / 1000)
+    let rate = Double(report.killCount) / seconds
+    let left = rate > 0 ? ", \(Units.clock(Double(kills - report.killCount) / rate)) left" : ""
+    return "\(Units.number(UInt64(report.killCount))) of \(Units.number(UInt64(kills))) kills, "
+      + "\(Units.number(UInt64(report.acknowledgedCount))) acknowledged, "
+      + "\(Int(rate)) kills/s\(left)"
+  }
+
+  private func print(_ report: KillReport, _ failure: KillFailure?) throws(Failure) {
+    guard json else {
+      if let failure {
+        try Output.line("VIOLATION \(failure)\n\(report)")
+      } else {
+        try Output.line("\(report): nothing lost, nothing invented")
+      }
+      return
+    }
+    let fields: [(String, String)] = [
+      ("isSound", "\(failure == nil)"), ("seed", "\(report.seed)"),
+      ("durability", Text.quoted(durability.rawValue)), ("io", Text.quoted(io.rawValue)),
+      ("killCount", "\(report.killCount)"), ("earlyKillCount", "\(report.earlyKillCount)"),
+      ("orderlyEndCount", "\(report.orderlyEndCount)"),
+      ("acknowledgedCount", "\(report.acknowledgedCount)"),
+      ("survivedCount", "\(report.survivedCount)"),
+      ("vanishedCount", "\(report.vanishedCount)"),
+      ("medianRestartMicroseconds", "\(report.medianRestartMicroseconds)"),
+      ("longestRestartMicroseconds", "\(report.longestRestartMicroseconds)"),
+      ("elapsedMilliseconds", "\(report.elapsedMilliseconds)"),
+      ("failure", failure.map { Text.quoted($0.cause.name) } ?? "null"),
+      ("message", failure.map { Text.quoted($0.cause.description) } ?? "null"),
+      ("errorOutput", failure.map { Text.quoted($0.errorOutput) } ?? "null"),
+      ("replayCommand", failure.map { Text.quoted($0.replayCommand) } ?? "null"),
+    ]
+    try Output.line("{" + fields.map { "\"\($0)\":\($1)" }.joined(separator: ",") + "}")
+  }
+}
+
+extension KillFailure {
+  /// Where nothing could be tested, nothing is said about the store.
+  fileprivate var exitCode: Int32 {
+    switch cause {
+    case .notStarted, .cancelled: 5
+    default: 3
+    }
+  }
+}

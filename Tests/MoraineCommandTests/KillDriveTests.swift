@@ -1,0 +1,130 @@
+import Foundation
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineCommand
+
+/// Row 7 of the proof, with few kills; `Scripts/test` runs more of them.
+@Suite(.timeLimit(.minutes(10))) struct KillDriveTests {
+  let place: Place
+
+  init() throws { place = try Place() }
+
+  private func test(_ options: String...) async throws -> Outcome {
+    try await Moraine.run(
+      ["crash-test", "kills", "--directory", place.store] + options, input: nil)
+  }
+
+  @Test(arguments: [
+    ["--durability", "none", "--io", "mapped"], ["--durability", "sync", "--io", "positional"],
+  ])
+  func driveOutlivesKills(options: [String]) async throws {
+    let seed = UInt64.random(in: 0...UInt64.max)
+    let outcome = try await Moraine.run(
+      [
+        "crash-test", "kills", "--directory", place.store, "--kills", "15", "--seed", "\(seed)",
+        "--json",
+      ]
+        + options)
+    #expect(outcome.code == 0, "\(outcome.text)")
+    let object = try #require(
+      try JSONSerialization.jsonObject(with: Data(outcome.output)) as? [String: Any])
+    #expect(object["isSound"] as? Bool == true && object["killCount"] as? Int == 15)
+    #expect(object["seed"] as? UInt64 == seed && object["failure"] is NSNull)
+    // The store stays for whoever wants to look.
+    #expect(try await Moraine.run("verify", place.store + "/subject").code == 0)
+  }
+
+  @Test func theReportIsReadable() async throws {
+    let outcome = try await test("--kills", "2", "--seed", "9")
+    #expect(outcome.code == 0 && outcome.text.hasPrefix("2 kills ("), "\(outcome)")
+    #expect(outcome.text.hasSuffix("nothing lost, nothing invented\n"))
+    #expect(outcome.errors == "seed 9, none, mapped, in \(place.store)\n")
+  }
+
+  /// Whoever it was: a file that appears beside the store is a violation, with the way to repeat it.
+  @Test(arguments: [[], ["--json"]])
+  func aViolationIsCode3AndNamesItsReplay(options: [String]) async throws {
+    let folder = place.store + "/subject"
+    let command =
+      ["crash-test", "kills", "--directory", place.store, "--kills", "1000000", "--seed", "5"]
+      + options
+    async let running = Moraine.run(command)
+    let files = FileManager.default
+    // Once there is a store, the harness has looked around already.
+    while true {
+      if files.fileExists(atPath: folder) {
+        if !(try files.contentsOfDirectory(atPath: folder)).isEmpty { break }
+      }
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    try Data("x".utf8).write(to: URL(fileURLWithPath: place.store + "/leak"))
+    let outcome = try await running
+    let replay = "moraine crash-test kills --kills 1000000 --seed 5 --durability none --io mapped"
+    #expect(outcome.code == 3 && outcome.text.contains(replay), "\(outcome)")
+    guard !options.isEmpty else {
+      #expect(outcome.text.hasPrefix("VIOLATION after ") && outcome.text.contains("leak"))
+      #expect(outcome.errors.hasSuffix("moraine: the store is in \(place.store)\n"))
+      return
+    }
+    let object = try JSONSerialization.jsonObject(with: Data(outcome.output)) as? [String: Any]
+    #expect(object?["isSound"] as? Bool == false && object?["failure"] as? String == "wroteOutside")
+  }
+
+  @Test func misuseIsCode2() async throws {
+    #expect(try await test("--kills", "-1").code == 2)
+    #expect(try await test("--timeout", "0").code == 2)
+    #expect(try await test("--seed", "x").code == 2)
+  }
+
+  @Test func aDirectoryThatIsInUseIsCode5() async throws {
+    try FileManager.default.createDirectory(
+      atPath: place.store + "/subject", withIntermediateDirectories: true)
+    let outcome = try await test("--kills", "1")
+    #expect(outcome.code == 5 && outcome.text.contains("could not start"), "\(outcome)")
+  }
+
+  /// A store that is not what the ledger says, before the check: a put undone, a put never asked for.
+  @Test(arguments: [("forget", "lost"), ("add", "invented"), ("swap", "invented")])
+  func aStoreThatIsNotAsAcknowledgedIsFound(fault: String, name: String) async throws {
+    // In the place of the program: does the harm before each start but the first.
+    let script = #"""
+      store="$2"; moraine="$0"
+      if [ -d "$store" ] && [ -n "$(ls "$store")" ]; then
+        key=$("$moraine" scan "$store" --keys-only --limit 1)
+        case FAULT in
+          forget) [ -z "$key" ] || "$moraine" delete "$store" "$key";;
+          add) "$moraine" put "$store" stranger x;;
+          swap) [ -z "$key" ] || "$moraine" put "$store" "$key" "12345678 never written";;
+        esac
+      fi
+      exec "$moraine" "$@"
+      """#.replacing("FAULT", with: fault)
+    var harness = KillHarness(
+      executable: "/bin/sh", directory: FilePath(place.store), seed: 1
+    ) { folder in
+      ["-c", script, Moraine.path, "drive", folder.string, "--durability", "none"]
+    }
+    harness.timing.startShare = 0
+    harness.timing.answers = 50...100
+    let failure = await #expect(throws: KillFailure.self) {
+      try await harness.run(DriveScript(seed: 1), kills: 5)
+    }
+    #expect(failure?.cause.name == name, "\(String(describing: failure))")
+  }
+
+  @Test func anOperationIsTheSameForTheSameSeed() {
+    let operations = DriveOperations(seed: 7)
+    for number in 1...2000 as ClosedRange<UInt64> {
+      for (key, value) in operations.operation(number).changes {
+        guard let value else { continue }
+        #expect(operations.contains(key: key, value: value, upTo: number))
+        guard value.count > 8 else { continue }
+        #expect(!operations.contains(key: key, value: value, upTo: number - 1))
+        #expect(!operations.contains(key: key + [0], value: value, upTo: number))
+        #expect(!operations.contains(key: key, value: value + [0], upTo: number))
+      }
+    }
+  }
+}
