@@ -11,13 +11,17 @@ enum CheckpointEdits {
     while !input.isAtEnd, !bytes.isEmpty {
       let operation = input.byte()
       let raw = input.integer(byteCount: 2)
-      let place =
+      var place =
         switch operation & 3 {
         case 0: raw % min(1024, bytes.count)
         case 1 where !entries.isEmpty: min(entries[raw % entries.count] & ~7, bytes.count - 1)
         case 2 where !written.isEmpty: min(written[raw % written.count], bytes.count - 1)
         default: raw * 8 % bytes.count
         }
+      // The last slot of its bucket, which may be a link.
+      if operation & 16 != 0, place >= firstPage {
+        place = min(firstPage + (place - firstPage | 56), bytes.count - 1)
+      }
       switch operation >> 2 & 3 {
       case 0:
         for (offset, byte) in input.take(Int(input.byte()) % 16 + 1).enumerated()
@@ -29,7 +33,7 @@ enum CheckpointEdits {
         if input.byte() & 1 == 0 {
           bytes.removeSubrange(place...)
         } else {
-          bytes += [UInt8](repeating: input.byte(), count: raw)
+          bytes += [UInt8](repeating: input.byte(), count: raw * 2)
         }
       }
     }

@@ -60,7 +60,8 @@ extension [UInt8] {
 
   /// Lends a copy that ends where its memory does, so that AddressSanitizer sees a read behind it:
   /// an array's own memory is rounded up.
-  func withExactBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+  func withExactBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result
+  {
     let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 8)
     defer { copy.deallocate() }
     withUnsafeBytes { copy.copyMemory(from: $0) }

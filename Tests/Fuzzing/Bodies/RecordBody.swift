@@ -78,8 +78,9 @@ enum RecordBody {
     try require(record.keyLength <= Limits.keyLengthBytes, "a key over its limit")
     try require(
       record.rawLength >= 0 && record.rawLength <= Limits.valueLengthBytes
-        && record.rawLength <= max(
-          record.storedLength, Limits.rawLengthBound(stored: record.storedLength)),
+        && record.rawLength
+          <= max(
+            record.storedLength, Limits.rawLengthBound(stored: record.storedLength)),
       "a value over its limit")
     try require(record.sequence < 1 << 56, "a sequence number of more than 56 bits")
     try require(record.flags & RecordHeader.Flag.unknown == 0, "an unknown flag")

@@ -26,7 +26,9 @@ private let target: FuzzTarget = {
 }()
 
 @_cdecl("LLVMFuzzerInitialize")
-public func initialize(_ count: UnsafeMutableRawPointer?, _ arguments: UnsafeMutableRawPointer?)
+public func initialize(
+  _ count: UnsafeMutableRawPointer?, _ arguments: UnsafeMutableRawPointer?
+)
   -> CInt
 {
   if CommandLine.arguments.contains("--seeds") {
