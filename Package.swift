@@ -103,6 +103,18 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
+    // What the fuzzers check of an input; the ordinary tests run it on the corpus.
+    .target(
+      name: "MoraineFuzzing",
+      dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
+      path: "Tests/Fuzzing/Bodies",
+      swiftSettings: settings
+    ),
+    .testTarget(
+      name: "MoraineFuzzingTests",
+      dependencies: ["MoraineFuzzing"],
+      swiftSettings: settings
+    ),
     .testTarget(
       name: "MoraineFormatTests",
       dependencies: ["MoraineFormat", "CLZ4", "CMoraineShims"],
@@ -120,3 +132,14 @@ let package = Package(
     ),
   ]
 )
+
+// libFuzzer is no part of an ordinary build: Scripts/fuzz sets this.
+if Context.environment["MORAINE_FUZZING"] != nil {
+  package.products.append(.executable(name: "moraine-fuzz", targets: ["moraine-fuzz"]))
+  package.targets.append(
+    .executableTarget(
+      name: "moraine-fuzz",
+      dependencies: ["MoraineFuzzing", "MoraineStorage"],
+      path: "Tests/Fuzzing/Driver",
+      swiftSettings: settings))
+}

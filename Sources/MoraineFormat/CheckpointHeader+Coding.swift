@@ -133,5 +133,7 @@ extension CheckpointHeader {
       && pageChecksums.count == bucketPageCount + overflowPageCount
       && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(Limits.segmentCount) }
       && keyCount <= (bucketCount + overflowCount) * 8
+      // Nothing in a segment takes more than the segment.
+      && segments.allSatisfy { $0.liveBytes <= $0.endOffset && $0.deleteBytes <= $0.endOffset }
   }
 }

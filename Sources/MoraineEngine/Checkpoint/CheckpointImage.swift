@@ -14,7 +14,8 @@ final class CheckpointImage: @unchecked Sendable {
     header.level = UInt8(index.level)
     header.tagShift = UInt8(index.tagShift)
     header.split = UInt64(index.split)
-    header.keyCount = UInt64(index.count)
+    // Below zero when the index began with a forged count.
+    header.keyCount = UInt64(clamping: index.count)
     header.bucketCount = UInt64(index.buckets.count)
     header.overflowCount = UInt64(index.overflow.count)
     header.salt = Machine.randomNumber()

@@ -29,16 +29,20 @@ extension HashIndex {
   ///
   /// - Returns: false when a page is not what was written: the index must be made anew.
   func admit(_ hash: UInt64) -> Bool {
-    admit(bucket: place(hash).bucket)
+    var left = overflow.count
+    return admit(bucket: place(hash).bucket, &left)
   }
 
-  private func admit(bucket number: Int) -> Bool {
+  /// - Parameter left: how many links may still be followed. There is one for each overflow bucket
+  ///   at most; more are a circle, which checksums do not tell from a chain.
+  private func admit(bucket number: Int, _ left: inout Int) -> Bool {
     guard let pages else { return true }
     guard pages.checkBucket(number) else { return false }
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {
       let next = Self.linkTarget(last)
-      guard next < overflow.count, pages.checkOverflow(next) else { return false }
+      guard left > 0, next < overflow.count, pages.checkOverflow(next) else { return false }
+      left -= 1
       last = overflow[next][Self.slotsPerBucket - 1]
     }
     return true
@@ -46,7 +50,8 @@ extension HashIndex {
 
   /// Makes sure of what the next split touches.
   func admitSplit() -> Bool {
-    admit(bucket: split)
+    var left = overflow.count
+    return admit(bucket: split, &left)
   }
 
   /// Makes sure of everything; from then on nothing is asked any more.
@@ -59,6 +64,8 @@ extension HashIndex {
     else {
       return false
     }
+    var left = overflow.count
+    for number in 0..<buckets.count where !admit(bucket: number, &left) { return false }
     isLazy = false
     return true
   }

@@ -1,0 +1,70 @@
+import MoraineFormat
+
+/// The first inputs: sound files behind a target's own flags. libFuzzer finds the rest from there.
+package enum FuzzSeeds {
+  package static func make(_ target: FuzzTarget) throws -> [[UInt8]] {
+    let files = try FixtureStore.files()
+    let manifest = files[Manifest.fileName] ?? []
+    let segments = files.files.filter { $0.key.hasSuffix(".segment") }.sorted { $0.key < $1.key }
+    let records: [[UInt8]] = segments.map { Array($0.value[SegmentHeader.fixedLength...]) }
+    switch target {
+    case .record:
+      return behind([2], records) + behind([0], records.map { Array($0.prefix(60)) }) + drafts
+    case .segment:
+      return behind([0, 4, 8, 12, 36], records)
+        + behind([1, 5, 3], segments.prefix(2).map(\.value))
+    case .manifest: return behind(Array(0..<8), [manifest])
+    case .checkpoint: return behind(Array(0..<8), edits)
+    case .lz4: return try compressed(records.joined().map { $0 })
+    case .operations: return operations
+    }
+  }
+
+  private static func behind(_ flags: [UInt8], _ inputs: [[UInt8]]) -> [[UInt8]] {
+    inputs.flatMap { input in flags.map { [$0] + input } }
+  }
+
+  /// Sequence, shape (kind, batch, codec), keyspace, raw length, key, value, changes.
+  private static let drafts: [[UInt8]] = [0x10, 0x11, 0x18, 0x12, 0x14, 0x20, 0x28].map { shape in
+    [1, 1, 0, 0, 0, 0, 0, 0, shape, shape & 8, 40, 0, 0, 3, 107, 101, 121]
+      + (shape < 0x20 ? [4, 1, 2, 3, 4] : [0])
+  }
+
+  private static let edits: [[UInt8]] = [
+    [], [4, 8, 0, 1], [4, 64, 0, 1], [4, 72, 0, 1], [4, 80, 0, 1], [4, 128, 0, 1], [5, 3, 0, 255],
+    [1, 0, 0, 7, 255, 255, 255, 255, 255, 255, 255, 255], [12, 100, 0, 0], [12, 100, 0, 1, 0],
+    // Without keys; then a page of overflow buckets, a link to the first, and its link to itself.
+    [3, 9, 0, 0, 0], grown, grown + link, grown + link + [3, 7, 34] + toFirst,
+  ]
+
+  private static let grown: [UInt8] = [15, 0, 128, 1, 0, 0, 96, 0, 0, 1, 0, 104, 0, 0, 2]
+  private static let link: [UInt8] = [17, 5, 0] + toFirst
+  private static let toFirst: [UInt8] = [7, 0, 0, 0, 240, 255, 255, 0, 0]
+
+  private static func compressed(_ value: [UInt8]) throws -> [[UInt8]] {
+    let dictionary = Array(value.prefix(64))
+    var plain = Compressor()
+    var sharing = DictionaryCompressor(dictionary: dictionary)
+    let short = Array(value.prefix(500))
+    let blocks = short.withUnsafeBytes { short in
+      (
+        plain.compress(short).map { Array($0) } ?? [],
+        sharing.compress(short).map { Array($0) } ?? []
+      )
+    }
+    let claim = [UInt8(short.count & 255), UInt8(short.count >> 8)]
+    return [claim + [0] + blocks.0, claim + [8] + dictionary + blocks.1, claim + [8] + value]
+  }
+
+  private static let operations: [[UInt8]] = [0, 1, 2, 4, 5, 6, 16, 21, 36].map { flags in
+    // Puts, a delete, a batch, compactions, a reopening, a kill, deletes again.
+    [flags]
+      + (0..<9).flatMap { [0, UInt8($0), 40, UInt8($0)] } + [
+        4, 3, 0x27, 1, 1, 200, 2, 0, 3, 2, 5, 5,
+      ]
+      + [
+        10, 8, 1, 12, 0, 1, 133, 1, 2, 3, 4, 5, 9, 11, 4, 1, 4, 2, 13, 15, 7, 1, 14, 1, 3, 3, 9, 6,
+        7,
+      ]
+  }
+}

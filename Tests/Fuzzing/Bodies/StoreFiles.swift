@@ -1,0 +1,60 @@
+import MoraineEngine
+package import MoraineStorage
+import SystemPackage
+
+/// The files of a store in memory, as bytes.
+package struct StoreFiles {
+  package var files: [String: [UInt8]]
+
+  package init(_ files: [String: [UInt8]] = [:]) {
+    self.files = files
+  }
+
+  /// What is there now, as a process that is killed at this moment leaves it.
+  package init(of storage: any Storage) throws {
+    files = [:]
+    guard let directory = try storage.openDirectory("store") else { return }
+    for entry in try directory.entries() {
+      files[entry.name] = try directory.read(entry.name)
+    }
+  }
+
+  /// A storage that holds them.
+  package func storage() throws -> MemoryStorage {
+    let storage = MemoryStorage()
+    try storage.createDirectory("store")
+    guard let directory = try storage.openDirectory("store") else { return storage }
+    for (name, bytes) in files {
+      let file = try directory.createFile(name)
+      try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+    }
+    return storage
+  }
+
+  subscript(name: String) -> [UInt8]? {
+    get { files[name] }
+    set { files[name] = newValue }
+  }
+}
+
+extension StorageDirectory {
+  /// All bytes of a file; none when there is no such file.
+  package func read(_ name: String) throws -> [UInt8] {
+    guard let file = try openFile(name, .read) else { return [] }
+    var bytes = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    return bytes
+  }
+}
+
+extension Configuration {
+  /// A tiny store that does nothing by itself.
+  static func fuzzing(_ mode: IOMode) -> Configuration {
+    var configuration = Configuration()
+    configuration.ioMode = mode
+    configuration.durability = .none
+    configuration.segmentSizeBytes = 600
+    configuration.compaction = .manual
+    return configuration
+  }
+}
