@@ -41,7 +41,7 @@ extension CheckpointHeader {
     writer.append(segment.earliestExpiry)
     writer.append(segment.cleanedThrough)
     writer.append(segment.slot)
-    writer.append(UInt32(0))
+    writer.append(segment.tailChecksum)
   }
 
   /// How many bytes ``init(decoding:)`` needs, from the first 128; not yet proved.
@@ -121,7 +121,7 @@ extension CheckpointHeader {
     segment.earliestExpiry = try reader.read()
     segment.cleanedThrough = try reader.read()
     segment.slot = try reader.read()
-    _ = try reader.take(4)
+    segment.tailChecksum = try reader.read()
     return segment
   }
 

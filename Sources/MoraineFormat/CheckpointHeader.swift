@@ -19,6 +19,9 @@ public struct CheckpointHeader: Equatable, Sendable {
     public var cleanedThrough: UInt64 = 0
     /// How the index's entries name the segment.
     public var slot: UInt32 = 0
+    /// Of the last bytes before ``endOffset``, for a segment that was not sealed; see
+    /// ``CheckpointHeader/tailLength``.
+    public var tailChecksum: UInt32 = 0
 
     public init(number: SegmentNumber) {
       self.number = number
@@ -26,6 +29,9 @@ public struct CheckpointHeader: Equatable, Sendable {
   }
 
   public static let fixedLength = 128
+  /// How many bytes before its end a segment's tail checksum is about, if there are as many behind
+  /// its header.
+  public static let tailLength = 4096
   static let magic = Array("MORAINEI".utf8)
   static let segmentLength = 112
   /// A page has 1024 buckets of 64 bytes.

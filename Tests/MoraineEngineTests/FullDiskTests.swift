@@ -134,4 +134,18 @@ import Testing
     #expect(await again.count == count - 1)
     try await again.close()
   }
+
+  /// The compaction under way was a checkpoint alone, which frees nothing; the writer took its end for
+  /// that of all hope.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func aCheckpointUnderWayIsNotTheLastHope(mode: Configuration.IOMode) async throws {
+    let storage = MemoryStorage(capacityBytes: 1 << 20)
+    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
+    configuration.compaction.spaceAmplificationLimit = 100
+    configuration.checkpointFloorBytes = 0
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<6000 { try await store.set(Self.value, forKey: Key("\(number % 500)")) }
+    #expect(await store.count == 500)
+    try await store.close()
+  }
 }

@@ -33,7 +33,21 @@ extension EngineState {
         : table[slot].end
       return table[slot].covered(table.infos[slot], slot: slot, end: end)
     }
+    if let active, let place = header.segments.firstIndex(where: { $0.slot == active.slot }) {
+      let end = Int(clamping: header.segments[place].endOffset)
+      header.segments[place].tailChecksum = try tailChecksum(active, end)
+    }
     return CheckpointImage(header, of: index)
+  }
+
+  /// The last bytes that a checkpoint covers of a segment that may have lost them when it is opened.
+  private func tailChecksum(
+    _ active: ActiveSegment, _ end: Int
+  ) throws(StoreError) -> UInt32 {
+    let source = ByteSource(
+      file: active.file, name: table.fileName(active.slot), length: end,
+      mapping: active.mapping)
+    return try source.tailChecksum(from: table[active.slot].firstOffset, to: end)
   }
 
   /// The name that a checkpoint of this moment has: by the last segment it covers.
@@ -58,6 +72,24 @@ extension EngineState {
       swap(&fresh, &index)
       throw error
     }
+  }
+
+  /// Makes a sparse index anew, as small as what it holds allows: it grows with the keys, and does
+  /// not shrink with them by itself.
+  ///
+  /// - Throws: `.corrupted`, `.io` when a key could not be read; the index is as it was then.
+  /// - Complexity: O(index), and a look at the record of each key that is left.
+  mutating func shrinkIndex() throws(StoreError) {
+    let slots = index.buckets.count * HashIndex.slotsPerBucket
+    guard index.buckets.count > 1 << (HashIndex.initialLevel + 1), index.count < slots / 16 else {
+      return
+    }
+    try admitAll()
+    var fresh = HashIndex()
+    for address in index.addresses() {
+      fresh.insert(try table.hashOfRecord(at: address), address, rehashing: table)
+    }
+    index = fresh
   }
 
   private mutating func reindex(_ slot: Int) throws(StoreError) {

@@ -54,6 +54,13 @@ extension EngineState {
   /// Whether writers must wait for it; small stores are not worth the wait.
   func isFarBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > Self.largestStep / 4 }
 
+  /// Whether the active segment is worth sealing for its garbage alone.
+  func isActiveGarbage(_ policy: CompactionPolicy) -> Bool {
+    guard let active, !active.hasFooter, isBehind(policy) else { return false }
+    let view = table[active.slot]
+    return view.end > 1 << 20 && view.liveBytes < UInt64(view.end / 4)
+  }
+
   /// Whether a compaction of everything would give back so much that writers can wait for it.
   func isWorthCleaning() -> Bool {
     let garbage = figures(table.order).reduce(0) { $0 + $1.garbageBytes }

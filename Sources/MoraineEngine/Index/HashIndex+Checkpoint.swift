@@ -78,6 +78,24 @@ extension HashIndex {
     for number in 0..<overflow.count { removeAll(in: slots, from: overflow[number]) }
   }
 
+  /// Every address that an entry names.
+  ///
+  /// - Complexity: O(index).
+  func addresses() -> [Address] {
+    var result: [Address] = []
+    result.reserveCapacity(count)
+    for number in 0..<buckets.count { collect(buckets[number], into: &result) }
+    for number in 0..<overflow.count { collect(overflow[number], into: &result) }
+    return result
+  }
+
+  private func collect(_ bucket: UnsafeMutablePointer<UInt64>, into result: inout [Address]) {
+    for position in 0..<Self.slotsPerBucket {
+      let slot = bucket[position]
+      if slot != 0, !Self.isLink(slot) { result.append(Address(rawValue: slot & Address.mask)) }
+    }
+  }
+
   private mutating func removeAll(in slots: Set<Int>, from bucket: UnsafeMutablePointer<UInt64>) {
     for position in 0..<Self.slotsPerBucket {
       let slot = bucket[position]

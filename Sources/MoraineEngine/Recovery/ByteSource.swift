@@ -32,6 +32,16 @@ final class ByteSource {
     return UnsafeRawPointer(start + (offset - windowStart))
   }
 
+  /// The checksum of the last bytes before a place, at most ``CheckpointHeader/tailLength`` of them.
+  ///
+  /// - Parameter first: where they begin at the earliest.
+  func tailChecksum(from first: Int, to end: Int) throws(StoreError) -> UInt32 {
+    let start = max(first, end - CheckpointHeader.tailLength)
+    guard start < end else { return Checksum.of([]) }
+    let bytes = try bytes(at: start, count: end - start)
+    return Checksum.of(UnsafeRawBufferPointer(start: bytes, count: end - start))
+  }
+
   private func load(at offset: Int, count: Int) throws(StoreError) {
     if window.count < count {
       window.deallocate()

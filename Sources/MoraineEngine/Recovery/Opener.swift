@@ -46,7 +46,8 @@ struct Opener {
 
   private func recovered(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
-    _ manifest: Manifest, _ checkpoint: CheckpointPages?, _ began: UInt64
+    _ manifest: Manifest, _ checkpoint: (number: SegmentNumber, pages: CheckpointPages)?,
+    _ began: UInt64
   ) throws(StoreError) -> EngineState {
     var state = EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
@@ -57,7 +58,7 @@ struct Opener {
     try recovery.run(&state, &report)
     report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     state.report = report
-    state.checkpointNames = listing.checkpoints.map(CheckpointFile.name)
+    state.checkpointNames = checkpoint.map { [CheckpointFile.name($0.number)] } ?? []
     return state
   }
 

@@ -3,7 +3,8 @@ import MoraineStorage
 
 /// Beginning with what a checkpoint knows.
 ///
-/// It may be older than the last compaction. What it says of segments that are still listed holds:
+/// It lies behind the last writer's opening, which removed any other: so it is of this log's own past,
+/// and not of a life that a backup has undone. It may be older than the last compaction. What it says of segments that are still listed holds:
 /// they have not changed. Entries of segments that are gone are taken out; what was live in them was
 /// copied into segments that the checkpoint does not know, or hidden by something newer, and a delete
 /// that hides a record leaves the log only after the record's segment has. So replaying what is not
@@ -57,16 +58,18 @@ extension Opener {
   func loadCheckpoint(
     _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest,
     _ problem: inout StoreError?
-  ) -> CheckpointPages? {
+  ) -> (number: SegmentNumber, pages: CheckpointPages)? {
     for number in listing.checkpoints.sorted(by: >) {
       do throws(StoreError) {
         let pages = try CheckpointFile.open(
           CheckpointFile.name(number), directory, mapped: configuration.ioMode == .mapped)
         guard let pages, pages.header.storeID == manifest.storeID,
           pages.header.epoch <= manifest.epoch,
-          pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean
+          pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean,
+          // One that was listed once has a number that was given by then.
+          pages.header.segments.allSatisfy({ $0.number.rawValue < manifest.nextSegmentNumber })
         else { continue }
-        return pages
+        return (number, pages)
       } catch {
         problem = error
       }

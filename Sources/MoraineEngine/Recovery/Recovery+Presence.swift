@@ -47,6 +47,8 @@ extension Recovery {
     var temporary: [String] = []
     if listing.hasTemporaryManifest { temporary.append(Manifest.temporaryFileName) }
     if listing.hasTemporaryCheckpoint { temporary.append(CheckpointFile.temporaryName) }
+    // One that does not fit now might fit again when this log has gone on for a while.
+    temporary += listing.checkpoints.filter { $0 != checkpointNumber }.map(CheckpointFile.name)
     for name in temporary {
       try storing { () throws(StorageError) in try directory.remove(name) }
       report.removedFiles.append(name)

@@ -8,15 +8,21 @@ struct Recovery {
   let opener: Opener
   /// Where to begin instead of with nothing.
   let checkpoint: CheckpointPages?
+  /// The file it is in.
+  let checkpointNumber: SegmentNumber?
   /// What it covers.
   let covered: [SegmentNumber: CheckpointHeader.Segment]
 
-  init(listing: Listing, opener: Opener, checkpoint: CheckpointPages?) {
+  init(
+    listing: Listing, opener: Opener,
+    checkpoint: (number: SegmentNumber, pages: CheckpointPages)?
+  ) {
     self.listing = listing
     self.opener = opener
-    self.checkpoint = checkpoint
+    self.checkpoint = checkpoint?.pages
+    checkpointNumber = checkpoint?.number
     covered = Dictionary(
-      (checkpoint?.header.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
+      (checkpoint?.pages.header.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
   }
 
   var isReadOnly: Bool { opener.configuration.isReadOnly }

@@ -79,11 +79,26 @@ enum SegmentOpening {
     guard covered.salt == header.salt, covered.endOffset >= UInt64(header.headerLength),
       covered.endOffset <= UInt64(length)
     else { throw .corrupted("the index checkpoint is about another file", name, at: 0) }
+    try checkTail(covered, entry, source, from: header.headerLength)
     view.adopt(covered)
     state.table.append(view, info, in: Int(covered.slot))
     return Opened(
       slot: Int(covered.slot), source: source, header: header, start: view.end,
       lastSequence: covered.lastSequence)
+  }
+
+  /// A log that nobody sealed may have become shorter since: a copy that was made while it grew, or
+  /// a disk that lied.
+  private static func checkTail(
+    _ covered: CheckpointHeader.Segment, _ entry: Manifest.Segment, _ source: ByteSource,
+    from first: Int
+  ) throws(StoreError) {
+    guard !entry.isSealed || covered.tailChecksum != 0 else { return }
+    let end = Int(clamping: covered.endOffset)
+    guard try source.tailChecksum(from: first, to: end) == covered.tailChecksum else {
+      throw .corrupted(
+        "the index checkpoint covers what the log does not hold", entry.number.fileName, at: end)
+    }
   }
 
   /// Nil when the kernel has no mapping left to give; reads then go through the file.

@@ -16,9 +16,21 @@ extension Store {
     compactInBackground(isFull: true)
   }
 
+  /// Looks, after a delete, whether much has become garbage: no segment need ever be sealed again.
+  @inline(__always)
+  func compactAfterDeleting() {
+    guard engine != nil, engine!.liveBytes < looksBelowLiveBytes else { return }
+    looksBelowLiveBytes = engine!.liveBytes / 4 * 3
+    guard compactionPolicy.isAutomatic, !isMakingRoom else { return }
+    let isActivePoor = engine!.isActiveGarbage(compactionPolicy)
+    guard isActivePoor || engine!.nextCompaction(compactionPolicy) != nil else { return }
+    compactInBackground(isFull: false)
+  }
+
   private func compactInBackground(isFull: Bool) {
     guard !isCompacting, !isClosed, !pipeline.hasPoison else { return }
     isCompacting = true
+    isCompactingBecauseFull = isFull
     Task(priority: .utility) { await self.runInBackground(isFull: isFull) }
   }
 
@@ -27,7 +39,9 @@ extension Store {
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
     defer { work.thread.stop() }
     do throws(StoreError) {
-      if isFull { try await sealForCompaction() }
+      if isFull || engine?.isActiveGarbage(compactionPolicy) == true {
+        try await sealForCompaction()
+      }
       while !isClosed, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)
@@ -35,6 +49,7 @@ extension Store {
           guard error.code == .noSpace, try await makeSpace(work) else { throw error }
         }
       }
+      try engine?.shrinkIndex()
       if isCheckpointDue, !isClosed { try await writeCheckpoint(on: work.thread) }
       compactionFailure = nil
     } catch {

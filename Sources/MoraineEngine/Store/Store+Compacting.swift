@@ -24,6 +24,7 @@ extension Store {
     defer { work.thread.stop() }
     try await sealForCompaction()
     try await compactAll(work, progress)
+    try engine!.shrinkIndex()
     if isCheckpointDue { try await writeCheckpoint(on: work.thread) }
     return work.report
   }
@@ -106,6 +107,7 @@ extension Store {
 
   func endCompaction() {
     isCompacting = false
+    isCompactingBecauseFull = false
     let waiting = compactionGate
     compactionGate = []
     for continuation in waiting { continuation.resume() }

@@ -24,6 +24,7 @@ extension Store {
     defer { openGate() }
     if engine == nil { try await beginStore() }
     var seen: UInt64?
+    var hasWaitedForSpace = false
     while true {
       do throws(StoreError) {
         switch try attempt(&engine!) {
@@ -38,8 +39,12 @@ extension Store {
         // Deletes on a full disk are what the space was kept back for.
         if isDelete, try await shrinkReserve() { continue }
         // Another wait makes sense as long as the last one brought something.
-        guard mayWait, isCompacting, seen != compactionCount else { throw error }
+        guard mayWait, isCompacting, !hasWaitedForSpace || seen != compactionCount else {
+          throw error
+        }
         seen = compactionCount
+        // What was under way may have been a checkpoint alone, which frees nothing.
+        hasWaitedForSpace = hasWaitedForSpace || isCompactingBecauseFull
         try await waitForCompaction()
       }
     }
@@ -171,6 +176,8 @@ extension Store {
     let length = UInt64(birth.header.headerLength)
     guard let full else {
       pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
+      // What an earlier life has left.
+      compactIfWorthIt()
       return
     }
     let seal = engine!.sealWork(full.segment)

@@ -62,6 +62,7 @@ extension Store {
       (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
     }
+    compactAfterDeleting()
     if needsWait(durability) { try await waitUntilDurable(sequence) }
     return sequence
   }
@@ -85,6 +86,7 @@ extension Store {
       sequence = try await withRoom(isDelete: isDelete) { (engine) throws(StoreError) in
         try engine.commit(operations, isDelete: isDelete)
       }
+      compactAfterDeleting()
     }
     if needsWait(durability) { try await waitUntilDurable(sequence) }
     return result

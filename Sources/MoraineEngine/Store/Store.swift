@@ -32,6 +32,10 @@ public actor Store {
   /// The checkpoints that lie in the directory.
   var checkpointNames: [String] = []
   var compactionAwaitsGate = false
+  /// Whether the compaction under way was begun because the disk is full.
+  var isCompactingBecauseFull = false
+  /// Below so many live bytes, deletes have left enough garbage to look at; at first always.
+  var looksBelowLiveBytes = UInt64.max
   /// Writers that let compaction catch up.
   var progressGate: [UnsafeContinuation<Void, Never>] = []
   /// Why the last compaction in the background ended early, when it did; the next one begins when a

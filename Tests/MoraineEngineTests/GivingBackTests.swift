@@ -1,0 +1,70 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// What is deleted gives back its space and its memory.
+@Suite(.timeLimit(.minutes(5))) struct GivingBackTests {
+  /// Deletes take so little space that no segment is ever sealed for them.
+  @Test func deletingEverythingGivesTheSpaceBackByItself() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store")
+    var random = SeededGenerator(seed: 1)
+    let value = (0..<50_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    for number in 0..<400 { try await store.set(value, forKey: Key("\(number)")) }
+    #expect(await store.statistics.diskBytes > 20_000_000)
+    for number in 0..<400 { try await store.removeValue(forKey: Key("\(number)")) }
+    try await store.settle()
+    #expect(await store.statistics.diskBytes < 2_000_000)
+    try await store.close()
+  }
+
+  /// A life that ended before the garbage was cleaned leaves it to the next that writes.
+  @Test func whatAnEarlierLifeLeftIsCleaned() async throws {
+    let storage = MemoryStorage()
+    var configuration = Configuration()
+    configuration.compaction = .manual
+    let first = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<400 {
+      try await first.set([UInt8](repeating: 1, count: 3), forKey: Key("\(number % 4)"))
+      try await first.write { batch in
+        for place in 0..<4 {
+          var random = SeededGenerator(seed: UInt64(number * 4 + place))
+          let value = (0..<5_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+          try batch.set(value, forKey: Key("long \(place)"))
+        }
+      }
+    }
+    try await first.close()
+    let second = try Store(on: storage, at: "store")
+    #expect(await second.statistics.diskBytes > 7_000_000)
+    try await second.set([1], forKey: "a")
+    try await second.settle()
+    #expect(await second.statistics.diskBytes < 1_000_000)
+    try await second.close()
+  }
+
+  /// The index grew with the keys, and did not shrink with them: nor did its checkpoint.
+  @Test func deletingEverythingGivesTheIndexBack() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store")
+    func all(_ body: @escaping @Sendable (inout WriteBatch, Key) throws -> Void) async throws {
+      for start in stride(from: 0, to: 100_000, by: 10_000) {
+        try await store.write { batch in
+          for number in start..<start + 10_000 { try body(&batch, Key("\(number)")) }
+        }
+      }
+    }
+    try await all { try $0.set([], forKey: $1) }
+    #expect(await store.statistics.indexBytes > 1_000_000)
+    try await all { try $0.removeValue(forKey: $1) }
+    try await store.set([7], forKey: "left")
+    try await store.compact()
+    #expect(await store.statistics.indexBytes < 100_000)
+    #expect(try await store.value(forKey: "left") == [7])
+    try await store.close()
+    let directory = try #require(try storage.openDirectory("store"))
+    #expect(try directory.entries().reduce(0) { $0 + $1.lengthBytes } < 200_000)
+  }
+}
