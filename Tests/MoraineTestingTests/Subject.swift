@@ -50,7 +50,7 @@ struct Subject {
     var harness = KillHarness(executable: "/bin/sh", directory: FilePath(place), seed: seed) {
       ["-c", text, "subject", $0.string]
     }
-    harness.timeoutMilliseconds = 10_000
+    harness.timeoutMilliseconds = 120_000
     harness.timing.answers = 0...20
     adjust(&harness)
     return try await harness.run(script, kills: kills)
