@@ -154,8 +154,10 @@ extension EngineState {
   }
 
   /// The next attempt takes the same number, and so removes what the last one left, unless another
-  /// number was taken since.
+  /// number was taken since. Not when it was the manifest's publication that failed half-way: it may
+  /// list the number.
   mutating func giveBack(_ number: SegmentNumber) {
+    if pipeline.hasPoison { return }
     if manifest.nextSegmentNumber == number.rawValue + 1 {
       manifest.nextSegmentNumber = number.rawValue
     }

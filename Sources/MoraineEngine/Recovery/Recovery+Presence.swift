@@ -19,7 +19,13 @@ extension Recovery {
   ) throws(StoreError) {
     let listed = Set(state.manifest.segments.map(\.number))
     let directory = state.directory
-    for number in listing.segments.keys.sorted() where !listed.contains(number) {
+    let unlisted = listing.segments.keys.sorted().filter { !listed.contains($0) }
+    // The last writer may have died, or given up, between the manifest's renaming and the directory's
+    // sync: the manifest that lists these must not come back when they are gone.
+    if !isReadOnly, !unlisted.isEmpty {
+      try storing { () throws(StorageError) in try directory.synchronize() }
+    }
+    for number in unlisted {
       let name = number.fileName
       guard let header = try readableHeader(directory, name) else {
         report.foreignFiles.append(name)

@@ -10,6 +10,7 @@ extension Store {
   func rewrite(
     _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max
   ) async throws(StoreError) -> (taken: Int, left: Int) {
+    try engine!.checkWritable()
     try engine!.admitAll()
     let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()

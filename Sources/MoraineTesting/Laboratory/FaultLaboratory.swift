@@ -32,27 +32,27 @@ public struct FaultLaboratory: Sendable {
     for call in quiet.striker.calls {
       tally.faultRuns += 1
       progress?()
-      do {
-        if try await !isStruck(scenario, effect, isForEver, call, steps) {
-          tally.missedCalls += 1
-        }
-      } catch {
-        return (tally, violation("\(call)", error))
+      let (hasStruck, failure) = await strike(scenario, effect, isForEver, call, steps)
+      if let failure {
+        var violation = violation("\(call)", failure.error)
+        violation.image = failure.image
+        return (tally, violation)
       }
+      if !hasStruck { tally.missedCalls += 1 }
     }
     return (tally, nil)
   }
 
   /// What the clock decides may keep a call from coming; then it is tried again.
-  private func isStruck(
+  private func strike(
     _ scenario: CrashScenario, _ effect: DiskFault.Effect, _ isForEver: Bool, _ call: StorageCall,
     _ steps: [WorkloadStep]
-  ) async throws -> Bool {
+  ) async -> (hasStruck: Bool, failure: (error: any Error, image: DiskImage)?) {
     for _ in 0..<5 {
       let run = FaultRun(scenario, effect, isForEver: isForEver, at: call)
-      try await run.run(steps)
-      if run.striker.hasStruck { return true }
+      do { try await run.run(steps) } catch { return (true, (error, run.image)) }
+      if run.striker.hasStruck { return (true, nil) }
     }
-    return false
+    return (false, nil)
   }
 }

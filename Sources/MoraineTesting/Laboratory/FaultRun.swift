@@ -45,6 +45,9 @@ final class FaultRun {
     try await settle()
   }
 
+  /// The disk as it is now, for those who want to look at it.
+  var image: DiskImage { disk.image(.everything) }
+
   /// One fault must not keep a second attempt from succeeding; a lasting one may.
   private func open() async throws {
     for attempt in 0..<2 {
