@@ -54,7 +54,7 @@ struct CrashJudge {
     SimulatedDisk(image, capacityBytes: scenario.capacityBytes)
   }
 
-  private func judge(_ state: ModelStore.State, _ candidates: ClosedRange<Int>) -> String? {
+  func judge(_ state: ModelStore.State, _ candidates: ClosedRange<Int>) -> String? {
     if model.states[candidates].contains(state) { return nil }
     let wanted = model.states[candidates.lowerBound]
     if let older = model.states[..<candidates.lowerBound].lastIndex(of: state) {

@@ -14,6 +14,10 @@ public struct CrashLaboratory: Sendable {
   /// Every so many images the next crash comes during recovery, and again during the recovery from
   /// that; 0 for never.
   public var nestingPeriod = 97
+  /// Every so many crash points the process dies first and the machine later: the next process opens
+  /// what the first one left in the cache, and a power failure comes while it does, or after; 0 for
+  /// never.
+  public var killPeriod = 7
   /// Every so many crash points are tried; 1 for all.
   public var pointPeriod = 1
 
@@ -53,28 +57,14 @@ public struct CrashLaboratory: Sendable {
     var seen: Set<JudgedImage> = []
     for point in points {
       tally.crashPoints += 1
-      let base = seed &* 1_000_003 &+ UInt64(point.number) &* 64
-      let images = point.moment.images(subsets: subsetsPerPoint, torn: tornPerPoint, seed: base)
-      // A disk gives blocks away again only when the removal that freed them is safe.
-      for (policy, image) in images where image.blockBytes <= scenario.capacityBytes {
-        tally.images += 1
-        let candidates = judge.candidates(point, policy)
-        guard seen.insert(JudgedImage(image: image.fingerprint, candidates: candidates)).inserted
-        else {
-          continue
-        }
-        tally.distinctImages += 1
-        progress?()
-        let finding = await judge.finding(
-          image, candidates, number: tally.distinctImages, &tally)
-        guard let finding else { continue }
-        let step = steps.indices.contains(point.step) ? "\(steps[point.step])" : "the end"
-        var violation = violation(
-          scenario, seed, "crash \(point.number) during step \(point.step) (\(step)), \(policy)",
-          finding)
-        violation.image = image
-        return violation
-      }
+      guard let found = await judge.finding(at: point, seed, self, &seen, &tally) else { continue }
+      let step = steps.indices.contains(point.step) ? "\(steps[point.step])" : "the end"
+      var violation = violation(
+        scenario, seed,
+        "crash \(point.number) during step \(point.step) (\(step)), \(found.circumstances)",
+        found.finding)
+      violation.image = found.image
+      return violation
     }
     return nil
   }
@@ -86,9 +76,4 @@ public struct CrashLaboratory: Sendable {
       scenario: scenario.name, seed: seed, circumstances: circumstances, finding: finding,
       replay: "moraine crash-test --scenario \(scenario.name) --seed \(seed) --count 1")
   }
-}
-
-private struct JudgedImage: Hashable {
-  let image: DiskImage.Fingerprint
-  let candidates: ClosedRange<Int>
 }

@@ -62,7 +62,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
       var long = scenario
       long.shape.stepCount = 200
       (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (1, 1)
-      laboratory.pointPeriod = 150
+      (laboratory.pointPeriod, laboratory.killPeriod) = (150, 2)
       return await laboratory.run(long, seed: seed)
     case .faults:
       let effect = FaultLaboratory.effects[effect % FaultLaboratory.effects.count]

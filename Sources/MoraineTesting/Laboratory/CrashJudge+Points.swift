@@ -1,0 +1,98 @@
+import MoraineEngine
+
+/// What was wrong with one disk.
+struct CrashFinding {
+  let circumstances: String
+  let finding: String
+  let image: DiskImage
+}
+
+/// A disk, and what was promised of it: enough to know that it was judged before.
+struct JudgedImage: Hashable {
+  let image: DiskImage.Fingerprint
+  let candidates: ClosedRange<Int>
+}
+
+extension CrashJudge {
+  /// Judges the disks that a crash at a point can leave.
+  ///
+  /// - Parameter seen: those that need not be judged again.
+  func finding(
+    at point: CrashPoint, _ seed: UInt64, _ laboratory: CrashLaboratory,
+    _ seen: inout Set<JudgedImage>, _ tally: inout CrashTally
+  ) async -> CrashFinding? {
+    let base = seed &* 1_000_003 &+ UInt64(point.number) &* 64
+    let images = point.moment.images(
+      subsets: laboratory.subsetsPerPoint, torn: laboratory.tornPerPoint, seed: base)
+    // A disk gives blocks away again only when the removal that freed them is safe.
+    for (policy, image) in images where image.blockBytes <= scenario.capacityBytes {
+      tally.images += 1
+      let candidates = candidates(point, policy)
+      let judged = JudgedImage(image: image.fingerprint, candidates: candidates)
+      guard seen.insert(judged).inserted else { continue }
+      tally.distinctImages += 1
+      laboratory.progress?()
+      let found = await finding(image, candidates, number: tally.distinctImages, &tally)
+      if let found {
+        return CrashFinding(circumstances: "\(policy)", finding: found, image: image)
+      }
+    }
+    let period = laboratory.killPeriod
+    guard period > 0, point.number.isMultiple(of: period) else { return nil }
+    return await findingAfterKill(at: point, base, &tally)
+  }
+
+  /// The process dies at the point, the next one opens what is in the cache, and then the machine
+  /// dies: what the first one had not made durable is still not.
+  private func findingAfterKill(
+    at point: CrashPoint, _ seed: UInt64, _ tally: inout CrashTally
+  ) async -> CrashFinding? {
+    let image = point.moment.image(.everything)
+    func finding(_ text: String) -> CrashFinding {
+      CrashFinding(circumstances: "the process killed", finding: text, image: image)
+    }
+    do {
+      let disk = SimulatedDisk(point.moment, capacityBytes: scenario.capacityBytes)
+      let recorder = CrashRecorder(CrashLedger())
+      recorder.watch(disk)
+      let store = try disk.openStore(configuration: scenario.configuration)
+      disk.setObserver(nil)
+      let state = try await store.contents()
+      if let text = judge(state, candidates(point, .everything)) { return finding(text) }
+      for later in recorder.points {
+        let found = await findingAfterPowerFailure(
+          self, later.moment, candidates(point, .nothing), seed, &tally)
+        if let found { return found }
+      }
+      // What this process has served is there to stay.
+      let served = CrashJudge(
+        scenario: scenario, model: ModelStore(only: state), nestingPeriod: 0)
+      let found = await findingAfterPowerFailure(served, disk.moment(), 0...0, seed, &tally)
+      try await store.close()
+      return found
+    } catch {
+      if let error = error as? StoreError, error.code == .noSpace, scenario.capacityBytes < .max {
+        return nil
+      }
+      return finding("the next process: \(error)")
+    }
+  }
+
+  private func findingAfterPowerFailure(
+    _ judge: CrashJudge, _ moment: DiskMoment, _ candidates: ClosedRange<Int>, _ seed: UInt64,
+    _ tally: inout CrashTally
+  ) async -> CrashFinding? {
+    var seen: Set<DiskImage.Fingerprint> = []
+    for (policy, image) in moment.images(subsets: 8, torn: 2, seed: seed)
+    where image.blockBytes <= scenario.capacityBytes {
+      guard seen.insert(image.fingerprint).inserted else { continue }
+      tally.nestedImages += 1
+      let found = await judge.finding(image, candidates, number: 1, depth: 0, &tally)
+      guard let found else { continue }
+      return CrashFinding(
+        circumstances: "the process killed, opened by the next, then the machine: \(policy)",
+        finding: found, image: image)
+    }
+    return nil
+  }
+}
