@@ -1,0 +1,81 @@
+import Foundation
+import MoraineTesting
+import Testing
+
+@testable import MoraineCommand
+
+/// `moraine crash-test`, as its users run it, and what keeps it going whatever befalls a worker.
+@Suite(.timeLimit(.minutes(5))) struct CrashTestTests {
+  private let quick = ["--scenario", "one-key-mapped", "--count", "1"]
+
+  @Test func aScenarioIsRunAndReported() async throws {
+    let place = NSTemporaryDirectory() + UUID().uuidString
+    let outcome = try await Moraine.run(
+      ["crash-test"] + quick + ["--json", "--artifacts", place])
+    #expect(outcome.code == 0, "\(outcome.errors)")
+    struct Report: Decodable {
+      let tally: CrashTally
+      let violations: [CrashViolation]
+    }
+    let report = try JSONDecoder().decode(Report.self, from: Data(outcome.output))
+    #expect(report.violations.isEmpty)
+    #expect(report.tally.distinctImages > 20)
+    #expect(!FileManager.default.fileExists(atPath: place), "nothing was violated")
+  }
+
+  @Test func theListNamesEveryScenario() async throws {
+    let outcome = try await Moraine.run("crash-test", "--list")
+    #expect(outcome.code == 0)
+    for scenario in CrashScenario.catalog {
+      #expect(outcome.lines.contains { $0.hasPrefix(scenario.name + " ") })
+    }
+  }
+
+  @Test(arguments: [
+    ["crash-test", "--scenario", "no-such"], ["crash-test", "--seed", "minus one"],
+    ["crash-test", "--count", "0"], ["crash-test", "--durability", "forever"],
+    ["crash-test", "--seed", "18446744073709551615", "--count", "2"],
+    ["crash-test", "faults", "--scenario", "no-such"], ["crash-test", "no-such"],
+  ])
+  func whatDoesNotExistIsAUsageError(arguments: [String]) async throws {
+    let outcome = try await Moraine.run(arguments)
+    #expect(outcome.code == 2, "\(outcome.errors)")
+    #expect(!outcome.errors.isEmpty)
+  }
+
+  private let units = ["a", "b", "c"].map { LaboratoryUnit(.crashes, $0, seed: 7) }
+
+  private func result() throws -> String {
+    let answer = try JSONEncoder().encode(UnitResult(tally: CrashTally(), violation: nil))
+    return "end " + String(decoding: answer, as: UTF8.self) + "\n"
+  }
+
+  /// The piece that it died of is a violation, and the rest is done by another worker.
+  @Test func aWorkerThatTrapsIsAViolation() throws {
+    let progress = WorkerProgress()
+    progress.take(try result())
+    let (results, rest) = progress.settle(units, ending: "signal 5", timeoutSeconds: 1)
+    #expect(results.count == 2)
+    let violation = try #require(results.last?.violation)
+    #expect(violation.scenario == "b")
+    #expect(violation.finding.contains("signal 5"))
+    #expect(violation.replay == "moraine crash-test crashes --scenario b --seed 7 --count 1")
+    #expect(rest == [units[2]])
+  }
+
+  @Test func aWorkerThatHangsIsAViolation() throws {
+    let progress = WorkerProgress()
+    #expect(!progress.hangs(longerThan: .seconds(1000)))
+    #expect(progress.hangs(longerThan: .zero))
+    let (results, rest) = progress.settle(units, ending: "signal 9", timeoutSeconds: 1)
+    #expect(results.last?.violation?.finding.contains("hung") == true)
+    #expect(rest == Array(units[1...]))
+  }
+
+  @Test func aWorkerThatTalksNonsenseIsAViolation() throws {
+    let progress = WorkerProgress()
+    progress.take("end {}\n")
+    let (results, _) = progress.settle(units, ending: "0", timeoutSeconds: 1)
+    #expect(results.last?.violation?.finding.contains("end {}") == true)
+  }
+}
