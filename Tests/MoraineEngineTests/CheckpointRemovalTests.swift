@@ -9,7 +9,7 @@ import Testing
   /// The new one was forgotten together with the old one that could not be removed, and stayed.
   @Test func oneThatCannotBeRemovedGoesWithTheNext() async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing(segmentSizeBytes: 4000)
+    var configuration = Configuration.testing()
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     let storage = FaultStorage(DiskStorage())

@@ -53,20 +53,20 @@ import Testing
 
   /// Every look-up ran in circles.
   @Test func anOverflowBucketThatLinksToItself() async throws {
-    let directory = try await Self.store(keys: 3000)
+    let directory = try await Self.store(keys: 5500)
     try CheckpointForgery(directory: directory).change { header, bytes in
       try #require(header.overflowCount > 0)
       for bucket in 0..<Int(header.overflowCount) {
         bytes.store(Self.link(to: bucket), at: header.overflowOffset + bucket * 64 + 56)
       }
     }
-    try await Self.check(Store(at: directory.path, configuration: Self.configuration), keys: 3000)
+    try await Self.check(Store(at: directory.path, configuration: Self.configuration), keys: 5500)
   }
 
   /// Splitting one of the two buckets gives free what the other one still uses.
   @Test(arguments: [0, 3000])
   func anOverflowBucketInTwoChains(more: Int) async throws {
-    let directory = try await Self.store(keys: 3000)
+    let directory = try await Self.store(keys: 5500)
     try CheckpointForgery(directory: directory).change { header, bytes in
       var linking: [Int] = []
       for bucket in 0..<Int(header.bucketCount) {
@@ -81,8 +81,8 @@ import Testing
       for place in linking { bytes.store(first, at: place) }
     }
     let store = try Store(at: directory.path, configuration: Self.configuration)
-    for number in 3000..<3000 + more { try await store.set([1], forKey: Key("\(number)")) }
-    try await Self.check(store, keys: 3000 + more)
+    for number in 5500..<5500 + more { try await store.set([1], forKey: Key("\(number)")) }
+    try await Self.check(store, keys: 5500 + more)
   }
 
   private static func link(to bucket: Int) -> UInt64 { 0xFFFFF << 28 | UInt64(bucket) }
@@ -98,7 +98,9 @@ import Testing
   private static func store(keys: Int) async throws -> TestDirectory {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: configuration) { store in
-      for number in 0..<keys { try await store.set([1], forKey: Key("\(number)")) }
+      try await store.write { batch in
+        for number in 0..<keys { try batch.set([1], forKey: Key("\(number)")) }
+      }
     }
     return directory
   }
