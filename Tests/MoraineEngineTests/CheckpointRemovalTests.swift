@@ -5,7 +5,7 @@ import Testing
 
 @testable import MoraineEngine
 
-@Suite(.timeLimit(.minutes(1))) struct CheckpointRemovalTests {
+@Suite(.timeLimit(.minutes(10))) struct CheckpointRemovalTests {
   /// The new one was forgotten together with the old one that could not be removed, and stayed.
   @Test func oneThatCannotBeRemovedGoesWithTheNext() async throws {
     let directory = try TestDirectory()

@@ -6,7 +6,7 @@ import Testing
 
 /// A delete with an expiry, which no writer makes: it must stay as long as what it deletes may be
 /// there, however long ago it expired.
-@Suite(.timeLimit(.minutes(1))) struct ExpiringDeleteTests {
+@Suite(.timeLimit(.minutes(10))) struct ExpiringDeleteTests {
   /// Rewriting its segment was due for ever, and took place 300 times a second.
   @Test func itDoesNotKeepCompactionBusy() async throws {
     let copy = try await Self.storeWithAnExpiringDelete()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import MoraineEngine
 
-@Suite(.timeLimit(.minutes(1))) struct SegmentCountTests {
+@Suite(.timeLimit(.minutes(10))) struct SegmentCountTests {
   /// More than a million segments were a trap.
   @Test func thereIsAnErrorBeforeTheLastSlotIsGone() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 256)
