@@ -23,6 +23,7 @@ struct Drive: AsyncParsableCommand {
         scan            count N DIGEST: the sum, modulo 2^64, of FNV-1a of
                         each key's length in 8 bytes, the key and the value
         sync            ok DURABLE-SEQUENCE
+        compact         ok, when the log holds little but what is live
         stats           stats JSON
         close           ok, and the end
 

@@ -10,8 +10,9 @@ struct Stats: AsyncParsableCommand {
       appendedBytes, compactionBytes, checkpointBytes, compactionCount,
       spaceAmplification, writeAmplification; with --segments also segments, an
       array of number, lengthBytes, liveBytes, recordCount, isSealed, isCompacted.
-      What is written is counted since the store was opened, so write
-      amplification is told by the program that writes, as drive's stats does.
+      What is written is counted since the store was opened: here nothing is,
+      and writeAmplification is null. The program that writes tells it, as
+      drive's stats does.
 
         moraine stats users.moraine --json | jq .count
       """)

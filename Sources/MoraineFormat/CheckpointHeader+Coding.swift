@@ -125,7 +125,7 @@ extension CheckpointHeader {
     return segment
   }
 
-  /// Whether the index could have this shape.
+  /// Whether the index could have this shape, and the segments these figures.
   private var isPlausible: Bool {
     let slots = Set(segments.map(\.slot))
     return level >= 10 && level < 40 && tagShift <= level && split < 1 << UInt64(level)
@@ -133,7 +133,16 @@ extension CheckpointHeader {
       && pageChecksums.count == bucketPageCount + overflowPageCount
       && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(Limits.segmentCount) }
       && keyCount <= (bucketCount + overflowCount) * 8
-      // Nothing in a segment takes more than the segment.
-      && segments.allSatisfy { $0.liveBytes <= $0.endOffset && $0.deleteBytes <= $0.endOffset }
+      && lastSequence <= SequenceNumber.max.rawValue
+      && segments.allSatisfy { $0.isPlausible(through: lastSequence) }
+  }
+}
+
+extension CheckpointHeader.Segment {
+  /// Nothing in a segment takes more than the segment, and nothing comes behind the last number.
+  fileprivate func isPlausible(through last: UInt64) -> Bool {
+    liveBytes <= endOffset && deleteBytes <= endOffset
+      && recordCount <= endOffset / UInt64(RecordHeader.fixedLength)
+      && firstSequence <= lastSequence && lastSequence <= last && cleanedThrough <= last
   }
 }

@@ -30,6 +30,16 @@ import Testing
     #expect(stats[0].hasPrefix("stats {") && object?["count"] as? Int == 2)
   }
 
+  @Test func theHelpNamesEveryCommand() async throws {
+    #expect(try await answers("put 6b 76", "compact", "get 6b") == ["ok 1", "ok", "value 76"])
+    let help = try await Moraine.run("drive", "--help")
+    for command in [
+      "put", "del", "get", "batch", "scan", "sync", "compact", "stats", "close",
+    ] {
+      #expect(help.lines.contains { $0.hasPrefix("  \(command) ") }, "\(command)")
+    }
+  }
+
   /// Written after the words of `--help`, not after the code.
   private func digest(_ records: [(key: [UInt8], value: [UInt8])]) -> String {
     let sum = records.reduce(UInt64(0)) { sum, record in

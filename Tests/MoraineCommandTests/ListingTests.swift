@@ -60,6 +60,7 @@ import Testing
       "writeAmplification",
     ]
     #expect(object?.keys.sorted() == names.sorted())
+    #expect(object?["writeAmplification"] is NSNull, "nothing was written")
     let more = try await Moraine.run("stats", place.store, "--json", "--segments")
     let whole = try JSONSerialization.jsonObject(with: Data(more.output)) as? [String: Any]
     let segments = try #require(whole?["segments"] as? [[String: Any]])

@@ -40,13 +40,29 @@ import Testing
 
   @Test func aLimitHoldsAlways() {
     var policy = CompactionPolicy()
-    policy.rateLimitBytesPerSecond = 50 << 20
-    for isUrgent in [true, false] {
-      #expect(
-        (18_900_000...19_100_000).contains(
-          pause(policy, appended: 0, isBehind: true, isUrgent: isUrgent)))
+    for limit in [0, 1 << 10, 1 << 20, 50 << 20] {
+      policy.rateLimitBytesPerSecond = limit
+      for isUrgent in [true, false] {
+        var pacer = CompactionPacer(policy: policy, isUrgent: isUrgent)
+        var now: UInt64 = 1_000_000
+        for chunk in 0..<100 {
+          // Every third pause is too long, every seventh ends early.
+          let pause = pacer.pause(
+            afterReading: Self.megabyte, appendedBytes: 0, isBehind: true, now: now)
+          now += pause + (chunk % 3 == 0 ? 1_500_000 : 1_000_000)
+          if chunk % 7 == 0 { now -= pause / 2 }
+        }
+        let last = pacer.pauseOfLimit(afterReading: 0, now: now)
+        let seconds = Double(now + last - 1_000_000) / 1e9
+        let expected = Double(100 * Self.megabyte) / Double(max(1, limit))
+        #expect(seconds >= expected * 0.999 && seconds < expected * 1.2, "limit \(limit)")
+      }
     }
-    policy.rateLimitBytesPerSecond = 0
-    #expect(pause(policy, appended: 0) == 100_000_000, "at most a tenth of a second at a time")
+  }
+
+  @Test func thereIsNoPauseOfALimitThatThereIsNot() {
+    var pacer = CompactionPacer(policy: CompactionPolicy(), isUrgent: false)
+    #expect(pacer.pauseOfLimit(afterReading: 1 << 40, now: 1) == 0)
+    #expect(pacer.pauseOfLimit(afterReading: 1 << 40, now: 2) == 0)
   }
 }

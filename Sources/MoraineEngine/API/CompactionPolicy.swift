@@ -8,14 +8,17 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// Whether segments are compacted in the background, after each that was sealed, and when the disk
   /// is full. Default: true.
   public var isAutomatic = true
-  /// The log may have so many times the bytes of its live records before compaction begins; at
-  /// least 1.1. Default: 1.5.
+  /// The log may have so many times the bytes of its live records before compaction begins:
+  /// 1.1 to 1,000,000; what lies outside counts as the nearer end. Default: 1.5.
   public var spaceAmplificationLimit = 1.5
-  /// A segment that is live to a larger share than this is not rewritten for its garbage; 0 to 1.
-  /// Default: 0.95.
+  /// A segment that is live to a larger share than this is not rewritten for its garbage: 0 to
+  /// 1; what lies outside counts as the nearer end. Default: 0.95.
   public var liveRatioLimit = 0.95
-  /// How many bytes a second compaction reads at most; nil, the default, follows what is being
-  /// written: as fast as it can while nobody writes, otherwise about twice as fast as they do.
+  /// How many bytes a second compaction reads at most, from 1; nil, the default, follows what is
+  /// being written: as fast as it can while nobody writes, otherwise about twice as fast as they do.
+  ///
+  /// With a limit no writer is held back for compaction to keep up: the log may then outgrow
+  /// ``spaceAmplificationLimit``.
   public var rateLimitBytesPerSecond: Int?
   /// Whether a segment that compaction writes may begin with what its values have in common, so
   /// that short values that resemble each other compress; a dictionary that saves less than a

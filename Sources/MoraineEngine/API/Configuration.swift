@@ -26,7 +26,8 @@ public struct Configuration: Sendable {
   /// When and what compaction rewrites.
   public var compaction = CompactionPolicy()
   /// A log that is shorter is read whole when the store is opened, in no time, and gets no index
-  /// checkpoint. In bytes; 0 writes one whenever the store is closed. Default: 1 MiB.
+  /// checkpoint. In bytes, 0 to 1 PiB; what lies outside counts as the nearer end. 0 writes one
+  /// whenever the store is closed. Default: 1 MiB.
   public var checkpointFloorBytes = 1 << 20
 
   public init() {}

@@ -26,11 +26,11 @@ public struct Statistics: Sendable {
   public internal(set) var compactionCount: UInt64 = 0
   /// Bytes of index checkpoints that were written since opening.
   public internal(set) var checkpointBytes: UInt64 = 0
-  /// Bytes on disk for each live byte.
+  /// Bytes on disk for each live byte; where none is live, as if one were.
   public var spaceAmplification: Double {
-    liveBytes == 0 ? 1 : Double(diskBytes) / Double(liveBytes)
+    diskBytes == 0 ? 1 : Double(diskBytes) / Double(max(1, liveBytes))
   }
-  /// Bytes written for each byte appended, since opening.
+  /// Bytes written for each byte appended, since opening; 1 as long as nothing was appended.
   public var writeAmplification: Double {
     appendedBytes == 0 ? 1 : 1 + Double(compactionBytes + checkpointBytes) / Double(appendedBytes)
   }
@@ -51,7 +51,8 @@ extension Statistics: CustomStringConvertible {
       ("checkpointBytes", "\(checkpointBytes)", false),
       ("compactionCount", "\(compactionCount)", false),
       ("spaceAmplification", "\(spaceAmplification)", false),
-      ("writeAmplification", "\(writeAmplification)", false),
+      // Who only reads has nothing to say about it.
+      ("writeAmplification", appendedBytes == 0 ? "null" : "\(writeAmplification)", false),
     ]
   }
 

@@ -16,14 +16,14 @@ enum CheckpointFile {
     return SegmentNumber(fileName: String(name.dropLast(fileExtension.count)) + ".segment")
   }
 
-  /// Puts an image in the place of those before it.
+  /// Makes an image the newest checkpoint.
   ///
   /// What it covers must be durable already: a checkpoint never knows more than the log.
   ///
   /// - Throws: `.noSpace` and the like; then nothing has changed. A failure from the sync on poisons.
   static func write(
-    _ image: CheckpointImage, as name: String, removing older: [String],
-    _ directory: any StorageDirectory, _ pipeline: CommitPipeline
+    _ image: CheckpointImage, as name: String, _ directory: any StorageDirectory,
+    _ pipeline: CommitPipeline
   ) throws(StoreError) {
     let file: any StorageFile
     do throws(StorageError) {
@@ -43,8 +43,14 @@ enum CheckpointFile {
       pipeline.poison(StoreError(error))
       throw StoreError(error)
     }
+  }
+
+  /// Removes checkpoints that a newer one has made needless.
+  static func remove(
+    _ names: [String], _ directory: any StorageDirectory
+  ) throws(StoreError) {
     try storing { () throws(StorageError) in
-      for old in older where old != name { try directory.remove(old) }
+      for name in names { try directory.remove(name) }
     }
   }
 

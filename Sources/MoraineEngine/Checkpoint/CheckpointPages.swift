@@ -9,11 +9,15 @@ final class CheckpointPages {
   let header: CheckpointHeader
   let mapping: any FileMapping
   private var isChecked: [Bool]
+  /// The bucket that each overflow bucket was found to belong to, counted from 1; 0 when none was.
+  private var owners: [UInt32]
+  private var retired: [Int] = []
 
   init(_ header: CheckpointHeader, _ mapping: any FileMapping) {
     self.header = header
     self.mapping = mapping
     isChecked = Array(repeating: false, count: header.pageChecksums.count)
+    owners = Array(repeating: 0, count: Int(clamping: header.overflowCount))
   }
 
   var buckets: UnsafeMutableRawPointer { mapping.base + header.lengthBytes }
@@ -31,6 +35,34 @@ final class CheckpointPages {
     let page = number / Self.bucketsPerPage
     return page >= header.overflowPageCount
       || check(page + header.bucketPageCount, overflow + page * CheckpointHeader.pageBytes)
+  }
+
+  /// Whether an overflow bucket belongs to this bucket and to no other: one in two chains would be
+  /// given free twice, and checksums do not tell.
+  func claimOverflow(_ number: Int, for bucket: Int) -> Bool {
+    guard number < owners.count else { return true }
+    let owner = UInt32(truncatingIfNeeded: bucket + 1)
+    guard owners[number] == 0 || owners[number] == owner else { return false }
+    owners[number] = owner
+    return true
+  }
+
+  /// Keeps an overflow bucket that is no longer needed from being used again before all is checked:
+  /// another chain may name it, too.
+  ///
+  /// - Returns: false for one that did not come from the checkpoint.
+  func retireOverflow(_ number: Int) -> Bool {
+    guard number < owners.count else { return false }
+    owners[number] = .max
+    retired.append(number)
+    return true
+  }
+
+  /// The overflow buckets that were kept back, now that everything is checked and nobody will ask
+  /// any more.
+  func takeRetired() -> [Int] {
+    defer { (owners, retired) = ([], []) }
+    return retired
   }
 
   /// Checks the pages of all buckets from this one on.

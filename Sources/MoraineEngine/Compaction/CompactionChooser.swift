@@ -6,6 +6,10 @@ struct SegmentFigures: Equatable {
   var keptDeleteBytes = 0
   /// Whether a record in it is to disappear by now.
   var hasExpired = false
+  /// Whether it cannot be read whole: it stays as it is, and its garbage with it.
+  var isDamaged = false
+  /// Whether what it holds does not fit into one segment together with a neighbour's.
+  var staysAlone = false
 
   var garbageBytes: Int { max(0, bytes - liveBytes - keptDeleteBytes) }
   var garbageRatio: Double { bytes == 0 ? 1 : Double(garbageBytes) / Double(bytes) }
@@ -37,21 +41,26 @@ struct CompactionChooser {
     if Double(totalBytes) > allowed, let worst = worst(segments) {
       return extend(worst..<worst + 1, in: segments)
     }
-    if let expired = segments.firstIndex(where: \.hasExpired) { return expired..<expired + 1 }
+    if let expired = segments.firstIndex(where: { $0.hasExpired && !$0.isDamaged }) {
+      return expired..<expired + 1
+    }
     return smallRun(segments)
   }
 
   private func worst(_ segments: [SegmentFigures]) -> Int? {
-    let worst = segments.indices.max { segments[$0].garbageRatio < segments[$1].garbageRatio }
+    let sound = segments.indices.filter { !segments[$0].isDamaged }
+    let worst = sound.max { segments[$0].garbageRatio < segments[$1].garbageRatio }
     guard let worst, segments[worst].garbageRatio > leastGarbageRatio else { return nil }
     return worst
   }
 
   /// Takes in neighbours that are worth it, as long as all that lives fits into one segment.
   private func extend(_ start: Range<Int>, in segments: [SegmentFigures]) -> Range<Int> {
+    if segments[start].contains(where: \.staysAlone) { return start }
     var run = start
     var live = segments[start].reduce(0) { $0 + $1.liveBytes + $1.keptDeleteBytes }
     func isWorthIt(_ figures: SegmentFigures) -> Bool {
+      if figures.isDamaged || figures.staysAlone { return false }
       let isPoor = figures.garbageRatio >= 0.3 || figures.bytes < segmentSizeBytes / 8
       return isPoor && live + figures.liveBytes + figures.keptDeleteBytes <= segmentSizeBytes
     }
@@ -73,7 +82,8 @@ struct CompactionChooser {
     var live = 0
     for (index, figures) in segments.enumerated() {
       live += figures.bytes
-      if figures.bytes >= segmentSizeBytes / 8 || live > segmentSizeBytes {
+      let isLarge = figures.bytes >= segmentSizeBytes / 8 || live > segmentSizeBytes
+      if isLarge || figures.isDamaged || figures.staysAlone {
         start = index + 1
         live = 0
       } else if index + 1 - start >= smallRunCount {

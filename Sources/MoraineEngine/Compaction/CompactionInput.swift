@@ -38,6 +38,7 @@ final class CompactionReader: @unchecked Sendable {
   private let sampling: DictionarySampling?
   private var next = 0
   private var scanner: SegmentScanner?
+  private var readBytes = 0
   /// Of the segment that the last chunk was of.
   var values = SegmentValues(dictionary: [], name: "")
 
@@ -52,28 +53,40 @@ final class CompactionReader: @unchecked Sendable {
     self.sampling = sampling
   }
 
-  /// The puts and deletes that come next, all of one segment; nil at the end of the last.
+  /// The puts and deletes that come next, all of one segment; nil at the end of the last. Where only
+  /// some are looked at, there may be none among those that come next.
   ///
   /// - Throws: `.corrupted` when a record is not what was written, `.io`.
   func chunk() throws(StoreError) -> [CompactionCandidate]? {
-    while true {
-      if scanner == nil {
-        guard next < inputs.count else { return nil }
-        scanner = try open(inputs[next])
-      }
+    while next < inputs.count {
+      if scanner == nil { scanner = try open(inputs[next]) }
       let candidates = try candidates(of: inputs[next].slot)
       if !candidates.isEmpty { return candidates }
-      scanner = nil
-      next += 1
+      if let scanner, scanner.offset < scanner.source.length {
+        if sampling != nil { return [] }
+      } else {
+        scanner = nil
+        next += 1
+      }
     }
+    return nil
+  }
+
+  /// How many bytes were read since this was asked last.
+  func takeReadBytes() -> Int {
+    defer { readBytes = 0 }
+    return readBytes
   }
 
   private func candidates(of slot: Int) throws(StoreError) -> [CompactionCandidate] {
     var result: [CompactionCandidate] = []
     guard var scanner else { return result }
-    defer { self.scanner = scanner }
-    var bytes = 0
-    while result.count < Self.chunkRecords, bytes < Self.chunkBytes {
+    let start = scanner.offset
+    defer {
+      readBytes += scanner.offset - start
+      self.scanner = scanner
+    }
+    while result.count < Self.chunkRecords, scanner.offset - start < Self.chunkBytes {
       let place = scanner.offset
       switch try scanner.next() {
       case .end: return result
@@ -82,13 +95,12 @@ final class CompactionReader: @unchecked Sendable {
         let header = record.reference.header
         guard header.kind == .put || header.kind == .delete else { continue }
         if let sampling, !sampling.takes(header) { continue }
-        bytes += header.length
         result.append(
           CompactionCandidate(
             address: Address(slot: slot, offset: record.offset), length: header.length,
             hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
             sequence: header.sequence, isDelete: header.kind == .delete,
-            expiryMilliseconds: header.expiryMilliseconds(at: record.reference.base) ?? .max))
+            expiryMilliseconds: record.reference.expiryMilliseconds ?? .max))
       }
     }
     return result

@@ -47,6 +47,8 @@ final class DictionaryMaker: @unchecked Sendable {
 
   func chunk() throws(StoreError) -> [CompactionCandidate]? { try reader.chunk() }
 
+  func takeReadBytes() -> Int { reader.takeReadBytes() }
+
   /// Takes in the values of the last chunk that will be copied.
   func add(_ candidates: [CompactionCandidate], _ isKept: [Bool]) throws(StoreError) {
     for (candidate, isKept) in zip(candidates, isKept) where isKept {

@@ -21,11 +21,10 @@ extension EngineState {
       return SegmentFigures(
         bytes: view.end - overhead, liveBytes: Int(clamping: view.liveBytes),
         keptDeleteBytes: view.lastSequence <= cleaned ? 0 : Int(clamping: view.deleteBytes),
-        hasExpired: view.earliestExpiry <= now)
+        hasExpired: view.earliestExpiry <= now,
+        isDamaged: table.damage[slot] != nil, staysAlone: table.loners.contains(slot))
     }
   }
-
-  func diskBytes() -> UInt64 { UInt64(totalBytes) }
 
   /// What the policy would rewrite next.
   func nextCompaction(_ policy: CompactionPolicy) -> [Int]? {
@@ -35,45 +34,10 @@ extension EngineState {
       segmentSizeBytes: min(configuration.segmentSizeBytes, fittingSegmentBytes),
       // It begins a little before, so that it has come some way when the limit is reached.
       spaceAmplificationLimit: max(1.05, policy.spaceAmplificationLimit - 0.1),
-      leastGarbageRatio: 1 - min(1, max(0, policy.liveRatioLimit)))
+      leastGarbageRatio: 1 - policy.liveRatioLimit)
     let run = chooser.choose(
-      figures(slots), totalBytes: totalBytes, totalLiveBytes: Int(clamping: liveBytes))
+      figures(slots), totalBytes: cleanableBytes, totalLiveBytes: Int(clamping: liveBytes))
     return run.map { Array(slots[$0]) }
-  }
-
-  private var totalBytes: Int { table.order.reduce(0) { $0 + table[$1].end } }
-
-  /// Bytes over what the policy allows.
-  private func debtBytes(_ policy: CompactionPolicy) -> Int {
-    totalBytes - Int(Double(liveBytes) * max(1.1, policy.spaceAmplificationLimit))
-  }
-
-  /// Whether compaction has no time to lose.
-  func isBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > 0 }
-
-  /// Whether writers must wait for it; small stores are not worth the wait.
-  func isFarBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > Self.largestStep / 4 }
-
-  /// Whether the active segment is worth sealing for its garbage alone.
-  func isActiveGarbage(_ policy: CompactionPolicy) -> Bool {
-    guard let active, !active.hasFooter, isBehind(policy) else { return false }
-    let view = table[active.slot]
-    return view.end > 1 << 20 && view.liveBytes < UInt64(view.end / 4)
-  }
-
-  /// Whether a compaction of everything would give back so much that writers can wait for it.
-  func isWorthCleaning() -> Bool {
-    let garbage = figures(table.order).reduce(0) { $0 + $1.garbageBytes }
-    return garbage > max(FileBlock.lengthBytes, totalBytes / 32)
-  }
-
-  /// The segment with garbage whose rewriting takes the least space; nil when none has any.
-  func cheapest() -> Int? {
-    let slots = compactable()
-    let all = figures(slots)
-    let poor = all.indices.filter { all[$0].garbageBytes > 0 }
-    func cost(_ index: Int) -> Int { all[index].liveBytes + all[index].keptDeleteBytes }
-    return poor.min { cost($0) < cost($1) }.map { slots[$0] }
   }
 
   /// The neighbours that a thorough compaction looks at together, among `count` from a place on.

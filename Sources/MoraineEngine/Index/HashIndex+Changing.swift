@@ -113,7 +113,7 @@ extension HashIndex {
       for position in 0..<Self.slotsPerBucket { current[position] = 0 }
       guard Self.isLink(last) else { return }
       let number = Self.linkTarget(last)
-      freeOverflow.append(number)
+      if pages?.retireOverflow(number) != true { freeOverflow.append(number) }
       current = overflow[number]
     }
   }

@@ -41,7 +41,9 @@ extension HashIndex {
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {
       let next = Self.linkTarget(last)
-      guard left > 0, next < overflow.count, pages.checkOverflow(next) else { return false }
+      guard left > 0, next < overflow.count, pages.checkOverflow(next),
+        pages.claimOverflow(next, for: number)
+      else { return false }
       left -= 1
       last = overflow[next][Self.slotsPerBucket - 1]
     }
@@ -67,6 +69,7 @@ extension HashIndex {
     var left = overflow.count
     for number in 0..<buckets.count where !admit(bucket: number, &left) { return false }
     isLazy = false
+    freeOverflow += pages?.takeRetired() ?? []
     return true
   }
 

@@ -29,7 +29,7 @@ extension EngineState {
     return SegmentBirth(
       directory: directory, header: header, wantedLimit: limit,
       firstAllocation: FileBlock.covering(first), neededBytes: needed,
-      wantsMapping: configuration.ioMode == .mapped)
+      wantsMapping: configuration.ioMode == .mapped, isOneTooMany: table.vacancyCount < 2)
   }
 
   /// A sixteenth of what is live, within bounds: the active segment cannot be compacted, so in a small

@@ -13,6 +13,8 @@ struct SegmentBirth: Sendable {
   /// What the first unit needs, if there is no more.
   let neededBytes: Int
   let wantsMapping: Bool
+  /// Whether there are so many segments that only compaction may make one yet.
+  let isOneTooMany: Bool
 
   struct Child: Sendable {
     let file: any StorageFile
@@ -24,6 +26,7 @@ struct SegmentBirth: Sendable {
   func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
     // It may have waited behind a seal whose sync failed; nothing is synced after that.
     if let poison = pipeline.poison { throw poison }
+    if isOneTooMany { throw SegmentTable.full }
     let name = header.number.fileName
     do throws(StorageError) {
       // A leftover of a birth that failed; the manifest never listed it.

@@ -13,6 +13,10 @@ struct SegmentTable: ~Copyable, RehashSource {
   /// order where they were.
   private var retiring: (slots: [Int], place: Int) = ([], 0)
   private var freeSlots: [Int] = []
+  /// Segments that compaction could not read whole, and why; it leaves them out from then on.
+  private(set) var damage: [Int: StoreError] = [:]
+  /// Segments that have to be rewritten by themselves: what they share makes them so much smaller.
+  private(set) var loners: Set<Int> = []
   let files: FileCache
   let dictionaries = DictionaryCache()
   let hashKey: HashKey
@@ -65,6 +69,13 @@ struct SegmentTable: ~Copyable, RehashSource {
     freeSlots = (0...last).filter { !kept.contains($0) }
   }
 
+  /// How many segments can be taken in yet.
+  var vacancyCount: Int { Limits.segmentCount - count + freeSlots.count }
+
+  static let full = StoreError(
+    .noSpace, "a store has \(Limits.segmentCount) segments at most; make them larger and compact it"
+  )
+
   /// Gives a segment a slot without making it part of the store yet.
   mutating func place(_ view: SegmentView, _ info: SegmentInfo) -> Int {
     if let slot = freeSlots.popLast() {
@@ -85,6 +96,14 @@ struct SegmentTable: ~Copyable, RehashSource {
     count += 1
     return count - 1
   }
+
+  /// Remembers for whose damage segments could not be rewritten together.
+  mutating func noteDamage(_ error: StoreError, among slots: [Int]) {
+    let named = slots.filter { fileName($0) == error.file }
+    for slot in named.isEmpty ? slots : named { damage[slot] = error }
+  }
+
+  mutating func noteLoner(_ slot: Int) { loners.insert(slot) }
 
   /// Every segment that holds live records, also those that are being given up.
   var readingOrder: [Int] {
@@ -113,6 +132,8 @@ struct SegmentTable: ~Copyable, RehashSource {
     retiring.slots.removeAll { $0 == slot }
     files.forget(slot)
     dictionaries.forget(slot)
+    damage[slot] = nil
+    loners.remove(slot)
     infos[slot].mapping = nil
     infos[slot].dictionary = []
     views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)

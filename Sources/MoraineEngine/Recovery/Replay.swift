@@ -158,7 +158,7 @@ extension EngineState {
         try find(key, header.keyspace, hash: hash)
       }
     }
-    if let expiry = header.expiryMilliseconds(at: record.base) {
+    if let expiry = record.expiryMilliseconds {
       table[address.slot].earliestExpiry = min(expiry, table[address.slot].earliestExpiry)
     }
     lastSequence = header.sequence

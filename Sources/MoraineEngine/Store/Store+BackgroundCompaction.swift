@@ -46,12 +46,15 @@ extension Store {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)
         } catch {
+          // What is damaged is left out from now on; the rest is cleaned all the same.
+          let isLeftOut = slots.contains { engine?.table.damage[$0] != nil }
+          if isLeftOut, !pipeline.hasPoison { continue }
           guard error.code == .noSpace, try await makeSpace(work) else { throw error }
         }
       }
       try engine?.shrinkIndex()
       if isCheckpointDue, !isClosed { try await writeCheckpoint(on: work.thread) }
-      compactionFailure = nil
+      compactionFailure = engine?.table.damage.values.first
     } catch {
       // Nobody waits for it; the figures tell. The next sealed segment tries again.
       compactionFailure = error

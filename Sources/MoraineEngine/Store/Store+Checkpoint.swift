@@ -33,22 +33,25 @@ extension Store {
     guard engine != nil, !pipeline.hasPoison else { return }
     let image = try engine!.checkpointImage()
     let written = engine!.report.replayedBytes &+ engine!.appendedBytes &+ compactionBytes
-    let (name, older) = (engine!.checkpointName(), checkpointNames)
+    let name = engine!.checkpointName()
     let directory = engine!.directoryHandle()
     let pipeline = pipeline
     try await pipeline.waitUntilAllDurable()
     do throws(StoreError) {
       try await runner.run { () throws(StoreError) in
-        try CheckpointFile.write(image, as: name, removing: older, directory, pipeline)
+        try CheckpointFile.write(image, as: name, directory, pipeline)
       }
+      checkpointFailure = nil
+      checkpointedBytes = written
+      checkpointBytes &+= UInt64(image.lengthBytes)
+      // Those that cannot be removed now are remembered, and go with the next one.
+      let older = checkpointNames.filter { $0 != name }
+      checkpointNames = older + [name]
+      try await runner.run { () throws(StoreError) in try CheckpointFile.remove(older, directory) }
+      checkpointNames = [name]
     } catch {
       if pipeline.hasPoison { throw error }
       checkpointFailure = error
-      return
     }
-    checkpointFailure = nil
-    checkpointedBytes = written
-    checkpointNames = [name]
-    checkpointBytes &+= UInt64(image.lengthBytes)
   }
 }

@@ -6,7 +6,8 @@ extension Store {
   ///
   /// Reading and writing go on meanwhile. Needs at most about one segment's worth of extra space at
   /// a time, and none for what holds nothing live. Cancelling the task ends it after the segment in
-  /// work, with what was done so far.
+  /// work, or at once where ``CompactionPolicy/rateLimitBytesPerSecond`` makes it pause, with what
+  /// was done so far.
   ///
   /// - Parameter progress: called after each step, with the bytes that were looked at.
   /// - Throws: `.corrupted` when a record is not what was written (nothing is removed then),
@@ -23,7 +24,11 @@ extension Store {
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true))
     defer { work.thread.stop() }
     try await sealForCompaction()
-    try await compactAll(work, progress)
+    do throws(StoreError) {
+      try await compactAll(work, progress)
+    } catch {
+      guard work.isCancelled, error.code == .closed else { throw error }
+    }
     try engine!.shrinkIndex()
     if isCheckpointDue { try await writeCheckpoint(on: work.thread) }
     return work.report
@@ -152,6 +157,8 @@ final class CompactionWork {
   var report = CompactionReport()
   /// What part of a segment's live bytes was left when it was rewritten for the first time.
   private(set) var shrinkage = 1.0
+  /// Whether it ended in a pause, because its task was cancelled.
+  var isCancelled = false
   /// Whether the last search for a dictionary was in vain; the next one then costs less.
   var hasFoundNothing = false
 

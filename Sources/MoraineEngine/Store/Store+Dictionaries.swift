@@ -20,7 +20,7 @@ extension Store {
     let maker = DictionaryMaker(
       inputs, directory, engine!.manifest.hashKey, isGlance: work.hasFoundNothing)
     while let candidates = try await thread.run({ () throws(StoreError) in try maker.chunk() }) {
-      if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+      try await sleep(work.pacer.pauseOfLimit(afterReading: maker.takeReadBytes()), work)
       let isKept = engine!.judge(candidates, cleanedThrough: 0)
       try await thread.run { () throws(StoreError) in try maker.add(candidates, isKept) }
     }

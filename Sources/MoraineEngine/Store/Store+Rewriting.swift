@@ -4,14 +4,17 @@ import MoraineStorage
 extension Store {
   /// Rewrites neighbours as one segment, or drops them when nothing in them is live.
   ///
-  /// - Parameter limitBytes: when its output has as many, some of the neighbours may be left.
+  /// - Parameters:
+  ///   - limitBytes: when its output has as many, some of the neighbours may be left.
+  ///   - staysAlone: whether it was in vain to rewrite it together with neighbours.
   /// - Returns: how many segments, from the first on, were rewritten, and how many took their
   ///   place: none or one.
   func rewrite(
-    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max
+    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, staysAlone: Bool = false
   ) async throws(StoreError) -> (taken: Int, left: Int) {
     try engine!.checkWritable()
     try engine!.admitAll()
+    guard engine!.table.vacancyCount > 0 else { throw SegmentTable.full }
     let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
     let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
@@ -29,10 +32,12 @@ extension Store {
       if !pipeline.hasPoison {
         try await work.thread.run { () throws(StoreError) in try output.discard() }
       }
+      if error.code == .corrupted { engine!.table.noteDamage(error, among: wanted) }
       // One alone keeps its dictionary, and what it holds does not become longer.
       guard error.code == .valueTooLarge, wanted.count > 1 else { throw error }
-      return try await rewrite([wanted[0]], work)
+      return try await rewrite([wanted[0]], work, staysAlone: true)
     }
+    if let newSlot, staysAlone { engine!.table.noteLoner(newSlot) }
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
@@ -67,14 +72,14 @@ extension Store {
       compactionReadBytes &+= candidates.reduce(0) { $0 &+ UInt64($1.length) }
       noteCompactionProgress()
       let pause = work.pacer.pause(
-        afterReading: candidates.reduce(0) { $0 + $1.length },
-        appendedBytes: engine!.appendedBytes, isBehind: engine!.isBehind(compactionPolicy))
+        afterReading: reader.takeReadBytes(), appendedBytes: engine!.appendedBytes,
+        isBehind: engine!.isBehind(compactionPolicy))
       try await thread.run { () throws(StoreError) in
         for (candidate, isKept) in zip(candidates, isKept) where isKept {
           try output.append(try reader.record(candidate), candidate, &reader.values)
         }
-        Machine.sleep(nanoseconds: pause)
       }
+      try await sleep(pause, work)
     }
     return (slots.count, cleaned)
   }

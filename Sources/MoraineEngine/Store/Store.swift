@@ -39,7 +39,8 @@ public actor Store {
   /// Writers that let compaction catch up.
   var progressGate: [UnsafeContinuation<Void, Never>] = []
   /// Why the last compaction in the background ended early, when it did; the next one begins when a
-  /// segment is sealed.
+  /// segment is sealed. Or what is damaged: such a segment is left as it is until the store is
+  /// reopened, and the others are compacted all the same.
   public internal(set) var compactionFailure: StoreError?
 
   /// Opens the store in a directory; blocks the calling thread for the time it takes to read it.
@@ -78,13 +79,9 @@ public actor Store {
     _ pipeline: CommitPipeline
   ) throws(StoreError) -> Opener {
     Machine.watchForks()
-    var bounded = configuration
-    let sizes = Limits.segmentSizeBytes
-    bounded.segmentSizeBytes = min(
-      max(configuration.segmentSizeBytes, sizes.lowerBound), sizes.upperBound)
-    if configuration.isReadOnly { bounded.createIfMissing = false }
     return Opener(
-      storage: storage, path: directory, configuration: bounded, pipeline: pipeline)
+      storage: storage, path: directory, configuration: configuration.bounded(),
+      pipeline: pipeline)
   }
 
   /// Opens the store off the caller's thread. Otherwise as ``init(at:configuration:)``.

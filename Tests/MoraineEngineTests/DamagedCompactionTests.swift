@@ -1,0 +1,70 @@
+import MoraineTesting
+import Testing
+
+@testable import MoraineEngine
+
+/// A damaged record that nobody needs any more: its segment stays, the others are cleaned.
+@Suite(.timeLimit(.minutes(10))) struct DamagedCompactionTests {
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func oneDamagedSegmentDoesNotStopAllCompaction(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
+    let store = try Store(at: directory.path, configuration: configuration)
+    for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
+    try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
+    for number in 0..<2500 { try await store.set([UInt8](0..<60), forKey: "other \(number % 10)") }
+    try await store.settle()
+    let statistics = await store.statistics
+    #expect(statistics.appendedBytes > 200_000 && statistics.compactionCount > 0)
+    // The damaged segment, the active one, and what background compaction may leave.
+    #expect(statistics.diskBytes < 150_000, "\(statistics)")
+    #expect(await store.compactionFailure?.code == .corrupted, "it is told all the same")
+    #expect(await store.compactionFailure?.file == "0000000001.segment")
+    let error = await #expect(throws: StoreError.self) { try await store.compact() }
+    #expect(error?.code == .corrupted, "who asks for all of it is told")
+    #expect(await store.count == 20)
+    try await store.close()
+  }
+
+  private let chooser = CompactionChooser(segmentSizeBytes: 8000, spaceAmplificationLimit: 1.2)
+
+  private func choose(_ segments: [SegmentFigures]) -> Range<Int>? {
+    chooser.choose(
+      segments, totalBytes: 1_000_000, totalLiveBytes: segments.reduce(0) { $0 + $1.liveBytes })
+  }
+
+  @Test func whatIsDamagedIsNeverChosen() {
+    var segments = Array(repeating: SegmentFigures(bytes: 8000, liveBytes: 4000), count: 4)
+    segments[1].liveBytes = 10
+    #expect(choose(segments) == 0..<2, "all that lives fits into one")
+    segments[1].isDamaged = true
+    segments[1].hasExpired = true
+    #expect(choose(segments) == 2..<4 || choose(segments) == 0..<1)
+    for index in segments.indices { segments[index].isDamaged = true }
+    #expect(choose(segments) == nil)
+  }
+
+  @Test func smallNeighboursAreNotJoinedAcrossIt() {
+    var segments = Array(repeating: SegmentFigures(bytes: 100, liveBytes: 100), count: 12)
+    #expect(choose(segments) == 0..<8)
+    segments[3].isDamaged = true
+    #expect(choose(segments) == 4..<12)
+    segments[6].isDamaged = true
+    #expect(choose(segments) == nil)
+  }
+
+  /// Values that a dictionary makes short may not fit together without it. Small neighbours were
+  /// chosen again and again then.
+  @Test func whatMustStayAloneIsNotJoinedAgain() {
+    var segments = Array(repeating: SegmentFigures(bytes: 100, liveBytes: 100), count: 9)
+    segments[0].staysAlone = true
+    #expect(choose(segments) == 1..<9)
+    segments[4].staysAlone = true
+    #expect(choose(segments) == nil)
+    segments[4].liveBytes = 10
+    #expect(choose(segments) == 4..<5, "its garbage goes")
+    segments[4].liveBytes = 100
+    segments[5].liveBytes = 10
+    #expect(choose(segments) == 5..<9)
+  }
+}

@@ -1,0 +1,65 @@
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// A limit so low that compaction would take a year: it is kept, and keeps nobody else waiting.
+@Suite(.timeLimit(.minutes(10))) struct RateLimitTests {
+  private let storage = FaultStorage(MemoryStorage())
+
+  private func store(isAutomatic: Bool, sharesDictionaries: Bool) async throws -> Store {
+    var configuration = Configuration.testing(segmentSizeBytes: 40_000, ioMode: .positional)
+    configuration.compaction.isAutomatic = isAutomatic
+    configuration.compaction.rateLimitBytesPerSecond = 1
+    configuration.compaction.sharesDictionaries = sharesDictionaries
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<2000 { try await store.set([UInt8](0..<50), forKey: Key("\(number % 900)")) }
+    return store
+  }
+
+  /// Compacts, and returns when the first chunk is being read: a pause comes next.
+  private func beginCompaction(_ store: Store) async -> Task<CompactionReport, any Error> {
+    storage.clearTrace()
+    let compaction = Task { try await store.compact() }
+    while !storage.trace.contains(where: { $0.operation == .read }) { await Task.yield() }
+    return compaction
+  }
+
+  /// Both of what is copied and of what is only looked at, for a dictionary.
+  @Test(arguments: [true, false])
+  func closingDoesNotWaitForIt(sharesDictionaries: Bool) async throws {
+    let store = try await store(isAutomatic: false, sharesDictionaries: sharesDictionaries)
+    let compaction = await beginCompaction(store)
+    #expect(try await store.value(forKey: "7") == [UInt8](0..<50))
+    try await store.close()
+    let error = await #expect(throws: StoreError.self) { try await compaction.value }
+    #expect(error?.code == .closed)
+    #expect(await store.compactionCount == 0)
+  }
+
+  @Test(arguments: [true, false])
+  func cancellingDoesNotWaitForIt(sharesDictionaries: Bool) async throws {
+    let store = try await store(isAutomatic: false, sharesDictionaries: sharesDictionaries)
+    let compaction = await beginCompaction(store)
+    compaction.cancel()
+    #expect(try await compaction.value.inputSegmentCount == 0)
+    #expect(try await store.verify().isSound)
+    #expect(await store.count == 900)
+    try await store.close()
+  }
+
+  /// The log outgrows its limit of space then; that is what the comment says.
+  @Test func writersDoNotWaitForIt() async throws {
+    let store = try await store(isAutomatic: true, sharesDictionaries: false)
+    var random = SeededGenerator(seed: 1)
+    let value = (0..<40_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    for _ in 0..<100 { try await store.set(value, forKey: "large") }
+    let statistics = await store.statistics
+    #expect(statistics.diskBytes > 3 << 20, "\(statistics)")
+    #expect(await store.isCompacting)
+    #expect(statistics.compactionCount == 0)
+    try await store.close()
+  }
+}

@@ -1,0 +1,29 @@
+import Foundation
+import Testing
+
+@testable import MoraineEngine
+
+@Suite struct StatisticsTests {
+  @Test func nothingButGarbageIsNoAmplificationOfOne() async throws {
+    var configuration = Configuration()
+    configuration.compaction = .manual
+    let store = Store.inMemory(configuration: configuration)
+    #expect(await store.statistics.spaceAmplification == 1, "nothing is there at all")
+    for number in 0..<100 { try await store.set([1, 2, 3], forKey: Key("\(number)")) }
+    for number in 0..<100 { try await store.removeValue(forKey: Key("\(number)")) }
+    let statistics = await store.statistics
+    #expect(statistics.spaceAmplification > 100, "\(statistics)")
+    // Neither is it infinite: no JSON could say so.
+    _ = try JSONSerialization.jsonObject(with: Data(statistics.json.utf8))
+    try await store.close()
+  }
+
+  /// A fresh reader would always say 1.
+  @Test func whoWroteNothingTellsNoWriteAmplification() {
+    var statistics = Statistics()
+    #expect(statistics.json.contains("\"writeAmplification\":null"))
+    statistics.appendedBytes = 100
+    statistics.compactionBytes = 50
+    #expect(statistics.json.contains("\"writeAmplification\":1.5"))
+  }
+}
