@@ -51,8 +51,11 @@ struct LaboratoryOptions: ParsableArguments {
       artifacts: artifacts)
     let report = await pool.run(queue, isQuiet: json)
     try report.print(kind, asJSON: json)
-    guard report.violations.isEmpty, report.tally.missedCalls == 0 else {
-      throw Failure(code: 3, message: "\(report.violations.count) violations")
+    guard report.violations.isEmpty else {
+      throw Failure(code: 3, message: "promises were broken: \(report.violations.count)")
+    }
+    guard report.tally.missedCalls == 0 else {
+      throw Failure(code: 3, message: "\(report.tally.missedCalls) calls were not reached")
     }
   }
 

@@ -10,7 +10,7 @@ public struct CrashTally: Hashable, Sendable, Codable {
   public var nestedImages = 0
   /// Runs with a fault at one call.
   public var faultRuns = 0
-  /// Calls at which the fault was to strike, and which did not come again in five attempts.
+  /// Calls at which the fault was to strike, and which did not come again in fifty attempts.
   public var missedCalls = 0
   /// Steps of workloads.
   public var steps = 0

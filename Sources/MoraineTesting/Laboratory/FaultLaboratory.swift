@@ -48,7 +48,7 @@ public struct FaultLaboratory: Sendable {
     _ scenario: CrashScenario, _ effect: DiskFault.Effect, _ isForEver: Bool, _ call: StorageCall,
     _ steps: [WorkloadStep]
   ) async -> (hasStruck: Bool, failure: (error: any Error, image: DiskImage)?) {
-    for _ in 0..<5 {
+    for _ in 0..<50 {
       let run = FaultRun(scenario, effect, isForEver: isForEver, at: call)
       do { try await run.run(steps) } catch { return (true, (error, run.image)) }
       if run.striker.hasStruck { return (true, nil) }
