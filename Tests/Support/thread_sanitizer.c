@@ -37,5 +37,22 @@ __attribute__((swiftcall)) void slow_lock(
   __tsan_acquire(handle);
 }
 
+// A continuation that is resumed before its task has begun to wait is taken without announcement.
+// (One that is resumed just while the task begins to may still be missed.)
+__attribute__((swiftcall)) void *swift_task_getCurrent(void);
+
+__attribute__((swiftcall)) void swift_continuation_resume(void *task) {
+  typedef __attribute__((swiftcall)) void Resume(void *);
+  __tsan_release(task);
+  ((Resume *)dlsym(RTLD_NEXT, "swift_continuation_resume"))(task);
+}
+
+__attribute__((swiftasynccall)) void swift_continuation_await(void *context) {
+  typedef __attribute__((swiftasynccall)) void Await(void *);
+  Await *await = (Await *)dlsym(RTLD_NEXT, "swift_continuation_await");
+  __tsan_acquire(swift_task_getCurrent());
+  __attribute__((musttail)) return await(context);
+}
+
 #endif
 #endif

@@ -5,29 +5,40 @@ import SystemPackage
 
 /// Looks at a golden store with one file changed.
 struct GoldenDamage {
+  /// A sync mark of the segment that was appended to when the process was killed.
+  private struct Mark {
+    let places: Range<Int>
+    /// How far it says that the segment was durable, and the last operation before that.
+    let durableOffset: Int
+    let sequence: UInt64
+  }
+
   let golden: GoldenStore
   let mode: Configuration.IOMode
-  /// The segment that was appended to when the process was killed.
   let openSegment: String?
-  /// Up to where that one was durable, for whoever reads all of it.
-  let durableOffset: Int
+  private let marks: [Mark]
 
   init(_ golden: GoldenStore, _ mode: Configuration.IOMode) throws {
     self.golden = golden
     self.mode = mode
     openSegment = try golden.manifest.segments.last { !$0.isSealed }?.number.fileName
-    durableOffset = try openSegment.map { try Self.promise(golden.files[$0]!).offset } ?? 0
+    marks = try openSegment.map { try Self.marks(golden.files[$0]!) } ?? []
   }
 
+  /// Up to where the open segment was durable, for whoever reads all of it.
+  var durableOffset: Int { marks.map(\.durableOffset).max() ?? 0 }
+
+  /// - Parameters:
+  ///   - bytes: nil to take the file away.
+  ///   - place: all bytes before it are as they were.
   /// - Returns: what was wrong, or nil: the right answer, or an error that says where.
   func complaint(
-    _ file: String, _ bytes: [UInt8]?, at place: Int, isCut: Bool
+    _ file: String, _ bytes: [UInt8]?, from place: Int
   ) async throws -> String? {
     var changed = golden
     changed.files[file] = bytes
     let storage = try changed.storage()
-    let isTorn = file == openSegment && (isCut || place >= durableOffset)
-    let least = isTorn ? try leastSequence(bytes ?? []) : nil
+    let least = try leastSequence(file, bytes, from: place)
     var seen: GoldenStore.Contents?
     do throws(StoreError) {
       seen = try await contents(storage, isReadOnly: true)
@@ -97,25 +108,31 @@ struct GoldenDamage {
     return found
   }
 
-  /// What a log that is cut or damaged behind its durable part must still hold.
-  private func leastSequence(_ bytes: [UInt8]) throws -> UInt64 {
-    let listed = try golden.manifest.lastSequence.rawValue
-    guard bytes.count >= SegmentHeader.fixedLength else { return listed }
-    return max(listed, try Self.promise(bytes).sequence)
+  /// The last operation that must be there in a log that looks like a torn write; nil where nothing
+  /// may look so: the damage is elsewhere, or a mark that is left promises what was before it.
+  private func leastSequence(
+    _ file: String, _ bytes: [UInt8]?, from place: Int
+  ) throws -> UInt64? {
+    guard file == openSegment, let bytes, let original = golden.files[file] else { return nil }
+    let left = marks.filter { mark in
+      mark.places.upperBound <= bytes.count && bytes[mark.places] == original[mark.places]
+    }
+    guard left.allSatisfy({ $0.durableOffset <= place }) else { return nil }
+    return max(try golden.manifest.lastSequence.rawValue, left.map(\.sequence).max() ?? 0)
   }
 
-  /// The farthest promise of its marks, and the last operation before that.
-  private static func promise(_ bytes: [UInt8]) throws -> (offset: Int, sequence: UInt64) {
+  private static func marks(_ bytes: [UInt8]) throws -> [Mark] {
     let places = try GoldenStore.places(in: bytes)
-    var offset = 0
-    for place in places where place.header.kind == .syncMark {
-      let start = place.offset + place.header.valueOffset
-      let mark = try bytes[start..<start + place.header.storedLength].withUnsafeBytes {
+    return try places.filter { $0.header.kind == .syncMark }.map { offset, header in
+      let start = offset + header.valueOffset
+      let mark = try bytes[start..<start + header.storedLength].withUnsafeBytes {
         try SyncMark(decoding: $0)
       }
-      offset = max(offset, Int(mark.durableOffset))
+      let durable = Int(mark.durableOffset)
+      let before = places.filter { $0.offset < durable }.map(\.header.sequence)
+      return Mark(
+        places: offset..<offset + header.length, durableOffset: durable,
+        sequence: before.max() ?? 0)
     }
-    let before = places.filter { $0.offset < offset }.map(\.header.sequence)
-    return (offset, before.max() ?? 0)
   }
 }

@@ -26,7 +26,7 @@ import Testing
         for bit in isThorough ? Array(0..<8) : [place % 8] {
           var changed = bytes
           changed[place] ^= 1 << bit
-          let complaint = try await damage.complaint(name, changed, at: place, isCut: false)
+          let complaint = try await damage.complaint(name, changed, from: place)
           #expect(complaint == nil, "bit \(bit) of byte \(place) of \(name)")
           count += 1
         }
@@ -41,17 +41,37 @@ import Testing
     let damage = try GoldenDamage(golden, mode)
     var count = 0
     for (name, bytes) in golden.files.sorted(by: { $0.key < $1.key }) {
-      let complaint = try await damage.complaint(name, nil, at: 0, isCut: true)
+      let complaint = try await damage.complaint(name, nil, from: 0)
       #expect(complaint == nil, "\(name) is missing")
       for length in bytes.indices where length % step(name) == 0 {
         let cut = Array(bytes.prefix(length))
-        let complaint = try await damage.complaint(name, cut, at: length, isCut: true)
+        let complaint = try await damage.complaint(name, cut, from: length)
         #expect(complaint == nil, "\(name) cut to \(length) bytes")
         count += 1
       }
     }
     print("\(golden.testDescription), \(mode): \(count) truncations")
     #expect(count > 200)
+  }
+
+  /// `MORAINE_RANDOM_EDITS` says how many for each store; `MORAINE_EDIT_SEED` where to begin.
+  @Test(arguments: GoldenStore.all, modes)
+  func randomEditsChangeNoAnswer(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+    let environment = ProcessInfo.processInfo.environment
+    let first = environment["MORAINE_EDIT_SEED"].flatMap(UInt64.init) ?? 1
+    let count = environment["MORAINE_RANDOM_EDITS"].flatMap(UInt64.init) ?? 200
+    let damage = try GoldenDamage(golden, mode)
+    for seed in first..<first + count {
+      let edit = GoldenEdit(golden, seed: seed)
+      let complaint = try await damage.complaint(
+        edit.name, edit.bytes, from: edit.place)
+      #expect(
+        complaint == nil,
+        """
+        \(edit.what); again: MORAINE_EDIT_SEED=\(seed) MORAINE_RANDOM_EDITS=1 swift test \
+        --filter randomEditsChangeNoAnswer
+        """)
+    }
   }
 
   /// The judge is not blind.
@@ -62,7 +82,7 @@ import Testing
     other.expected[key] = GoldenStore.Record(key: key.bytes, sequence: 1, value: [1, 2, 3])
     let damage = try GoldenDamage(other, mode)
     let name = "MANIFEST"
-    let complaint = try await damage.complaint(name, golden.files[name], at: 0, isCut: false)
+    let complaint = try await damage.complaint(name, golden.files[name], from: 0)
     #expect(complaint == "read only: other contents")
   }
 
