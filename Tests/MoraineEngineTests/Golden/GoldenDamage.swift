@@ -1,0 +1,138 @@
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Looks at a golden store with one file changed.
+struct GoldenDamage {
+  /// A sync mark of the segment that was appended to when the process was killed.
+  private struct Mark {
+    let places: Range<Int>
+    /// How far it says that the segment was durable, and the last operation before that.
+    let durableOffset: Int
+    let sequence: UInt64
+  }
+
+  let golden: GoldenStore
+  let mode: Configuration.IOMode
+  let openSegment: String?
+  private let marks: [Mark]
+
+  init(_ golden: GoldenStore, _ mode: Configuration.IOMode) throws {
+    self.golden = golden
+    self.mode = mode
+    openSegment = try golden.manifest.segments.last { !$0.isSealed }?.number.fileName
+    marks = try openSegment.map { try Self.marks(golden.files[$0]!) } ?? []
+  }
+
+  /// Up to where the open segment was durable, for whoever reads all of it.
+  var durableOffset: Int { marks.map(\.durableOffset).max() ?? 0 }
+
+  /// - Parameters:
+  ///   - bytes: nil to take the file away.
+  ///   - place: all bytes before it are as they were.
+  /// - Returns: what was wrong, or nil: the right answer, or an error that says where.
+  func complaint(
+    _ file: String, _ bytes: [UInt8]?, from place: Int
+  ) async throws -> String? {
+    var changed = golden
+    changed.files[file] = bytes
+    let storage = try changed.storage()
+    let least = try leastSequence(file, bytes, from: place)
+    var seen: GoldenStore.Contents?
+    do throws(StoreError) {
+      seen = try await contents(storage, isReadOnly: true)
+      if let answer = judge(seen!, least) { return "read only: \(answer)" }
+    } catch {
+      if let answer = judge(error, file) { return "read only: \(answer)" }
+    }
+    do throws(StoreError) {
+      let found = try await contents(storage, isReadOnly: false)
+      if let answer = judge(found, least) { return "writable: \(answer)" }
+      if let seen, seen != found { return "a reader sees something else" }
+      seen = found
+      let again = try await contents(storage, isReadOnly: false)
+      if again != found { return "changed by opening again" }
+    } catch {
+      if let answer = judge(error, file) { return "writable: \(answer)" }
+    }
+    return nil
+  }
+
+  /// All, or of a torn log a prefix with everything that was durable.
+  private func judge(_ found: GoldenStore.Contents, _ least: UInt64?) -> String? {
+    if found == golden.expected { return nil }
+    guard let least, let history = golden.history else { return "other contents" }
+    guard let end = history.end(of: found) else { return "no prefix of what was written" }
+    return end >= least ? nil : "ends at \(end), but \(least) was durable"
+  }
+
+  private func judge(_ error: StoreError, _ file: String) -> String? {
+    if file.hasSuffix(".index") { return "a checkpoint stopped it: \(error)" }
+    let isTyped = error.code == .corrupted || error.code == .newerFormat
+    guard isTyped || error.code == .notAStore else { return "an odd error: \(error)" }
+    return error.file == nil ? "an error without a file: \(error)" : nil
+  }
+
+  /// Reads everything in all ways, and in a writable store has it copied, too.
+  private func contents(
+    _ storage: MemoryStorage, isReadOnly: Bool
+  ) async throws(StoreError) -> GoldenStore.Contents {
+    var configuration = Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 0
+    configuration.isReadOnly = isReadOnly
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let result: Result<GoldenStore.Contents, StoreError>
+    do throws(StoreError) {
+      result = .success(try await read(store, compacts: !isReadOnly))
+    } catch {
+      result = .failure(error)
+    }
+    try await store.close()
+    return try result.get()
+  }
+
+  private func read(
+    _ store: Store, compacts: Bool
+  ) async throws(StoreError) -> GoldenStore.Contents {
+    let found = try await store.goldenContents()
+    for key in golden.expected.keys {
+      let value = try await store.value(forKey: key)
+      precondition(value == found[key]?.value, "\(key): iterating and asking differ")
+    }
+    guard compacts else { return found }
+    try await store.compact()
+    let after = try await store.goldenContents()
+    precondition(after == found, "compaction changed what is there")
+    return found
+  }
+
+  /// The last operation that must be there in a log that looks like a torn write; nil where nothing
+  /// may look so: the damage is elsewhere, or a mark that is left promises what was before it.
+  private func leastSequence(
+    _ file: String, _ bytes: [UInt8]?, from place: Int
+  ) throws -> UInt64? {
+    guard file == openSegment, let bytes, let original = golden.files[file] else { return nil }
+    let left = marks.filter { mark in
+      mark.places.upperBound <= bytes.count && bytes[mark.places] == original[mark.places]
+    }
+    guard left.allSatisfy({ $0.durableOffset <= place }) else { return nil }
+    return max(try golden.manifest.lastSequence.rawValue, left.map(\.sequence).max() ?? 0)
+  }
+
+  private static func marks(_ bytes: [UInt8]) throws -> [Mark] {
+    let places = try GoldenStore.places(in: bytes)
+    return try places.filter { $0.header.kind == .syncMark }.map { offset, header in
+      let start = offset + header.valueOffset
+      let mark = try bytes[start..<start + header.storedLength].withUnsafeBytes {
+        try SyncMark(decoding: $0)
+      }
+      let durable = Int(mark.durableOffset)
+      let before = places.filter { $0.offset < durable }.map(\.header.sequence)
+      return Mark(
+        places: offset..<offset + header.length, durableOffset: durable,
+        sequence: before.max() ?? 0)
+    }
+  }
+}

@@ -1,0 +1,40 @@
+import MoraineEngine
+
+/// What was done to a golden store, in order: `put KEY VALUE` or `del KEY` a line, each with the next
+/// sequence number from 1 on; `+` before all of a batch but its last.
+struct GoldenHistory: Sendable {
+  /// After how many operations a unit ends, and what the store holds then.
+  private(set) var states: [UInt64: GoldenStore.Contents] = [0: [:]]
+  private(set) var text = ""
+  private var live: GoldenStore.Contents = [:]
+  private var count: UInt64 = 0
+
+  init() {}
+
+  init(_ text: String) {
+    for line in text.split(separator: "\n") {
+      let words = line.split(separator: " ").filter { $0 != "+" }
+      let value = words[0] == "put" ? GoldenHex.bytes(words[2]) : nil
+      add(GoldenHex.bytes(words[1]), value, isLast: line.first != "+")
+    }
+  }
+
+  /// - Parameter value: nil for a delete.
+  mutating func add(_ key: [UInt8], _ value: [UInt8]?, isLast: Bool = true) {
+    count += 1
+    live[Key(key)] = value.map { GoldenStore.Record(key: key, sequence: count, value: $0) }
+    text += isLast ? "" : "+ "
+    text +=
+      value.map { "put \(GoldenHex.text(key)) \(GoldenHex.text($0))\n" }
+      ?? "del \(GoldenHex.text(key))\n"
+    if isLast { states[count] = live }
+  }
+
+  /// After all of it.
+  var last: GoldenStore.Contents { live }
+
+  /// The last operation of the longest prefix that is this.
+  func end(of contents: GoldenStore.Contents) -> UInt64? {
+    states.filter { $0.value == contents }.keys.max()
+  }
+}

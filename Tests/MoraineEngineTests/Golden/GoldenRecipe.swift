@@ -1,0 +1,128 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import MoraineTesting
+import SystemPackage
+
+/// A golden store in the making.
+final class GoldenRecipe {
+  private(set) var store: Store
+  private let target: URL
+  private let directory: TestDirectory
+  private var history = GoldenHistory()
+
+  /// Nil when the store is there already.
+  init?(_ name: String, segmentSizeBytes: Int) async throws {
+    target = GoldenStore.root.appending(path: "v\(formatVersion)/\(name)")
+    if FileManager.default.fileExists(atPath: target.path) { return nil }
+    directory = try TestDirectory()
+    store = try Store(
+      at: directory.path, configuration: Self.configuration(name, segmentSizeBytes))
+  }
+
+  private static func configuration(_ name: String, _ segmentSizeBytes: Int) -> Configuration {
+    // Nothing is preallocated in this mode.
+    var configuration = Configuration.testing(
+      segmentSizeBytes: segmentSizeBytes, ioMode: .positional)
+    configuration.checkpointFloorBytes = name == "compacted" ? 0 : .max
+    configuration.compaction = .manual
+    return configuration
+  }
+
+  func reopen(segmentSizeBytes: Int) async throws {
+    try await store.close()
+    store = try Store(
+      at: directory.path,
+      configuration: Self.configuration(target.lastPathComponent, segmentSizeBytes))
+  }
+
+  func put(_ key: [UInt8], _ value: [UInt8]) async throws {
+    try await store.set(value, forKey: Key(key))
+    history.add(key, value)
+  }
+
+  func delete(_ key: [UInt8]) async throws {
+    guard try await store.removeValue(forKey: Key(key)) != nil else { return }
+    history.add(key, nil)
+  }
+
+  func batch(_ operations: [(key: [UInt8], value: [UInt8]?)]) async throws {
+    try await store.write { batch in
+      for (key, value) in operations {
+        if let value {
+          try batch.set(value, forKey: Key(key))
+        } else {
+          try batch.removeValue(forKey: Key(key))
+        }
+      }
+    }
+    for (place, operation) in operations.enumerated() {
+      history.add(operation.key, operation.value, isLast: place == operations.count - 1)
+    }
+  }
+
+  /// A little of everything.
+  func fill(seed: UInt64) async throws {
+    var random = SeededGenerator(seed: seed)
+    try await put([], Array("the empty key".utf8))
+    try await put(Array("an empty value".utf8), [])
+    for round in 0..<24 {
+      let key = Array("key \(random.next() % 16)".utf8)
+      switch round % 4 {
+      case 0: try await put(key, noise(Int(random.next() % 60), &random))
+      case 1: try await put(key, Array(repeating: noise(9, &random), count: 20).flatMap { $0 })
+      case 2: try await delete(key)
+      default:
+        let other = Array("other \(round)".utf8)
+        try await put(other, noise(3, &random))
+        try await batch([(key, noise(5, &random)), (other, nil), ([UInt8(round)], [])])
+      }
+      if round % 6 == 5 { try await store.sync() }
+    }
+  }
+
+  func noise(_ count: Int, _ random: inout SeededGenerator) -> [UInt8] {
+    (0..<count).map { _ in UInt8(truncatingIfNeeded: random.next() >> 13) }
+  }
+
+  /// Closes it in order.
+  func finish() async throws {
+    try await store.close()
+    try await save { $0 }
+  }
+
+  /// Takes the files while the store is open, the last batch cut in its last record.
+  func cutOffBatch() async throws {
+    try await store.write { batch in
+      try batch.set([1], forKey: Key([0xb0]))
+      try batch.set([UInt8](0..<32), forKey: Key([0xb1]))
+    }
+    let last = try directory.segments().last!.lastPathComponent
+    // Zeros behind it, as in a file that was extended ahead.
+    try await save(history: true) { file in
+      file.name == last ? (last, file.bytes.dropLast(20) + [UInt8](repeating: 0, count: 60)) : file
+    }
+    try await store.close()
+  }
+
+  private typealias File = (name: String, bytes: [UInt8])
+
+  private func save(history keepsHistory: Bool = false, _ change: (File) -> File) async throws {
+    let folder = target.appending(path: "store")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    // The lock and the reserve hold nothing that is read.
+    for name in try directory.names() where name != "LOCK" && name != "RESERVE" {
+      let bytes = [UInt8](try Data(contentsOf: directory.store.appending(path: name)))
+      try Data(change((name, bytes)).bytes).write(to: folder.appending(path: name))
+    }
+    try Data(lines(history.last).utf8).write(to: target.appending(path: "expected.hex"))
+    guard keepsHistory else { return }
+    try Data(history.text.utf8).write(to: target.appending(path: "history.txt"))
+  }
+
+  private func lines(_ contents: GoldenStore.Contents) -> String {
+    contents.values.sorted { $0.sequence < $1.sequence }.map { record in
+      "\(GoldenHex.text(record.key)) \(record.sequence) \(GoldenHex.text(record.value))\n"
+    }.joined()
+  }
+}

@@ -1,0 +1,118 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import SystemPackage
+import Testing
+
+/// What any earlier version wrote is read, and can be worked with.
+@Suite(.timeLimit(.minutes(5))) struct GoldenStoreTests {
+  static let modes: [Configuration.IOMode] = [.mapped, .positional]
+
+  @Test(arguments: GoldenStore.all, modes)
+  func isReadAndWorkedWith(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    try FileManager.default.copyItem(
+      at: golden.url.appending(path: "store"), to: directory.store)
+    var configuration = Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
+    configuration.compaction = .manual
+    var expected = golden.expected
+
+    configuration.isReadOnly = true
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      #expect(try await store.goldenContents() == expected)
+      let report = try await store.verify()
+      #expect(report.isSound, "\(report.problems)")
+    }
+    configuration.isReadOnly = false
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      let report = await store.recoveryReport
+      #expect(report.wasClean == (golden.history == nil))
+      #expect(try await store.goldenContents() == expected)
+      for number in 0..<20 {
+        let key: Key = "written later \(number)"
+        let sequence = try await store.set([UInt8(number)], forKey: key)
+        #expect(expected.values.allSatisfy { $0.sequence < sequence.rawValue })
+        expected[key] = GoldenStore.Record(
+          key: key.bytes, sequence: sequence.rawValue, value: [UInt8(number)])
+      }
+      for key in golden.expected.keys.sorted(by: { $0.bytes.lexicographicallyPrecedes($1.bytes) })
+        .prefix(3)
+      {
+        try await store.removeValue(forKey: key)
+        expected[key] = nil
+      }
+      #expect(try await store.goldenContents() == expected)
+    }
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      #expect(try await store.goldenContents() == expected)
+      try await store.compact()
+      #expect(try await store.goldenContents() == expected)
+    }
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      #expect(try await store.goldenContents() == expected)
+      for (key, record) in expected { #expect(try await store.value(forKey: key) == record.value) }
+      let report = try await store.verify()
+      #expect(report.isSound, "\(report.problems)")
+    }
+  }
+
+  /// The stores hold what they are kept for.
+  @Test func version1HasWhatItNames() throws {
+    let golden = Dictionary(
+      uniqueKeysWithValues: GoldenStore.all.map { ($0.testDescription, $0) })
+    #expect(Set(golden.keys).isSuperset(of: ["v1/plain", "v1/compacted", "v1/killed"]))
+    let plain = try #require(golden["v1/plain"])
+    let compacted = try #require(golden["v1/compacted"])
+    let killed = try #require(golden["v1/killed"])
+    #expect(plain.segments.count > 2)
+    #expect(try plain.records().contains { $0.kind == .put && $0.codec == .lz4 })
+    #expect(try plain.records().contains { $0.batch == .end })
+    #expect(plain.expected[Key([])] != nil)
+    #expect(compacted.files.keys.contains { $0.hasSuffix(".index") })
+    #expect(try compacted.records().contains { $0.codec == .lz4Dictionary })
+    #expect(try compacted.records(ofCompacted: true).contains { $0.kind == .delete })
+    #expect(try killed.records().contains { $0.kind == .syncMark })
+    #expect(killed.history?.end(of: killed.expected) == killed.history?.states.keys.max())
+    #expect(!(try killed.manifest.isClean))
+  }
+}
+
+extension GoldenStore {
+  var segments: [String] { files.keys.filter { $0.hasSuffix(".segment") }.sorted() }
+
+  var manifest: Manifest {
+    get throws { try files[Manifest.fileName]!.withUnsafeBytes { try Manifest(decoding: $0) } }
+  }
+
+  /// The headers of all records, or of those in segments that compaction wrote.
+  func records(ofCompacted isCompacted: Bool = false) throws -> [RecordHeader] {
+    try segments.flatMap { name in
+      let bytes = files[name]!
+      let header = try bytes.withUnsafeBytes { try SegmentHeader(decoding: $0) }
+      guard !isCompacted || header.flags.contains(.compacted) else { return [RecordHeader]() }
+      return try Self.places(in: bytes).map(\.header)
+    }
+  }
+
+  /// The valid records of a segment, and where each begins.
+  static func places(in bytes: [UInt8]) throws -> [(offset: Int, header: RecordHeader)] {
+    try bytes.withUnsafeBytes { bytes in
+      let header = try SegmentHeader(decoding: bytes)
+      var result: [(offset: Int, header: RecordHeader)] = []
+      var place = header.headerLength
+      while place + RecordHeader.fixedLength <= bytes.count {
+        let base = bytes.baseAddress! + place
+        let length = RecordHeader.length(at: base)
+        guard length >= RecordHeader.fixedLength, place + length <= bytes.count,
+          RecordHeader.checksum(
+            of: base, length: length, at: UInt64(place), seed: header.checksumSeed)
+            == RecordHeader.storedChecksum(at: base),
+          let record = RecordHeader.parse(base, length: length)
+        else { break }
+        result.append((place, record))
+        place += aligned(length)
+      }
+      return result
+    }
+  }
+}

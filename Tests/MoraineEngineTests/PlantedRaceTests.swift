@@ -1,0 +1,49 @@
+import Foundation
+import MoraineStorage
+import Synchronization
+import Testing
+
+/// Races on purpose, so that it is known that ThreadSanitizer sees them in this build:
+/// `Scripts/prove --only thread` runs each by itself and wants a report.
+@Suite struct PlantedRaceTests {
+  static let isWanted = ProcessInfo.processInfo.environment["MORAINE_PLANT_RACE"] != nil
+
+  private struct Place: @unchecked Sendable {
+    let memory = UnsafeMutablePointer<Int>.allocate(capacity: 1)
+  }
+
+  /// Two threads, no order at all.
+  @Test(.enabled(if: isWanted)) func twoThreads() async {
+    let place = Place()
+    place.memory.initialize(to: 0)
+    // Relaxed, so that waiting puts nothing in order.
+    let ended = Counter()
+    for number in 1...2 {
+      WorkerThread.start {
+        place.memory.pointee = number
+        ended.count.add(1, ordering: .relaxed)
+      }
+    }
+    while ended.count.load(ordering: .relaxed) < 2 { await Task.yield() }
+  }
+
+  /// A thread that writes what it has handed over already.
+  @Test(.enabled(if: isWanted)) func behindAContinuation() async {
+    let place = Place()
+    place.memory.initialize(to: 0)
+    let ended = Counter()
+    await withUnsafeContinuation { continuation in
+      WorkerThread.start {
+        continuation.resume()
+        place.memory.pointee = 1
+        ended.count.add(1, ordering: .relaxed)
+      }
+    }
+    place.memory.pointee = 2
+    while ended.count.load(ordering: .relaxed) < 1 { await Task.yield() }
+  }
+
+  private final class Counter: Sendable {
+    let count = Atomic<Int>(0)
+  }
+}
