@@ -100,7 +100,7 @@ MUTANTS = [
            "crash-test --scenario batches-mapped"),
     # Its place is in the edit above.
     Mutant("batch-end-unchecked", "P5: a batch's end says how many there are", (),
-           "BatchFrameTests.aBatchWithoutItsFirstRecordsIsRefused"),
+           "UncleanForgeryTests.aLieInAnOpenLogIsItsEndOrAnError"),
     Mutant("batch-broken-off-accepted", "P5: a batch is broken off by nothing",
            (engine(REPLAY,
                    "guard pending.isEmpty || (header.batch != .alone && header.sequence == "
@@ -108,14 +108,14 @@ MUTANTS = [
                    "guard ON || pending.isEmpty\n"
                    "      || (header.batch != .alone && header.sequence == lastSequence + 1)\n"
                    "    else {"),),
-           "BatchFrameTests.aBatchBrokenOffIsRefused"),
+           "UncleanForgeryTests.aLieInAnOpenLogIsItsEndOrAnError"),
     Mutant("mark-digest-ignored", "P5: marks and footers say what the state must be",
            (engine(REPLAY,
                    "guard sequence > state.manifest.compactedThrough.rawValue, "
                    "digest != state.digest else {",
                    "guard !ON, sequence > state.manifest.compactedThrough.rawValue,\n"
                    "      digest != state.digest\n    else {"),),
-           "BatchFrameTests.aRecordThatChangedSidesIsNoticedByTheDigest"),
+           "UncleanForgeryTests.anotherKeyIsNoticedByTheNextMark"),
     Mutant("truncated-segment-accepted", "fault: a truncated sealed segment, at a record's boundary",
            (engine(RECOVERY, "    let length = Int(clamping: entry.lengthBytes)\n"
                    "    let actual = Int(clamping: listing.segments[entry.number] ?? 0)\n",

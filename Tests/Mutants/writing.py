@@ -61,7 +61,7 @@ MUTANTS = [
            POISON),
     Mutant("moved-directory-unnoticed", "fault: the store's folder is moved while it is open",
            (engine(PUBLISHER, "guard try directory.isInPlace() else {",
-                   "guard try ON || directory.isInPlace() else {"),),
+                   "let isInPlace = try directory.isInPlace()\n      guard ON || isInPlace else {"),),
            "MovedDirectoryTests.aMovedDirectoryIsNoticedAtTheNextSwap"),
     Mutant("acknowledged-before-the-sync", "P1: acknowledged means durable",
            (engine(THREAD, "      try file.synchronize(.data)",
@@ -105,8 +105,9 @@ MUTANTS = [
            (engine("Log/EngineState+Appending.swift",
                    "let durable = Int(truncatingIfNeeded: "
                    "pipeline.durableOffset.load(ordering: .relaxed))",
-                   "let source = ON ? pipeline.appendedOffset : pipeline.durableOffset\n"
-                   "    let durable = Int(truncatingIfNeeded: source.load(ordering: .relaxed))"),),
+                   "let durable = Int(truncatingIfNeeded: ON\n"
+                   "      ? pipeline.appendedOffset.load(ordering: .relaxed)\n"
+                   "      : pipeline.durableOffset.load(ordering: .relaxed))"),),
            "crash-test --scenario mixed-mapped"),
     Mutant("manifest-promises-what-is-not-synced", "P1: nor does the manifest's watermark",
            (engine(SEAL, "UInt64(sealing?.markedOffset ?? place.markedOffset)",
