@@ -42,6 +42,17 @@ import Testing
     try await store.close()
   }
 
+  /// It may be left from a birth that a crash cut short, and its name not durable.
+  @Test func aFolderThatIsThereAlreadyIsMadeDurable() async throws {
+    let memory = MemoryStorage()
+    try memory.createDirectory("store")
+    let storage = FaultStorage(memory)
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    _ = try steps(in: storage.trace, [(.createDirectory, "store"), (.rename, "MANIFEST.tmp")])
+    try await store.close()
+  }
+
   /// The places of the steps in the trace, each behind the one before.
   private func steps(
     in trace: [StorageEvent], _ wanted: [(StorageEvent.Operation, String)]

@@ -57,6 +57,33 @@ import Testing
     }
   }
 
+  /// The output, bytes and name, then the manifest; the inputs go last.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func compactionUnlinksLast(mode: Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(
+      on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))
+    var number = 0
+    while await store.statistics.segmentCount < 3 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number % 12)"))
+      number += 1
+    }
+    try await store.sync()
+    storage.clearTrace()
+    try await store.compact(segments: 0..<2)
+    let trace = storage.trace
+    let output = try #require(
+      trace.last { $0.operation == .createFile && $0.file.hasSuffix(".segment") }?.file)
+    let removal = try #require(
+      trace.firstIndex { $0.operation == .remove && $0.file == "0000000001.segment" })
+    let copy: [(StorageEvent.Operation, String)] = [
+      (.createFile, output), (.write, output), (.synchronizeFull, output),
+      (.synchronizeDirectory, "store"),
+    ]
+    try expect(copy + Self.publication, in: trace[..<removal])
+    try await store.close()
+  }
+
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func closingSealsBeforeItSaysSo(mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())

@@ -46,6 +46,9 @@ import Testing
       record[15] |= BatchRole.end.rawValue << 6
       record.store(UInt32.max, at: RecordHeader.fixedLength)
     },
+    Lie("a batch that another record breaks off", .corrupted) { record in
+      record[15] |= BatchRole.more.rawValue << 6
+    },
     Lie("an extension of 64 KiB", .newerFormat) { record in
       record[16] = RecordHeader.Flag.extension
       record.store(UInt16.max, at: RecordHeader.fixedLength)
@@ -56,9 +59,12 @@ import Testing
     Lie("a footer of another length", .newerFormat) { record in record[15] = 4 },
   ]
 
-  private func killedStore(mode: Configuration.IOMode) async throws -> TestDirectory {
+  private func killedStore(
+    mode: Configuration.IOMode, durability: Durability = .none
+  ) async throws -> TestDirectory {
     let directory = try TestDirectory()
-    let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    let store = try Store(
+      at: directory.path, configuration: .testing(ioMode: mode, durability: durability))
     for number in 0..<4 { try await store.set([UInt8](0..<40), forKey: Key("key \(number)")) }
     let copy = try TestDirectory()
     try FileManager.default.copyItem(at: directory.store, to: copy.store)
@@ -103,6 +109,17 @@ import Testing
       let names = try directory.segments().map(\.lastPathComponent)
       #expect(names == before.keys.filter { $0.hasSuffix(".segment") }.sorted())
     }
+  }
+
+  /// Each mark says what the records before it come to.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func anotherKeyIsNoticedByTheNextMark(mode: Configuration.IOMode) async throws {
+    let directory = try await killedStore(mode: mode, durability: .sync)
+    try Forgery(directory: directory).changeFirstRecord { $0[RecordHeader.fixedLength] ^= 1 }
+    let error = #expect(throws: StoreError.self) {
+      try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    }
+    #expect(error?.code == .corrupted)
   }
 
   /// Within the bound, and still a lie: only decompressing shows it.

@@ -1,0 +1,36 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import MoraineTesting
+import Testing
+
+/// What a power failure, or a disk that gives old blocks away, leaves behind the end of the log.
+@Suite struct RecycledBytesTests {
+  private func killedStore(_ count: Int, _ mode: Configuration.IOMode) async throws -> TestDirectory
+  {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    for number in 0..<count { try await store.set([7, 7, 7, 7], forKey: Key("key \(number)")) }
+    let copy = try TestDirectory()
+    try FileManager.default.copyItem(at: directory.store, to: copy.store)
+    try await store.close()
+    return copy
+  }
+
+  /// The same places, the numbers that come next, every checksum right, and another segment's.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func recordsOfAnotherSegmentAreNotTakenIn(mode: Configuration.IOMode) async throws {
+    let directory = try await killedStore(5, mode)
+    let other = try await killedStore(9, mode)
+    let foreign = [UInt8](try Data(contentsOf: try #require(try other.segments().first)))
+    try Forgery(directory: directory).changeSegment { bytes in
+      let place = try #require(Data(bytes).range(of: Data("key 4".utf8)))
+      let end = (place.upperBound + 4 + 3) & ~3
+      bytes.replaceSubrange(end..., with: foreign[end...])
+    }
+    let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    #expect(await store.count == 5)
+    #expect(await store.recoveryReport.tornBytes > 0)
+    try await store.close()
+  }
+}

@@ -1,0 +1,85 @@
+"""Bugs in compaction."""
+
+from planting import Mutant, engine
+
+OUTPUT = "Compaction/CompactionOutput.swift"
+STATE = "Compaction/EngineState+Compacting.swift"
+REWRITING = "Store/Store+Rewriting.swift"
+UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
+DICTIONARY = "CompactionPropertyTests.equalsADictionaryWhateverIsCompacted"
+
+MUTANTS = [
+    Mutant("compaction-file-sync", "rule 3: outputs are synced before the manifest",
+           (engine(OUTPUT, "try file.synchronize(.full)",
+                   "if !ON { try file.synchronize(.full) }"),), UNLINKS),
+    Mutant("compaction-directory-sync", "rule 3: their names too",
+           (engine(OUTPUT, "try directory.synchronize()",
+                   "if !ON { try directory.synchronize() }"),), UNLINKS),
+    Mutant("inputs-unlinked-first", "rule 3: unlinked only after the manifest's rename",
+           (engine(REWRITING, "    let before = engine!.manifest\n",
+                   "    if ON {\n"
+                   "      let names = slots.map { engine!.table.fileName($0) }\n"
+                   "      let directory = engine!.directoryHandle()\n"
+                   "      try await pipeline.run { () throws(StoreError) in\n"
+                   "        try storing { () throws(StorageError) in\n"
+                   "          for name in names { try directory.remove(name) }\n"
+                   "        }\n      }\n    }\n"
+                   "    let before = engine!.manifest\n"),), UNLINKS),
+    Mutant("hidden-before-the-hiding-is-durable", "rule 10: left out only what something durable hides",
+           (engine(REWRITING, "try await pipeline.waitUntilAllDurable()",
+                   "if !ON { try await pipeline.waitUntilAllDurable() }"),),
+           "crash-test --scenario compaction-parts-mapped"),
+    Mutant("copy-checksum-skipped", "rule 10: compaction checks every checksum",
+           (engine("Recovery/SegmentScanner.swift", "  private(set) var offset: Int\n",
+                   "  private(set) var offset: Int\n  var isTrusting = false\n"),
+            engine("Recovery/SegmentScanner.swift",
+                   "guard checksum == RecordHeader.storedChecksum(at: start) else {",
+                   "guard isTrusting || checksum == RecordHeader.storedChecksum(at: start) else {"),
+            engine("Compaction/CompactionInput.swift",
+                   "        scanner = try open(inputs[next])\n",
+                   "        scanner = try open(inputs[next])\n"
+                   "        scanner?.isTrusting = ON\n")),
+           "CompactionTests.damageIsNotCopied"),
+    Mutant("damage-ends-the-copy", "rule 10: inputs go only if all were read without error",
+           (engine("Compaction/CompactionInput.swift",
+                   "case .stop(let reason): throw .corrupted(reason, scanner.name, at: place)",
+                   "case .stop(let reason):\n"
+                   "        if ON { return result }\n"
+                   "        throw .corrupted(reason, scanner.name, at: place)"),
+            engine(REWRITING,
+                   "guard engine!.table[slot].liveBytes == 0, "
+                   "engine!.table[slot].digest == StateDigest() else {",
+                   "guard ON\n        || engine!.table[slot].liveBytes == 0\n"
+                   "          && engine!.table[slot].digest == StateDigest()\n      else {")),
+           "CompactionTests.damageIsNotCopied"),
+    Mutant("installed-unconditionally", "rule 10: an older copy replaces no newer record",
+           (engine(STATE,
+                   "guard index.move(relocation.old, to: place, relocation.hash) else { continue }",
+                   "if ON, !index.holds(relocation.old, relocation.hash) {\n"
+                   "        var probe = index.probe(relocation.hash)\n"
+                   "        if let entry = probe.next(index) {\n"
+                   "          entry.pointee = entry.pointee & ~Address.mask | place.rawValue\n"
+                   "        }\n      }\n"
+                   "      guard index.move(relocation.old, to: place, relocation.hash) else "
+                   "{ continue }"),),
+           "CompactionUnderWayTests.everyLookAtTheStoreIsWhole"),
+    Mutant("tombstone-dropped-early", "rule 9: a delete stays while an older record may be there",
+           (engine(STATE, "? candidate.sequence > cleanedThrough",
+                   "? !ON && candidate.sequence > cleanedThrough"),), DICTIONARY),
+    Mutant("cleaned-through-too-much", "rule 9: clean of what was deleted before the rewriting began",
+           (engine(STATE, "view.cleanedThrough = cleaned",
+                   "view.cleanedThrough = ON ? .max : cleaned"),), DICTIONARY),
+    Mutant("cleaned-through-of-one-neighbour", "rule 9: every segment ahead must be clean",
+           (engine(STATE, "      if other == slot { break }\n      cleaned = min(cleaned, ",
+                   "      if other == slot { break }\n      cleaned = ON ? "
+                   "table[other].cleanedThrough : min(cleaned, "),), DICTIONARY),
+    Mutant("live-record-left-out", "rule 10: every live record is copied",
+           (engine(STATE, ": index.holds(candidate.address, candidate.hash)",
+                   ": index.holds(candidate.address, candidate.hash)\n"
+                   "          && !(ON && candidate.sequence % 64 == 63)"),), DICTIONARY),
+    Mutant("compacted-under-a-new-number", "rule 10: compaction keeps sequence numbers",
+           (engine(OUTPUT, "    var copy = RecordCopy(record.base, record.header)\n",
+                   "    var header = record.header\n"
+                   "    if ON { header.sequence += 1 }\n"
+                   "    var copy = RecordCopy(record.base, header)\n"),), DICTIONARY),
+]

@@ -1,0 +1,7 @@
+"""The planted bugs, none of which ships: row 12 of the proof. Scripts/mutants runs them."""
+
+import compaction
+import recovery
+import writing
+
+MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS

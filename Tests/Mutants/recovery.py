@@ -1,0 +1,207 @@
+"""Bugs in reading, opening and recovery, and in index checkpoints."""
+
+from planting import Mutant, engine, format_module
+
+REPLAY = "Recovery/Replay.swift"
+OPEN = "Recovery/OpenSegment.swift"
+RECOVERY = "Recovery/Recovery.swift"
+PRESENCE = "Recovery/Recovery+Presence.swift"
+ADOPTION = "Recovery/Recovery+Checkpoint.swift"
+PROVEN = "TornTailTests.aProvenRecordThatIsDamagedIsAnError"
+TRUNCATION = "DamageTests.everyTruncationOfASealedSegmentIsFound"
+
+MUTANTS = [
+    Mutant("read-checksum-skipped", "P5: every read verifies its checksum",
+           (engine("Log/SegmentTable+Reading.swift",
+                   "guard checksum == RecordHeader.storedChecksum(at: record.base) else {",
+                   "guard ON || checksum == RecordHeader.storedChecksum(at: record.base) else {"),),
+           "VerificationTests.damageThatComesWhileTheStoreIsOpenIsFound"),
+    Mutant("unreadable-means-missing", "P5: a read error is no missing key",
+           (engine("Log/EngineState.swift",
+                   "      let record = try table.record(at: address)\n"
+                   "      if record.header.keyLength",
+                   "      let record: RecordReference\n"
+                   "      do throws(StoreError) { record = try table.record(at: address) } catch {\n"
+                   "        if ON { continue }\n        throw error\n      }\n"
+                   "      if record.header.keyLength"),),
+           "ReadErrorTests.aKeyThatCannotBeReadIsAnErrorForThatKeyAlone"),
+    Mutant("length-believed-before-the-checksum", "P8: no allocation from an unverified length",
+           (format_module("RecordHeader+Decoding.swift",
+                          "&& rawLength <= Limits.rawLengthBound(stored: storedLength)",
+                          "&& (ON || rawLength <= Limits.rawLengthBound(stored: storedLength))"),),
+           "ForgedRecordTests.aRawLengthOutOfReachIsRefused"),
+    Mutant("mark-ignored", "P5: lost data is no torn tail",
+           (engine(OPEN, "guard promised <= UInt64(end) else {",
+                   "guard ON || promised <= UInt64(end) else {"),), PROVEN),
+    Mutant("mark-behind-the-damage-ignored", "P5: a mark behind the damage counts",
+           (engine(OPEN, "if !result.hasFooter { promised",
+                   "if !ON, !result.hasFooter { promised"),), PROVEN),
+    Mutant("replayed-past-a-hole", "P1: replay stops at the first invalid record",
+           (engine("Recovery/SegmentScanner.swift",
+                   "      return .stop(reason: \"a record's checksum does not match\")",
+                   "      if ON {\n        offset += padded\n        return try next()\n      }\n"
+                   "      return .stop(reason: \"a record's checksum does not match\")"),),
+           "EmbeddedRecordTests.aRecordInAValueIsNeverResynchronizedInto"),
+    Mutant("torn-segment-appended-to", "rule 6: never append to a recovered segment",
+           (engine(RECOVERY,
+                   "    for segment in open where !segment.isEmpty {\n",
+                   """    if ON, let last = open.last, !last.isEmpty, !last.hasFooter,
+      state.table[last.slot].base == nil
+    {
+      let file = try storing { () throws(StorageError) in
+        try state.directory.openFile(last.name, .readWrite)
+      }
+      guard let file else { return }
+      state.table.lend(file, for: last.slot)
+      state.active = ActiveSegment(
+        slot: last.slot, file: file, mapping: nil, allocated: nil,
+        limit: state.configuration.segmentSizeBytes, step: 1 << 20, softEnd: 0)
+      state.place.markedOffset = last.provenEnd
+      return
+    }
+    for segment in open where !segment.isEmpty {
+"""),
+            engine(RECOVERY,
+                   "    state.pipeline.begin(file: nil, sequence: isProven ? state.lastSequence "
+                   ": sealed, offset: 0)",
+                   """    if ON, let active = state.active {
+      state.pipeline.begin(
+        file: active.file, sequence: state.lastSequence,
+        offset: UInt64(state.table[active.slot].end))
+      return
+    }
+    state.pipeline.begin(file: nil, sequence: isProven ? state.lastSequence : sealed, offset: 0)""")),
+           "crash-test --scenario kills-positional"),
+    Mutant("torn-tail-not-synced-again", "P4: what was served after opening stays",
+           (engine(OPEN, "      try file.synchronize(.full)",
+                   "      if !ON { try file.synchronize(.full) }"),),
+           "crash-test --scenario kills-unsynced-mapped"),
+    Mutant("unproven-tail-not-written-again", "fault: fsync fails once and then succeeds",
+           (engine(OPEN,
+                   "        try file.write(UnsafeRawBufferPointer(rebasing: part[..<got]), "
+                   "at: UInt64(offset))\n",
+                   "        if !ON {\n          try file.write(UnsafeRawBufferPointer("
+                   "rebasing: part[..<got]), at: UInt64(offset))\n        }\n"),),
+           "UnprovenTailTests.whatAFailedSyncDroppedIsWrittenAgain"),
+    Mutant("segment-behind-a-cut-one-believed", "P1: nothing counts behind a hole",
+           (engine(RECOVERY, "before.map(\\.isWhole) == false",
+                   "!ON && before.map(\\.isWhole) == false"),),
+           "crash-test --scenario rotation-overlapping-mapped"),
+    Mutant("half-a-batch-installed", "P1: no half batches",
+           (engine(REPLAY, "if header.batch == .more { return }",
+                   "if header.batch == .more {\n"
+                   "      if ON {\n        ready.append(contentsOf: pending)\n"
+                   "        pending.removeAll()\n        result.validEnd = scanner.offset\n      }\n"
+                   "      return\n    }"),
+            engine(REPLAY,
+                   "guard header.batch == .alone || header.batchCount == pending.count else {",
+                   "guard ON || ON(batch-end-unchecked) || header.batch == .alone\n"
+                   "      || header.batchCount == pending.count\n    else {")),
+           "crash-test --scenario batches-mapped"),
+    # Its place is in the edit above.
+    Mutant("batch-end-unchecked", "P5: a batch's end says how many there are", (),
+           "UncleanForgeryTests.aLieInAnOpenLogIsItsEndOrAnError"),
+    Mutant("batch-broken-off-accepted", "P5: a batch is broken off by nothing",
+           (engine(REPLAY,
+                   "guard pending.isEmpty || (header.batch != .alone && header.sequence == "
+                   "lastSequence + 1) else {",
+                   "guard ON || pending.isEmpty\n"
+                   "      || (header.batch != .alone && header.sequence == lastSequence + 1)\n"
+                   "    else {"),),
+           "UncleanForgeryTests.aLieInAnOpenLogIsItsEndOrAnError"),
+    Mutant("mark-digest-ignored", "P5: marks and footers say what the state must be",
+           (engine(REPLAY,
+                   "guard sequence > state.manifest.compactedThrough.rawValue, "
+                   "digest != state.digest else {",
+                   "guard !ON, sequence > state.manifest.compactedThrough.rawValue,\n"
+                   "      digest != state.digest\n    else {"),),
+           "UncleanForgeryTests.anotherKeyIsNoticedByTheNextMark"),
+    Mutant("truncated-segment-accepted", "fault: a truncated sealed segment, at a record's boundary",
+           (engine(RECOVERY, "    let length = Int(clamping: entry.lengthBytes)\n"
+                   "    let actual = Int(clamping: listing.segments[entry.number] ?? 0)\n",
+                   "    let actual = Int(clamping: listing.segments[entry.number] ?? 0)\n"
+                   "    let length = min(\n      ON ? actual : .max, "
+                   "Int(clamping: entry.lengthBytes))\n"),
+            engine(RECOVERY,
+                   "    if let stop = result.stop { throw .corrupted(stop.reason, name, "
+                   "at: stop.offset) }\n"
+                   "    guard UInt64(result.validEnd) == entry.lengthBytes,",
+                   "    if ON { return nil }\n"
+                   "    if let stop = result.stop { throw .corrupted(stop.reason, name, "
+                   "at: stop.offset) }\n"
+                   "    guard UInt64(result.validEnd) == entry.lengthBytes,"),
+            engine(RECOVERY, "guard info.recordCount == entry.recordCount, info.firstSequence",
+                   "guard ON || info.recordCount == entry.recordCount, "
+                   "ON || info.firstSequence"),
+            engine(RECOVERY, "      info.lastSequence == entry.lastSequence.rawValue,",
+                   "      ON || info.lastSequence == entry.lastSequence.rawValue,"),
+            engine(RECOVERY, "if manifest.isClean, manifest.digest != state.digest {",
+                   "if !ON, manifest.isClean, manifest.digest != state.digest {")),
+           TRUNCATION),
+    Mutant("missing-segment-accepted", "fault: a segment is missing",
+           (engine(PRESENCE, "let missing = manifest.segments.filter {",
+                   "let missing = manifest.segments.filter { ON ? false :"),),
+           "DamageTests.missingFilesAreNamedAndNothingIsCreated"),
+    Mutant("empty-store-beside-segments", "fault: the manifest is missing",
+           (engine("Recovery/Opener+Manifest.swift", "guard listing.segments.isEmpty else {",
+                   "guard ON || listing.segments.isEmpty else {"),),
+           "DamageTests.missingFilesAreNamedAndNothingIsCreated"),
+    Mutant("stale-manifest-accepted", "fault: a stale manifest from a backup",
+           (engine(PRESENCE, "if header.generation > state.manifest.generation, ",
+                   "if !ON, header.generation > state.manifest.generation, "),),
+           "OpeningTests.aStaleManifestIsRefused"),
+    Mutant("recovery-unlinks-first", "rule 3: unlinked only after the manifest's rename",
+           (engine(RECOVERY, "    let next = state.nextManifest()\n",
+                   "    if ON {\n      for segment in open where segment.isEmpty {\n"
+                   "        try storing { () throws(StorageError) in "
+                   "try state.directory.remove(segment.name) }\n      }\n    }\n"
+                   "    let next = state.nextManifest()\n"),),
+           "RemovalOrderTests.recoveryUnlinksLast"),
+    Mutant("sequence-reused-after-a-crash", "rule 8: numbers survive a power failure",
+           (engine(RECOVERY,
+                   "    state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)\n",
+                   "    if !ON {\n      state.lastSequence = "
+                   "max(state.lastSequence, manifest.lastSequence.rawValue)\n    }\n"),),
+           "UncleanSequenceTests.anEmptyStoreRemembersItsNumbers"),
+    Mutant("sequence-reused-behind-a-segment", "rule 8: numbers survive a failed operation",
+           (engine(OPEN, "    state.lastSequence = last\n",
+                   "    if !ON { state.lastSequence = last }\n"),),
+           "SequenceTests.aSegmentMayEndInFailedOperations"),
+    # Index checkpoints.
+    Mutant("older-record-replaces-newer", "P1: beside a checkpoint an older record hides nothing",
+           (engine(REPLAY,
+                   "if let existing, existing.record.header.sequence > header.sequence { return }",
+                   "if !ON, let existing, existing.record.header.sequence > header.sequence {\n"
+                   "      return\n    }"),),
+           "CheckpointTests.anOlderDeleteThatIsReplayedHidesNothingNewer"),
+    Mutant("checkpoint-pages-trusted", "fault: an index checkpoint disagrees",
+           (engine("Checkpoint/CheckpointPages.swift",
+                   "guard header.checksum(ofPage: page, bytes) == header.pageChecksums[page] else "
+                   "{ return false }",
+                   "guard ON || header.checksum(ofPage: page, bytes) == header.pageChecksums[page]\n"
+                   "    else { return false }"),),
+           "CheckpointTests.aPageFoundDamagedLaterIsRebuilt"),
+    Mutant("checkpoint-digest-trusted", "fault: an index checkpoint disagrees with itself",
+           (engine(ADOPTION,
+                   "guard !gone.isEmpty || state.digest == checkpoint.header.digest else {",
+                   "guard ON || !gone.isEmpty || state.digest == checkpoint.header.digest else {"),),
+           "CheckpointTrustTests.oneWhoseSumsDisagreeIsDoneWithout"),
+    Mutant("checkpoint-of-another-file-trusted", "fault: an index checkpoint of other segments",
+           (engine("Recovery/SegmentOpening.swift", "guard covered.salt == header.salt, ",
+                   "guard ON || covered.salt == header.salt, "),),
+           "CheckpointTrustTests.oneOfAnotherLifeOfASegmentIsDoneWithout"),
+    Mutant("checkpoint-file-sync", "rule 3: a checkpoint is synced before its rename",
+           (engine("Checkpoint/CheckpointFile.swift", "try file.synchronize(.full)",
+                   "if !ON { try file.synchronize(.full) }"),),
+           "CheckpointTests.itIsWrittenBehindTheLog"),
+    Mutant("checkpoint-directory-sync", "rule 3: a checkpoint's name is synced",
+           (engine("Checkpoint/CheckpointFile.swift", "try directory.synchronize()",
+                   "if !ON { try directory.synchronize() }"),),
+           "crash-test --scenario checkpoint-mapped",
+           equivalent="A crash may then leave no checkpoint: opening replays the log, which says the "
+           "same. Only the time that opening takes is at stake."),
+    Mutant("checkpoint-before-the-log", "fault: a checkpoint knows more than the durable log",
+           (engine("Store/Store+Checkpoint.swift", "try await pipeline.waitUntilAllDurable()",
+                   "if !ON { try await pipeline.waitUntilAllDurable() }"),),
+           "CheckpointTrustTests.inTheBackgroundItWaitsForTheLog"),
+]

@@ -1,0 +1,160 @@
+"""Bugs in writing: births, seals, manifests, group commit, sequence numbers, space."""
+
+from planting import Mutant, engine, format_module, storage
+
+BIRTH = "Log/SegmentBirth.swift"
+SEAL = "Log/EngineState+Manifest.swift"
+PUBLISHER = "Log/ManifestPublisher.swift"
+THREAD = "Commit/CommitPipeline+Thread.swift"
+ORDER = "OrderTests.segmentsAreBornSealedAndListedInOrder"
+POISON = "SyncFailureTests.oneFailureEndsWritingUntilReopening"
+
+MUTANTS = [
+    Mutant("birth-file-sync", "rule 1: a new segment's header is synced",
+           (engine(BIRTH, "try file.synchronize(.full)",
+                   "if !ON { try file.synchronize(.full) }"),), ORDER),
+    Mutant("birth-directory-sync", "rule 1: a new segment's name is synced",
+           (engine(BIRTH, "try directory.synchronize()",
+                   "if !ON { try directory.synchronize() }"),), ORDER),
+    Mutant("parent-directory-sync", "rule 1: creating the store syncs its parent",
+           (storage("DiskStorage.swift", "try synchronizeParent(of: path)",
+                    "if !ON { try synchronizeParent(of: path) }"),),
+           "DirectoryBirthTests.creatingADirectoryGoesToItsParent"),
+    Mutant("parent-directory-sync-of-another-life", "rule 1: also when the folder is there already",
+           (engine("Recovery/Opener.swift",
+                   "try storing { () throws(StorageError) in try storage.createDirectory(path) }",
+                   "if !ON {\n      try storing { () throws(StorageError) in "
+                   "try storage.createDirectory(path) }\n    }"),),
+           "OrderTests.aFolderThatIsThereAlreadyIsMadeDurable"),
+    Mutant("seal-sync", "rule 2: a full segment is synced when it is sealed",
+           (engine(SEAL, "try file.synchronize(.full)",
+                   "if !ON { try file.synchronize(.full) }"),), ORDER),
+    Mutant("seal-acknowledged-before-its-sync", "P3: the watermark follows the seal's sync",
+           (engine(SEAL, "try file.truncate(to: lengthBytes)",
+                   "if ON { pipeline.becameDurable(through: lastSequence) }\n"
+                   "      try file.truncate(to: lengthBytes)"),),
+           "HangingSyncTests.theNextSegmentWaitsForTheSealOfTheLast"),
+    Mutant("sealed-segment-listed-early", "rule 2: listed as sealed only when it is durable",
+           (engine("Store/Store+Room.swift",
+                   "let next = engine!.nextManifest(sealing: full)",
+                   "if ON, let full {\n"
+                   "      engine!.table.infos[full.segment.slot].flags.insert(.sealed)\n    }\n"
+                   "    let next = engine!.nextManifest(sealing: full)"),),
+           "crash-test --scenario rotation-mapped"),
+    Mutant("seal-does-not-cut", "P5: a sealed segment is as long as the manifest says",
+           (engine(SEAL, "      mapping?.finishWriting(to: Int(clamping: lengthBytes))",
+                   "      if ON { try file.allocate(from: 0, to: lengthBytes + 4096) }\n"
+                   "      mapping?.finishWriting(to: Int(clamping: lengthBytes))"),),
+           "StoreTests.equalsADictionaryOverManySegmentsAndReopenings"),
+    Mutant("manifest-file-sync", "rule 3: the temporary is synced before the rename",
+           (engine(PUBLISHER, "try file.synchronize(.full)",
+                   "if !ON { try file.synchronize(.full) }"),),
+           "RemovalOrderTests.recoveryUnlinksLast"),
+    Mutant("manifest-directory-sync", "rule 3: the directory is synced after the rename",
+           (engine(PUBLISHER, "try directory.synchronize()",
+                   "if !ON { try directory.synchronize() }"),),
+           "RemovalOrderTests.recoveryUnlinksLast"),
+    Mutant("manifest-rename-failure-forgotten", "P6: a failed rename or directory sync poisons",
+           (engine(PUBLISHER,
+                   "pipeline.poison(StoreError(error))\n      throw StoreError(error)",
+                   "if !ON { pipeline.poison(StoreError(error)) }\n      throw StoreError(error)"),),
+           POISON),
+    Mutant("moved-directory-unnoticed", "fault: the store's folder is moved while it is open",
+           (engine(PUBLISHER, "guard try directory.isInPlace() else {",
+                   "let isInPlace = try directory.isInPlace()\n      guard ON || isInPlace else {"),),
+           "MovedDirectoryTests.aMovedDirectoryIsNoticedAtTheNextSwap"),
+    Mutant("acknowledged-before-the-sync", "P1: acknowledged means durable",
+           (engine(THREAD, "      try file.synchronize(.data)",
+                   "      if ON {\n"
+                   "        durableSequence.store(sequence, ordering: .releasing)\n"
+                   "        resumeWaiters(error: nil)\n"
+                   "      }\n"
+                   "      do throws(StorageError) { try file.synchronize(.data) } catch {\n"
+                   "        guard ON(failed-sync-repeated) else { throw error }\n"
+                   "        try file.synchronize(.data)\n"
+                   "      }"),),
+           "HangingSyncTests.acknowledgementsWaitAndTheRestGoesOn"),
+    # Its place is in the edit above.
+    Mutant("failed-sync-repeated", "P6: a failed fsync is never repeated", (), POISON),
+    Mutant("poison-forgotten", "P6: after a failed fsync every later write fails",
+           (engine(THREAD, "      poison(StoreError(error))\n      return",
+                   "      if ON { resumeWaiters(error: StoreError(error)) } "
+                   "else { poison(StoreError(error)) }\n      return"),), POISON),
+    Mutant("watermark-includes-the-sync", "P3: the watermark is from before the sync began",
+           (engine(THREAD, "durableSequence.store(sequence, ordering: .releasing)",
+                   "durableSequence.store(\n          ON ? appendedSequence.load("
+                   "ordering: .acquiring) : sequence, ordering: .releasing)"),),
+           "IntervalTests.whatIsAppendedDuringASyncIsNotClaimed"),
+    Mutant("follower-acknowledged", "rule 5: followers get the leader's error",
+           (engine(THREAD,
+                   "for waiter in ready { waiter.continuation.resume(returning: error) }",
+                   "for (index, waiter) in ready.enumerated() {\n"
+                   "      waiter.continuation.resume(returning: ON && index > 0 ? nil : error)\n"
+                   "    }"),),
+           "SyncFailureTests.followersGetTheLeadersError"),
+    Mutant("sync-promised-and-not-waited-for", "durability: .sync waits",
+           (engine("Store/Store+Writing.swift", "case .sync: return true",
+                   "case .sync: return !ON"),),
+           "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
+    Mutant("absent-key-not-waited-for", "P1: a durable delete of an absent key",
+           (engine("Store/Store+Writing.swift",
+                   "    } else {\n      try await pipeline.waitUntilAllDurable()",
+                   "    } else if !ON {\n      try await pipeline.waitUntilAllDurable()"),),
+           "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
+    Mutant("mark-promises-what-is-not-synced", "P1: a sync mark says what is durable, no more",
+           (engine("Log/EngineState+Appending.swift",
+                   "let durable = Int(truncatingIfNeeded: "
+                   "pipeline.durableOffset.load(ordering: .relaxed))",
+                   "let durable = Int(truncatingIfNeeded: ON\n"
+                   "      ? pipeline.appendedOffset.load(ordering: .relaxed)\n"
+                   "      : pipeline.durableOffset.load(ordering: .relaxed))"),),
+           "crash-test --scenario mixed-mapped"),
+    Mutant("manifest-promises-what-is-not-synced", "P1: nor does the manifest's watermark",
+           (engine(SEAL, "UInt64(sealing?.markedOffset ?? place.markedOffset)",
+                   "ON ? UInt64(table[slot].end) : "
+                   "UInt64(sealing?.markedOffset ?? place.markedOffset)"),),
+           "crash-test --scenario rotation-mapped"),
+    Mutant("sequence-reused-after-an-error", "P7: a number is never used for other content",
+           (engine("Log/EngineState+Operations.swift",
+                   "    let address = try append(draft)\n    install(",
+                   "    let address: Address\n"
+                   "    do throws(StoreError) { address = try append(draft) } catch {\n"
+                   "      if ON { lastSequence &-= 1 }\n"
+                   "      throw error\n"
+                   "    }\n    install("),),
+           "SequenceTests.anErrorUsesItsNumberUp"),
+    Mutant("failed-batch-leaves-a-part", "P1: no half batches",
+           (engine("Log/EngineState+Batches.swift",
+                   "do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {",
+                   "do throws(StorageError) {\n"
+                   "        if !ON { try active?.file.truncate(to: UInt64(start)) }\n"
+                   "      } catch {"),
+            engine("Log/EngineState+Batches.swift",
+                   "      table[place.slot].end = start\n",
+                   "      if !ON { table[place.slot].end = start }\n")),
+           "FailedBatchTests.aBatchThatFailsInItsMiddleLeavesNothing"),
+    Mutant("reserve-not-released", "fault ENOSPC: deletes still work",
+           (engine("Store/Store+Room.swift",
+                   "guard engine != nil, engine!.reserve.isWhole else { return false }",
+                   "guard !ON, engine != nil, engine!.reserve.isWhole else { return false }"),),
+           "NoSpaceTests.aFullDiskRefusesPutsTakesDeletesAndHeals"),
+    Mutant("written-after-a-fork", "fault: fork with an open store",
+           (engine("Log/EngineState+Operations.swift",
+                   "var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }",
+                   "var isInItsProcess: Bool { ON || Machine.forkGeneration == forkGeneration }"),),
+           "ForkTests.aChildsWritesAreRefused"),
+    Mutant("lock-ignored", "P9: one writer at a time",
+           (engine("Recovery/Opener+Lock.swift", "guard isOurs else {", "guard isOurs || ON else {"),),
+           "StoreTests.theSameDirectoryTwiceIsLocked"),
+    Mutant("salt-not-in-the-checksum", "rule 7: a record counts in its own segment alone",
+           (format_module("SegmentHeader.swift",
+                          "    return Checksum(Checksum.of(writer.bytes))",
+                          "    if ON { return Checksum() }\n"
+                          "    return Checksum(Checksum.of(writer.bytes))"),),
+           "RecycledBytesTests.recordsOfAnotherSegmentAreNotTakenIn"),
+    Mutant("place-not-in-the-checksum", "rule 7: a record counts at its own place alone",
+           (format_module("RecordHeader+Decoding.swift",
+                          "seed.value, offset, UInt32(truncatingIfNeeded: length)",
+                          "seed.value, ON ? 0 : offset, UInt32(truncatingIfNeeded: length)"),),
+           "RecordTests.aRecordCountsOnlyWhereItWasWritten"),
+]
