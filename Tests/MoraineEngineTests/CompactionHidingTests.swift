@@ -1,6 +1,7 @@
 import MoraineEngine
 import MoraineStorage
 import MoraineTesting
+import SystemPackage
 import Testing
 
 /// What is written while, or just before, compaction copies older records of the same keys. Each of
