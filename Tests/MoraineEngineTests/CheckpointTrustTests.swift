@@ -78,7 +78,7 @@ import Testing
     let store = try disk.openStore(configuration: configuration)
     var checkpoints = 0
     for number in 0..<4000 where checkpoints < 20 {
-      try await store.set([UInt8](0..<50), forKey: Key("\(number % 200)"))
+      try await store.set([UInt8](0..<50), forKey: Key("\(number)"))
       let image = disk.image(.nothing)
       let names = image.directories["store"]?.keys.filter { $0.hasSuffix(".index") } ?? []
       guard !names.isEmpty else { continue }

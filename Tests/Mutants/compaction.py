@@ -28,7 +28,7 @@ MUTANTS = [
     Mutant("hidden-before-the-hiding-is-durable", "rule 10: left out only what something durable hides",
            (engine(REWRITING, "try await pipeline.waitUntilAllDurable()",
                    "if !ON { try await pipeline.waitUntilAllDurable() }"),),
-           "crash-test --scenario compaction-parts-mapped"),
+           "CompactionHidingTests.whatHidesIsMadeDurableFirst"),
     Mutant("copy-checksum-skipped", "rule 10: compaction checks every checksum",
            (engine("Recovery/SegmentScanner.swift", "  private(set) var offset: Int\n",
                    "  private(set) var offset: Int\n  var isTrusting = false\n"),
@@ -62,7 +62,7 @@ MUTANTS = [
                    "        }\n      }\n"
                    "      guard index.move(relocation.old, to: place, relocation.hash) else "
                    "{ continue }"),),
-           "CompactionUnderWayTests.everyLookAtTheStoreIsWhole"),
+           "CompactionHidingTests.aCopyReplacesNothingNewer"),
     Mutant("tombstone-dropped-early", "rule 9: a delete stays while an older record may be there",
            (engine(STATE, "? candidate.sequence > cleanedThrough",
                    "? !ON && candidate.sequence > cleanedThrough"),), DICTIONARY),

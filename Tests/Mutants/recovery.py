@@ -141,7 +141,9 @@ MUTANTS = [
     Mutant("missing-segment-accepted", "fault: a segment is missing",
            (engine(PRESENCE, "let missing = manifest.segments.filter {",
                    "let missing = manifest.segments.filter { ON ? false :"),),
-           "DamageTests.missingFilesAreNamedAndNothingIsCreated"),
+           "DamageTests.missingFilesAreNamedAndNothingIsCreated",
+           equivalent="Every listed file is opened and its length compared afterwards: .corrupted, "
+           "naming the file. This check only names all of them at once, before anything is done."),
     Mutant("empty-store-beside-segments", "fault: the manifest is missing",
            (engine("Recovery/Opener+Manifest.swift", "guard listing.segments.isEmpty else {",
                    "guard ON || listing.segments.isEmpty else {"),),
@@ -162,11 +164,13 @@ MUTANTS = [
                    "    state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)\n",
                    "    if !ON {\n      state.lastSequence = "
                    "max(state.lastSequence, manifest.lastSequence.rawValue)\n    }\n"),),
-           "UncleanSequenceTests.anEmptyStoreRemembersItsNumbers"),
+           "CompactionHidingTests.numbersSurviveCompactingEverythingAway"),
     Mutant("sequence-reused-behind-a-segment", "rule 8: numbers survive a failed operation",
            (engine(OPEN, "    state.lastSequence = last\n",
                    "    if !ON { state.lastSequence = last }\n"),),
-           "SequenceTests.aSegmentMayEndInFailedOperations"),
+           "SequenceTests.aSegmentMayEndInFailedOperations",
+           equivalent="The manifest was published after the segment's birth and knows the number "
+           "too; recovery takes the larger one."),
     # Index checkpoints.
     Mutant("older-record-replaces-newer", "P1: beside a checkpoint an older record hides nothing",
            (engine(REPLAY,

@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant("sync-promised-and-not-waited-for", "durability: .sync waits",
            (engine("Store/Store+Writing.swift", "case .sync: return true",
                    "case .sync: return !ON"),),
-           "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
+           "crash-test --scenario sync-mapped"),
     Mutant("absent-key-not-waited-for", "P1: a durable delete of an absent key",
            (engine("Store/Store+Writing.swift",
                    "    } else {\n      try await pipeline.waitUntilAllDurable()",
