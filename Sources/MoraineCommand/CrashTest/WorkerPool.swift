@@ -8,7 +8,7 @@ struct WorkerPool: Sendable {
   let jobs: Int
   let timeoutSeconds: Double
   let artifacts: String
-  private static let unitsPerWorker = 16
+  private static let unitsPerWorker = 4
 
   func run(_ queue: UnitQueue, isQuiet: Bool) async -> LaboratoryReport {
     let began = ContinuousClock.now
