@@ -157,4 +157,16 @@ MUTANTS = [
                           "seed.value, offset, UInt32(truncatingIfNeeded: length)",
                           "seed.value, ON ? 0 : offset, UInt32(truncatingIfNeeded: length)"),),
            "RecordTests.aRecordCountsOnlyWhereItWasWritten"),
+    Mutant("number-of-a-half-published-segment-reused",
+           "rule 3: what the manifest may list is not taken again",
+           (engine("Log/EngineState+Room.swift", "if pipeline.hasPoison { return }",
+                   "if !ON, pipeline.hasPoison { return }"),),
+           "HalfPublishedTests.aNumberThatItMayListIsNotTakenAgain"),
+    Mutant("batch-that-finds-nothing-not-waited-for", "P1, D: an absence is durable too",
+           (engine("Store/Store+Writing.swift",
+                   "if needsWait(durability) { try await waitUntilDurable(sequence) }\n"
+                   "    return result",
+                   "if needsWait(durability), !ON || sequence != nil {\n"
+                   "      try await waitUntilDurable(sequence)\n    }\n    return result"),),
+           "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
 ]
