@@ -19,8 +19,10 @@ extension CheckpointHeader {
     writer.append(overflowCount)
     writer.append(UInt32(pageChecksums.count))
     writer.append(salt)
+    writer.append(keyspaces.map { UInt16($0.count) } ?? Self.keyspacesUncounted)
     writer.appendZeros(Self.fixedLength - writer.bytes.count)
     for segment in segments { append(segment, to: &writer) }
+    for keyspace in keyspaces ?? [] { append(keyspace, to: &writer) }
     for checksum in pageChecksums { writer.append(checksum) }
     writer.appendZeros(lengthBytes - 4 - writer.bytes.count)
     writer.append(Checksum.of(writer.bytes))
@@ -42,6 +44,13 @@ extension CheckpointHeader {
     writer.append(segment.cleanedThrough)
     writer.append(segment.slot)
     writer.append(segment.tailChecksum)
+  }
+
+  private func append(_ keyspace: Keyspace, to writer: inout ByteWriter) {
+    writer.append(keyspace.id)
+    writer.appendZeros(6)
+    writer.append(keyspace.recordCount)
+    writer.append(keyspace.liveBytes)
   }
 
   /// How many bytes ``init(decoding:)`` needs, from the first 128; not yet proved.
@@ -77,10 +86,15 @@ extension CheckpointHeader {
     self.init(storeID: try reader.readIdentifier())
     let counts = try readFields(&reader)
     // Each is known to fit into the bytes that are there before anything is made of it.
-    guard counts.segments * Self.segmentLength + counts.pages * 4 <= reader.remaining else {
-      throw FormatError("more segments and pages than there is room for", at: 76)
-    }
+    let isCounted = counts.keyspaces != Int(Self.keyspacesUncounted)
+    let keyspaceCount = isCounted ? counts.keyspaces : 0
+    guard
+      counts.segments * Self.segmentLength + keyspaceCount * Self.keyspaceLength + counts.pages * 4
+        <= reader.remaining
+    else { throw FormatError("more segments and pages than there is room for", at: 76) }
     for _ in 0..<counts.segments { segments.append(try Self.readSegment(&reader)) }
+    for _ in 0..<keyspaceCount { keyspaces?.append(try Self.readKeyspace(&reader)) }
+    if !isCounted { keyspaces = nil }
     for _ in 0..<counts.pages { pageChecksums.append(try reader.read()) }
     guard lengthBytes == bytes.count, isPlausible else {
       throw FormatError("fields contradict each other", at: 72)
@@ -89,7 +103,7 @@ extension CheckpointHeader {
 
   private mutating func readFields(
     _ reader: inout ByteReader
-  ) throws(FormatError) -> (segments: Int, pages: Int) {
+  ) throws(FormatError) -> (segments: Int, keyspaces: Int, pages: Int) {
     epoch = try reader.read()
     lastSequence = try reader.read()
     digest = try reader.readDigest()
@@ -103,8 +117,9 @@ extension CheckpointHeader {
     overflowCount = try reader.read()
     let pageCount: UInt32 = try reader.read()
     salt = try reader.read()
+    let keyspaceCount: UInt16 = try reader.read()
     _ = try reader.take(Self.fixedLength - reader.position)
-    return (Int(segmentCount), Int(pageCount))
+    return (Int(segmentCount), Int(keyspaceCount), Int(pageCount))
   }
 
   private static func readSegment(_ reader: inout ByteReader) throws(FormatError) -> Segment {
@@ -125,6 +140,12 @@ extension CheckpointHeader {
     return segment
   }
 
+  private static func readKeyspace(_ reader: inout ByteReader) throws(FormatError) -> Keyspace {
+    let id: UInt16 = try reader.read()
+    _ = try reader.take(6)
+    return Keyspace(id: id, recordCount: try reader.read(), liveBytes: try reader.read())
+  }
+
   /// Whether the index could have this shape, and the segments these figures.
   private var isPlausible: Bool {
     let slots = Set(segments.map(\.slot))
@@ -134,7 +155,23 @@ extension CheckpointHeader {
       && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(Limits.segmentCount) }
       && keyCount <= (bucketCount + overflowCount) * 8
       && lastSequence <= SequenceNumber.max.rawValue
-      && segments.allSatisfy { $0.isPlausible(through: lastSequence) }
+      && segments.allSatisfy { $0.isPlausible(through: lastSequence) } && hasPlausibleKeyspaces
+  }
+}
+
+extension CheckpointHeader {
+  /// All together have no more than the store has.
+  private var hasPlausibleKeyspaces: Bool {
+    var (records, bytes) = (keyCount, segments.reduce(0) { $0 &+ $1.liveBytes })
+    var last: UInt16 = 0
+    for keyspace in keyspaces ?? [] {
+      guard keyspace.id > last, keyspace.recordCount <= records, keyspace.liveBytes <= bytes
+      else { return false }
+      last = keyspace.id
+      records -= keyspace.recordCount
+      bytes -= keyspace.liveBytes
+    }
+    return true
   }
 }
 

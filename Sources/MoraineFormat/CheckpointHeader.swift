@@ -28,12 +28,27 @@ public struct CheckpointHeader: Equatable, Sendable {
     }
   }
 
+  /// What is live in a keyspace other than the unnamed one.
+  public struct Keyspace: Equatable, Sendable {
+    public var id: UInt16
+    public var recordCount: UInt64
+    public var liveBytes: UInt64
+
+    public init(id: UInt16, recordCount: UInt64, liveBytes: UInt64) {
+      self.id = id
+      self.recordCount = recordCount
+      self.liveBytes = liveBytes
+    }
+  }
+
   public static let fixedLength = 128
   /// How many bytes before its end a segment's tail checksum is about, if there are as many behind
   /// its header.
   public static let tailLength = 4096
   static let magic = Array("MORAINEI".utf8)
   static let segmentLength = 112
+  static let keyspaceLength = 24
+  static let keyspacesUncounted: UInt16 = 0xFFFF
   /// A page has 1024 buckets of 64 bytes.
   public static let pageBytes = 65_536
 
@@ -50,6 +65,8 @@ public struct CheckpointHeader: Equatable, Sendable {
   /// Random; part of every page's checksum.
   public var salt: UInt64 = 0
   public var segments: [Segment] = []
+  /// Those with anything in them; nil when nobody has counted.
+  public var keyspaces: [Keyspace]? = []
   /// Of the buckets' pages, then of the overflow buckets' pages.
   public var pageChecksums: [UInt32] = []
 
@@ -66,7 +83,9 @@ public struct CheckpointHeader: Equatable, Sendable {
 
   /// Where the pages begin: a multiple of 4096.
   public var lengthBytes: Int {
-    let used = Self.fixedLength + segments.count * Self.segmentLength + pageChecksums.count * 4 + 4
+    let used =
+      Self.fixedLength + segments.count * Self.segmentLength
+      + (keyspaces?.count ?? 0) * Self.keyspaceLength + pageChecksums.count * 4 + 4
     return (used + 4095) & ~4095
   }
 

@@ -110,6 +110,8 @@ extension Manifest {
   }
 
   private mutating func decodeKeyspaces(_ reader: inout ByteReader) throws(FormatError) {
+    var ids = Set(keyspaces.map(\.id)).union([0])
+    var names = Set(keyspaces.map(\.name)).union([""])
     while reader.remaining > 0 {
       let start = reader.offset
       let id: UInt16 = try reader.read()
@@ -118,6 +120,9 @@ extension Manifest {
       // Repaired text would be another name, and could be too long to be written again.
       guard let name = String(validating: try reader.take(Int(length)), as: UTF8.self) else {
         throw FormatError("a keyspace name that is not UTF-8", at: start)
+      }
+      guard ids.insert(id).inserted, names.insert(name).inserted else {
+        throw FormatError("a keyspace without a number or a name of its own", at: start)
       }
       keyspaces.append(Keyspace(id: id, index: index, name: name))
     }

@@ -88,14 +88,19 @@ class Manifest:
 
     def _check_keyspaces(self, payload, fail):
         place = 0
+        self.keyspaces = {0: ""}
         while place < len(payload):
             end = place + 4 + number(payload, place + 3, 1)
             if place + 4 > len(payload) or end > len(payload):
                 fail(160, "half a keyspace")
             try:
-                payload[place + 4:end].decode()
+                name = payload[place + 4:end].decode()
             except UnicodeDecodeError:
                 fail(160, "a keyspace's name is not UTF-8")
+            identifier = number(payload, place, 2)
+            if identifier in self.keyspaces or name in self.keyspaces.values():
+                fail(160, "a keyspace without a number or a name of its own")
+            self.keyspaces[identifier] = name
             place = end
 
     @property

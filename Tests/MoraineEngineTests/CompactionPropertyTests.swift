@@ -2,11 +2,24 @@ import Foundation
 import MoraineEngine
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
-/// Puts, deletes, batches, compactions of any neighbours, reopening: it equals a dictionary.
+/// Puts, deletes, batches, compactions of any neighbours, reopening: it equals a dictionary, and so
+/// does each of its keyspaces.
 @Suite struct CompactionPropertyTests {
+  /// A key of one of the keyspaces, by its place in ``names``.
+  private struct Place: Hashable {
+    let keyspace: Int
+    let key: Key
+  }
+
+  private typealias Model = [Place: [UInt8]]
+
+  /// The unnamed one, which every store has, and two more, which every second store has.
+  private static let names = ["", "b", "c"]
+
   static var seeds: Range<UInt64> {
     let text = ProcessInfo.processInfo.environment["MORAINE_COMPACTION_SEEDS"]
     return 0..<(text.flatMap { UInt64($0) } ?? 150)
@@ -26,14 +39,15 @@ import Testing
     configuration.checkpointFloorBytes = seed % 2 == 0 ? 0 : 1 << 20
     let storage = MemoryStorage()
     var checkpoints = CheckpointShelf(storage)
-    var model: [Key: [UInt8]] = [:]
+    var model: Model = [:]
+    let keyspaces = seed % 4 < 2 ? 1 : Self.names.count
     let what = Comment(rawValue: "MORAINE_COMPACTION_SEEDS=\(seed + 1), seed \(seed), \(mode)")
     var store = try Store(on: storage, at: "store", configuration: configuration)
     for _ in 0..<60 {
       switch random.next() % 20 {
-      case 0..<9: try await put(&random, &model, store)
-      case 9..<14: try await delete(&random, &model, store)
-      case 14: try await batch(&random, &model, store)
+      case 0..<9: try await put(&random, &model, store, keyspaces)
+      case 9..<14: try await delete(&random, &model, store, keyspaces)
+      case 14: try await batch(&random, &model, store, keyspaces)
       case 15..<18:
         let start = Int(random.next() % 6)
         try await store.compact(segments: start..<start + 1 + Int(random.next() % 4))
@@ -59,56 +73,80 @@ import Testing
     try await store.close()
   }
 
-  private func key(_ random: inout SeededGenerator) -> Key { "key \(random.next() % 50)" }
+  /// The same keys in every keyspace; 50 of them in all.
+  private func place(_ random: inout SeededGenerator, _ keyspaces: Int) -> Place {
+    let number = Int(random.next() % 50)
+    return Place(keyspace: number % keyspaces, key: "key \(number / keyspaces)")
+  }
+
+  private func keyspace(_ place: Place, _ store: Store) throws -> Keyspace {
+    try store.keyspace(named: Self.names[place.keyspace])
+  }
 
   private func put(
-    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
+    _ random: inout SeededGenerator, _ model: inout Model, _ store: Store, _ keyspaces: Int
   ) async throws {
-    let key = key(&random)
+    let place = place(&random, keyspaces)
     let value = (0..<Int(random.next() % 70)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
-    model[key] = value
-    try await store.set(value, forKey: key)
+    model[place] = value
+    try await keyspace(place, store).set(value, forKey: place.key)
   }
 
   private func delete(
-    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
+    _ random: inout SeededGenerator, _ model: inout Model, _ store: Store, _ keyspaces: Int
   ) async throws {
-    let key = key(&random)
-    let wasThere = model.removeValue(forKey: key) != nil
-    #expect((try await store.removeValue(forKey: key) != nil) == wasThere)
+    let place = place(&random, keyspaces)
+    let wasThere = model.removeValue(forKey: place) != nil
+    #expect((try await keyspace(place, store).removeValue(forKey: place.key) != nil) == wasThere)
   }
 
   private func batch(
-    _ random: inout SeededGenerator, _ model: inout [Key: [UInt8]], _ store: Store
+    _ random: inout SeededGenerator, _ model: inout Model, _ store: Store, _ keyspaces: Int
   ) async throws {
-    let keys = (0..<5).map { _ in key(&random) }
+    let places = (0..<5).map { _ in place(&random, keyspaces) }
+    let targets = try places.map { (try keyspace($0, store), $0.key) }
     try await store.write { batch in
-      for (index, key) in keys.enumerated() {
+      for (index, (keyspace, key)) in targets.enumerated() {
         if index % 3 == 2 {
-          try batch.removeValue(forKey: key)
+          try batch.removeValue(forKey: key, in: keyspace)
         } else {
-          try batch.set([UInt8](repeating: UInt8(index), count: 60), forKey: key)
+          try batch.set([UInt8](repeating: UInt8(index), count: 60), forKey: key, in: keyspace)
         }
       }
     }
-    for (index, key) in keys.enumerated() {
-      model[key] = index % 3 == 2 ? nil : [UInt8](repeating: UInt8(index), count: 60)
+    for (index, place) in places.enumerated() {
+      model[place] = index % 3 == 2 ? nil : [UInt8](repeating: UInt8(index), count: 60)
     }
   }
 
   private func check(
-    _ store: Store, _ model: [Key: [UInt8]], _ what: Comment
+    _ store: Store, _ model: Model, _ what: Comment
   ) async throws {
-    var found: [Key: [UInt8]] = [:]
-    try await store.forEach { entry in
-      found[entry.key] = entry.value
-      return true
+    var found: Model = [:]
+    var liveBytes: UInt64 = 0
+    for (number, name) in Self.names.enumerated() {
+      let keyspace = try store.keyspace(named: name)
+      let contents = try await contents(keyspace)
+      for (key, value) in contents { found[Place(keyspace: number, key: key)] = value }
+      let statistics = try await keyspace.statistics
+      #expect(statistics.count == contents.count, "\(what), keyspace \(name)")
+      liveBytes += statistics.liveBytes
     }
     #expect(found == model, what)
+    #expect(await store.statistics.liveBytes == liveBytes, what)
     #expect(await store.count == model.count, what)
     let report = try await store.verify()
     #expect(report.isSound, "\(what): \(report.problems)")
   }
+}
+
+private func contents(_ keyspace: Keyspace) async throws -> [Key: [UInt8]] {
+  let found = Mutex<[Key: [UInt8]]>([:])
+  try await keyspace.forEach { entry in
+    found.withLock { $0[entry.key] = entry.value }
+    return true
+  }
+  return found.withLock { $0 }
 }
 
 /// Keeps index checkpoints of earlier lives, and puts them back in the place of newer ones.

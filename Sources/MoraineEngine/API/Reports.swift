@@ -51,6 +51,8 @@ public struct Progress: Sendable {
 
 /// A live record.
 public struct Entry: Sendable {
+  /// Its number in the store.
+  let keyspace: UInt16
   public let key: Key
   public let sequence: SequenceNumber
   public let value: [UInt8]

@@ -37,6 +37,7 @@ extension EngineState {
       let end = Int(clamping: header.segments[place].endOffset)
       header.segments[place].tailChecksum = try tailChecksum(active, end)
     }
+    header.keyspaces = keyspaces.checkpointed
     return CheckpointImage(header, of: index)
   }
 

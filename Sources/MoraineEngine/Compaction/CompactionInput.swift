@@ -20,6 +20,7 @@ struct CompactionCandidate {
   let length: Int
   let hash: UInt64
   let sequence: UInt64
+  let keyspace: UInt16
   let isDelete: Bool
   /// The maximum when it does not expire.
   let expiryMilliseconds: UInt64
@@ -99,7 +100,7 @@ final class CompactionReader: @unchecked Sendable {
           CompactionCandidate(
             address: Address(slot: slot, offset: record.offset), length: header.length,
             hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
-            sequence: header.sequence, isDelete: header.kind == .delete,
+            sequence: header.sequence, keyspace: header.keyspace, isDelete: header.kind == .delete,
             expiryMilliseconds: record.reference.expiryMilliseconds ?? .max))
       }
     }

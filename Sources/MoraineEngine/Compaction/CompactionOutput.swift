@@ -9,6 +9,7 @@ struct Relocation {
   let newOffset: UInt32
   let oldLength: UInt32
   let newLength: UInt32
+  let keyspace: UInt16
 }
 
 /// The segment that a compaction writes. One thread at a time.
@@ -78,7 +79,7 @@ final class CompactionOutput: @unchecked Sendable {
           old: candidate.address, hash: candidate.hash, sequence: candidate.sequence,
           newOffset: UInt32(truncatingIfNeeded: offset),
           oldLength: UInt32(truncatingIfNeeded: candidate.length),
-          newLength: UInt32(truncatingIfNeeded: copy.length)))
+          newLength: UInt32(truncatingIfNeeded: copy.length), keyspace: candidate.keyspace))
     }
     if buffer.count >= Self.flushBytes { try flush() }
   }

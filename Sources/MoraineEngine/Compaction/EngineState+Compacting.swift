@@ -161,6 +161,8 @@ extension EngineState {
       table[slot].liveBytes &+= after
       table[slot].digest.add(mixed)
       liveBytes = liveBytes &- before &+ after
+      let keyspace = relocation.keyspace
+      if keyspace != 0 { keyspaces[keyspace].liveBytes &+= after &- before }
     }
   }
 }

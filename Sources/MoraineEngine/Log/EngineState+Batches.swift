@@ -1,8 +1,22 @@
 import MoraineFormat
 import MoraineStorage
 
-/// One operation of a batch; no value is a delete.
-typealias BatchOperation = (key: Key, value: [UInt8]?)
+/// One operation of a batch.
+struct BatchOperation {
+  var place: Place
+  /// Nil is a delete.
+  var value: [UInt8]?
+
+  /// What an operation is about.
+  struct Place: Hashable {
+    /// Its number in the store; before the batch is committed, in the batch.
+    var keyspace: UInt16
+    var key: Key
+  }
+
+  var key: Key { place.key }
+  var keyspace: UInt16 { place.keyspace }
+}
 
 extension EngineState {
   /// Appends all operations as one atomic unit and makes them visible together.
@@ -28,7 +42,7 @@ extension EngineState {
     older.reserveCapacity(operations.count)
     if self.index.isLazy { for hash in hashes { try admit(hash) } }
     for (index, operation) in operations.enumerated() {
-      older.append(try existing(operation.key, hash: hashes[index]).map(Older.init))
+      older.append(try existing(operation.place, hash: hashes[index]).map(Older.init))
     }
     try appendSyncMarkIfDue()
     let first = lastSequence
@@ -50,9 +64,11 @@ extension EngineState {
     _ operation: BatchOperation
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     guard let value = operation.value else {
-      return try operation.key.bytes.withBytes { (key) throws(StoreError) in try delete(key) }
+      return try operation.key.bytes.withBytes { (key) throws(StoreError) in
+        try delete(key, keyspace: operation.keyspace)
+      }
     }
-    switch try put(operation.key, value) {
+    switch try put(operation.key, value, keyspace: operation.keyspace) {
     case .done(let sequence): return .done(sequence)
     case .needsRoom(let count): return .needsRoom(count)
     }
@@ -61,20 +77,24 @@ extension EngineState {
   /// The most that a record of this operation takes.
   private static func recordBound(_ operation: BatchOperation) -> Int {
     aligned(
-      RecordHeader.fixedLength + 8 + operation.key.bytes.count + (operation.value?.count ?? 0))
+      RecordHeader.fixedLength + 10 + operation.key.bytes.count + (operation.value?.count ?? 0))
   }
 
   private func hashesFetchingBuckets(_ operations: [BatchOperation]) -> [UInt64] {
     operations.map { operation in
-      let hash = operation.key.bytes.withBytes { self.hash($0, 0) }
+      let hash = operation.key.bytes.withBytes { self.hash($0, operation.keyspace) }
       index.prefetch(hash)
       return hash
     }
   }
 
   @inline(__always)
-  private func existing(_ key: Key, hash: UInt64) throws(StoreError) -> Found? {
-    try key.bytes.withBytes { (bytes) throws(StoreError) in try find(bytes, 0, hash: hash) }
+  private func existing(
+    _ place: BatchOperation.Place, hash: UInt64
+  ) throws(StoreError) -> Found? {
+    try place.key.bytes.withBytes { (bytes) throws(StoreError) in
+      try find(bytes, place.keyspace, hash: hash)
+    }
   }
 
   private mutating func appendAll(
@@ -113,6 +133,7 @@ extension EngineState {
           draft.rawLength = value.count
           draft.stored = compressed
         }
+        draft.keyspace = operation.keyspace
         draft.batch = role
         draft.batchCount = UInt32(count)
         return (try append(draft), draft.length)
@@ -126,9 +147,10 @@ extension EngineState {
   ) {
     if operation.value != nil {
       install(
-        put: place.address, length: place.length, sequence: sequence, hash: hash, over: existing)
+        put: place.address, length: place.length, sequence: sequence, hash: hash,
+        keyspace: operation.keyspace, over: existing)
     } else {
-      if let existing { uninstall(existing, hash: hash) }
+      if let existing { uninstall(existing, hash: hash, keyspace: operation.keyspace) }
       table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
     }
     count(sequence, in: place.address.slot)
@@ -150,7 +172,7 @@ extension EngineState {
       guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
       else { continue }
       let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
-      if own < index, operations[own].key == operations[index].key {
+      if own < index, operations[own].place == operations[index].place {
         return Replaceable(
           slot: slot, length: places[own].length, sequence: first + UInt64(own) + 1)
       }

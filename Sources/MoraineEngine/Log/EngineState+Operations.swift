@@ -48,23 +48,26 @@ extension EngineState {
 
   @inline(__always)
   mutating func put(
-    _ key: Key, _ value: [UInt8]
+    _ key: Key, _ value: [UInt8], keyspace: UInt16 = 0
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     try key.bytes.withBytes { (keyBytes) throws(StoreError) in
-      try value.withBytes { (bytes) throws(StoreError) in try put(keyBytes, bytes) }
+      try value.withBytes { (bytes) throws(StoreError) in
+        try put(keyBytes, bytes, keyspace: keyspace)
+      }
     }
   }
 
   /// Appends one put and makes it visible.
   mutating func put(
-    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     try checkWritable()
     try Self.checkLimits(key, value)
-    let hash = hash(key, 0)
+    let hash = hash(key, keyspace)
     // The bucket arrives while the value is being compressed.
     index.prefetch(hash)
     var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
+    draft.keyspace = keyspace
     if let compressed = compressor.compress(value) {
       draft.codec = .lz4
       draft.rawLength = value.count
@@ -73,13 +76,14 @@ extension EngineState {
     let length = draft.length
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
     try admit(hash)
-    let existing = try find(key, 0, hash: hash)
+    let existing = try find(key, keyspace, hash: hash)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
     install(
-      put: address, length: length, sequence: lastSequence, hash: hash, over: existing?.replaceable)
+      put: address, length: length, sequence: lastSequence, hash: hash, keyspace: keyspace,
+      over: existing?.replaceable)
     count(lastSequence, in: address.slot)
     publish()
     if value.count > 1 << 20 { compressor.trim() }
@@ -104,7 +108,7 @@ extension EngineState {
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
-    uninstall(existing.replaceable, hash: hash)
+    uninstall(existing.replaceable, hash: hash, keyspace: keyspace)
     count(lastSequence, in: address.slot)
     table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     publish()

@@ -4,10 +4,12 @@ import MoraineStorage
 extension EngineState {
   /// The value of a key where it lies, or a copy where it must be decompressed or was read into a
   /// buffer that the next read uses again. Its checksum is verified.
-  mutating func storedValue(_ key: UnsafeRawBufferPointer) throws(StoreError) -> StoredValue? {
-    let hash = hash(key, 0)
+  mutating func storedValue(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16
+  ) throws(StoreError) -> StoredValue? {
+    let hash = hash(key, keyspace)
     try admit(hash)
-    guard let found = try find(key, 0, hash: hash) else { return nil }
+    guard let found = try find(key, keyspace, hash: hash) else { return nil }
     try table.verify(found.record, at: found.address)
     if found.record.header.codec == .raw, table[found.address.slot].base != nil {
       return .inPlace(found.record.stored)
@@ -16,10 +18,12 @@ extension EngineState {
   }
 
   /// The value of a key: its checksum verified, decompressed.
-  mutating func value(_ key: UnsafeRawBufferPointer) throws(StoreError) -> [UInt8]? {
-    let hash = hash(key, 0)
+  mutating func value(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16
+  ) throws(StoreError) -> [UInt8]? {
+    let hash = hash(key, keyspace)
     try admit(hash)
-    guard let found = try find(key, 0, hash: hash) else { return nil }
+    guard let found = try find(key, keyspace, hash: hash) else { return nil }
     let record = found.record
     try table.verify(record, at: found.address)
     return try table.value(of: record, at: found.address)
@@ -27,10 +31,12 @@ extension EngineState {
 }
 
 extension EngineState {
-  mutating func contains(_ key: UnsafeRawBufferPointer) throws(StoreError) -> Bool {
-    let hash = hash(key, 0)
+  mutating func contains(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16
+  ) throws(StoreError) -> Bool {
+    let hash = hash(key, keyspace)
     try admit(hash)
-    return try find(key, 0, hash: hash) != nil
+    return try find(key, keyspace, hash: hash) != nil
   }
 }
 

@@ -30,6 +30,7 @@ struct EngineState: ~Copyable {
   var reserve: Reserve {
     didSet { place.putEnd = reserve.isWhole ? place.roomEnd : 0 }
   }
+  var keyspaces: KeyspaceTable
   var report = RecoveryReport()
   /// That were there when the store was opened.
   var checkpointNames: [String] = []
@@ -41,6 +42,7 @@ struct EngineState: ~Copyable {
   ) {
     table = SegmentTable(directory: directory, hashKey: manifest.hashKey)
     reserve = Reserve(directory: directory)
+    keyspaces = KeyspaceTable(manifest.keyspaces)
     self.directory = directory
     self.lock = lock
     self.manifest = manifest

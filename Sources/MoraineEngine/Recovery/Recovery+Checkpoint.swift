@@ -26,6 +26,7 @@ extension Recovery {
       state.liveBytes &+= segment.liveBytes
     }
     guard !gone.isEmpty || state.digest == checkpoint.header.digest else { throw damaged() }
+    state.keyspaces.adopt(gone.isEmpty ? checkpoint.header.keyspaces : nil)
     state.table.keepSlots(Set(kept.map { Int($0.slot) }))
   }
 

@@ -102,6 +102,10 @@ struct Replay {
       throw .corrupted("a batch is broken off by another record", name, at: record.offset)
     }
     lastSequence = header.sequence
+    guard state.keyspaces.contains(header.keyspace) else {
+      throw .corrupted(
+        "keyspace \(header.keyspace) is not in the manifest", name, at: record.offset)
+    }
     let hash = state.hash(record.reference.key, header.keyspace)
     state.index.prefetch(hash)
     pending.append(
@@ -171,9 +175,9 @@ extension EngineState {
     if header.kind == .put {
       install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,
-        over: existing?.replaceable)
+        keyspace: header.keyspace, over: existing?.replaceable)
     } else if let existing {
-      uninstall(existing.replaceable, hash: hash)
+      uninstall(existing.replaceable, hash: hash, keyspace: header.keyspace)
     }
   }
 }

@@ -1,18 +1,22 @@
 import MoraineFormat
 
 extension Store {
-  /// Calls the body with every live record, in the order of the log, until it answers false.
+  /// Calls the body with every live record of the unnamed keyspace, in the order of the log, until it answers false.
   ///
   /// Consistent: nothing else runs on the store meanwhile.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws.
   /// - Complexity: O(bytes of the log).
   public func forEach(_ body: sending (Entry) throws -> Bool) throws {
+    try forEach(in: 0, body)
+  }
+
+  func forEach(in keyspace: UInt16, _ body: (Entry) throws -> Bool) throws {
     try checkOpen()
     guard engine != nil else { return }
     try engine!.admitAll()
     for slot in engine!.table.readingOrder {
-      var cursor = LogCursor(slot: slot)
+      var cursor = LogCursor(slot: slot, keyspace: keyspace)
       while let entry = try cursor.next(&engine!) {
         guard try body(entry) else { return }
       }
@@ -27,12 +31,15 @@ struct LogCursor {
   private static let lookahead = 32
 
   let slot: Int
+  /// Nil for all of them.
+  let keyspace: UInt16?
   private var window: [(address: Address, hash: UInt64)] = []
   private var position = 0
   private(set) var offset: Int?
 
-  init(slot: Int) {
+  init(slot: Int, keyspace: UInt16?) {
     self.slot = slot
+    self.keyspace = keyspace
     window.reserveCapacity(Self.lookahead)
   }
 
@@ -51,7 +58,8 @@ struct LogCursor {
       if engine.table[slot].base == nil { try engine.table.verify(record, at: address) }
       let key = Key([UInt8](record.key))
       return Entry(
-        key: key, sequence: SequenceNumber(rawValue: record.header.sequence),
+        keyspace: record.header.keyspace, key: key,
+        sequence: SequenceNumber(rawValue: record.header.sequence),
         value: try engine.table.value(of: record, at: address))
     }
   }
@@ -66,8 +74,9 @@ struct LogCursor {
       let record = try engine.table.record(at: address)
       try engine.table.verify(record, at: address)
       place += aligned(record.header.length)
-      guard record.header.kind == .put, record.header.keyspace == 0 else { continue }
-      let hash = engine.hash(record.key, 0)
+      guard record.header.kind == .put, keyspace ?? record.header.keyspace == record.header.keyspace
+      else { continue }
+      let hash = engine.hash(record.key, record.header.keyspace)
       engine.index.prefetch(hash)
       window.append((address, hash))
     }

@@ -9,7 +9,9 @@ extension Store {
   /// - Complexity: O(key + value).
   public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
     try checkOpen()
-    return try key.bytes.withBytes { (bytes) throws(StoreError) in try engine?.value(bytes) ?? nil }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine?.value(bytes, keyspace: 0) ?? nil
+    }
   }
 
   /// Lends a value to the body; where it is stored as it is and the segment is mapped, no byte is
@@ -22,9 +24,15 @@ extension Store {
     forKey key: Key, _ body: sending (RawSpan) throws -> Result
   ) throws -> sending Result? {
     try checkOpen()
+    return try withValue(forKey: key, keyspace: 0, body)
+  }
+
+  func withValue<Result>(
+    forKey key: Key, keyspace: UInt16, _ body: (RawSpan) throws -> Result
+  ) throws -> sending Result? {
     guard engine != nil else { return nil }
     let stored = try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine!.storedValue(bytes)
+      try engine!.storedValue(bytes, keyspace: keyspace)
     }
     switch stored {
     case nil: return nil
@@ -37,11 +45,11 @@ extension Store {
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     try checkOpen()
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine?.contains(bytes) ?? false
+      try engine?.contains(bytes, keyspace: 0) ?? false
     }
   }
 
-  /// How many keys there are.
+  /// How many keys there are, in all keyspaces together.
   public var count: Int { engine?.index.count ?? 0 }
 
   /// The last operation's number.

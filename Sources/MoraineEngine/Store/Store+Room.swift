@@ -16,8 +16,9 @@ extension Store {
   /// - Parameters:
   ///   - isDelete: whether it may use the space that is kept back for a full disk.
   ///   - mayWait: whether others may come before it while a full disk is being cleaned.
+  ///   - keyspaces: that must be there before.
   func withRoom<Value>(
-    isDelete: Bool = false, mayWait: Bool = false,
+    isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [String] = [],
     _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
     isMakingRoom = true
@@ -27,6 +28,7 @@ extension Store {
     var hasWaitedForSpace = false
     while true {
       do throws(StoreError) {
+        if !keyspaces.isEmpty { try await createKeyspaces(keyspaces) }
         switch try attempt(&engine!) {
         case .done(let value): return value
         case .needsRoom(let count):

@@ -47,10 +47,10 @@ extension Store {
     _ progress: (@Sendable (Progress) -> Void)?
   ) throws(StoreError) {
     try engine!.table.verifyHeader(slot, storeID: engine!.manifest.storeID)
-    var cursor = LogCursor(slot: slot)
+    var cursor = LogCursor(slot: slot, keyspace: nil)
     while let entry = try cursor.next(&engine!) {
       live.count += 1
-      let hash = entry.key.bytes.withBytes { engine!.hash($0, 0) }
+      let hash = entry.key.bytes.withBytes { engine!.hash($0, entry.keyspace) }
       live.digest.add(hash: hash, sequence: entry.sequence.rawValue)
       if live.count % 4096 == 0 {
         let within = UInt64(cursor.offset ?? 0)

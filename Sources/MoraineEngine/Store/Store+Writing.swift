@@ -14,7 +14,7 @@ extension Store {
     _ value: [UInt8], forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber {
     let sequence: SequenceNumber
-    if let done = try putAtOnce(key, value) {
+    if let done = try putAtOnce(key, value, 0) {
       sequence = done
     } else {
       sequence = try await putWhenThereIsRoom(key, value)
@@ -25,10 +25,12 @@ extension Store {
 
   /// Nil when it takes more than that.
   @inline(__always)
-  private func putAtOnce(_ key: Key, _ value: [UInt8]) throws(StoreError) -> SequenceNumber? {
+  func putAtOnce(
+    _ key: Key, _ value: [UInt8], _ keyspace: UInt16
+  ) throws(StoreError) -> SequenceNumber? {
     guard !isMakingRoom, !isClosed, engine != nil else { return nil }
     do throws(StoreError) {
-      if case .done(let done) = try engine!.put(key, value) { return done }
+      if case .done(let done) = try engine!.put(key, value, keyspace: keyspace) { return done }
     } catch {
       // Without a mapping it is the write that finds the disk full.
       guard error.code == .noSpace else { throw error }
@@ -58,9 +60,17 @@ extension Store {
   ) async throws(StoreError) -> SequenceNumber? {
     if isMakingRoom || isClosed { try await passGate() }
     if engine == nil { return nil }
+    return try await removeValue(forKey: key, keyspace: 0, durability: durability)
+  }
+
+  func removeValue(
+    forKey key: Key, keyspace: UInt16, durability: Durability?
+  ) async throws(StoreError) -> SequenceNumber? {
     let sequence = try await withRoom(isDelete: true, mayWait: true) {
       (engine) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in try engine.delete(bytes) }
+      try key.bytes.withBytes { (bytes) throws(StoreError) in
+        try engine.delete(bytes, keyspace: keyspace)
+      }
     }
     compactAfterDeleting()
     if needsWait(durability) { try await waitUntilDurable(sequence) }
@@ -82,9 +92,10 @@ extension Store {
     let operations = batch.takeOperations()
     var sequence: SequenceNumber?
     if !operations.isEmpty {
-      let isDelete = operations.allSatisfy { $0.value == nil }
-      sequence = try await withRoom(isDelete: isDelete) { (engine) throws(StoreError) in
-        try engine.commit(operations, isDelete: isDelete)
+      let isDelete = operations.areDeletes
+      sequence = try await withRoom(isDelete: isDelete, creating: operations.written) {
+        (engine) throws(StoreError) in
+        try engine.commit(operations.numbered(in: engine.keyspaces), isDelete: isDelete)
       }
       compactAfterDeleting()
     }
@@ -117,7 +128,7 @@ extension Store {
 
   /// Sees to a sync in time; true when the caller must wait for it.
   @inline(__always)
-  private func needsWait(_ durability: Durability?) -> Bool {
+  func needsWait(_ durability: Durability?) -> Bool {
     switch (durability ?? opener.configuration.durability).level {
     case .none: return false
     case .interval(let duration):

@@ -2,8 +2,11 @@
 public struct WriteBatch: ~Copyable {
   private let store: Store
   private var operations: [BatchOperation] = []
+  /// The names of the keyspaces it writes to; an operation says which by its place here. The first is
+  /// the unnamed one.
+  private var keyspaces = [""]
   /// Where each key's last operation is, as far as a read has needed to know.
-  private var latest: [Key: Int] = [:]
+  private var latest: [BatchOperation.Place: Int] = [:]
   private var indexedCount = 0
 
   init(store: Store) {
@@ -14,51 +17,146 @@ public struct WriteBatch: ~Copyable {
 
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`.
   public mutating func set(_ value: [UInt8], forKey key: Key) throws(StoreError) {
-    try key.bytes.withBytes { (keyBytes) throws(StoreError) in
-      try value.withBytes { (bytes) throws(StoreError) in
-        try EngineState.checkLimits(keyBytes, bytes)
-      }
-    }
-    operations.append((key, value))
+    try set(value, BatchOperation.Place(keyspace: 0, key: key))
   }
 
   /// - Returns: whether the key was there.
   @discardableResult
   public mutating func removeValue(forKey key: Key) throws(StoreError) -> Bool {
-    guard try contains(key) else { return false }
-    operations.append((key, nil))
-    return true
+    try remove(BatchOperation.Place(keyspace: 0, key: key))
   }
 
   /// The value as this batch leaves it.
   public mutating func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
-    if let index = lastOperation(on: key) { return operations[index].value }
-    let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
-      do throws(StoreError) { return .success(try store.value(forKey: key)) } catch {
-        return .failure(error)
-      }
-    }
-    return try answer.get()
+    try value(BatchOperation.Place(keyspace: 0, key: key))
   }
 
   /// Whether the key is there as this batch leaves it.
   public mutating func contains(_ key: Key) throws(StoreError) -> Bool {
-    if let index = lastOperation(on: key) { return operations[index].value != nil }
-    let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
-      do throws(StoreError) { return .success(try store.contains(key)) } catch {
+    try contains(BatchOperation.Place(keyspace: 0, key: key))
+  }
+
+  consuming func takeOperations() -> BatchOperations {
+    BatchOperations(operations: operations, keyspaces: keyspaces)
+  }
+}
+
+extension WriteBatch {
+  /// As ``set(_:forKey:)``, in a keyspace of the same store.
+  public mutating func set(
+    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace
+  ) throws(StoreError) {
+    try set(value, place(key, keyspace))
+  }
+
+  /// As ``removeValue(forKey:)``, in a keyspace of the same store.
+  @discardableResult
+  public mutating func removeValue(
+    forKey key: Key, in keyspace: Keyspace
+  ) throws(StoreError) -> Bool {
+    try remove(place(key, keyspace))
+  }
+
+  /// As ``value(forKey:)``, in a keyspace of the same store.
+  public mutating func value(
+    forKey key: Key, in keyspace: Keyspace
+  ) throws(StoreError) -> [UInt8]? {
+    try value(place(key, keyspace))
+  }
+
+  /// As ``contains(_:)``, in a keyspace of the same store.
+  public mutating func contains(_ key: Key, in keyspace: Keyspace) throws(StoreError) -> Bool {
+    try contains(place(key, keyspace))
+  }
+
+  private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperation.Place {
+    precondition(keyspace.store === store, "a batch writes to keyspaces of its own store only")
+    // As many as a batch has names: few.
+    if let known = keyspaces.firstIndex(of: keyspace.name) {
+      return BatchOperation.Place(keyspace: UInt16(known), key: key)
+    }
+    precondition(keyspaces.count <= Keyspace.limit, "more keyspaces than a store can have")
+    keyspaces.append(keyspace.name)
+    return BatchOperation.Place(keyspace: UInt16(keyspaces.count - 1), key: key)
+  }
+}
+
+extension WriteBatch {
+  private mutating func set(
+    _ value: [UInt8], _ place: BatchOperation.Place
+  ) throws(StoreError) {
+    try place.key.bytes.withBytes { (keyBytes) throws(StoreError) in
+      try value.withBytes { (bytes) throws(StoreError) in
+        try EngineState.checkLimits(keyBytes, bytes)
+      }
+    }
+    operations.append(BatchOperation(place: place, value: value))
+  }
+
+  private mutating func remove(_ place: BatchOperation.Place) throws(StoreError) -> Bool {
+    guard try contains(place) else { return false }
+    operations.append(BatchOperation(place: place, value: nil))
+    return true
+  }
+
+  private mutating func value(_ place: BatchOperation.Place) throws(StoreError) -> [UInt8]? {
+    if let index = lastOperation(on: place) { return operations[index].value }
+    let name = keyspaces[Int(place.keyspace)]
+    let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) { return .success(try store.value(forKey: place.key, in: name)) } catch
+      {
         return .failure(error)
       }
     }
     return try answer.get()
   }
 
-  private mutating func lastOperation(on key: Key) -> Int? {
-    while indexedCount < operations.count {
-      latest[operations[indexedCount].key] = indexedCount
-      indexedCount += 1
+  private mutating func contains(_ place: BatchOperation.Place) throws(StoreError) -> Bool {
+    if let index = lastOperation(on: place) { return operations[index].value != nil }
+    let name = keyspaces[Int(place.keyspace)]
+    let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) { return .success(try store.contains(place.key, in: name)) } catch {
+        return .failure(error)
+      }
     }
-    return latest[key]
+    return try answer.get()
   }
 
-  consuming func takeOperations() -> [BatchOperation] { operations }
+  private mutating func lastOperation(on place: BatchOperation.Place) -> Int? {
+    while indexedCount < operations.count {
+      latest[operations[indexedCount].place] = indexedCount
+      indexedCount += 1
+    }
+    return latest[place]
+  }
+}
+
+/// What a batch is to append.
+struct BatchOperations {
+  let operations: [BatchOperation]
+  /// What an operation's keyspace is called, by its place here; some were only asked.
+  fileprivate let keyspaces: [String]
+
+  var isEmpty: Bool { operations.isEmpty }
+  var areDeletes: Bool { operations.allSatisfy { $0.value == nil } }
+
+  /// Those that must be there before it is committed.
+  var written: [String] {
+    if keyspaces.count == 1 { return [] }
+    return Set(operations.map(\.keyspace)).sorted().map { keyspaces[Int($0)] }
+  }
+
+  /// The operations with the numbers that their keyspaces have in the store by now.
+  func numbered(in table: KeyspaceTable) -> [BatchOperation] {
+    if keyspaces.count == 1 { return operations }
+    let ids = keyspaces.map { table.id(of: $0) }
+    return operations.map { operation in
+      guard let id = ids[Int(operation.keyspace)] else {
+        fatalError("a batch came before its keyspace")
+      }
+      var numbered = operation
+      numbered.place.keyspace = id
+      return numbered
+    }
+  }
 }

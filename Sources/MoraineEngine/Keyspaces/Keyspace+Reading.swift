@@ -1,0 +1,85 @@
+extension Keyspace {
+  /// The value of a key, or nil when the key is not there. As ``Store/value(forKey:)``.
+  public func value(forKey key: Key) async throws(StoreError) -> [UInt8]? {
+    try await store.value(forKey: key, in: name)
+  }
+
+  /// Lends a value to the body. As ``Store/withValue(forKey:_:)``.
+  public func withValue<Result>(
+    forKey key: Key, _ body: sending (RawSpan) throws -> Result
+  ) async throws -> sending Result? {
+    try await store.withValue(forKey: key, in: name, body)
+  }
+
+  /// Whether a key is there. As ``Store/contains(_:)``.
+  public func contains(_ key: Key) async throws(StoreError) -> Bool {
+    try await store.contains(key, in: name)
+  }
+
+  /// Calls the body with every live record, in the order of the log, until it answers false. As
+  /// ``Store/forEach(_:)``.
+  ///
+  /// - Complexity: O(bytes of the log), all keyspaces of it.
+  public func forEach(_ body: sending (Entry) throws -> Bool) async throws {
+    try await store.forEach(in: name, body)
+  }
+
+  /// How many keys there are, and how large their records are.
+  ///
+  /// - Throws: `.corrupted`, `.io` where they must be counted, `.closed`.
+  /// - Complexity: O(1), but for the first time after a crash in the middle of a compaction: O(keys of
+  ///   the store).
+  public var statistics: KeyspaceStatistics {
+    get async throws(StoreError) { try await store.statistics(of: name) }
+  }
+
+  /// How many keys there are. Throws and takes as long as ``statistics``.
+  public var count: Int {
+    get async throws(StoreError) { try await statistics.count }
+  }
+}
+
+extension Store {
+  /// Nil when nothing was ever written to a keyspace of the name.
+  private func id(of keyspace: String) -> UInt16? { engine?.keyspaces.id(of: keyspace) }
+
+  func value(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
+    try checkOpen()
+    guard let id = id(of: keyspace) else { return nil }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine?.value(bytes, keyspace: id) ?? nil
+    }
+  }
+
+  func withValue<Result>(
+    forKey key: Key, in keyspace: String, _ body: sending (RawSpan) throws -> Result
+  ) throws -> sending Result? {
+    try checkOpen()
+    guard let id = id(of: keyspace) else { return nil }
+    return try withValue(forKey: key, keyspace: id, body)
+  }
+
+  func contains(_ key: Key, in keyspace: String) throws(StoreError) -> Bool {
+    try checkOpen()
+    guard let id = id(of: keyspace) else { return false }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine?.contains(bytes, keyspace: id) ?? false
+    }
+  }
+
+  func forEach(in keyspace: String, _ body: sending (Entry) throws -> Bool) throws {
+    try checkOpen()
+    guard let id = id(of: keyspace) else { return }
+    try forEach(in: id, body)
+  }
+
+  func statistics(of keyspace: String) throws(StoreError) -> KeyspaceStatistics {
+    try checkOpen()
+    var result = KeyspaceStatistics(name: keyspace)
+    guard let id = id(of: keyspace) else { return result }
+    let figures = try engine!.figures(of: id)
+    result.count = figures.count
+    result.liveBytes = figures.liveBytes
+    return result
+  }
+}
