@@ -7,7 +7,7 @@ struct Dump: AsyncParsableCommand {
   }
 
   static let configuration = CommandConfiguration(
-    abstract: "Prints everything live, in the order of the log.",
+    abstract: "Prints everything live of a keyspace, in the order of the log.",
     discussion: """
       jsonl prints the values' own bytes, what load took; hex prints key,
       sequence number and value, key and value in hexadecimal digits, - for no
@@ -16,11 +16,12 @@ struct Dump: AsyncParsableCommand {
         moraine dump users.moraine | moraine load copy.moraine
       """)
   @OptionGroup var store: StoreOptions
+  @OptionGroup var keyspace: KeyspaceOptions
   @Option(help: "What a line holds.") var format = Format.jsonl
 
   func run() async throws {
     try await store.reading { store in
-      try await store.forEach { entry in
+      try await keyspace(store).forEach { entry in
         try Output.write { text in
           switch format {
           case .jsonl: text.append(contentsOf: entry.value)

@@ -19,6 +19,7 @@ struct Load: AsyncParsableCommand {
         zcat log.jsonl.gz | moraine load log.moraine --batch 10000
       """)
   @OptionGroup var store: StoreOptions
+  @OptionGroup var keyspace: KeyspaceOptions
   @Argument(help: "The file; - or nothing for standard input.") var file: String?
   @Option(help: "The field that has the key.") var key = "id"
   @Option(help: "Commit after so many lines.") var batch: Int?
@@ -29,7 +30,8 @@ struct Load: AsyncParsableCommand {
 
   func run() async throws {
     var loading = Loading(
-      options: store, inputName: file ?? "standard input", batchLimit: batch)
+      options: store, keyspace: keyspace, inputName: file ?? "standard input",
+      batchLimit: batch)
     var lines = try open()
     let bar = ProgressBar("loading")
     do {

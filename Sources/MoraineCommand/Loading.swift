@@ -4,6 +4,7 @@ import SystemPackage
 /// One run of `load`: takes lines, and gives them to the store in batches.
 struct Loading: ~Copyable {
   private let options: StoreOptions
+  private let keyspace: KeyspaceOptions
   private let inputName: String
   /// Nil: all of the input is one batch.
   private let batchLimit: Int?
@@ -13,8 +14,11 @@ struct Loading: ~Copyable {
   private var store: Store?
   private(set) var storedCount = 0
 
-  init(options: StoreOptions, inputName: String, batchLimit: Int?) {
+  init(
+    options: StoreOptions, keyspace: KeyspaceOptions, inputName: String, batchLimit: Int?
+  ) {
     self.options = options
+    self.keyspace = keyspace
     self.inputName = inputName
     self.batchLimit = batchLimit
   }
@@ -69,9 +73,10 @@ struct Loading: ~Copyable {
     store = opened
     let models = pending
     pending = []
+    let target = try keyspace(opened)
     do {
       try await opened.write { batch in
-        for (key, value) in models { try batch.set(value, forKey: key) }
+        for (key, value) in models { try batch.set(value, forKey: key, in: target) }
       }
     } catch let error as StoreError where error.code == .valueTooLarge && batchLimit == nil {
       throw Failure.usage("\(error.message); --batch N splits the input")

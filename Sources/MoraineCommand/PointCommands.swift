@@ -13,6 +13,7 @@ struct Put: AsyncParsableCommand {
         moraine put settings.moraine -- -v on
       """)
   @OptionGroup var store: StoreOptions
+  @OptionGroup var keyspace: KeyspaceOptions
   @Argument(help: "The key, in UTF-8.") var key: String
   @Argument(help: "The value; - or nothing for standard input.") var value: String?
 
@@ -23,7 +24,7 @@ struct Put: AsyncParsableCommand {
     } else {
       bytes = try standardInput()
     }
-    try await store.writing { try await $0.set(bytes, forKey: Key(key)) }
+    try await store.writing { try await keyspace($0).set(bytes, forKey: Key(key)) }
   }
 
   private func standardInput() throws -> [UInt8] {
@@ -54,10 +55,11 @@ struct Get: AsyncParsableCommand {
         moraine get photos.moraine cover > cover.jpeg
       """)
   @OptionGroup var store: StoreOptions
+  @OptionGroup var keyspace: KeyspaceOptions
   @Argument(help: "The key, in UTF-8.") var key: String
 
   func run() async throws {
-    let value = try await store.reading { try await $0.value(forKey: Key(key)) }
+    let value = try await store.reading { try await keyspace($0).value(forKey: Key(key)) }
     guard let value else { throw Failure.notFound }
     try Output.write { $0.append(contentsOf: value) }
   }
@@ -72,11 +74,12 @@ struct Delete: AsyncParsableCommand {
         moraine delete settings.moraine theme
       """)
   @OptionGroup var store: StoreOptions
+  @OptionGroup var keyspace: KeyspaceOptions
   @Argument(help: "The key, in UTF-8.") var key: String
 
   func run() async throws {
     let sequence = try await store.writing(createIfMissing: false) {
-      try await $0.removeValue(forKey: Key(key))
+      try await keyspace($0).removeValue(forKey: Key(key))
     }
     guard sequence != nil else { throw Failure.notFound }
   }

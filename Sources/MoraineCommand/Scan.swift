@@ -15,6 +15,7 @@ struct Scan: AsyncParsableCommand {
         moraine scan users.moraine --prefix user/ --json | jq -r .key
       """)
   @OptionGroup var store: StoreOptions
+  @OptionGroup var keyspace: KeyspaceOptions
   @Option(help: "Only keys that begin with this.") var prefix: String?
   @Flag(help: "Leave the values out.") var keysOnly = false
   @Option(help: "Stop after so many.") var limit: Int?
@@ -30,7 +31,7 @@ struct Scan: AsyncParsableCommand {
     try await store.reading { store in
       guard most > 0 else { return }
       var count = 0
-      try await store.forEach { entry in
+      try await keyspace(store).forEach { entry in
         guard entry.key.bytes.starts(with: wanted) else { return true }
         try Output.write { append(entry, to: &$0) }
         count += 1

@@ -8,8 +8,9 @@ struct Stats: AsyncParsableCommand {
       With --json one object: count, segmentCount, diskBytes, liveBytes,
       indexBytes, lastSequence, durableSequence, syncCount, digest, isPoisoned,
       appendedBytes, compactionBytes, checkpointBytes, compactionCount,
-      spaceAmplification, writeAmplification; with --segments also segments, an
-      array of number, lengthBytes, liveBytes, recordCount, isSealed, isCompacted.
+      spaceAmplification, writeAmplification, and keyspaces, an array of name, count,
+      liveBytes, the unnamed one first; with --segments also segments, an array of
+      number, lengthBytes, liveBytes, recordCount, isSealed, isCompacted.
       What is written is counted since the store was opened: here nothing is,
       and writeAmplification is null. The program that writes tells it, as
       drive's stats does.
@@ -21,15 +22,19 @@ struct Stats: AsyncParsableCommand {
   @Flag(help: "Each segment too: how much of it is live.") var segments = false
 
   func run() async throws {
-    let (statistics, report, list) = try await store.reading { store in
-      (await store.statistics, await store.recoveryReport, await store.segmentStatistics)
+    let (statistics, report, list, keyspaces) = try await store.reading { store in
+      (
+        await store.statistics, await store.recoveryReport, await store.segmentStatistics,
+        try await store.keyspaceStatistics
+      )
     }
     if json {
-      let object = statistics.json
-      return try Output.line(
-        segments ? object.dropLast() + ",\"segments\":\(SegmentTable.json(list))}" : object)
+      var object = statistics.json.dropLast() + ",\"keyspaces\":\(KeyspaceList.json(keyspaces))"
+      if segments { object += ",\"segments\":\(SegmentTable.json(list))" }
+      return try Output.line(object + "}")
     }
     try Output.line(Self.table(statistics, report))
+    if keyspaces.count > 1 { try Output.line("\n" + KeyspaceList.text(keyspaces)) }
     if segments { try Output.line("\n" + SegmentTable.text(list)) }
   }
 

@@ -151,9 +151,29 @@ def killed_midway(options, directory, rng, steps):
     return copy
 
 
-def dump(options, directory):
+def keyspaces(options, directory, rng):
+    """The same keys in several keyspaces, beside a segment or two of the unnamed one."""
+    names = ["", "users", "settings", "été"]
+    for name in names:
+        ids = [rng.randrange(50) for _ in range(60)]
+        lines = "".join(f'{{"id":{key},"of":"{name} {rng.random()}"}}\n' for key in ids)
+        arguments = [options.moraine, "load", directory, "--batch", "9", "--keyspace", name]
+        subprocess.run(arguments, input=lines, text=True, check=True, capture_output=True)
+        ours = read_store.lines(directory, name)
+        program = dump(options, directory, name)
+        assert ours == ordered(program.stdout), f"keyspace {name}: other records"
+        assert len(ours) == len(set(ids)), f"keyspace {name}: {len(ours)} records"
+    subprocess.run([options.moraine, "compact", directory], check=True, capture_output=True)
+    for name in names:
+        ours = read_store.lines(directory, name)
+        assert ours == ordered(dump(options, directory, name).stdout), f"{name}: compacted"
+    return len(names)
+
+
+def dump(options, directory, keyspace=""):
     return subprocess.run(
-        [options.moraine, "dump", directory, "--format", "hex"], capture_output=True, text=True)
+        [options.moraine, "dump", directory, "--format", "hex", "--keyspace", keyspace],
+        capture_output=True, text=True)
 
 
 def ordered(text):
@@ -284,6 +304,7 @@ def main():
         similar = os.path.join(options.scratch, "similar")
         count, dictionaries = shared(options, similar, rng)
         shared_found = flips(similar, rng, 30)
+        keyspace_count = keyspaces(options, os.path.join(options.scratch, "keyspaces"), rng)
         forgeries = forged.check(options.moraine, options.scratch)
         found = flips(small, rng, 150)
         for kill in range(8):
@@ -297,7 +318,7 @@ def main():
         return 1
     print(f"seed {options.seed}, {options.io}: {total} records in {segments} segments agree; "
           f"{found} of 150 flips found, the others harmless; 8 killed stores, damaged 80 times; "
-          f"{forgeries} forgeries; {count} records in segments with {dictionaries} dictionaries "
+          f"{forgeries} forgeries; {keyspace_count} keyspaces; {count} records in segments with {dictionaries} dictionaries "
           f"agree, {shared_found} of 30 flips found there")
     return 0
 

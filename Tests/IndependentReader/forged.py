@@ -86,6 +86,10 @@ FORBIDDEN = {
     "an entry in two sections": manifest(split),
     "a section to be understood": section(77, 1, b"abcd"),
     "half a keyspace": section(2, 1, bytes([1, 0, 0, 9])),
+    "a name for keyspace 0": section(2, 1, b"\0\0\0\1a"),
+    "a keyspace without a name": section(2, 1, b"\1\0\0\0"),
+    "two names for a keyspace": section(2, 1, b"\1\0\0\1a\1\0\0\1b"),
+    "two keyspaces of a name": section(2, 1, b"\1\0\0\1a\2\0\0\1a"),
     "another segment version": segment(patch(8, "<H", 2)),
     "header bytes that must be zero": segment(patch(110, "<B", 1)),
     "a later generation": segment(patch(72, "<Q", 999)),
@@ -102,6 +106,7 @@ ALLOWED = {
     "an unknown flag": manifest(patch(152, "<I", 2)),
     "an unknown section": section(77, 0, b"abcd"),
     "a tag again": section(1, 1, b""),
+    "keyspaces": section(2, 1, b"\1\0\0\1a\7\0\0\1b"),
     "an unknown header flag": segment(patch(96, "<I", 1 << 9)),
 }
 

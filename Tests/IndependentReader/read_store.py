@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reads a Moraine store, after FileFormat.md alone.  read_store.py DIR
+"""Reads a Moraine store, after FileFormat.md alone.  read_store.py DIR [KEYSPACE]
 
-Prints `<key hex> <sequence> <value hex>` for every live record of keyspace 0, by sequence. Exit
-code 0: sound; 2: usage; 3: something is not as the page says it must be.
+Prints `<key hex> <sequence> <value hex>` for every live record of the keyspace of that name, or of
+the unnamed one, by sequence. Exit code 0: sound; 2: usage; 3: something is not as the page says it must be.
 """
 
 import os
@@ -235,6 +235,8 @@ class Reader:
         return end, footer, count, first, last
 
     def checked(self, segment, record, pending):
+        if record.keyspace < 0xFF00 and record.keyspace not in self.manifest.keyspaces:
+            segment.fail(record.offset, "a keyspace that the manifest does not list")
         if record.sequence <= self.state.last and not segment.is_compacted:
             segment.fail(record.offset, "sequence numbers do not rise")
         if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):
@@ -259,22 +261,23 @@ class Reader:
             self.promise = max(self.promise, segment.mark(record).durable)
 
 
-def lines(directory):
+def lines(directory, keyspace=""):
     names = os.listdir(directory)
     if "MANIFEST" not in names and not any(name.endswith(".segment") for name in names):
         return []
-    live = Reader(directory).read()
-    rows = sorted((sequence, name[1], value)
-                  for name, (sequence, value) in live.items() if name[0] == 0)
+    reader = Reader(directory)
+    live = reader.read()
+    rows = sorted((sequence, name[1], value) for name, (sequence, value) in live.items()
+                  if reader.manifest.keyspaces.get(name[0]) == keyspace)
     return [f"{key.hex() or '-'} {sequence} {value.hex() or '-'}" for sequence, key, value in rows]
 
 
 def main():
-    if len(sys.argv) != 2 or not os.path.isdir(sys.argv[1]):
+    if len(sys.argv) not in (2, 3) or not os.path.isdir(sys.argv[1]):
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        for line in lines(sys.argv[1]):
+        for line in lines(*sys.argv[1:]):
             print(line)
     except Violation as violation:
         print(violation, file=sys.stderr)

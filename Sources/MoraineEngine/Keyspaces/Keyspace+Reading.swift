@@ -40,6 +40,17 @@ extension Keyspace {
 }
 
 extension Store {
+  /// What is live in each keyspace: the unnamed one, then the others by name.
+  ///
+  /// Throws and takes as long as ``Keyspace/statistics``.
+  public var keyspaceStatistics: [KeyspaceStatistics] {
+    get throws(StoreError) {
+      var result: [KeyspaceStatistics] = []
+      for name in [""] + keyspaceNames { result.append(try statistics(of: name)) }
+      return result
+    }
+  }
+
   /// Nil when nothing was ever written to a keyspace of the name.
   private func id(of keyspace: String) -> UInt16? { engine?.keyspaces.id(of: keyspace) }
 

@@ -1,0 +1,35 @@
+import Moraine
+
+/// The keyspaces of a store, for `stats`.
+enum KeyspaceList {
+  static func json(_ keyspaces: [KeyspaceStatistics]) -> String {
+    var text = Array("[".utf8)
+    for (place, keyspace) in keyspaces.enumerated() {
+      if place > 0 { text.append(UInt8(ascii: ",")) }
+      text.append(UInt8(ascii: "{"))
+      Text.appendMember("name", Array(keyspace.name.utf8), to: &text)
+      text.append(
+        contentsOf: ",\"count\":\(keyspace.count),\"liveBytes\":\(keyspace.liveBytes)}".utf8)
+    }
+    text.append(UInt8(ascii: "]"))
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  static func text(_ keyspaces: [KeyspaceStatistics]) -> String {
+    var lines = ["      keys        live  keyspace"]
+    for keyspace in keyspaces {
+      var name: [UInt8] = []
+      Text.appendPrintable(Array(keyspace.name.utf8), to: &name)
+      let count = Units.number(UInt64(keyspace.count))
+      let bytes = Units.bytes(keyspace.liveBytes)
+      lines.append(
+        padded(count, 10) + padded(bytes, 12) + "  "
+          + (keyspace.name.isEmpty ? "(unnamed)" : String(decoding: name, as: UTF8.self)))
+    }
+    return lines.joined(separator: "\n")
+  }
+
+  private static func padded(_ text: String, _ width: Int) -> String {
+    String(repeating: " ", count: max(0, width - text.count)) + text
+  }
+}
