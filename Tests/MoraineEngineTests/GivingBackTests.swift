@@ -1,6 +1,7 @@
 import MoraineEngine
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -15,6 +16,34 @@ import Testing
     for number in 0..<400 { try await store.set(value, forKey: Key("\(number)")) }
     #expect(await store.statistics.diskBytes > 20_000_000)
     for number in 0..<400 { try await store.removeValue(forKey: Key("\(number)")) }
+    try await store.settle()
+    #expect(await store.statistics.diskBytes < 2_000_000)
+    try await store.close()
+  }
+
+  /// Found under AddressSanitizer: the last deletes came while a compaction was writing its checkpoint.
+  /// None of them began another, and nothing was left that would.
+  @Test func whatIsDeletedWhileACompactionEndsIsGivenBackToo() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    var configuration = Configuration()
+    configuration.checkpointFloorBytes = 0
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    var random = SeededGenerator(seed: 1)
+    let value = (0..<50_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    for number in 0..<400 { try await store.set(value, forKey: Key("\(number)")) }
+    let gate = Gate()
+    let hasHung = Mutex(false)
+    storage.setScript { event in
+      guard event.operation == .createFile, event.file == "INDEX.tmp" else { return nil }
+      return hasHung.withLock { hasHung in
+        defer { hasHung = true }
+        return hasHung ? nil : .hang(gate)
+      }
+    }
+    for number in 0..<320 { try await store.removeValue(forKey: Key("\(number)")) }
+    await gate.arrival()
+    for number in 320..<400 { try await store.removeValue(forKey: Key("\(number)")) }
+    gate.open()
     try await store.settle()
     #expect(await store.statistics.diskBytes < 2_000_000)
     try await store.close()

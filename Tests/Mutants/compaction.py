@@ -82,4 +82,9 @@ MUTANTS = [
                    "    var header = record.header\n"
                    "    if ON { header.sequence += 1 }\n"
                    "    var copy = RecordCopy(record.base, header)\n"),), DICTIONARY),
+    Mutant("garbage-of-the-end-forgotten", "what is deleted gives back its space",
+           (engine("Store/Store+BackgroundCompaction.swift",
+                   "guard !hasFailed, !isClosed, compactionPolicy.isAutomatic, engine != nil else",
+                   "guard !ON, !hasFailed, !isClosed, compactionPolicy.isAutomatic, engine != nil else"),),
+           "GivingBackTests.whatIsDeletedWhileACompactionEndsIsGivenBackToo"),
 ]

@@ -35,7 +35,17 @@ extension Store {
   }
 
   private func runInBackground(isFull: Bool) async {
-    defer { endCompaction() }
+    let hasFailed = await !clean(isFull: isFull)
+    endCompaction()
+    // Whoever left garbage meanwhile found this one under way, and may be the last to look.
+    guard !hasFailed, !isClosed, compactionPolicy.isAutomatic, engine != nil else { return }
+    let isActivePoor = engine!.isActiveGarbage(compactionPolicy)
+    guard isActivePoor || engine!.nextCompaction(compactionPolicy) != nil else { return }
+    compactInBackground(isFull: false)
+  }
+
+  /// - Returns: whether nothing kept it from cleaning all that is worth it.
+  private func clean(isFull: Bool) async -> Bool {
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
     defer { work.thread.stop() }
     do throws(StoreError) {
@@ -55,9 +65,11 @@ extension Store {
       try engine?.shrinkIndex()
       if isCheckpointDue, !isClosed { try await writeCheckpoint(on: work.thread) }
       compactionFailure = engine?.table.damage.values.first
+      return true
     } catch {
       // Nobody waits for it; the figures tell. The next sealed segment tries again.
       compactionFailure = error
+      return false
     }
   }
 
