@@ -78,7 +78,9 @@ extension Store {
     }
   }
 
-  func forEach(in keyspace: String, _ body: sending (Entry) throws -> Bool) throws {
+  package func forEach(
+    in keyspace: String, _ body: (Entry) throws -> Bool
+  ) throws {
     try checkOpen()
     guard let id = id(of: keyspace) else { return }
     try forEach(in: id, body)

@@ -1,23 +1,6 @@
 import MoraineFormat
 import MoraineStorage
 
-/// One operation of a batch.
-struct BatchOperation {
-  var place: Place
-  /// Nil is a delete.
-  var value: [UInt8]?
-
-  /// What an operation is about.
-  struct Place: Hashable {
-    /// Its number in the store; before the batch is committed, in the batch.
-    var keyspace: UInt16
-    var key: Key
-  }
-
-  var key: Key { place.key }
-  var keyspace: UInt16 { place.keyspace }
-}
-
 extension EngineState {
   /// Appends all operations as one atomic unit and makes them visible together.
   ///
@@ -38,11 +21,11 @@ extension EngineState {
       return .needsRoom(total)
     }
     let hashes = hashesFetchingBuckets(operations)
-    var older: [Older?] = []
+    var older: [ReplacedRecord?] = []
     older.reserveCapacity(operations.count)
     if self.index.isLazy { for hash in hashes { try admit(hash) } }
     for (index, operation) in operations.enumerated() {
-      older.append(try existing(operation.place, hash: hashes[index]).map(Older.init))
+      older.append(try existing(operation.place, hash: hashes[index]).map(ReplacedRecord.init))
     }
     try appendSyncMarkIfDue()
     let first = lastSequence
@@ -160,7 +143,7 @@ extension EngineState {
   /// that it cannot fail: the batch is in the log by now.
   private func entry(
     of index: Int, _ operations: [BatchOperation], _ places: [(address: Address, length: Int)],
-    _ hash: UInt64, _ older: Older?, after first: UInt64
+    _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
   ) -> Replaceable? {
     var probe = self.index.probe(hash)
     while let slot = probe.next(self.index) {
@@ -178,30 +161,5 @@ extension EngineState {
       }
     }
     return nil
-  }
-}
-
-/// What a batch must know of a record that it replaces.
-private struct Older {
-  let address: Address
-  let length: Int
-  let sequence: UInt64
-
-  init(_ found: Found) {
-    address = found.address
-    length = found.record.header.length
-    sequence = found.record.header.sequence
-  }
-}
-
-extension ArraySlice {
-  /// The first place from which on the condition holds; it holds for none before.
-  fileprivate func partitioningIndex(where belongs: (Element) -> Bool) -> Int {
-    var (low, high) = (startIndex, endIndex)
-    while low < high {
-      let middle = low + (high - low) / 2
-      if belongs(self[middle]) { high = middle } else { low = middle + 1 }
-    }
-    return low
   }
 }

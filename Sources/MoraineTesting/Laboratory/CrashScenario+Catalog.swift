@@ -16,7 +16,7 @@ extension CrashScenario {
   public static func named(_ name: String) -> CrashScenario? { catalog.first { $0.name == name } }
 
   private static let stories: [CrashScenario] =
-    basics + durabilities + rotations + compactions + checkpoints + lives + limits
+    basics + durabilities + rotations + compactions + keyspaces + checkpoints + lives + limits
 
   static func story(
     _ name: String, _ summary: String, segmentSizeBytes: Int = 20_000,

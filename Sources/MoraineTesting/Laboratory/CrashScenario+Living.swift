@@ -34,6 +34,21 @@ extension CrashScenario {
       }),
   ]
 
+  static let keyspaces = [
+    story("keyspaces", "several keyspaces come into being", segmentSizeBytes: 600) {
+      $1.keyspaceCount = 4
+      $1.keyCount = 12
+    },
+    story("keyspaces-compaction", "one log of several keyspaces", segmentSizeBytes: 300) {
+      configuration, shape in
+      configuration.checkpointFloorBytes = 0
+      shape.keyspaceCount = 3
+      shape.weights = [
+        .put: 6, .delete: 3, .batch: 2, .compactSegments: 3, .compact: 1, .reopen: 1, .kill: 1,
+      ]
+    },
+  ]
+
   static let checkpoints = [
     story("checkpoint", "an index checkpoint at every close", segmentSizeBytes: 400) {
       configuration, shape in

@@ -40,7 +40,7 @@ extension FaultRun {
     }
     for operation in unit {
       do throws(StoreError) {
-        let value = try await store.value(forKey: operation.key)
+        let value = try await store.keyspace(of: operation.key).value(forKey: operation.key)
         if !possible.allows(value, for: operation.key) {
           throw StoreError(.corrupted, "\(operation.key) has a value that it never had")
         }

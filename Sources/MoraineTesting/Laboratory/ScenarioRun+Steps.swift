@@ -62,21 +62,23 @@ extension Store {
   /// Does one operation by itself, several as a batch.
   func perform(_ operations: [WorkloadOperation], _ durability: Durability?) async throws {
     guard operations.count == 1, let only = operations.first else {
+      let places = try operations.map { try keyspace(of: $0.key) }
       try await write(durability: durability) { batch in
-        for operation in operations {
+        for (operation, keyspace) in zip(operations, places) {
           if let value = operation.value {
-            try batch.set(value, forKey: operation.key)
+            try batch.set(value, forKey: operation.key, in: keyspace)
           } else {
-            try batch.removeValue(forKey: operation.key)
+            try batch.removeValue(forKey: operation.key, in: keyspace)
           }
         }
       }
       return
     }
+    let target = try keyspace(of: only.key)
     if let value = only.value {
-      try await set(value, forKey: only.key, durability: durability)
+      try await target.set(value, forKey: only.key, durability: durability)
     } else {
-      try await removeValue(forKey: only.key, durability: durability)
+      try await target.removeValue(forKey: only.key, durability: durability)
     }
   }
 }

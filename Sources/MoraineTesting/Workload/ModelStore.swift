@@ -44,10 +44,24 @@ extension Store {
   /// - Throws: as ``forEach(_:)``.
   package func contents() throws -> ModelStore.State {
     var result: ModelStore.State = [:]
-    try forEach { entry in
-      result[entry.key] = entry.value
-      return true
+    for name in [""] + keyspaceNames {
+      try forEach(in: name) { entry in
+        // One that strayed is told apart from the one that belongs there.
+        let isAtHome = Self.keyspaceName(of: entry.key) == name
+        result[isAtHome ? entry.key : "\(entry.key) in '\(name)'"] = entry.value
+        return true
+      }
     }
     return result
+  }
+
+  private static func keyspaceName(of key: Key) -> String {
+    guard let end = key.bytes.firstIndex(of: UInt8(ascii: "/")) else { return "" }
+    return String(decoding: key.bytes[..<end], as: UTF8.self)
+  }
+
+  /// The keyspace that a workload's key belongs to.
+  nonisolated func keyspace(of key: Key) throws(StoreError) -> Keyspace {
+    try keyspace(named: Self.keyspaceName(of: key))
   }
 }

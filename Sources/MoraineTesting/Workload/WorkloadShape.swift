@@ -9,6 +9,8 @@ public struct WorkloadShape: Hashable, Sendable {
 
   public var stepCount = 16
   public var keyCount = 9
+  /// Over how many keyspaces the keys are spread, the unnamed one among them.
+  public var keyspaceCount = 1
   public var valueLengthBytes: ClosedRange<Int> = 0...60
   /// Every so many values are ten times as long; 0 for none.
   public var longValuePeriod: UInt64 = 0
@@ -68,7 +70,9 @@ public struct WorkloadShape: Hashable, Sendable {
   }
 
   private func key(_ random: inout SeededGenerator) -> Key {
-    Key("key \(random.next() % UInt64(max(1, keyCount)))")
+    let number = random.next() % UInt64(max(1, keyCount))
+    let keyspace = number % UInt64(max(1, keyspaceCount))
+    return keyspace == 0 ? Key("key \(number)") : Key("space \(keyspace)/key \(number)")
   }
 
   private func put(_ random: inout SeededGenerator) -> WorkloadOperation {
