@@ -16,3 +16,15 @@ extension Identifier: CustomStringConvertible {
     }.joined()
   }
 }
+
+extension Identifier {
+  /// From what ``description`` gives; nil for anything else.
+  public init?(hexadecimal text: String) {
+    guard let bytes = Hex.decode(text), bytes.count == 16 else { return nil }
+    self = bytes.withUnsafeBytes { raw in
+      Identifier(
+        low: UInt64(littleEndian: raw.loadUnaligned(as: UInt64.self)),
+        high: UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: 8, as: UInt64.self)))
+    }
+  }
+}

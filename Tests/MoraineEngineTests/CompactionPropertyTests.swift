@@ -140,7 +140,8 @@ import Testing
   }
 }
 
-private func contents(_ keyspace: Keyspace) async throws -> [Key: [UInt8]] {
+/// Everything that is live in a keyspace.
+func contents(_ keyspace: Keyspace) async throws -> [Key: [UInt8]] {
   let found = Mutex<[Key: [UInt8]]>([:])
   try await keyspace.forEach { entry in
     found.withLock { $0[entry.key] = entry.value }

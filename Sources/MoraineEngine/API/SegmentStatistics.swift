@@ -9,6 +9,8 @@ public struct SegmentStatistics: Hashable, Sendable {
   public internal(set) var liveBytes: UInt64 = 0
   /// Puts and deletes.
   public internal(set) var recordCount: UInt64 = 0
+  /// Of its last put or delete; none when it has none.
+  public internal(set) var lastSequence = SequenceNumber.none
   /// False for the one that is being appended to.
   public internal(set) var isSealed = false
   /// Whether it was written by compaction.

@@ -28,7 +28,7 @@ extension EngineState {
 
   /// What the policy would rewrite next.
   func nextCompaction(_ policy: CompactionPolicy) -> [Int]? {
-    let slots = compactable()
+    let slots = unpinned(compactable())
     let chooser = CompactionChooser(
       // Output and inputs are there together for a moment.
       segmentSizeBytes: min(configuration.segmentSizeBytes, fittingSegmentBytes),
@@ -38,6 +38,14 @@ extension EngineState {
     let run = chooser.choose(
       figures(slots), totalBytes: cleanableBytes, totalLiveBytes: Int(clamping: liveBytes))
     return run.map { Array(slots[$0]) }
+  }
+
+  /// Those that no iterator of changes has still to see, unless that has become too much.
+  private func unpinned(_ slots: [Int]) -> [Int] {
+    let least = observers.pins.leastSequence
+    let free = slots.prefix { table[$0].lastSequence <= least }
+    let keptBytes = slots[free.count...].reduce(0) { $0 + table[$1].end }
+    return keptBytes > FeedPins.limitBytes ? slots : Array(free)
   }
 
   /// The neighbours that a thorough compaction looks at together, among `count` from a place on.
@@ -100,14 +108,15 @@ extension EngineState {
   /// Which of the records must be copied: live puts, and deletes that an older record may still need.
   ///
   /// A delete goes when every segment ahead of its own was rewritten after the delete had been made
-  /// (or there is none): the rewriting dropped what it deletes.
+  /// (or there is none): the rewriting dropped what it deletes. And when those who watch have seen it.
   func judge(
     _ candidates: [CompactionCandidate], cleanedThrough: UInt64
   ) -> [Bool] {
     for candidate in candidates { index.prefetch(candidate.hash) }
+    let droppable = min(cleanedThrough, observers.pins.leastSequence)
     return candidates.map { candidate in
       candidate.isDelete
-        ? candidate.sequence > cleanedThrough
+        ? candidate.sequence > droppable
         : index.holds(candidate.address, candidate.hash)
     }
   }

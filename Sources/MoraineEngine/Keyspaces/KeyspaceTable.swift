@@ -14,6 +14,11 @@ struct KeyspaceTable {
   static let firstSystemID: UInt16 = 0xFF00
 
   private var ids: [String: UInt16] = [:]
+  private let observers: Observers
+  private let unnamedMonitor: ChangeMonitor
+  /// By number; what 0 and gaps have is never looked at.
+  private var monitors: [ChangeMonitor] = []
+  private var names: [UInt16: String] = [0: ""]
   /// By number; 0 has none.
   private var figures: [Figures] = []
   private var isListed: [Bool] = []
@@ -22,19 +27,24 @@ struct KeyspaceTable {
   /// are counted when somebody asks.
   var isCounted = true
 
-  init(_ listed: [Manifest.Keyspace]) {
+  init(_ listed: [Manifest.Keyspace], _ observers: Observers) {
+    self.observers = observers
+    unnamedMonitor = observers.monitor(of: "")
     for keyspace in listed { add(keyspace) }
   }
 
   mutating func add(_ keyspace: Manifest.Keyspace) {
     ids[keyspace.name] = keyspace.id
+    names[keyspace.id] = keyspace.name
     let missing = Int(keyspace.id) + 1 - figures.count
     guard keyspace.id < Self.firstSystemID else { return }
     if missing > 0 {
       figures.append(contentsOf: repeatElement(Figures(), count: missing))
       isListed.append(contentsOf: repeatElement(false, count: missing))
+      monitors.append(contentsOf: repeatElement(unnamedMonitor, count: missing))
     }
     isListed[Int(keyspace.id)] = true
+    monitors[Int(keyspace.id)] = observers.monitor(of: keyspace.name)
   }
 
   /// Nil when nothing was ever written to it. The unnamed one is always there.
@@ -63,6 +73,19 @@ struct KeyspaceTable {
   var named: Figures {
     figures.reduce(systemFigures) { sum, other in
       Figures(count: sum.count &+ other.count, liveBytes: sum.liveBytes &+ other.liveBytes)
+    }
+  }
+
+  /// Nil for what is the system's own.
+  func name(of id: UInt16) -> String? { names[id] }
+
+  /// Tells who watches that a change is visible.
+  @inline(__always)
+  func note(_ id: UInt16, _ sequence: UInt64) {
+    if id == 0 {
+      unnamedMonitor.note(sequence)
+    } else if Int(id) < monitors.count {
+      monitors[Int(id)].note(sequence)
     }
   }
 

@@ -86,6 +86,7 @@ extension EngineState {
       over: existing?.replaceable)
     count(lastSequence, in: address.slot)
     publish()
+    keyspaces.note(keyspace, lastSequence)
     if value.count > 1 << 20 { compressor.trim() }
     return .done(SequenceNumber(rawValue: lastSequence))
   }
@@ -112,6 +113,7 @@ extension EngineState {
     count(lastSequence, in: address.slot)
     table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     publish()
+    keyspaces.note(keyspace, lastSequence)
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 }

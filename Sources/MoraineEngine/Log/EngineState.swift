@@ -31,6 +31,7 @@ struct EngineState: ~Copyable {
     didSet { place.putEnd = reserve.isWhole ? place.roomEnd : 0 }
   }
   var keyspaces: KeyspaceTable
+  let observers: Observers
   var report = RecoveryReport()
   /// That were there when the store was opened.
   var checkpointNames: [String] = []
@@ -38,11 +39,12 @@ struct EngineState: ~Copyable {
 
   init(
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
-    configuration: Configuration, pipeline: CommitPipeline
+    configuration: Configuration, pipeline: CommitPipeline, observers: Observers
   ) {
     table = SegmentTable(directory: directory, hashKey: manifest.hashKey)
     reserve = Reserve(directory: directory)
-    keyspaces = KeyspaceTable(manifest.keyspaces)
+    keyspaces = KeyspaceTable(manifest.keyspaces, observers)
+    self.observers = observers
     self.directory = directory
     self.lock = lock
     self.manifest = manifest

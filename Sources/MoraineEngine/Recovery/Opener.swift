@@ -9,6 +9,7 @@ struct Opener {
   let path: FilePath
   let configuration: Configuration
   let pipeline: CommitPipeline
+  let observers: Observers
 
   static let lockName = "LOCK"
 
@@ -51,7 +52,7 @@ struct Opener {
   ) throws(StoreError) -> EngineState {
     var state = EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
-      pipeline: pipeline)
+      pipeline: pipeline, observers: observers)
     var report = RecoveryReport()
     report.foreignFiles = listing.foreign
     let recovery = Recovery(listing: listing, opener: self, checkpoint: checkpoint)
@@ -68,7 +69,7 @@ struct Opener {
   ) throws(StoreError) -> EngineState {
     var state = EngineState(
       directory: directory, lock: lock, manifest: newManifest(), configuration: configuration,
-      pipeline: pipeline)
+      pipeline: pipeline, observers: observers)
     // The directory may be left from a birth that died before its name was durable.
     try storing { () throws(StorageError) in try storage.createDirectory(path) }
     try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)

@@ -13,6 +13,7 @@ extension Store {
     let isFirst = !isClosed
     // From here on nobody begins anything; a compaction under way ends at its next step.
     isClosed = true
+    wakeForChange()
     await compactionEnded()
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
     guard isFirst else { return }

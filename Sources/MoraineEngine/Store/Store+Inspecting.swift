@@ -29,6 +29,7 @@ extension Store {
       result.lengthBytes = UInt64(view.end)
       result.liveBytes = view.liveBytes
       result.recordCount = view.recordCount
+      result.lastSequence = SequenceNumber(rawValue: view.lastSequence)
       result.isSealed = info.flags.contains(.sealed)
       result.isCompacted = info.flags.contains(.compacted)
       return result

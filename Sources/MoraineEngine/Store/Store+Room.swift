@@ -30,7 +30,9 @@ extension Store {
       do throws(StoreError) {
         if !keyspaces.isEmpty { try await createKeyspaces(keyspaces) }
         switch try attempt(&engine!) {
-        case .done(let value): return value
+        case .done(let value):
+          wakeForChange()
+          return value
         case .needsRoom(let count):
           if !isDelete { try await keepReserve() }
           try await makeRoom(for: count, isDelete: isDelete)

@@ -30,7 +30,10 @@ extension Store {
   ) throws(StoreError) -> SequenceNumber? {
     guard !isMakingRoom, !isClosed, engine != nil else { return nil }
     do throws(StoreError) {
-      if case .done(let done) = try engine!.put(key, value, keyspace: keyspace) { return done }
+      if case .done(let done) = try engine!.put(key, value, keyspace: keyspace) {
+        wakeForChange()
+        return done
+      }
     } catch {
       // Without a mapping it is the write that finds the disk full.
       guard error.code == .noSpace else { throw error }

@@ -9,6 +9,7 @@ public import SystemPackage
 public actor Store {
   nonisolated let opener: Opener
   nonisolated let pipeline: CommitPipeline
+  nonisolated var observers: Observers { opener.observers }
 
   /// Nil until there is a store on disk: the first write makes it.
   var engine: EngineState?
@@ -32,6 +33,9 @@ public actor Store {
   /// The checkpoints that lie in the directory.
   var checkpointNames: [String] = []
   var compactionAwaitsGate = false
+  /// Who waits for a change, by a number of its own.
+  var changeWaiters: [UInt64: UnsafeContinuation<Void, Never>] = [:]
+  var nextChangeWaiter: UInt64 = 0
   /// Whether the compaction under way was begun because the disk is full.
   var isCompactingBecauseFull = false
   /// Below so many live bytes, deletes have left enough garbage to look at; at first always.
@@ -81,7 +85,7 @@ public actor Store {
     Machine.watchForks()
     return Opener(
       storage: storage, path: directory, configuration: configuration.bounded(),
-      pipeline: pipeline)
+      pipeline: pipeline, observers: Observers())
   }
 
   /// Opens the store off the caller's thread. Otherwise as ``init(at:configuration:)``.

@@ -1,0 +1,92 @@
+import Synchronization
+
+/// What changes in a store, in the order it happened: puts and deletes of every keyspace or of one.
+///
+/// - While an iterator runs, it sees every change. Compaction leaves what it has not seen yet as it is
+///   for ten seconds and 64 MiB; an iterator that lags farther behind sees, as after a pause, at least
+///   the latest state of every key that changed.
+/// - A delete is never silently missing: where compaction has dropped one, it throws `.cursorExpired`.
+/// - It holds a few hundred changes in memory, however far behind it is: it reads the log.
+/// - It ends when the store is closed or the task is cancelled.
+///
+/// ```swift
+/// for try await change in store.changes() { print(change.key, change.sequence) }
+/// ```
+public struct ChangeSequence: AsyncSequence, Sendable {
+  public typealias Element = Change
+  public typealias Failure = StoreError
+
+  let store: Store
+  let start: FeedStart
+  /// Nil for all of them.
+  let keyspace: String?
+
+  public func makeAsyncIterator() -> Iterator {
+    Iterator(reader: FeedReader(store: store, start: start, keyspace: keyspace))
+  }
+
+  public struct Iterator: AsyncIteratorProtocol {
+    private let reader: FeedReader
+    private var ready: ArraySlice<Change> = []
+
+    fileprivate init(reader: FeedReader) {
+      self.reader = reader
+    }
+
+    /// - Throws: `.cursorExpired`, `.cursorDiverged`, `.corrupted`, `.io`.
+    public mutating func next() async throws(StoreError) -> Change? {
+      try await next(isolation: #isolation)
+    }
+
+    /// - Throws: as ``next()``.
+    public mutating func next(
+      isolation actor: isolated (any Actor)?
+    ) async throws(StoreError) -> Change? {
+      if let change = ready.popFirst() { return change }
+      ready = try await reader.read()[...]
+      return ready.popFirst()
+    }
+  }
+}
+
+/// Where a feed begins.
+enum FeedStart {
+  /// Behind what this process knows of.
+  case behind(UInt64)
+  case cursor(ChangeCursor)
+  /// With what is live now, as if all of it had just been stored.
+  case everything
+}
+
+extension Store {
+  /// The changes of all keyspaces from now on, or from a cursor on, and those that come.
+  ///
+  /// - Parameter cursor: of the last change that was seen, in any run and any process; nil begins
+  ///   with the next change.
+  public nonisolated func changes(since cursor: ChangeCursor? = nil) -> ChangeSequence {
+    ChangeSequence(store: self, start: start(cursor), keyspace: nil)
+  }
+
+  /// Everything that is live, by the age of its last change, and then the changes as they come.
+  public nonisolated func contentsAndChanges() -> ChangeSequence {
+    ChangeSequence(store: self, start: .everything, keyspace: nil)
+  }
+
+  nonisolated func start(_ cursor: ChangeCursor?) -> FeedStart {
+    cursor.map(FeedStart.cursor)
+      ?? .behind(pipeline.appendedSequence.load(ordering: .acquiring))
+  }
+}
+
+extension Keyspace {
+  /// The changes of this keyspace. As ``Store/changes(since:)``.
+  public func changes(since cursor: ChangeCursor? = nil) -> ChangeSequence {
+    ChangeSequence(store: store, start: store.start(cursor), keyspace: name)
+  }
+
+  /// Everything that is live in this keyspace, and then its changes. As
+  /// ``Store/contentsAndChanges()``.
+  public func contentsAndChanges() -> ChangeSequence {
+    ChangeSequence(store: store, start: .everything, keyspace: name)
+  }
+}

@@ -1,0 +1,66 @@
+import MoraineStorage
+import Synchronization
+
+/// What the iterators of a store have still to see, so that compaction leaves it to them for a while.
+final class FeedPins: Sendable {
+  /// An iterator that has not moved for so long is waited for no more.
+  static let patienceNanoseconds: UInt64 = 10_000_000_000
+  /// So much of the log is kept for iterators at most.
+  static let limitBytes = 64 << 20
+
+  private struct Place {
+    var sequence: UInt64
+    var movedNanoseconds: UInt64
+  }
+
+  private struct State {
+    var places: [Int: Place] = [:]
+    var nextID = 0
+  }
+
+  private let state = Mutex(State())
+
+  func add(_ sequence: UInt64) -> FeedPin {
+    let place = Place(sequence: sequence, movedNanoseconds: Machine.monotonicNanoseconds())
+    let id = state.withLock { state in
+      state.nextID += 1
+      state.places[state.nextID] = place
+      return state.nextID
+    }
+    return FeedPin(id: id, in: self)
+  }
+
+  fileprivate func move(_ id: Int, to sequence: UInt64) {
+    let place = Place(sequence: sequence, movedNanoseconds: Machine.monotonicNanoseconds())
+    state.withLock { $0.places[id] = place }
+  }
+
+  fileprivate func remove(_ id: Int) { state.withLock { $0.places[id] = nil } }
+
+  /// What is behind this sequence number, some iterator has still to see; the maximum when there is
+  /// nobody to wait for.
+  var leastSequence: UInt64 {
+    let now = Machine.monotonicNanoseconds()
+    return state.withLock { state in
+      state.places.values.reduce(UInt64.max) { least, place in
+        now &- place.movedNanoseconds < Self.patienceNanoseconds
+          ? min(least, place.sequence) : least
+      }
+    }
+  }
+}
+
+/// One iterator's claim; it goes with the iterator.
+final class FeedPin: Sendable {
+  private let id: Int
+  private let pins: FeedPins
+
+  fileprivate init(id: Int, in pins: FeedPins) {
+    self.id = id
+    self.pins = pins
+  }
+
+  deinit { pins.remove(id) }
+
+  func move(to sequence: UInt64) { pins.move(id, to: sequence) }
+}

@@ -1,0 +1,75 @@
+import MoraineFormat
+
+extension Store {
+  /// Where a feed begins; nil when the store is closed.
+  ///
+  /// - Throws: `.cursorDiverged`, `.cursorExpired`.
+  func beginFeed(_ start: FeedStart) throws(StoreError) -> FeedPlace? {
+    if isClosed { return nil }
+    switch start {
+    case .behind(let sequence): return FeedPlace(sequence: sequence)
+    case .everything:
+      let horizon = engine?.manifest.feedHorizon.rawValue ?? 0
+      return FeedPlace(sequence: 0, needlessDeletes: horizon)
+    case .cursor(let cursor):
+      guard engine != nil else {
+        throw StoreError(.cursorDiverged, "the cursor is of a store that is no more; begin anew")
+      }
+      try engine!.check(cursor)
+      return FeedPlace(sequence: cursor.sequence.rawValue)
+    }
+  }
+
+  /// The next changes behind a place, which moves behind them.
+  func readChanges(
+    _ place: inout FeedPlace, keyspace: String?
+  ) throws(StoreError) -> [Change] {
+    guard !isClosed, engine != nil else { return [] }
+    try engine!.checkHorizon(place)
+    guard let keyspace else { return try engine!.readChanges(&place, keyspace: nil) }
+    guard let id = engine!.keyspaces.id(of: keyspace) else {
+      place.sequence = max(place.sequence, engine!.lastSequence)
+      return []
+    }
+    return try engine!.readChanges(&place, keyspace: id)
+  }
+
+  /// Waits for an operation behind the sequence number.
+  ///
+  /// - Returns: false when the store was closed or the task cancelled.
+  func waitForChange(behind sequence: UInt64) async -> Bool {
+    if isClosed || Task.isCancelled { return false }
+    if let engine = engine?.lastSequence, engine > sequence { return true }
+    nextChangeWaiter += 1
+    let id = nextChangeWaiter
+    await withTaskCancellationHandler {
+      await withUnsafeContinuation { continuation in
+        if Task.isCancelled {
+          continuation.resume()
+        } else {
+          changeWaiters[id] = continuation
+        }
+      }
+    } onCancel: {
+      Task { await self.stopWaiting(id) }
+    }
+    return !isClosed && !Task.isCancelled
+  }
+
+  /// How many wait for a change; for tests.
+  package var watcherCount: Int { changeWaiters.count }
+
+  private func stopWaiting(_ id: UInt64) { changeWaiters.removeValue(forKey: id)?.resume() }
+
+  /// Wakes who waits for a change.
+  @inline(__always)
+  func wakeForChange() {
+    if !changeWaiters.isEmpty { wakeAllForChange() }
+  }
+
+  private func wakeAllForChange() {
+    let waiting = changeWaiters
+    changeWaiters = [:]
+    for continuation in waiting.values { continuation.resume() }
+  }
+}

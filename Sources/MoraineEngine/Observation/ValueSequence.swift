@@ -1,0 +1,100 @@
+import MoraineFormat
+
+/// The value of one key: the one that is there, and each later one that is found when asked.
+///
+/// Values between two calls are left out: a slow reader gets the latest, and nothing piles up. It
+/// ends when the store is closed or the task is cancelled.
+public struct ValueSequence: AsyncSequence, Sendable {
+  /// The bytes, or nil when the key is not there.
+  public typealias Element = [UInt8]?
+  public typealias Failure = StoreError
+
+  let keyspace: Keyspace
+  let key: Key
+
+  public func makeAsyncIterator() -> Iterator { Iterator(keyspace: keyspace, key: key) }
+
+  public struct Iterator: AsyncIteratorProtocol {
+    fileprivate let keyspace: Keyspace
+    fileprivate let key: Key
+    /// Nil before the first call.
+    private var seen: SequenceNumber??
+    private var seenChange: UInt64 = 0
+
+    fileprivate init(keyspace: Keyspace, key: Key) {
+      self.keyspace = keyspace
+      self.key = key
+    }
+
+    /// - Throws: as ``Store/value(forKey:)``.
+    public mutating func next() async throws(StoreError) -> Element? {
+      try await next(isolation: #isolation)
+    }
+
+    /// - Throws: as ``next()``.
+    public mutating func next(
+      isolation actor: isolated (any Actor)?
+    ) async throws(StoreError) -> Element? {
+      let store = keyspace.store
+      while !Task.isCancelled {
+        guard let found = try await store.versionedValue(forKey: key, in: keyspace.name) else {
+          return nil
+        }
+        seenChange = found.storeSequence
+        if seen != .some(found.sequence) {
+          seen = .some(found.sequence)
+          return .some(found.value)
+        }
+        guard await store.waitForChange(behind: seenChange) else { return nil }
+      }
+      return nil
+    }
+  }
+}
+
+/// A value, and how old it is.
+struct VersionedValue {
+  /// Nil when the key is not there.
+  var value: [UInt8]?
+  var sequence: SequenceNumber?
+  /// Of the store's last operation at that moment.
+  var storeSequence: UInt64
+}
+
+extension Store {
+  /// The value of a key as it is, and as it becomes.
+  public nonisolated func values(forKey key: Key) -> ValueSequence {
+    ValueSequence(keyspace: Keyspace(store: self, name: ""), key: key)
+  }
+
+  /// Nil when the store is closed.
+  func versionedValue(
+    forKey key: Key, in keyspace: String
+  ) throws(StoreError) -> VersionedValue? {
+    if isClosed { return nil }
+    var result = VersionedValue(storeSequence: engine?.lastSequence ?? 0)
+    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
+    try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.versionedValue(bytes, keyspace: id, into: &result)
+    }
+    return result
+  }
+}
+
+extension EngineState {
+  fileprivate mutating func versionedValue(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16, into result: inout VersionedValue
+  ) throws(StoreError) {
+    let hash = hash(key, keyspace)
+    try admit(hash)
+    guard let found = try find(key, keyspace, hash: hash) else { return }
+    try table.verify(found.record, at: found.address)
+    result.sequence = SequenceNumber(rawValue: found.record.header.sequence)
+    result.value = try table.value(of: found.record, at: found.address)
+  }
+}
+
+extension Keyspace {
+  /// The value of a key as it is, and as it becomes. As ``Store/values(forKey:)``.
+  public func values(forKey key: Key) -> ValueSequence { ValueSequence(keyspace: self, key: key) }
+}

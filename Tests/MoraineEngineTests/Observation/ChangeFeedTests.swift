@@ -1,0 +1,204 @@
+import Foundation
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// What the feed of changes promises.
+@Suite(.timeLimit(.minutes(2))) struct ChangeFeedTests {
+  private func next(
+    _ count: Int, _ iterator: inout ChangeSequence.Iterator
+  ) async throws -> [Change] {
+    var changes: [Change] = []
+    while changes.count < count, let change = try await iterator.next() { changes.append(change) }
+    return changes
+  }
+
+  @Test(arguments: KeyspaceTests.modes)
+  func everyChangeComesInOrder(mode: Configuration.IOMode) async throws {
+    let configuration = Configuration.testing(segmentSizeBytes: 500, ioMode: mode)
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    let users = try store.keyspace(named: "users")
+    var iterator = store.changes().makeAsyncIterator()
+    let writer = Task {
+      for number in 0..<100 {
+        try await store.set([UInt8](repeating: UInt8(number), count: 40), forKey: "a")
+        try await store.write { batch in
+          try batch.set([UInt8(number)], forKey: "b", in: users)
+          try batch.removeValue(forKey: "a")
+        }
+      }
+    }
+    let changes = try await next(300, &iterator)
+    try await writer.value
+    #expect(changes.map(\.sequence.rawValue) == Array(1...300))
+    for number in 0..<100 {
+      let three = changes[number * 3..<number * 3 + 3]
+      #expect(three.map(\.key) == ["a", "b", "a"])
+      #expect(three.map(\.keyspace) == ["", "users", ""])
+      let values: [[UInt8]?] = [
+        [UInt8](repeating: UInt8(number), count: 40), [UInt8(number)], nil,
+      ]
+      #expect(three.map(\.value) == values)
+    }
+    try await store.close()
+    #expect(try await iterator.next() == nil, "a closed store has no more changes")
+  }
+
+  @Test func aCursorGoesOnInTheNextLife() async throws {
+    let disk = SimulatedDisk()
+    let first = try disk.openStore(configuration: .testing())
+    var iterator = first.changes().makeAsyncIterator()
+    for number in 0..<5 { try await first.set([1], forKey: Key("\(number)")) }
+    let seen = try await next(3, &iterator)
+    try await first.close()
+    let saved = try JSONEncoder().encode(seen[2].cursor)
+    let cursor = try JSONDecoder().decode(ChangeCursor.self, from: saved)
+    #expect(cursor == seen[2].cursor)
+    let second = try disk.openStore(configuration: .testing())
+    try await second.removeValue(forKey: "0")
+    var again = second.changes(since: cursor).makeAsyncIterator()
+    let rest = try await next(3, &again)
+    #expect(rest.map(\.key) == ["3", "4", "0"])
+    #expect(rest[2].isRemoval)
+    try await second.close()
+  }
+
+  @Test func aKeyspaceHasItsOwn() async throws {
+    let store = Store.inMemory()
+    let users = try store.keyspace(named: "users")
+    var iterator = users.changes().makeAsyncIterator()
+    for number in 0..<1000 { try await store.set([1], forKey: Key("\(number)")) }
+    try await users.set([7], forKey: "a")
+    let change = try #require(try await iterator.next())
+    #expect(change.keyspace == "users" && change.key == "a" && change.value == [7])
+    var everything = users.contentsAndChanges().makeAsyncIterator()
+    #expect(try await everything.next()?.key == "a")
+  }
+
+  /// What lay between may be gone; what is and what was removed is not.
+  @Test func afterAGapTheLatestStatesAndTheDeletesAreThere() async throws {
+    var configuration = Configuration.testing(segmentSizeBytes: 500)
+    configuration.compaction = .manual
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    for key in ["kept", "removed"] as [Key] { try await store.set([0], forKey: key) }
+    var iterator = store.contentsAndChanges().makeAsyncIterator()
+    let cursor = try #require(try await next(2, &iterator).last?.cursor)
+    for number in 0..<100 { try await store.set([UInt8(number)], forKey: "kept") }
+    try await store.removeValue(forKey: "removed")
+    for number in 0..<100 {
+      try await store.set([UInt8](repeating: 1, count: 20), forKey: Key("\(number % 3)"))
+    }
+    // This iterator still has to see the delete.
+    _ = try await store.compact()
+    var later = store.changes(since: cursor).makeAsyncIterator()
+    for var each in [iterator, later] {
+      let changes = try await next(5, &each)
+      #expect(Set(changes.map(\.key)) == ["kept", "removed", "0", "1", "2"])
+      #expect(changes.first { $0.key == "kept" }?.value == [99])
+      #expect(changes.first { $0.key == "removed" }?.isRemoval == true)
+      #expect(changes.map(\.sequence) == changes.map(\.sequence).sorted())
+    }
+    later = store.changes().makeAsyncIterator()
+    _ = later
+  }
+
+  /// A delete is never silently missing.
+  @Test func aCursorBehindDroppedDeletesHasExpired() async throws {
+    var configuration = Configuration.testing(segmentSizeBytes: 500)
+    configuration.compaction = .manual
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    try await store.set([0], forKey: "a")
+    let cursor = try #require(try await firstCursor(store))
+    try await store.set([0], forKey: "b")
+    try await store.removeValue(forKey: "a")
+    // Twice: the delete may go when what it deletes has gone.
+    for _ in 0..<2 {
+      _ = try await store.compact()
+      try await store.set([0], forKey: "c")
+    }
+    var iterator = store.changes(since: cursor).makeAsyncIterator()
+    let error = await #expect(throws: StoreError.self) { try await iterator.next() }
+    #expect(error?.code == .cursorExpired)
+    var everything = store.contentsAndChanges().makeAsyncIterator()
+    #expect(Set(try await next(2, &everything).map(\.key)) == ["b", "c"])
+  }
+
+  private func firstCursor(_ store: Store) async throws -> ChangeCursor? {
+    var iterator = store.contentsAndChanges().makeAsyncIterator()
+    return try await iterator.next()?.cursor
+  }
+
+  @Test func aCursorOfAnotherLineageHasDiverged() async throws {
+    let (one, other) = (Store.inMemory(), Store.inMemory())
+    for store in [one, other] { try await store.set([0], forKey: "a") }
+    let cursor = try #require(try await firstCursor(one))
+    for store in [other, Store.inMemory()] {
+      var iterator = store.changes(since: cursor).makeAsyncIterator()
+      let error = await #expect(throws: StoreError.self) { try await iterator.next() }
+      #expect(error?.code == .cursorDiverged)
+    }
+  }
+
+  /// What a power failure took was seen by somebody.
+  @Test func aCursorOfLostChangesHasDiverged() async throws {
+    let disk = SimulatedDisk()
+    let store = try disk.openStore(configuration: .testing())
+    try await store.set([0], forKey: "a", durability: .sync)
+    var iterator = store.changes().makeAsyncIterator()
+    for number in 0..<50 { try await store.set([1], forKey: Key("\(number)")) }
+    let cursor = try #require(try await next(50, &iterator).last?.cursor)
+    let after = try SimulatedDisk(disk.image(.nothing)).openStore(configuration: .testing())
+    var resumed = after.changes(since: cursor).makeAsyncIterator()
+    let error = await #expect(throws: StoreError.self) { try await resumed.next() }
+    #expect(error?.code == .cursorDiverged)
+  }
+
+  @Test func cancellationEndsTheWait() async throws {
+    let store = Store.inMemory()
+    try await store.set([0], forKey: "a")
+    let task = Task {
+      var iterator = store.changes().makeAsyncIterator()
+      return try await iterator.next()
+    }
+    await waitForWatcher(store)
+    task.cancel()
+    #expect(try await task.value == nil)
+  }
+
+  private func waitForWatcher(_ store: Store) async {
+    while await store.watcherCount == 0 { await Task.yield() }
+  }
+
+  /// While an iterator runs it sees every change, also those that are garbage by then.
+  @Test func compactionInTheBackgroundLeavesWhatWasNotSeen() async throws {
+    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    configuration.compaction = CompactionPolicy()
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    try await store.set([0], forKey: "a")
+    var iterator = store.contentsAndChanges().makeAsyncIterator()
+    _ = try await iterator.next()
+    for number in 0..<500 {
+      try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
+    }
+    try await store.settle()
+    let changes = try await next(500, &iterator)
+    #expect(changes.map { $0.value?[0] } == (0..<500).map { UInt8($0 % 256) })
+  }
+
+  @Test func aValueIsSeenAsItBecomes() async throws {
+    let store = Store.inMemory()
+    var iterator = store.values(forKey: "a").makeAsyncIterator()
+    #expect(try await iterator.next() == .some(nil))
+    try await store.set([1], forKey: "a")
+    try await store.set([1], forKey: "other")
+    #expect(try await iterator.next() == .some([1]))
+    for number in 2..<10 { try await store.set([UInt8(number)], forKey: "a") }
+    #expect(try await iterator.next() == .some([9]), "what lies between is left out")
+    try await store.removeValue(forKey: "a")
+    #expect(try await iterator.next() == .some(nil))
+    try await store.close()
+    #expect(try await iterator.next() == nil)
+  }
+}
