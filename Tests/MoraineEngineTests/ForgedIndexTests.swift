@@ -25,7 +25,9 @@ import Testing
     return directory
   }
 
-  private func check(_ directory: TestDirectory, keys: Int, _ mode: Configuration.IOMode) async throws {
+  private func check(
+    _ directory: TestDirectory, keys: Int, _ mode: Configuration.IOMode
+  ) async throws {
     let store = try Store(at: directory.path, configuration: configuration(mode))
     #expect(await store.count == keys)
     for number in 0..<keys { #expect(try await store.value(forKey: Key("\(number)")) == [1]) }

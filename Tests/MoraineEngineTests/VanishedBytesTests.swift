@@ -25,7 +25,14 @@ import Testing
 
   @Test func aSegmentThatIsMissingIsAnErrorUntilItIsBack() async throws {
     let directory = try TestDirectory()
-    let (store, segment) = try await store(directory)
+    let configuration = Configuration.testing(segmentSizeBytes: 256, ioMode: .positional)
+    // More segments than files are kept open; each is looked into when the store is opened.
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      for number in 0..<240 { try await store.set(Self.value, forKey: Key("\(number)")) }
+    }
+    let store = try Store(at: directory.path, configuration: configuration)
+    let segment = try #require(
+      try directory.segments().first { try $0.recordPlaces.contains { $0.key == Array("7".utf8) } })
     let elsewhere = directory.url.appendingPathComponent("elsewhere")
     try FileManager.default.moveItem(at: segment, to: elsewhere)
     let error = await #expect(throws: StoreError.self) { try await store.value(forKey: "7") }
