@@ -127,7 +127,7 @@ let package = Package(
     ),
     .testTarget(
       name: "MoraineStorageTests",
-      dependencies: ["MoraineStorage", system],
+      dependencies: ["CTestSupport", "MoraineStorage", system],
       swiftSettings: settings
     ),
   ]

@@ -21,11 +21,6 @@ public struct Checksum: Equatable, Sendable {
     withUnsafeBytes(of: integer.littleEndian) { update($0) }
   }
 
-  @inlinable
-  public mutating func update(_ integer: UInt32) {
-    withUnsafeBytes(of: integer.littleEndian) { update($0) }
-  }
-
   public static func of(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
     var checksum = Checksum()
     checksum.update(bytes)

@@ -66,11 +66,8 @@ final class DiskFile: StorageFile {
   func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
     guard let base = bytes.baseAddress else { return }
     let count = bytes.count
-    let done = try SystemCall.completing("write", name, count: count, at: offset) { done in
+    try SystemCall.completingAll("write", name, count: count, at: offset) { done in
       moraine_pwrite(descriptor, base + done, count - done, off_t(offset) + off_t(done))
-    }
-    guard done == count else {
-      throw StorageError("write", file: name, errno: .ioError, offset: offset + UInt64(done))
     }
   }
 

@@ -29,4 +29,15 @@ package enum SystemCall {
     }
     return done
   }
+
+  /// As ``completing(_:_:count:at:_:)``, of a call that must do it all.
+  package static func completingAll(
+    _ operation: String, _ file: String, count: Int, at offset: UInt64,
+    _ call: (_ done: Int) -> Int
+  ) throws(StorageError) {
+    let done = try completing(operation, file, count: count, at: offset, call)
+    guard done == count else {
+      throw StorageError(operation, file: file, errno: .ioError, offset: offset + UInt64(done))
+    }
+  }
 }

@@ -53,6 +53,29 @@ import Testing
     return true
   }
 
+  /// A batch that reads what it builds on, and cannot: its body says so, and nothing is written.
+  @Test(arguments: [true, false])
+  func aReadInsideABatchThatFailsIsTold(isContains: Bool) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    try await store.set([1], forKey: "a")
+    storage.setScript { $0.operation == .read ? .fail(.ioError) : nil }
+    let number = await store.statistics.lastSequence
+    let error = await #expect(throws: StoreError.self) {
+      try await store.write { batch in
+        try batch.set([2], forKey: "b")
+        #expect(try batch.value(forKey: "b") == [2])
+        _ = isContains ? try batch.contains("a") : try batch.value(forKey: "a") != nil
+      }
+    }
+    #expect(error?.code == .io)
+    #expect(error?.file == "0000000001.segment")
+    storage.setScript(nil)
+    #expect(await store.statistics.lastSequence == number)
+    #expect(try await store.contents() == ["a": [1]])
+    try await store.close()
+  }
+
   /// Of several operations on a key in one batch, the last one counts.
   @Test(arguments: [Configuration.IOMode.mapped, .positional], [1, 2, 3] as [UInt64])
   func keysMayComeSeveralTimes(mode: Configuration.IOMode, seed: UInt64) async throws {

@@ -51,6 +51,22 @@ import Testing
     try await Self.check(store, keys: 20)
   }
 
+  /// Buckets split while not all of the checkpoint was looked at; what they give up is kept back until
+  /// then.
+  @Test func itGrowsBeforeAllOfItWasChecked() async throws {
+    let directory = try await Self.store(keys: 5500)
+    let store = try Store(at: directory.path, configuration: Self.configuration)
+    #expect(await store.recoveryReport.usedCheckpoint)
+    for number in 5500..<8500 { try await store.set([1], forKey: Key("\(number)")) }
+    let before = await store.indexState()
+    #expect(before.isLazy)
+    try await Self.check(store, keys: 8500) {
+      let after = await store.indexState()
+      #expect(!after.isLazy)
+      #expect(after.freeCount > before.freeCount)
+    }
+  }
+
   /// Every look-up ran in circles.
   @Test func anOverflowBucketThatLinksToItself() async throws {
     let directory = try await Self.store(keys: 5500)
@@ -105,14 +121,24 @@ import Testing
     return directory
   }
 
-  private static func check(_ store: Store, keys: Int) async throws {
+  private static func check(
+    _ store: Store, keys: Int, compacted: () async -> Void = {}
+  ) async throws {
     for number in 0..<keys {
       #expect(try await store.value(forKey: Key("\(number)")) == [1], "\(number)")
     }
     #expect(await store.count == keys)
     try await store.set([2], forKey: "more")
     try await store.compact()
+    await compacted()
     #expect(try await store.verify().isSound)
     try await store.close()
+  }
+}
+
+extension Store {
+  /// Whether part of the index may not have been checked, and how many overflow buckets are free.
+  fileprivate func indexState() -> (isLazy: Bool, freeCount: Int) {
+    (engine!.index.isLazy, engine!.index.freeOverflow.count)
   }
 }

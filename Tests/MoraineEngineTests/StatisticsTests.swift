@@ -1,4 +1,5 @@
 import Foundation
+import MoraineFormat
 import Testing
 
 @testable import MoraineEngine
@@ -25,5 +26,20 @@ import Testing
     statistics.appendedBytes = 100
     statistics.compactionBytes = 50
     #expect(statistics.json.contains("\"writeAmplification\":1.5"))
+  }
+
+  /// For people: each figure on a line of its own, by the names that the JSON has.
+  @Test func itsTextAndItsJSONSayTheSame() throws {
+    var statistics = Statistics()
+    statistics.count = 3
+    statistics.appendedBytes = 100
+    statistics.digest = StateDigest(low: 1, high: 2)
+    let lines = statistics.description.split(separator: "\n").map { $0.split(separator: ": ") }
+    let object = try #require(
+      try JSONSerialization.jsonObject(with: Data(statistics.json.utf8)) as? [String: Any])
+    #expect(Set(lines.map { String($0[0]) }) == Set(object.keys))
+    #expect(lines.contains(["count", "3"]))
+    #expect(lines.contains(["isPoisoned", "false"]))
+    #expect(lines.contains(["digest", Substring("\(statistics.digest)")]))
   }
 }

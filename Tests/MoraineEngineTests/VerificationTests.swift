@@ -1,5 +1,6 @@
 import Foundation
 import MoraineEngine
+import MoraineFormat
 import Testing
 
 /// `verify` of an open store reads again what opening read long ago.
@@ -34,6 +35,31 @@ import Testing
       let report = try await store.verify()
       #expect(report.problems.map(\.file) == [place.file], "byte \(offset)")
       try damage(place.file, at: offset, in: directory)
+    }
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// A sound manifest, and a sound header, of another store.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func anotherStoresFilesAreNoticed(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
+    let other = try TestDirectory()
+    try await withStore(at: other.path) { try await $0.set([2], forKey: "a") }
+    let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
+    let forgery = Forgery(directory: directory)
+    for name in ["MANIFEST", "0000000001.segment"] {
+      let file = directory.store.appendingPathComponent(name)
+      let own = try Data(contentsOf: file)
+      let foreign = try Data(contentsOf: other.store.appendingPathComponent(name))
+      let length = name == "MANIFEST" ? foreign.count : SegmentHeader.fixedLength
+      try forgery.overwrite(file, at: 0, [UInt8](foreign.prefix(length)))
+      let report = try await store.verify()
+      #expect(report.problems.map(\.code) == [.corrupted])
+      #expect(report.problems.map(\.file) == [name])
+      #expect(report.problems.map(\.offset) == [16])
+      try forgery.overwrite(file, at: 0, [UInt8](own))
     }
     #expect(try await store.verify().isSound)
     try await store.close()

@@ -79,6 +79,31 @@ import Testing
     #expect(manager.fileExists(atPath: moved + "/a"))
   }
 
+  /// Neither "in place" nor "moved": nobody can say.
+  @Test func aPathThatLeadsInCirclesIsAnError() throws {
+    let parent = ground.path.removingLastComponent().string
+    try manager.moveItem(atPath: parent, toPath: parent + "-moved")
+    defer {
+      do {
+        try manager.removeItem(atPath: parent)
+        try manager.moveItem(atPath: parent + "-moved", toPath: parent)
+      } catch {
+        Issue.record(error)
+      }
+    }
+    try manager.createSymbolicLink(atPath: parent, withDestinationPath: parent)
+    let error = #expect(throws: StorageError.self) { try ground.directory.isInPlace() }
+    #expect(error?.errno == .tooManySymbolicLinkLevels)
+    #expect(error?.file == ground.path.string)
+  }
+
+  @Test func nothingIsNotMappedPrivately() throws {
+    let file = try ground.directory.createFile("a")
+    let error = #expect(throws: StorageError.self) { _ = try file.mapPrivately(lengthBytes: 0) }
+    #expect(error?.errno == .invalidArgument)
+    #expect(error?.file == "a")
+  }
+
   @Test func aFileIsNotADirectory() throws {
     _ = try ground.directory.createFile("a")
     let path = ground.path.appending("a")

@@ -41,4 +41,14 @@ import Testing
     let done = try SystemCall.completing("read", "f", count: 8, at: 0) { $0 < 5 ? 5 : 0 }
     #expect(done == 5)
   }
+
+  @Test func aCallThatDoesNothingMoreIsAnErrorWhereAllIsWanted() throws {
+    let error = #expect(throws: StorageError.self) {
+      try SystemCall.completingAll("write", "f", count: 8, at: 1000) { $0 < 5 ? 5 : 0 }
+    }
+    #expect(error?.errno == .ioError)
+    #expect(error?.file == "f")
+    #expect(error?.offset == 1005)
+    try SystemCall.completingAll("write", "f", count: 8, at: 1000) { _ in 4 }
+  }
 }

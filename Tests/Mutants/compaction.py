@@ -36,9 +36,9 @@ MUTANTS = [
                    "guard checksum == RecordHeader.storedChecksum(at: start) else {",
                    "guard isTrusting || checksum == RecordHeader.storedChecksum(at: start) else {"),
             engine("Compaction/CompactionInput.swift",
-                   "        scanner = try open(inputs[next])\n",
-                   "        scanner = try open(inputs[next])\n"
-                   "        scanner?.isTrusting = ON\n")),
+                   "      if scanner == nil { scanner = try open(inputs[next]) }\n",
+                   "      if scanner == nil { scanner = try open(inputs[next]) }\n"
+                   "      scanner?.isTrusting = ON\n")),
            "CompactionTests.damageIsNotCopied"),
     Mutant("damage-ends-the-copy", "rule 10: inputs go only if all were read without error",
            (engine("Compaction/CompactionInput.swift",

@@ -29,12 +29,15 @@ final class CompactionOutput: @unchecked Sendable {
   private(set) var file: (any StorageFile)?
   private let directory: any StorageDirectory
   private let seed: Checksum
+  private let limitBytes: Int
   private var recoder = ValueRecoder(.none)
   private var buffer: [UInt8] = []
   private var written = 0
 
-  init(_ header: SegmentHeader, _ directory: any StorageDirectory) {
+  /// - Parameter limitBytes: every record begins before this place.
+  init(_ header: SegmentHeader, _ directory: any StorageDirectory, limitBytes: Int) {
     self.header = header
+    self.limitBytes = limitBytes
     self.directory = directory
     seed = header.checksumSeed
   }
@@ -63,7 +66,7 @@ final class CompactionOutput: @unchecked Sendable {
     try recoder.recode(
       &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
     let offset = lengthBytes
-    guard offset < Limits.recordOffsetBytes else {
+    guard offset < limitBytes else {
       throw StoreError(.valueTooLarge, "what is live does not fit into one segment", file: name)
     }
     place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }

@@ -23,7 +23,7 @@ extension Opener {
     let isOurs = try storing { () throws(StorageError) in
       try file.tryLock(shared: configuration.isReadOnly)
     }
-    guard isOurs else { throw try lockedError(file) }
+    guard isOurs else { throw lockedError(file) }
     return file
   }
 
@@ -39,18 +39,12 @@ extension Opener {
     }
   }
 
-  private func lockedError(_ file: any StorageFile) throws(StoreError) -> StoreError {
+  private func lockedError(_ file: any StorageFile) -> StoreError {
     var text = [UInt8](repeating: 0, count: 20)
-    let count = try storing { () throws(StorageError) -> Int in
-      var got = 0
-      var failure: StorageError?
-      text.withUnsafeMutableBytes { target in
-        do throws(StorageError) { got = try file.read(into: target, at: 0) } catch {
-          failure = error
-        }
-      }
-      if let failure { throw failure }
-      return got
+    var count = 0
+    text.withUnsafeMutableBytes { target in
+      // The lock is held, whatever the file says, and also when it cannot be read.
+      do throws(StorageError) { count = try file.read(into: target, at: 0) } catch {}
     }
     let holder = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)
     let hint = Int32(holder).map { " (process \($0), it seems)" } ?? ""

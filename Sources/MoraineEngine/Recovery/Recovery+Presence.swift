@@ -27,17 +27,15 @@ extension Recovery {
     }
     for number in unlisted {
       let name = number.fileName
-      guard let header = try readableHeader(directory, name) else {
-        report.foreignFiles.append(name)
-        continue
-      }
-      guard header.storeID == state.manifest.storeID else {
+      guard let (header, source) = try readableStart(directory, name),
+        header.storeID == state.manifest.storeID
+      else {
         report.foreignFiles.append(name)
         continue
       }
       // What a compaction wrote and did not publish is a copy of what is listed.
       if header.generation > state.manifest.generation, !header.flags.contains(.compacted),
-        try holdsRecords(directory, name, header)
+        try holdsRecords(source, name, header)
       {
         throw StoreError(
           .corrupted,
@@ -62,14 +60,14 @@ extension Recovery {
   }
 
   /// Nil when the file does not begin with a sound header.
-  private func readableHeader(
+  private func readableStart(
     _ directory: any StorageDirectory, _ name: String
-  ) throws(StoreError) -> SegmentHeader? {
+  ) throws(StoreError) -> (header: SegmentHeader, source: ByteSource)? {
     guard let source = try SegmentOpening.source(directory, name, limit: nil, mapped: false),
       source.length >= SegmentHeader.fixedLength
     else { return nil }
     do throws(StoreError) {
-      return try SegmentOpening.header(source, name)
+      return (try SegmentOpening.header(source, name), source)
     } catch {
       if error.code == .io { throw error }
       return nil
@@ -77,11 +75,8 @@ extension Recovery {
   }
 
   private func holdsRecords(
-    _ directory: any StorageDirectory, _ name: String, _ header: SegmentHeader
+    _ source: ByteSource, _ name: String, _ header: SegmentHeader
   ) throws(StoreError) -> Bool {
-    guard let source = try SegmentOpening.source(directory, name, limit: nil, mapped: false) else {
-      return false
-    }
     var scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
     if case .record = try scanner.next() { return true }

@@ -162,8 +162,12 @@ final class CompactionWork {
   /// Whether the last search for a dictionary was in vain; the next one then costs less.
   var hasFoundNothing = false
 
-  init(pacer: CompactionPacer) {
+  /// Every record of an output begins before this place.
+  let outputLimitBytes: Int
+
+  init(pacer: CompactionPacer, outputLimitBytes: Int = Limits.recordOffsetBytes) {
     self.pacer = pacer
+    self.outputLimitBytes = outputLimitBytes
   }
 
   func count(_ inputs: ArraySlice<CompactionInput>, _ output: CompactionOutput) {

@@ -18,7 +18,8 @@ extension Store {
     let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
     let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
-    let output = CompactionOutput(engine!.compactionHeader(), directory)
+    let output = CompactionOutput(
+      engine!.compactionHeader(), directory, limitBytes: work.outputLimitBytes)
     let pipeline = pipeline
     let slots: [Int]
     let newSlot: Int?

@@ -8,6 +8,14 @@ extension CrashScenario {
     story("compaction-parts", "neighbours are rewritten now and then", segmentSizeBytes: 300) {
       $1.weights = [.put: 6, .delete: 3, .batch: 1, .compactSegments: 3]
     },
+    story(
+      "compaction-unsynced", "rewritten before what overwrote it is durable", segmentSizeBytes: 450
+    ) {
+      $1.keyCount = 3
+      $1.valueLengthBytes = 10...30
+      $1.durableTenths = 0
+      $1.weights = [.put: 5, .compactSegments: 5]
+    },
     story("compaction-deletes", "everything is deleted and rewritten", segmentSizeBytes: 300) {
       $1.keyCount = 3
       $1.weights = [.put: 2, .delete: 3, .compact: 1, .compactSegments: 1]

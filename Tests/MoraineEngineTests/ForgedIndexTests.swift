@@ -1,0 +1,142 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import Testing
+
+/// Index checkpoints that are opened without a doubt, and turn out to be lies when they are used:
+/// an error for what they lie about, never a wrong answer. Without them the log tells all.
+@Suite(.timeLimit(.minutes(10))) struct ForgedIndexTests {
+  private static let modes = [Configuration.IOMode.mapped, .positional]
+
+  private func configuration(_ mode: Configuration.IOMode) -> Configuration {
+    var configuration = Configuration.testing(ioMode: mode)
+    configuration.checkpointFloorBytes = 0
+    configuration.compaction = .manual
+    return configuration
+  }
+
+  private func store(_ mode: Configuration.IOMode, keys: Int) async throws -> TestDirectory {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path, configuration: configuration(mode)) { store in
+      try await store.write { batch in
+        for number in 0..<keys { try batch.set([1], forKey: Key("\(number)")) }
+      }
+    }
+    return directory
+  }
+
+  private func check(
+    _ directory: TestDirectory, keys: Int, _ mode: Configuration.IOMode
+  ) async throws {
+    let store = try Store(at: directory.path, configuration: configuration(mode))
+    #expect(await store.count == keys)
+    for number in 0..<keys { #expect(try await store.value(forKey: Key("\(number)")) == [1]) }
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  @Test(arguments: modes)
+  func anEntryBehindTheSegmentsEnd(mode: Configuration.IOMode) async throws {
+    let directory = try await store(mode, keys: 20)
+    let beyond = UInt64(1) << 28 - 1
+    try CheckpointForgery(directory: directory).change { header, bytes in
+      for place in stride(from: header.lengthBytes, to: bytes.count, by: 8) {
+        let entry = bytes.load(UInt64.self, at: place)
+        if entry != 0 { bytes.store(entry | beyond, at: place) }
+      }
+    }
+    let store = try Store(at: directory.path, configuration: configuration(mode))
+    #expect(await store.recoveryReport.usedCheckpoint)
+    for number in 0..<20 {
+      let key = Key("\(number)")
+      let error = await #expect(throws: StoreError.self) { try await store.value(forKey: key) }
+      #expect(error?.code == .corrupted)
+      #expect(error?.file == "0000000001.segment")
+      #expect(error?.offset == beyond * 4)
+      await #expect(throws: StoreError.self) { try await store.contains(key) }
+      await #expect(throws: StoreError.self) { try await store.set([2], forKey: key) }
+    }
+    try await store.close()
+    for name in try directory.names() where name.hasSuffix(".index") {
+      try FileManager.default.removeItem(at: directory.store.appendingPathComponent(name))
+    }
+    try await check(directory, keys: 20, mode)
+  }
+
+  /// What cannot be trusted is made anew from the log, but not where that has another number of keys:
+  /// which of the two has lost some, nobody knows.
+  @Test(arguments: modes)
+  func aDamagedIndexWithAnotherNumberOfKeys(mode: Configuration.IOMode) async throws {
+    let directory = try await store(mode, keys: 5500)
+    let forgery = CheckpointForgery(directory: directory)
+    try forgery.change { header, bytes in
+      header.keyCount += 1
+      try #require(header.overflowCount > 0)
+      for bucket in 0..<Int(header.overflowCount) {
+        bytes.store(linkingTo(bucket), at: header.overflowOffset + bucket * 64 + 56)
+      }
+    }
+    let store = try Store(at: directory.path, configuration: configuration(mode))
+    var refused = 0
+    for number in 0..<5500 {
+      do throws(StoreError) {
+        #expect(try await store.value(forKey: Key("\(number)")) == [1])
+      } catch {
+        #expect(error.code == .corrupted)
+        #expect(error.file == "index")
+        #expect(error.message.contains("5500 keys in the log, but 5501"))
+        refused += 1
+      }
+      if refused == 20 { break }
+    }
+    #expect(refused == 20)
+    try await store.close()
+    try FileManager.default.removeItem(at: forgery.url())
+    try await check(directory, keys: 5500, mode)
+  }
+
+  /// Replaying meets the damage, and begins again without the checkpoint.
+  @Test(arguments: modes)
+  func aDamagedIndexBesideALogThatWentOn(mode: Configuration.IOMode) async throws {
+    let first = try await store(mode, keys: 5500)
+    let store = try Store(at: first.path, configuration: configuration(mode))
+    for number in 0..<3000 { try await store.set([1], forKey: Key("\(number)")) }
+    let killed = try TestDirectory()
+    try FileManager.default.copyItem(at: first.store, to: killed.store)
+    try await store.close()
+    try CheckpointForgery(directory: killed).change { header, bytes in
+      try #require(header.overflowCount > 0)
+      for bucket in 0..<Int(header.overflowCount) {
+        bytes.store(linkingTo(bucket), at: header.overflowOffset + bucket * 64 + 56)
+      }
+    }
+    let again = try Store(at: killed.path, configuration: configuration(mode))
+    #expect(await again.recoveryReport.usedCheckpoint == false)
+    #expect(await again.recoveryReport.checkpointProblem?.code == .corrupted)
+    #expect(await again.recoveryReport.checkpointProblem?.file == "INDEX.tmp")
+    try await again.close()
+    try await check(killed, keys: 5500, mode)
+  }
+
+  /// The digests of checkpoint and manifest agree with each other, and not with the log.
+  @Test(arguments: modes)
+  func aDigestThatIsNotTheRecords(mode: Configuration.IOMode) async throws {
+    let directory = try await store(mode, keys: 20)
+    let more = StateDigest.of(hash: 1, sequence: 1)
+    try CheckpointForgery(directory: directory).change { header, _ in
+      header.digest.add(more)
+      header.segments[0].digest.add(more)
+    }
+    try Forgery(directory: directory).changeManifestFields { $0.digest.add(more) }
+    let store = try Store(at: directory.path, configuration: configuration(mode))
+    let report = try await store.verify()
+    #expect(report.problems.map(\.code) == [.corrupted])
+    #expect(report.problems.first?.file == "index")
+    #expect(report.problems.first?.offset == 0)
+    #expect(report.problems.first?.message.contains("digest") == true)
+    for number in 0..<20 { #expect(try await store.value(forKey: Key("\(number)")) == [1]) }
+    try await store.close()
+  }
+
+  private func linkingTo(_ bucket: Int) -> UInt64 { 0xFFFFF << 28 | UInt64(bucket) }
+}

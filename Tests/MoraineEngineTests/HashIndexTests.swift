@@ -1,0 +1,89 @@
+import MoraineStorage
+import Testing
+
+@testable import MoraineEngine
+
+/// The index by itself: what a store reaches only with millions of keys.
+@Suite struct HashIndexTests {
+  /// Knows the hash of every address, unless it may not say it.
+  private final class Hashes: RehashSource {
+    var isReadable = true
+    private(set) var count = 0
+
+    static func hash(_ number: Int) -> UInt64 {
+      var x = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
+      x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
+      return x ^ (x >> 31)
+    }
+
+    static func address(_ number: Int) -> Address { Address(slot: 3, offset: number * 4) }
+
+    func hashOfRecord(at address: Address) throws(StoreError) -> UInt64 {
+      count += 1
+      guard isReadable else { throw StoreError(.io, "a read failed") }
+      return Self.hash(address.offset / 4)
+    }
+  }
+
+  /// An index one round of splits away from new tags, as one of 2^20 buckets is.
+  private func index() -> HashIndex {
+    var index = HashIndex()
+    index.tagShift = index.level - HashIndex.levelsPerTag
+    return index
+  }
+
+  private func expectAll(_ index: borrowing HashIndex, _ numbers: Range<Int>) {
+    #expect(index.count == numbers.count)
+    for number in numbers {
+      let isThere = index.holds(Hashes.address(number), Hashes.hash(number))
+      #expect(isThere, "\(number)")
+      let other = index.holds(Hashes.address(number), Hashes.hash(number) ^ 1 << 40 ^ 1 << 5)
+      #expect(!other, "\(number)")
+    }
+  }
+
+  @Test func newTagsComeFromTheRecords() {
+    var index = index()
+    let hashes = Hashes()
+    for number in 0..<20_000 {
+      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+    }
+    #expect(index.level > HashIndex.initialLevel)
+    #expect(index.tagShift == HashIndex.initialLevel)
+    #expect(hashes.count > 5000, "each entry of the first round was looked at")
+    expectAll(index, 0..<20_000)
+  }
+
+  @Test func aKeyThatCannotBeReadPutsTheSplitOff() {
+    var index = index()
+    let hashes = Hashes()
+    hashes.isReadable = false
+    for number in 0..<8000 {
+      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+    }
+    #expect(index.buckets.count == 1 << HashIndex.initialLevel)
+    expectAll(index, 0..<8000)
+    hashes.isReadable = true
+    for number in 8000..<20_000 {
+      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+    }
+    #expect(index.tagShift == HashIndex.initialLevel)
+    expectAll(index, 0..<20_000)
+  }
+
+  /// More chunks than the first directory of chunks has room for: from 3 million keys on.
+  @Test func chunksStayWhereTheyAreWhenTheirDirectoryGrows() {
+    var buckets = BucketArray()
+    let count = 40
+    var places: [UnsafeMutablePointer<UInt64>] = []
+    for chunk in 0..<count {
+      buckets.grow(to: chunk * BucketArray.chunkBuckets + 1)
+      places.append(buckets[chunk * BucketArray.chunkBuckets])
+      buckets[chunk * BucketArray.chunkBuckets][0] = UInt64(chunk) + 1
+    }
+    for chunk in 0..<count {
+      #expect(buckets[chunk * BucketArray.chunkBuckets] == places[chunk])
+      #expect(places[chunk][0] == UInt64(chunk) + 1)
+    }
+  }
+}

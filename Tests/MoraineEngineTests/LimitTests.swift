@@ -1,0 +1,30 @@
+import MoraineFormat
+import Testing
+
+@testable import MoraineEngine
+
+@Suite struct LimitTests {
+  /// Lengths alone are looked at: nothing of a gigabyte has to be there.
+  @Test func aValueOverTheLimitIsRefused() throws {
+    let byte = UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)
+    defer { byte.deallocate() }
+    func bytes(_ count: Int) -> UnsafeRawBufferPointer {
+      UnsafeRawBufferPointer(start: byte, count: count)
+    }
+    try EngineState.checkLimits(bytes(Limits.keyLengthBytes), bytes(Limits.valueLengthBytes))
+    let value = #expect(throws: StoreError.self) {
+      try EngineState.checkLimits(bytes(1), bytes(Limits.valueLengthBytes + 1))
+    }
+    #expect(value?.code == .valueTooLarge)
+    let key = #expect(throws: StoreError.self) {
+      try EngineState.checkLimits(bytes(Limits.keyLengthBytes + 1), bytes(1))
+    }
+    #expect(key?.code == .keyTooLarge)
+  }
+
+  @Test func aKeyIsMadeOfAnyBytes() {
+    #expect(Key("héllo".utf8) == Key("héllo"))
+    #expect(Key([1, 2, 3, 4][1..<3]) == [2, 3])
+    #expect(Key(repeatElement(7, count: 2)).bytes == [7, 7])
+  }
+}

@@ -1,0 +1,31 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// What the lock file says is a hint for people; the lock itself is the kernel's.
+@Suite struct LockHintTests {
+  /// A hint that could not be read was told as `.io`, as if the disk kept the store from opening.
+  @Test func aStoreWhoseHintCannotBeReadIsLockedAllTheSame() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    storage.setScript { event in
+      event.operation == .read && event.file == "LOCK" ? .fail(.ioError) : nil
+    }
+    let error = #expect(throws: StoreError.self) {
+      try Store(on: storage, at: "store", configuration: .testing())
+    }
+    #expect(error?.code == .locked)
+    #expect(error?.file == "store")
+    #expect(error?.message.contains("process") == false)
+    storage.setScript(nil)
+    let hinted = #expect(throws: StoreError.self) {
+      try Store(on: storage, at: "store", configuration: .testing())
+    }
+    #expect(hinted?.message.contains("process \(Machine.processID)") == true)
+    try await store.set([2], forKey: "a")
+    try await store.close()
+  }
+}

@@ -1,0 +1,58 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// A disk that says it has more space than it gives, as one with a quota does.
+@Suite struct NearlyFullDiskTests {
+  @Test(arguments: [Errno.noSpace, .diskQuotaExceeded])
+  func aSegmentIsBornWithTheLeastItNeeds(errno: Errno) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let isFirst = Mutex(true)
+    let name = "0000000001.segment"
+    storage.setScript { event in
+      guard event.operation == .allocate, event.file == name else { return nil }
+      // Some of it was taken before the refusal; it must not stay.
+      return isFirst.withLock { isFirst in
+        defer { isFirst = false }
+        return isFirst ? .partial(lengthBytes: 8192, errno) : nil
+      }
+    }
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a", durability: .sync)
+    let born = storage.trace.filter { $0.file == name }.map(\.operation)
+    #expect(
+      born.starts(with: [.remove, .createFile, .allocate, .truncate, .allocate, .map, .write]),
+      "\(born)")
+    let directory = try #require(try storage.openDirectory("store"))
+    #expect(try directory.openFile(name, .read)?.lengthBytes() == 4096)
+    #expect(try await store.value(forKey: "a") == [1])
+    // And goes on growing where there is space again.
+    for number in 0..<100 { try await store.set([UInt8](0..<200), forKey: Key("\(number)")) }
+    #expect(await store.statistics.segmentCount == 1)
+    try await store.close()
+    let again = try Store(on: storage, at: "store", configuration: .testing())
+    #expect(await again.count == 101)
+    try await again.close()
+  }
+
+  /// What is not even enough for the first record.
+  @Test func withoutTheLeastThePutIsRefused() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { event in
+      event.operation == .allocate && event.file.hasSuffix(".segment") ? .fail(.noSpace) : nil
+    }
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    let error = await #expect(throws: StoreError.self) { try await store.set([1], forKey: "a") }
+    #expect(error?.code == .noSpace)
+    storage.setScript(nil)
+    #expect(try await store.value(forKey: "a") == nil)
+    try await store.set([2], forKey: "a")
+    try await store.close()
+    let again = try Store(on: storage, at: "store", configuration: .testing())
+    #expect(try await again.value(forKey: "a") == [2])
+    try await again.close()
+  }
+}

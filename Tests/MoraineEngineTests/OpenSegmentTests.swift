@@ -1,0 +1,161 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import Testing
+
+/// Two segments that the manifest lists as open, which a kill between two manifests leaves: the first
+/// must be whole, and what follows must follow it.
+@Suite struct OpenSegmentTests {
+  private static func configuration(_ durability: Durability) -> Configuration {
+    var configuration = Configuration.testing(segmentSizeBytes: 1000, durability: durability)
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 0
+    return configuration
+  }
+
+  /// - Returns: a store whose last two segments are whole and listed as open.
+  private func store(
+    _ durability: Durability, count: inout Int
+  ) async throws -> (directory: TestDirectory, first: URL, second: URL) {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: Self.configuration(durability))
+    while await store.statistics.segmentCount < 2 {
+      try await store.set([UInt8](0..<40), forKey: Key("key \(count)"))
+      count += 1
+    }
+    for _ in 0..<3 {
+      try await store.set([UInt8](0..<40), forKey: Key("key \(count)"))
+      count += 1
+    }
+    try await store.close()
+    let segments = try directory.segments()
+    try #require(segments.count == 2)
+    try Forgery(directory: directory).changeManifestFields { manifest in
+      for place in manifest.segments.indices { manifest.segments[place].flags = [] }
+    }
+    return (directory, segments[0], segments[1])
+  }
+
+  private func removeCheckpoint(_ directory: TestDirectory) throws {
+    try FileManager.default.removeItem(at: CheckpointForgery(directory: directory).url())
+  }
+
+  /// - Returns: where the first segment ends then.
+  private func removeFooter(_ segment: URL) throws -> Int {
+    let footer = try #require(try segment.recordPlaces.last)
+    try #require(footer.header.kind == .footer)
+    try Data(contentsOf: segment).prefix(footer.offset).write(to: segment)
+    return footer.offset
+  }
+
+  /// - Returns: what every opening says, which changes nothing.
+  private func refusal(_ directory: TestDirectory) throws -> StoreError? {
+    let forgery = Forgery(directory: directory)
+    let before = try forgery.contents()
+    var refusal: StoreError?
+    for isReadOnly in [true, false] {
+      var configuration = Self.configuration(.none)
+      configuration.isReadOnly = isReadOnly
+      refusal = #expect(throws: StoreError.self) {
+        try Store(at: directory.path, configuration: configuration)
+      }
+      let after = try forgery.contents()
+      #expect(after.keys == before.keys)
+      for (name, bytes) in before where name != "LOCK" { #expect(after[name] == bytes, "\(name)") }
+    }
+    return refusal
+  }
+
+  @Test func twoWholeOnesAreReplayed() async throws {
+    var count = 0
+    let (directory, _, _) = try await store(.sync, count: &count)
+    try removeCheckpoint(directory)
+    let store = try Store(at: directory.path, configuration: Self.configuration(.none))
+    #expect(await store.count == count)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  @Test func aMarkPromisesThatTheOneBeforeWasWhole() async throws {
+    var count = 0
+    let (directory, first, second) = try await store(.sync, count: &count)
+    try removeCheckpoint(directory)
+    try #require(try second.recordPlaces.contains { $0.header.kind == .syncMark })
+    let end = try removeFooter(first)
+    let error = try refusal(directory)
+    #expect(error?.code == .corrupted)
+    #expect(error?.file == first.lastPathComponent)
+    #expect(error?.offset == UInt64(end))
+    #expect(error?.message.contains(second.lastPathComponent) == true)
+  }
+
+  @Test func soDoesTheManifestsWatermark() async throws {
+    var count = 0
+    let (directory, first, second) = try await store(.none, count: &count)
+    try removeCheckpoint(directory)
+    let end = try removeFooter(first)
+    try Forgery(directory: directory).changeManifestFields { manifest in
+      manifest.watermarkSegment = 2
+      manifest.watermarkOffset = UInt64(try second.header.headerLength)
+    }
+    let error = try refusal(directory)
+    #expect(error?.code == .corrupted)
+    #expect(error?.file == first.lastPathComponent)
+    #expect(error?.offset == UInt64(end))
+  }
+
+  @Test func withoutAPromiseTheSecondIsTornOff() async throws {
+    var count = 0
+    let (directory, first, second) = try await store(.none, count: &count)
+    try removeCheckpoint(directory)
+    let kept = try first.recordPlaces.count { $0.header.kind == .put }
+    try #require(kept < count)
+    _ = try removeFooter(first)
+    let store = try Store(at: directory.path, configuration: Self.configuration(.none))
+    #expect(await store.count == kept)
+    #expect(await store.recoveryReport.tornBytes > 0)
+    #expect(!FileManager.default.fileExists(atPath: second.path))
+    try await store.close()
+  }
+
+  @Test(arguments: ["number", "length", "last number"])
+  func theSecondMustFollowTheFirst(lie: String) async throws {
+    var count = 0
+    let (directory, _, second) = try await store(.none, count: &count)
+    try removeCheckpoint(directory)
+    try Forgery(directory: directory).changeHeader(of: second) { header in
+      switch lie {
+      case "number": header.predecessor.number += 1
+      case "length": header.predecessor.lengthBytes += 4
+      default: header.predecessor.lastSequence = SequenceNumber(rawValue: 1)
+      }
+    }
+    let error = try refusal(directory)
+    #expect(error?.code == .corrupted)
+    #expect(error?.file == second.lastPathComponent)
+    #expect(error?.offset == 48)
+  }
+
+  /// The checkpoint knows a second segment, and what it says of the first hides that there is a footer.
+  @Test func aCheckpointOfWhatMayBeTornOffIsDoneWithout() async throws {
+    var count = 0
+    let (directory, first, second) = try await store(.none, count: &count)
+    try CheckpointForgery(directory: directory).change { header, _ in
+      for (place, url) in [first, second].enumerated() {
+        let bytes = [UInt8](try Data(contentsOf: url))
+        try #require(header.segments[place].endOffset == UInt64(bytes.count))
+        let start = max(try url.header.headerLength, bytes.count - CheckpointHeader.tailLength)
+        header.segments[place].tailChecksum = Checksum.of(Array(bytes[start...]))
+      }
+    }
+    let store = try Store(at: directory.path, configuration: Self.configuration(.none))
+    let report = await store.recoveryReport
+    #expect(!report.usedCheckpoint)
+    #expect(report.checkpointProblem?.code == .corrupted)
+    #expect(report.checkpointProblem?.file == second.lastPathComponent)
+    #expect(report.checkpointProblem?.offset == 0)
+    #expect(await store.count == count)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+}
