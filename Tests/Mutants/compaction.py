@@ -64,7 +64,7 @@ MUTANTS = [
                    "{ continue }"),),
            "CompactionHidingTests.aCopyReplacesNothingNewer"),
     Mutant("tombstone-dropped-early", "rule 9: a delete stays while an older record may be there",
-           (engine(STATE, "? candidate.sequence > cleanedThrough",
+           (engine(STATE, "? candidate.sequence > droppable",
                    "? !ON && candidate.sequence > cleanedThrough"),), DICTIONARY),
     Mutant("cleaned-through-too-much", "rule 9: clean of what was deleted before the rewriting began",
            (engine(STATE, "view.cleanedThrough = cleaned",

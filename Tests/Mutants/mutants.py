@@ -1,7 +1,8 @@
 """The planted bugs, none of which ships: row 12 of the proof. Scripts/mutants runs them."""
 
 import compaction
+import observation
 import recovery
 import writing
 
-MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS
+MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS
