@@ -86,6 +86,8 @@ import Testing
       let after = try SimulatedDisk(image).openStore(configuration: configuration)
       let report = try await after.verify()
       #expect(report.isSound, "after \(number): \(report.problems)")
+      // One that knew more than the log would have been left aside.
+      #expect(await after.recoveryReport.usedCheckpoint, "after \(number)")
       try await after.close()
     }
     #expect(checkpoints == 20)

@@ -160,7 +160,11 @@ MUTANTS = [
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
            (engine("Log/EngineState+Room.swift", "if pipeline.hasPoison { return }",
-                   "if !ON, pipeline.hasPoison { return }"),),
+                   "if !ON, pipeline.hasPoison { return }"),
+            # Either guard alone is enough.
+            engine("Store/Store+Rewriting.swift",
+                   "    try engine!.checkWritable()\n    try engine!.admitAll()\n",
+                   "    if !ON { try engine!.checkWritable() }\n    try engine!.admitAll()\n")),
            "HalfPublishedTests.aNumberThatItMayListIsNotTakenAgain"),
     Mutant("batch-that-finds-nothing-not-waited-for", "P1, D: an absence is durable too",
            (engine("Store/Store+Writing.swift",
