@@ -86,7 +86,7 @@ import Testing
       directory: folder, lock: nil,
       manifest: Manifest(
         storeID: identifier, instanceID: identifier, hashKey: HashKey(k0: 3, k1: 4)),
-      configuration: .testing(ioMode: .positional), pipeline: pipeline)
+      configuration: .testing(ioMode: .positional), pipeline: pipeline, observers: Observers())
     let slot = state.table.append(
       SegmentView(base: nil, end: place, seed: seed),
       SegmentInfo(number: SegmentNumber(rawValue: 1), epoch: 1, salt: 1))
