@@ -1,6 +1,9 @@
 import Foundation
 import MoraineEngine
 import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
 import Testing
 
 /// Two segments that the manifest lists as open, which a kill between two manifests leaves: the first
@@ -18,7 +21,16 @@ import Testing
     _ durability: Durability, count: inout Int
   ) async throws -> (directory: TestDirectory, first: URL, second: URL) {
     let directory = try TestDirectory()
-    let store = try Store(at: directory.path, configuration: Self.configuration(durability))
+    let storage = FaultStorage(DiskStorage())
+    let store = try Store(
+      on: storage, at: directory.path, configuration: Self.configuration(durability))
+    // Once the first is sealed, a mark in the second may say so.
+    let gate = Gate()
+    if durability == .none {
+      storage.setScript { event in
+        event.operation == .truncate && event.file == "0000000001.segment" ? .hang(gate) : nil
+      }
+    }
     while await store.statistics.segmentCount < 2 {
       try await store.set([UInt8](0..<40), forKey: Key("key \(count)"))
       count += 1
@@ -27,6 +39,7 @@ import Testing
       try await store.set([UInt8](0..<40), forKey: Key("key \(count)"))
       count += 1
     }
+    gate.open()
     try await store.close()
     let segments = try directory.segments()
     try #require(segments.count == 2)
