@@ -30,7 +30,7 @@ import Testing
       manifest.segments.append(segment)
     }
     manifest.keyspaces = [
-      Manifest.Keyspace(id: 0, index: 0, name: ""),
+      Manifest.Keyspace(id: 7, index: 0, name: "users"),
       Manifest.Keyspace(id: 0xFF00, index: 0, name: "größer"),
     ]
     manifest.epochs = [
@@ -138,5 +138,10 @@ import Testing
     }
     #expect(try kind(decoding: adding(tag: 2, flags: 1, [1, 0, 0, 1, 0x61])) == nil)
     #expect(try kind(decoding: adding(tag: 2, flags: 1, [1, 0, 0, 1, 0xFF])) == .damaged)
+    // Keyspace 0 has no name, every other has one, and nobody has another's number or name.
+    for (id, name) in [(0, "a"), (1, ""), (7, "a"), (1, "users")] as [(UInt8, String)] {
+      let entry = [id, 0, 0, UInt8(name.utf8.count)] + Array(name.utf8)
+      #expect(try kind(decoding: adding(tag: 2, flags: 1, entry)) == .damaged, "\(id) \(name)")
+    }
   }
 }
