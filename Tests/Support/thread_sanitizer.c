@@ -8,7 +8,10 @@
 #define _GNU_SOURCE
 #endif
 #include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
@@ -21,36 +24,106 @@ __attribute__((constructor)) static void tell_swift(void) {
   if (initialize) initialize();
 }
 
-// Synchronization.Mutex takes a free lock in the caller's code, where the sanitizer sees it, and one
-// that is held in libswiftSynchronization, where it does not.
-#define SLOW_LOCK "$s15Synchronization12_MutexHandleV9_lockSlowyys6UInt32VF"
+// Synchronization.Mutex takes a free lock, and gives back one that nobody waits for, in the caller's
+// code, where the sanitizer sees it. All else happens in libswiftSynchronization and in the kernel,
+// where it does not.
+#define MUTEX "$s15Synchronization12_MutexHandleV"
+#define SELF __attribute__((swift_context)) void *handle
 
-__attribute__((swiftcall)) void slow_lock(
-    uint32_t state, __attribute__((swift_context)) void *handle) __asm__(SLOW_LOCK);
+__attribute__((swiftcall)) void slow_lock(uint32_t state, SELF) __asm__(MUTEX "9_lockSlowyys6UInt32VF");
+__attribute__((swiftcall)) bool slow_try_lock(SELF) __asm__(MUTEX "12_tryLockSlowSbyF");
+__attribute__((swiftcall)) void slow_unlock(SELF) __asm__(MUTEX "11_unlockSlowyyF");
 
-__attribute__((swiftcall)) void slow_lock(
-    uint32_t state, __attribute__((swift_context)) void *handle) {
-  typedef __attribute__((swiftcall)) void Lock(
-      uint32_t, __attribute__((swift_context)) void *);
-  Lock *lock = (Lock *)dlsym(RTLD_NEXT, SLOW_LOCK);
-  lock(state, handle);
+__attribute__((swiftcall)) void slow_lock(uint32_t state, SELF) {
+  typedef __attribute__((swiftcall)) void Lock(uint32_t, SELF);
+  ((Lock *)dlsym(RTLD_NEXT, MUTEX "9_lockSlowyys6UInt32VF"))(state, handle);
   __tsan_acquire(handle);
 }
 
-// A continuation that is resumed before its task has begun to wait is taken without announcement.
-// (One that is resumed just while the task begins to may still be missed.)
+__attribute__((swiftcall)) bool slow_try_lock(SELF) {
+  typedef __attribute__((swiftcall)) bool Lock(SELF);
+  bool is_ours = ((Lock *)dlsym(RTLD_NEXT, MUTEX "12_tryLockSlowSbyF"))(handle);
+  if (is_ours) __tsan_acquire(handle);
+  return is_ours;
+}
+
+__attribute__((swiftcall)) void slow_unlock(SELF) {
+  typedef __attribute__((swiftcall)) void Unlock(SELF);
+  __tsan_release(handle);
+  ((Unlock *)dlsym(RTLD_NEXT, MUTEX "11_unlockSlowyyF"))(handle);
+}
+
+// A continuation that is resumed before its task waits, or while it begins to, is taken without
+// announcement. So each goes on by way of `go_on`, which knows by then that it was resumed. Where to,
+// is kept in a table; its lock is invisible to the sanitizer, or it would hide races.
+typedef __attribute__((swiftasynccall)) void Resume(__attribute__((swift_async_context)) void *);
+typedef struct {
+  void *parent;
+  Resume *resume;
+} Context;
+
+#define PLACES 16384
+#define UNSEEN __attribute__((no_sanitize("thread"))) static
+
+static struct {
+  void *context;
+  Resume *resume;
+} places[PLACES];
+static int places_lock;
+
+UNSEEN void lock_places(void) {
+  while (__atomic_exchange_n(&places_lock, 1, __ATOMIC_ACQUIRE)) {}
+}
+
+UNSEEN void unlock_places(void) { __atomic_store_n(&places_lock, 0, __ATOMIC_RELEASE); }
+
+UNSEEN size_t place_of(void *context, void *found) {
+  size_t place = ((uintptr_t)context >> 4) * 0x9E3779B97F4A7C15u >> 50;
+  for (size_t tried = 0; tried < PLACES; tried++) {
+    size_t each = (place + tried) % PLACES;
+    if (places[each].context == found) return each;
+  }
+  abort();
+}
+
+UNSEEN void keep(void *context, Resume *resume) {
+  lock_places();
+  size_t place = place_of(context, NULL);
+  places[place].context = context;
+  places[place].resume = resume;
+  unlock_places();
+}
+
+UNSEEN Resume *take(void *context) {
+  lock_places();
+  size_t place = place_of(context, context);
+  Resume *resume = places[place].resume;
+  places[place].context = NULL;
+  unlock_places();
+  return resume;
+}
+
 __attribute__((swiftcall)) void *swift_task_getCurrent(void);
 
+__attribute__((swiftasynccall)) static void go_on(
+    __attribute__((swift_async_context)) void *context) {
+  __tsan_acquire(swift_task_getCurrent());
+  Resume *resume = take(context);
+  __attribute__((musttail)) return resume(context);
+}
+
 __attribute__((swiftcall)) void swift_continuation_resume(void *task) {
-  typedef __attribute__((swiftcall)) void Resume(void *);
+  typedef __attribute__((swiftcall)) void ResumeTask(void *);
   __tsan_release(task);
-  ((Resume *)dlsym(RTLD_NEXT, "swift_continuation_resume"))(task);
+  ((ResumeTask *)dlsym(RTLD_NEXT, "swift_continuation_resume"))(task);
 }
 
 __attribute__((swiftasynccall)) void swift_continuation_await(void *context) {
   typedef __attribute__((swiftasynccall)) void Await(void *);
   Await *await = (Await *)dlsym(RTLD_NEXT, "swift_continuation_await");
-  __tsan_acquire(swift_task_getCurrent());
+  Context *mine = context;
+  keep(context, mine->resume);
+  mine->resume = go_on;
   __attribute__((musttail)) return await(context);
 }
 
