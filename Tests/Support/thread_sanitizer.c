@@ -9,9 +9,7 @@
 #endif
 #include <dlfcn.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
@@ -53,77 +51,20 @@ __attribute__((swiftcall)) void slow_unlock(SELF) {
   ((Unlock *)dlsym(RTLD_NEXT, MUTEX "11_unlockSlowyyF"))(handle);
 }
 
-// A continuation that is resumed before its task waits, or while it begins to, is taken without
-// announcement. So each goes on by way of `go_on`, which knows by then that it was resumed. Where to,
-// is kept in a table; its lock is invisible to the sanitizer, or it would hide races.
-typedef __attribute__((swiftasynccall)) void Resume(__attribute__((swift_async_context)) void *);
-typedef struct {
-  void *parent;
-  Resume *resume;
-} Context;
-
-#define PLACES 16384
-#define UNSEEN __attribute__((no_sanitize("thread"))) static
-
-static struct {
-  void *context;
-  Resume *resume;
-} places[PLACES];
-static int places_lock;
-
-UNSEEN void lock_places(void) {
-  while (__atomic_exchange_n(&places_lock, 1, __ATOMIC_ACQUIRE)) {}
-}
-
-UNSEEN void unlock_places(void) { __atomic_store_n(&places_lock, 0, __ATOMIC_RELEASE); }
-
-UNSEEN size_t place_of(void *context, void *found) {
-  size_t place = ((uintptr_t)context >> 4) * 0x9E3779B97F4A7C15u >> 50;
-  for (size_t tried = 0; tried < PLACES; tried++) {
-    size_t each = (place + tried) % PLACES;
-    if (places[each].context == found) return each;
-  }
-  abort();
-}
-
-UNSEEN void keep(void *context, Resume *resume) {
-  lock_places();
-  size_t place = place_of(context, NULL);
-  places[place].context = context;
-  places[place].resume = resume;
-  unlock_places();
-}
-
-UNSEEN Resume *take(void *context) {
-  lock_places();
-  size_t place = place_of(context, context);
-  Resume *resume = places[place].resume;
-  places[place].context = NULL;
-  unlock_places();
-  return resume;
-}
-
+// A continuation that is resumed before its task has begun to wait is taken without announcement.
+// (One that is resumed just while the task begins to may still be missed.)
 __attribute__((swiftcall)) void *swift_task_getCurrent(void);
 
-__attribute__((swiftasynccall)) static void go_on(
-    __attribute__((swift_async_context)) void *context) {
-  __tsan_acquire(swift_task_getCurrent());
-  Resume *resume = take(context);
-  __attribute__((musttail)) return resume(context);
-}
-
 __attribute__((swiftcall)) void swift_continuation_resume(void *task) {
-  typedef __attribute__((swiftcall)) void ResumeTask(void *);
+  typedef __attribute__((swiftcall)) void Resume(void *);
   __tsan_release(task);
-  ((ResumeTask *)dlsym(RTLD_NEXT, "swift_continuation_resume"))(task);
+  ((Resume *)dlsym(RTLD_NEXT, "swift_continuation_resume"))(task);
 }
 
 __attribute__((swiftasynccall)) void swift_continuation_await(void *context) {
   typedef __attribute__((swiftasynccall)) void Await(void *);
   Await *await = (Await *)dlsym(RTLD_NEXT, "swift_continuation_await");
-  Context *mine = context;
-  keep(context, mine->resume);
-  mine->resume = go_on;
+  __tsan_acquire(swift_task_getCurrent());
   __attribute__((musttail)) return await(context);
 }
 
