@@ -1,7 +1,6 @@
+public import Foundation
 public import MoraineEngine
 import SystemPackage
-
-public import Foundation
 
 extension LocalRepository where Model.ID: LosslessStringConvertible {
   /// Opens, or will create, the store `filename.moraine` in a directory; blocks while it does.

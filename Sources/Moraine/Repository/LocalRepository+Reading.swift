@@ -6,6 +6,7 @@ extension LocalRepository {
   /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`.
   /// - Complexity: O(1) for a model in memory, otherwise O(model).
   public func find(by id: Model.ID) async throws(StoreError) -> Model? {
+    try await prepare()
     if mayTrustCache(), let known = cache.entry(id) { return known.model }
     let key = keys.key(id)
     guard let found = try await keyspace.versionedValue(forKey: key) else {
@@ -24,10 +25,10 @@ extension LocalRepository {
 
   /// All models, as they are at one moment; those saved last come last.
   ///
-  /// - Throws: as ``find(by:)``, at the first that cannot be read; ``models`` goes on behind such a
-  ///   one.
+  /// - Throws: as ``find(by:)``, at the first that cannot be read.
   /// - Complexity: O(bytes of the store's log).
   public func loadAll() async throws(StoreError) -> [Model] {
+    try await prepare()
     var models: [Model] = []
     for entry in try await keyspace.entries() {
       models.append(try format.decode(entry.value, entry.key, place))
@@ -39,7 +40,10 @@ extension LocalRepository {
   ///
   /// - Throws: as ``Keyspace/statistics``.
   public var count: Int {
-    get async throws(StoreError) { try await keyspace.count }
+    get async throws(StoreError) {
+      try await prepare()
+      return try await keyspace.count
+    }
   }
 
   /// Forgets all models in memory if somebody else has changed one.

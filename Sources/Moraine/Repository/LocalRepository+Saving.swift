@@ -17,6 +17,11 @@ extension LocalRepository {
   public func save(
     contentsOf models: some Sequence<Model> & Sendable
   ) async throws(StoreError) {
+    try await prepare()
+    try await store(models)
+  }
+
+  func store(_ models: some Sequence<Model>) async throws(StoreError) {
     var operations: [(key: Key, value: [UInt8]?)] = []
     var saved: [(model: Model, costBytes: Int)] = []
     for model in models {
@@ -54,6 +59,7 @@ extension LocalRepository {
   public func delete(
     contentsOf ids: some Sequence<Model.ID> & Sendable
   ) async throws(StoreError) {
+    try await prepare()
     let ids = Array(ids)
     let receipt = try await commit(ids.map { (keys.key($0), nil) })
     guard let last = receipt?.sequence else { return }

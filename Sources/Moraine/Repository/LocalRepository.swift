@@ -23,16 +23,20 @@ where Model.ID: Sendable {
   let monitor: ChangeMonitor
   var cache: ModelCache<Model.ID, Model>
   var ownCommits = OwnCommits()
+  /// What it begins with, until that is saved.
+  var first: [Model]
+  var preparation: Task<Result<Void, StoreError>, Never>?
 
   init(
     _ keyspace: Keyspace, place: String, format: ModelFormat<Model>, keys: ModelKey<Model.ID>,
-    cache: CachePolicy, durability: Durability?
+    cache: CachePolicy, durability: Durability?, first: [Model] = []
   ) {
     self.keyspace = keyspace
     self.place = place
     self.format = format
     self.keys = keys
     self.durability = durability
+    self.first = first
     self.cache = ModelCache(cache)
     monitor = keyspace.monitor
     ownCommits.restart(at: monitor.commitCount)

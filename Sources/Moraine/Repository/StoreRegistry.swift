@@ -1,8 +1,7 @@
+import Foundation
 import MoraineEngine
 import Synchronization
 import SystemPackage
-
-import Foundation
 
 /// The stores that this process has open by their place, so that all who name one share it.
 final class StoreRegistry: Sendable {
