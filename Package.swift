@@ -126,6 +126,11 @@ let package = Package(
       swiftSettings: settings
     ),
     .testTarget(
+      name: "MoraineTests",
+      dependencies: ["Moraine", "MoraineTesting", system],
+      swiftSettings: settings
+    ),
+    .testTarget(
       name: "MoraineStorageTests",
       dependencies: ["CTestSupport", "MoraineStorage", system],
       swiftSettings: settings

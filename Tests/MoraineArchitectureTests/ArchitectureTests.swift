@@ -10,7 +10,7 @@ import Testing
       "CMoraineShims", "SystemPackage", "Synchronization", "Darwin", "Glibc", "Musl",
     ],
     "MoraineEngine": ["MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization"],
-    "Moraine": ["MoraineEngine", "SystemPackage", "Foundation"],
+    "Moraine": ["MoraineEngine", "SystemPackage", "Synchronization", "Foundation"],
     "MoraineTesting": [
       "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
       "Subprocess", "Foundation",

@@ -168,9 +168,8 @@ MUTANTS = [
            "HalfPublishedTests.aNumberThatItMayListIsNotTakenAgain"),
     Mutant("batch-that-finds-nothing-not-waited-for", "P1, D: an absence is durable too",
            (engine("Store/Store+Writing.swift",
-                   "if needsWait(durability) { try await waitUntilDurable(sequence) }\n"
-                   "    return result",
-                   "if needsWait(durability), !ON || sequence != nil {\n"
-                   "      try await waitUntilDurable(sequence)\n    }\n    return result"),),
+                   "    if needsWait(durability) { try await waitUntilDurable(sequence) }\n  }\n",
+                   "    if needsWait(durability), !ON || sequence != nil {\n"
+                   "      try await waitUntilDurable(sequence)\n    }\n  }\n"),),
            "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
 ]

@@ -81,11 +81,11 @@ struct KeyspaceTable {
 
   /// Tells who watches that a change is visible.
   @inline(__always)
-  func note(_ id: UInt16, _ sequence: UInt64) {
+  func note(_ id: UInt16) {
     if id == 0 {
-      unnamedMonitor.note(sequence)
+      unnamedMonitor.note()
     } else if Int(id) < monitors.count {
-      monitors[Int(id)].note(sequence)
+      monitors[Int(id)].note()
     }
   }
 

@@ -38,7 +38,7 @@ extension EngineState {
         operation, places[index], found, hash: hashes[index], sequence: first + UInt64(index) + 1)
     }
     publish()
-    for operation in operations { keyspaces.note(operation.keyspace, lastSequence) }
+    for id in Set(operations.map(\.keyspace)) { keyspaces.note(id) }
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 

@@ -86,7 +86,7 @@ extension EngineState {
       over: existing?.replaceable)
     count(lastSequence, in: address.slot)
     publish()
-    keyspaces.note(keyspace, lastSequence)
+    keyspaces.note(keyspace)
     if value.count > 1 << 20 { compressor.trim() }
     return .done(SequenceNumber(rawValue: lastSequence))
   }
@@ -113,7 +113,7 @@ extension EngineState {
     count(lastSequence, in: address.slot)
     table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     publish()
-    keyspaces.note(keyspace, lastSequence)
+    keyspaces.note(keyspace)
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 }

@@ -1,20 +1,21 @@
 import Synchronization
 
-/// Says, without asking the store, when a keyspace was last changed.
+/// Says, without asking the store, how often a keyspace was changed.
 ///
 /// Safety: one atomic number that only the store's actor raises, after the change is visible to reads
 /// of the actor; whoever sees the number sees the change when asking the actor.
 package final class ChangeMonitor: Sendable {
-  private let last = Atomic<UInt64>(0)
+  private let count = Atomic<UInt64>(0)
 
   package init() {}
 
-  /// The sequence number of the last change; 0 for none that this process knows of.
+  /// The commits to the keyspace that this process knows of, a batch counted once.
   @inline(__always)
-  package var lastChange: UInt64 { last.load(ordering: .acquiring) }
+  package var commitCount: UInt64 { count.load(ordering: .acquiring) }
 
+  /// The actor alone calls it.
   @inline(__always)
-  func note(_ sequence: UInt64) { last.store(sequence, ordering: .releasing) }
+  func note() { count.store(count.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
 }
 
 /// What a store has in common with those who watch it.

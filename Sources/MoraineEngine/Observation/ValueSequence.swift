@@ -1,4 +1,4 @@
-import MoraineFormat
+package import MoraineFormat
 
 /// The value of one key: the one that is there, and each later one that is found when asked.
 ///
@@ -53,12 +53,14 @@ public struct ValueSequence: AsyncSequence, Sendable {
 }
 
 /// A value, and how old it is.
-struct VersionedValue {
+package struct VersionedValue: Sendable {
   /// Nil when the key is not there.
-  var value: [UInt8]?
-  var sequence: SequenceNumber?
+  package var value: [UInt8]?
+  package var sequence: SequenceNumber?
   /// Of the store's last operation at that moment.
   var storeSequence: UInt64
+  /// Of the keyspace's monitor at that moment.
+  package var commitCount: UInt64
 }
 
 extension Store {
@@ -72,7 +74,9 @@ extension Store {
     forKey key: Key, in keyspace: String
   ) throws(StoreError) -> VersionedValue? {
     if isClosed { return nil }
-    var result = VersionedValue(storeSequence: engine?.lastSequence ?? 0)
+    var result = VersionedValue(
+      storeSequence: engine?.lastSequence ?? 0,
+      commitCount: observers.monitor(of: keyspace).commitCount)
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
     try key.bytes.withBytes { (bytes) throws(StoreError) in
       try engine!.versionedValue(bytes, keyspace: id, into: &result)

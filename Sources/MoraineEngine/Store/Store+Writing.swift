@@ -92,18 +92,25 @@ extension Store {
     try await passGate()
     var batch = WriteBatch(store: self)
     let result = try body(&batch)
-    let operations = batch.takeOperations()
-    var sequence: SequenceNumber?
-    if !operations.isEmpty {
-      let isDelete = operations.areDeletes
-      sequence = try await withRoom(isDelete: isDelete, creating: operations.written) {
-        (engine) throws(StoreError) in
-        try engine.commit(operations.numbered(in: engine.keyspaces), isDelete: isDelete)
-      }
-      compactAfterDeleting()
-    }
-    if needsWait(durability) { try await waitUntilDurable(sequence) }
+    try await settle(try await commit(batch.takeOperations()), durability)
     return result
+  }
+
+  /// - Returns: the last operation's number; nil when there was nothing to do.
+  func commit(_ operations: BatchOperations) async throws(StoreError) -> SequenceNumber? {
+    if operations.isEmpty { return nil }
+    let isDelete = operations.areDeletes
+    let sequence = try await withRoom(isDelete: isDelete, creating: operations.written) {
+      (engine) throws(StoreError) in
+      try engine.commit(operations.numbered(in: engine.keyspaces), isDelete: isDelete)
+    }
+    compactAfterDeleting()
+    return sequence
+  }
+
+  /// Waits for as much durability as was asked for.
+  func settle(_ sequence: SequenceNumber?, _ durability: Durability?) async throws(StoreError) {
+    if needsWait(durability) { try await waitUntilDurable(sequence) }
   }
 
   /// - Parameter sequence: of the operation; nil when a key was absent already. Then its absence must

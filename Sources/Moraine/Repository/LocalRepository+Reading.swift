@@ -1,0 +1,62 @@
+public import MoraineEngine
+
+extension LocalRepository {
+  /// The model with an id, or nil when there is none.
+  ///
+  /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`.
+  /// - Complexity: O(1) for a model in memory, otherwise O(model).
+  public func find(by id: Model.ID) async throws(StoreError) -> Model? {
+    try await prepare()
+    if mayTrustCache(), let known = cache.entry(id) { return known.model }
+    let key = keys.key(id)
+    guard let found = try await keyspace.versionedValue(forKey: key) else {
+      throw StoreError(.closed, "the store was closed; open it again", file: place)
+    }
+    guard let bytes = found.value, let sequence = found.sequence else { return nil }
+    let model = try format.decode(bytes, key, place)
+    // Unless somebody has changed something since it was read.
+    if mayTrustCache(), monitor.commitCount == found.commitCount {
+      cache.insert(
+        ModelCache.Entry(model: model, sequence: sequence.rawValue, costBytes: bytes.count),
+        for: id)
+    }
+    return model
+  }
+
+  /// All models, as they are at one moment; those saved last come last.
+  ///
+  /// - Throws: as ``find(by:)``, at the first that cannot be read.
+  /// - Complexity: O(bytes of the store's log).
+  public func loadAll() async throws(StoreError) -> [Model] {
+    try await prepare()
+    var models: [Model] = []
+    for entry in try await keyspace.entries() {
+      models.append(try format.decode(entry.value, entry.key, place))
+    }
+    return models
+  }
+
+  /// How many models there are.
+  ///
+  /// - Throws: as ``Keyspace/statistics``.
+  public var count: Int {
+    get async throws(StoreError) {
+      try await prepare()
+      return try await keyspace.count
+    }
+  }
+
+  /// Forgets all models in memory if somebody else has changed one.
+  ///
+  /// - Returns: whether what is in memory is what the store holds. While a save of this repository is
+  ///   under way, nobody can tell whose commit was the last.
+  private func mayTrustCache() -> Bool {
+    if cache.isOff { return false }
+    let count = monitor.commitCount
+    if count == ownCommits.known { return true }
+    if ownCommits.underWay > 0 { return false }
+    cache.removeAll()
+    ownCommits.restart(at: count)
+    return true
+  }
+}

@@ -1,0 +1,98 @@
+public import MoraineEngine
+import Synchronization
+
+extension LocalRepository {
+  /// Saves a model under its id, replacing what was there.
+  ///
+  /// - Throws: `.encodingFailed`, `.keyTooLarge`, `.valueTooLarge`, `.noSpace`, `.io`, `.poisoned`,
+  ///   `.closed`. What was saved before stays, in memory too.
+  /// - Complexity: O(model): an append.
+  public func save(_ model: Model) async throws(StoreError) {
+    try await save(contentsOf: CollectionOfOne(model))
+  }
+
+  /// Saves models as one atomic batch: all of them, or none. Of two with one id the last counts.
+  ///
+  /// - Throws: as ``save(_:)``.
+  public func save(
+    contentsOf models: some Sequence<Model> & Sendable
+  ) async throws(StoreError) {
+    try await prepare()
+    try await store(models)
+  }
+
+  func store(_ models: some Sequence<Model>) async throws(StoreError) {
+    var operations: [(key: Key, value: [UInt8]?)] = []
+    var saved: [(model: Model, costBytes: Int)] = []
+    for model in models {
+      let key = keys.key(model.id)
+      let bytes: [UInt8]
+      do { bytes = try format.encode(model) } catch {
+        throw StoreError(
+          .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
+      }
+      operations.append((key, bytes))
+      saved.append((model, bytes.count))
+    }
+    guard let receipt = try await commit(operations) else { return }
+    // The operations of a batch have consecutive numbers.
+    let last = receipt.sequence?.rawValue ?? 0
+    for (index, each) in saved.enumerated() {
+      cache.insert(
+        ModelCache.Entry(
+          model: each.model, sequence: last - UInt64(saved.count - 1 - index),
+          costBytes: each.costBytes),
+        for: each.model.id)
+    }
+  }
+
+  /// Deletes the model with an id, if it is there.
+  ///
+  /// - Throws: as ``save(_:)``.
+  public func delete(_ id: Model.ID) async throws(StoreError) {
+    try await delete(contentsOf: CollectionOfOne(id))
+  }
+
+  /// Deletes models as one atomic batch.
+  ///
+  /// - Throws: as ``save(_:)``.
+  public func delete(
+    contentsOf ids: some Sequence<Model.ID> & Sendable
+  ) async throws(StoreError) {
+    try await prepare()
+    let ids = Array(ids)
+    let receipt = try await commit(ids.map { (keys.key($0), nil) })
+    guard let last = receipt?.sequence else { return }
+    for id in ids {
+      cache.insert(ModelCache.Entry(model: nil, sequence: last.rawValue, costBytes: 32), for: id)
+    }
+  }
+
+  /// - Returns: nil when there was nothing to do.
+  private func commit(
+    _ operations: [(key: Key, value: [UInt8]?)]
+  ) async throws(StoreError) -> CommitReceipt? {
+    if operations.isEmpty { return nil }
+    ownCommits.begin()
+    let receipt = ReceiptBox()
+    do throws(StoreError) {
+      try await keyspace.commit(operations, durability: durability, noting: receipt.put)
+    } catch {
+      // It may have become visible, and only its durability failed.
+      ownCommits.end(nil)
+      throw error
+    }
+    let done = receipt.value
+    ownCommits.end(done?.sequence == nil ? nil : done?.commitCount)
+    return done
+  }
+}
+
+/// Carries a receipt from the store's actor to the repository's.
+private final class ReceiptBox: Sendable {
+  private let box = Mutex<CommitReceipt?>(nil)
+
+  @Sendable func put(_ receipt: CommitReceipt) { box.withLock { $0 = receipt } }
+
+  var value: CommitReceipt? { box.withLock { $0 } }
+}

@@ -1,0 +1,76 @@
+import MoraineEngine
+
+/// How models are written, and how each version of them that was ever written is read.
+///
+/// ```swift
+/// let format = ModelFormat<User>.json(version: 2)
+///   .migrating(from: 1, UserV1.self) { User(id: $0.id, name: $0.first + " " + $0.last) }
+/// ```
+///
+/// A stored model is migrated when it is read, and written in the new form when it is saved next. One
+/// of a version above ``version`` is `.newerFormat`: a program must not guess what a later one meant.
+public struct ModelFormat<Model: Sendable>: Sendable {
+  /// The version that is written, from 1.
+  public let version: Int
+  /// What a stored value is: its version, and where the model itself begins.
+  private let opening: @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8])
+  private let writing: @Sendable (Model) throws -> [UInt8]
+  private var readers: [Int: @Sendable ([UInt8]) throws -> Model]
+  private let decoding: any BodyDecoder
+
+  init(
+    version: Int, decoder: any BodyDecoder,
+    opening: @escaping @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8]),
+    writing: @escaping @Sendable (Model) throws -> [UInt8]
+  ) where Model: Decodable {
+    precondition(version > 0, "versions of models begin at 1")
+    self.version = version
+    self.opening = opening
+    self.writing = writing
+    decoding = decoder
+    readers = [version: { try decoder.decode(Model.self, from: $0) }]
+  }
+
+  /// The same format, which also reads what an earlier version of the program has written.
+  ///
+  /// - Parameter old: from 1, below ``version``.
+  public func migrating<Old: Decodable & SendableMetatype>(
+    from old: Int, _ type: Old.Type, _ convert: @escaping @Sendable (Old) throws -> Model
+  ) -> ModelFormat {
+    precondition(old > 0 && old < version, "a migration is from a version before this one")
+    var format = self
+    let decoder = decoding
+    format.readers[old] = { try convert(decoder.decode(Old.self, from: $0)) }
+    return format
+  }
+
+  func encode(_ model: Model) throws -> [UInt8] { try writing(model) }
+
+  /// - Throws: `.newerFormat`, `.decodingFailed`.
+  func decode(_ bytes: [UInt8], _ key: Key, _ place: String) throws(StoreError) -> Model {
+    let found: (version: Int, body: [UInt8])
+    do { found = try opening(bytes) } catch {
+      throw undecodable(key, place, "\(error)")
+    }
+    guard found.version <= version else {
+      throw StoreError(
+        .newerFormat,
+        "the model '\(key)' has version \(found.version), and this program knows \(version); "
+          + "update the program", file: place)
+    }
+    guard let reader = readers[found.version] else {
+      throw undecodable(
+        key, place, "it has version \(found.version), which no migration is given for")
+    }
+    do { return try reader(found.body) } catch { throw undecodable(key, place, "\(error)") }
+  }
+
+  private func undecodable(_ key: Key, _ place: String, _ why: String) -> StoreError {
+    StoreError(.decodingFailed, "the model '\(key)' cannot be decoded: \(why)", file: place)
+  }
+}
+
+/// What decodes the body of a stored value, of any type.
+protocol BodyDecoder: Sendable {
+  func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value
+}

@@ -1,0 +1,59 @@
+import Foundation
+import MoraineEngine
+import Synchronization
+import SystemPackage
+
+/// The stores that this process has open by their place, so that all who name one share it.
+final class StoreRegistry: Sendable {
+  static let shared = StoreRegistry()
+
+  private struct Entry {
+    weak var store: Store?
+  }
+
+  private let stores = Mutex<[String: Entry]>([:])
+
+  /// Opens it, unless somebody has. It is closed with its last user.
+  func store(at path: FilePath) throws(StoreError) -> Store {
+    // Under the lock: two who come at once must not both open it.
+    let result: Result<Store, StoreError> = stores.withLock { stores in
+      if let store = stores[path.string]?.store { return .success(store) }
+      do throws(StoreError) {
+        let store = try Store(at: path)
+        stores[path.string] = Entry(store: store)
+        stores = stores.filter { $0.value.store != nil }
+        return .success(store)
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try result.get()
+  }
+}
+
+/// Where the store of a directory and a filename is.
+enum StorePlace {
+  /// - Parameter directory: nil is the user's documents.
+  static func path(_ directory: URL?, _ filename: String) throws(StoreError) -> FilePath {
+    let directory = if let directory { directory } else { try documents() }
+    guard directory.isFileURL else {
+      throw StoreError(.io, "'\(directory)' is no directory on this machine")
+    }
+    let isName =
+      !filename.isEmpty && filename != "." && filename != ".." && !filename.contains("/")
+      && !filename.utf8.contains(0) && filename.utf8.count <= 240
+    guard isName else {
+      throw StoreError(.io, "'\(filename)' is no name for a file; give the directory by itself")
+    }
+    return FilePath(directory.standardizedFileURL.path).appending(filename + ".moraine")
+  }
+
+  private static func documents() throws(StoreError) -> URL {
+    // `URL.documentsDirectory` is Apple's alone.
+    let places = FileManager.default.urls(for: .documentDirectory, in: .userDomainMask)
+    guard let first = places.first else {
+      throw StoreError(.io, "this user has no documents directory; give one")
+    }
+    return first
+  }
+}

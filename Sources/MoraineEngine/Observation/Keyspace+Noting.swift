@@ -1,0 +1,67 @@
+package import MoraineFormat
+
+/// What a commit was, for those who keep what they wrote in memory.
+package struct CommitReceipt: Sendable {
+  /// Of the last operation; nil when there was nothing to do.
+  package var sequence: SequenceNumber?
+  /// The keyspace's ``ChangeMonitor/commitCount`` with this commit.
+  package var commitCount: UInt64
+}
+
+extension Keyspace {
+  /// Counts the commits to this keyspace, by whomever.
+  package var monitor: ChangeMonitor { store.observers.monitor(of: name) }
+
+  /// Commits operations together; no value is a delete.
+  package func commit(
+    _ operations: [(key: Key, value: [UInt8]?)], durability: Durability?,
+    noting note: @Sendable (CommitReceipt) -> Void
+  ) async throws(StoreError) {
+    try await store.commit(operations, in: self, durability, noting: note)
+  }
+
+  /// The value of a key with its sequence number; nil when the store is closed.
+  package func versionedValue(forKey key: Key) async throws(StoreError) -> VersionedValue? {
+    try await store.versionedValue(forKey: key, in: name)
+  }
+
+  /// Everything that is live at one moment.
+  package func entries() async throws(StoreError) -> [Entry] { try await store.entries(in: name) }
+}
+
+extension Store {
+  /// - Parameter note: called as soon as the operations are visible, before they are durable.
+  fileprivate func commit(
+    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ durability: Durability?,
+    noting note: @Sendable (CommitReceipt) -> Void
+  ) async throws(StoreError) {
+    try await passGate()
+    var batch = WriteBatch(store: self)
+    for (key, value) in operations {
+      if let value {
+        try batch.set(value, forKey: key, in: keyspace)
+      } else {
+        try batch.removeValue(forKey: key, in: keyspace)
+      }
+    }
+    let sequence = try await commit(batch.takeOperations())
+    note(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
+    try await settle(sequence, durability)
+  }
+
+  fileprivate func entries(in keyspace: String) throws(StoreError) -> [Entry] {
+    var result: [Entry] = []
+    do {
+      try forEach(in: keyspace) { entry in
+        result.append(entry)
+        return true
+      }
+    } catch {
+      guard let error = error as? StoreError else {
+        fatalError("reading throws errors of the store alone: \(error)")
+      }
+      throw error
+    }
+    return result
+  }
+}

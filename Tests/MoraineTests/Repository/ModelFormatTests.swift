@@ -1,0 +1,92 @@
+import Foundation
+import Moraine
+import Testing
+
+private struct NoteV1: Codable, Identifiable, Sendable {
+  var id: Int
+  var line: String
+}
+
+/// What was written stays readable, and what cannot be read says so.
+@Suite struct ModelFormatTests {
+  private static let current = ModelFormat<Note>.json(version: 2)
+    .migrating(from: 1, NoteV1.self) { Note(id: $0.id, text: $0.line) }
+
+  @Test func anEarlierVersionIsMigratedWhenItIsRead() async throws {
+    let store = Store.inMemory()
+    let before = try LocalRepository<NoteV1>(in: store, named: "notes")
+    try await before.save(NoteV1(id: 1, line: "old"))
+    let notes = try LocalRepository<Note>(in: store, named: "notes", format: Self.current)
+    #expect(try await notes.find(by: 1) == Note(id: 1, text: "old"))
+    try await notes.save(Note(id: 2, text: "new"))
+    #expect(try await notes.loadAll().map(\.text) == ["old", "new"])
+    let stored = try #require(try await notes.keyspace.value(forKey: "2"))
+    let text = String(decoding: stored, as: UTF8.self)
+    #expect(text.hasPrefix(#"{"$version":2,""#), "\(text)")
+    #expect(try JSONDecoder().decode(Note.self, from: Data(stored)).text == "new")
+  }
+
+  @Test func aLaterVersionIsNotGuessedAt() async throws {
+    let store = Store.inMemory()
+    let later = try LocalRepository<Note>(
+      in: store, named: "notes", format: .json(version: 3))
+    try await later.save(Note(id: 1, text: "from the future"))
+    let notes = try LocalRepository<Note>(in: store, named: "notes", format: Self.current)
+    let error = await #expect(throws: StoreError.self) { try await notes.find(by: 1) }
+    #expect(error?.code == .newerFormat)
+    try await notes.save(Note(id: 2, text: "here"))
+    #expect(try await notes.find(by: 2)?.text == "here", "the rest stays usable")
+  }
+
+  @Test(arguments: ["", "null", "[]", "{", #"{"id":1}"#, #"{"$version":0,"id":1}"#, "\u{FF}"])
+  func whatIsNoModelIsNamed(text: String) async throws {
+    let store = Store.inMemory()
+    let notes = try LocalRepository<Note>(in: store, named: "notes")
+    try await notes.keyspace.set(Array(text.utf8), forKey: "1")
+    try await notes.save(Note(id: 2, text: "sound"))
+    for _ in 0..<2 {
+      let error = await #expect(throws: StoreError.self) { try await notes.find(by: 1) }
+      #expect(error?.code == .decodingFailed)
+      #expect(error?.message.contains("'1'") == true)
+      #expect(error?.file == "keyspace 'notes'")
+    }
+    #expect(try await notes.find(by: 2)?.text == "sound")
+    await #expect(throws: StoreError.self) { try await notes.loadAll() }
+  }
+
+  @Test func aVersionWithoutMigrationIsNamed() async throws {
+    let store = Store.inMemory()
+    let two = try LocalRepository<Note>(in: store, named: "notes", format: .json(version: 2))
+    try await two.save(Note(id: 1, text: "two"))
+    let three = try LocalRepository<Note>(in: store, named: "notes", format: .json(version: 3))
+    let error = await #expect(throws: StoreError.self) { try await three.find(by: 1) }
+    #expect(error?.code == .decodingFailed)
+    #expect(error?.message.contains("version 2") == true)
+  }
+
+  @Test(arguments: [1, 2])
+  func propertyListsDoTheSame(version: Int) async throws {
+    let store = Store.inMemory()
+    let format = ModelFormat<Note>.propertyList(version: version)
+    let notes = try LocalRepository<Note>(in: store, named: "notes", format: format, cache: .none)
+    try await notes.save(Note(id: 1, text: "list"))
+    #expect(try await notes.find(by: 1)?.text == "list")
+    let later = ModelFormat<Note>.propertyList(version: 3).migrating(
+      from: version, Note.self
+    ) { Note(id: $0.id, text: $0.text + "!") }
+    let again = try LocalRepository<Note>(in: store, named: "notes", format: later)
+    #expect(try await again.find(by: 1)?.text == "list!")
+  }
+
+  private struct Unencodable: Codable, Identifiable, Sendable {
+    var id = 1
+    var number = Double.infinity
+  }
+
+  @Test func whatCannotBeEncodedChangesNothing() async throws {
+    let repository = LocalRepository<Unencodable>.inMemory()
+    let error = await #expect(throws: StoreError.self) { try await repository.save(Unencodable()) }
+    #expect(error?.code == .encodingFailed)
+    #expect(try await repository.find(by: 1) == nil)
+  }
+}
