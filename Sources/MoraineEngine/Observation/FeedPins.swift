@@ -4,7 +4,7 @@ import Synchronization
 /// What the iterators of a store have still to see, so that compaction leaves it to them for a while.
 final class FeedPins: Sendable {
   /// An iterator that has not moved for so long is waited for no more.
-  static let patienceNanoseconds: UInt64 = 10_000_000_000
+  let patienceNanoseconds = Atomic<UInt64>(10_000_000_000)
   /// So much of the log is kept for iterators at most.
   static let limitBytes = 64 << 20
 
@@ -41,9 +41,10 @@ final class FeedPins: Sendable {
   /// nobody to wait for.
   var leastSequence: UInt64 {
     let now = Machine.monotonicNanoseconds()
+    let patience = patienceNanoseconds.load(ordering: .relaxed)
     return state.withLock { state in
       state.places.values.reduce(UInt64.max) { least, place in
-        now &- place.movedNanoseconds < Self.patienceNanoseconds
+        now &- place.movedNanoseconds < patience
           ? min(least, place.sequence) : least
       }
     }

@@ -1,4 +1,5 @@
 import MoraineFormat
+import Synchronization
 
 extension Store {
   /// Where a feed begins; nil when the store is closed.
@@ -54,6 +55,11 @@ extension Store {
       Task { await self.stopWaiting(id) }
     }
     return !isClosed && !Task.isCancelled
+  }
+
+  /// Waits for iterators however long they do not move; for tests on a machine that is busy.
+  package nonisolated func waitForIteratorsForever() {
+    observers.pins.patienceNanoseconds.store(.max, ordering: .relaxed)
   }
 
   /// How many wait for a change; for tests.

@@ -82,6 +82,7 @@ import Testing
     var configuration = Configuration.testing(segmentSizeBytes: 500)
     configuration.compaction = .manual
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    store.waitForIteratorsForever()
     for key in ["kept", "removed"] as [Key] { try await store.set([0], forKey: key) }
     var iterator = store.contentsAndChanges().makeAsyncIterator()
     let cursor = try #require(try await next(2, &iterator).last?.cursor)
@@ -176,6 +177,7 @@ import Testing
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = CompactionPolicy()
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    store.waitForIteratorsForever()
     try await store.set([0], forKey: "a")
     var iterator = store.contentsAndChanges().makeAsyncIterator()
     _ = try await iterator.next()
