@@ -36,11 +36,27 @@ import Testing
     ["crash-test", "--count", "0"], ["crash-test", "--durability", "forever"],
     ["crash-test", "--seed", "18446744073709551615", "--count", "2"],
     ["crash-test", "faults", "--scenario", "no-such"], ["crash-test", "no-such"],
+    ["crash-test", "--time-budget", "nan"], ["crash-test", "--time-budget", "1e300"],
+    ["crash-test", "--time-budget", "0"], ["crash-test", "--timeout-seconds", "inf"],
+    ["crash-test", "--jobs", "100000000"], ["crash-test", "--images", "0"],
   ])
   func whatDoesNotExistIsAUsageError(arguments: [String]) async throws {
     let outcome = try await Moraine.run(arguments)
     #expect(outcome.code == 2, "\(outcome.errors)")
     #expect(!outcome.errors.isEmpty)
+  }
+
+  /// What the budget leaves out is said, and a target that is missed is no success.
+  @Test func aBudgetCutsShortAndSaysSo() async throws {
+    let many = ["crash-test", "--scenario", "one-key-mapped", "--scenario", "puts-mapped"]
+    let outcome = try await Moraine.run(
+      many + ["--count", "9223372036854775807", "--time-budget", "0.2", "--jobs", "1"])
+    #expect(outcome.code == 0, "\(outcome.errors)")
+    #expect(outcome.text.contains("Cut short: "), "\(outcome.text)")
+    let missed = try await Moraine.run(
+      many + ["--images", "1000000000", "--time-budget", "0.2", "--jobs", "1"])
+    #expect(missed.code == 3)
+    #expect(missed.errors.contains("before 1000000000 disks were judged"))
   }
 
   private let units = ["a", "b", "c"].map { LaboratoryUnit(.crashes, $0, seed: 7) }

@@ -74,15 +74,16 @@ import Testing
 
   @Test func misuseIsCode2() async throws {
     #expect(try await test("--kills", "-1").code == 2)
+    #expect(try await test("--kills", "0").code == 2)
     #expect(try await test("--timeout", "0").code == 2)
     #expect(try await test("--seed", "x").code == 2)
   }
 
-  @Test func aDirectoryThatIsInUseIsCode5() async throws {
+  @Test func aDirectoryThatIsInUseIsMisuse() async throws {
     try FileManager.default.createDirectory(
       atPath: place.store + "/subject", withIntermediateDirectories: true)
     let outcome = try await test("--kills", "1")
-    #expect(outcome.code == 5 && outcome.text.contains("could not start"), "\(outcome)")
+    #expect(outcome.code == 2 && outcome.errors.contains("there already"), "\(outcome)")
   }
 
   /// A store that is not what the ledger says, before the check: a put undone, a put never asked for.

@@ -57,6 +57,44 @@ import Testing
     }
   }
 
+  /// A program that makes two writes of what must happen together. Between them there is no call to a
+  /// disk that is mapped.
+  @Test func findsTwoWritesThatShouldBeOne() async throws {
+    await #expect(throws: CrashViolation.self) {
+      try await CrashExperiment().run { disk, ledger in
+        let store = try disk.openStore()
+        for number in 0..<3 {
+          ledger.begin()
+          try await store.set([1], forKey: Key("from \(number)"), durability: Durability.none)
+          try await store.set([1], forKey: Key("to \(number)"), durability: Durability.none)
+          ledger.acknowledge()
+        }
+      } check: { disk, _ in
+        guard try await disk.openStore().count % 2 == 0 else { throw Lost() }
+      }
+    }
+  }
+
+  /// A promise may be broken where no call to the disk comes any more.
+  @Test func findsAPromiseBehindTheLastCall() async throws {
+    await #expect(throws: CrashViolation.self) {
+      try await CrashExperiment().run { disk, ledger in
+        let store = try disk.openStore()
+        for number in 0..<3 {
+          ledger.begin()
+          try await store.set([1], forKey: Key("\(number)"), durability: Durability.none)
+          ledger.becomeDurable()
+        }
+        ledger.begin()
+        try await store.sync()
+        try await store.set([1], forKey: "last", durability: .sync)
+        ledger.becomeDurable()
+      } check: { disk, steps in
+        try await Self.count(disk, steps)
+      }
+    }
+  }
+
   @Test func findsNothingWhereNothingIsWrong() async throws {
     let tally = try await CrashExperiment().run { disk, ledger in
       try await Self.work(disk, ledger, durability: .sync)

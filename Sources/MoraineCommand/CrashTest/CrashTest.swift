@@ -34,6 +34,10 @@ extension CrashTest {
     @Option(help: "Go on with further seeds until so many disks were judged.")
     var images: Int?
 
+    func validate() throws {
+      if let images, images < 1 { throw ValidationError("--images takes a number from 1") }
+    }
+
     func run() async throws {
       try await options.run(.crashes, imageTarget: images)
     }

@@ -31,7 +31,11 @@ struct Kills: AsyncParsableCommand {
   @Flag(help: "As one JSON object.") var json = false
 
   func validate() throws {
-    if kills < 0 { throw ValidationError("--kills takes a number from 0") }
+    if kills < 1 { throw ValidationError("--kills takes a number from 1") }
+    if directory?.isEmpty == true { throw ValidationError("--directory takes a path") }
+    if let directory, FileManager.default.fileExists(atPath: directory + "/subject") {
+      throw ValidationError("\(directory)/subject is there already; --directory takes a new place")
+    }
     if !(1...86_400 ~= timeout) {
       throw ValidationError("--timeout takes a number from 1 to 86400")
     }

@@ -12,11 +12,11 @@ struct LaboratoryOptions: ParsableArguments {
   var count: UInt64 = 1
   @Option(help: "sync, interval or none, instead of the scenario's own durability.")
   var durability: String?
-  @Option(help: "Begin nothing new after so many seconds.")
+  @Option(help: "Begin nothing new after so many seconds; the report says what was left out.")
   var timeBudget: Double?
   @Option(help: "How many processes work at a time. Default: one for each core.")
   var jobs: Int?
-  @Option(help: "How many seconds one piece of work may take before it counts as hung.")
+  @Option(help: "How many seconds a piece of work may say nothing before it counts as hung.")
   var timeoutSeconds: Double = 120
   @Option(help: "Where disks on which something was violated are kept.")
   var artifacts: String = "moraine-crash-test"
@@ -33,8 +33,13 @@ struct LaboratoryOptions: ParsableArguments {
     if let durability, !["sync", "interval", "none"].contains(durability) {
       throw ValidationError("'\(durability)' is none of sync, interval, none")
     }
-    guard count >= 1, jobs ?? 1 >= 1, timeoutSeconds > 0 else {
-      throw ValidationError("--count, --jobs and --timeout-seconds must be above zero")
+    guard count >= 1 else { throw ValidationError("--count takes a number from 1") }
+    guard 1...1024 ~= jobs ?? 1 else {
+      throw ValidationError("--jobs takes a number from 1 to 1024")
+    }
+    for (name, seconds) in [("--timeout-seconds", timeoutSeconds), ("--time-budget", timeBudget)] {
+      guard let seconds, !(seconds > 0 && seconds <= 10_000_000) else { continue }
+      throw ValidationError("\(name) takes seconds above 0, up to 10000000")
     }
     guard seed.addingReportingOverflow(count).overflow == false else {
       throw ValidationError("there are no seeds behind \(UInt64.max)")
@@ -51,11 +56,15 @@ struct LaboratoryOptions: ParsableArguments {
       artifacts: artifacts)
     let report = await pool.run(queue, isQuiet: json)
     try report.print(kind, asJSON: json)
+    guard report.unitCount > 0 else { throw Failure(code: 3, message: "nothing was judged") }
     guard report.violations.isEmpty else {
       throw Failure(code: 3, message: "promises were broken: \(report.violations.count)")
     }
     guard report.tally.missedCalls == 0 else {
       throw Failure(code: 3, message: "\(report.tally.missedCalls) calls were not reached")
+    }
+    if let imageTarget, report.tally.judgedImages < imageTarget {
+      throw Failure(code: 3, message: "the time ended before \(imageTarget) disks were judged")
     }
   }
 

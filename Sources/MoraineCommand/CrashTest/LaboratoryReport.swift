@@ -6,6 +6,8 @@ struct LaboratoryReport: Codable {
   var tally = CrashTally()
   var violations: [CrashViolation] = []
   var unitCount = 0
+  /// How many there were to be done; nil when nobody said.
+  var plannedCount: Int?
   var elapsedSeconds = 0.0
 
   func print(_ kind: LaboratoryUnit.Kind, asJSON: Bool) throws {
@@ -17,6 +19,9 @@ struct LaboratoryReport: Codable {
     }
     for violation in violations { try Output.line("VIOLATION \(violation)\n") }
     try Output.line(summary(kind))
+    if let plannedCount, unitCount < plannedCount {
+      try Output.line("Cut short: \(unitCount) of \(plannedCount) workloads were done.")
+    }
   }
 
   private func summary(_ kind: LaboratoryUnit.Kind) -> String {

@@ -43,7 +43,7 @@ struct LaboratoryWorker: AsyncParsableCommand {
       guard var (tally, violation) = await unit.run(progress: { pulse.beat() }) else {
         throw Failure(code: 2, message: "no scenario is named '\(unit.scenario)'")
       }
-      if let found = violation { violation = try save(found, unit) }
+      if let found = violation { violation = save(found, unit) }
       let answer = try JSONEncoder().encode(UnitResult(tally: tally, violation: violation))
       try Output.line("end " + String(decoding: answer, as: UTF8.self))
       try Output.flush()
@@ -51,15 +51,31 @@ struct LaboratoryWorker: AsyncParsableCommand {
     }
   }
 
-  private func save(_ found: CrashViolation, _ unit: LaboratoryUnit) throws -> CrashViolation {
+  /// What was found counts, also where the disk cannot be kept.
+  private func save(_ found: CrashViolation, _ unit: LaboratoryUnit) -> CrashViolation {
     guard let image = found.image else { return found }
     var violation = found
-    let parent = FilePath(artifacts)
-    // The parent of a new directory must be there.
-    try FileManager.default.createDirectory(
-      atPath: artifacts, withIntermediateDirectories: true)
-    let place = parent.appending("\(unit.scenario)-seed-\(unit.seed)")
-    violation.imagePath = try image.save(in: place).first?.string
+    do {
+      // The parent of a new directory must be there.
+      try FileManager.default.createDirectory(
+        atPath: artifacts, withIntermediateDirectories: true)
+      violation.imagePath = try image.save(in: place(unit)).first?.string
+    } catch {
+      violation.finding += "; the disk could not be saved in \(artifacts): \(error)"
+    }
     return violation
+  }
+
+  /// A directory of its own: files of another disk would make it a third one.
+  private func place(_ unit: LaboratoryUnit) -> FilePath {
+    var name = "\(unit.kind.rawValue)-\(unit.scenario)-seed-\(unit.seed)"
+    if unit.kind == .faults { name += "-effect-\(unit.effect)\(unit.isForEver ? "-for-ever" : "")" }
+    var place = FilePath(artifacts).appending(name)
+    var number = 2
+    while FileManager.default.fileExists(atPath: place.string) {
+      place = FilePath(artifacts).appending("\(name)-\(number)")
+      number += 1
+    }
+    return place
   }
 }

@@ -34,7 +34,10 @@ final class UnitQueue: Sendable {
 
   /// How many there are in all; nil when that is not known.
   private var total: Int? {
-    imageTarget == nil ? Int(clamping: count) * names.count * variants : nil
+    guard imageTarget == nil else { return nil }
+    let (total, isTooLarge) = Int(clamping: count).multipliedReportingOverflow(
+      by: names.count * variants)
+    return isTooLarge ? .max : total
   }
 
   private var variants: Int { kind == .faults ? FaultLaboratory.effects.count * 2 : 1 }
@@ -46,6 +49,8 @@ final class UnitQueue: Sendable {
       // After some, the next ones tell nothing new.
       if state.report.violations.count >= 20 { return [] }
       var result: [LaboratoryUnit] = []
+      // What a worker has been given it finishes.
+      let wanted = deadline == nil ? wanted : 1
       while result.count < wanted, let unit = take(&state) { result.append(unit) }
       return result
     }
@@ -56,7 +61,8 @@ final class UnitQueue: Sendable {
     if state.pending.isEmpty {
       if let imageTarget, state.report.tally.judgedImages >= imageTarget { return nil }
       guard state.round < count else { return nil }
-      state.pending = round(firstSeed + state.round)
+      // The first comes last out of it.
+      state.pending = round(firstSeed + state.round).reversed()
       state.round += 1
     }
     return state.pending.popLast()
@@ -87,7 +93,11 @@ final class UnitQueue: Sendable {
     }
   }
 
-  var report: LaboratoryReport { state.withLock { $0.report } }
+  var report: LaboratoryReport {
+    var report = state.withLock { $0.report }
+    report.plannedCount = total
+    return report
+  }
 
   /// In a line.
   var progress: String {

@@ -22,6 +22,10 @@ struct WorkerPool: Sendable {
             let (results, rest) = await work(units)
             queue.giveBack(rest)
             queue.take(results)
+            // At once: a run of hours may be ended from outside.
+            for violation in results.compactMap(\.violation) {
+              Output.note("VIOLATION \(violation)")
+            }
             if !isQuiet { bar.say(queue.progress) }
           }
         }

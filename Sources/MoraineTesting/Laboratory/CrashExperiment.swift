@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Crashes a program of yours that keeps its data in a store, and has you check what it finds
 /// afterwards.
 ///
@@ -16,10 +18,16 @@
 /// }
 /// ```
 ///
-/// The store runs on a ``SimulatedDisk``; the work is done once, a moment is taken before each call
-/// that would change the disk, and for every moment the disks that a power failure could leave are
+/// The store runs on a ``SimulatedDisk``; a moment is taken before each call that would change the disk
+/// and at each word to the ledger, and for every moment the disks that a power failure could leave are
 /// handed to the check. All combinations of what survives, when there are few; a seeded choice
 /// otherwise.
+///
+/// The work is done twice: with the store's log mapped, as programs have it, and with a call for each
+/// write, so that a crash between two writes of one step is tried too.
+///
+/// Only what the check throws counts: use `try #require`, not `#expect`. A trap or a hang in the work
+/// or the check is one of your test; ``KillHarness`` is for those, and Swift Testing's `.timeLimit`.
 public struct CrashExperiment: Sendable {
   public var seed: UInt64
   /// How many combinations of surviving pages and names are tried at each moment, at most.
@@ -33,7 +41,7 @@ public struct CrashExperiment: Sendable {
 
   /// - Parameters:
   ///   - work: does its steps one after the other, each announced to the ledger. It may open and
-  ///     close stores on the disk as it likes.
+  ///     close stores on the disk as it likes. It is done twice.
   ///   - check: opens what is left; it is given the smallest and the largest number of steps that
   ///     may be there. It may write, and it throws when something is wrong.
   /// - Returns: how much was tried.
@@ -43,24 +51,36 @@ public struct CrashExperiment: Sendable {
     work: (SimulatedDisk, CrashLedger) async throws -> Void,
     check: (SimulatedDisk, ClosedRange<UInt64>) async throws -> Void
   ) async throws -> CrashTally {
-    let disk = SimulatedDisk()
-    let ledger = CrashLedger()
-    let recorder = CrashRecorder(ledger)
-    recorder.watch(disk)
-    defer { disk.setObserver(nil) }
-    try await work(disk, ledger)
-    recorder.take(disk)
-    disk.setObserver(nil)
     var tally = CrashTally()
-    for point in recorder.points {
-      tally.crashPoints += 1
-      try await judge(point, &tally, check)
+    for isMapped in [true, false] {
+      for point in try await points(work, isMapped: isMapped) {
+        tally.crashPoints += 1
+        try await judge(point, isMapped, &tally, check)
+      }
     }
     return tally
   }
 
+  nonisolated(nonsending) private func points(
+    _ work: (SimulatedDisk, CrashLedger) async throws -> Void, isMapped: Bool
+  ) async throws -> [CrashPoint] {
+    let disk = SimulatedDisk()
+    if !isMapped { disk.isNeverMapped.store(true, ordering: .relaxed) }
+    let ledger = CrashLedger()
+    let recorder = CrashRecorder(ledger)
+    recorder.watch(disk)
+    ledger.setObserver { [unowned disk] in recorder.take(disk) }
+    defer {
+      disk.setObserver(nil)
+      ledger.setObserver(nil)
+    }
+    try await work(disk, ledger)
+    recorder.take(disk)
+    return recorder.points
+  }
+
   nonisolated(nonsending) private func judge(
-    _ point: CrashPoint, _ tally: inout CrashTally,
+    _ point: CrashPoint, _ isMapped: Bool, _ tally: inout CrashTally,
     _ check: (SimulatedDisk, ClosedRange<UInt64>) async throws -> Void
   ) async throws {
     let base = seed &* 1_000_003 &+ UInt64(point.number) &* 64
@@ -77,8 +97,9 @@ public struct CrashExperiment: Sendable {
       do {
         try await check(SimulatedDisk(image), least...max(least, point.after.begun))
       } catch {
+        let mode = isMapped ? "mapped" : "positional"
         var violation = CrashViolation(
-          scenario: "experiment", seed: seed, circumstances: "crash \(point.number), \(policy)",
+          scenario: "experiment", seed: seed, circumstances: "\(mode), crash \(point.number), \(policy)",
           finding: "\(error)", replay: "run the experiment again with seed \(seed)")
         violation.image = image
         throw violation

@@ -11,15 +11,29 @@ public final class CrashLedger: Sendable {
   }
 
   private let counts = Mutex(Counts())
+  private let observer = Mutex<(@Sendable () -> Void)?>(nil)
+
+  /// Called before a step begins and after each promise: a crash may come between them without any
+  /// call to the disk.
+  func setObserver(_ body: (@Sendable () -> Void)?) { observer.withLock { $0 = body } }
+
+  private func tell() {
+    let body = observer.withLock { $0 }
+    body?()
+  }
 
   var now: Counts { counts.withLock { $0 } }
 
   /// Say so before each step, or the laboratory takes what it leaves for invented.
-  public func begin() { counts.withLock { $0.begun += 1 } }
+  public func begin() {
+    tell()
+    counts.withLock { $0.begun += 1 }
+  }
 
   /// All steps that were begun have returned: the death of the process takes none of them.
   public func acknowledge() {
     counts.withLock { $0.acknowledged = $0.begun }
+    tell()
   }
 
   /// All steps that were begun are durable: a power failure takes none of them.
@@ -28,6 +42,7 @@ public final class CrashLedger: Sendable {
       counts.acknowledged = counts.begun
       counts.durable = counts.begun
     }
+    tell()
   }
 
   /// The same with numbers of the caller's choice, for the engine's sequence numbers.

@@ -2,7 +2,7 @@
 public struct CrashTally: Hashable, Sendable, Codable {
   /// Calls before which a crash was tried, and moments between steps.
   public var crashPoints = 0
-  /// Disks that a crash could leave, all of them judged.
+  /// Disks that a crash could leave.
   public var images = 0
   /// Of those, the ones that no other one equals, promises included: each was opened.
   public var distinctImages = 0
@@ -17,8 +17,8 @@ public struct CrashTally: Hashable, Sendable, Codable {
 
   public init() {}
 
-  /// Disks that were judged in all.
-  public var judgedImages: Int { images + nestedImages }
+  /// Disks that were opened and judged in all; of those that are equal, one.
+  public var judgedImages: Int { distinctImages + nestedImages }
 
   public static func += (left: inout Self, right: Self) {
     left.crashPoints += right.crashPoints

@@ -34,10 +34,16 @@ final class FaultRun {
   func run(_ steps: [WorkloadStep]) async throws {
     storage.setScript(striker.script(life: life))
     try await open()
+    var hasFailed = false
     for step in steps {
       try await perform(step)
       if let store {
         do throws(StoreError) { try await store.settle() } catch { try judge(error) }
+      }
+      // Also at once: what comes later may write again what the fault took.
+      if striker.hasStruck, !hasFailed {
+        hasFailed = true
+        try await fail()
       }
     }
     try await fail()

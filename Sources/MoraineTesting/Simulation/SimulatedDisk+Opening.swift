@@ -1,4 +1,5 @@
 public import MoraineEngine
+import Synchronization
 public import SystemPackage
 
 extension SimulatedDisk {
@@ -10,6 +11,8 @@ extension SimulatedDisk {
   public func openStore(
     at path: FilePath = "store", configuration: Configuration = .init(), faults: [DiskFault] = []
   ) throws(StoreError) -> Store {
+    var configuration = configuration
+    if isNeverMapped.load(ordering: .relaxed) { configuration.ioMode = .positional }
     if faults.isEmpty { return try Store(on: self, at: path, configuration: configuration) }
     let plan = FaultPlan(faults)
     let storage = FaultStorage(self)

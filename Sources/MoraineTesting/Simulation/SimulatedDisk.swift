@@ -70,6 +70,9 @@ public final class SimulatedDisk: Sendable {
     names.synchronize()
   }
 
+  /// Whether ``openStore(at:configuration:faults:)`` has every write be a call, which an observer sees.
+  let isNeverMapped = Atomic(false)
+
   /// Called before every call that may change the disk, on the thread of the call.
   package func setObserver(_ body: (@Sendable () -> Void)?) { observer.withLock { $0 = body } }
 
