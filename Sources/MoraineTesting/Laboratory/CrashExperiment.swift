@@ -99,7 +99,8 @@ public struct CrashExperiment: Sendable {
       } catch {
         let mode = isMapped ? "mapped" : "positional"
         var violation = CrashViolation(
-          scenario: "experiment", seed: seed, circumstances: "\(mode), crash \(point.number), \(policy)",
+          scenario: "experiment", seed: seed,
+          circumstances: "\(mode), crash \(point.number), \(policy)",
           finding: "\(error)", replay: "run the experiment again with seed \(seed)")
         violation.image = image
         throw violation
