@@ -57,10 +57,13 @@ import Testing
       "count", "diskBytes", "digest", "durableSequence", "indexBytes", "isPoisoned",
       "lastSequence", "liveBytes", "segmentCount", "syncCount", "appendedBytes",
       "compactionBytes", "checkpointBytes", "compactionCount", "spaceAmplification",
-      "writeAmplification",
+      "writeAmplification", "keyspaces",
     ]
     #expect(object?.keys.sorted() == names.sorted())
     #expect(object?["writeAmplification"] is NSNull, "nothing was written")
+    let keyspaces = try #require(object?["keyspaces"] as? [[String: Any]])
+    #expect(keyspaces.map { $0["name"] as? String } == [""])
+    #expect(keyspaces.map { $0["count"] as? Int } == [3])
     let more = try await Moraine.run("stats", place.store, "--json", "--segments")
     let whole = try JSONSerialization.jsonObject(with: Data(more.output)) as? [String: Any]
     let segments = try #require(whole?["segments"] as? [[String: Any]])
