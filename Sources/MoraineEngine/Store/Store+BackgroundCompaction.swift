@@ -22,6 +22,10 @@ extension Store {
     guard engine != nil, engine!.liveBytes < looksBelowLiveBytes else { return }
     looksBelowLiveBytes = engine!.liveBytes / 4 * 3
     guard compactionPolicy.isAutomatic, !isMakingRoom else { return }
+    if isCompacting { looksAgain = true } else { compactIfMuchIsGarbage() }
+  }
+
+  private func compactIfMuchIsGarbage() {
     let isActivePoor = engine!.isActiveGarbage(compactionPolicy)
     guard isActivePoor || engine!.nextCompaction(compactionPolicy) != nil else { return }
     compactInBackground(isFull: false)
@@ -37,11 +41,12 @@ extension Store {
   private func runInBackground(isFull: Bool) async {
     let hasFailed = await !clean(isFull: isFull)
     endCompaction()
-    // Whoever left garbage meanwhile found this one under way, and may be the last to look.
-    guard !hasFailed, !isClosed, compactionPolicy.isAutomatic, engine != nil else { return }
-    let isActivePoor = engine!.isActiveGarbage(compactionPolicy)
-    guard isActivePoor || engine!.nextCompaction(compactionPolicy) != nil else { return }
-    compactInBackground(isFull: false)
+    // Who looked meanwhile found this one under way, and may have been the last.
+    guard looksAgain, !hasFailed, !isClosed, engine != nil else { return }
+    looksAgain = false
+    // On a full disk what is left is for the deletes; they ask for a compaction when they need one.
+    guard engine!.reserve.isWhole else { return }
+    compactIfMuchIsGarbage()
   }
 
   /// - Returns: whether nothing kept it from cleaning all that is worth it.

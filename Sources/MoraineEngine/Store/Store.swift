@@ -40,6 +40,8 @@ public actor Store {
   var isCompactingBecauseFull = false
   /// Below so many live bytes, deletes have left enough garbage to look at; at first always.
   var looksBelowLiveBytes = UInt64.max
+  /// Whether a delete would have looked, had no compaction been under way.
+  var looksAgain = false
   /// Writers that let compaction catch up.
   var progressGate: [UnsafeContinuation<Void, Never>] = []
   /// Why the last compaction in the background ended early, when it did; the next one begins when a
