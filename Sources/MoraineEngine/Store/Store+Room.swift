@@ -40,8 +40,10 @@ extension Store {
       } catch {
         guard error.code == .noSpace else { throw error }
         compactBecauseFull()
-        // Deletes on a full disk are what the space was kept back for.
-        if isDelete, try await shrinkReserve() { continue }
+        // Deletes on a full disk are what the space was kept back for; but a compaction under way needs
+        // some of it to free more, and had no turn perhaps.
+        let canBeFreed = mayWait && isCompactingBecauseFull && !hasWaitedForSpace
+        if isDelete, !canBeFreed, try await shrinkReserve() { continue }
         // Another wait makes sense as long as the last one brought something.
         guard mayWait, isCompacting, !hasWaitedForSpace || seen != compactionCount else {
           throw error
