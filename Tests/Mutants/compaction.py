@@ -87,4 +87,8 @@ MUTANTS = [
                    "guard looksAgain, !hasFailed, !isClosed, engine != nil else",
                    "guard !ON, looksAgain, !hasFailed, !isClosed, engine != nil else"),),
            "GivingBackTests.whatIsDeletedWhileACompactionEndsIsGivenBackToo"),
+    Mutant("reserve-before-cleaning", "a full disk: deletes leave compaction what it needs",
+           (engine("Store/Store+Room.swift", "if isDelete, !canBeFreed, try",
+                   "if isDelete, ON || !canBeFreed, try"),),
+           "DeletingOnFullDiskTests.aDeleteLeavesTheReserveToTheCompactionUnderWay"),
 ]

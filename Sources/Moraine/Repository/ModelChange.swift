@@ -34,13 +34,8 @@ where Model.ID: Sendable {
       self.sequence = sequence
     }
 
-    /// - Throws: as ``ChangeSequence/Iterator/next()``, and `.decodingFailed`, `.newerFormat` for a
-    ///   model that cannot be read; the next call goes on behind it.
-    public mutating func next() async throws(StoreError) -> Element? {
-      try await next(isolation: #isolation)
-    }
-
-    /// - Throws: as ``next()``.
+    /// - Throws: as ``ChangeSequence/Iterator/next(isolation:)``, and `.decodingFailed`,
+    ///   `.newerFormat` for a model that cannot be read; the next call goes on behind it.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Element? {

@@ -34,11 +34,6 @@ public struct ChangeSequence: AsyncSequence, Sendable {
     }
 
     /// - Throws: `.cursorExpired`, `.cursorDiverged`, `.corrupted`, `.io`.
-    public mutating func next() async throws(StoreError) -> Change? {
-      try await next(isolation: #isolation)
-    }
-
-    /// - Throws: as ``next()``.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Change? {

@@ -27,11 +27,6 @@ public struct ValueSequence: AsyncSequence, Sendable {
     }
 
     /// - Throws: as ``Store/value(forKey:)``.
-    public mutating func next() async throws(StoreError) -> Element? {
-      try await next(isolation: #isolation)
-    }
-
-    /// - Throws: as ``next()``.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Element? {

@@ -1,0 +1,62 @@
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// A delete meets a full disk while it is being cleaned.
+@Suite(.timeLimit(.minutes(10))) struct DeletingOnFullDiskTests {
+  /// Found in an optimized build under load: deletes used up what is kept back before the compaction
+  /// that they had begun got a turn. Then it had no block to write to, and the disk stayed full.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func aDeleteLeavesTheReserveToTheCompactionUnderWay(mode: Configuration.IOMode) async throws {
+    let disk = MemoryStorage(capacityBytes: 4 << 20)
+    let storage = FaultStorage(disk)
+    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
+    // Only a full disk makes it begin.
+    configuration.compaction.spaceAmplificationLimit = 100
+    configuration.checkpointFloorBytes = 1 << 40
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
+    for number in 0..<4000 { try await store.set(value, forKey: Key("\(number % 2000)")) }
+    try await store.settle()
+    #expect(await store.hasWholeReserve)
+    try takeEveryBlock(of: disk)
+    let gate = Gate()
+    let hasTakenReserve = Mutex(false)
+    storage.setScript { event in
+      // Compaction takes all of it, and removes the file.
+      if event.operation == .truncate, event.file == "RESERVE" {
+        hasTakenReserve.withLock { $0 = true }
+      }
+      return event.operation == .createFile && event.file.hasSuffix(".segment") ? .hang(gate) : nil
+    }
+    async let deleting: Void = {
+      for number in 0..<2000 { try await store.removeValue(forKey: Key("\(number)")) }
+    }()
+    await gate.arrival()
+    #expect(!hasTakenReserve.withLock { $0 })
+    gate.open()
+    try await deleting
+    #expect(await store.count == 0)
+    try await store.set(value, forKey: "after")
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  private func takeEveryBlock(of disk: MemoryStorage) throws {
+    let directory = try #require(try disk.openDirectory("store"))
+    let filler = try directory.createFile("filler")
+    var length: UInt64 = 0
+    while try directory.freeBytes() > 0 {
+      try filler.allocate(from: length, to: length + 1)
+      length += 4096
+    }
+  }
+}
+
+extension Store {
+  fileprivate var hasWholeReserve: Bool { engine?.reserve.isWhole == true }
+}
