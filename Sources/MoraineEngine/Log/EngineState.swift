@@ -19,6 +19,8 @@ struct EngineState: ~Copyable {
   let configuration: Configuration
   let directory: any StorageDirectory
   let lock: (any StorageFile)?
+  /// What ties it to the other processes that have the store open.
+  var link: SharedLink?
   let pipeline: CommitPipeline
   var compressor = Compressor()
   let writeScratch = ScratchBuffer()

@@ -69,6 +69,7 @@ extension Store {
     forKey key: Key, in keyspace: String
   ) throws(StoreError) -> VersionedValue? {
     if isClosed { return nil }
+    try catchUp()
     var result = VersionedValue(
       storeSequence: engine?.lastSequence ?? 0,
       commitCount: observers.monitor(of: keyspace).commitCount)

@@ -20,6 +20,7 @@ extension Store {
     isMakingRoom = true
     defer {
       pipeline.stop()
+      sharing.watch?.stop()
       engine = nil
       openGate()
     }
@@ -27,7 +28,9 @@ extension Store {
     guard engine?.isInItsProcess == true else { return }
     var failure: StoreError?
     do throws(StoreError) {
-      if !pipeline.hasPoison, !opener.configuration.isReadOnly { try await sealForGood() }
+      if !pipeline.hasPoison, !opener.configuration.isReadOnly {
+        if isShared { try await leaveForGood() } else { try await sealForGood() }
+      }
     } catch {
       failure = error
     }
@@ -36,7 +39,7 @@ extension Store {
     if let failure { throw failure }
   }
 
-  private func sealForGood() async throws(StoreError) {
+  func sealForGood() async throws(StoreError) {
     // First: on a full disk it is what the footer and the manifest need.
     _ = try await releaseReserve()
     // A compaction may have sealed it, and listed it, already.

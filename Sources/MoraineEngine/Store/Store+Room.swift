@@ -7,7 +7,28 @@ extension Store {
     while isMakingRoom {
       await withUnsafeContinuation { gate.append($0) }
     }
-    if isClosed { throw StoreError(.closed, "the store was closed; open it again") }
+    try checkOpen()
+  }
+
+  /// Keeps all other writers out until ``endUnit()``, also those of other processes: what is read
+  /// meanwhile holds when it is written. In a store of one's own nothing need be kept out.
+  func beginUnit() async throws(StoreError) {
+    try await passGate()
+    guard isShared, !opener.configuration.isReadOnly else { return }
+    isMakingRoom = true
+    do throws(StoreError) {
+      if engine == nil { try await beginStore() }
+      _ = try await enterBurst()
+    } catch {
+      openGate()
+      throw error
+    }
+  }
+
+  func endUnit() {
+    guard isShared, !opener.configuration.isReadOnly else { return }
+    leaveBurst()
+    openGate()
   }
 
   /// Runs the attempt, making room for it until there is enough. No other writer comes between the
@@ -24,6 +45,8 @@ extension Store {
     isMakingRoom = true
     defer { openGate() }
     if engine == nil { try await beginStore() }
+    var hasBurst = try await enterBurst()
+    defer { if hasBurst { leaveBurst() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
     while true {
@@ -51,7 +74,10 @@ extension Store {
         seen = compactionCount
         // What was under way may have been a checkpoint alone, which frees nothing.
         hasWaitedForSpace = hasWaitedForSpace || isCompactingBecauseFull
+        if hasBurst { leaveBurst() }
+        hasBurst = false
         try await waitForCompaction()
+        hasBurst = try await enterBurst()
       }
     }
   }
@@ -84,6 +110,7 @@ extension Store {
       EngineBox(try opener.open(creating: true))
     }
     engine = box.take()
+    begunFollowing()
   }
 
   /// Gives deletes what was kept back for them.
@@ -160,7 +187,12 @@ extension Store {
     isSwapping = true
     defer { endSwap() }
     let pipeline = pipeline
-    try engine!.appendFooter()
+    if isShared {
+      // At once, under the lock: what is left for later, another process would have to wait for.
+      try await sealActive()
+    } else {
+      try engine!.appendFooter()
+    }
     let birth = engine!.nextBirth(for: count)
     let child: SegmentBirth.Child
     do throws(StoreError) {
