@@ -140,14 +140,6 @@ extension Store {
     return slot
   }
 
-  /// Puts what the manifest should say now in place.
-  func publishManifest() async throws(StoreError) {
-    let next = engine!.nextManifest()
-    let publisher = engine!.publisher()
-    try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
-    engine!.adoptManifest(next)
-  }
-
   func endSwap() {
     isSwapping = false
     let waiting = swapGate
