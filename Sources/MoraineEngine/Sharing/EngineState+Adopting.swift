@@ -22,8 +22,11 @@ extension EngineState {
     let mapping = table.infos[slot].mapping
     if mapping == nil { table.lend(file, for: slot) }
     let marked = isKnown ? place.markedOffset : table[slot].firstOffset
+    // A process that writes without a mapping allocates nothing ahead. What a mapping writes behind
+    // the file's end is lost, and the footer asks for no more room than is kept for it.
+    let hasRoom = length >= table[slot].end + ActiveSegment.reservedBytes
     active = ActiveSegment(
-      slot: slot, file: file, mapping: mapping, allocated: mapping == nil ? nil : length,
+      slot: slot, file: file, mapping: mapping, allocated: mapping != nil && hasRoom ? length : nil,
       limit: snapshot.tailLimit, step: Self.smallestAllocation, softEnd: .max)
     place.markedOffset = marked
     pipeline.follow(

@@ -172,4 +172,24 @@ extension Configuration {
     try await first.close()
     try await second.close()
   }
+
+  /// Found by killing processes of both kinds: the footer that one with a mapping wrote behind the end
+  /// of a file that the other had not allocated ahead was lost.
+  @Test func oneWithAMappingEndsWhatOneWithoutHasWritten() async throws {
+    let directory = try TestDirectory()
+    let first = try Store(at: directory.path, configuration: .shared(.positional))
+    try await first.set([1], forKey: "a")
+    let second = try Store(at: directory.path, configuration: .shared(.mapped))
+    try await first.set([2], forKey: "b")
+    try await second.compact()
+    try await first.set([3], forKey: "c")
+    try await first.close()
+    try await second.set([4], forKey: "d")
+    try await second.close()
+    let alone = try Store(at: directory.path, configuration: .testing())
+    #expect(try await alone.contents() == ["a": [1], "b": [2], "c": [3], "d": [4]])
+    #expect(await alone.recoveryReport.wasClean)
+    #expect(try await alone.verify().isSound)
+    try await alone.close()
+  }
 }
