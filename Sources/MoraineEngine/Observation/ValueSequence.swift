@@ -32,6 +32,7 @@ public struct ValueSequence: AsyncSequence, Sendable {
     ) async throws(StoreError) -> Element? {
       let store = keyspace.store
       while !Task.isCancelled {
+        try await store.joinOthers()
         guard let found = try await store.versionedValue(forKey: key, in: keyspace.name) else {
           return nil
         }

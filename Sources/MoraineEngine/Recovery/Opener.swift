@@ -10,6 +10,8 @@ struct Opener {
   let configuration: Configuration
   let pipeline: CommitPipeline
   let observers: Observers
+  /// How long other processes of a shared store may write before this one can join them.
+  var patienceNanoseconds = SharedLink.patienceNanoseconds
 
   static let lockName = "LOCK"
 

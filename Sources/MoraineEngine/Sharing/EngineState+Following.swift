@@ -19,6 +19,13 @@ extension EngineState {
     manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
   }
 
+  /// Tells the committing thread, once, that what others have sealed is durable; of the rest they know.
+  mutating func tellOfOthers() {
+    guard hasJoined else { return }
+    hasJoined = false
+    pipeline.begin(file: nil, sequence: sealedSequence, offset: 0)
+  }
+
   /// The segment that nobody has sealed, if there is one.
   var openSlot: Int? {
     guard let slot = table.order.last, !table.infos[slot].flags.contains(.sealed) else {

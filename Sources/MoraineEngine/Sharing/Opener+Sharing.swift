@@ -10,7 +10,7 @@ extension Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState? {
     let link = try SharedLink(directory)
-    try link.waitForWriter()
+    try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
     guard try link.becomeOnly() else {
       try link.joinOthers()
@@ -30,8 +30,7 @@ extension Opener {
     _ began: UInt64
   ) throws(StoreError) -> EngineState {
     var state = try follow(directory, lock, link, began)
-    // What the others have sealed is durable; of the rest they know.
-    pipeline.begin(file: nil, sequence: state.sealedSequence, offset: 0)
+    state.hasJoined = true
     state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     return state
   }
@@ -44,7 +43,7 @@ extension Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState? {
     guard let link = try SharedLink(reading: directory) else { return nil }
-    try link.waitForWriter()
+    try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
     guard try link.isInUse() else { return nil }
     return try joined(directory, lock, link, began)

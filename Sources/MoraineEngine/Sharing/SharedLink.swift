@@ -15,7 +15,7 @@ final class SharedLink: Sendable {
   static let writerName = "WRITER"
   static let compactorName = "COMPACTOR"
   /// So long another process may take for what it appends.
-  private static let patienceNanoseconds: UInt64 = 60_000_000_000
+  static let patienceNanoseconds: UInt64 = 60_000_000_000
 
   let page: SharedPage
   private let pageFile: any StorageFile
@@ -119,24 +119,25 @@ final class SharedLink: Sendable {
 
   /// Blocks until nobody else appends.
   ///
-  /// - Throws: `.locked` when that takes more than a minute.
-  func waitForWriter() throws(StoreError) {
+  /// - Throws: `.locked` when that takes longer than the patience.
+  func waitForWriter(
+    patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
+  ) throws(StoreError) {
     var pause: UInt64 = 5_000
     let began = Machine.monotonicNanoseconds()
     while try !tryWriter() {
-      guard Machine.monotonicNanoseconds() - began < Self.patienceNanoseconds else {
+      guard Machine.monotonicNanoseconds() - began < patienceNanoseconds else {
+        let process = page.load(.burst)
+        let holder = process == 0 ? "" : " (\(process))"
+        let patience = Duration.nanoseconds(Int64(clamping: patienceNanoseconds))
         throw StoreError(
-          .locked, "another process\(holder) has been writing for a minute; is it stopped?",
-          file: Self.writerName)
+          .locked,
+          "another process\(holder) has been writing for \(patience); try again, or end it if it is "
+            + "stopped", file: Self.writerName)
       }
       Machine.sleep(nanoseconds: pause)
       pause = min(pause * 2, 1_000_000)
     }
-  }
-
-  private var holder: String {
-    let process = page.load(.burst)
-    return process == 0 ? "" : " (\(process))"
   }
 
   func freeWriter() { writer.unlock() }

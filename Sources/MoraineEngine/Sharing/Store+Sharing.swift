@@ -39,6 +39,20 @@ extension Store {
     if isShared, sharing.burstDepth == 0, !isSuspended, !isClosed { try catchUpWithOthers() }
   }
 
+  private static let briefPatienceNanoseconds: UInt64 = 100_000_000
+
+  /// Opens a store that another process has made since, without keeping this thread.
+  func joinOthers() async throws(StoreError) {
+    guard isShared, engine == nil, !isSuspended, !isClosed, !isMakingRoom else { return }
+    let opener = opener
+    let box = try await pipeline.run { () throws(StoreError) in
+      EngineBox(try opener.open(creating: false))
+    }
+    guard engine == nil, !isSuspended, !isClosed, !isMakingRoom else { return }
+    engine = box.take()
+    if engine != nil { begunFollowing() }
+  }
+
   /// The same for what cannot throw: it answers what is known then, and the next call that can throws.
   func tryToCatchUp() {
     do throws(StoreError) { try catchUp() } catch {}
@@ -46,7 +60,9 @@ extension Store {
 
   func catchUpWithOthers() throws(StoreError) {
     guard engine != nil else {
-      // Another process may have made the store since.
+      // Another process may have made the store since. This one cannot be waited for here for long.
+      var opener = opener
+      opener.patienceNanoseconds = Self.briefPatienceNanoseconds
       engine = try opener.open(creating: false)
       if engine != nil { begunFollowing() }
       return
@@ -100,6 +116,7 @@ extension Store {
 
   /// Remembers what a state that was just read is about.
   func begunFollowing() {
+    if engine != nil { engine!.tellOfOthers() }
     guard let page = engine?.link?.page else { return }
     // Of what was read, or older: then it is followed once more, in vain.
     sharing.nonce = page.load(.nonce)

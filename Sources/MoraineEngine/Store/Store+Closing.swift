@@ -40,14 +40,17 @@ extension Store {
   }
 
   func sealForGood() async throws(StoreError) {
-    // First: on a full disk it is what the footer and the manifest need.
-    _ = try await releaseReserve()
+    // First: on a full disk it is what the footer and the manifest need. Where it cannot be given back,
+    // what was written becomes durable all the same.
+    var failure: StoreError?
+    do throws(StoreError) { _ = try await releaseReserve() } catch { failure = error }
     // A compaction may have sealed it, and listed it, already.
     if engine?.active != nil {
       try await sealActive()
       try await publishManifest()
     }
     if isCheckpointWorthItAtClose { try await writeCheckpoint(on: pipeline) }
+    if let failure { throw failure }
   }
 
   /// Ends the active segment and makes it durable. The manifest still lists it as open.

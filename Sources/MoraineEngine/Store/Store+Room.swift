@@ -7,6 +7,7 @@ extension Store {
     while isMakingRoom {
       await withUnsafeContinuation { gate.append($0) }
     }
+    if isShared, engine == nil { try await joinOthers() }
     try checkOpen()
   }
 

@@ -81,6 +81,7 @@ public actor Store {
     engine = state
     checkpointNames = engine?.checkpointNames ?? []
     guard let page = engine?.link?.page else { return }
+    engine!.tellOfOthers()
     sharing.nonce = page.load(.nonce)
     pipeline.sharedPage.withLock { $0 = page }
     observers.pins.share(page)
