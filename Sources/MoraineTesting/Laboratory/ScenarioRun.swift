@@ -37,6 +37,7 @@ final class ScenarioRun {
       recorder.take(disk)
     }
     try await close()
+    if let finding = disk.trespass(beside: "store") { throw StepFailure(finding) }
     return recorder.points
   }
 
