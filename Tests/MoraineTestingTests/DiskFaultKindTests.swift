@@ -90,7 +90,8 @@ import Testing
 
   /// Each call of the seam can be struck, and does nothing then.
   @Test(arguments: DiskFault.Operation.allCases, effects)
-  private func strikesEachCall(_ operation: DiskFault.Operation, _ effect: DiskFault.Effect) throws {
+  private func strikesEachCall(_ operation: DiskFault.Operation, _ effect: DiskFault.Effect) throws
+  {
     let storage = FaultStorage(SimulatedDisk())
     try storage.createDirectory("d")
     let directory = try #require(try storage.openDirectory("d"))
@@ -104,7 +105,8 @@ import Testing
       case .list: _ = try directory.entries()
       case .rename: try directory.rename("other", to: "third")
       case .remove: try directory.remove("f")
-      case .read: try withUnsafeTemporaryAllocation(byteCount: 1, alignment: 1) { buffer in
+      case .read:
+        try withUnsafeTemporaryAllocation(byteCount: 1, alignment: 1) { buffer in
           _ = try file.read(into: buffer, at: 0)
         }
       case .write: try [1].withUnsafeBytes { try file.write($0, at: 0) }

@@ -1,4 +1,5 @@
 import Foundation
+import SystemPackage
 
 /// The pipe from the process that hands out the work.
 ///
@@ -9,7 +10,15 @@ enum ParentPipe {
     let (stream, continuation) = AsyncStream.makeStream(of: String.self)
     // A thread of its own: a piece that hangs may hold all others.
     Thread.detachNewThread {
-      while let line = readLine() { continuation.yield(line) }
+      // Not by the C library's streams: `exit` would wait for the one that waits here.
+      var reader = LineReader(.standardInput, limitBytes: 1 << 20)
+      do {
+        while case .bytes(let line) = try reader.read() {
+          continuation.yield(String(decoding: line, as: UTF8.self))
+        }
+      } catch {
+        Output.error("cannot read the work: \(error)")
+      }
       // Without waiting for anything that a hung piece may hold.
       _exit(0)
     }
