@@ -32,8 +32,8 @@ import Testing
   /// One violation, with the command that repeats it; the other pieces are done all the same.
   @Test(arguments: [
     ("trap", "120", "a planted trap"), ("exit", "120", "exited(0)"),
-    ("nonsense", "120", "the worker said: nonsense"), ("hang", "2", "it hung"),
-    ("flood", "2", "it hung"),
+    ("nonsense", "120", "the worker said: nonsense"), ("hang", "10", "it hung"),
+    ("flood", "10", "it hung"),
   ])
   func aWorkerThatFailsIsReported(failure: String, timeout: String, words: String) async throws {
     let outcome = try await run(failure, timeoutSeconds: timeout)

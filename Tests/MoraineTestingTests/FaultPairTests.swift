@@ -55,8 +55,24 @@ import Testing
     #expect(tally.missedCalls == 0)
   }
 
-  /// A program that believes a sync after one that failed is what the laboratory is there to find: here
-  /// the oracle is given a disk on which the second fault undoes what the first had left.
+  /// The faults that led to it, and not the hundreds that were tried before.
+  @Test func aViolationIsRepeatedByItsOwnFaults() throws {
+    let scenario = try #require(scenario)
+    let faults = [
+      PlannedFault(effect: .ioError, isForEver: false, call: call(3)),
+      PlannedFault(effect: .short(lengthBytes: 30), isForEver: true, call: call(1, life: 2)),
+    ]
+    let violation = FaultWorkload(scenario, seed: 5).violation(faults, "lost")
+    let command = "moraine crash-test faults --scenario puts-positional --seed 5 --count 1"
+    let named = " --fault eio,once,0,write,3,f --fault short30,lasting,2,write,1,f"
+    #expect(violation.replay == command + named)
+    var unit = LaboratoryUnit(.faults, scenario.name, seed: 5, durability: "sync")
+    unit.pairCount = 10
+    #expect(unit.unit(of: violation).replay == command + " --durability sync" + named)
+    let none = FaultWorkload(scenario, seed: 5).violation([], "trapped")
+    #expect(unit.unit(of: none) == unit)
+  }
+
   @Test func theNamedFaultsAreTriedAndNoOthers() async throws {
     let scenario = try #require(scenario)
     let calls = try await FaultWorkload(scenario, seed: 1).calls()

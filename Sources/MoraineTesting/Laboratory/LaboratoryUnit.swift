@@ -53,7 +53,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
   }
 
   /// The least that shows it again.
-  private func unit(of violation: CrashViolation) -> LaboratoryUnit {
+  func unit(of violation: CrashViolation) -> LaboratoryUnit {
     guard !violation.faults.isEmpty else { return self }
     var unit = LaboratoryUnit(.faults, scenario, seed: seed, durability: durability)
     unit.faults = violation.faults

@@ -10,7 +10,7 @@ final class ScenarioRun {
   private let steps: [WorkloadStep]
   private let recorder: CrashRecorder
   private let watched = WatchedStore()
-  private var disk: SimulatedDisk
+  private(set) var disk: SimulatedDisk
   private(set) var store: Store?
   var model = ModelStore()
 
