@@ -1,3 +1,5 @@
+import MoraineEngine
+import SystemPackage
 import Testing
 
 @testable import MoraineTesting
