@@ -1,0 +1,24 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct ClosingFailureTests {
+  /// Found with pairs of faults: closing gave up before anything was synced, when the space that is
+  /// kept back could not be given back.
+  @Test func aReserveThatStaysKeepsNothingFromBecomingDurable() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    storage.setScript { event in
+      event.operation == .remove && event.file == "RESERVE" ? .fail(.ioError) : nil
+    }
+    let error = await #expect(throws: StoreError.self) { try await store.close() }
+    #expect(error?.file == "RESERVE")
+    storage.setScript(nil)
+    let again = try Store(on: storage, at: "store", configuration: .testing())
+    #expect(await again.recoveryReport.wasClean)
+    #expect(try await again.value(forKey: "a") == [1])
+    try await again.close()
+  }
+}
