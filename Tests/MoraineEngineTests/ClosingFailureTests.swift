@@ -1,6 +1,7 @@
 import MoraineEngine
 import MoraineStorage
 import MoraineTesting
+import SystemPackage
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct ClosingFailureTests {
