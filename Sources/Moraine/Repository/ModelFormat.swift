@@ -46,27 +46,27 @@ public struct ModelFormat<Model: Sendable>: Sendable {
 
   func encode(_ model: Model) throws -> [UInt8] { try writing(model) }
 
+  /// - Parameter noun: what it is that is decoded, for messages.
   /// - Throws: `.newerFormat`, `.decodingFailed`.
-  func decode(_ bytes: [UInt8], _ key: Key, _ place: String) throws(StoreError) -> Model {
-    let found: (version: Int, body: [UInt8])
-    do { found = try opening(bytes) } catch {
-      throw undecodable(key, place, "\(error)")
+  func decode(
+    _ bytes: [UInt8], _ key: Key, _ place: String, as noun: String = "model"
+  ) throws(StoreError) -> Model {
+    func undecodable(_ why: String) -> StoreError {
+      StoreError(
+        .decodingFailed, "the \(noun) '\(key)' cannot be decoded: \(why)", file: place)
     }
+    let found: (version: Int, body: [UInt8])
+    do { found = try opening(bytes) } catch { throw undecodable("\(error)") }
     guard found.version <= version else {
       throw StoreError(
         .newerFormat,
-        "the model '\(key)' has version \(found.version), and this program knows \(version); "
+        "the \(noun) '\(key)' has version \(found.version), and this program knows \(version); "
           + "update the program", file: place)
     }
     guard let reader = readers[found.version] else {
-      throw undecodable(
-        key, place, "it has version \(found.version), which no migration is given for")
+      throw undecodable("it has version \(found.version), which no migration is given for")
     }
-    do { return try reader(found.body) } catch { throw undecodable(key, place, "\(error)") }
-  }
-
-  private func undecodable(_ key: Key, _ place: String, _ why: String) -> StoreError {
-    StoreError(.decodingFailed, "the model '\(key)' cannot be decoded: \(why)", file: place)
+    do { return try reader(found.body) } catch { throw undecodable("\(error)") }
   }
 }
 

@@ -30,6 +30,38 @@ final class StoreRegistry: Sendable {
     }
     return try result.get()
   }
+
+  /// Forgets a store that is closed.
+  func remove(_ store: Store) {
+    stores.withLock { stores in stores = stores.filter { $0.value.store !== store } }
+  }
+
+  /// Opens a store that is not open yet, and reads a keyspace of it on the way.
+  ///
+  /// - Throws: `.locked` when it is open: only the store itself can then say what it holds, and it
+  ///   must be asked with `await`.
+  func newStore(
+    at path: FilePath, _ configuration: Configuration, reading keyspace: String
+  ) throws(StoreError) -> (Store, KeyspaceContents) {
+    let result: Result<(Store, KeyspaceContents), StoreError> = stores.withLock { stores in
+      guard stores[path.string]?.store == nil else {
+        return .failure(
+          StoreError(
+            .locked,
+            "this process has the store open already; await PersistedStore(_:) with a keyspace of it",
+            file: path.string))
+      }
+      do throws(StoreError) {
+        let opened = try Store.opened(
+          at: path, configuration: configuration, reading: keyspace)
+        stores[path.string] = Entry(store: opened.store)
+        return .success(opened)
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try result.get()
+  }
 }
 
 /// Where the store of a directory and a filename is.

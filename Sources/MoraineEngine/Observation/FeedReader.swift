@@ -18,6 +18,15 @@ final class FeedReader: @unchecked Sendable {
     self.keyspace = keyspace
   }
 
+  /// Stands behind a place from now on, also before the first call.
+  init(_ keyspace: Keyspace, behind place: FeedPlace) {
+    store = keyspace.store
+    start = .behind(place.sequence)
+    self.keyspace = keyspace.name
+    self.place = place
+    pin = store.observers.pins.add(place.sequence)
+  }
+
   /// The next changes, waiting for some; none when there will be no more.
   func read() async throws(StoreError) -> [Change] {
     if hasEnded { return [] }

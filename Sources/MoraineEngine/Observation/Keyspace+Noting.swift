@@ -49,7 +49,7 @@ extension Store {
     try await settle(sequence, durability)
   }
 
-  fileprivate func entries(in keyspace: String) throws(StoreError) -> [Entry] {
+  func entries(in keyspace: String) throws(StoreError) -> [Entry] {
     var result: [Entry] = []
     do {
       try forEach(in: keyspace) { entry in
