@@ -7,7 +7,7 @@ struct MoraineBenchmark: AsyncParsableCommand {
     abstract: "Measures a Moraine store.",
     subcommands: [
       TableCommand.self, CompactionCommand.self, OpenCommand.self, RatioCommand.self,
-      WriteAndDieCommand.self,
+      PatternCommand.self, WriteAndDieCommand.self,
     ],
     defaultSubcommand: TableCommand.self)
 }

@@ -1,4 +1,5 @@
 public import MoraineEngine
+import Synchronization
 
 /// What can be done with a persisted value beside reading and setting it: `$theme`.
 public struct PersistedProjection<Value: Codable & Sendable>: Sendable {

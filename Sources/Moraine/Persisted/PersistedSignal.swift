@@ -6,7 +6,7 @@ public import Observation
 @usableFromInline
 final class PersistedSignal: Observable, Sendable {
   private let registrar = ObservationRegistrar()
-  private static let path: KeyPath<PersistedSignal, Bool> & Sendable = \.changed
+  private static let path: any KeyPath<PersistedSignal, Bool> & Sendable = \.changed
   private var changed: Bool { false }
 
   init() {}
