@@ -1,6 +1,6 @@
 #if canImport(Combine)
   public import Combine
-  public import MoraineEngine
+  import MoraineEngine
   import Synchronization
 
   // Written for Apple platforms and never run there: this project is built and tested on Linux.
@@ -35,17 +35,22 @@
 
     public func receive<Target: Subscriber>(subscriber: Target)
     where Target.Input == Output, Target.Failure == Failure {
-      subscriber.receive(subscription: SequenceSubscription(base, subscriber))
+      subscriber.receive(
+        subscription: SequenceSubscription(
+          base, receive: { subscriber.receive($0) },
+          complete: { subscriber.receive(completion: $0) }))
     }
   }
 
   /// Fetches elements for one subscriber.
   ///
-  /// Safety of `@unchecked Sendable`: the subscriber is called by one task alone, one call after the
-  /// other; the rest is behind a lock.
-  private final class SequenceSubscription<Base: AsyncSequence & Sendable, Target: Subscriber>:
+  /// Safety of `@unchecked Sendable`: the subscriber's closures are called by one task alone, one call
+  /// after the other; the rest is behind a lock.
+  private final class SequenceSubscription<Base: AsyncSequence & Sendable>:
     Subscription, @unchecked Sendable
-  where Target.Input == Base.Element, Target.Failure == Base.Failure {
+  {
+    typealias Completion = Subscribers.Completion<Base.Failure>
+
     private struct State {
       var demand = Subscribers.Demand.none
       var task: Task<Void, Never>?
@@ -54,12 +59,17 @@
     }
 
     private let base: Base
-    private let target: Target
+    private let receive: (Base.Element) -> Subscribers.Demand
+    private let complete: (Completion) -> Void
     private let state = Mutex(State())
 
-    init(_ base: Base, _ target: Target) {
+    init(
+      _ base: Base, receive: @escaping (Base.Element) -> Subscribers.Demand,
+      complete: @escaping (Completion) -> Void
+    ) {
       self.base = base
-      self.target = target
+      self.receive = receive
+      self.complete = complete
     }
 
     func request(_ demand: Subscribers.Demand) {
@@ -87,12 +97,12 @@
         var iterator = base.makeAsyncIterator()
         while await isWanted(), let element = try await iterator.next(isolation: nil) {
           if state.withLock({ $0.isCancelled }) { return }
-          let more = target.receive(element)
+          let more = receive(element)
           state.withLock { $0.demand += more }
         }
-        if !state.withLock({ $0.isCancelled }) { target.receive(completion: .finished) }
+        if !state.withLock({ $0.isCancelled }) { complete(.finished) }
       } catch {
-        if !state.withLock({ $0.isCancelled }) { target.receive(completion: .failure(error)) }
+        if !state.withLock({ $0.isCancelled }) { complete(.failure(error)) }
       }
     }
 
