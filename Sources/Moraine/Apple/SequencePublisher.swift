@@ -21,8 +21,8 @@
     public var publisher: SequencePublisher<PersistedValues<Value>> { SequencePublisher(values) }
   }
 
-  /// The elements of a sequence for Combine, fetched one by one as they are demanded. They arrive on a
-  /// thread of the concurrency pool; `receive(on:)` takes them elsewhere.
+  /// The elements of a sequence for Combine, fetched one by one as they are demanded. They arrive
+  /// on a thread of the concurrency pool; `receive(on:)` takes them elsewhere.
   ///
   /// Written for Apple platforms, and **never run**.
   public struct SequencePublisher<Base: AsyncSequence & Sendable>: Publisher, Sendable {
@@ -44,8 +44,8 @@
 
   /// Fetches elements for one subscriber.
   ///
-  /// Safety of `@unchecked Sendable`: the subscriber's closures are called by one task alone, one call
-  /// after the other; the rest is behind a lock.
+  /// Safety of `@unchecked Sendable`: the subscriber's closures are called by one task alone, one
+  /// call after the other; the rest is behind a lock.
   private final class SequenceSubscription<Base: AsyncSequence & Sendable>:
     Subscription, @unchecked Sendable
   {

@@ -54,12 +54,17 @@ struct LiveList<Model: Sendable>: Sendable {
       models.append(model)
       sequences.append(change.sequence)
     }
-    guard let order else { return }
+    guard let order = order ?? orderIfMissing else { return }
     let sorted = zip(models, sequences).sorted { left, right in
       order(left.0, right.0) || (!order(right.0, left.0) && left.1 < right.1)
     }
     models = sorted.map(\.0)
     sequences = sorted.map(\.1)
+  }
+
+  /// Nil when the records are in their order already: they are not while compaction moves some.
+  private var orderIfMissing: ((Model, Model) -> Bool)? {
+    zip(sequences, sequences.dropFirst()).contains(where: >) ? { _, _ in false } : nil
   }
 
   private mutating func insert(_ change: LiveChange<Model>) {

@@ -8,10 +8,10 @@ public import Observation
 /// var body: some View { List(users.models) { Text($0.name) } }
 /// ```
 ///
-/// - Without an order, ``models`` is what ``LocalRepository/loadAll()`` gives: those saved last come
-///   last. With one, those that are equal in it are in that order.
-/// - Reading, decoding, filtering and the first sorting happen off the main actor. Changes are fetched
-///   when the last ones have been taken over, a few hundred at a time, so nothing piles up.
+/// - Without an order, ``models`` is what ``LocalRepository/loadAll()`` gives: those saved last
+///   come last. With one, those that are equal in it are in that order.
+/// - Reading, decoding, filtering and the first sorting happen off the main actor. Changes are
+///   fetched when the last ones have been taken over, a few hundred at a time, so nothing piles up.
 /// - It ends with its last reference, and keeps nothing alive that nobody else uses.
 /// - A change costs O(1) without an order when the model is new, and otherwise O(models).
 @MainActor @Observable
@@ -23,7 +23,8 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
   @ObservationIgnored private let filter: (@Sendable (Model) -> Bool)?
   @ObservationIgnored private var following: Task<Void, Never>?
 
-  /// The models, as they were when the last change was taken over; empty while they are first loaded.
+  /// The models, as they were when the last change was taken over; empty while they are first
+  /// loaded.
   public var models: [Model] { list.models }
 
   /// - Parameters:
@@ -41,8 +42,8 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
 
   deinit { following?.cancel() }
 
-  /// Loads everything anew, and follows it from there; for one that has failed. What is in ``models``
-  /// stays there until then.
+  /// Loads everything anew, and follows it from there; for one that has failed. What is in
+  /// ``models`` stays there until then.
   public func restart() {
     following?.cancel()
     phase = .loading
@@ -81,9 +82,9 @@ public enum LivePhase: Sendable {
   case loaded
   /// Something is missing in the models, and the error says what.
   ///
-  /// After `.decodingFailed` and `.newerFormat` a model that cannot be read is left out; the others are
-  /// there and go on following, and it is ``loaded`` again when that model is saved anew or deleted.
-  /// After anything else nothing follows: ``LiveModels/restart()`` begins anew. `.cursorExpired` does
-  /// not come here: it begins anew by itself.
+  /// After `.decodingFailed` and `.newerFormat` a model that cannot be read is left out; the others
+  /// are there and go on following, and it is ``loaded`` again when that model is saved anew or
+  /// deleted. After anything else nothing follows: ``LiveModels/restart()`` begins anew.
+  /// `.cursorExpired` does not come here: it begins anew by itself.
   case failed(StoreError)
 }

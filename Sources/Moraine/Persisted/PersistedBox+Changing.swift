@@ -26,7 +26,8 @@ extension PersistedBox {
         state.isUnsaved = false
         return state.takeWaiters()
       }
-      // Under `writing`: of two who set the value at once, the later one is the later one in the log.
+      // Under `writing`: of two who set the value at once, the later one is the later one in the
+      // log.
       space.save(setting(removes ? nil : value))
       waiting.forEach { $0.resume() }
       return result
@@ -72,7 +73,9 @@ extension PersistedBox {
         if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) { state.late = stored }
         return false
       }
-      return always || stored.sequence > state.sequence
+      if always || stored.sequence > state.sequence { return true }
+      // The same again, behind an error that may be over.
+      return stored.sequence == state.sequence && state.error != nil && !state.isUnsaved
     }
   }
 

@@ -12,8 +12,8 @@ struct StoredSetting: Sendable {
 /// The one value that all share who name a key of a store.
 ///
 /// Two locks: `writing` is held by whoever is about to change the value, for as long as that takes,
-/// `state` for some instructions. So readers never wait for a user's closure or for decoding. Order:
-/// `writing`, then the space's lock or `state`; nothing is taken below those.
+/// `state` for some instructions. So readers never wait for a user's closure or for decoding.
+/// Order: `writing`, then the space's lock or `state`; nothing is taken below those.
 @usableFromInline
 final class PersistedBox<Value: Codable & Sendable>: Sendable {
   @usableFromInline

@@ -11,9 +11,9 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
 
   /// Why the value is not what the store holds; nil when it is, or is on its way there.
   ///
-  /// A failed save, with the value kept for another attempt; or something stored that cannot be read,
-  /// is of a later version, or of another type than this program uses for the key; or a store that
-  /// cannot be opened: then setting changes nothing.
+  /// A failed save, with the value kept for another attempt; or something stored that cannot be
+  /// read, is of a later version, or of another type than this program uses for the key; or a store
+  /// that cannot be opened: then setting changes nothing.
   public var error: StoreError? { box.error }
 
   /// Reads, changes and sets the value, with nobody in this process coming between.

@@ -14,8 +14,9 @@ final class PersistedSignal: Observable, Sendable {
   @usableFromInline
   func access() { registrar.access(self, keyPath: Self.path) }
 
-  /// Calls observers, after the change: a change may come from any thread, and who looks again at once
-  /// must not find the old value. Holding a lock meanwhile is not allowed: they may read the value.
+  /// Calls observers, after the change: a change may come from any thread, and who looks again at
+  /// once must not find the old value. Holding a lock meanwhile is not allowed: they may read the
+  /// value.
   func tell() {
     registrar.willSet(self, keyPath: Self.path)
     registrar.didSet(self, keyPath: Self.path)

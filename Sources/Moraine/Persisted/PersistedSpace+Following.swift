@@ -88,6 +88,7 @@ extension PersistedSpace {
       }
       takeAll(contents, always: true)
       follow(contents.feed, of: keyspace)
+      PersistedSpaces.shared.add(self, for: keyspace)
       return
     }
     let keyspace = try openKeyspace()

@@ -109,7 +109,8 @@ extension PersistedSpace {
     }
   }
 
-  /// - Returns: the batch's last sequence number, which stands for all of it: nothing comes between.
+  /// - Returns: the batch's last sequence number, which stands for all of it: nothing comes
+  ///   between.
   private func commit(
     _ operations: [(key: Key, value: [UInt8]?)], to keyspace: Keyspace
   ) async throws(StoreError) -> UInt64? {

@@ -1,7 +1,8 @@
 import MoraineEngine
 import Synchronization
 
-/// The settings of one keyspace in this process: what it holds, who shows it, and what is to be written.
+/// The settings of one keyspace in this process: what it holds, who shows it, and what is to be
+/// written.
 ///
 /// All of it is in memory, as bytes until somebody asks for a key.
 final class PersistedSpace: Sendable {

@@ -16,16 +16,16 @@ final class PersistedSpaces: Sendable {
     }
   }
 
-  /// An identifier may be another store's when the first is gone, but then its space is gone too: it
-  /// holds its store.
+  /// An identifier may be another store's when the first is gone, but then its space is gone too:
+  /// it holds its store.
   private struct Entry {
     weak var space: PersistedSpace?
   }
 
   private struct State {
     var spaces: [ID: Entry] = [:]
-    /// Those that were opened here by a place. They stay open: a setting is written at any time, and a
-    /// store that goes with its last user takes a moment for it.
+    /// Those that were opened here by a place. They stay open: a setting is written at any time,
+    /// and a store that goes with its last user takes a moment for it.
     var opened: [String: PersistedSpace] = [:]
   }
 
@@ -37,6 +37,11 @@ final class PersistedSpaces: Sendable {
     // Under the lock: of two who come at once, the second gets what the first has made.
     let result = state.withLock { state -> Result<PersistedSpace, StoreError> in
       if let space = state.opened[path.string] { return .success(space) }
+      if let store = StoreRegistry.shared.openStore(at: path),
+        let space = state.spaces[ID(Keyspace(store))]?.space
+      {
+        return .success(space)
+      }
       do throws(StoreError) {
         let (keyspace, contents) = try open(path, configuration)
         let space = Self.insert(keyspace, contents, path.string, &state.spaces)
@@ -47,6 +52,11 @@ final class PersistedSpaces: Sendable {
       }
     }
     return try result.get()
+  }
+
+  /// Takes in a space that could be opened at last.
+  func add(_ space: PersistedSpace, for keyspace: Keyspace) {
+    state.withLock { $0.spaces[ID(keyspace)] = Entry(space: space) }
   }
 
   /// Forgets a space: whoever names its place next opens it anew.

@@ -6,7 +6,8 @@ import SystemPackage
 /// Where persisted values are kept: a store of settings, or a keyspace of any store.
 ///
 /// It reads all of them when it is made, and keeps them in memory, so that nobody has to wait for a
-/// value later: it is for settings, not for documents. As many as are made for one place are the same.
+/// value later: it is for settings, not for documents. As many as are made for one place are the
+/// same.
 ///
 /// ```swift
 /// let settings = try PersistedStore(directory: folder)
@@ -17,14 +18,15 @@ public struct PersistedStore: Sendable {
 
   init(_ space: PersistedSpace) { self.space = space }
 
-  /// Opens, or will create, the store `filename.moraine` in a directory; blocks while it does. It stays
-  /// open until the process ends, or ``close()``.
+  /// Opens, or will create, the store `filename.moraine` in a directory; blocks while it does. It
+  /// stays open until the process ends, or ``close()``.
   ///
   /// - Parameters:
   ///   - directory: nil is ``defaultDirectory``, which is made where it is missing.
   ///   - filename: a name, not a path.
-  /// - Throws: `.locked` when another process has the store, or when this one has it open for something
-  ///   else: then ``init(_:)`` takes a keyspace of that. As ``LocalRepository/init(directory:filename:format:cache:durability:)``.
+  /// - Throws: `.locked` when another process has the store, or when this one has it open for
+  ///   something else: then ``init(_:)`` takes a keyspace of that. As
+  ///   ``LocalRepository/init(directory:filename:format:cache:durability:)``.
   public init(
     directory: URL? = nil, filename: String = "settings",
     configuration: Configuration = .init()
@@ -61,8 +63,8 @@ public struct PersistedStore: Sendable {
     try await space.sync()
   }
 
-  /// Saves everything, and closes the store for all who use it. Values that are still in use keep what
-  /// they are, and can no longer be saved.
+  /// Saves everything, and closes the store for all who use it. Values that are still in use keep
+  /// what they are, and can no longer be saved.
   ///
   /// - Throws: as ``save()`` and ``Store/close()``; the store is closed even so.
   public func close() async throws(StoreError) {

@@ -9,8 +9,8 @@ extension ModelFormat where Model: Codable {
   ///
   /// - Parameters:
   ///   - version: of what is written, from 1.
-  ///   - encoder: used for every model, from one task at a time for each repository. It must not print
-  ///     prettily: a model takes a line.
+  ///   - encoder: used for every model, from one task at a time for each repository. It must not
+  ///     print prettily: a model takes a line.
   public static func json(
     version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
   ) -> ModelFormat {

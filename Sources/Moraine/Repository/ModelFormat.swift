@@ -7,8 +7,9 @@ import MoraineEngine
 ///   .migrating(from: 1, UserV1.self) { User(id: $0.id, name: $0.first + " " + $0.last) }
 /// ```
 ///
-/// A stored model is migrated when it is read, and written in the new form when it is saved next. One
-/// of a version above ``version`` is `.newerFormat`: a program must not guess what a later one meant.
+/// A stored model is migrated when it is read, and written in the new form when it is saved next.
+/// One of a version above ``version`` is `.newerFormat`: a program must not guess what a later one
+/// meant.
 public struct ModelFormat<Model: Sendable>: Sendable {
   /// The version that is written, from 1.
   public let version: Int

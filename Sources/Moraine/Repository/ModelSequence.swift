@@ -3,10 +3,10 @@ public import MoraineEngine
 /// The models of a repository, one after the other, without having all of them in memory.
 ///
 /// - Every model that is there from the first call to the last comes; those saved last come last.
-/// - One that is saved while the sequence is read comes as it was, as it is, or both, the newer last.
-///   One that is deleted meanwhile may come or not.
-/// - It holds about 256 models or a megabyte, and what is changed while it reads what was changed while
-///   it read. Nothing waits for it: the repository can be used meanwhile.
+/// - One that is saved while the sequence is read comes as it was, as it is, or both, the newer
+///   last. One that is deleted meanwhile may come or not.
+/// - It holds about 256 models or a megabyte, and what is changed while it reads what was changed
+///   while it read. Nothing waits for it: the repository can be used meanwhile.
 /// - Cancelling the task does not end it: what ends early would look as if that were all.
 ///
 /// ```swift
@@ -30,8 +30,8 @@ where Model.ID: Sendable {
 
     fileprivate init(repository: LocalRepository<Model>) { self.repository = repository }
 
-    /// - Throws: `.decodingFailed`, `.newerFormat` for a model that cannot be read: the next call goes
-    ///   on behind it. `.corrupted`, `.io`, `.closed`: the next call tries the same again.
+    /// - Throws: `.decodingFailed`, `.newerFormat` for a model that cannot be read: the next call
+    ///   goes on behind it. `.corrupted`, `.io`, `.closed`: the next call tries the same again.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Model? {
@@ -53,7 +53,7 @@ where Model.ID: Sendable {
 }
 
 extension LocalRepository {
-  /// The models, one after the other. Unlike ``loadAll()`` it takes little memory, and is not of one
-  /// moment: see ``ModelSequence``.
+  /// The models, one after the other. Unlike ``loadAll()`` it takes little memory, and is not of
+  /// one moment: see ``ModelSequence``.
   public nonisolated var models: ModelSequence<Model> { ModelSequence(repository: self) }
 }

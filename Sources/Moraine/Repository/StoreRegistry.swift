@@ -13,8 +13,8 @@ final class StoreRegistry: Sendable {
 
   private let stores = Mutex<[String: Entry]>([:])
 
-  /// Opens it, unless somebody has. It goes with its last user, and what was written stays; who closes
-  /// it as well spares the next opening the reading of the log's end.
+  /// Opens it, unless somebody has. It goes with its last user, and what was written stays; who
+  /// closes it as well spares the next opening the reading of the log's end.
   func store(at path: FilePath) throws(StoreError) -> Store {
     // Under the lock: two who come at once must not both open it.
     let result: Result<Store, StoreError> = stores.withLock { stores in
@@ -30,6 +30,9 @@ final class StoreRegistry: Sendable {
     }
     return try result.get()
   }
+
+  /// The store at a place, if it is open.
+  func openStore(at path: FilePath) -> Store? { stores.withLock { $0[path.string]?.store } }
 
   /// Forgets a store that is closed.
   func remove(_ store: Store) {

@@ -2,8 +2,8 @@ import MoraineFormat
 
 /// Where one iterator stands, and what keeps compaction from taking away what it has not seen.
 ///
-/// Safety of `@unchecked Sendable`: only iterators have it. They are not `Sendable`, so the copies of
-/// one stay together where they are, and its calls come one after the other.
+/// Safety of `@unchecked Sendable`: only iterators have it. They are not `Sendable`, so the copies
+/// of one stay together where they are, and its calls come one after the other.
 final class FeedReader: @unchecked Sendable {
   private let store: Store
   private let start: FeedStart

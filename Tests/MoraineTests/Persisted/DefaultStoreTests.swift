@@ -5,7 +5,8 @@ import Testing
 
 private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1) }
 
-/// The store of all values that name none; each in a process of its own, for there is one a process.
+/// The store of all values that name none; each in a process of its own, for there is one a
+/// process.
 @Suite(.timeLimit(.minutes(2))) struct DefaultStoreTests {
   @Test func theEnvironmentNamesIt() async {
     await #expect(processExitsWith: .success) {
@@ -60,7 +61,8 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
       #expect($theme.error == nil)
       theme = .dark
       try await $theme.save()
-      #expect(PersistedStore.default.keyspace != nil)
+      let named = try PersistedStore(directory: folder.url)
+      #expect(Persisted(.theme, in: named).wrappedValue == .dark, "it is the same store")
     }
   }
 

@@ -76,6 +76,22 @@ extension PersistedKey where Value == Theme {
     try await again.close()
   }
 
+  /// Only the store itself can say then what it holds, and that takes an `await`.
+  @Test func aStoreThatIsOpenForSomethingElseIsAwaited() async throws {
+    let folder = try Folder()
+    let notes = try LocalRepository<Note>(directory: folder.url, filename: "app")
+    let error = #expect(throws: StoreError.self) {
+      try PersistedStore(directory: folder.url, filename: "app")
+    }
+    #expect(error?.code == .locked)
+    try await notes.keyspace.store.set(Array(#""dark""#.utf8), forKey: "theme")
+    let store = try await PersistedStore(notes.keyspace)
+    #expect(Settings(store).theme == .dark)
+    let again = try PersistedStore(directory: folder.url, filename: "app")
+    Settings(again).theme = .sepia
+    #expect(Settings(store).theme == .sepia)
+  }
+
   /// Whoever writes the key: it arrives.
   @Test func whatOthersStoreArrives() async throws {
     let store = PersistedStore.inMemory()

@@ -69,8 +69,8 @@ import Testing
     #expect(error?.code == .closed)
   }
 
-  /// Whatever is written and compacted meanwhile: what was there all the time comes, what was changed
-  /// comes in its last form, and it ends.
+  /// Whatever is written and compacted meanwhile: what was there all the time comes, what was
+  /// changed comes in its last form, and it ends.
   @Test(arguments: 0..<4 as Range<UInt64>)
   func nothingIsMissedWhileOthersWrite(seed: UInt64) async throws {
     var configuration = Configuration()

@@ -1,7 +1,7 @@
 import Foundation
 
-/// The repository that everybody copies: a dictionary, and one JSON file of all of it that is written
-/// anew, atomically, at every save.
+/// The repository that everybody copies: a dictionary, and one JSON file of all of it that is
+/// written anew, atomically, at every save.
 actor CopiedPattern<Model: Codable & Identifiable & Sendable> where Model.ID: Hashable & Codable {
   private var cache: [Model.ID: Model] = [:]
   private let url: URL

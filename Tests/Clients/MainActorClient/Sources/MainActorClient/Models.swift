@@ -2,7 +2,8 @@ import Foundation
 import Moraine
 import Observation
 
-// Models cross actors, so they say that they are nobody's; everything else here is the main actor's.
+// Models cross actors, so they say that they are nobody's; everything else here is the main
+// actor's.
 nonisolated struct User: Codable, Identifiable, Hashable, Sendable {
   let id: UUID
   var name: String
