@@ -29,11 +29,7 @@ extension LocalRepository {
   /// - Complexity: O(bytes of the store's log).
   public func loadAll() async throws(StoreError) -> [Model] {
     try await prepare()
-    var models: [Model] = []
-    for entry in try await keyspace.entries() {
-      models.append(try format.decode(entry.value, entry.key, place))
-    }
-    return models
+    return try await decoded(try await keyspace.entries())
   }
 
   /// How many models there are.

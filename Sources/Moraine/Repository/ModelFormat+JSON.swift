@@ -15,10 +15,10 @@ extension ModelFormat where Model: Codable {
     version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
   ) -> ModelFormat {
     let body = JSONBody(decoder: decoder)
-    return ModelFormat(version: version, decoder: body, opening: JSONBody.open) { model in
-      let bytes = [UInt8](try encoder.encode(model))
-      return JSONBody.mark(bytes, version)
-    }
+    return ModelFormat(
+      version: version, decoder: body, opening: JSONBody.open,
+      writing: { JSONBody.mark([UInt8](try encoder.encode($0)), version) },
+      readingTogether: { try body.decode([Model].self, from: JSONBody.array($0)) })
   }
 }
 
@@ -45,6 +45,18 @@ private struct JSONBody: BodyDecoder {
     }
     let rest = body.dropFirst()
     return head + (rest.first == end ? [] : [comma]) + rest
+  }
+
+  static func array(_ bodies: [[UInt8]]) -> [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(bodies.reduce(2) { $0 + $1.count + 1 })
+    bytes.append(UInt8(ascii: "["))
+    for (number, body) in bodies.enumerated() {
+      if number > 0 { bytes.append(comma) }
+      bytes += body
+    }
+    bytes.append(UInt8(ascii: "]"))
+    return bytes
   }
 
   @Sendable static func open(_ bytes: [UInt8]) throws -> (version: Int, body: [UInt8]) {
