@@ -23,8 +23,9 @@ import MoraineEngine
 /// - What is stored and cannot be read is never overwritten: the value is the default, the error
 ///   says why, and setting changes nothing until ``PersistedProjection/overwrite(with:)`` or
 ///   ``PersistedProjection/reset()``.
-/// - Reading it in a view, or in `withObservationTracking`, observes it, wherever it is declared. In
-///   an `@Observable` class it is declared `@ObservationIgnored`, for it brings its own observation.
+/// - Reading it in a view, or in `withObservationTracking`, observes it, wherever it is declared.
+///   In an `@Observable` class it is declared `@ObservationIgnored`, for it brings its own
+///   observation.
 @propertyWrapper
 public struct Persisted<Value: Codable & Sendable>: Sendable {
   @usableFromInline let box: PersistedBox<Value>

@@ -49,8 +49,8 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     return format
   }
 
-  /// Nil when one of them is of another version, or cannot be decoded: each by itself then says what
-  /// is wrong.
+  /// Nil when one of them is of another version, or cannot be decoded: each by itself then says
+  /// what is wrong.
   func decodeTogether(_ values: some Sequence<[UInt8]>) -> [Model]? {
     guard let readingTogether else { return nil }
     do {
