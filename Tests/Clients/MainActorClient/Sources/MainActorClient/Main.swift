@@ -43,9 +43,9 @@ struct Main {
     other.launches += 1
     one.$launches.withLock { $0 += 1 }
     check(other.theme == .dark && one.launches == 2, "two models disagree")
-    async let seen: Void = observed { other.theme == .light }
+    let seen = Task { await observed { other.theme == .light } }
     one.theme = .light
-    await seen
+    await seen.value
     var values = one.$launches.values.makeAsyncIterator()
     check(await values.next() == 2, "values")
     try await one.$launches.save()
