@@ -38,10 +38,10 @@ struct Drive: AsyncParsableCommand {
   @Option(help: "A log from so many bytes on gets an index checkpoint when it is closed.")
   var checkpointFloor = 1 << 20
   @Option(help: "How bytes get into the log.") var io = IO.mapped
-  @Flag(help: .hidden) var shared = false
+  @Flag(help: "Other processes may have the store open too, with the same flag.")
+  var shared = false
 
   func validate() throws {
-    if shared { throw ValidationError("--shared is not supported yet") }
     if segmentSize < Limits.segmentSizeBytes.lowerBound {
       throw ValidationError("--segment-size takes a number from 256")
     }
@@ -67,6 +67,7 @@ struct Drive: AsyncParsableCommand {
   private var configuration: Configuration {
     var configuration = Configuration()
     configuration.segmentSizeBytes = segmentSize
+    configuration.sharing = shared ? .shared : .exclusive
     configuration.checkpointFloorBytes = max(0, checkpointFloor)
     configuration.ioMode = io == .mapped ? .mapped : .positional
     switch durability {

@@ -63,4 +63,17 @@ enum Text {
     appendQuoted(text.utf8, to: &json)
     return String(decoding: json, as: UTF8.self)
   }
+
+  /// As a word of a shell command.
+  static func shellQuoted(_ text: String) -> String {
+    let isPlain = text.utf8.allSatisfy { byte in
+      switch byte {
+      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"):
+        true
+      default: "/._-+,:@".utf8.contains(byte)
+      }
+    }
+    return isPlain && !text.isEmpty ? text : "'" + text.replacing("'", with: #"'\''"#) + "'"
+  }
 }

@@ -122,6 +122,10 @@ final class DiskDirectory: StorageDirectory {
       SystemCall.retrying("ask for free space", path.string) { moraine_free_bytes(descriptor) })
   }
 
+  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
+    DiskEvents(directory: descriptor, name: name)
+  }
+
   func isInPlace() throws(StorageError) -> Bool {
     var status = stat()
     guard path.withPlatformString({ lstat($0, &status) }) == 0 else {

@@ -116,6 +116,11 @@ final class DiskFile: StorageFile {
     return DiskMapping(base: base, lengthBytes: lengthBytes)
   }
 
+  func unlock() {
+    lockHolder.store(0, ordering: .relaxed)
+    moraine_unlock(descriptor)
+  }
+
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
     do throws(StorageError) {
       _ = try SystemCall.retrying("lock", name) { moraine_lock(descriptor, shared) }

@@ -57,6 +57,8 @@ final class MemoryFile: StorageFile {
     node.tryLock(ObjectIdentifier(self), shared: shared)
   }
 
+  func unlock() { node.unlock(ObjectIdentifier(self)) }
+
   private func checkWritable(_ operation: String, _ errno: Errno) throws(StorageError) {
     guard access == .readWrite else {
       throw StorageError(operation, file: name, errno: errno)

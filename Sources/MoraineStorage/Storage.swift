@@ -52,6 +52,8 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func synchronize() throws(StorageError)
   /// How much can still be written here, about, in bytes.
   func freeBytes() throws(StorageError) -> UInt64
+  /// What tells when a file is written to by `write`; nil where only asking tells.
+  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)?
   /// True while the path it was opened by still leads to this directory.
   func isInPlace() throws(StorageError) -> Bool
 }
@@ -87,6 +89,20 @@ package protocol StorageFile: AnyObject, Sendable {
   /// Takes the kernel's advisory lock without waiting; false when another holder has it. The lock
   /// lives as long as this file object.
   func tryLock(shared: Bool) throws(StorageError) -> Bool
+  /// Gives back what ``tryLock(shared:)`` took.
+  func unlock()
+}
+
+/// Tells that a file was written to. A hint: it may tell too often, and too late.
+package protocol FileEvents: AnyObject, Sendable {
+  /// Waits for an event, for a call of ``interrupt()``, or for so long.
+  func wait(atMostMilliseconds: Int)
+  /// Ends the wait under way, or else the next one.
+  func interrupt()
+}
+
+extension StorageDirectory {
+  package func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? { nil }
 }
 
 /// Bytes of a file in memory; unmapped when released.

@@ -47,6 +47,10 @@ enum Moraine {
 
   /// A script in which `$0` is the command.
   static func shell(_ script: String, _ arguments: String...) async throws -> Outcome {
+    try await shell(script, arguments)
+  }
+
+  static func shell(_ script: String, _ arguments: [String]) async throws -> Outcome {
     try await run("/bin/sh", ["-c", script, path] + arguments, nil)
   }
 

@@ -24,6 +24,22 @@ import Testing
     #expect(tally.distinctImages > 3)
   }
 
+  /// Row 4 of the proof: with a period of one, no recovery is left out, nor the recovery from it.
+  @Test func aNestingPeriodOfOneCrashesEveryRecovery() async throws {
+    let scenario = try #require(CrashScenario.named("one-key-mapped"))
+    var laboratory = CrashLaboratory()
+    (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (1, 0)
+    (laboratory.pointPeriod, laboratory.killPeriod) = (9, 0)
+    laboratory.nestingPeriod = 0
+    let without = await laboratory.run(scenario, seed: 1)
+    laboratory.nestingPeriod = 1
+    let every = await laboratory.run(scenario, seed: 1)
+    #expect(without.violation == nil && every.violation == nil)
+    #expect(without.tally.nestedImages == 0)
+    #expect(every.tally.distinctImages == without.tally.distinctImages)
+    #expect(every.tally.nestedImages > 2 * every.tally.distinctImages)
+  }
+
   @Test func aSeedLeadsToTheSameWorkload() {
     let shape = CrashScenario.catalog[0].shape
     #expect(shape.steps(seed: 7) == shape.steps(seed: 7))

@@ -54,6 +54,13 @@ void *moraine_zeroed(size_t length, bool huge);
 // The calling thread gives way to others. A hint.
 void moraine_lower_thread_priority(void);
 
+// Watches a file for writes; a descriptor, or -errno, -ENOSYS where it cannot be done. `other` is a
+// second one that belongs to it. Both are to be closed.
+int moraine_watch(int directory, const char *name, int *other);
+// Waits for a write, for an interruption, or for so long.
+void moraine_watch_wait(int watch, int other, int timeout_ms);
+void moraine_watch_interrupt(int watch, int other);
+
 // Rises in the child of every fork; read with moraine_fork_generation.
 void moraine_watch_forks(void);
 uint64_t moraine_fork_generation(void);

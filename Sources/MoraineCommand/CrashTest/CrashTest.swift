@@ -14,7 +14,10 @@ struct CrashTest: AsyncParsableCommand {
         moraine crash-test                          every scenario, one seed
         moraine crash-test --images 300000          further seeds, until so many disks
         moraine crash-test --scenario mixed-mapped --seed 7 --count 1
+        moraine crash-test --nesting-period 1 --subsets 2 --torn 1
+                                                    a crash at every call of each recovery
         moraine crash-test faults                   a fault at every call
+        moraine crash-test faults --pairs 100       two faults in one run
         moraine crash-test workloads --count 1000   long workloads
         moraine crash-test kills --kills 1000       SIGKILL, on a real process and disk
 
@@ -26,40 +29,59 @@ struct CrashTest: AsyncParsableCommand {
     defaultSubcommand: Crashes.self)
 }
 
+/// A part of the laboratory whose work is done by workers.
+protocol LaboratoryCommand: AsyncParsableCommand {
+  var options: LaboratoryOptions { get }
+  /// What is to be done of each seed, with the first one.
+  var units: [LaboratoryUnit] { get }
+}
+
 extension CrashTest {
-  struct Crashes: AsyncParsableCommand {
+  struct Crashes: LaboratoryCommand {
     static let configuration = CommandConfiguration(
       abstract: "Crashes short workloads at every call that changes the disk (the default).")
     @OptionGroup var options: LaboratoryOptions
     @Option(help: "Go on with further seeds until so many disks were judged.")
     var images: Int?
+    @Option(
+      help: "Every so many disks the next crash comes during recovery; 1 for all, 0 for never.")
+    var nestingPeriod: Int?
+    @Option(help: "Combinations of what survives that are tried at each place, at most.")
+    var subsets: Int?
+    @Option(help: "Disks with torn pages that are tried at each place.")
+    var torn: Int?
 
     func validate() throws {
       if let images, images < 1 { throw ValidationError("--images takes a number from 1") }
+      let numbers = [
+        ("--nesting-period", nestingPeriod), ("--subsets", subsets), ("--torn", torn),
+      ]
+      for (name, number) in numbers {
+        guard let number, !(0...1_000_000 ~= number) else { continue }
+        throw ValidationError("\(name) takes a number from 0 to 1000000")
+      }
     }
 
-    func run() async throws {
-      try await options.run(.crashes, imageTarget: images)
+    var units: [LaboratoryUnit] {
+      options.units(.crashes).map { unit in
+        var unit = unit
+        unit.nestingPeriod = nestingPeriod
+        unit.subsetsPerPoint = subsets
+        unit.tornPerPoint = torn
+        return unit
+      }
     }
+
+    func run() async throws { try await options.run(units, imageTarget: images) }
   }
 
-  struct Workloads: AsyncParsableCommand {
+  struct Workloads: LaboratoryCommand {
     static let configuration = CommandConfiguration(
       abstract: "Crashes workloads of 200 steps at a few places.")
     @OptionGroup var options: LaboratoryOptions
 
-    func run() async throws { try await options.run(.workloads) }
-  }
+    var units: [LaboratoryUnit] { options.units(.workloads) }
 
-  struct Faults: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Runs workloads once for each of their calls, with a fault at it.",
-      discussion: """
-        The faults: EIO, ENOSPC, EMFILE, a short write, EINTR, and a sync that fails and
-        drops what it should have written; each once and from then on.
-        """)
-    @OptionGroup var options: LaboratoryOptions
-
-    func run() async throws { try await options.run(.faults) }
+    func run() async throws { try await options.run(units) }
   }
 }

@@ -27,8 +27,10 @@ struct Kills: AsyncParsableCommand {
       "A new directory for the store, which is kept; by default a temporary one, kept on failure.",
     completion: .directory)
   var directory: String?
-  @Option(help: "The longest wait for an answer, in seconds.") var timeout = 60
+  @Option(help: "The longest wait for an answer, in seconds.") var timeout = timeoutDefault
   @Flag(help: "As one JSON object.") var json = false
+
+  private static let timeoutDefault = 60
 
   func validate() throws {
     if kills < 1 { throw ValidationError("--kills takes a number from 1") }
@@ -82,10 +84,21 @@ struct Kills: AsyncParsableCommand {
       ["drive", $0.string] + options
     }
     harness.timeoutMilliseconds = timeout * 1000
-    harness.replayCommand = """
-      moraine crash-test kills --kills \(kills) --seed \(seed) --durability \(durability) --io \(io)
-      """
+    harness.replayCommand = replay(seed)
     return harness
+  }
+
+  /// The command that does the same again: in another place, for this one is kept.
+  func replay(_ seed: UInt64) -> String {
+    var words = ["moraine crash-test kills --kills \(kills) --seed \(seed)"]
+    words.append("--durability \(durability) --io \(io)")
+    if timeout != Self.timeoutDefault { words.append("--timeout \(timeout)") }
+    if let directory {
+      var place = directory + "-again"
+      while FileManager.default.fileExists(atPath: place) { place += "-again" }
+      words.append("--directory \(Text.shellQuoted(place))")
+    }
+    return words.joined(separator: " ")
   }
 
   private static func temporaryDirectory() -> String {

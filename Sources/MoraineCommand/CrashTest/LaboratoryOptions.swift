@@ -46,16 +46,22 @@ struct LaboratoryOptions: ParsableArguments {
     }
   }
 
-  func run(_ kind: LaboratoryUnit.Kind, imageTarget: Int? = nil) async throws {
+  /// The pieces of the first seed.
+  func units(_ kind: LaboratoryUnit.Kind) -> [LaboratoryUnit] {
+    (scenario.isEmpty ? CrashScenario.catalog.map(\.name) : scenario).map {
+      LaboratoryUnit(kind, $0, seed: seed, durability: durability)
+    }
+  }
+
+  /// - Parameter units: those of the first seed; those of the others are like them.
+  func run(_ units: [LaboratoryUnit], imageTarget: Int? = nil) async throws {
     if list { return try printCatalog() }
-    let queue = UnitQueue(
-      kind, names: scenario.isEmpty ? CrashScenario.catalog.map(\.name) : scenario, self,
-      imageTarget: imageTarget)
+    let queue = UnitQueue(units, self, imageTarget: imageTarget)
     let pool = WorkerPool(
       jobs: jobs ?? ProcessInfo.processInfo.activeProcessorCount, timeoutSeconds: timeoutSeconds,
       artifacts: artifacts)
     let report = await pool.run(queue, isQuiet: json)
-    try report.print(kind, asJSON: json)
+    try report.print(units.first, asJSON: json)
     guard report.unitCount > 0 else { throw Failure(code: 3, message: "nothing was judged") }
     guard report.violations.isEmpty else {
       throw Failure(code: 3, message: "promises were broken: \(report.violations.count)")

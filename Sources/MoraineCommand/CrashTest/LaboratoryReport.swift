@@ -10,7 +10,7 @@ struct LaboratoryReport: Codable {
   var plannedCount: Int?
   var elapsedSeconds = 0.0
 
-  func print(_ kind: LaboratoryUnit.Kind, asJSON: Bool) throws {
+  func print(_ unit: LaboratoryUnit?, asJSON: Bool) throws {
     if asJSON {
       let encoder = JSONEncoder()
       encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
@@ -18,17 +18,18 @@ struct LaboratoryReport: Codable {
       return
     }
     for violation in violations { try Output.line("VIOLATION \(violation)\n") }
-    try Output.line(summary(kind))
+    try Output.line(summary(unit))
     if let plannedCount, unitCount < plannedCount {
       try Output.line("Cut short: \(unitCount) of \(plannedCount) workloads were done.")
     }
   }
 
-  private func summary(_ kind: LaboratoryUnit.Kind) -> String {
+  /// - Parameter unit: one of those that were done.
+  private func summary(_ unit: LaboratoryUnit?) -> String {
     let seconds = String(format: "%.1f s", elapsedSeconds)
     let end = "\(violations.count) violations, \(seconds)"
-    switch kind {
-    case .crashes, .workloads:
+    switch unit?.kind {
+    case nil, .crashes, .workloads:
       let opened = tally.distinctImages + tally.nestedImages
       return """
         \(unitCount) workloads of \(tally.steps) steps, crashed at \(tally.crashPoints) places:
@@ -37,8 +38,12 @@ struct LaboratoryReport: Codable {
         \(opened) opened and judged: \(end)
         """
     case .faults:
+      let what =
+        unit?.faults.isEmpty == false
+        ? "the faults that were named"
+        : unit?.pairCount == nil ? "a fault at each call" : "two faults in each"
       return """
-        \(unitCount) workloads with each kind of fault, \(tally.faultRuns) runs, a fault at each call; \
+        \(unitCount) workloads with each kind of fault, \(tally.faultRuns) runs, \(what); \
         \(tally.missedCalls) calls were not reached: \(end)
         """
     }

@@ -20,7 +20,7 @@ final class Pulse: Sendable {
       last = .now
       return true
     }
-    // A parent that is gone ends the worker when it reads its next piece.
+    // A parent that is gone ends the worker by the end of its input.
     if isDue { do { try Output.line("alive"); try Output.flush() } catch {} }
   }
 }
@@ -32,13 +32,19 @@ struct LaboratoryWorker: AsyncParsableCommand {
     commandName: "worker", abstract: "Does the work for the others.", shouldDisplay: false)
   @Option var artifacts: String
 
+  /// A terminal and `timeout` send them to the whole process group. The parent decides: when it ends, its
+  /// workers do, and when it goes on, a worker that was ended must not look like one that trapped.
+  static let ignoredSignals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
+
   func run() async throws {
+    for signal in Self.ignoredSignals { Foundation.signal(signal, SIG_IGN) }
     let decoder = JSONDecoder()
-    while let line = readLine() {
+    for await line in ParentPipe.lines() {
       let unit: LaboratoryUnit
       do { unit = try decoder.decode(LaboratoryUnit.self, from: Data(line.utf8)) } catch {
         throw Failure(code: 2, message: "'\(line)' is no piece of work: \(error)")
       }
+      PlantedFailure.strike(unit)
       let pulse = Pulse()
       guard var (tally, violation) = await unit.run(progress: { pulse.beat() }) else {
         throw Failure(code: 2, message: "no scenario is named '\(unit.scenario)'")
@@ -69,7 +75,9 @@ struct LaboratoryWorker: AsyncParsableCommand {
   /// A directory of its own: files of another disk would make it a third one.
   private func place(_ unit: LaboratoryUnit) -> FilePath {
     var name = "\(unit.kind.rawValue)-\(unit.scenario)-seed-\(unit.seed)"
-    if unit.kind == .faults { name += "-effect-\(unit.effect)\(unit.isForEver ? "-for-ever" : "")" }
+    if unit.kind == .faults, unit.faults.isEmpty {
+      name += "-effect-\(unit.effect)\(unit.isForEver ? "-for-ever" : "")"
+    }
     var place = FilePath(artifacts).appending(name)
     var number = 2
     while FileManager.default.fileExists(atPath: place.string) {

@@ -11,23 +11,18 @@ final class UnitQueue: Sendable {
     var report = LaboratoryReport()
   }
 
-  private let kind: LaboratoryUnit.Kind
-  private let names: [String]
+  /// Of the first seed.
+  private let units: [LaboratoryUnit]
   private let firstSeed: UInt64
   private let count: UInt64
-  private let durability: String?
   private let imageTarget: Int?
   private let deadline: ContinuousClock.Instant?
   private let state = Mutex(State())
 
-  init(
-    _ kind: LaboratoryUnit.Kind, names: [String], _ options: LaboratoryOptions, imageTarget: Int?
-  ) {
-    self.kind = kind
-    self.names = names
+  init(_ units: [LaboratoryUnit], _ options: LaboratoryOptions, imageTarget: Int?) {
+    self.units = units
     firstSeed = options.seed
     count = imageTarget == nil ? options.count : .max - options.seed
-    durability = options.durability
     self.imageTarget = imageTarget
     deadline = options.timeBudget.map { .now + .seconds($0) }
   }
@@ -36,11 +31,9 @@ final class UnitQueue: Sendable {
   private var total: Int? {
     guard imageTarget == nil else { return nil }
     let (total, isTooLarge) = Int(clamping: count).multipliedReportingOverflow(
-      by: names.count * variants)
+      by: units.count)
     return isTooLarge ? .max : total
   }
-
-  private var variants: Int { kind == .faults ? FaultLaboratory.effects.count * 2 : 1 }
 
   /// Some pieces to do next; empty when there are no more.
   func next(_ wanted: Int) -> [LaboratoryUnit] {
@@ -68,15 +61,12 @@ final class UnitQueue: Sendable {
     return state.pending.popLast()
   }
 
-  /// One seed of every scenario.
+  /// One seed of all.
   private func round(_ seed: UInt64) -> [LaboratoryUnit] {
-    names.flatMap { name in
-      (0..<variants).map { variant in
-        var unit = LaboratoryUnit(kind, name, seed: seed, durability: durability)
-        unit.effect = variant / 2
-        unit.isForEver = variant % 2 == 1
-        return unit
-      }
+    units.map { unit in
+      var unit = unit
+      unit.seed = seed
+      return unit
     }
   }
 
@@ -104,7 +94,7 @@ final class UnitQueue: Sendable {
     let state = state.withLock { $0 }
     let part = "\(state.report.unitCount)" + (total.map { " of \($0)" } ?? "")
     let tally = state.report.tally
-    return kind == .faults
+    return units.first?.kind == .faults
       ? "\(part) workloads, \(tally.faultRuns) faults"
       : "\(part) workloads, \(tally.judgedImages) disks"
   }

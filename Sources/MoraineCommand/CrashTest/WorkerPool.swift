@@ -43,6 +43,7 @@ struct WorkerPool: Sendable {
   ) async -> (results: [UnitResult], rest: [LaboratoryUnit]) {
     let progress = WorkerProgress()
     var ending: String
+    var isInterrupted = false
     do {
       let input = try units.map { unit in
         String(decoding: try JSONEncoder().encode(unit), as: UTF8.self) + "\n"
@@ -51,19 +52,34 @@ struct WorkerPool: Sendable {
         .path(FilePath(Self.program)),
         arguments: ["crash-test", "worker", "--artifacts", artifacts],
         environment: .inherit.updating(["SWIFT_BACKTRACE": "enable=no"]),
-        input: .array(Array(input.joined().utf8)), output: .sequence,
-        error: .string(limit: 64 << 10)
+        input: .inputWriter, output: .sequence, error: .string(limit: 64 << 10)
       ) { execution in
         let process = execution.processIdentifier.value
         let watchdog = Task { await watch(progress, process) }
         defer { watchdog.cancel() }
-        for try await line in execution.standardOutput.strings() { progress.take(line) }
+        let writer = execution.standardInputWriter
+        // One that has ended already takes nothing; its end says why.
+        do { _ = try await writer.write(input.joined()) } catch {}
+        for try await line in execution.standardOutput.strings() {
+          progress.take(line)
+          // To a worker, the end of its input is the end of this process, and it ends too.
+          if progress.resultCount == units.count { try await writer.finish() }
+        }
+        try await writer.finish()
       }
+      isInterrupted = Self.isInterruption(result.terminationStatus)
       ending = "\(result.terminationStatus) \(result.standardError)"
     } catch {
       ending = "\(error)"
     }
-    return progress.settle(units, ending: ending, timeoutSeconds: timeoutSeconds)
+    return progress.settle(
+      units, ending: ending, isInterrupted: isInterrupted, timeoutSeconds: timeoutSeconds)
+  }
+
+  /// A worker ignores these signals, but for the first moment of its life.
+  private static func isInterruption(_ status: TerminationStatus) -> Bool {
+    guard case .signaled(let signal) = status else { return false }
+    return LaboratoryWorker.ignoredSignals.contains(signal)
   }
 
   /// Ends a worker that says nothing for too long.

@@ -40,12 +40,18 @@ final class WorkerProgress: Sendable {
     }
   }
 
+  /// How many pieces were done.
+  var resultCount: Int { state.withLock { $0.results.count } }
+
+  /// - Parameter isInterrupted: whether the worker was ended from outside, which says nothing about its
+  ///   piece: that is begun again.
   /// - Returns: the results, with one for the piece that the worker died of, and what is left.
   func settle(
-    _ units: [LaboratoryUnit], ending: String, timeoutSeconds: Double
+    _ units: [LaboratoryUnit], ending: String, isInterrupted: Bool = false, timeoutSeconds: Double
   ) -> (results: [UnitResult], rest: [LaboratoryUnit]) {
     let state = state.withLock { $0 }
     guard state.results.count < units.count else { return (state.results, []) }
+    if isInterrupted, !state.isHung { return (state.results, Array(units[state.results.count...])) }
     let unit = units[state.results.count]
     let finding =
       state.isHung

@@ -20,8 +20,22 @@ public struct Configuration: Sendable {
   /// When false, opening where no store is throws ``StoreError/Code/notAStore``. When true, the
   /// directory is made at the first write, not before.
   public var createIfMissing = true
-  /// Opens without changing anything; writes throw ``StoreError/Code/readOnly``.
+  /// Opens without changing anything; writes throw ``StoreError/Code/readOnly``. May be opened
+  /// beside other readers, and beside processes that share the store.
   public var isReadOnly = false
+
+  /// Who else may have the store open.
+  public enum Sharing: Sendable {
+    /// Nobody: another opening, here or in another process, is ``StoreError/Code/locked``.
+    case exclusive
+    /// All who say so too, in any number of processes: all read and write, and see what the others
+    /// wrote. A write takes the kernel's lock for as long as it appends, some microseconds; a read
+    /// takes none. On a local file system only.
+    case shared
+  }
+
+  /// Default: exclusive.
+  public var sharing: Sharing = .exclusive
 
   /// When and what compaction rewrites.
   public var compaction = CompactionPolicy()

@@ -47,6 +47,8 @@ final class CommitPipeline: JobRunner {
   /// is due.
   let pendingDelay = Atomic<UInt64>(.max)
   let isPoisoned = Atomic<Bool>(false)
+  /// Where the other processes are told of a failed sync.
+  let sharedPage = Mutex<SharedPage?>(nil)
 
   /// The writer's word that all before this is in the kernel's hands.
   @inline(__always)
@@ -62,6 +64,23 @@ final class CommitPipeline: JobRunner {
       publish(sequence: sequence, offset: offset)
       durableOffset.store(offset, ordering: .relaxed)
       durableSequence.store(sequence, ordering: .releasing)
+      state.file = file
+    }
+    resumeWaiters(error: nil)
+  }
+
+  /// Goes on in a segment that another process has begun, or in which it has appended.
+  ///
+  /// - Parameter durable: up to here other segments hold what is durable already.
+  func follow(
+    file: any StorageFile, sequence: UInt64, offset: UInt64, durable: UInt64, marked: UInt64
+  ) {
+    monitor.withLock { state in
+      publish(sequence: sequence, offset: offset)
+      guard state.file !== file else { return }
+      durableOffset.store(marked, ordering: .relaxed)
+      let before = durableSequence.load(ordering: .relaxed)
+      durableSequence.store(max(before, durable), ordering: .releasing)
       state.file = file
     }
     resumeWaiters(error: nil)
@@ -114,6 +133,9 @@ final class CommitPipeline: JobRunner {
         offset: cause.offset, errno: cause.errno)
     }
     isPoisoned.store(true, ordering: .releasing)
+    sharedPage.withLock { page in
+      if let page, page.isWritable { page.store(1, .poison) }
+    }
     resumeWaiters(error: poison)
   }
 

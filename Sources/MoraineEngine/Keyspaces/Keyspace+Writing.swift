@@ -45,7 +45,7 @@ extension Store {
   func removeValue(
     forKey key: Key, in keyspace: String, durability: Durability?
   ) async throws(StoreError) -> SequenceNumber? {
-    if isMakingRoom || isClosed { try await passGate() }
+    try await passGateToDelete()
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
     return try await removeValue(forKey: key, keyspace: id, durability: durability)
   }

@@ -34,7 +34,10 @@ extension Store {
   }
 
   /// The names of the keyspaces that were ever written to, but for the unnamed one; sorted.
-  public var keyspaceNames: [String] { engine?.manifest.keyspaces.map(\.name).sorted() ?? [] }
+  public var keyspaceNames: [String] {
+    tryToCatchUp()
+    return engine?.manifest.keyspaces.map(\.name).sorted() ?? []
+  }
 }
 
 extension Keyspace: Hashable {

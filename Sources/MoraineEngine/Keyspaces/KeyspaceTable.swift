@@ -89,6 +89,12 @@ struct KeyspaceTable {
     }
   }
 
+  /// Tells all who watch that something may have changed.
+  func noteAll() {
+    unnamedMonitor.note()
+    for monitor in monitors where monitor !== unnamedMonitor { monitor.note() }
+  }
+
   /// A record became live.
   mutating func gain(_ id: UInt16, bytes: UInt64) {
     self[id].count &+= 1

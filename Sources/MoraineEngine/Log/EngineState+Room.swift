@@ -59,7 +59,7 @@ extension EngineState {
     active = ActiveSegment(
       slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
       limit: child.limit, step: birth.firstAllocation,
-      softEnd: (child.allocated ?? 0) / 2)
+      softEnd: link == nil ? (child.allocated ?? 0) / 2 : .max)
     place.markedOffset = length
     return before
   }
@@ -77,7 +77,9 @@ extension EngineState {
     guard let before = active?.allocated else { return }
     let gain = allocated - before
     active?.allocated = allocated
-    active?.softEnd = allocated - gain / 2
+    // Beside other processes nothing is allocated once the lock is free.
+    let isAlone = link == nil
+    active?.softEnd = isAlone ? allocated - gain / 2 : .max
     active?.step = min(Self.largestStep, max(Self.smallestAllocation, gain * 2))
   }
 
@@ -149,15 +151,17 @@ extension EngineState {
   }
 
   mutating func takeSegmentNumber() -> SegmentNumber {
-    defer { manifest.nextSegmentNumber += 1 }
-    return SegmentNumber(rawValue: manifest.nextSegmentNumber)
+    let least = manifest.nextSegmentNumber
+    let number = link?.page.takeSegmentNumber(least) ?? least
+    manifest.nextSegmentNumber = number + 1
+    return SegmentNumber(rawValue: number)
   }
 
   /// The next attempt takes the same number, and so removes what the last one left, unless another
   /// number was taken since. Not when it was the manifest's publication that failed half-way: it may
   /// list the number.
   mutating func giveBack(_ number: SegmentNumber) {
-    if pipeline.hasPoison { return }
+    if pipeline.hasPoison || link != nil { return }
     if manifest.nextSegmentNumber == number.rawValue + 1 {
       manifest.nextSegmentNumber = number.rawValue
     }

@@ -19,6 +19,10 @@ struct EngineState: ~Copyable {
   let configuration: Configuration
   let directory: any StorageDirectory
   let lock: (any StorageFile)?
+  /// What ties it to the other processes that have the store open.
+  var link: SharedLink?
+  /// Whether others had the store open, and the committing thread knows nothing of it yet.
+  var hasJoined = false
   let pipeline: CommitPipeline
   var compressor = Compressor()
   let writeScratch = ScratchBuffer()

@@ -4,7 +4,7 @@ import MoraineStorage
 /// What every operation needs of a segment.
 struct SegmentView {
   /// The mapping, or nil where records are read with `read`.
-  let base: UnsafeMutableRawPointer?
+  var base: UnsafeMutableRawPointer?
   /// Where the first record is.
   let firstOffset: Int
   /// Behind the last valid record.

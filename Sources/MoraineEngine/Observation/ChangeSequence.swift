@@ -68,8 +68,9 @@ extension Store {
   }
 
   nonisolated func start(_ cursor: ChangeCursor?) -> FeedStart {
-    cursor.map(FeedStart.cursor)
-      ?? .behind(pipeline.appendedSequence.load(ordering: .acquiring))
+    if let cursor { return .cursor(cursor) }
+    let shared = pipeline.sharedPage.withLock { $0?.load(.lastSequence) } ?? 0
+    return .behind(max(shared, pipeline.appendedSequence.load(ordering: .acquiring)))
   }
 }
 

@@ -16,6 +16,10 @@ final class FeedPins: Sendable {
   private struct State {
     var places: [Int: Place] = [:]
     var nextID = 0
+    /// Where the other processes of a shared store see what this one waits for.
+    var page: SharedPage?
+    var pin: Int?
+    let owner = Machine.randomNumber() | 1
   }
 
   private let state = Mutex(State())
@@ -25,6 +29,7 @@ final class FeedPins: Sendable {
     let id = state.withLock { state in
       state.nextID += 1
       state.places[state.nextID] = place
+      tellOthers(&state)
       return state.nextID
     }
     return FeedPin(id: id, in: self)
@@ -32,21 +37,55 @@ final class FeedPins: Sendable {
 
   fileprivate func move(_ id: Int, to sequence: UInt64) {
     let place = Place(sequence: sequence, movedNanoseconds: Machine.monotonicNanoseconds())
-    state.withLock { $0.places[id] = place }
+    state.withLock { state in
+      state.places[id] = place
+      tellOthers(&state)
+    }
   }
 
-  fileprivate func remove(_ id: Int) { state.withLock { $0.places[id] = nil } }
+  fileprivate func remove(_ id: Int) {
+    state.withLock { state in
+      state.places[id] = nil
+      tellOthers(&state)
+    }
+  }
+
+  /// From now on other processes may compact the store.
+  func share(_ page: SharedPage) {
+    state.withLock { state in
+      state.page = page
+      state.pin = nil
+      tellOthers(&state)
+    }
+  }
+
+  private func tellOthers(_ state: inout State) {
+    guard let page = state.page, page.isWritable else { return }
+    if state.places.isEmpty, state.pin == nil { return }
+    let now = Machine.monotonicNanoseconds()
+    if state.pin == nil || state.pin.map({ page.isPin($0, of: state.owner) }) == false {
+      state.pin = page.takePin(state.owner, now: now)
+    }
+    // Where all places are taken, compaction does not wait, and the feed says what it promises then.
+    guard let pin = state.pin else { return }
+    let patience = patienceNanoseconds.load(ordering: .relaxed)
+    let (until, isOver) = now.addingReportingOverflow(patience)
+    page.movePin(pin, to: least(state, now), until: isOver ? .max : until)
+  }
 
   /// What is behind this sequence number, some iterator has still to see; the maximum when there is
   /// nobody to wait for.
   var leastSequence: UInt64 {
     let now = Machine.monotonicNanoseconds()
-    let patience = patienceNanoseconds.load(ordering: .relaxed)
     return state.withLock { state in
-      state.places.values.reduce(UInt64.max) { least, place in
-        now &- place.movedNanoseconds < patience
-          ? min(least, place.sequence) : least
-      }
+      min(least(state, now), state.page?.leastPin(now: now) ?? .max)
+    }
+  }
+
+  private func least(_ state: State, _ now: UInt64) -> UInt64 {
+    let patience = patienceNanoseconds.load(ordering: .relaxed)
+    return state.places.values.reduce(UInt64.max) { least, place in
+      now &- place.movedNanoseconds < patience ? min(least, place.sequence) : least
     }
   }
 }

@@ -32,6 +32,7 @@ final class FeedReader: @unchecked Sendable {
     if hasEnded { return [] }
     do throws(StoreError) {
       while !Task.isCancelled {
+        try await store.joinOthers()
         guard var place = try await currentPlace() else { break }
         let changes = try await store.readChanges(&place, keyspace: keyspace)
         self.place = place

@@ -35,7 +35,22 @@ extension Store {
     _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ durability: Durability?,
     noting note: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
-    try await passGate()
+    try await beginUnit()
+    let sequence: SequenceNumber?
+    do throws(StoreError) {
+      sequence = try await commit(operations, in: keyspace)
+      note(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
+    } catch {
+      endUnit()
+      throw error
+    }
+    endUnit()
+    try await settle(sequence, durability)
+  }
+
+  private func commit(
+    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace
+  ) async throws(StoreError) -> SequenceNumber? {
     var batch = WriteBatch(store: self)
     for (key, value) in operations {
       if let value {
@@ -44,9 +59,7 @@ extension Store {
         try batch.removeValue(forKey: key, in: keyspace)
       }
     }
-    let sequence = try await commit(batch.takeOperations())
-    note(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
-    try await settle(sequence, durability)
+    return try await commit(batch.takeOperations())
   }
 
   func entries(in keyspace: String) throws(StoreError) -> [Entry] {

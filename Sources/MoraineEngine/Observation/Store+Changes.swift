@@ -7,6 +7,7 @@ extension Store {
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
   func beginFeed(_ start: FeedStart) throws(StoreError) -> FeedPlace? {
     if isClosed { return nil }
+    try catchUp()
     switch start {
     case .behind(let sequence): return FeedPlace(sequence: sequence)
     case .everything:
@@ -25,6 +26,7 @@ extension Store {
   func readChanges(
     _ place: inout FeedPlace, keyspace: String?
   ) throws(StoreError) -> [Change] {
+    try catchUp()
     guard !isClosed, engine != nil else { return [] }
     try engine!.checkHorizon(place)
     guard let keyspace else { return try engine!.readChanges(&place, keyspace: nil) }
@@ -40,6 +42,7 @@ extension Store {
   /// - Returns: false when the store was closed or the task cancelled.
   func waitForChange(behind sequence: UInt64) async -> Bool {
     if isClosed || Task.isCancelled { return false }
+    if isShared, watchOthers() { return true }
     if let engine = engine?.lastSequence, engine > sequence { return true }
     nextChangeWaiter += 1
     let id = nextChangeWaiter

@@ -32,6 +32,7 @@ public struct ValueSequence: AsyncSequence, Sendable {
     ) async throws(StoreError) -> Element? {
       let store = keyspace.store
       while !Task.isCancelled {
+        try await store.joinOthers()
         guard let found = try await store.versionedValue(forKey: key, in: keyspace.name) else {
           return nil
         }
@@ -69,6 +70,7 @@ extension Store {
     forKey key: Key, in keyspace: String
   ) throws(StoreError) -> VersionedValue? {
     if isClosed { return nil }
+    try catchUp()
     var result = VersionedValue(
       storeSequence: engine?.lastSequence ?? 0,
       commitCount: observers.monitor(of: keyspace).commitCount)

@@ -24,7 +24,8 @@ struct Listing {
         number != nil || checkpoint != nil
         || [
           Manifest.fileName, Manifest.temporaryFileName, Reserve.fileName, Opener.lockName,
-          CheckpointFile.temporaryName,
+          CheckpointFile.temporaryName, SharedPage.fileName, SharedLink.writerName,
+          SharedLink.compactorName,
         ]
         .contains(entry.name)
       guard isOurs else {

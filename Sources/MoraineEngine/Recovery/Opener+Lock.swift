@@ -21,14 +21,14 @@ extension Opener {
     }
     guard let file else { return nil }
     let isOurs = try storing { () throws(StorageError) in
-      try file.tryLock(shared: configuration.isReadOnly)
+      try file.tryLock(shared: configuration.isReadOnly || isShared)
     }
     guard isOurs else { throw lockedError(file) }
     return file
   }
 
   func nameHolder(in lock: (any StorageFile)?) throws(StoreError) {
-    guard let lock, !configuration.isReadOnly else { return }
+    guard let lock, !configuration.isReadOnly, !isShared else { return }
     let text = Array("\(Machine.processID)\n".utf8)
     do throws(StorageError) {
       try lock.truncate(to: 0)

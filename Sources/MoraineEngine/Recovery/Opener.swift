@@ -10,6 +10,8 @@ struct Opener {
   let configuration: Configuration
   let pipeline: CommitPipeline
   let observers: Observers
+  /// How long other processes of a shared store may write before this one can join them.
+  var patienceNanoseconds = SharedLink.patienceNanoseconds
 
   static let lockName = "LOCK"
 
@@ -24,42 +26,68 @@ struct Opener {
       return nil
     }
     let lock = try takeLock(directory)
+    if configuration.isReadOnly {
+      if let state = try openBesideWriters(directory, lock, began) { return state }
+    } else if isShared {
+      return try openShared(directory, lock, began)
+    }
     // What was seen before the lock may have changed.
-    let listing = try Listing(directory)
+    return try openAlone(directory, lock, try Listing(directory), began)
+  }
+
+  /// Opens what no other process changes meanwhile.
+  func openAlone(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
+    _ began: UInt64
+  ) throws(StoreError) -> EngineState {
     let manifest = try Self.readManifest(directory, listing)
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
     guard let manifest else { return try born(directory, lock, listing, began) }
+    return try recovered(directory, lock, listing, manifest, began)
+  }
+
+  /// - Parameter following: how far to read what other processes are writing.
+  func recovered(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
+    _ manifest: Manifest, _ began: UInt64, following: SharedPage.Snapshot? = nil
+  ) throws(StoreError) -> EngineState {
     var problem: StoreError?
     let checkpoint = loadCheckpoint(directory, listing, manifest, &problem)
+    func recovered(_ checkpoint: Checkpoint?) throws(StoreError) -> EngineState {
+      let recovery = Recovery(
+        listing: listing, opener: self, checkpoint: checkpoint, following: following)
+      return try self.recovered(directory, lock, manifest, recovery, began)
+    }
     var state: EngineState
     do throws(StoreError) {
-      state = try recovered(directory, lock, listing, manifest, checkpoint, began)
+      state = try recovered(checkpoint)
     } catch {
       // It is never trusted over the log: what the log says without it counts.
       guard checkpoint != nil, error.code == .corrupted else { throw error }
       problem = error
-      state = try recovered(directory, lock, listing, manifest, nil, began)
+      state = try recovered(nil)
     }
     state.report.checkpointProblem = problem
+    state.checkpointNames = checkpoint.map { [CheckpointFile.name($0.number)] } ?? []
     return state
   }
 
+  /// A checkpoint, and the number in its file's name.
+  typealias Checkpoint = (number: SegmentNumber, pages: CheckpointPages)
+
   private func recovered(
-    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
-    _ manifest: Manifest, _ checkpoint: (number: SegmentNumber, pages: CheckpointPages)?,
-    _ began: UInt64
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ manifest: Manifest,
+    _ recovery: Recovery, _ began: UInt64
   ) throws(StoreError) -> EngineState {
     var state = EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
       pipeline: pipeline, observers: observers)
     var report = RecoveryReport()
-    report.foreignFiles = listing.foreign
-    let recovery = Recovery(listing: listing, opener: self, checkpoint: checkpoint)
+    report.foreignFiles = recovery.listing.foreign
     try recovery.run(&state, &report)
     report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     state.report = report
-    state.checkpointNames = checkpoint.map { [CheckpointFile.name($0.number)] } ?? []
     return state
   }
 

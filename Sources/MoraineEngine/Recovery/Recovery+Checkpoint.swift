@@ -45,7 +45,8 @@ extension Recovery {
       let actual = Int(clamping: listing.segments[entry.number] ?? 0)
       let length = entry.isSealed ? min(actual, Int(clamping: entry.lengthBytes)) : actual
       result[entry.number] = try SegmentOpening.add(
-        entry, &state, length: length, covered: covered)
+        entry, &state, length: length, covered: covered,
+        growingTo: entry.isSealed ? nil : growth(of: entry))
     }
     return result
   }

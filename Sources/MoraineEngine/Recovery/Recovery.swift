@@ -12,20 +12,24 @@ struct Recovery {
   let checkpointNumber: SegmentNumber?
   /// What it covers.
   let covered: [SegmentNumber: CheckpointHeader.Segment]
+  /// How far other processes, which write meanwhile, have published the log.
+  let following: SharedPage.Snapshot?
 
   init(
-    listing: Listing, opener: Opener,
-    checkpoint: (number: SegmentNumber, pages: CheckpointPages)?
+    listing: Listing, opener: Opener, checkpoint: Opener.Checkpoint?,
+    following: SharedPage.Snapshot? = nil
   ) {
     self.listing = listing
     self.opener = opener
+    self.following = following
     self.checkpoint = checkpoint?.pages
     checkpointNumber = checkpoint?.number
     covered = Dictionary(
       (checkpoint?.pages.header.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
   }
 
-  var isReadOnly: Bool { opener.configuration.isReadOnly }
+  /// Whether it leaves all files as they are.
+  var isReadOnly: Bool { opener.configuration.isReadOnly || following != nil }
 
   func run(_ state: inout EngineState, _ report: inout RecoveryReport) throws(StoreError) {
     let manifest = state.manifest
@@ -41,6 +45,10 @@ struct Recovery {
     }
     var repairs: [OpenSegment] = []
     for entry in manifest.segments where !entry.isSealed {
+      if let following {
+        try followOpen(entry, opened[entry.number], following, &state, &report)
+        continue
+      }
       let before = repairs.last
       repairs.append(
         before.map(\.isWhole) == false
@@ -60,6 +68,10 @@ struct Recovery {
     report.segmentCount = state.table.order.count
     report.recordCount = state.table.order.reduce(0) { $0 + state.table[$1].recordCount }
     report.lastSequence = SequenceNumber(rawValue: state.lastSequence)
+    if let following {
+      state.lastSequence = max(state.lastSequence, following.lastSequence)
+      return
+    }
     guard !isReadOnly else { return finish(&state) }
     try repair(repairs, &state, &report)
     finish(&state)

@@ -38,18 +38,23 @@ enum SegmentOpening {
 
   /// Opens a listed segment and takes it into the table.
   ///
-  /// - Parameter covered: what a checkpoint says of it, when it does.
+  /// - Parameters:
+  ///   - covered: what a checkpoint says of it, when it does.
+  ///   - growth: how long it may become, in a process that follows its growth.
   static func add(
     _ entry: Manifest.Segment, _ state: inout EngineState, length: Int,
-    covered: CheckpointHeader.Segment? = nil
+    covered: CheckpointHeader.Segment? = nil, growingTo growth: Int? = nil
   ) throws(StoreError) -> Opened {
     let name = entry.number.fileName
+    let isWritable = growth != nil && !state.configuration.isReadOnly
     let file = try storing { () throws(StorageError) in
-      try state.directory.openFile(name, .read)
+      try state.directory.openFile(name, isWritable ? .readWrite : .read)
     }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    let wanted = max(length, growth.map(FileBlock.covering) ?? 0)
     let mapping =
-      state.configuration.ioMode == .mapped && length > 0 ? try map(file, length) : nil
+      state.configuration.ioMode == .mapped && wanted > 0
+      ? try map(file, wanted, isWritable ? .readWrite : .read) : nil
     let source = ByteSource(file: file, name: name, length: length, mapping: mapping)
     let header = try header(source, name)
     guard header.storeID == state.manifest.storeID, header.number == entry.number,
@@ -103,10 +108,10 @@ enum SegmentOpening {
 
   /// Nil when the kernel has no mapping left to give; reads then go through the file.
   static func map(
-    _ file: any StorageFile, _ length: Int
+    _ file: any StorageFile, _ length: Int, _ access: FileAccess = .read
   ) throws(StoreError) -> (any FileMapping)? {
     do throws(StorageError) {
-      return try file.map(lengthBytes: length, .read)
+      return try file.map(lengthBytes: length, access)
     } catch {
       if error.errno == .noMemory || error.isUnsupported { return nil }
       throw StoreError(error)

@@ -54,6 +54,9 @@ extension Store {
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
     defer { work.thread.stop() }
     do throws(StoreError) {
+      // What another process is rewriting need not be rewritten by this one.
+      guard try takeCompactor() else { return true }
+      try await beginRewriting()
       if isFull || engine?.isActiveGarbage(compactionPolicy) == true {
         try await sealForCompaction()
       }
@@ -111,7 +114,7 @@ extension Store {
   /// Holds a writer back when garbage grows faster than it is cleaned: until three times as much has
   /// been read for cleaning as the writer is about to append.
   func yieldToCompaction(before bytes: Int) async {
-    guard isCompacting, compactionPolicy.isAutomatic,
+    guard isCompacting, compactionPolicy.isAutomatic, !isShared,
       engine?.isFarBehind(compactionPolicy) == true
     else { return }
     let goal = compactionReadBytes &+ UInt64(bytes) * 3

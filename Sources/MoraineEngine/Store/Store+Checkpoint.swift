@@ -31,6 +31,7 @@ extension Store {
   /// One that cannot be begun, for want of space perhaps, is left out: it is only a shortcut.
   func writeCheckpoint(on runner: any JobRunner) async throws(StoreError) {
     guard engine != nil, !pipeline.hasPoison else { return }
+    try await passBurst()
     let image = try engine!.checkpointImage()
     let written = engine!.report.replayedBytes &+ engine!.appendedBytes &+ compactionBytes
     let name = engine!.checkpointName()
@@ -45,6 +46,7 @@ extension Store {
       checkpointedBytes = written
       checkpointBytes &+= UInt64(image.lengthBytes)
       // Those that cannot be removed now are remembered, and go with the next one.
+      if isShared { checkpointNames = try Listing(directory).checkpoints.map(CheckpointFile.name) }
       let older = checkpointNames.filter { $0 != name }
       checkpointNames = older + [name]
       try await runner.run { () throws(StoreError) in try CheckpointFile.remove(older, directory) }

@@ -20,6 +20,7 @@ extension Store {
     isMakingRoom = true
     defer {
       pipeline.stop()
+      sharing.watch?.stop()
       engine = nil
       openGate()
     }
@@ -27,7 +28,9 @@ extension Store {
     guard engine?.isInItsProcess == true else { return }
     var failure: StoreError?
     do throws(StoreError) {
-      if !pipeline.hasPoison, !opener.configuration.isReadOnly { try await sealForGood() }
+      if !pipeline.hasPoison, !opener.configuration.isReadOnly {
+        if isShared { try await leaveForGood() } else { try await sealForGood() }
+      }
     } catch {
       failure = error
     }
@@ -36,15 +39,18 @@ extension Store {
     if let failure { throw failure }
   }
 
-  private func sealForGood() async throws(StoreError) {
-    // First: on a full disk it is what the footer and the manifest need.
-    _ = try await releaseReserve()
+  func sealForGood() async throws(StoreError) {
+    // First: on a full disk it is what the footer and the manifest need. Where it cannot be given back,
+    // what was written becomes durable all the same.
+    var failure: StoreError?
+    do throws(StoreError) { _ = try await releaseReserve() } catch { failure = error }
     // A compaction may have sealed it, and listed it, already.
     if engine?.active != nil {
       try await sealActive()
       try await publishManifest()
     }
     if isCheckpointWorthItAtClose { try await writeCheckpoint(on: pipeline) }
+    if let failure { throw failure }
   }
 
   /// Ends the active segment and makes it durable. The manifest still lists it as open.

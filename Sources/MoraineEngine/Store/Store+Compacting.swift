@@ -106,13 +106,21 @@ extension Store {
   /// One at a time.
   private func beginCompaction() async throws(StoreError) {
     while isCompacting { await withUnsafeContinuation { compactionGate.append($0) } }
-    if isClosed { throw StoreError(.closed, "the store was closed; open it again") }
+    try checkOpen()
     isCompacting = true
+    do throws(StoreError) {
+      while try !takeCompactor() { try await pause() }
+      try await beginRewriting()
+    } catch {
+      endCompaction()
+      throw error
+    }
   }
 
   func endCompaction() {
     isCompacting = false
     isCompactingBecauseFull = false
+    freeCompactor()
     let waiting = compactionGate
     compactionGate = []
     for continuation in waiting { continuation.resume() }
@@ -128,9 +136,11 @@ extension Store {
   /// space for one.
   func sealForCompaction() async throws(StoreError) {
     try await passGateToCompact()
-    guard let active = engine?.active, engine!.table[active.slot].recordCount > 0 else { return }
     isMakingRoom = true
     defer { openGate() }
+    let hasBurst = try await enterBurst()
+    defer { if hasBurst { leaveBurst() } }
+    guard let active = engine?.active, engine!.table[active.slot].recordCount > 0 else { return }
     while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
     isSwapping = true
     defer { endSwap() }

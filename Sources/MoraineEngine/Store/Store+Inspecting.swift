@@ -5,6 +5,7 @@ import Synchronization
 extension Store {
   /// The store's figures at this moment.
   public var statistics: Statistics {
+    tryToCatchUp()
     var result = Statistics()
     result.durableSequence = durableSequence
     let (syncCount, began) = pipeline.monitor.withLock { ($0.syncCount, $0.syncBeganNanoseconds) }
@@ -22,6 +23,7 @@ extension Store {
   ///
   /// - Complexity: O(segments).
   public var segmentStatistics: [SegmentStatistics] {
+    tryToCatchUp()
     guard engine != nil else { return [] }
     return engine!.table.order.map { slot in
       let (info, view) = (engine!.table.infos[slot], engine!.table[slot])

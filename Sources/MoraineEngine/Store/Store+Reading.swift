@@ -50,11 +50,15 @@ extension Store {
   }
 
   /// How many keys there are, in all keyspaces together.
-  public var count: Int { engine?.index.count ?? 0 }
+  public var count: Int {
+    tryToCatchUp()
+    return engine?.index.count ?? 0
+  }
 
   /// The last operation's number.
   public var lastSequence: SequenceNumber {
-    SequenceNumber(rawValue: engine?.lastSequence ?? 0)
+    tryToCatchUp()
+    return SequenceNumber(rawValue: engine?.lastSequence ?? 0)
   }
 
   /// Everything up to here survives a power failure.
@@ -67,5 +71,7 @@ extension Store {
 
   func checkOpen() throws(StoreError) {
     if isClosed { throw StoreError(.closed, "the store was closed; open it again") }
+    if isSuspended { throw StoreError(.suspended, "the store is suspended; resume it first") }
+    try catchUp()
   }
 }

@@ -116,7 +116,10 @@ extension Store {
   ) async throws(StoreError) -> Int? {
     let mapping = try await mapOutput(output)
     // What was left out is hidden by newer records; those must outlive a power failure first.
+    try await passBurst()
     try await pipeline.waitUntilAllDurable()
+    let hasBurst = try await enterBurst()
+    defer { if hasBurst { leaveBurst() } }
     while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
     if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
     isSwapping = true
@@ -135,14 +138,6 @@ extension Store {
       throw error
     }
     return slot
-  }
-
-  /// Puts what the manifest should say now in place.
-  func publishManifest() async throws(StoreError) {
-    let next = engine!.nextManifest()
-    let publisher = engine!.publisher()
-    try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
-    engine!.adoptManifest(next)
   }
 
   func endSwap() {

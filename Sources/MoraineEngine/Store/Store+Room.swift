@@ -7,7 +7,29 @@ extension Store {
     while isMakingRoom {
       await withUnsafeContinuation { gate.append($0) }
     }
-    if isClosed { throw StoreError(.closed, "the store was closed; open it again") }
+    if isShared, engine == nil { try await joinOthers() }
+    try checkOpen()
+  }
+
+  /// Keeps all other writers out until ``endUnit()``, also those of other processes: what is read
+  /// meanwhile holds when it is written. In a store of one's own nothing need be kept out.
+  func beginUnit() async throws(StoreError) {
+    try await passGate()
+    guard isShared, !opener.configuration.isReadOnly else { return }
+    isMakingRoom = true
+    do throws(StoreError) {
+      if engine == nil { try await beginStore() }
+      _ = try await enterBurst()
+    } catch {
+      openGate()
+      throw error
+    }
+  }
+
+  func endUnit() {
+    guard isShared, !opener.configuration.isReadOnly else { return }
+    leaveBurst()
+    openGate()
   }
 
   /// Runs the attempt, making room for it until there is enough. No other writer comes between the
@@ -24,6 +46,8 @@ extension Store {
     isMakingRoom = true
     defer { openGate() }
     if engine == nil { try await beginStore() }
+    var hasBurst = try await enterBurst()
+    defer { if hasBurst { leaveBurst() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
     while true {
@@ -51,7 +75,10 @@ extension Store {
         seen = compactionCount
         // What was under way may have been a checkpoint alone, which frees nothing.
         hasWaitedForSpace = hasWaitedForSpace || isCompactingBecauseFull
+        if hasBurst { leaveBurst() }
+        hasBurst = false
         try await waitForCompaction()
+        hasBurst = try await enterBurst()
       }
     }
   }
@@ -84,6 +111,7 @@ extension Store {
       EngineBox(try opener.open(creating: true))
     }
     engine = box.take()
+    begunFollowing()
   }
 
   /// Gives deletes what was kept back for them.
@@ -148,47 +176,5 @@ extension Store {
       try storing { () throws(StorageError) in try work.run() }
     }
     engine!.extended(to: end)
-  }
-
-  /// Ends the active segment and begins the next; the old one is sealed in the background.
-  ///
-  /// The manifest first lists both as open, so that a kill at any moment finds every record. Once
-  /// the old one is durable, it lists it as sealed. Until then nothing in the new one can become
-  /// durable, and no further segment can be born: the committing thread does one after the other.
-  func rotate(for count: Int) async throws(StoreError) {
-    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
-    isSwapping = true
-    defer { endSwap() }
-    let pipeline = pipeline
-    try engine!.appendFooter()
-    let birth = engine!.nextBirth(for: count)
-    let child: SegmentBirth.Child
-    do throws(StoreError) {
-      child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
-    } catch {
-      engine!.giveBack(birth.header.number)
-      throw error
-    }
-    let full = engine!.adopt(child, birth)
-    let next = engine!.nextManifest(sealing: full)
-    let publisher = engine!.publisher()
-    do throws(StoreError) {
-      try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
-    } catch {
-      engine!.abandonActive(for: full)
-      throw error
-    }
-    engine!.adoptManifest(next)
-    let length = UInt64(birth.header.headerLength)
-    guard let full else {
-      pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
-      // What an earlier life has left.
-      compactIfWorthIt()
-      return
-    }
-    let seal = engine!.sealWork(full.segment)
-    let after = engine!.manifestAfterSealing(full.segment)
-    pipeline.begin(file: child.file, offset: length) { seal.runInBackground(publisher, after) }
-    compactIfWorthIt()
   }
 }

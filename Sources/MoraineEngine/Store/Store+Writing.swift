@@ -28,7 +28,7 @@ extension Store {
   func putAtOnce(
     _ key: Key, _ value: [UInt8], _ keyspace: UInt16
   ) throws(StoreError) -> SequenceNumber? {
-    guard !isMakingRoom, !isClosed, engine != nil else { return nil }
+    guard !isMakingRoom, !isClosed, engine != nil, !isShared else { return nil }
     do throws(StoreError) {
       if case .done(let done) = try engine!.put(key, value, keyspace: keyspace) {
         wakeForChange()
@@ -61,9 +61,14 @@ extension Store {
   public func removeValue(
     forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber? {
-    if isMakingRoom || isClosed { try await passGate() }
+    try await passGateToDelete()
     if engine == nil { return nil }
     return try await removeValue(forKey: key, keyspace: 0, durability: durability)
+  }
+
+  @inline(__always)
+  func passGateToDelete() async throws(StoreError) {
+    if isMakingRoom || isClosed || engine == nil || isShared { try await passGate() }
   }
 
   func removeValue(
@@ -89,10 +94,16 @@ extension Store {
   public func write<Result>(
     durability: Durability? = nil, _ body: sending (inout WriteBatch) throws -> Result
   ) async throws -> sending Result {
-    try await passGate()
-    var batch = WriteBatch(store: self)
-    let result = try body(&batch)
-    try await settle(try await commit(batch.takeOperations()), durability)
+    try await beginUnit()
+    let result: Result
+    let sequence: SequenceNumber?
+    do {
+      defer { endUnit() }
+      var batch = WriteBatch(store: self)
+      result = try body(&batch)
+      sequence = try await commit(batch.takeOperations())
+    }
+    try await settle(sequence, durability)
     return result
   }
 

@@ -1,5 +1,6 @@
 import MoraineFormat
 package import MoraineStorage
+import Synchronization
 public import SystemPackage
 
 /// A key-value store on an append-only log: the one writer of its directory.
@@ -14,6 +15,9 @@ public actor Store {
   /// Nil until there is a store on disk: the first write makes it.
   var engine: EngineState?
   var isClosed = false
+  /// Between ``suspend()`` and ``resume()``.
+  var isSuspended = false
+  var sharing = SharingState()
   /// True while a writer waits for space or a new segment; the others queue up in `gate`.
   var isMakingRoom = false
   var gate: [UnsafeContinuation<Void, Never>] = []
@@ -76,9 +80,17 @@ public actor Store {
     self.pipeline = pipeline
     engine = state
     checkpointNames = engine?.checkpointNames ?? []
+    guard let page = engine?.link?.page else { return }
+    engine!.tellOfOthers()
+    sharing.nonce = page.load(.nonce)
+    pipeline.sharedPage.withLock { $0 = page }
+    observers.pins.share(page)
   }
 
-  deinit { pipeline.stop() }
+  deinit {
+    pipeline.stop()
+    sharing.watch?.stop()
+  }
 
   static func opener(
     _ storage: any Storage, _ directory: FilePath, _ configuration: Configuration,

@@ -48,6 +48,10 @@ final class FaultDirectory: StorageDirectory {
     return try base.freeBytes()
   }
 
+  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
+    try base.events(ofFile: name)
+  }
+
   func isInPlace() throws(StorageError) -> Bool {
     _ = try storage.meet(.isInPlace, path.string)
     return try base.isInPlace()

@@ -64,6 +64,8 @@ final class FaultFile: StorageFile {
     return try base.mapPrivately(lengthBytes: lengthBytes)
   }
 
+  func unlock() { base.unlock() }
+
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
     _ = try storage.meet(.lock, name)
     return try base.tryLock(shared: shared)

@@ -1,37 +1,36 @@
 import MoraineStorage
 import Synchronization
 
-/// One call of one life of a store: the n-th of its kind on its file. Stays the same from run to
-/// run, whatever the committing thread does meanwhile.
-struct StorageCall: Hashable, Sendable, CustomStringConvertible {
-  let life: Int
-  let operation: StorageEvent.Operation
-  let file: String
-  let number: Int
-  var description: String { "life \(life), \(operation.rawValue) \(number) of \(file)" }
-}
-
-/// Strikes at one call, perhaps also at later ones of that life, and notes all calls.
+/// Strikes at one call or at several, perhaps also at later ones of that life, and notes all calls.
 final class Striker: Sendable {
   private struct State {
     var counts: [StorageCall: Int] = [:]
     var calls: [StorageCall] = []
-    var hasStruck = false
+    /// The places of the faults that have struck.
+    var struck: Set<Int> = []
+    /// How many calls there were until the first of them struck.
+    var quietCallCount: Int?
   }
 
-  private let target: StorageCall?
-  private let effect: DiskFault.Effect
-  private let isForEver: Bool
+  let faults: [PlannedFault]
   private let state = Mutex(State())
 
-  init(_ target: StorageCall?, _ effect: DiskFault.Effect, isForEver: Bool) {
-    self.target = target
-    self.effect = effect
-    self.isForEver = isForEver
+  init(_ faults: [PlannedFault]) {
+    self.faults = faults
   }
 
   var calls: [StorageCall] { state.withLock { $0.calls } }
-  var hasStruck: Bool { state.withLock { $0.hasStruck } }
+  /// The calls after the first that was struck.
+  var laterCalls: [StorageCall] {
+    state.withLock { state in
+      state.quietCallCount.map { Array(state.calls.dropFirst($0 + 1)) } ?? []
+    }
+  }
+  var strikeCount: Int { state.withLock { $0.struck.count } }
+  var hasStruck: Bool { strikeCount > 0 }
+  var hasStruckWithAll: Bool { strikeCount == faults.count }
+  /// What has struck so far.
+  var effects: [DiskFault.Effect] { state.withLock { $0.struck.map { faults[$0].effect } } }
 
   func script(life: Int) -> FaultStorage.Script {
     { [self] event in
@@ -41,13 +40,27 @@ final class Striker: Sendable {
         state.counts[kind] = number
         let call = StorageCall(
           life: life, operation: event.operation, file: event.file, number: number)
-        if target == nil { state.calls.append(call) }
-        if call == target { state.hasStruck = true }
-        let isLater = isForEver && state.hasStruck && life == target?.life
-        guard call == target || (isLater && effect.befalls(event.operation)) else { return nil }
-        return effect.fault(for: event.operation)
+        state.calls.append(call)
+        return strike(call, &state)
       }
     }
+  }
+
+  private func strike(_ call: StorageCall, _ state: inout State) -> StorageFault? {
+    var answer: StorageFault?
+    for (place, fault) in faults.enumerated() {
+      let isNow = call == fault.call
+      if isNow {
+        state.struck.insert(place)
+        state.quietCallCount = state.quietCallCount ?? state.calls.count - 1
+      }
+      let isLater =
+        fault.isForEver && state.struck.contains(place) && call.life == fault.call.life
+        && fault.effect.befalls(call.operation)
+      // What strikes this very call goes before what lasts.
+      if isNow || (isLater && answer == nil) { answer = fault.effect.fault(for: call.operation) }
+    }
+    return answer
   }
 }
 

@@ -27,13 +27,21 @@ import Synchronization
 /// write, so that a crash between two writes of one step is tried too.
 ///
 /// Only what the check throws counts: use `try #require`, not `#expect`. A trap or a hang in the work
-/// or the check is one of your test; ``KillHarness`` is for those, and Swift Testing's `.timeLimit`.
+/// or the check is one of your test; <doc:TestingRecovery> tells how an exit test keeps it there.
 public struct CrashExperiment: Sendable {
   public var seed: UInt64
   /// How many combinations of surviving pages and names are tried at each moment, at most.
   public var subsetsPerPoint = 50
   /// How many disks with pages torn between sectors are tried at each moment.
   public var tornPerPoint = 10
+  /// One crash in the words of ``CrashViolation/circumstances``: only that one is tried.
+  ///
+  /// The work is done as ever, and must make the same calls; what several tasks do at once may not. A
+  /// crash that does not come up is a violation too.
+  public var only: String?
+  /// Called before each check, with the crash in the words that ``only`` takes. When a check traps, what
+  /// was said last tells which crash it was.
+  public var willCheck: (@Sendable (_ circumstances: String) -> Void)?
 
   public init(seed: UInt64 = 1) {
     self.seed = seed
@@ -57,6 +65,9 @@ public struct CrashExperiment: Sendable {
         tally.crashPoints += 1
         try await judge(point, isMapped, &tally, check)
       }
+    }
+    if let only, tally.distinctImages == 0 {
+      throw violation(only, "this crash has not come up again: the work has made other calls")
     }
     return tally
   }
@@ -85,26 +96,36 @@ public struct CrashExperiment: Sendable {
   ) async throws {
     let base = seed &* 1_000_003 &+ UInt64(point.number) &* 64
     var seen: Set<DiskImage.Fingerprint> = []
+    let place = "\(isMapped ? "mapped" : "positional"), crash \(point.number), "
+    if let only, !only.hasPrefix(place) { return }
     for (policy, image) in point.moment.images(
       subsets: subsetsPerPoint, torn: tornPerPoint, seed: base)
     {
+      let circumstances = "\(place)\(policy)"
+      if let only, only != circumstances { continue }
       tally.images += 1
       // What the death of the process alone leaves has all that was acknowledged.
       let isKill = policy == .everything
       guard seen.insert(image.fingerprint).inserted || isKill else { continue }
       tally.distinctImages += 1
       let least = isKill ? point.before.acknowledged : point.before.durable
+      willCheck?(circumstances)
       do {
         try await check(SimulatedDisk(image), least...max(least, point.after.begun))
       } catch {
-        let mode = isMapped ? "mapped" : "positional"
-        var violation = CrashViolation(
-          scenario: "experiment", seed: seed,
-          circumstances: "\(mode), crash \(point.number), \(policy)",
-          finding: "\(error)", replay: "run the experiment again with seed \(seed)")
+        var violation = violation(circumstances, "\(error)")
         violation.image = image
         throw violation
       }
     }
+  }
+
+  private func violation(_ circumstances: String, _ finding: String) -> CrashViolation {
+    CrashViolation(
+      scenario: "experiment", seed: seed, circumstances: circumstances, finding: finding,
+      replay: """
+        in your test, set the experiment's `seed` to \(seed) and its `only` to "\(circumstances)", and \
+        run it: that crash alone is tried
+        """)
   }
 }

@@ -6,6 +6,8 @@ struct CrashJudge {
   let model: ModelStore
   /// Every so many images the next crash comes during recovery; 0 for never.
   let nestingPeriod: Int
+  /// What was judged of those.
+  var nestedImages = NestedImages()
 
   /// Which states may be there, as places in the model.
   func candidates(_ point: CrashPoint, _ policy: CrashPolicy) -> ClosedRange<Int> {
@@ -81,13 +83,13 @@ struct CrashJudge {
     _ tally: inout CrashTally
   ) async -> String? {
     let seed = UInt64(number)
-    var seen: Set<DiskImage.Fingerprint> = []
     for (policy, image) in moment.images(subsets: 8, torn: 2, seed: seed)
     where image.blockBytes <= scenario.capacityBytes {
-      guard seen.insert(image.fingerprint).inserted else { continue }
+      guard nestedImages.insert(image, state, depth: depth) else { continue }
       tally.nestedImages += 1
-      let again = CrashJudge(
+      var again = CrashJudge(
         scenario: scenario, model: ModelStore(only: state), nestingPeriod: nestingPeriod)
+      again.nestedImages = nestedImages
       let finding = await again.finding(
         image, 0...0, number: tally.nestedImages, depth: depth - 1, &tally)
       if let finding { return "\(policy): \(finding)" }
@@ -113,6 +115,7 @@ struct CrashJudge {
     do { try await store.close() } catch {
       guard error.code == .noSpace, scenario.capacityBytes < .max else { throw error }
     }
+    if let finding = disk.trespass(beside: "store") { return finding }
     stage = "after recovery, a write and closing"
     let again = try disk.openStore(configuration: scenario.configuration)
     let found = try await again.contents()

@@ -14,6 +14,8 @@ public struct CrashViolation: Error, Hashable, Codable, Sendable {
   public var imagePath: String?
   /// The command that tries it again.
   public var replay: String
+  /// The faults that lead there, of those that the fault laboratory tries.
+  package var faults: [PlannedFault] = []
 
   private enum CodingKeys: String, CodingKey {
     case scenario, seed, circumstances, finding, steps, imagePath, replay

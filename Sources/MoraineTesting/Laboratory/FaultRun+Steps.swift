@@ -62,8 +62,9 @@ extension FaultRun {
     let isFull = scenario.capacityBytes < .max && error.code == .noSpace
     if isFull { return }
     guard striker.hasStruck else { throw StepFailure("without a fault: \(error)") }
-    guard [.io, .noSpace, .poisoned].contains(error.code), error.errno == effect.errno else {
-      throw StepFailure("a fault of errno \(effect.errno) becomes: \(error)")
-    }
+    let causes = striker.effects.map(\.errno)
+    guard [.io, .noSpace, .poisoned].contains(error.code),
+      causes.contains(where: { $0 == error.errno })
+    else { throw StepFailure("a fault of errno \(causes) becomes: \(error)") }
   }
 }

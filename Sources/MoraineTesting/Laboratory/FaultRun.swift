@@ -8,8 +8,6 @@ import SystemPackage
 /// Used by one task.
 final class FaultRun {
   let scenario: CrashScenario
-  let effect: DiskFault.Effect
-  private let isForEver: Bool
   let striker: Striker
   private var disk: SimulatedDisk
   private var storage: FaultStorage
@@ -18,14 +16,9 @@ final class FaultRun {
   var possible = PossibleStates()
   var wasPoisoned = false
 
-  init(
-    _ scenario: CrashScenario, _ effect: DiskFault.Effect, isForEver: Bool,
-    at target: StorageCall?
-  ) {
+  init(_ scenario: CrashScenario, _ faults: [PlannedFault]) {
     self.scenario = scenario
-    self.effect = effect
-    self.isForEver = isForEver
-    striker = Striker(target, effect, isForEver: isForEver)
+    striker = Striker(faults)
     disk = SimulatedDisk(capacityBytes: scenario.capacityBytes)
     storage = FaultStorage(disk)
   }
@@ -34,15 +27,15 @@ final class FaultRun {
   func run(_ steps: [WorkloadStep]) async throws {
     storage.setScript(striker.script(life: life))
     try await open()
-    var hasFailed = false
+    var strikeCount = 0
     for step in steps {
       try await perform(step)
       if let store {
         do throws(StoreError) { try await store.settle() } catch { try judge(error) }
       }
       // Also at once: what comes later may write again what the fault took.
-      if striker.hasStruck, !hasFailed {
-        hasFailed = true
+      if striker.strikeCount > strikeCount {
+        strikeCount = striker.strikeCount
         try await fail()
       }
     }
@@ -54,16 +47,20 @@ final class FaultRun {
   /// The disk as it is now, for those who want to look at it.
   var image: DiskImage { disk.image(.everything) }
 
-  /// One fault must not keep a second attempt from succeeding; a lasting one may.
+  /// One fault must not keep a second attempt from succeeding; a lasting one may. Two may keep two.
   private func open() async throws {
-    for attempt in 0..<2 {
+    let faults = striker.faults
+    let last = max(1, faults.count)
+    for attempt in 0...last {
       do throws(StoreError) {
         store = try Store(on: storage, at: "store", configuration: scenario.configuration)
         wasPoisoned = false
         break
       } catch {
         try judge(error)
-        if attempt == 1, !isForEver { throw StepFailure("a second attempt to open: \(error)") }
+        if attempt == last, !faults.contains(where: \.isForEver) {
+          throw StepFailure("attempt \(attempt + 1) to open: \(error)")
+        }
       }
     }
     try await see()
@@ -83,8 +80,13 @@ final class FaultRun {
 
   private func endLife(orderly: Bool) async throws {
     if orderly, let store {
-      try await attempt(on: store) { () throws(StoreError) in try await store.close() }
-      if !wasPoisoned, await store.statistics.poison == nil { possible.becameDurable() }
+      var hasClosed = false
+      try await attempt(on: store) { () throws(StoreError) in
+        try await store.close()
+        hasClosed = true
+      }
+      // A close that throws has promised nothing; one after a poison closes without a word.
+      if hasClosed, !wasPoisoned { possible.becameDurable() }
     }
     let before = storage
     disk.setObserver(nil)

@@ -16,22 +16,23 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
   package var seed: UInt64
   /// Instead of the scenario's own: `sync`, `interval` or `none`.
   package var durability: String?
+  /// For crashes: instead of ``CrashLaboratory``'s own figures.
+  package var nestingPeriod: Int?
+  package var subsetsPerPoint: Int?
+  package var tornPerPoint: Int?
   /// For faults: a place among ``FaultLaboratory/effects``.
   package var effect = 0
   package var isForEver = false
+  /// For faults: so many pairs of them, instead of one at each call.
+  package var pairCount: Int?
+  /// For faults: these and no others, in one run.
+  package var faults: [PlannedFault] = []
 
   package init(_ kind: Kind, _ scenario: String, seed: UInt64, durability: String? = nil) {
     self.kind = kind
     self.scenario = scenario
     self.seed = seed
     self.durability = durability
-  }
-
-  /// The command that does this piece again.
-  package var replay: String {
-    let change = durability.map { " --durability \($0)" } ?? ""
-    return "moraine crash-test \(kind.rawValue) --scenario \(scenario) --seed \(seed) --count 1"
-      + change
   }
 
   /// - Parameter progress: called now and then, as a sign of life.
@@ -47,8 +48,16 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
     default: break
     }
     var (tally, violation) = await run(scenario, progress)
-    violation?.replay = replay
+    if let found = violation { violation?.replay = unit(of: found).replay }
     return (tally, violation)
+  }
+
+  /// The least that shows it again.
+  func unit(of violation: CrashViolation) -> LaboratoryUnit {
+    guard !violation.faults.isEmpty else { return self }
+    var unit = LaboratoryUnit(.faults, scenario, seed: seed, durability: durability)
+    unit.faults = violation.faults
+    return unit
   }
 
   private func run(
@@ -57,7 +66,11 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
     var laboratory = CrashLaboratory()
     laboratory.progress = progress
     switch kind {
-    case .crashes: return await laboratory.run(scenario, seed: seed)
+    case .crashes:
+      laboratory.nestingPeriod = nestingPeriod ?? laboratory.nestingPeriod
+      laboratory.subsetsPerPoint = subsetsPerPoint ?? laboratory.subsetsPerPoint
+      laboratory.tornPerPoint = tornPerPoint ?? laboratory.tornPerPoint
+      return await laboratory.run(scenario, seed: seed)
     case .workloads:
       var long = scenario
       long.shape.stepCount = 200
@@ -65,10 +78,34 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
       (laboratory.pointPeriod, laboratory.killPeriod) = (150, 2)
       return await laboratory.run(long, seed: seed)
     case .faults:
-      let effect = FaultLaboratory.effects[effect % FaultLaboratory.effects.count]
       var laboratory = FaultLaboratory()
       laboratory.progress = progress
-      return await laboratory.run(scenario, seed: seed, effect, isForEver: isForEver)
+      if !faults.isEmpty { return await laboratory.run(scenario, seed: seed, faults) }
+      let effect = FaultLaboratory.effects[effect % FaultLaboratory.effects.count]
+      guard let pairCount else {
+        return await laboratory.run(scenario, seed: seed, effect, isForEver: isForEver)
+      }
+      return await laboratory.runPairs(
+        scenario, seed: seed, effect, isForEver: isForEver, count: pairCount)
     }
+  }
+}
+
+extension LaboratoryUnit {
+  /// The command that does this piece again, and nothing else.
+  package var replay: String {
+    var words = ["moraine crash-test \(kind.rawValue) --scenario \(scenario)"]
+    words.append("--seed \(seed) --count 1")
+    if let durability { words.append("--durability \(durability)") }
+    if let nestingPeriod { words.append("--nesting-period \(nestingPeriod)") }
+    if let subsetsPerPoint { words.append("--subsets \(subsetsPerPoint)") }
+    if let tornPerPoint { words.append("--torn \(tornPerPoint)") }
+    if kind == .faults, faults.isEmpty {
+      let name = FaultLaboratory.effects[effect % FaultLaboratory.effects.count].name
+      words.append("--effect \(name) --lasting \(isForEver)")
+      if let pairCount { words.append("--pairs \(pairCount)") }
+    }
+    words += faults.map { "--fault \($0)" }
+    return words.joined(separator: " ")
   }
 }

@@ -10,7 +10,7 @@ final class ScenarioRun {
   private let steps: [WorkloadStep]
   private let recorder: CrashRecorder
   private let watched = WatchedStore()
-  private var disk: SimulatedDisk
+  private(set) var disk: SimulatedDisk
   private(set) var store: Store?
   var model = ModelStore()
 
@@ -37,6 +37,7 @@ final class ScenarioRun {
       recorder.take(disk)
     }
     try await close()
+    if let finding = disk.trespass(beside: "store") { throw StepFailure(finding) }
     return recorder.points
   }
 

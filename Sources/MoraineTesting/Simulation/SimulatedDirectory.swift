@@ -51,5 +51,9 @@ final class SimulatedDirectory: StorageDirectory {
 
   func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
 
+  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
+    try base.events(ofFile: name)
+  }
+
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
 }

@@ -118,6 +118,12 @@ public final class SimulatedDisk: Sendable {
 
   /// The paths of all directories that were ever made on it.
   public var directoryPaths: [String] { directories.withLock { $0.keys.sorted() } }
+
+  /// What is on it that a store of that path has no business with, in words; nil when there is nothing.
+  func trespass(beside store: String) -> String? {
+    let others = directoryPaths.filter { $0 != store }
+    return others.isEmpty ? nil : "it wrote outside its directory: \(others)"
+  }
 }
 
 extension SimulatedDisk: Storage {

@@ -47,5 +47,7 @@ final class SimulatedFile: StorageFile {
   /// What a failed sync of the real disk may do.
   func dropUnsynced() { content.dropUnsynced() }
 
+  func unlock() { base.unlock() }
+
   func tryLock(shared: Bool) throws(StorageError) -> Bool { try base.tryLock(shared: shared) }
 }

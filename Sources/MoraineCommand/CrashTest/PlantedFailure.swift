@@ -1,0 +1,31 @@
+import Foundation
+import MoraineTesting
+
+/// What a worker does instead of a piece of work, for the tests of the laboratory itself:
+/// `MORAINE_PLANT_IN_WORKER=trap:7` traps at the pieces of seed 7.
+enum PlantedFailure: String {
+  case trap, hang, exit, nonsense, flood
+
+  static func strike(_ unit: LaboratoryUnit) {
+    guard let text = ProcessInfo.processInfo.environment["MORAINE_PLANT_IN_WORKER"] else { return }
+    let parts = text.split(separator: ":")
+    guard parts.count == 2, let failure = PlantedFailure(rawValue: String(parts[0])),
+      unit.seed == UInt64(parts[1])
+    else { return }
+    failure.strike()
+  }
+
+  private func strike() {
+    switch self {
+    case .trap: fatalError("a planted trap")
+    case .hang: while true { sleep(1000) }
+    case .exit: _exit(0)
+    case .nonsense:
+      print("nonsense")
+      fflush(nil)
+      _exit(0)
+    // More errors than anyone wants to read.
+    case .flood: while true { Output.note(String(repeating: "x", count: 4096)) }
+    }
+  }
+}

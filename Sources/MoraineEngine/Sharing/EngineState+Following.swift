@@ -1,0 +1,166 @@
+import MoraineFormat
+import MoraineStorage
+
+extension EngineState {
+  /// What others may read of what this process knows.
+  func sharedSnapshot() -> SharedPage.Snapshot {
+    var result = SharedPage.Snapshot()
+    result.generation = manifest.generation
+    result.lastSequence = lastSequence
+    guard let slot = table.order.last else { return result }
+    result.tailSegment = table.infos[slot].number.rawValue
+    result.tailEnd = table[slot].end
+    if let active, active.slot == slot, !active.hasFooter { result.tailLimit = active.limit }
+    return result
+  }
+
+  /// The last operation of a sealed segment.
+  var sealedSequence: UInt64 {
+    manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
+  }
+
+  /// Tells the committing thread, once, that what others have sealed is durable; of the rest they know.
+  mutating func tellOfOthers() {
+    guard hasJoined else { return }
+    hasJoined = false
+    pipeline.begin(file: nil, sequence: sealedSequence, offset: 0)
+  }
+
+  /// The segment that nobody has sealed, if there is one.
+  var openSlot: Int? {
+    guard let slot = table.order.last, !table.infos[slot].flags.contains(.sealed) else {
+      return nil
+    }
+    return slot
+  }
+
+  func hasOpenTail() -> Bool { openSlot != nil }
+
+  func lockHandle() -> (any StorageFile)? { lock }
+
+  /// Takes in what other processes have published.
+  ///
+  /// - Returns: false when segments that this process reads are gone: then all is to be read anew.
+  mutating func follow(_ snapshot: SharedPage.Snapshot) throws(StoreError) -> Bool {
+    if snapshot.generation > manifest.generation {
+      guard try followManifest(snapshot) else { return false }
+    }
+    if let slot = openSlot, table.infos[slot].number.rawValue == snapshot.tailSegment {
+      try widen(slot, to: max(snapshot.tailLimit, snapshot.tailEnd))
+      try replayTail(slot, to: snapshot.tailEnd)
+    }
+    lastSequence = max(lastSequence, snapshot.lastSequence)
+    keyspaces.noteAll()
+    return true
+  }
+
+  /// Takes in the manifest as it lies there.
+  ///
+  /// - Returns: as ``follow(_:)``.
+  mutating func followManifest(_ snapshot: SharedPage.Snapshot) throws(StoreError) -> Bool {
+    let listing = try Listing(directory)
+    guard let next = try Opener.readManifest(directory, listing) else {
+      throw StoreError(
+        .corrupted, "the manifest vanished beside this process; restore it",
+        file: Manifest.fileName)
+    }
+    guard next.storeID == manifest.storeID, next.generation >= manifest.generation else {
+      throw StoreError(
+        .corrupted, "another store was put in this one's place; reopen it",
+        file: Manifest.fileName)
+    }
+    let slots = Dictionary(
+      table.order.map { (table.infos[$0].number, $0) }, uniquingKeysWith: { first, _ in first })
+    let kept = Set(next.segments.map(\.number))
+    for (number, slot) in slots where !kept.contains(number) {
+      // What was never written to is given up by whoever finds its writer dead.
+      guard table[slot].recordCount == 0 else { return false }
+      leave(slot)
+    }
+    for keyspace in next.keyspaces where keyspaces.name(of: keyspace.id) == nil {
+      keyspaces.add(keyspace)
+    }
+    let before = manifest
+    adoptManifest(next)
+    do throws(StoreError) {
+      for entry in next.segments { try follow(entry, slots[entry.number], listing, snapshot) }
+    } catch {
+      // The next look is to see that something is new.
+      manifest = before
+      throw error
+    }
+    table.arrange(by: next.segments.map(\.number))
+    // Whoever compacted or filled the disk may have used it.
+    reserve = Reserve(directory: directory, found: listing.reserveBytes)
+    return true
+  }
+
+  private mutating func leave(_ slot: Int) {
+    if active?.slot == slot { active = nil }
+    table.drop(slot)
+  }
+
+  private mutating func follow(
+    _ entry: Manifest.Segment, _ known: Int?, _ listing: Listing, _ snapshot: SharedPage.Snapshot
+  ) throws(StoreError) {
+    if let known, table.infos[known].flags.contains(.sealed) { return }
+    let length = Int(
+      clamping: entry.isSealed ? entry.lengthBytes : listing.segments[entry.number] ?? 0)
+    let isTail = snapshot.tailSegment == entry.number.rawValue
+    let growth = entry.isSealed ? nil : isTail ? max(snapshot.tailLimit, snapshot.tailEnd) : 0
+    let slot =
+      if let known { known } else {
+        try SegmentOpening.add(entry, &self, length: length, growingTo: growth).slot
+      }
+    guard entry.isSealed else { return }
+    try replayTail(slot, to: length)
+    guard table[slot].recordCount == entry.recordCount, table[slot].end == length else {
+      throw .corrupted(
+        "its records are not those that the manifest counts", table.fileName(slot), at: 0)
+    }
+    table.infos[slot].flags = entry.flags
+    if active?.slot == slot { active = nil }
+  }
+
+  /// Maps more of a segment that was mapped when it was shorter.
+  mutating func widen(_ slot: Int, to length: Int) throws(StoreError) {
+    let wanted = FileBlock.covering(length)
+    guard let mapping = table.infos[slot].mapping, mapping.lengthBytes < wanted else { return }
+    let access: FileAccess = configuration.isReadOnly ? .read : .readWrite
+    let name = table.fileName(slot)
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, access) }
+    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    let wider = try SegmentOpening.map(file, wanted, access)
+    if wider == nil { table.lend(file, for: slot) }
+    table[slot].base = wider?.base
+    table.infos[slot].mapping = wider
+    if active?.slot == slot { active = nil }
+  }
+
+  /// Takes in the records of a segment from where it is known up to a place, which lies behind a whole
+  /// unit.
+  mutating func replayTail(_ slot: Int, to end: Int) throws(StoreError) {
+    guard end > table[slot].end else { return }
+    let result = try replayOn(slot, length: end)
+    guard result.validEnd == end else {
+      let stop = result.stop ?? (result.validEnd, "a batch has no end")
+      throw .corrupted(
+        "\(stop.reason), yet another process has published it", table.fileName(slot),
+        at: stop.offset)
+    }
+  }
+
+  /// Takes in the whole units of a segment's bytes from where it is known.
+  mutating func replayOn(_ slot: Int, length: Int) throws(StoreError) -> ReplayResult {
+    let name = table.fileName(slot)
+    let source = ByteSource(
+      file: try table.files.file(for: slot, named: name), name: name, length: length,
+      mapping: table.infos[slot].mapping)
+    let scanner = SegmentScanner(
+      source: source, name: name, seed: table[slot].seed, offset: table[slot].end)
+    var replay = Replay(slot: slot, name: name, scanner: scanner)
+    let result = try replay.run(&self)
+    table[slot].end = result.validEnd
+    return result
+  }
+}

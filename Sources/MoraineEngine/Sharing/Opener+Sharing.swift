@@ -1,0 +1,94 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Opening a store that other processes may have open.
+extension Opener {
+  var isShared: Bool { configuration.sharing == .shared }
+
+  /// - Returns: nil when there is no store and none is to be made.
+  func openShared(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
+  ) throws(StoreError) -> EngineState? {
+    let link = try SharedLink(directory)
+    try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
+    defer { link.freeWriter() }
+    guard try link.becomeOnly() else {
+      try link.joinOthers()
+      return try joined(directory, lock, link, began)
+    }
+    var state = try openAlone(directory, lock, try Listing(directory), began)
+    state.link = link
+    link.page.make(
+      state.sharedSnapshot(), nextSegment: state.manifest.nextSegmentNumber,
+      nonce: Machine.randomNumber() | 1)
+    try link.joinOthers()
+    return state
+  }
+
+  private func joined(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
+    _ began: UInt64
+  ) throws(StoreError) -> EngineState {
+    var state = try follow(directory, lock, link, began)
+    state.hasJoined = true
+    state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    return state
+  }
+
+  /// For a reader that changes nothing: beside others that write, what they have published; otherwise
+  /// what lies there.
+  ///
+  /// - Returns: nil when nobody has shared the store, or nobody does at this moment.
+  func openBesideWriters(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
+  ) throws(StoreError) -> EngineState? {
+    guard let link = try SharedLink(reading: directory) else { return nil }
+    try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
+    defer { link.freeWriter() }
+    guard try link.isInUse() else { return nil }
+    return try joined(directory, lock, link, began)
+  }
+
+  /// Reads the store as far as the others have published it, beside their writing.
+  func follow(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
+    _ began: UInt64
+  ) throws(StoreError) -> EngineState {
+    var attempts = 0
+    while true {
+      attempts += 1
+      guard let snapshot = link.page.snapshot() else {
+        try Self.pause(attempts)
+        continue
+      }
+      do throws(StoreError) {
+        let listing = try Listing(directory)
+        guard let manifest = try Self.readManifest(directory, listing) else {
+          throw StoreError(.corrupted, "the manifest vanished", file: Manifest.fileName)
+        }
+        guard manifest.generation >= snapshot.generation else {
+          throw StoreError(
+            .corrupted, "the manifest is older than what was published",
+            file: Manifest.fileName)
+        }
+        var state = try recovered(
+          directory, lock, listing, manifest, began, following: snapshot)
+        state.link = link
+        return state
+      } catch {
+        // Somebody may have compacted it meanwhile: then it is all to be read anew.
+        guard link.page.load(.version) != snapshot.version || attempts < 3 else { throw error }
+        try Self.pause(attempts)
+      }
+    }
+  }
+
+  private static func pause(_ attempts: Int) throws(StoreError) {
+    guard attempts < 2000 else {
+      throw StoreError(
+        .locked, "the other processes change the store faster than it can be read",
+        file: SharedPage.fileName)
+    }
+    Machine.sleep(nanoseconds: 500_000)
+  }
+}

@@ -1,0 +1,162 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+import SystemPackage
+
+/// What ties one opening of a shared store to the others: three locks of the kernel and a page.
+///
+/// - `LOCK` is held shared by all of them, so that nobody opens the store for itself alone.
+/// - `SHARED` is held shared by all who write: who gets it exclusively is the first, or the last.
+/// - `WRITER` is held exclusively by whoever appends, for as long as it does.
+/// - `COMPACTOR` is held exclusively by whoever rewrites segments or writes a checkpoint.
+///
+/// A kill frees them all. They are never held while an app is suspended.
+final class SharedLink: Sendable {
+  static let writerName = "WRITER"
+  static let compactorName = "COMPACTOR"
+  /// So long another process may take for what it appends.
+  static let patienceNanoseconds: UInt64 = 60_000_000_000
+
+  let page: SharedPage
+  private let pageFile: any StorageFile
+  private let writer: any StorageFile
+  private let compactor: any StorageFile
+
+  /// Opens the files, and makes those that are missing.
+  init(_ directory: any StorageDirectory) throws(StoreError) {
+    let pageFile: any StorageFile
+    (pageFile, writer, compactor) = try storing { () throws(StorageError) in
+      (
+        try Self.file(SharedPage.fileName, directory), try Self.file(Self.writerName, directory),
+        try Self.file(Self.compactorName, directory)
+      )
+    }
+    self.pageFile = pageFile
+    page = try storing { () throws(StorageError) in
+      if try pageFile.lengthBytes() < SharedPage.lengthBytes {
+        try pageFile.allocate(from: 0, to: UInt64(SharedPage.lengthBytes))
+      }
+      let mapping = try pageFile.map(lengthBytes: SharedPage.lengthBytes, .readWrite)
+      return SharedPage(mapping, isWritable: true)
+    }
+  }
+
+  /// What a reader that changes nothing has of it; nil when the store was never shared.
+  init?(reading directory: any StorageDirectory) throws(StoreError) {
+    var isWritable = true
+    let files = try storing { () throws(StorageError) in
+      (
+        try Self.page(directory, &isWritable),
+        try directory.openFile(Self.writerName, .read),
+        try directory.openFile(Self.compactorName, .read)
+      )
+    }
+    guard let pageFile = files.0, let writer = files.1, let compactor = files.2 else { return nil }
+    (self.pageFile, self.writer, self.compactor) = (pageFile, writer, compactor)
+    let mapping = try storing { () throws(StorageError) -> (any FileMapping)? in
+      guard try pageFile.lengthBytes() >= SharedPage.lengthBytes else { return nil }
+      return try pageFile.map(
+        lengthBytes: SharedPage.lengthBytes, isWritable ? .readWrite : .read)
+    }
+    guard let mapping else { return nil }
+    page = SharedPage(mapping, isWritable: isWritable)
+  }
+
+  /// Also a reader tells the others that it is there, where it may.
+  private static func page(
+    _ directory: any StorageDirectory, _ isWritable: inout Bool
+  ) throws(StorageError) -> (any StorageFile)? {
+    do throws(StorageError) {
+      return try directory.openFile(SharedPage.fileName, .readWrite)
+    } catch {
+      guard error.errno == .permissionDenied || error.errno == .readOnlyFileSystem else {
+        throw error
+      }
+    }
+    isWritable = false
+    return try directory.openFile(SharedPage.fileName, .read)
+  }
+
+  private static func file(
+    _ name: String, _ directory: any StorageDirectory
+  ) throws(StorageError) -> any StorageFile {
+    if let file = try directory.openFile(name, .readWrite) { return file }
+    do throws(StorageError) {
+      return try directory.createFile(name)
+    } catch {
+      // Another process may have made it in between.
+      if let file = try directory.openFile(name, .readWrite) { return file }
+      throw error
+    }
+  }
+
+  /// Whether nobody else has the store open for writing; then that stays so until ``joinOthers()``.
+  /// The caller has the writer's lock.
+  func becomeOnly() throws(StoreError) -> Bool {
+    try storing { () throws(StorageError) in try pageFile.tryLock(shared: false) }
+  }
+
+  /// The caller has the writer's lock.
+  func joinOthers() throws(StoreError) {
+    let isShared = try storing { () throws(StorageError) in try pageFile.tryLock(shared: true) }
+    guard isShared else {
+      throw StoreError(
+        .locked, "somebody holds the file's lock who is no part of the store; end that program",
+        file: SharedPage.fileName)
+    }
+  }
+
+  /// Whether somebody has the store open for writing. The caller, who does not, has the writer's lock.
+  func isInUse() throws(StoreError) -> Bool {
+    guard try becomeOnly() else { return true }
+    pageFile.unlock()
+    return false
+  }
+
+  func tryWriter() throws(StoreError) -> Bool {
+    try storing { () throws(StorageError) in try writer.tryLock(shared: false) }
+  }
+
+  /// Blocks until nobody else appends.
+  ///
+  /// - Throws: `.locked` when that takes longer than the patience.
+  func waitForWriter(
+    patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
+  ) throws(StoreError) {
+    var pause: UInt64 = 5_000
+    let began = Machine.monotonicNanoseconds()
+    while try !tryWriter() {
+      guard Machine.monotonicNanoseconds() - began < patienceNanoseconds else {
+        let process = page.load(.burst)
+        let holder = process == 0 ? "" : " (\(process))"
+        let patience = Duration.nanoseconds(Int64(clamping: patienceNanoseconds))
+        throw StoreError(
+          .locked,
+          "another process\(holder) has been writing for \(patience); try again, or end it if it is "
+            + "stopped", file: Self.writerName)
+      }
+      Machine.sleep(nanoseconds: pause)
+      pause = min(pause * 2, 1_000_000)
+    }
+  }
+
+  func freeWriter() { writer.unlock() }
+
+  func tryCompactor() throws(StoreError) -> Bool {
+    try storing { () throws(StorageError) in try compactor.tryLock(shared: false) }
+  }
+
+  func freeCompactor() { compactor.unlock() }
+
+  /// Wakes the processes that watch, if there are any.
+  func ring() throws(StoreError) {
+    // Orders this after the page's publication: whoever counts itself later sees that.
+    atomicMemoryFence(ordering: .sequentiallyConsistent)
+    guard page.load(.watchers) > 0 else { return }
+    try storing { () throws(StorageError) in
+      try [UInt8](repeating: 0, count: 8).withBytes { (bytes) throws(StorageError) in
+        try pageFile.write(bytes, at: SharedPage.bellOffset)
+      }
+    }
+  }
+}

@@ -1,0 +1,122 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Appending beside other processes: one at a time has the writer's lock.
+extension Store {
+  /// Takes the writer's lock of a shared store, and all that others have written. Whoever in this
+  /// process comes while it is held has it too.
+  ///
+  /// - Returns: whether ``leaveBurst()`` is to be called; false in a store of one's own.
+  /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`; the lock is free then.
+  func enterBurst() async throws(StoreError) -> Bool {
+    guard isShared, !opener.configuration.isReadOnly, engine?.link != nil else { return false }
+    while sharing.isEntering { await withUnsafeContinuation { sharing.gate.append($0) } }
+    guard let link = engine?.link, sharing.burstDepth == 0 else {
+      sharing.burstDepth += 1
+      return true
+    }
+    sharing.isEntering = true
+    defer { entered() }
+    if try !link.tryWriter() {
+      try await pipeline.run { () throws(StoreError) in try link.waitForWriter() }
+    }
+    do throws(StoreError) {
+      try await takeOver(link)
+    } catch {
+      link.freeWriter()
+      throw error
+    }
+    sharing.burstDepth = 1
+    return true
+  }
+
+  /// Takes in all that others have written, and lets the committing thread know of it.
+  func passBurst() async throws(StoreError) {
+    if try await enterBurst() { leaveBurst() }
+  }
+
+  private func entered() {
+    sharing.isEntering = false
+    let waiting = sharing.gate
+    sharing.gate = []
+    for continuation in waiting { continuation.resume() }
+  }
+
+  /// Brings the state to what the log says, and the log to a shape that can be appended to.
+  private func takeOver(_ link: SharedLink) async throws(StoreError) {
+    let page = link.page
+    if page.load(.poison) != 0 {
+      pipeline.poison(
+        StoreError(.io, "a sync of another process failed", file: opener.path.string))
+      if let poison = pipeline.poison { throw poison }
+    }
+    if page.load(.burst) != 0 { return try await takeOverFromDead(link) }
+    if page.load(.version) == sharing.adoptedVersion, engine!.active != nil {
+      page.store(UInt64(Machine.processID), .burst)
+      return
+    }
+    try catchUpWithOthers()
+    guard let snapshot = page.snapshot() else { return try await takeOverFromDead(link) }
+    if engine!.hasOpenTail(), snapshot.tailLimit == 0 {
+      // Its writer could not end it; the disk was full perhaps.
+      return try await takeOverFromDead(link)
+    }
+    try engine!.adoptTail(snapshot)
+    page.store(UInt64(Machine.processID), .burst)
+  }
+
+  /// Ends the segment in which a writer died: nobody appends behind what it may have left.
+  private func takeOverFromDead(_ link: SharedLink) async throws(StoreError) {
+    // The manifest may have been replaced, and nobody told of it.
+    if link.page.snapshot() == nil { link.page.publish(engine!.sharedSnapshot()) }
+    link.page.store(UInt64(Machine.processID), .burst)
+    if try !engine!.followManifest(SharedPage.Snapshot()) { try readAnew() }
+    guard let segment = try engine!.takeOverTail() else { return }
+    let directory = engine!.directoryHandle()
+    if !segment.isEmpty {
+      var report = engine!.report
+      report = try await pipeline.run { [report] () throws(StoreError) in
+        var report = report
+        try segment.makeDurable(directory, &report)
+        return report
+      }
+      engine!.report = report
+    }
+    engine!.settleTail(segment)
+    do throws(StoreError) {
+      try await publishManifest()
+    } catch {
+      guard error.code == .noSpace, try await releaseReserve() else { throw error }
+      try await publishManifest()
+    }
+    pipeline.begin(file: nil, sequence: engine!.lastSequence, offset: 0)
+    engine!.keyspaces.noteAll()
+    guard segment.isEmpty else { return }
+    try await pipeline.run { () throws(StoreError) in
+      try storing { () throws(StorageError) in try directory.remove(segment.name) }
+    }
+  }
+
+  /// Publishes what was appended, and lets others write.
+  func leaveBurst() {
+    precondition(sharing.burstDepth > 0, "a lock is left that was not taken")
+    sharing.burstDepth -= 1
+    guard sharing.burstDepth == 0, let link = engine?.link else { return }
+    let page = link.page
+    if pipeline.hasPoison {
+      page.store(1, .poison)
+    } else {
+      page.publish(engine!.sharedSnapshot())
+      page.store(0, .burst)
+      sharing.seenVersion = page.load(.version)
+      sharing.adoptedVersion = sharing.seenVersion
+    }
+    link.freeWriter()
+    do throws(StoreError) {
+      try link.ring()
+    } catch {
+      // They look by themselves once a second.
+    }
+  }
+}

@@ -1,0 +1,128 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+/// What a shared store's actor knows of the others.
+struct SharingState {
+  /// How many of this store's writers and compactions have the writer's lock together; 0 when it is
+  /// free for others.
+  var burstDepth = 0
+  /// True while the lock is being waited for.
+  var isEntering = false
+  var gate: [UnsafeContinuation<Void, Never>] = []
+  /// Of the page, when it was looked at last.
+  var seenVersion: UInt64 = 0
+  var nonce: UInt64 = 0
+  /// Wakes this process when others have written.
+  var watch: OthersWatch?
+  /// Whether a look at a store that is not there yet is due.
+  var looksLater = false
+  /// Whether there was a store when it was suspended.
+  var wasThere = false
+  /// Of the page, when this process last had the lock: what is appended to is known as long as it
+  /// stays so.
+  var adoptedVersion: UInt64 = 0
+  /// Whether this process alone may rewrite segments.
+  var hasCompactor = false
+  /// Whether segments are being rewritten: they keep their slots.
+  var keepsSlots = false
+}
+
+extension Store {
+  nonisolated var isShared: Bool { opener.isShared }
+
+  /// Takes in what other processes have written. Without news it is one load from memory.
+  ///
+  /// - Throws: `.corrupted`, `.io`.
+  @inline(__always)
+  func catchUp() throws(StoreError) {
+    if isShared, sharing.burstDepth == 0, !isSuspended, !isClosed { try catchUpWithOthers() }
+  }
+
+  private static let briefPatienceNanoseconds: UInt64 = 100_000_000
+
+  /// Opens a store that another process has made since, without keeping this thread.
+  func joinOthers() async throws(StoreError) {
+    guard isShared, engine == nil, !isSuspended, !isClosed, !isMakingRoom else { return }
+    let opener = opener
+    let box = try await pipeline.run { () throws(StoreError) in
+      EngineBox(try opener.open(creating: false))
+    }
+    guard engine == nil, !isSuspended, !isClosed, !isMakingRoom else { return }
+    engine = box.take()
+    if engine != nil { begunFollowing() }
+  }
+
+  /// The same for what cannot throw: it answers what is known then, and the next call that can throws.
+  func tryToCatchUp() {
+    do throws(StoreError) { try catchUp() } catch {}
+  }
+
+  func catchUpWithOthers() throws(StoreError) {
+    guard engine != nil else {
+      // Another process may have made the store since. This one cannot be waited for here for long.
+      var opener = opener
+      opener.patienceNanoseconds = Self.briefPatienceNanoseconds
+      engine = try opener.open(creating: false)
+      if engine != nil { begunFollowing() }
+      return
+    }
+    guard let link = engine!.link else { return try findWriters() }
+    guard link.page.load(.version) != sharing.seenVersion, let news = link.page.snapshot() else {
+      return
+    }
+    try follow(news)
+  }
+
+  private func follow(_ news: SharedPage.Snapshot) throws(StoreError) {
+    // The page begins anew when all who wrote have gone: then this process only reads.
+    let isFollowing = news.nonce == sharing.nonce
+    if isFollowing, try engine!.follow(news) {
+      sharing.seenVersion = news.version
+    } else {
+      try readAnew()
+    }
+    wakeForChange()
+  }
+
+  /// Reads all anew, as at opening: with the checkpoint of whoever has compacted the store.
+  func readAnew() throws(StoreError) {
+    guard let link = engine?.link else { return }
+    guard !sharing.keepsSlots else {
+      throw StoreError(
+        .corrupted, "segments vanished while this process alone may rewrite them; reopen the store",
+        file: Manifest.fileName)
+    }
+    let directory = engine!.directoryHandle()
+    let lock = engine!.lockHandle()
+    var state = try opener.follow(directory, lock, link, Machine.monotonicNanoseconds())
+    state.appendedBytes = engine!.appendedBytes
+    state.report = engine!.report
+    state.lastSequence = max(state.lastSequence, engine!.lastSequence)
+    engine = consume state
+    begunFollowing()
+    engine!.keyspaces.noteAll()
+  }
+
+  /// A reader that came before anybody shared the store.
+  private func findWriters() throws(StoreError) {
+    guard opener.configuration.isReadOnly else { return }
+    guard let link = try SharedLink(reading: engine!.directoryHandle()), link.page.isMade else {
+      return
+    }
+    engine!.link = link
+    try readAnew()
+  }
+
+  /// Remembers what a state that was just read is about.
+  func begunFollowing() {
+    if engine != nil { engine!.tellOfOthers() }
+    guard let page = engine?.link?.page else { return }
+    // Of what was read, or older: then it is followed once more, in vain.
+    sharing.nonce = page.load(.nonce)
+    sharing.seenVersion = 0
+    sharing.adoptedVersion = 0
+    pipeline.sharedPage.withLock { $0 = page }
+    observers.pins.share(page)
+  }
+}

@@ -1,0 +1,56 @@
+import MoraineFormat
+import MoraineStorage
+
+extension Store {
+  /// Has this process woken when others write.
+  ///
+  /// - Returns: whether something cannot be read, which the caller should hear of at once.
+  func watchOthers() -> Bool {
+    do throws(StoreError) {
+      try beginWatching()
+      // What came before the watch began.
+      try catchUp()
+      return false
+    } catch {
+      return true
+    }
+  }
+
+  private func beginWatching() throws(StoreError) {
+    guard sharing.watch == nil, !isSuspended else { return }
+    guard let page = engine?.link?.page else { return lookLater() }
+    let directory = engine!.directoryHandle()
+    let events = try storing { () throws(StorageError) in
+      try directory.events(ofFile: SharedPage.fileName)
+    }
+    let watch = OthersWatch(page, events)
+    sharing.watch = watch
+    watch.start { [weak self] in
+      guard let self else { return watch.stop() }
+      Task { await self.hearOfOthers() }
+    }
+  }
+
+  /// A store that nobody has made yet has nothing that could be watched.
+  private func lookLater() {
+    guard !sharing.looksLater else { return }
+    sharing.looksLater = true
+    Task { [weak self] in
+      do { try await Task.sleep(for: .milliseconds(20)) } catch {}
+      await self?.look()
+    }
+  }
+
+  private func look() {
+    sharing.looksLater = false
+    wakeForChange()
+  }
+
+  private func hearOfOthers() {
+    sharing.watch?.heard()
+    do throws(StoreError) { try catchUp() } catch {
+      // Whoever waits asks again, and is told.
+    }
+    wakeForChange()
+  }
+}

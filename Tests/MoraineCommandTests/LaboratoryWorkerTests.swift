@@ -1,0 +1,143 @@
+import Foundation
+import MoraineTesting
+import Subprocess
+import SystemPackage
+import Testing
+
+@testable import MoraineCommand
+
+/// Real workers that fail, and parents that end: the laboratory reports it, and nothing is left behind.
+@Suite(.timeLimit(.minutes(5))) struct LaboratoryWorkerTests {
+  let place: Place
+
+  init() throws { place = try Place() }
+
+  private static let names = ["--scenario", "one-key-mapped"]
+
+  /// Three pieces, of seeds 1 to 3; that of seed 2 fails.
+  private func run(_ failure: String, timeoutSeconds: String = "120") async throws -> Outcome {
+    let command =
+      ["crash-test"] + Self.names + ["--count", "3", "--timeout-seconds", timeoutSeconds]
+    return try await Moraine.shell(
+      #"failure="$1"; shift; MORAINE_PLANT_IN_WORKER="$failure:2" exec "$0" "$@""#,
+      [failure] + command + ["--json", "--artifacts", place.store])
+  }
+
+  private struct Report: Decodable {
+    let violations: [CrashViolation]
+    let unitCount: Int
+    let tally: CrashTally
+  }
+
+  /// One violation, with the command that repeats it; the other pieces are done all the same.
+  @Test(arguments: [
+    ("trap", "120", "a planted trap"), ("exit", "120", "exited(0)"),
+    ("nonsense", "120", "the worker said: nonsense"), ("hang", "10", "it hung"),
+    ("flood", "10", "it hung"),
+  ])
+  func aWorkerThatFailsIsReported(failure: String, timeout: String, words: String) async throws {
+    let outcome = try await run(failure, timeoutSeconds: timeout)
+    #expect(outcome.code == 3, "\(outcome.errors)")
+    let report = try JSONDecoder().decode(Report.self, from: Data(outcome.output))
+    #expect(report.violations.count == 1 && report.unitCount == 3, "\(outcome.text)")
+    let violation = try #require(report.violations.first)
+    #expect(violation.finding.contains(words), "\(violation)")
+    #expect(violation.seed == 2)
+    #expect(
+      violation.replay
+        == "moraine crash-test crashes --scenario one-key-mapped --seed 2 --count 1")
+    #expect(report.tally.distinctImages > 100, "two others were judged")
+  }
+
+  #if os(Linux)
+    /// Whatever ends the parent, SIGKILL too: its workers see the end of their input, and end although
+    /// they hang.
+    @Test(arguments: [Signal.kill, .interrupt, .terminate])
+    func workersEndWithTheirParent(signal: Signal) async throws {
+      let command =
+        ["crash-test"] + Self.names + ["--count", "100", "--jobs", "3", "--seed", "2"]
+      let environment = Moraine.environment.updating(["MORAINE_PLANT_IN_WORKER": "hang:2"])
+      let workers = try await Subprocess.run(
+        .path(FilePath(Moraine.path)), arguments: Arguments(command), environment: environment,
+        input: .none, output: .discarded, error: .discarded
+      ) { execution in
+        let workers = try await Processes.children(
+          of: execution.processIdentifier.value, atLeast: 3)
+        try execution.send(signal: signal)
+        return workers
+      }.closureResult
+      for worker in workers { try await Processes.end(of: worker) }
+    }
+
+    /// A terminal sends SIGINT to all of them; a parent that goes on takes it for no violation.
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP])
+    func aSignalToAWorkerIsNoViolation(signal: Int32) async throws {
+      let command =
+        ["crash-test"] + Self.names
+        + ["--count", "12", "--jobs", "1", "--json", "--artifacts", place.store]
+      let result = try await Subprocess.run(
+        .path(FilePath(Moraine.path)), arguments: Arguments(command),
+        environment: Moraine.environment, input: .none, output: .sequence, error: .discarded
+      ) { execution in
+        // The first, in whatever state it is, and the one after it.
+        var struck: Set<Int32> = []
+        while struck.count < 2 {
+          let workers = try await Processes.children(
+            of: execution.processIdentifier.value, atLeast: 1)
+          for worker in workers where !struck.contains(worker) {
+            kill(worker, signal)
+            struck.insert(worker)
+          }
+        }
+        var text = ""
+        for try await line in execution.standardOutput.strings() { text += line }
+        return text
+      }
+      #expect(result.terminationStatus == .exited(0), "\(result.closureResult)")
+      let report = try JSONDecoder().decode(Report.self, from: Data(result.closureResult.utf8))
+      #expect(report.unitCount == 12 && report.violations.isEmpty, "\(report)")
+    }
+  #endif
+}
+
+#if os(Linux)
+  /// Other processes, by what the kernel says of them.
+  enum Processes {
+    /// Waits until a process has so many children.
+    static func children(of process: Int32, atLeast count: Int) async throws -> [Int32] {
+      let path = "/proc/\(process)/task"
+      while true {
+        try Task.checkCancellation()
+        var children: [Int32] = []
+        for thread in try FileManager.default.contentsOfDirectory(atPath: path) {
+          // A thread may end meanwhile.
+          let text = try? String(contentsOfFile: "\(path)/\(thread)/children", encoding: .utf8)
+          children += (text ?? "").split(separator: " ").compactMap { Int32($0) }
+        }
+        children = children.filter(isWorker)
+        if children.count >= count { return children }
+        try await Task.sleep(for: .milliseconds(5))
+      }
+    }
+
+    /// Waits until a process is gone, or only its exit code is left.
+    static func end(of process: Int32) async throws {
+      while let state = state(of: process), state != "Z" {
+        try Task.checkCancellation()
+        try await Task.sleep(for: .milliseconds(5))
+      }
+    }
+
+    /// Whether it has become what it was started for.
+    private static func isWorker(_ process: Int32) -> Bool {
+      let text = try? String(contentsOfFile: "/proc/\(process)/cmdline", encoding: .utf8)
+      return text?.split(separator: "\0").dropFirst(2).first == "worker"
+    }
+
+    private static func state(of process: Int32) -> Substring? {
+      let text = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)
+      // The name before it is in parentheses and may hold anything.
+      return text?.split(separator: ")").last?.split(separator: " ").first
+    }
+  }
+#endif

@@ -1,0 +1,92 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// A process dies in the middle of its burst, or its disk fails; the others go on, or know.
+@Suite(.timeLimit(.minutes(5))) struct SharedDeathTests {
+  /// What the dead one had written as a whole may count; what it had written in part does not.
+  @Test(arguments: SharedStoreTests.modes, [false, true])
+  func theOthersGoOnBehindAWriterThatDied(mode: Configuration.IOMode, isTorn: Bool) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.shared(mode)
+    let victim = try Store(at: directory.path, configuration: configuration)
+    try await victim.set([1], forKey: "acknowledged")
+    let survivor = try Store(at: directory.path, configuration: configuration)
+    var changes = survivor.changes().makeAsyncIterator()
+    try await victim.dieWhileWriting([2], forKey: "in the air", isTorn: isTorn)
+    #expect(try await survivor.value(forKey: "in the air") == nil)
+    let sequence = try await survivor.set([3], forKey: "later", durability: .sync)
+    #expect(sequence.rawValue == (isTorn ? 2 : 3))
+    let expected: [Key: [UInt8]] =
+      isTorn
+      ? ["acknowledged": [1], "later": [3]]
+      : ["acknowledged": [1], "in the air": [2], "later": [3]]
+    #expect(try await survivor.contents() == expected)
+    #expect(try await changes.next()?.key == (isTorn ? "later" : "in the air"))
+    let third = try Store(at: directory.path, configuration: configuration)
+    #expect(try await third.contents() == expected)
+    try await third.set([4], forKey: "later")
+    #expect(try await survivor.value(forKey: "later") == [4])
+    try await third.close()
+    #expect(try await survivor.verify().isSound)
+    try await survivor.close()
+    // The first one was never alive to close; its locks go with its process.
+    withExtendedLifetime(victim) {}
+  }
+
+  @Test func aFailedSyncStopsTheWritersOfAll() async throws {
+    let memory = MemoryStorage()
+    let faulty = FaultStorage(memory)
+    let first = try Store(on: faulty, at: "store", configuration: .shared())
+    let second = try Store(on: memory, at: "store", configuration: .shared())
+    try await first.set([1], forKey: "a", durability: .sync)
+    try await second.set([2], forKey: "b")
+    faulty.setScript { $0.operation == .synchronizeData ? .fail(.ioError) : nil }
+    await #expect(throws: StoreError.self) {
+      try await first.set([3], forKey: "c", durability: .sync)
+    }
+    let error = await #expect(throws: StoreError.self) { try await second.set([4], forKey: "d") }
+    #expect(error?.code == .poisoned)
+    #expect(try await second.value(forKey: "a") == [1])
+    try await first.close()
+    try await second.close()
+    let again = try Store(on: memory, at: "store", configuration: .shared())
+    try await again.set([5], forKey: "e")
+    #expect(try await again.verify().isSound)
+    try await again.close()
+  }
+}
+
+extension Store {
+  /// Appends as a process that is killed before it can say so, and lets its lock go as the kernel does.
+  fileprivate func dieWhileWriting(
+    _ value: [UInt8], forKey key: Key, isTorn: Bool
+  ) async throws(StoreError) {
+    _ = try await enterBurst()
+    let before = engine!.sharedSnapshot().tailEnd
+    guard case .done = try engine!.put(key, value) else {
+      Issue.record("there was no room")
+      return
+    }
+    if isTorn {
+      let file = engine!.activeFile()
+      try storing { () throws(StorageError) in
+        try [0xFF as UInt8].withBytes { (bytes) throws(StorageError) in
+          try file?.write(bytes, at: UInt64(before + 20))
+        }
+      }
+    }
+    releaseLocksAsTheKernelDoes()
+  }
+
+  private func releaseLocksAsTheKernelDoes() { engine?.link?.freeWriter() }
+}
+
+extension EngineState {
+  fileprivate func activeFile() -> (any StorageFile)? { active?.file }
+}

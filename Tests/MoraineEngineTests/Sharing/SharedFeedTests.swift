@@ -1,0 +1,107 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// What other openings write arrives in this one's sequences, woken by the file system's events.
+@Suite(.timeLimit(.minutes(5))) struct SharedFeedTests {
+  @Test(arguments: SharedStoreTests.modes)
+  func everyChangeOfOthersComesInOrder(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    var configuration = Configuration.shared(mode, segmentSizeBytes: 3000)
+    configuration.compaction.spaceAmplificationLimit = 1.1
+    let writers = try (0..<2).map { _ in
+      try Store(at: directory.path, configuration: configuration)
+    }
+    let reader = try Store(at: directory.path, configuration: configuration)
+    // A machine that is busy must not make compaction give up waiting.
+    for store in writers + [reader] { store.waitForIteratorsForever() }
+    let changes = reader.changes()
+    async let seen: [UInt64] = {
+      var iterator = changes.makeAsyncIterator()
+      var seen: [UInt64] = []
+      while seen.count < 2000, let change = try await iterator.next() {
+        seen.append(change.sequence.rawValue)
+      }
+      return seen
+    }()
+    try await withThrowingTaskGroup { group in
+      for writer in writers {
+        group.addTask {
+          for number in 0..<1000 {
+            try await writer.set([UInt8](repeating: 1, count: 50), forKey: Key("\(number % 10)"))
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await seen == Array(1...2000))
+    for store in writers + [reader] { try await store.close() }
+  }
+
+  @Test func aValueThatAnotherWritesIsSeen() async throws {
+    let directory = try TestDirectory()
+    let writer = try Store(at: directory.path, configuration: .shared())
+    let reader = try Store(at: directory.path, configuration: .shared())
+    var values = reader.values(forKey: "theme").makeAsyncIterator()
+    // Nobody has made the store yet.
+    #expect(try await values.next() == .some(nil))
+    try await writer.set([1], forKey: "theme")
+    #expect(try await values.next() == [1])
+    try await writer.set([2], forKey: "other")
+    try await writer.set([3], forKey: "theme")
+    #expect(try await values.next() == [3])
+    try await writer.removeValue(forKey: "theme")
+    #expect(try await values.next() == .some(nil))
+    try await writer.close()
+    try await reader.close()
+  }
+
+  @Test func aReaderFollowsWithoutWriting() async throws {
+    let directory = try TestDirectory()
+    let writer = try Store(at: directory.path, configuration: .shared(segmentSizeBytes: 500))
+    try await writer.set([1], forKey: "a")
+    var configuration = Configuration.shared()
+    configuration.isReadOnly = true
+    let reader = try Store(at: directory.path, configuration: configuration)
+    #expect(try await reader.value(forKey: "a") == [1])
+    for number in 0..<100 { try await writer.set([UInt8(number)], forKey: Key("\(number % 7)")) }
+    try await writer.compact()
+    try await writer.set([9], forKey: "a")
+    #expect(try await reader.value(forKey: "a") == [9])
+    #expect(try await reader.value(forKey: "1") == [99])
+    let error = await #expect(throws: StoreError.self) { try await reader.set([1], forKey: "a") }
+    #expect(error?.code == .readOnly)
+    // All who write go, and others come.
+    try await writer.close()
+    let next = try Store(at: directory.path, configuration: .shared())
+    try await next.set([7], forKey: "a")
+    #expect(try await reader.value(forKey: "a") == [7])
+    try await next.close()
+    try await reader.close()
+  }
+
+  @Test func whoIsSuspendedHoldsNoLockAndSeesLaterWhatHappened() async throws {
+    let directory = try TestDirectory()
+    let app = try Store(at: directory.path, configuration: .shared())
+    try await app.set([1], forKey: "a")
+    var changes = app.changes().makeAsyncIterator()
+    try await app.set([2], forKey: "a")
+    #expect(try await changes.next()?.value == [2])
+    try await app.suspend()
+    let error = await #expect(throws: StoreError.self) { try await app.value(forKey: "a") }
+    #expect(error?.code == .suspended)
+    await #expect(throws: StoreError.self) { try await app.set([3], forKey: "a") }
+    let alone = try Store(at: directory.path, configuration: .testing())
+    try await alone.set([4], forKey: "b")
+    try await alone.close()
+    try await app.resume()
+    #expect(try await changes.next()?.key == "b")
+    #expect(try await app.contents() == ["a": [2], "b": [4]])
+    try await app.set([5], forKey: "c")
+    try await app.close()
+  }
+}

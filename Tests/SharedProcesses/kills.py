@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Several processes write one store; one of them is killed again and again, at random moments.
+
+kills.py MORAINE DIRECTORY [--kills N] [--processes N] [--seed N] [--durability LEVEL] [--io MODE]
+         [--segment-size BYTES]
+
+After each kill the survivors go on without reopening, and a new process joins them. Checked: every
+acknowledged write of every process is there, in all of them; what was in the air when its process
+died happened whole or not at all; sequence numbers are given once and rise for each process. At the
+end all close, and the store is opened for one process alone and verified. Exit code 1 and the command
+that repeats it when something was violated.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+
+class Process:
+    """One `moraine drive --shared`, with a ledger of what it acknowledged."""
+
+    def __init__(self, number, options):
+        self.name = f"{number:x}"
+        self.random = random.Random(f"{options.seed} {number}")
+        self.acknowledged = {}      # key -> value, None for deleted
+        self.in_air = []            # [(key, value)] of the unit that was not answered
+        self.last_sequence = 0
+        self.sequences = []
+        self.units = 0
+        self.mode = options.io or self.random.choice(["mapped", "positional"])
+        self.child = subprocess.Popen(
+            [options.moraine, "drive", options.store, "--shared", "--io", self.mode,
+             "--durability", options.durability, "--segment-size", str(options.segment_size)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, "SWIFT_BACKTRACE": "enable=no"})
+        self.failure = None
+        self.is_stopping = False
+        self.is_dead = False
+        self.thread = threading.Thread(target=self.write_on)
+        self.thread.start()
+
+    def ask(self, line):
+        self.child.stdin.write((line + "\n").encode())
+        self.child.stdin.flush()
+        answer = self.child.stdout.readline().decode()
+        if not answer.endswith("\n"):
+            raise BrokenPipeError
+        return answer.strip()
+
+    def write_on(self):
+        try:
+            while not self.is_stopping:
+                self.write_once()
+        except (BrokenPipeError, ValueError, OSError):
+            if not self.is_dead:
+                self.failure = f"process {self.name} ended by itself"
+        except Exception as error:  # A violation: told by the main thread.
+            self.failure = f"process {self.name}: {error}"
+
+    def operation(self):
+        key = f"{self.name}-{self.random.randrange(40)}".encode().hex()
+        if self.random.random() < 0.2:
+            return key, None
+        size = self.random.choice([0, 3, 40, 400])
+        return key, self.random.randbytes(size).hex() or "-"
+
+    def write_once(self):
+        count = self.random.choice([1, 1, 1, 4])
+        unit = [self.operation() for _ in range(count)]
+        self.in_air = unit
+        lines = [f"del {key}" if value is None else f"put {key} {value}" for key, value in unit]
+        if count > 1:
+            lines.insert(0, f"batch {count}")
+        answer = self.ask("\n".join(lines))
+        if not answer.startswith("ok"):
+            raise AssertionError(f"{lines[0]} was answered {answer}")
+        if answer != "ok -":
+            sequence = int(answer.split()[1])
+            if sequence <= self.last_sequence and count == 1:
+                raise AssertionError(f"sequence {sequence} after {self.last_sequence}")
+            self.last_sequence = max(sequence, self.last_sequence)
+            if count == 1:
+                self.sequences.append(sequence)
+        for key, value in unit:
+            self.acknowledged[key] = value
+        self.in_air = []
+        self.units += 1
+        if self.random.random() < 0.01 and self.ask("compact") != "ok":
+            raise AssertionError("compact failed")
+        if self.random.random() < 0.1:
+            key = self.random.choice(list(self.acknowledged))
+            self.check(self, key)
+
+    def check(self, owner, key):
+        """What `owner` acknowledged, this process sees."""
+        answer = self.ask(f"get {key}")
+        expected = answer_of(owner.acknowledged[key])
+        if answer != expected:
+            raise AssertionError(f"get {key} is {answer[:40]}, and {expected[:40]} was acknowledged "
+                                 f"by {owner.name}")
+
+    def kill(self):
+        self.is_dead = True
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+        self.thread.join()
+
+    def stop(self):
+        self.is_stopping = True
+        self.thread.join()
+
+
+def answer_of(value):
+    return "none" if value is None else f"value {value}"
+
+
+def settle(dead, reader):
+    """Holds what a killed process acknowledged against the store; what was in the air becomes what
+    it is found to be: all of it or nothing."""
+    touched = {}
+    for key, value in dead.in_air:
+        touched[key] = value
+    found = {key: reader.ask(f"get {key}") for key in set(dead.acknowledged) | set(touched)}
+    happened = [key for key in touched
+                if answer_of(touched[key]) != answer_of(dead.acknowledged.get(key))]
+    did = {found[key] == answer_of(touched[key]) for key in happened}
+    if len(did) > 1:
+        raise AssertionError(f"half a batch of {dead.name} is there: {dead.in_air}")
+    if did == {True}:
+        dead.acknowledged.update(touched)
+    for key, value in dead.acknowledged.items():
+        if found[key] != answer_of(value):
+            raise AssertionError(f"{key} is {found[key][:40]}, and {answer_of(value)[:40]} was "
+                                 f"acknowledged by {dead.name}, which was killed")
+
+
+def run(options):
+    rng = random.Random(options.seed)
+    processes = [Process(number, options) for number in range(options.processes)]
+    gone, born = [], options.processes
+    for kill in range(options.kills):
+        time.sleep(rng.uniform(0.0, 0.12))
+        victim = processes.pop(rng.randrange(len(processes)))
+        victim.kill()
+        for process in processes:
+            if process.failure:
+                raise AssertionError(process.failure)
+        # The survivors rest for a moment, so that one can be asked.
+        survivor = processes[rng.randrange(len(processes))]
+        survivor.stop()
+        if survivor.failure:
+            raise AssertionError(survivor.failure)
+        settle(victim, survivor)
+        gone.append(victim)
+        survivor.is_stopping = False
+        survivor.thread = threading.Thread(target=survivor.write_on)
+        survivor.thread.start()
+        processes.append(Process(born, options))
+        born += 1
+        if (kill + 1) % 25 == 0:
+            print(f"  {kill + 1} kills", flush=True)
+    for process in processes:
+        process.stop()
+        if process.failure:
+            raise AssertionError(process.failure)
+    everything = gone + processes
+    for reader in processes:
+        for owner in everything:
+            for key in owner.acknowledged:
+                reader.check(owner, key)
+    numbers = [number for process in everything for number in process.sequences]
+    if len(numbers) != len(set(numbers)):
+        raise AssertionError("a sequence number was given twice")
+    for process in processes:
+        process.child.stdin.close()
+        if process.child.wait(60) != 0:
+            raise AssertionError(f"closing ended with {process.child.returncode}")
+    verification = subprocess.run([options.moraine, "verify", options.store], capture_output=True)
+    if verification.returncode != 0:
+        raise AssertionError(f"verify: {verification.stdout.decode()}{verification.stderr.decode()}")
+    live = sum(value is not None for owner in everything for value in owner.acknowledged.values())
+    listed = subprocess.run([options.moraine, "scan", options.store, "--keys-only"],
+                            capture_output=True, check=True).stdout
+    if len(listed.splitlines()) != live:
+        raise AssertionError(f"{len(listed.splitlines())} keys, and {live} were acknowledged")
+    units = sum(process.units for process in everything)
+    print(f"{options.kills} kills among {options.processes} processes, {units} acknowledged units, "
+          f"{live} live keys, 0 violations")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("moraine")
+    parser.add_argument("directory")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--durability", default="none")
+    parser.add_argument("--io")
+    parser.add_argument("--segment-size", type=int, default=20000)
+    options = parser.parse_args()
+    shutil.rmtree(options.directory, ignore_errors=True)
+    os.makedirs(options.directory)
+    options.store = os.path.join(options.directory, "store")
+    try:
+        run(options)
+    except AssertionError as error:
+        print(f"VIOLATION: {error}\nrepeat with: {' '.join(sys.argv)}", file=sys.stderr)
+        subprocess.run(["pkill", "-9", "-f", options.store])
+        os._exit(1)
+
+
+main()
