@@ -70,7 +70,7 @@ extension PersistedStore {
       let opening: PersistedSpace.Opening = { () throws(StoreError) in
         let folder = if let directory { directory } else { try defaultDirectory(creating: true) }
         let path = try StorePlace.path(folder, "settings")
-        return try PersistedSpaces.shared.open(path, Configuration())
+        return try PersistedSpaces.shared.open(path, configuration)
       }
       return PersistedStore(
         PersistedSpace(error, place: "the default settings", opening: opening))

@@ -18,22 +18,30 @@ public struct PersistedStore: Sendable {
 
   init(_ space: PersistedSpace) { self.space = space }
 
+  static var configuration: Configuration {
+    var configuration = Configuration()
+    configuration.sharing = .shared
+    return configuration
+  }
+
   /// Opens, or will create, the store `filename.moraine` in a directory; blocks while it does. It
   /// stays open until the process ends, or ``close()``.
   ///
   /// - Parameters:
   ///   - directory: nil is ``defaultDirectory``, which is made where it is missing.
   ///   - filename: a name, not a path.
-  /// - Throws: `.locked` when another process has the store, or when this one has it open for
+  ///   - configuration: nil is the usual one, but `shared`: the program may run twice at once, and other
+  ///     processes may show and change the same settings.
+  /// - Throws: `.locked` when another process has the store for itself, or when this one has it open for
   ///   something else: then ``init(_:)`` takes a keyspace of that. As
   ///   ``LocalRepository/init(directory:filename:format:cache:durability:)``.
   public init(
     directory: URL? = nil, filename: String = "settings",
-    configuration: Configuration = .init()
+    configuration: Configuration? = nil
   ) throws(StoreError) {
     let folder = if let directory { directory } else { try Self.defaultDirectory(creating: true) }
     let path = try StorePlace.path(folder, filename)
-    space = try PersistedSpaces.shared.space(at: path, configuration)
+    space = try PersistedSpaces.shared.space(at: path, configuration ?? Self.configuration)
   }
 
   /// The settings in a keyspace of a store that is open. It awaits the reading of them.

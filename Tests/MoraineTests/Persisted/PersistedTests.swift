@@ -111,6 +111,33 @@ extension PersistedKey where Value == Theme {
     #expect(Settings(store).launches == 7)
   }
 
+  /// Two stores of one place are to each other what two processes are.
+  @Test func whatAnotherProcessStoresArrives() async throws {
+    let folder = try Folder()
+    let store = try PersistedStore(directory: folder.url)
+    let notes = try LocalRepository<Note>(in: #require(store.keyspace?.store), named: "notes")
+    @Persisted(.theme, in: store) var theme
+    var values = $theme.values.makeAsyncIterator()
+    #expect(await values.next() == .light)
+    var configuration = Configuration()
+    configuration.sharing = .shared
+    let path = folder.url.appendingPathComponent("settings.moraine").path
+    let other = try Store(at: FilePath(path), configuration: configuration)
+    try await other.set(Array(#""dark""#.utf8), forKey: "theme")
+    #expect(await values.next() == .dark)
+    let live = await LiveModels(notes)
+    try await LocalRepository<Note>(in: other, named: "notes").save(Note(id: 1, text: "a"))
+    await observed { live.models == [Note(id: 1, text: "a")] }
+    var streamed: [Note] = []
+    for try await note in notes.models { streamed.append(note) }
+    #expect(streamed == [Note(id: 1, text: "a")])
+    theme = .sepia
+    try await $theme.save()
+    #expect(try await other.value(forKey: "theme") == Array(#""sepia""#.utf8))
+    try await other.close()
+    try await store.close()
+  }
+
   @Test func aSlowReaderGetsTheLatestAlone() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("count", in: store) var count = 0
