@@ -127,7 +127,7 @@ let package = Package(
     ),
     .testTarget(
       name: "MoraineTests",
-      dependencies: ["Moraine", "MoraineTesting", system],
+      dependencies: ["Moraine", "MoraineStorage", "MoraineTesting", system],
       swiftSettings: settings
     ),
     .testTarget(

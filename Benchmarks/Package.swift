@@ -16,6 +16,7 @@ let package = Package(
     .executableTarget(
       name: "MoraineBenchmark",
       dependencies: [
+        .product(name: "Moraine", package: "Moraine"),
         .product(name: "MoraineEngine", package: "Moraine"),
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "SystemPackage", package: "swift-system"),

@@ -10,7 +10,10 @@ import Testing
       "CMoraineShims", "SystemPackage", "Synchronization", "Darwin", "Glibc", "Musl",
     ],
     "MoraineEngine": ["MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization"],
-    "Moraine": ["MoraineEngine", "SystemPackage", "Synchronization", "Foundation"],
+    "Moraine": [
+      "MoraineEngine", "SystemPackage", "Synchronization", "Foundation", "Observation", "Combine",
+      "SwiftUI",
+    ],
     "MoraineTesting": [
       "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
       "Subprocess", "Foundation",

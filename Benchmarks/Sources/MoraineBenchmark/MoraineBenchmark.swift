@@ -7,7 +7,7 @@ struct MoraineBenchmark: AsyncParsableCommand {
     abstract: "Measures a Moraine store.",
     subcommands: [
       TableCommand.self, CompactionCommand.self, OpenCommand.self, RatioCommand.self,
-      WriteAndDieCommand.self, SharingCommand.self, ShareAndWriteCommand.self,
+      PatternCommand.self, SharingCommand.self, WriteAndDieCommand.self, ShareAndWriteCommand.self,
     ],
     defaultSubcommand: TableCommand.self)
 }

@@ -1,7 +1,7 @@
 public import MoraineEngine
 
-/// Models of one type, saved one by one: the four verbs of the pattern that everybody copies, over a
-/// log instead of one file that is written anew each time.
+/// Models of one type, saved one by one: the four verbs of the pattern that everybody copies, over
+/// a log instead of one file that is written anew each time.
 ///
 /// ```swift
 /// let users = try LocalRepository<User>(filename: "users")
@@ -21,7 +21,7 @@ where Model.ID: Sendable {
   /// Where the models are, for messages.
   nonisolated let place: String
   let monitor: ChangeMonitor
-  var cache: ModelCache<Model.ID, Model>
+  @usableFromInline var cache: ModelCache<Model.ID, Model>
   var ownCommits = OwnCommits()
   /// What it begins with, until that is saved.
   var first: [Model]
@@ -43,7 +43,8 @@ where Model.ID: Sendable {
   }
 }
 
-/// Which commits to a keyspace were a repository's own: what others change, it must not have in memory.
+/// Which commits to a keyspace were a repository's own: what others change, it must not have in
+/// memory.
 struct OwnCommits {
   /// Up to here all commits are known.
   private(set) var known: UInt64 = 0

@@ -1,12 +1,14 @@
 /// Decoded models, those last used.
 ///
-/// Two generations: what is used moves into the young one; when that has half of what is allowed, it
-/// becomes the old one, and what was old and never used again goes. So it costs a dictionary look-up
-/// and no list.
+/// Two generations: what is used moves into the young one; when that has half of what is allowed,
+/// it becomes the old one, and what was old and never used again goes. So it costs a dictionary
+/// look-up and no list.
+@usableFromInline
 struct ModelCache<ID: Hashable, Model> {
+  @usableFromInline
   struct Entry {
     /// Nil: it was deleted.
-    let model: Model?
+    @usableFromInline let model: Model?
     /// Of the record that it was decoded from, or written as.
     let sequence: UInt64
     let costBytes: Int
@@ -14,7 +16,7 @@ struct ModelCache<ID: Hashable, Model> {
 
   private let limit: Int
   private let countsModels: Bool
-  private var young: [ID: Entry] = [:]
+  @usableFromInline private(set) var young: [ID: Entry] = [:]
   private var old: [ID: Entry] = [:]
   private var youngCost = 0
 
@@ -38,8 +40,8 @@ struct ModelCache<ID: Hashable, Model> {
     return entry
   }
 
-  /// Keeps what is known of an id, unless something newer is: what tasks do at once may end in another
-  /// order than it was committed in.
+  /// Keeps what is known of an id, unless something newer is: what tasks do at once may end in
+  /// another order than it was committed in.
   mutating func insert(_ entry: Entry, for id: ID) {
     guard limit > 0 else { return }
     if let known = young[id] ?? old[id], known.sequence >= entry.sequence { return }

@@ -4,39 +4,61 @@ extension ModelFormat where Model: Codable {
   /// JSON, one object a model, as `moraine dump` prints it.
   public static var json: ModelFormat { json() }
 
-  /// JSON, one object a model. From version 2 on it begins with a member `"$version"`.
+  /// JSON, one object a model. From version 2 on it begins with a member `"$version"`; what is no
+  /// object, such as the text of a setting, is then the member `"$value"` behind it.
   ///
   /// - Parameters:
   ///   - version: of what is written, from 1.
-  ///   - encoder: used for every model, from one task at a time for each repository. It must not print
-  ///     prettily: a model takes a line.
+  ///   - encoder: used for every model, from one task at a time for each repository. It must not
+  ///     print prettily: a model takes a line.
   public static func json(
     version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
   ) -> ModelFormat {
     let body = JSONBody(decoder: decoder)
-    return ModelFormat(version: version, decoder: body, opening: JSONBody.open) { model in
-      let bytes = [UInt8](try encoder.encode(model))
-      return version == 1 ? bytes : JSONBody.mark(bytes, version)
-    }
+    return ModelFormat(
+      version: version, decoder: body, opening: JSONBody.open,
+      writing: { JSONBody.mark([UInt8](try encoder.encode($0)), version) },
+      readingTogether: { try body.decode([Model].self, from: JSONBody.array($0)) })
   }
 }
 
 private struct JSONBody: BodyDecoder {
   private static let marker = Array("{\"$version\":".utf8)
+  private static let wrapping = Array("\"$value\":".utf8)
+  private static let wrapped = Array("{\"$value\":".utf8)
+  private static let comma = UInt8(ascii: ",")
+  private static let end = UInt8(ascii: "}")
   let decoder: JSONDecoder
 
   func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
     try decoder.decode(type, from: Data(bytes))
   }
 
-  /// Puts the version before the first member.
-  static func mark(_ object: [UInt8], _ version: Int) -> [UInt8] {
-    let rest = object.dropFirst()
-    let isEmpty = rest.first == UInt8(ascii: "}")
-    return marker + Array("\(version)".utf8) + (isEmpty ? [] : [UInt8(ascii: ",")]) + rest
+  /// Puts the version before the first member, or before the whole.
+  static func mark(_ body: [UInt8], _ version: Int) -> [UInt8] {
+    // A dictionary may have such members itself: then it is wrapped, and read back as it was.
+    let isUnlike = !body.starts(with: marker) && !body.starts(with: wrapped)
+    if version == 1, isUnlike { return body }
+    let head = marker + Array("\(version)".utf8)
+    guard body.first == UInt8(ascii: "{"), isUnlike else {
+      return head + [comma] + wrapping + body + [end]
+    }
+    let rest = body.dropFirst()
+    return head + (rest.first == end ? [] : [comma]) + rest
   }
 
-  /// The decoder ignores the member, so the object stays as it is.
+  static func array(_ bodies: [[UInt8]]) -> [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(bodies.reduce(2) { $0 + $1.count + 1 })
+    bytes.append(UInt8(ascii: "["))
+    for (number, body) in bodies.enumerated() {
+      if number > 0 { bytes.append(comma) }
+      bytes += body
+    }
+    bytes.append(UInt8(ascii: "]"))
+    return bytes
+  }
+
   @Sendable static func open(_ bytes: [UInt8]) throws -> (version: Int, body: [UInt8]) {
     guard bytes.starts(with: marker) else { return (1, bytes) }
     let digits = bytes.dropFirst(marker.count).prefix { (0x30...0x39).contains($0) }
@@ -44,6 +66,12 @@ private struct JSONBody: BodyDecoder {
       throw DecodingError.dataCorrupted(
         DecodingError.Context(codingPath: [], debugDescription: "$version is no number"))
     }
-    return (version, bytes)
+    // Taken out: a dictionary would have it for a member of its own.
+    var rest = bytes[digits.endIndex...]
+    if rest.first == comma { rest = rest.dropFirst() }
+    if rest.starts(with: wrapping), rest.last == end {
+      return (version, Array(rest.dropFirst(wrapping.count).dropLast()))
+    }
+    return (version, [UInt8(ascii: "{")] + rest)
   }
 }

@@ -7,8 +7,9 @@ import MoraineEngine
 ///   .migrating(from: 1, UserV1.self) { User(id: $0.id, name: $0.first + " " + $0.last) }
 /// ```
 ///
-/// A stored model is migrated when it is read, and written in the new form when it is saved next. One
-/// of a version above ``version`` is `.newerFormat`: a program must not guess what a later one meant.
+/// A stored model is migrated when it is read, and written in the new form when it is saved next.
+/// One of a version above ``version`` is `.newerFormat`: a program must not guess what a later one
+/// meant.
 public struct ModelFormat<Model: Sendable>: Sendable {
   /// The version that is written, from 1.
   public let version: Int
@@ -17,16 +18,20 @@ public struct ModelFormat<Model: Sendable>: Sendable {
   private let writing: @Sendable (Model) throws -> [UInt8]
   private var readers: [Int: @Sendable ([UInt8]) throws -> Model]
   private let decoding: any BodyDecoder
+  /// Decodes many of the current version at once; nil where that is no faster.
+  private let readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])?
 
   init(
     version: Int, decoder: any BodyDecoder,
     opening: @escaping @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8]),
-    writing: @escaping @Sendable (Model) throws -> [UInt8]
+    writing: @escaping @Sendable (Model) throws -> [UInt8],
+    readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])? = nil
   ) where Model: Decodable {
     precondition(version > 0, "versions of models begin at 1")
     self.version = version
     self.opening = opening
     self.writing = writing
+    self.readingTogether = readingTogether
     decoding = decoder
     readers = [version: { try decoder.decode(Model.self, from: $0) }]
   }
@@ -44,29 +49,46 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     return format
   }
 
+  /// Nil when one of them is of another version, or cannot be decoded: each by itself then says
+  /// what is wrong.
+  func decodeTogether(_ values: some Sequence<[UInt8]>) -> [Model]? {
+    guard let readingTogether else { return nil }
+    do {
+      var bodies: [[UInt8]] = []
+      for value in values {
+        let found = try opening(value)
+        if found.version != version { return nil }
+        bodies.append(found.body)
+      }
+      return try readingTogether(bodies)
+    } catch {
+      return nil
+    }
+  }
+
   func encode(_ model: Model) throws -> [UInt8] { try writing(model) }
 
+  /// - Parameter noun: what it is that is decoded, for messages.
   /// - Throws: `.newerFormat`, `.decodingFailed`.
-  func decode(_ bytes: [UInt8], _ key: Key, _ place: String) throws(StoreError) -> Model {
-    let found: (version: Int, body: [UInt8])
-    do { found = try opening(bytes) } catch {
-      throw undecodable(key, place, "\(error)")
+  func decode(
+    _ bytes: [UInt8], _ key: Key, _ place: String, as noun: String = "model"
+  ) throws(StoreError) -> Model {
+    func undecodable(_ why: String) -> StoreError {
+      StoreError(
+        .decodingFailed, "the \(noun) '\(key)' cannot be decoded: \(why)", file: place)
     }
+    let found: (version: Int, body: [UInt8])
+    do { found = try opening(bytes) } catch { throw undecodable("\(error)") }
     guard found.version <= version else {
       throw StoreError(
         .newerFormat,
-        "the model '\(key)' has version \(found.version), and this program knows \(version); "
+        "the \(noun) '\(key)' has version \(found.version), and this program knows \(version); "
           + "update the program", file: place)
     }
     guard let reader = readers[found.version] else {
-      throw undecodable(
-        key, place, "it has version \(found.version), which no migration is given for")
+      throw undecodable("it has version \(found.version), which no migration is given for")
     }
-    do { return try reader(found.body) } catch { throw undecodable(key, place, "\(error)") }
-  }
-
-  private func undecodable(_ key: Key, _ place: String, _ why: String) -> StoreError {
-    StoreError(.decodingFailed, "the model '\(key)' cannot be decoded: \(why)", file: place)
+    do { return try reader(found.body) } catch { throw undecodable("\(error)") }
   }
 }
 

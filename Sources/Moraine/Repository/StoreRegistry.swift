@@ -13,8 +13,8 @@ final class StoreRegistry: Sendable {
 
   private let stores = Mutex<[String: Entry]>([:])
 
-  /// Opens it, unless somebody has. It goes with its last user, and what was written stays; who closes
-  /// it as well spares the next opening the reading of the log's end.
+  /// Opens it, unless somebody has. It goes with its last user, and what was written stays; who
+  /// closes it as well spares the next opening the reading of the log's end.
   func store(at path: FilePath) throws(StoreError) -> Store {
     // Under the lock: two who come at once must not both open it.
     let result: Result<Store, StoreError> = stores.withLock { stores in
@@ -24,6 +24,41 @@ final class StoreRegistry: Sendable {
         stores[path.string] = Entry(store: store)
         stores = stores.filter { $0.value.store != nil }
         return .success(store)
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try result.get()
+  }
+
+  /// The store at a place, if it is open.
+  func openStore(at path: FilePath) -> Store? { stores.withLock { $0[path.string]?.store } }
+
+  /// Forgets a store that is closed.
+  func remove(_ store: Store) {
+    stores.withLock { stores in stores = stores.filter { $0.value.store !== store } }
+  }
+
+  /// Opens a store that is not open yet, and reads a keyspace of it on the way.
+  ///
+  /// - Throws: `.locked` when it is open: only the store itself can then say what it holds, and it
+  ///   must be asked with `await`.
+  func newStore(
+    at path: FilePath, _ configuration: Configuration, reading keyspace: String
+  ) throws(StoreError) -> (Store, KeyspaceContents) {
+    let result: Result<(Store, KeyspaceContents), StoreError> = stores.withLock { stores in
+      guard stores[path.string]?.store == nil else {
+        return .failure(
+          StoreError(
+            .locked,
+            "this process has the store open already; await PersistedStore(_:) with a keyspace of it",
+            file: path.string))
+      }
+      do throws(StoreError) {
+        let opened = try Store.opened(
+          at: path, configuration: configuration, reading: keyspace)
+        stores[path.string] = Entry(store: opened.store)
+        return .success(opened)
       } catch {
         return .failure(error)
       }

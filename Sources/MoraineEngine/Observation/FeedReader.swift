@@ -2,8 +2,8 @@ import MoraineFormat
 
 /// Where one iterator stands, and what keeps compaction from taking away what it has not seen.
 ///
-/// Safety of `@unchecked Sendable`: only iterators have it. They are not `Sendable`, so the copies of
-/// one stay together where they are, and its calls come one after the other.
+/// Safety of `@unchecked Sendable`: only iterators have it. They are not `Sendable`, so the copies
+/// of one stay together where they are, and its calls come one after the other.
 final class FeedReader: @unchecked Sendable {
   private let store: Store
   private let start: FeedStart
@@ -16,6 +16,15 @@ final class FeedReader: @unchecked Sendable {
     self.store = store
     self.start = start
     self.keyspace = keyspace
+  }
+
+  /// Stands behind a place from now on, also before the first call.
+  init(_ keyspace: Keyspace, behind place: FeedPlace) {
+    store = keyspace.store
+    start = .behind(place.sequence)
+    self.keyspace = keyspace.name
+    self.place = place
+    pin = store.observers.pins.add(place.sequence)
   }
 
   /// The next changes, waiting for some; none when there will be no more.

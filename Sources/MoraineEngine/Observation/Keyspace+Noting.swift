@@ -62,7 +62,7 @@ extension Store {
     return try await commit(batch.takeOperations())
   }
 
-  fileprivate func entries(in keyspace: String) throws(StoreError) -> [Entry] {
+  func entries(in keyspace: String) throws(StoreError) -> [Entry] {
     var result: [Entry] = []
     do {
       try forEach(in: keyspace) { entry in

@@ -65,6 +65,11 @@ extension Store {
     observers.pins.patienceNanoseconds.store(.max, ordering: .relaxed)
   }
 
+  /// Does not wait for iterators at all; for tests.
+  package nonisolated func waitForIteratorsNever() {
+    observers.pins.patienceNanoseconds.store(0, ordering: .relaxed)
+  }
+
   /// How many wait for a change; for tests.
   package var watcherCount: Int { changeWaiters.count }
 

@@ -75,7 +75,7 @@ public actor Store {
     self.init(opener: opener, pipeline: pipeline, state: state)
   }
 
-  private init(opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?) {
+  init(opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?) {
     self.opener = opener
     self.pipeline = pipeline
     engine = state
@@ -92,7 +92,7 @@ public actor Store {
     sharing.watch?.stop()
   }
 
-  private static func opener(
+  static func opener(
     _ storage: any Storage, _ directory: FilePath, _ configuration: Configuration,
     _ pipeline: CommitPipeline
   ) throws(StoreError) -> Opener {

@@ -89,4 +89,28 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     #expect(error?.code == .encodingFailed)
     #expect(try await repository.find(by: 1) == nil)
   }
+
+  /// Many are decoded at once; what is wrong is named even so, and never makes another model of its
+  /// neighbours.
+  @Test(arguments: [
+    "nonsense", #"{"id":1500,"text":"a"},{"id":1501,"text":"b"}"#, #"{"id":1499,"text":"a"}"#, "{}",
+    #"{"id":1500,"text":"a"},{"id":1501"#,
+  ])
+  func oneAmongThousandsIsNamed(text: String) async throws {
+    let notes = try LocalRepository<Note>(in: Store.inMemory(), named: "notes")
+    let all = (0..<2_500).map { Note(id: $0, text: "\($0)") }
+    try await notes.save(contentsOf: all)
+    #expect(try await notes.loadAll() == all)
+    try await notes.keyspace.set(Array(text.utf8), forKey: "1500")
+    // Not `{"id":1499}`: that is a model, under a key that is not its own, as it always was.
+    if text.hasPrefix(#"{"id":1499"#) {
+      #expect(try await notes.loadAll().count == 2_500)
+    } else {
+      let error = await #expect(throws: StoreError.self) { try await notes.loadAll() }
+      #expect(error?.code == .decodingFailed)
+      #expect(error?.message.contains("'1500'") == true)
+    }
+    try await notes.save(all[1500])
+    #expect(try await notes.loadAll() == all.filter { $0.id != 1500 } + [all[1500]])
+  }
 }

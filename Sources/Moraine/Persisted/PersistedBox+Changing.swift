@@ -1,0 +1,98 @@
+import MoraineEngine
+import Synchronization
+
+extension PersistedBox {
+  func set(_ value: Value, in space: PersistedSpace) {
+    change(in: space) { $0 = value }
+  }
+
+  /// Changes the value, and has it saved. When the body throws, nothing changes.
+  ///
+  /// - Parameter givesUp: whether what cannot be read may be overwritten.
+  /// - Parameter removes: whether the record is removed, so that nothing is stored.
+  func change<Result, Failure: Error>(
+    in space: PersistedSpace, givesUp: Bool = false, removes: Bool = false,
+    _ body: (inout Value) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    defer { signal.tell() }
+    return try writing.withLock { (_) throws(Failure) in
+      var (value, refusal) = state.withLock { ($0.value, $0.refusal) }
+      let result = try body(&value)
+      if refusal == .impossible || (refusal == .unreadable && !givesUp) { return result }
+      let waiting = state.withLock { state in
+        state.value = value
+        state.refusal = .none
+        state.setCount += 1
+        state.isUnsaved = false
+        return state.takeWaiters()
+      }
+      // Under `writing`: of two who set the value at once, the later one is the later one in the
+      // log.
+      space.save(setting(removes ? nil : value))
+      waiting.forEach { $0.resume() }
+      return result
+    }
+  }
+
+  /// What is to be written, with the number of the set that it comes from.
+  private func setting(_ value: Value?) -> PendingSetting {
+    let count = state.withLock { $0.setCount }
+    let format = key.format
+    let (name, place) = (key.name, place)
+    return PendingSetting(key: Key(name), count: count, box: self) { () throws(StoreError) in
+      guard let value else { return nil }
+      do { return try format.encode(value) } catch {
+        throw StoreError(
+          .encodingFailed, "the setting '\(name)' cannot be encoded: \(error)", file: place)
+      }
+    }
+  }
+
+  /// Takes what somebody else has stored, or what was stored all along.
+  ///
+  /// - Parameter always: also when it is no news, and what could not be saved is given up for it.
+  func take(_ stored: StoredSetting, always: Bool = false) {
+    if !isNews(stored, always) { return }
+    defer { signal.tell() }
+    writing.withLock { _ in
+      guard isNews(stored, always) else { return }
+      let found = Self.read(stored, key, place)
+      let waiting = state.withLock { state in
+        Self.put(found, at: stored.sequence, key, into: &state)
+        return state.takeWaiters()
+      }
+      waiting.forEach { $0.resume() }
+    }
+  }
+
+  private func isNews(_ stored: StoredSetting, _ always: Bool) -> Bool {
+    state.withLock { state in
+      let isUnderWay = state.isPending && !state.isUnsaved
+      if isUnderWay {
+        // Which of the two is the later one is known when ours is in the log.
+        if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) { state.late = stored }
+        return false
+      }
+      if always || stored.sequence > state.sequence { return true }
+      // The same again, behind an error that may be over.
+      return stored.sequence == state.sequence && state.error != nil && !state.isUnsaved
+    }
+  }
+
+  /// Shows why what follows the store has stopped.
+  func fail(_ error: StoreError) {
+    defer { signal.tell() }
+    state.withLock { state in
+      if state.error == nil { state.error = error }
+    }
+  }
+}
+
+extension PersistedBox.State {
+  /// Those who wait for a change, which this is.
+  mutating func takeWaiters() -> [UnsafeContinuation<Void, Never>] {
+    changeCount += 1
+    defer { waiters = [:] }
+    return Array(waiters.values)
+  }
+}

@@ -1,0 +1,107 @@
+import MoraineEngine
+import Synchronization
+
+extension PersistedSpace {
+  /// Takes all that a keyspace holds, and what comes from then on.
+  func adopt(_ keyspace: Keyspace, _ contents: KeyspaceContents) {
+    state.withLock { state in
+      state.keyspace = keyspace
+      state.obstacle = nil
+    }
+    takeAll(contents, always: false)
+    follow(contents.feed, of: keyspace)
+  }
+
+  private func takeAll(_ contents: KeyspaceContents, always: Bool) {
+    var settings: [Key: StoredSetting] = [:]
+    for entry in contents.entries {
+      settings[entry.key] = StoredSetting(
+        bytes: entry.value, sequence: entry.sequence.rawValue)
+    }
+    let boxes = state.withLock { state in
+      state.stored = settings.filter { state.boxes[$0.key] == nil }
+      return state.boxes
+    }
+    for (key, box) in boxes {
+      let stored = settings[key] ?? StoredSetting(bytes: nil, sequence: contents.sequence)
+      box.take(stored, always: always)
+    }
+  }
+
+  private func take(_ changes: [Change]) {
+    for change in changes {
+      let stored = StoredSetting(bytes: change.value, sequence: change.sequence.rawValue)
+      let box = state.withLock { state in
+        let box = state.boxes[change.key]
+        if box == nil { state.stored[change.key] = stored }
+        return box
+      }
+      box?.take(stored, always: false)
+    }
+  }
+
+  private func follow(_ first: KeyspaceFeed, of keyspace: Keyspace) {
+    let following = Task { [weak self] in
+      var feed = first
+      while !Task.isCancelled {
+        do throws(StoreError) {
+          let changes = try await feed.next()
+          // Closed, or cancelled.
+          if changes.isEmpty { break }
+          guard let self else { return }
+          take(changes)
+        } catch {
+          do throws(StoreError) {
+            guard error.code == .cursorExpired else { throw error }
+            let contents = try await keyspace.contents()
+            feed = contents.feed
+            self?.takeAll(contents, always: false)
+          } catch {
+            self?.stopFollowing(because: error)
+            return
+          }
+        }
+      }
+    }
+    let before = state.withLock { state in
+      defer { state.following = following }
+      return state.following
+    }
+    before?.cancel()
+  }
+
+  private func stopFollowing(because error: StoreError) {
+    let boxes = state.withLock { state in
+      state.following = nil
+      return state.boxes
+    }
+    for box in boxes.values { box.fail(error) }
+  }
+
+  /// Takes what the store holds for a key, and begins to follow again where that has stopped.
+  func reload(_ key: Key, _ box: any SettingBox) async throws(StoreError) {
+    if keyspace == nil, let opening {
+      let (keyspace, contents) = try opening()
+      state.withLock { state in
+        state.keyspace = keyspace
+        state.obstacle = nil
+      }
+      takeAll(contents, always: true)
+      follow(contents.feed, of: keyspace)
+      PersistedSpaces.shared.add(self, for: keyspace)
+      return
+    }
+    let keyspace = try openKeyspace()
+    // What is under way comes first.
+    await writingEnded()
+    if state.withLock({ $0.following == nil }) {
+      adopt(keyspace, try await keyspace.contents())
+    }
+    guard let found = try await keyspace.versionedValue(forKey: key) else {
+      throw StoreError(.closed, "the store was closed; open it again", file: place)
+    }
+    guard state.withLock({ $0.boxes[key] === box }) else { return }
+    box.take(
+      StoredSetting(bytes: found.value, sequence: found.sequence?.rawValue ?? 0), always: true)
+  }
+}

@@ -1,0 +1,79 @@
+public import Foundation
+import MoraineEngine
+import Synchronization
+import SystemPackage
+
+extension PersistedStore {
+  private static let chosen = Mutex<PersistedStore?>(nil)
+
+  /// Names the directory of the default store, or "memory", in a process that chooses none.
+  private static let variable = "MORAINE_SETTINGS"
+
+  /// The store of all persisted values that name none: the one that was chosen, or else
+  /// `settings.moraine` in ``defaultDirectory``.
+  ///
+  /// When it cannot be opened, every value in it is its default, cannot be set, and says why in
+  /// ``PersistedProjection/error``; ``PersistedProjection/reload()`` tries again.
+  public static var `default`: PersistedStore {
+    chosen.withLock { chosen in
+      if let chosen { return chosen }
+      let store = opened()
+      chosen = store
+      return store
+    }
+  }
+
+  /// Chooses the default store, before anything uses it: at the beginning of the program.
+  ///
+  /// - Throws: `.locked` when another one is the default already.
+  public static func setDefault(_ store: PersistedStore) throws(StoreError) {
+    let isNew = chosen.withLock { chosen in
+      guard chosen == nil || chosen?.space === store.space else { return false }
+      chosen = store
+      return true
+    }
+    if !isNew {
+      throw StoreError(
+        .locked, "the default store of settings is in use; choose it before any value is made")
+    }
+  }
+
+  /// A folder of this program's own in the user's application support, or `XDG_DATA_HOME`.
+  ///
+  /// Its name is the bundle's identifier, or the name of the program.
+  public static var defaultDirectory: URL {
+    get throws(StoreError) { try defaultDirectory(creating: false) }
+  }
+
+  static func defaultDirectory(creating: Bool) throws(StoreError) -> URL {
+    let manager = FileManager.default
+    guard let support = manager.urls(for: .applicationSupportDirectory, in: .userDomainMask).first
+    else { throw StoreError(.io, "this user has no application support directory; give one") }
+    // Without it all programs of a user would share one file.
+    let program = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+    let folder = support.appendingPathComponent(program, isDirectory: true)
+    if creating {
+      do { try manager.createDirectory(at: folder, withIntermediateDirectories: true) } catch {
+        throw StoreError(.io, "the directory cannot be made: \(error)", file: folder.path)
+      }
+    }
+    return folder
+  }
+
+  private static func opened() -> PersistedStore {
+    let place = ProcessInfo.processInfo.environment[variable] ?? ""
+    if place == "memory" { return inMemory() }
+    let directory = place.isEmpty ? nil : URL(fileURLWithPath: place, isDirectory: true)
+    do throws(StoreError) {
+      return try PersistedStore(directory: directory)
+    } catch {
+      let opening: PersistedSpace.Opening = { () throws(StoreError) in
+        let folder = if let directory { directory } else { try defaultDirectory(creating: true) }
+        let path = try StorePlace.path(folder, "settings")
+        return try PersistedSpaces.shared.open(path, configuration)
+      }
+      return PersistedStore(
+        PersistedSpace(error, place: "the default settings", opening: opening))
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import Synchronization
+
+/// A persisted value: the one that is there, and each later one that is found when asked.
+///
+/// Values between two calls are left out: a slow reader gets the latest, and nothing piles up. It
+/// ends when the task is cancelled.
+public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendable {
+  public typealias Element = Value
+  public typealias Failure = Never
+
+  let box: PersistedBox<Value>
+
+  public func makeAsyncIterator() -> Iterator { Iterator(box: box) }
+
+  public struct Iterator: AsyncIteratorProtocol {
+    private let box: PersistedBox<Value>
+    private var seenCount: UInt64?
+
+    fileprivate init(box: PersistedBox<Value>) { self.box = box }
+
+    public mutating func next(isolation actor: isolated (any Actor)?) async -> Value? {
+      while !Task.isCancelled {
+        let (value, count) = box.state.withLock { ($0.value, $0.changeCount) }
+        if seenCount != count {
+          seenCount = count
+          return value
+        }
+        await box.waitForChange(behind: count)
+      }
+      return nil
+    }
+  }
+}
+
+/// Numbers for those who wait.
+private let lastWaiter = Atomic<UInt64>(0)
+
+extension PersistedBox {
+  fileprivate func waitForChange(behind count: UInt64) async {
+    let id = lastWaiter.add(1, ordering: .relaxed).newValue
+    await withTaskCancellationHandler {
+      await withUnsafeContinuation { continuation in
+        let isOver = state.withLock { state in
+          if state.changeCount != count || Task.isCancelled { return true }
+          state.waiters[id] = continuation
+          return false
+        }
+        if isOver { continuation.resume() }
+      }
+    } onCancel: {
+      state.withLock { $0.waiters.removeValue(forKey: id) }?.resume()
+    }
+  }
+}

@@ -1,0 +1,16 @@
+import Observation
+
+/// Waits until the condition holds. Woken by what it reads, not by time.
+@MainActor
+func observed(_ condition: @MainActor () -> Bool) async {
+  while true {
+    let (changes, continuation) = AsyncStream<Void>.makeStream()
+    let holds = withObservationTracking {
+      condition()
+    } onChange: {
+      continuation.finish()
+    }
+    if holds { return }
+    for await _ in changes {}
+  }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import Moraine
+import SystemPackage
+import Testing
+
+private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1) }
+
+/// The store of all values that name none; each in a process of its own, for there is one a
+/// process.
+@Suite(.timeLimit(.minutes(2))) struct DefaultStoreTests {
+  @Test func theEnvironmentNamesIt() async {
+    await #expect(processExitsWith: .success) {
+      let folder = try Folder()
+      setVariable(folder.url.path)
+      @Persisted("theme") var theme = Theme.light
+      theme = .dark
+      try await $theme.save()
+      try await PersistedStore.default.close()
+      let path = folder.url.appendingPathComponent("settings.moraine").path
+      try await withStore(at: .init(path)) { store in
+        let stored = try await store.value(forKey: "theme")
+        #expect(stored == Array(#""dark""#.utf8))
+      }
+    }
+  }
+
+  @Test func theProgramChoosesItOnce() async {
+    await #expect(processExitsWith: .success) {
+      setVariable("memory")
+      let store = PersistedStore.inMemory()
+      try PersistedStore.setDefault(store)
+      try PersistedStore.setDefault(store)
+      @Persisted("theme") var theme = Theme.light
+      theme = .dark
+      #expect(Persisted(.theme, in: store).wrappedValue == .dark)
+      #expect(throws: StoreError.self) {
+        try PersistedStore.setDefault(.inMemory())
+      }
+    }
+  }
+
+  /// Somebody else has it: nothing is lost, nothing is set, and it can be tried again.
+  @Test func oneThatCannotBeOpenedSaysSo() async {
+    await #expect(processExitsWith: .success) {
+      let folder = try Folder()
+      setVariable(folder.url.path)
+      let path = folder.url.appendingPathComponent("settings.moraine").path
+      let other = try Store(at: .init(path))
+      try await other.set(Array(#""sepia""#.utf8), forKey: "theme")
+      @Persisted("theme") var theme = Theme.light
+      #expect(theme == .light)
+      #expect($theme.error?.code == .locked)
+      theme = .dark
+      $theme.overwrite(with: .dark)
+      #expect(theme == .light)
+      await #expect(throws: StoreError.self) { try await $theme.save() }
+      await #expect(throws: StoreError.self) { try await $theme.reload() }
+      try await other.close()
+      try await $theme.reload()
+      #expect(theme == .sepia)
+      #expect($theme.error == nil)
+      theme = .dark
+      try await $theme.save()
+      let named = try PersistedStore(directory: folder.url)
+      #expect(Persisted(.theme, in: named).wrappedValue == .dark, "it is the same store")
+    }
+  }
+
+  @Test func itHasAFolderOfTheProgramsOwn() throws {
+    let folder = try PersistedStore.defaultDirectory
+    let name = ProcessInfo.processInfo.processName
+    #expect(folder.lastPathComponent == (Bundle.main.bundleIdentifier ?? name))
+  }
+}

@@ -1,0 +1,223 @@
+import Foundation
+import Moraine
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+private struct Size: Codable, Hashable, Sendable {
+  var width = 1
+  var height = 2
+}
+
+/// Never a default over what is stored, and never silence.
+@Suite(.timeLimit(.minutes(2))) struct PersistedErrorTests {
+  @Test(arguments: ["", "{", #""unknown""#, "7", "null", #"{"$version":9,"$value":"dark"}"#])
+  func whatCannotBeReadIsKept(text: String) async throws {
+    let folder = try Folder()
+    let path = folder.url.appendingPathComponent("settings.moraine").path
+    try await withStore(at: .init(path)) { store in
+      try await store.set(Array(text.utf8), forKey: "theme")
+    }
+    let store = try PersistedStore(directory: folder.url)
+    @Persisted(.theme, in: store) var theme
+    @Persisted("other", in: store) var other = 1
+    let code: StoreError.Code = text.contains("version") ? .newerFormat : .decodingFailed
+    #expect(theme == .light)
+    #expect($theme.error?.code == code)
+    #expect($theme.error?.message.contains("'theme'") == true)
+    #expect($theme.error?.file == path)
+    theme = .dark
+    $theme.withLock { $0 = .sepia }
+    #expect(theme == .light, "a refused set shows nothing that is not so")
+    let error = await #expect(throws: StoreError.self) { try await $theme.save() }
+    #expect(error?.code == code)
+    other = 2
+    try await $other.save()
+    #expect(try await store.keyspace?.value(forKey: "theme") == Array(text.utf8))
+    $theme.overwrite(with: .sepia)
+    try await $theme.save()
+    #expect(theme == .sepia)
+    #expect($theme.error == nil)
+    #expect(try await store.keyspace?.value(forKey: "theme") == Array(#""sepia""#.utf8))
+    try await store.close()
+  }
+
+  @Test func resetGivesItUpToo() async throws {
+    let store = PersistedStore.inMemory()
+    let keyspace = try #require(store.keyspace)
+    @Persisted(.theme, in: store) var theme
+    theme = .dark
+    try await $theme.save()
+    try await keyspace.set([0], forKey: "theme")
+    let projection = $theme
+    await observed { projection.error != nil }
+    #expect(theme == .dark, "the last value that could be read")
+    await #expect(throws: StoreError.self) { try await projection.reload() }
+    $theme.reset()
+    #expect(theme == .light)
+    try await $theme.save()
+    #expect(try await keyspace.contains("theme") == false)
+    theme = .sepia
+    try await $theme.save()
+    #expect($theme.error == nil)
+  }
+
+  /// Somebody else may put it in order.
+  @Test func whatCanBeReadAgainIs() async throws {
+    let store = PersistedStore.inMemory()
+    let keyspace = try #require(store.keyspace)
+    try await keyspace.set([0], forKey: "theme")
+    let given = try await PersistedStore(keyspace)
+    @Persisted(.theme, in: given) var theme
+    let projection = $theme
+    await observed { projection.error != nil }
+    try await keyspace.set(Array(#""dark""#.utf8), forKey: "theme")
+    await observed { projection.error == nil }
+    #expect(theme == .dark)
+  }
+
+  @Test func twoIdeasOfAKeysTypeAreAnError() async throws {
+    let store = PersistedStore.inMemory()
+    @Persisted("size", in: store) var size = Size()
+    size.width = 5
+    @Persisted("size", in: store) var text = "small"
+    @Persisted(PersistedKey("size", default: Size(), format: .json(version: 2)), in: store)
+    var later
+    #expect(text == "small")
+    #expect($text.error?.code == .decodingFailed)
+    #expect($text.error?.message.contains("'size'") == true)
+    #expect($later.error?.code == .decodingFailed)
+    text = "large"
+    $text.overwrite(with: "huge")
+    $text.reset()
+    await #expect(throws: StoreError.self) { try await $text.save() }
+    await #expect(throws: StoreError.self) { try await $text.reload() }
+    try await $size.save()
+    let stored = try #require(try await store.keyspace?.value(forKey: "size"))
+    #expect(try JSONDecoder().decode(Size.self, from: Data(stored)) == Size(width: 5, height: 2))
+  }
+
+  /// Values that are no objects have versions too, and earlier ones are migrated.
+  @Test func versionsAreMigrated() async throws {
+    let store = PersistedStore.inMemory()
+    let keyspace = try #require(store.keyspace)
+    try await keyspace.set(Array(#""12""#.utf8), forKey: "n")
+    let format = ModelFormat<Int>.json(version: 2).migrating(from: 1, String.self) { Int($0) ?? 0 }
+    let given = try await PersistedStore(keyspace)
+    @Persisted(PersistedKey("n", default: 0, format: format), in: given) var n
+    for await value in $n.values where value == 12 { break }
+    n = 13
+    try await $n.save()
+    let stored = try await keyspace.value(forKey: "n")
+    #expect(stored == Array(#"{"$version":2,"$value":13}"#.utf8))
+    try await $n.reload()
+    #expect(n == 13)
+  }
+
+  @Test(arguments: [
+    [:], ["a": 1], ["$version": 7], ["$value": 5], ["$version": 1, "$value": 2, "b": 3],
+  ])
+  func dictionariesKeepTheirMembers(value: [String: Int]) async throws {
+    for version in 1...2 {
+      let store = PersistedStore.inMemory()
+      let key = PersistedKey<[String: Int]>("d", default: [:], format: .json(version: version))
+      @Persisted(key, in: store) var dictionary
+      dictionary = value
+      try await $dictionary.save()
+      dictionary = ["x": 1]
+      try await store.keyspace?.set(
+        try #require(try await store.keyspace?.value(forKey: "d")), forKey: "other")
+      @Persisted(PersistedKey<[String: Int]>("other", default: [:], format: key.format), in: store)
+      var other
+      try await $other.reload()
+      #expect(other == value, "version \(version)")
+    }
+  }
+
+  @Test func aValueThatCannotBeEncodedIsKeptAndNamed() async throws {
+    let store = PersistedStore.inMemory()
+    @Persisted("ratio", in: store) var ratio = 1.0
+    @Persisted("theme", in: store) var theme = Theme.light
+    ratio = .nan
+    theme = .dark
+    let error = await #expect(throws: StoreError.self) { try await $ratio.save() }
+    #expect(error?.code == .encodingFailed)
+    #expect(error?.message.contains("'ratio'") == true)
+    #expect(ratio.isNaN)
+    try await $theme.save()
+    #expect(try await store.keyspace?.value(forKey: "theme") == Array(#""dark""#.utf8))
+    ratio = 0.5
+    try await $ratio.save()
+    #expect($ratio.error == nil)
+  }
+
+  @Test func oneThatIsTooLargeKeepsNobodyElseFromBeingSaved() async throws {
+    let store = PersistedStore.inMemory()
+    @Persisted(String(repeating: "x", count: 70_000), in: store) var tooLong = 1
+    @Persisted("theme", in: store) var theme = Theme.light
+    tooLong = 2
+    theme = .dark
+    let error = await #expect(throws: StoreError.self) { try await $tooLong.save() }
+    #expect(error?.code == .keyTooLarge)
+    #expect(tooLong == 2)
+    try await $theme.save()
+    #expect($theme.error == nil)
+  }
+
+  /// What the user chose stays, is said to be unsaved, and is saved when there is space again.
+  @Test func aFullDiskIsOverWhenThereIsSpace() async throws {
+    let storage = MemoryStorage(capacityBytes: 2 << 20)
+    let full = try Store(on: storage, at: "store", configuration: .init())
+    let store = try await PersistedStore(try full.keyspace(named: "settings"))
+    @Persisted("text", in: store) var text = ""
+    text = "first"
+    try await $text.save()
+    var random = SeededGenerator(seed: 1)
+    let filler = (0..<20_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    var count = 0
+    while count < 1_000 {
+      do { try await full.set(filler, forKey: Key("\(count)")) } catch { break }
+      count += 1
+    }
+    #expect((1..<1_000).contains(count))
+    let long = (0..<4_000).map { _ in String(random.next(), radix: 36) }.joined()
+    text = long
+    let error = await #expect(throws: StoreError.self) { try await $text.save() }
+    #expect(error?.code == .noSpace)
+    #expect($text.error?.code == .noSpace)
+    #expect(text == long)
+    for number in 0..<count { try await full.removeValue(forKey: Key("\(number)")) }
+    _ = try await full.compact()
+    try await $text.save()
+    #expect($text.error == nil)
+    try await $text.reload()
+    #expect(text == long)
+  }
+
+  @Test func reloadGivesUpWhatCouldNotBeSaved() async throws {
+    let store = PersistedStore.inMemory()
+    @Persisted("ratio", in: store) var ratio = 1.0
+    ratio = 2
+    try await $ratio.save()
+    ratio = .infinity
+    await #expect(throws: StoreError.self) { try await $ratio.save() }
+    try await $ratio.reload()
+    #expect(ratio == 2)
+    #expect($ratio.error == nil)
+  }
+
+  @Test func aClosedStoreIsAnErrorAndReadingGoesOn() async throws {
+    let store = PersistedStore.inMemory()
+    @Persisted("theme", in: store) var theme = Theme.light
+    theme = .dark
+    try await store.close()
+    #expect(theme == .dark)
+    theme = .sepia
+    let error = await #expect(throws: StoreError.self) { try await $theme.save() }
+    #expect(error?.code == .closed)
+    #expect(theme == .sepia)
+    await #expect(throws: StoreError.self) { try await $theme.reload() }
+  }
+}

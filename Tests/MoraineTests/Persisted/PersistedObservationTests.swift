@@ -1,0 +1,49 @@
+import Moraine
+import Observation
+import Testing
+
+@Observable
+private final class Preferences {
+  @ObservationIgnored @Persisted var theme: Theme
+  var unrelated = 0
+
+  init(_ store: PersistedStore) { _theme = Persisted(.theme, in: store) }
+}
+
+/// A view that reads a persisted value is drawn again, wherever the value is declared.
+@MainActor
+@Suite(.timeLimit(.minutes(2))) struct PersistedObservationTests {
+  @Test func readingItInAModelObservesIt() async throws {
+    let store = PersistedStore.inMemory()
+    let preferences = Preferences(store)
+    async let changed: Void = observed { preferences.theme == .dark }
+    Persisted(.theme, in: store).wrappedValue = .dark
+    await changed
+    #expect(preferences.theme == .dark)
+  }
+
+  @Test func whatOthersStoreIsObserved() async throws {
+    let store = PersistedStore.inMemory()
+    let preferences = Preferences(store)
+    let keyspace = try #require(store.keyspace)
+    #expect(preferences.theme == .light)
+    try await keyspace.set(Array(#""sepia""#.utf8), forKey: "theme")
+    await observed { preferences.theme == .sepia }
+    try await keyspace.set([7], forKey: "theme")
+    await observed { preferences.$theme.error != nil }
+  }
+
+  @Test func observersAreToldWithoutALock() {
+    let store = PersistedStore.inMemory()
+    let theme = Persisted(.theme, in: store)
+    let told = Persisted(wrappedValue: 0, "told", in: store)
+    withObservationTracking {
+      _ = theme.wrappedValue
+    } onChange: {
+      // What is read here is the new value, and what is set here is another one.
+      told.wrappedValue = theme.wrappedValue == .dark ? 1 : 2
+    }
+    theme.wrappedValue = .dark
+    #expect(told.wrappedValue == 1)
+  }
+}
