@@ -10,16 +10,20 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   /// - Parameters:
   ///   - directory: nil is the user's documents. It must be there.
   ///   - filename: a name, not a path.
+  ///   - sharing: whether other processes may have the store too, who say the same. Whoever opens it
+  ///     first in this process decides.
   ///   - durability: what a save waits for; nil takes the store's, which is a sync within a second.
   /// - Throws: `.io` for a filename that is no name, `.locked` when another process has the store,
   ///   `.corrupted`, `.newerFormat`, `.notAStore`.
   public init(
     directory: URL? = nil, filename: String = "data",
-    format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
+    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      directory: directory, filename: filename, keys: .lossless, format: format, cache: cache,
+      directory: directory, filename: filename, keys: .lossless, sharing: sharing, format: format,
+      cache: cache,
       durability: durability)
   }
 
@@ -41,11 +45,13 @@ extension LocalRepository where Model.ID == UUID {
   /// As for ids that are `LosslessStringConvertible`, with UUIDs.
   public init(
     directory: URL? = nil, filename: String = "data",
-    format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
+    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      directory: directory, filename: filename, keys: .uuid, format: format, cache: cache,
+      directory: directory, filename: filename, keys: .uuid, sharing: sharing, format: format,
+      cache: cache,
       durability: durability)
   }
 
@@ -63,11 +69,12 @@ extension LocalRepository {
   /// For ids that say neither, with the text that you give them.
   public init(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
+    sharing: Configuration.Sharing = .exclusive,
     format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     let path = try StorePlace.path(directory, filename)
-    let store = try StoreRegistry.shared.store(at: path)
+    let store = try StoreRegistry.shared.store(at: path, sharing)
     self.init(
       try store.keyspace(named: ""), place: path.string, format: format, keys: keys, cache: cache,
       durability: durability)

@@ -15,12 +15,13 @@ extension LocalRepository {
   /// Whether what is in memory is what the store holds, as far as can be told at once.
   @usableFromInline
   var isCacheCurrent: Bool {
-    first.isEmpty && monitor.commitCount == ownCommits.known
+    first.isEmpty && monitor.commitCount == ownCommits.known && !monitor.hasNewsOfOthers
   }
 
   @usableFromInline
   func read(_ id: Model.ID) async throws(StoreError) -> Model? {
     try await prepare()
+    if monitor.hasNewsOfOthers { try await keyspace.store.followOthers() }
     if mayTrustCache(), let known = cache.entry(id) { return known.model }
     let key = keys.key(id)
     guard let found = try await keyspace.versionedValue(forKey: key) else {

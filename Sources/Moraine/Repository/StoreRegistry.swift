@@ -15,12 +15,16 @@ final class StoreRegistry: Sendable {
 
   /// Opens it, unless somebody has. It goes with its last user, and what was written stays; who
   /// closes it as well spares the next opening the reading of the log's end.
-  func store(at path: FilePath) throws(StoreError) -> Store {
+  func store(
+    at path: FilePath, _ sharing: Configuration.Sharing
+  ) throws(StoreError) -> Store {
     // Under the lock: two who come at once must not both open it.
     let result: Result<Store, StoreError> = stores.withLock { stores in
       if let store = stores[path.string]?.store { return .success(store) }
       do throws(StoreError) {
-        let store = try Store(at: path)
+        var configuration = Configuration()
+        configuration.sharing = sharing
+        let store = try Store(at: path, configuration: configuration)
         stores[path.string] = Entry(store: store)
         stores = stores.filter { $0.value.store != nil }
         return .success(store)

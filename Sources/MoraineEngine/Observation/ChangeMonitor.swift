@@ -6,8 +6,13 @@ import Synchronization
 /// of the actor; whoever sees the number sees the change when asking the actor.
 package final class ChangeMonitor: Sendable {
   private let count = Atomic<UInt64>(0)
+  private let others: OthersSight
 
-  package init() {}
+  init(_ others: OthersSight) { self.others = others }
+
+  /// Whether other processes have written what this one has not looked at yet.
+  @inline(__always)
+  package var hasNewsOfOthers: Bool { others.hasNews }
 
   /// The commits to the keyspace that this process knows of, a batch counted once.
   @inline(__always)
@@ -21,13 +26,14 @@ package final class ChangeMonitor: Sendable {
 /// What a store has in common with those who watch it.
 final class Observers: Sendable {
   let pins = FeedPins()
+  let others = OthersSight()
   private let monitors = Mutex<[String: ChangeMonitor]>([:])
 
   /// The monitor of a keyspace, which need not be there yet.
   func monitor(of keyspace: String) -> ChangeMonitor {
     monitors.withLock { monitors in
       if let known = monitors[keyspace] { return known }
-      let monitor = ChangeMonitor()
+      let monitor = ChangeMonitor(others)
       monitors[keyspace] = monitor
       return monitor
     }

@@ -52,6 +52,15 @@ final class SharedPage: @unchecked Sendable {
     words = mapping.base.assumingMemoryBound(to: Atomic<UInt64>.self)
   }
 
+  var base: UnsafeRawPointer { UnsafeRawPointer(mapping.base) }
+
+  /// Of a page that lies there.
+  @inline(__always)
+  static func version(at base: UnsafeRawPointer) -> UInt64 {
+    let words = base.assumingMemoryBound(to: Atomic<UInt64>.self)
+    return words[Word.version.rawValue].load(ordering: .acquiring)
+  }
+
   @inline(__always)
   func load(_ word: Word) -> UInt64 { words[word.rawValue].load(ordering: .acquiring) }
 

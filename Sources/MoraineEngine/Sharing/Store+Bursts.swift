@@ -109,7 +109,7 @@ extension Store {
     } else {
       page.publish(engine!.sharedSnapshot())
       page.store(0, .burst)
-      sharing.seenVersion = page.load(.version)
+      see(page.load(.version))
       sharing.adoptedVersion = sharing.seenVersion
     }
     link.freeWriter()

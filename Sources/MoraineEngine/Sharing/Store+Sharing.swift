@@ -39,6 +39,15 @@ extension Store {
     if isShared, sharing.burstDepth == 0, !isSuspended, !isClosed { try catchUpWithOthers() }
   }
 
+  /// Notes how far this process has followed the others.
+  func see(_ version: UInt64) {
+    sharing.seenVersion = version
+    observers.others.followed(version)
+  }
+
+  /// Takes in what other processes have written.
+  package func followOthers() throws(StoreError) { try checkOpen() }
+
   private static let briefPatienceNanoseconds: UInt64 = 100_000_000
 
   /// Opens a store that another process has made since, without keeping this thread.
@@ -78,7 +87,7 @@ extension Store {
     // The page begins anew when all who wrote have gone: then this process only reads.
     let isFollowing = news.nonce == sharing.nonce
     if isFollowing, try engine!.follow(news) {
-      sharing.seenVersion = news.version
+      see(news.version)
     } else {
       try readAnew()
     }
@@ -120,8 +129,9 @@ extension Store {
     guard let page = engine?.link?.page else { return }
     // Of what was read, or older: then it is followed once more, in vain.
     sharing.nonce = page.load(.nonce)
-    sharing.seenVersion = 0
+    see(0)
     sharing.adoptedVersion = 0
+    observers.others.follow(page)
     pipeline.sharedPage.withLock { $0 = page }
     observers.pins.share(page)
   }

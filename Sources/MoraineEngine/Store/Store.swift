@@ -85,6 +85,7 @@ public actor Store {
     sharing.nonce = page.load(.nonce)
     pipeline.sharedPage.withLock { $0 = page }
     observers.pins.share(page)
+    observers.others.follow(page)
   }
 
   deinit {

@@ -1,0 +1,29 @@
+import Synchronization
+
+/// Says, without asking the store, whether other processes have written to it.
+///
+/// Safety: two atomic words, one of this process and one of the shared page; pages that were ever
+/// looked at stay mapped as long as this lives.
+final class OthersSight: Sendable {
+  private let page = Atomic<UnsafeRawPointer?>(nil)
+  private let followedVersion = Atomic<UInt64>(0)
+  private let pages = Mutex<[SharedPage]>([])
+
+  func follow(_ page: SharedPage) {
+    let isNew = pages.withLock { pages in
+      if pages.last === page { return false }
+      pages.append(page)
+      return true
+    }
+    if isNew { self.page.store(page.base, ordering: .releasing) }
+  }
+
+  /// The store's actor alone calls it.
+  func followed(_ version: UInt64) { followedVersion.store(version, ordering: .releasing) }
+
+  @inline(__always)
+  var hasNews: Bool {
+    guard let base = page.load(ordering: .acquiring) else { return false }
+    return SharedPage.version(at: base) != followedVersion.load(ordering: .acquiring)
+  }
+}
