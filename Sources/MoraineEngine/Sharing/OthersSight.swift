@@ -5,7 +5,8 @@ import Synchronization
 /// Safety: two atomic words, one of this process and one of the shared page; pages that were ever
 /// looked at stay mapped as long as this lives.
 final class OthersSight: Sendable {
-  private let page = Atomic<UnsafeRawPointer?>(nil)
+  /// Where it lies; 0 for nowhere.
+  private let page = Atomic<UInt>(0)
   private let followedVersion = Atomic<UInt64>(0)
   private let pages = Mutex<[SharedPage]>([])
 
@@ -15,7 +16,7 @@ final class OthersSight: Sendable {
       pages.append(page)
       return true
     }
-    if isNew { self.page.store(page.base, ordering: .releasing) }
+    if isNew { self.page.store(UInt(bitPattern: page.base), ordering: .releasing) }
   }
 
   /// The store's actor alone calls it.
@@ -23,7 +24,9 @@ final class OthersSight: Sendable {
 
   @inline(__always)
   var hasNews: Bool {
-    guard let base = page.load(ordering: .acquiring) else { return false }
+    guard let base = UnsafeRawPointer(bitPattern: page.load(ordering: .acquiring)) else {
+      return false
+    }
     return SharedPage.version(at: base) != followedVersion.load(ordering: .acquiring)
   }
 }

@@ -69,9 +69,14 @@ extension Store {
   /// What opening found and did.
   public var recoveryReport: RecoveryReport { engine?.report ?? RecoveryReport() }
 
+  /// Throws when nothing can be read, and takes in what other processes have written.
   func checkOpen() throws(StoreError) {
+    try checkUsable()
+    try catchUp()
+  }
+
+  func checkUsable() throws(StoreError) {
     if isClosed { throw StoreError(.closed, "the store was closed; open it again") }
     if isSuspended { throw StoreError(.suspended, "the store is suspended; resume it first") }
-    try catchUp()
   }
 }

@@ -8,7 +8,7 @@ extension Store {
       await withUnsafeContinuation { gate.append($0) }
     }
     if isShared, engine == nil { try await joinOthers() }
-    try checkOpen()
+    try checkUsable()
   }
 
   /// Keeps all other writers out until ``endUnit()``, also those of other processes: what is read
