@@ -65,7 +65,8 @@ import Testing
         seen = error
       }
     }
-    #expect(seen?.file != nil && [.io, .poisoned].contains(seen?.code), "\(String(describing: seen))")
+    #expect(
+      seen?.file != nil && [.io, .poisoned].contains(seen?.code), "\(String(describing: seen))")
     #expect(!FileManager.default.fileExists(atPath: path.string))
     // What was read once is still in memory; the rest says what is wrong.
     await #expect(throws: StoreError.self) { try await notes.save(Note(id: 2, text: "later")) }
