@@ -126,9 +126,8 @@ private struct Size: Codable, Hashable, Sendable {
       @Persisted(key, in: store) var dictionary
       dictionary = value
       try await $dictionary.save()
-      dictionary = ["x": 1]
-      try await store.keyspace?.set(
-        try #require(try await store.keyspace?.value(forKey: "d")), forKey: "other")
+      let stored = try #require(try await store.keyspace?.value(forKey: "d"))
+      try await store.keyspace?.set(stored, forKey: "other")
       @Persisted(PersistedKey<[String: Int]>("other", default: [:], format: key.format), in: store)
       var other
       try await $other.reload()
