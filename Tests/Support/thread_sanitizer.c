@@ -105,18 +105,43 @@ UNSEEN bool take(void *task) {
   return true;
 }
 
+// Before and after a task is resumed. The lock is held in between unless it waits.
+UNSEEN bool begin_resume(void *task) {
+  lock();
+  __tsan_release(task);
+  if (take(task)) return true;
+  check(status(context_of(task)) == PENDING);
+  return false;
+}
+
+UNSEEN void end_resume(bool waits) {
+  if (!waits) unlock();
+}
+
 __attribute__((swiftcall)) void swift_continuation_resume(void *task) {
   typedef __attribute__((swiftcall)) void Resume(void *);
   Resume *resume = (Resume *)dlsym(RTLD_NEXT, "swift_continuation_resume");
-  lock();
-  __tsan_release(task);
-  if (take(task)) {
-    resume(task);
-  } else {
-    check(status(context_of(task)) == PENDING);
-    resume(task);
-    unlock();
-  }
+  bool waits = begin_resume(task);
+  resume(task);
+  end_resume(waits);
+}
+
+// Of functions that throw, such as Task.sleep.
+__attribute__((swiftcall)) void swift_continuation_throwingResume(void *task) {
+  typedef __attribute__((swiftcall)) void Resume(void *);
+  Resume *resume = (Resume *)dlsym(RTLD_NEXT, "swift_continuation_throwingResume");
+  bool waits = begin_resume(task);
+  resume(task);
+  end_resume(waits);
+}
+
+__attribute__((swiftcall)) void swift_continuation_throwingResumeWithError(
+    void *task, void *error) {
+  typedef __attribute__((swiftcall)) void Resume(void *, void *);
+  Resume *resume = (Resume *)dlsym(RTLD_NEXT, "swift_continuation_throwingResumeWithError");
+  bool waits = begin_resume(task);
+  resume(task, error);
+  end_resume(waits);
 }
 
 UNSEEN void enter(void *task, void *context) {
