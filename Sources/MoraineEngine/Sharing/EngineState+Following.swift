@@ -113,6 +113,8 @@ extension EngineState {
         try SegmentOpening.add(entry, &self, length: length, growingTo: growth).slot
       }
     guard entry.isSealed else { return }
+    // It was mapped when it was shorter, perhaps before anybody appended to it.
+    try widen(slot, to: length)
     try replayTail(slot, to: length)
     guard table[slot].recordCount == entry.recordCount, table[slot].end == length else {
       throw .corrupted(
