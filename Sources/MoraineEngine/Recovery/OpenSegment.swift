@@ -33,6 +33,8 @@ struct OpenSegment {
     let result = try replay.run(&state)
     state.table[slot].end = result.validEnd
     let end = result.validEnd
+    // A checkpoint may cover the footer too.
+    let hasFooter = try scanner.hasFooter(before: end)
     try judge(result, scanner, name, state.manifest, entry, &report)
     let watermark =
       state.manifest.watermarkSegment == entry.number.rawValue ? state.manifest.watermarkOffset : 0
@@ -42,7 +44,7 @@ struct OpenSegment {
     return OpenSegment(
       slot: slot, name: name, end: end,
       provenEnd: min(max(proven, opened.header.headerLength), end),
-      hasFooter: result.hasFooter, isEmpty: state.table[slot].recordCount == 0)
+      hasFooter: hasFooter, isEmpty: state.table[slot].recordCount == 0)
   }
 
   /// Whether all that was ever written to it is there; only then may a later segment count.

@@ -84,6 +84,19 @@ struct SegmentScanner {
     return farthest
   }
 
+  /// Whether the log ends with a footer before a place: one who comes later has not passed it.
+  func hasFooter(before end: Int) throws(StoreError) -> Bool {
+    let place = end - SegmentFooter.recordLength
+    guard place >= SegmentHeader.fixedLength, end <= source.length else { return false }
+    let base = try source.bytes(at: place, count: SegmentFooter.recordLength)
+    guard RecordHeader.length(at: base) == SegmentFooter.recordLength,
+      let header = RecordHeader.parse(base, length: SegmentFooter.recordLength),
+      header.kind == .footer
+    else { return false }
+    return RecordHeader.checksum(of: base, length: header.length, at: UInt64(place), seed: seed)
+      == RecordHeader.storedChecksum(at: base)
+  }
+
   /// Where the last byte lies that is not zero, at or behind a place; for the report.
   func lastWritten(from start: Int) throws(StoreError) -> Int {
     var last = start

@@ -113,6 +113,8 @@ extension EngineState {
         try SegmentOpening.add(entry, &self, length: length, growingTo: growth).slot
       }
     guard entry.isSealed else { return }
+    // It was mapped when it was shorter, perhaps before anybody appended to it.
+    try widen(slot, to: length)
     try replayTail(slot, to: length)
     guard table[slot].recordCount == entry.recordCount, table[slot].end == length else {
       throw .corrupted(
@@ -152,15 +154,20 @@ extension EngineState {
 
   /// Takes in the whole units of a segment's bytes from where it is known.
   mutating func replayOn(_ slot: Int, length: Int) throws(StoreError) -> ReplayResult {
+    let scanner = try scanner(slot, length: length)
+    var replay = Replay(slot: slot, name: scanner.name, scanner: scanner)
+    let result = try replay.run(&self)
+    table[slot].end = result.validEnd
+    return result
+  }
+
+  /// Goes on in a segment from where it is known.
+  func scanner(_ slot: Int, length: Int) throws(StoreError) -> SegmentScanner {
     let name = table.fileName(slot)
     let source = ByteSource(
       file: try table.files.file(for: slot, named: name), name: name, length: length,
       mapping: table.infos[slot].mapping)
-    let scanner = SegmentScanner(
+    return SegmentScanner(
       source: source, name: name, seed: table[slot].seed, offset: table[slot].end)
-    var replay = Replay(slot: slot, name: name, scanner: scanner)
-    let result = try replay.run(&self)
-    table[slot].end = result.validEnd
-    return result
   }
 }

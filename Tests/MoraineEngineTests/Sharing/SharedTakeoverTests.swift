@@ -1,0 +1,74 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// One process leaves a segment half ended, and another one ends it.
+@Suite(.timeLimit(.minutes(5))) struct SharedTakeoverTests {
+  /// The footer counts, whoever lists the segment: a manifest that calls it cut cannot be opened.
+  @Test(arguments: SharedStoreTests.modes)
+  func aFooterWithoutASuccessorIsNoCut(mode: Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let faulty = FaultStorage(memory)
+    var configuration = Configuration.shared(mode, segmentSizeBytes: 600)
+    configuration.compaction = .manual
+    let first = try Store(on: faulty, at: "store", configuration: configuration)
+    let second = try Store(on: memory, at: "store", configuration: configuration)
+    try await first.set([1], forKey: "a", durability: .sync)
+    faulty.setScript { event in
+      event.operation == .createFile && event.file.hasSuffix(".segment") ? .fail(.noSpace) : nil
+    }
+    var count = 0
+    await #expect(throws: StoreError.self) {
+      while count < 100 {
+        try await first.set([2], forKey: "b \(count)", durability: .sync)
+        count += 1
+      }
+    }
+    try await second.set([3], forKey: "c", durability: .sync)
+    faulty.setScript(nil)
+    try await first.close()
+    try await second.set([4], forKey: "d", durability: .sync)
+    try await second.close()
+    let again = try Store(on: memory, at: "store", configuration: configuration)
+    #expect(await again.count == count + 3)
+    #expect(try await again.verify().isSound)
+    try await again.close()
+  }
+
+  /// The same when the one who ends it does not succeed at once.
+  @Test(arguments: SharedStoreTests.modes)
+  func aFooterIsRememberedWhenTakingOverFails(mode: Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let faulty = FaultStorage(memory)
+    var configuration = Configuration.shared(mode)
+    configuration.compaction = .manual
+    let victim = try Store(on: memory, at: "store", configuration: configuration)
+    let survivor = try Store(on: faulty, at: "store", configuration: configuration)
+    try await victim.set([1], forKey: "a", durability: .sync)
+    #expect(try await survivor.value(forKey: "a") == [1])
+    try await victim.dieBehindTheFooter()
+    faulty.setScript { event in
+      event.operation == .truncate ? .fail(.ioError) : nil
+    }
+    await #expect(throws: StoreError.self) { try await survivor.set([2], forKey: "b") }
+    faulty.setScript(nil)
+    try await survivor.set([2], forKey: "b", durability: .sync)
+    try await survivor.close()
+    let again = try Store(on: memory, at: "store", configuration: configuration)
+    #expect(try await again.contents() == ["a": [1], "b": [2]])
+    try await again.close()
+    withExtendedLifetime(victim) {}
+  }
+}
+
+extension Store {
+  fileprivate func dieBehindTheFooter() async throws(StoreError) {
+    _ = try await enterBurst()
+    try await sealActive()
+    engine?.link?.freeWriter()
+  }
+}
