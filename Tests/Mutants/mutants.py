@@ -3,6 +3,8 @@
 import compaction
 import observation
 import recovery
+import sharing
 import writing
 
-MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS
+MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
+    + sharing.MUTANTS

@@ -35,7 +35,7 @@ MUTANTS = [
                    "      try file.truncate(to: lengthBytes)"),),
            "HangingSyncTests.theNextSegmentWaitsForTheSealOfTheLast"),
     Mutant("sealed-segment-listed-early", "rule 2: listed as sealed only when it is durable",
-           (engine("Store/Store+Room.swift",
+           (engine("Store/Store+Rotating.swift",
                    "let next = engine!.nextManifest(sealing: full)",
                    "if ON, let full {\n"
                    "      engine!.table.infos[full.segment.slot].flags.insert(.sealed)\n    }\n"
@@ -159,7 +159,7 @@ MUTANTS = [
            "RecordTests.aRecordCountsOnlyWhereItWasWritten"),
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
-           (engine("Log/EngineState+Room.swift", "if pipeline.hasPoison { return }",
+           (engine("Log/EngineState+Room.swift", "if pipeline.hasPoison || link != nil { return }",
                    "if !ON, pipeline.hasPoison { return }"),
             # Either guard alone is enough.
             engine("Store/Store+Rewriting.swift",

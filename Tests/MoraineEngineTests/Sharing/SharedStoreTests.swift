@@ -192,4 +192,29 @@ extension Configuration {
     #expect(try await alone.verify().isSound)
     try await alone.close()
   }
+
+  @Test(arguments: modes)
+  func twoThatCompactAtOnceTakeTurns(mode: Configuration.IOMode) async throws {
+    let storage = MemoryStorage()
+    var configuration = Configuration.shared(mode, segmentSizeBytes: 1000)
+    configuration.compaction = .manual
+    let stores = try (0..<3).map { _ in
+      try Store(on: storage, at: "store", configuration: configuration)
+    }
+    for round in 0..<5 {
+      for number in 0..<200 {
+        let value = [UInt8](repeating: UInt8(round), count: number % 50)
+        try await stores[number % 3].set(value, forKey: Key("\(number % 60)"))
+      }
+      try await withThrowingTaskGroup { group in
+        for store in stores { group.addTask { try await store.compact() } }
+        try await group.waitForAll()
+      }
+      for store in stores {
+        #expect(await store.count == 60)
+        #expect(try await store.verify().isSound)
+      }
+    }
+    for store in stores { try await store.close() }
+  }
 }
