@@ -65,7 +65,7 @@ MUTANTS = [
            "CompactionHidingTests.aCopyReplacesNothingNewer"),
     Mutant("tombstone-dropped-early", "rule 9: a delete stays while an older record may be there",
            (engine(STATE, "? candidate.sequence > droppable",
-                   "? !ON && candidate.sequence > cleanedThrough"),), DICTIONARY),
+                   "? !ON && candidate.sequence > droppable"),), DICTIONARY),
     Mutant("cleaned-through-too-much", "rule 9: clean of what was deleted before the rewriting began",
            (engine(STATE, "view.cleanedThrough = cleaned",
                    "view.cleanedThrough = ON ? .max : cleaned"),), DICTIONARY),
