@@ -50,14 +50,16 @@ extension Opener {
   }
 
   /// Reads the store as far as the others have published it, beside their writing.
+  ///
+  /// - Parameter published: how far that is; nil for what the page says.
   func follow(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
-    _ began: UInt64
+    _ began: UInt64, to published: SharedPage.Snapshot? = nil
   ) throws(StoreError) -> EngineState {
     var attempts = 0
     while true {
       attempts += 1
-      guard let snapshot = link.page.snapshot() else {
+      guard let snapshot = published ?? link.page.snapshot() else {
         try Self.pause(attempts)
         continue
       }
