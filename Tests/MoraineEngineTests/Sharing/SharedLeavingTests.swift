@@ -26,6 +26,32 @@ import Testing
     try await alone.close()
   }
 
+  /// Whoever comes to write mends the log first: not while somebody reads it as it lies there.
+  @Test func nobodyBeginsToWriteWhileAReaderOpens() async throws {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    let writer = try Store(on: memory, at: "store", configuration: .shared())
+    try await writer.set([1], forKey: "a")
+    try await writer.close()
+    let gate = Gate()
+    slow.setScript { event in
+      event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
+    }
+    var configuration = Configuration.shared()
+    configuration.isReadOnly = true
+    let opening = Task.detached { [configuration] in
+      try Store(on: slow, at: "store", configuration: configuration)
+    }
+    await gate.arrival()
+    let link = try SharedLink(try #require(try memory.openDirectory("store")))
+    #expect(try !link.tryWriter())
+    gate.open()
+    let reader = try await opening.value
+    #expect(try link.tryWriter())
+    #expect(try await reader.value(forKey: "a") == [1])
+    try await reader.close()
+  }
+
   /// After the power failed, the page may say more than the log holds, and nobody writes it anew.
   @Test(arguments: [Configuration.Sharing.shared, .exclusive])
   func aReaderDoesNotBelieveThePageOfAnEarlierBoot(sharing: Configuration.Sharing) async throws {
