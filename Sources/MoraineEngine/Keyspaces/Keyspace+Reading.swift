@@ -58,7 +58,7 @@ extension Store {
     try checkOpen()
     guard let id = id(of: keyspace) else { return nil }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine?.value(bytes, keyspace: id) ?? nil
+      try reading { (engine) throws(StoreError) in try engine.value(bytes, keyspace: id) } ?? nil
     }
   }
 
@@ -74,7 +74,8 @@ extension Store {
     try checkOpen()
     guard let id = id(of: keyspace) else { return false }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine?.contains(bytes, keyspace: id) ?? false
+      try reading { (engine) throws(StoreError) in try engine.contains(bytes, keyspace: id) }
+        ?? false
     }
   }
 

@@ -5,7 +5,7 @@ import MoraineStorage
 ///
 /// Used by one thread at a time: the one that has the segment table.
 final class FileCache {
-  private static let limit = 64
+  static let limit = 64
   private let directory: any StorageDirectory
   private var files: [Int: any StorageFile] = [:]
   private var order: [Int] = []

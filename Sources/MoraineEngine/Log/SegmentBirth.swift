@@ -52,6 +52,11 @@ struct SegmentBirth: Sendable {
     }
   }
 
+  /// Removes what no manifest came to list.
+  func discard() throws(StoreError) {
+    try storing { () throws(StorageError) in try directory.remove(header.number.fileName) }
+  }
+
   /// An eighth of what is free at most: compaction frees a full disk segment by segment, and the
   /// smaller they are, the less it needs for the first.
   private func limit(_ free: Int) -> Int {

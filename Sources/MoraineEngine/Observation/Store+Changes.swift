@@ -29,12 +29,25 @@ extension Store {
     try catchUp()
     guard !isClosed, engine != nil else { return [] }
     try engine!.checkHorizon(place)
-    guard let keyspace else { return try engine!.readChanges(&place, keyspace: nil) }
+    guard let keyspace else { return try readChanges(&place, nil) }
     guard let id = engine!.keyspaces.id(of: keyspace) else {
       place.sequence = max(place.sequence, engine!.lastSequence)
       return []
     }
-    return try engine!.readChanges(&place, keyspace: id)
+    return try readChanges(&place, id)
+  }
+
+  private func readChanges(
+    _ place: inout FeedPlace, _ keyspace: UInt16?
+  ) throws(StoreError) -> [Change] {
+    var next = place
+    let changes = try reading { (engine) throws(StoreError) in
+      next = place
+      try engine.checkHorizon(next)
+      return try engine.readChanges(&next, keyspace: keyspace)
+    }
+    place = next
+    return changes ?? []
   }
 
   /// Waits for an operation behind the sequence number.

@@ -76,7 +76,9 @@ extension Store {
       commitCount: observers.monitor(of: keyspace).commitCount)
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
     try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine!.versionedValue(bytes, keyspace: id, into: &result)
+      _ = try reading { (engine) throws(StoreError) in
+        try engine.versionedValue(bytes, keyspace: id, into: &result)
+      }
     }
     return result
   }

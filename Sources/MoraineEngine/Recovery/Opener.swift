@@ -26,11 +26,8 @@ struct Opener {
       return nil
     }
     let lock = try takeLock(directory)
-    if configuration.isReadOnly {
-      if let state = try openBesideWriters(directory, lock, began) { return state }
-    } else if isShared {
-      return try openShared(directory, lock, began)
-    }
+    if configuration.isReadOnly { return try openForReading(directory, lock, began) }
+    if isShared { return try openShared(directory, lock, began) }
     // What was seen before the lock may have changed.
     return try openAlone(directory, lock, try Listing(directory), began)
   }

@@ -104,8 +104,9 @@ extension EngineState {
     _ entry: Manifest.Segment, _ known: Int?, _ listing: Listing, _ snapshot: SharedPage.Snapshot
   ) throws(StoreError) {
     if let known, table.infos[known].flags.contains(.sealed) { return }
-    let length = Int(
-      clamping: entry.isSealed ? entry.lengthBytes : listing.segments[entry.number] ?? 0)
+    let length =
+      entry.isSealed
+      ? Int(clamping: entry.lengthBytes) : try lengthBytes(of: entry.number, listing)
     let isTail = snapshot.tailSegment == entry.number.rawValue
     let growth = entry.isSealed ? nil : isTail ? max(snapshot.tailLimit, snapshot.tailEnd) : 0
     let slot =
@@ -122,6 +123,17 @@ extension EngineState {
     }
     table.infos[slot].flags = entry.flags
     if active?.slot == slot { active = nil }
+  }
+
+  /// How long a segment's file is, which may have been born after the listing.
+  private func lengthBytes(
+    of number: SegmentNumber, _ listing: Listing
+  ) throws(StoreError) -> Int {
+    if let listed = listing.segments[number] { return Int(clamping: listed) }
+    let name = number.fileName
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    return Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
   }
 
   /// Maps more of a segment that was mapped when it was shorter.
@@ -156,7 +168,10 @@ extension EngineState {
   mutating func replayOn(_ slot: Int, length: Int) throws(StoreError) -> ReplayResult {
     let scanner = try scanner(slot, length: length)
     var replay = Replay(slot: slot, name: scanner.name, scanner: scanner)
+    // A replay that fails leaves out what it had read and not taken in yet.
+    isFollowedInPart = true
     let result = try replay.run(&self)
+    isFollowedInPart = false
     table[slot].end = result.validEnd
     return result
   }

@@ -36,28 +36,43 @@ extension Opener {
   }
 
   /// For a reader that changes nothing: beside others that write, what they have published; otherwise
-  /// what lies there.
-  ///
-  /// - Returns: nil when nobody has shared the store, or nobody does at this moment.
-  func openBesideWriters(
+  /// what lies there, and nobody begins to write until it is read.
+  func openForReading(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
-  ) throws(StoreError) -> EngineState? {
-    guard let link = try SharedLink(reading: directory) else { return nil }
+  ) throws(StoreError) -> EngineState {
+    guard let link = try SharedLink(reading: directory) else {
+      return try openNeverShared(directory, lock, began)
+    }
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
-    guard try link.isInUse() else { return nil }
-    return try joined(directory, lock, link, began)
+    if try link.isInUse() { return try joined(directory, lock, link, began) }
+    return try openAlone(directory, lock, try Listing(directory), began)
+  }
+
+  /// There is no lock yet that would keep others from sharing it meanwhile: then all is read anew.
+  private func openNeverShared(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
+  ) throws(StoreError) -> EngineState {
+    do throws(StoreError) {
+      let state = try openAlone(directory, lock, try Listing(directory), began)
+      if try SharedLink(reading: directory) == nil { return state }
+    } catch {
+      guard try SharedLink(reading: directory) != nil else { throw error }
+    }
+    return try openForReading(directory, lock, began)
   }
 
   /// Reads the store as far as the others have published it, beside their writing.
+  ///
+  /// - Parameter published: how far that is; nil for what the page says.
   func follow(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
-    _ began: UInt64
+    _ began: UInt64, to published: SharedPage.Snapshot? = nil
   ) throws(StoreError) -> EngineState {
     var attempts = 0
     while true {
       attempts += 1
-      guard let snapshot = link.page.snapshot() else {
+      guard let snapshot = published ?? link.page.snapshot() else {
         try Self.pause(attempts)
         continue
       }

@@ -113,6 +113,19 @@ final class SharedLink: Sendable {
     return false
   }
 
+  /// The same for a reader that has no lock, and can wait for one a moment only: nothing in the page of
+  /// those who have gone is believed.
+  func isInUseNow() throws(StoreError) -> Bool {
+    for _ in 0..<100 {
+      if try tryWriter() {
+        defer { freeWriter() }
+        return try isInUse()
+      }
+      Machine.sleep(nanoseconds: 20_000)
+    }
+    return false
+  }
+
   func tryWriter() throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try writer.tryLock(shared: false) }
   }

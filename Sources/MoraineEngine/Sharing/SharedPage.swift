@@ -91,7 +91,13 @@ final class SharedPage: @unchecked Sendable {
 
   /// Begins a new page. The caller is alone with it.
   func make(_ first: Snapshot, nextSegment: UInt64, nonce: UInt64) {
-    for index in 0..<Self.lengthBytes / 8 { words[index].store(0, ordering: .relaxed) }
+    // Odd while it is being made, and never one that a reader of the life before has seen.
+    let version = load(.version) | 1
+    words[Word.version.rawValue].store(version, ordering: .relaxed)
+    atomicMemoryFence(ordering: .releasing)
+    for index in 0..<Self.lengthBytes / 8 where index != Word.version.rawValue {
+      words[index].store(0, ordering: .relaxed)
+    }
     store(nonce, .nonce)
     store(nextSegment, .nextSegment)
     publish(first)

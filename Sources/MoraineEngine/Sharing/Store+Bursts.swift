@@ -8,9 +8,11 @@ extension Store {
   /// process comes while it is held has it too.
   ///
   /// - Returns: whether ``leaveBurst()`` is to be called; false in a store of one's own.
-  /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`; the lock is free then.
+  /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`, `.usedAfterFork`; the lock is free then.
   func enterBurst() async throws(StoreError) -> Bool {
     guard isShared, !opener.configuration.isReadOnly, engine?.link != nil else { return false }
+    // In a forked child the kernel's locks are the parent's, and so is what the page says.
+    try engine!.checkProcess()
     while sharing.isEntering { await withUnsafeContinuation { sharing.gate.append($0) } }
     guard let link = engine?.link, sharing.burstDepth == 0 else {
       sharing.burstDepth += 1
@@ -68,10 +70,14 @@ extension Store {
 
   /// Ends the segment in which a writer died: nobody appends behind what it may have left.
   private func takeOverFromDead(_ link: SharedLink) async throws(StoreError) {
-    // The manifest may have been replaced, and nobody told of it.
-    if link.page.snapshot() == nil { link.page.publish(engine!.sharedSnapshot()) }
     link.page.store(UInt64(Machine.processID), .burst)
-    if try !engine!.followManifest(SharedPage.Snapshot()) { try readAnew() }
+    // What the dead one was just publishing is in the log. What this process knows is older perhaps
+    // than what others have seen, and not to be published before the rest is known.
+    let known = engine!.sharedSnapshot()
+    // The manifest may have been replaced, and nobody told of it.
+    var isKnown = !engine!.isFollowedInPart
+    if isKnown { isKnown = try engine!.followManifest(SharedPage.Snapshot()) }
+    if !isKnown { try readAnew(to: link.page.snapshot() ?? known) }
     guard let segment = try engine!.takeOverTail() else { return }
     let directory = engine!.directoryHandle()
     if !segment.isEmpty {
@@ -98,21 +104,35 @@ extension Store {
     }
   }
 
-  /// Publishes what was appended, and lets others write.
+  /// Also what one of several in a burst has appended is published at once: it may be acknowledged
+  /// before the last one leaves, and a process that only reads must find it.
+  private func publishBurst(_ page: SharedPage) {
+    var snapshot = engine!.sharedSnapshot()
+    if isSwapping, sharing.burstDepth > 0 {
+      // The manifest that goes with the segments may not be there yet; the tail is what it was.
+      guard let before = page.snapshot(), before.tailSegment == snapshot.tailSegment,
+        before.tailLimit == snapshot.tailLimit
+      else { return }
+      snapshot.generation = before.generation
+    }
+    page.publish(snapshot)
+    if sharing.burstDepth == 0 { page.store(0, .burst) }
+    see(page.load(.version))
+    sharing.adoptedVersion = sharing.seenVersion
+  }
+
+  /// Publishes what was appended, and lets others write when the last one leaves.
   func leaveBurst() {
     precondition(sharing.burstDepth > 0, "a lock is left that was not taken")
     sharing.burstDepth -= 1
-    guard sharing.burstDepth == 0, let link = engine?.link else { return }
+    guard let link = engine?.link else { return }
     let page = link.page
     if pipeline.hasPoison {
       page.store(1, .poison)
     } else {
-      page.publish(engine!.sharedSnapshot())
-      page.store(0, .burst)
-      see(page.load(.version))
-      sharing.adoptedVersion = sharing.seenVersion
+      publishBurst(page)
     }
-    link.freeWriter()
+    if sharing.burstDepth == 0 { link.freeWriter() }
     do throws(StoreError) {
       try link.ring()
     } catch {

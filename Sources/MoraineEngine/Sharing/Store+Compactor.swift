@@ -6,6 +6,7 @@ extension Store {
   /// - Returns: false while another process rewrites segments. In a store of one's own always true.
   func takeCompactor() throws(StoreError) -> Bool {
     guard isShared, let link = engine?.link else { return true }
+    try engine!.checkProcess()
     sharing.hasCompactor = try link.tryCompactor()
     return sharing.hasCompactor
   }
@@ -28,7 +29,7 @@ extension Store {
     do { try await Task.sleep(for: .milliseconds(5)) } catch {
       throw StoreError(.closed, "the task was cancelled while another process was compacting")
     }
-    if isClosed { throw StoreError(.closed, "the store was closed") }
+    try checkUsable()
   }
 
   /// Ends the log when nobody else is there who writes; otherwise only sees to it that what this
@@ -36,15 +37,18 @@ extension Store {
   func leaveForGood() async throws(StoreError) {
     guard let link = engine?.link else { return }
     guard try await enterBurst() else { return }
-    let isLast: Bool
+    var isLast = false
+    var failure: StoreError?
     do throws(StoreError) {
       isLast = try link.becomeOnly()
-      if isLast { try await sealForGood() } else { try link.joinOthers() }
+      if isLast { try await sealForGood() }
     } catch {
-      leaveBurst()
-      throw error
+      failure = error
     }
+    // Also the last one: who comes while it leaves joins it.
+    do throws(StoreError) { try link.joinOthers() } catch { failure = failure ?? error }
     leaveBurst()
+    if let failure { throw failure }
     if !isLast { try await pipeline.waitUntilAllDurable() }
   }
 }

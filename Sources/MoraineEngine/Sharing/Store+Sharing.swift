@@ -48,7 +48,7 @@ extension Store {
   /// Takes in what other processes have written.
   package func followOthers() throws(StoreError) { try checkOpen() }
 
-  private static let briefPatienceNanoseconds: UInt64 = 100_000_000
+  static let briefPatienceNanoseconds: UInt64 = 100_000_000
 
   /// Opens a store that another process has made since, without keeping this thread.
   func joinOthers() async throws(StoreError) {
@@ -77,6 +77,7 @@ extension Store {
       return
     }
     guard let link = engine!.link else { return try findWriters() }
+    if engine!.isFollowedInPart { return try readAnew() }
     guard link.page.load(.version) != sharing.seenVersion, let news = link.page.snapshot() else {
       return
     }
@@ -84,18 +85,22 @@ extension Store {
   }
 
   private func follow(_ news: SharedPage.Snapshot) throws(StoreError) {
+    defer { wakeForChange() }
     // The page begins anew when all who wrote have gone: then this process only reads.
-    let isFollowing = news.nonce == sharing.nonce
-    if isFollowing, try engine!.follow(news) {
-      see(news.version)
-    } else {
-      try readAnew()
+    guard news.nonce == sharing.nonce else { return try readAnew() }
+    do throws(StoreError) {
+      if try engine!.follow(news) { return see(news.version) }
+    } catch {
+      // Somebody may have rotated or compacted it while it was read.
+      guard error.code == .corrupted, !sharing.keepsSlots else { throw error }
     }
-    wakeForChange()
+    try readAnew()
   }
 
   /// Reads all anew, as at opening: with the checkpoint of whoever has compacted the store.
-  func readAnew() throws(StoreError) {
+  ///
+  /// - Parameter published: how far the log reaches; nil for what the page says.
+  func readAnew(to published: SharedPage.Snapshot? = nil) throws(StoreError) {
     guard let link = engine?.link else { return }
     guard !sharing.keepsSlots else {
       throw StoreError(
@@ -104,7 +109,8 @@ extension Store {
     }
     let directory = engine!.directoryHandle()
     let lock = engine!.lockHandle()
-    var state = try opener.follow(directory, lock, link, Machine.monotonicNanoseconds())
+    var state = try opener.follow(
+      directory, lock, link, Machine.monotonicNanoseconds(), to: published)
     state.appendedBytes = engine!.appendedBytes
     state.report = engine!.report
     state.lastSequence = max(state.lastSequence, engine!.lastSequence)
@@ -116,9 +122,9 @@ extension Store {
   /// A reader that came before anybody shared the store.
   private func findWriters() throws(StoreError) {
     guard opener.configuration.isReadOnly else { return }
-    guard let link = try SharedLink(reading: engine!.directoryHandle()), link.page.isMade else {
-      return
-    }
+    guard let link = try SharedLink(reading: engine!.directoryHandle()), link.page.isMade,
+      try link.isInUseNow()
+    else { return }
     engine!.link = link
     try readAnew()
   }

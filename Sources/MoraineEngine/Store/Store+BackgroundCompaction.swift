@@ -32,7 +32,7 @@ extension Store {
   }
 
   private func compactInBackground(isFull: Bool) {
-    guard !isCompacting, !isClosed, !pipeline.hasPoison else { return }
+    guard !isCompacting, !isClosed, !isSuspended, !pipeline.hasPoison else { return }
     isCompacting = true
     isCompactingBecauseFull = isFull
     Task(priority: .utility) { await self.runInBackground(isFull: isFull) }
@@ -42,7 +42,7 @@ extension Store {
     let hasFailed = await !clean(isFull: isFull)
     endCompaction()
     // Who looked meanwhile found this one under way, and may have been the last.
-    guard looksAgain, !hasFailed, !isClosed, engine != nil else { return }
+    guard looksAgain, !hasFailed, !isClosed, !isSuspended, engine != nil else { return }
     looksAgain = false
     // On a full disk what is left is for the deletes; they ask for a compaction when they need one.
     guard engine!.reserve.isWhole else { return }
@@ -60,7 +60,7 @@ extension Store {
       if isFull || engine?.isActiveGarbage(compactionPolicy) == true {
         try await sealForCompaction()
       }
-      while !isClosed, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
+      while !isClosed, !isSuspended, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)
         } catch {
@@ -71,7 +71,7 @@ extension Store {
         }
       }
       try engine?.shrinkIndex()
-      if isCheckpointDue, !isClosed { try await writeCheckpoint(on: work.thread) }
+      if isCheckpointDue, !isClosed, !isSuspended { try await writeCheckpoint(on: work.thread) }
       compactionFailure = engine?.table.damage.values.first
       return true
     } catch {

@@ -14,6 +14,7 @@ extension Store {
   func forEach(in keyspace: UInt16, _ body: (Entry) throws -> Bool) throws {
     try checkOpen()
     guard engine != nil else { return }
+    try holdFiles()
     try engine!.admitAll()
     for slot in engine!.table.readingOrder {
       var cursor = LogCursor(slot: slot, keyspace: keyspace)

@@ -10,7 +10,7 @@ extension Store {
   public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
     try checkOpen()
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine?.value(bytes, keyspace: 0) ?? nil
+      try reading { (engine) throws(StoreError) in try engine.value(bytes, keyspace: 0) } ?? nil
     }
   }
 
@@ -32,7 +32,9 @@ extension Store {
   ) throws -> sending Result? {
     guard engine != nil else { return nil }
     let stored = try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine!.storedValue(bytes, keyspace: keyspace)
+      try reading { (engine) throws(StoreError) in
+        try engine.storedValue(bytes, keyspace: keyspace)
+      } ?? nil
     }
     switch stored {
     case nil: return nil
@@ -45,7 +47,8 @@ extension Store {
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     try checkOpen()
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine?.contains(bytes, keyspace: 0) ?? false
+      try reading { (engine) throws(StoreError) in try engine.contains(bytes, keyspace: 0) }
+        ?? false
     }
   }
 

@@ -33,6 +33,10 @@ extension Store {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
       engine!.abandonActive(for: full)
+      // Beside others its number is not given again, and nobody would remove what it has allocated.
+      if isShared, !pipeline.hasPoison {
+        try await pipeline.run { () throws(StoreError) in try birth.discard() }
+      }
       throw error
     }
     engine!.adoptManifest(next)

@@ -8,7 +8,7 @@ import Testing
 @testable import MoraineEngine
 
 /// A process reads while others rotate, compact and leave, at the worst moments.
-@Suite(.timeLimit(.minutes(5))) struct SharedFollowingTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct SharedFollowingTests {
   /// A manifest may list a segment before anybody was told how long it may become.
   @Test func aSegmentThatWasMappedWhenItWasShort() async throws {
     let directory = try TestDirectory()
@@ -27,6 +27,116 @@ import Testing
     try await writer.set([2], forKey: "c")
     #expect(try await reader.value(forKey: "99") == random)
     #expect(try await reader.verify().isSound)
+    for store in [writer, reader] { try await store.close() }
+  }
+
+  /// What another process rotates between the look at the directory and the look at the manifest.
+  @Test(arguments: SharedStoreTests.modes)
+  func aSegmentThatIsBornBehindTheListing(mode: Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    var configuration = Configuration.shared(mode)
+    configuration.compaction = .manual
+    let writer = try Store(on: memory, at: "store", configuration: configuration)
+    try await writer.set([0], forKey: "a")
+    let reader = try Store(on: slow, at: "store", configuration: configuration)
+    #expect(try await reader.value(forKey: "a") == [0])
+    try await writer.sealForCompaction()
+    try await writer.set([1], forKey: "b")
+    let gate = Gate()
+    slow.setScript { event in
+      event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
+    }
+    async let answer = reader.value(forKey: "b")
+    await gate.arrival()
+    try await writer.sealForCompaction()
+    try await writer.set([2], forKey: "c")
+    slow.setScript(nil)
+    gate.open()
+    #expect(try await answer == [1])
+    #expect(try await reader.value(forKey: "c") == [2])
+    for store in [writer, reader] { try await store.close() }
+  }
+
+  /// Nothing that was read and could not be taken in is left out when it can be read again.
+  @Test func aReadThatFailsOnceLeavesNothingOut() async throws {
+    let memory = MemoryStorage()
+    let faulty = FaultStorage(memory)
+    let configuration = Configuration.shared(.positional)
+    let writer = try Store(on: memory, at: "store", configuration: configuration)
+    try await writer.set([0], forKey: "0")
+    let reader = try Store(on: faulty, at: "store", configuration: configuration)
+    #expect(try await reader.value(forKey: "0") == [0])
+    for number in 0..<10 { try await writer.set([1], forKey: Key("\(number)")) }
+    // The first read fetches the new records; the second one asks for the older record of a key.
+    let count = Mutex(0)
+    faulty.setScript { event in
+      guard event.operation == .read else { return nil }
+      return count.withLock { count in
+        count += 1
+        return count == 2 ? .fail(.ioError) : nil
+      }
+    }
+    await #expect(throws: StoreError.self) { try await reader.value(forKey: "5") }
+    faulty.setScript(nil)
+    #expect(try await reader.value(forKey: "5") == [1])
+    #expect(try await reader.contents().count == 10)
+    try await writer.compact()
+    #expect(try await reader.verify().isSound)
+    for store in [writer, reader] { try await store.close() }
+  }
+
+  /// One write of a process is acknowledged while a compaction of the same process still has the lock.
+  @Test func whatIsAcknowledgedInABurstOfSeveralIsThereForAll() async throws {
+    let memory = MemoryStorage()
+    let writer = try Store(on: memory, at: "store", configuration: .shared())
+    try await writer.set([0], forKey: "a")
+    let reader = try Store(on: memory, at: "store", configuration: .shared())
+    #expect(try await writer.enterBurst())
+    try await writer.set([1], forKey: "a")
+    #expect(try await reader.value(forKey: "a") == [1])
+    await writer.leaveBurst()
+    for store in [writer, reader] { try await store.close() }
+  }
+
+  /// What another process has compacted away, a reader without mappings no longer finds by its name.
+  @Test(arguments: [Configuration.Sharing.shared, .exclusive], [false, true])
+  func filesThatOthersHaveRemoved(sharing: Configuration.Sharing, isFirst: Bool) async throws {
+    let memory = MemoryStorage()
+    var configuration = Configuration.shared(.positional, segmentSizeBytes: 600)
+    configuration.compaction = .manual
+    let slow = FaultStorage(memory)
+    var readOnly = configuration
+    readOnly.sharing = sharing
+    readOnly.isReadOnly = true
+    var writer = try Store(on: memory, at: "store", configuration: configuration)
+    // More segments than files are kept open.
+    for number in 0..<1500 { try await writer.set([1], forKey: Key("\(number)")) }
+    if isFirst { try await writer.close() }
+    let reader = try Store(on: slow, at: "store", configuration: readOnly)
+    if isFirst { writer = try Store(on: memory, at: "store", configuration: configuration) }
+    if !isFirst, sharing == .shared {
+      // It has looked for news, and opens the file only then.
+      let gate = Gate()
+      slow.setScript { event in
+        event.operation == .openFile && event.file.hasSuffix(".segment") ? .hang(gate) : nil
+      }
+      async let answer = reader.value(forKey: "3")
+      await gate.arrival()
+      try await writer.compact()
+      slow.setScript(nil)
+      gate.open()
+      #expect(try await answer == [1])
+    } else {
+      try await writer.compact()
+    }
+    #expect(try await reader.value(forKey: "7") == [1])
+    try await writer.removeValue(forKey: "1399")
+    try await writer.compact()
+    #expect(try await reader.contains("9"))
+    try await writer.removeValue(forKey: "38")
+    try await writer.compact()
+    #expect(try await reader.contents().count >= 1498)
     for store in [writer, reader] { try await store.close() }
   }
 }

@@ -1,0 +1,66 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Without mappings a file is opened when it is read, and another process may have compacted it away
+/// since this one has looked for news.
+extension Store {
+  /// Reads; once more when segments that this process knows have made way for others meanwhile.
+  ///
+  /// - Returns: nil when there is no store yet.
+  @inline(__always)
+  func reading<Value>(
+    _ body: (inout EngineState) throws(StoreError) -> Value
+  ) throws(StoreError) -> Value? {
+    guard engine != nil else { return nil }
+    do throws(StoreError) { return try body(&engine!) } catch {
+      return try rereading(error, body)
+    }
+  }
+
+  private func rereading<Value>(
+    _ cause: StoreError, _ body: (inout EngineState) throws(StoreError) -> Value
+  ) throws(StoreError) -> Value {
+    var cause = cause
+    for _ in 0..<8 {
+      guard cause.code == .corrupted, try followReplacement() else { throw cause }
+      do throws(StoreError) { return try body(&engine!) } catch { cause = error }
+    }
+    throw cause
+  }
+
+  /// Reads all anew when another process has published a manifest that this one does not know.
+  ///
+  /// - Returns: false when nothing has changed: what is missing is missing.
+  private func followReplacement() throws(StoreError) -> Bool {
+    guard isShared || opener.configuration.isReadOnly, sharing.burstDepth == 0, !sharing.keepsSlots
+    else { return false }
+    let directory = engine!.directoryHandle()
+    let manifest = try Opener.readManifest(directory, Listing(directory))
+    guard let manifest, manifest.generation > engine!.manifest.generation else { return false }
+    if engine!.link == nil {
+      // A reader of a store that nobody shared then.
+      var opener = opener
+      opener.patienceNanoseconds = Self.briefPatienceNanoseconds
+      guard let state = try opener.open(creating: false) else { return false }
+      engine = consume state
+      begunFollowing()
+    } else {
+      try readAnew()
+    }
+    return true
+  }
+
+  /// Opens what is about to be gone through, as far as open files are kept: then it can be read
+  /// whatever others remove.
+  func holdFiles() throws(StoreError) {
+    _ = try reading { (engine) throws(StoreError) in try engine.table.holdFiles() }
+  }
+}
+
+extension SegmentTable {
+  fileprivate func holdFiles() throws(StoreError) {
+    for slot in readingOrder.prefix(FileCache.limit) where self[slot].base == nil {
+      _ = try files.file(for: slot, named: fileName(slot))
+    }
+  }
+}

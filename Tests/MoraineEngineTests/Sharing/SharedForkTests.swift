@@ -1,0 +1,42 @@
+import CMoraineShims
+import Foundation
+import MoraineStorage
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// A child of a process that shares a store has its parent's locks, and must not touch them.
+@Suite struct SharedForkTests {
+  /// In a process of its own, which believes that it has been forked.
+  @Test func aChildTouchesNeitherThePageNorTheLocks() async {
+    await #expect(processExitsWith: .success) {
+      let memory = MemoryStorage()
+      let store = try Store(on: memory, at: "store", configuration: .shared())
+      let other = try Store(on: memory, at: "store", configuration: .shared())
+      try await store.set([1], forKey: "a")
+      try await other.set([2], forKey: "b")
+      let before = await store.pageSnapshot()
+      moraine_note_fork()
+      var codes: [StoreError.Code] = []
+      do throws(StoreError) { try await store.set([2], forKey: "a") } catch {
+        codes.append(error.code)
+      }
+      do throws(StoreError) { try await store.removeValue(forKey: "a") } catch {
+        codes.append(error.code)
+      }
+      do {
+        try await store.write { try $0.set([3], forKey: "b") }
+      } catch {
+        codes.append((error as? StoreError)?.code ?? .io)
+      }
+      do throws(StoreError) { try await store.compact() } catch { codes.append(error.code) }
+      guard codes == Array(repeating: .usedAfterFork, count: 4) else { exit(1) }
+      guard await store.pageSnapshot() == before else { exit(2) }
+    }
+  }
+}
+
+extension Store {
+  func pageSnapshot() -> SharedPage.Snapshot? { engine?.link?.page.snapshot() }
+}

@@ -1,0 +1,79 @@
+import Foundation
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Coming and going at the same moment.
+@Suite(.timeLimit(.minutes(5))) struct SharedLeavingTests {
+  /// The last one has ended the log, and its files are still open.
+  @Test func whoComesWhileTheLastOneLeavesIsLetIn() async throws {
+    let memory = MemoryStorage()
+    let first = try Store(on: memory, at: "store", configuration: .shared())
+    try await first.set([1], forKey: "a")
+    try await first.leaveForGood()
+    let second = try Store(on: memory, at: "store", configuration: .shared())
+    try await first.close()
+    try await second.set([2], forKey: "b")
+    #expect(try await second.contents() == ["a": [1], "b": [2]])
+    try await second.close()
+    let alone = try Store(on: memory, at: "store", configuration: .testing())
+    #expect(await alone.recoveryReport.wasClean)
+    #expect(try await alone.contents() == ["a": [1], "b": [2]])
+    try await alone.close()
+  }
+
+  /// Whoever comes to write mends the log first: not while somebody reads it as it lies there.
+  @Test func nobodyBeginsToWriteWhileAReaderOpens() async throws {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    let writer = try Store(on: memory, at: "store", configuration: .shared())
+    try await writer.set([1], forKey: "a")
+    try await writer.close()
+    let gate = Gate()
+    slow.setScript { event in
+      event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
+    }
+    var configuration = Configuration.shared()
+    configuration.isReadOnly = true
+    let opening = Task.detached { [configuration] in
+      try Store(on: slow, at: "store", configuration: configuration)
+    }
+    await gate.arrival()
+    let link = try SharedLink(try #require(try memory.openDirectory("store")))
+    #expect(try !link.tryWriter())
+    gate.open()
+    let reader = try await opening.value
+    #expect(try link.tryWriter())
+    #expect(try await reader.value(forKey: "a") == [1])
+    try await reader.close()
+  }
+
+  /// After the power failed, the page may say more than the log holds, and nobody writes it anew.
+  @Test(arguments: [Configuration.Sharing.shared, .exclusive])
+  func aReaderDoesNotBelieveThePageOfAnEarlierBoot(sharing: Configuration.Sharing) async throws {
+    let directory = try TestDirectory()
+    let writer = try Store(at: directory.path, configuration: .shared())
+    try await writer.set([1], forKey: "a")
+    let end = try #require(await writer.pageSnapshot()).tailEnd
+    try await writer.set([2], forKey: "b")
+    // What a disk holds when the machine comes up again: nobody has it open.
+    let after = try TestDirectory()
+    try FileManager.default.copyItem(atPath: directory.path.string, toPath: after.path.string)
+    let segment = after.path.appending("0000000001.segment")
+    let file = try #require(FileHandle(forUpdatingAtPath: segment.string))
+    try file.truncate(atOffset: UInt64(end))
+    try file.close()
+    var configuration = Configuration.shared()
+    configuration.sharing = sharing
+    configuration.isReadOnly = true
+    let reader = try Store(at: after.path, configuration: configuration)
+    #expect(try await reader.value(forKey: "b") == nil)
+    #expect(try await reader.value(forKey: "a") == [1])
+    try await reader.close()
+    try await writer.close()
+  }
+}
