@@ -20,7 +20,9 @@ extension LocalRepository {
     let log: Keyspace = try keyspace.store.keyspace(named: "moraine.imports")
     let marker = Key("\(keyspace.name)/\(url.lastPathComponent)")
     if try await log.contains(marker) { return 0 }
-    guard let data = try contents(of: url) else { return 0 }
+    let store = keyspace.store
+    let found = try await store.runBlocking { () throws(StoreError) in try Self.contents(of: url) }
+    guard let data = found else { return 0 }
     let models: [Model]
     do { models = try decoder.decode([Model].self, from: data) } catch {
       throw StoreError(
@@ -61,7 +63,7 @@ extension LocalRepository {
   }
 
   /// Nil where there is no file.
-  private func contents(of url: URL) throws(StoreError) -> Data? {
+  private static func contents(of url: URL) throws(StoreError) -> Data? {
     guard FileManager.default.fileExists(atPath: url.path) else { return nil }
     do { return try Data(contentsOf: url) } catch {
       throw StoreError(.io, "cannot be read: \(error)", file: url.lastPathComponent)

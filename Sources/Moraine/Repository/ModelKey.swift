@@ -13,7 +13,13 @@ public struct ModelKey<ID: Sendable>: Sendable {
     self.id = id
   }
 
-  func key(_ id: ID) -> Key { Key(text(id)) }
+  /// Ids that are equal have one key: texts that differ in how a letter is composed are equal to Swift,
+  /// so they become the same bytes (Unicode Standard Annex 15, form C).
+  func key(_ id: ID) -> Key {
+    let text = text(id)
+    return Key(
+      text.utf8.allSatisfy { $0 < 0x80 } ? text : text.precomposedStringWithCanonicalMapping)
+  }
 }
 
 extension ModelKey where ID: LosslessStringConvertible {

@@ -5,4 +5,11 @@ extension Store {
     await compactionEnded()
     try await pipeline.run { () throws(StoreError) in }
   }
+
+  /// Runs what blocks on a thread of its own: the pool has as many as there are processors.
+  package nonisolated func runBlocking<Result: Sendable>(
+    _ body: @escaping @Sendable () throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    try await pipeline.run(body)
+  }
 }

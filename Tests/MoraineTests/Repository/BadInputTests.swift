@@ -1,0 +1,88 @@
+import Foundation
+import Moraine
+import SystemPackage
+import Testing
+
+/// What a program should not do to a repository, and what happens to it.
+@Suite(.timeLimit(.minutes(2))) struct BadInputTests {
+  @Test func anIDMayHaveAnyBytes() async throws {
+    let folder = try Folder()
+    let ids = [
+      "", "\0", "a\0b", "line\nbreak", "\u{7F}\u{1}", "é", "e\u{301}", "👩‍👩‍👧‍👦", "../../etc/passwd",
+      #"{"id":1}"#, String(repeating: "x", count: 60_000), "\u{FEFF}", "\u{10FFFF}",
+    ]
+    var saved: [Tagged] = []
+    do {
+      let things = try LocalRepository<Tagged>(directory: folder.url)
+      for (number, id) in ids.enumerated() { try await things.save(Tagged(id: id, number: number)) }
+      saved = try await things.loadAll()
+      try await things.keyspace.store.close()
+    }
+    let again = try LocalRepository<Tagged>(directory: folder.url)
+    #expect(try await again.loadAll() == saved)
+    #expect(saved.count == ids.count - 1, "a composed letter and a decomposed one are one id")
+    for thing in saved { #expect(try await again.find(by: thing.id) == thing, "\(thing.id)") }
+    let error = await #expect(throws: StoreError.self) {
+      try await again.save(Tagged(id: String(repeating: "y", count: 70_000)))
+    }
+    #expect(error?.code == .keyTooLarge)
+    #expect(try await again.count == saved.count)
+  }
+
+  @Test func ofTwoWithOneIDTheLastCounts() async throws {
+    let things = LocalRepository<Tagged>.inMemory()
+    try await things.save(contentsOf: [Tagged(id: "a", number: 1), Tagged(id: "a", number: 2)])
+    #expect(try await things.loadAll() == [Tagged(id: "a", number: 2)])
+  }
+
+  /// Opening makes nothing, so the first save says it.
+  @Test func aDirectoryThatIsNotThereIsNamed() async throws {
+    let folder = try Folder()
+    let missing = folder.url.appendingPathComponent("missing")
+    let notes = try LocalRepository<Note>(directory: missing)
+    let error = await #expect(throws: StoreError.self) {
+      try await notes.save(Note(id: 1, text: "a"))
+    }
+    #expect(error?.code == .io && error?.file?.contains("missing") == true)
+    #expect(!FileManager.default.fileExists(atPath: missing.path))
+  }
+
+  /// Nothing is written anywhere else, and what was acknowledged is not taken for saved for ever.
+  @Test func aDirectoryThatVanishesIsNoticed() async throws {
+    let folder = try Folder()
+    var configuration = Configuration()
+    configuration.segmentSizeBytes = 4096
+    let path = FilePath(folder.url.path).appending("notes")
+    let store = try Store(at: path, configuration: configuration)
+    let notes = try LocalRepository<Note>(in: store, named: "notes")
+    try await notes.save(Note(id: 1, text: "before"))
+    try FileManager.default.removeItem(at: folder.url.appendingPathComponent("notes"))
+    var seen: StoreError?
+    for number in 0..<10_000 where seen == nil {
+      do throws(StoreError) {
+        try await notes.save(Note(id: number, text: String(repeating: "x", count: 100)))
+      } catch {
+        seen = error
+      }
+    }
+    #expect(seen?.file != nil && [.io, .poisoned].contains(seen?.code), "\(String(describing: seen))")
+    #expect(!FileManager.default.fileExists(atPath: path.string))
+    // What was read once is still in memory; the rest says what is wrong.
+    await #expect(throws: StoreError.self) { try await notes.save(Note(id: 2, text: "later")) }
+  }
+
+  /// Another program has other models under the same name.
+  @Test func modelsOfAnotherTypeAreNamedAndStay() async throws {
+    let folder = try Folder()
+    let path = FilePath(folder.url.path).appending("shared")
+    let store = try Store(at: path)
+    let notes = try LocalRepository<Note>(in: store, named: "things")
+    try await notes.save(Note(id: 7, text: "a note"))
+    let others = try LocalRepository<Document>(in: store, named: "things")
+    let error = await #expect(throws: StoreError.self) { try await others.loadAll() }
+    #expect(error?.code == .decodingFailed)
+    #expect(error?.message.contains("'7'") == true && error?.file?.contains("things") == true)
+    #expect(try await notes.find(by: 7) == Note(id: 7, text: "a note"))
+    try await store.close()
+  }
+}
