@@ -89,9 +89,14 @@ final class SharedPage: @unchecked Sendable {
 
   var isMade: Bool { load(.magic) == Self.magic }
 
-  /// Begins a new page. The caller is alone with it.
+  /// Begins a new page. The caller alone writes to it; who only reads may have it from before. So its
+  /// version goes on: with one that it has seen already, a reader would take it for old.
   func make(_ first: Snapshot, nextSegment: UInt64, nonce: UInt64) {
-    for index in 0..<Self.lengthBytes / 8 { words[index].store(0, ordering: .relaxed) }
+    words[Word.version.rawValue].store(load(.version) | 1, ordering: .relaxed)
+    atomicMemoryFence(ordering: .releasing)
+    for index in 0..<Self.lengthBytes / 8 where index != Word.version.rawValue {
+      words[index].store(0, ordering: .relaxed)
+    }
     store(nonce, .nonce)
     store(nextSegment, .nextSegment)
     publish(first)
