@@ -84,7 +84,7 @@ MUTANTS = [
                    "    var copy = RecordCopy(record.base, header)\n"),), DICTIONARY),
     Mutant("garbage-of-the-end-forgotten", "what is deleted gives back its space",
            (engine("Store/Store+BackgroundCompaction.swift",
-                   "guard looksAgain, !hasFailed, !isClosed, engine != nil else",
+                   "guard looksAgain, !hasFailed, !isClosed, !isSuspended, engine != nil else",
                    "guard !ON, looksAgain, !hasFailed, !isClosed, engine != nil else"),),
            "GivingBackTests.whatIsDeletedWhileACompactionEndsIsGivenBackToo"),
     Mutant("reserve-before-cleaning", "a full disk: deletes leave compaction what it needs",

@@ -23,8 +23,10 @@ final class OthersWatch: Sendable {
   /// - Parameter tell: called on the thread, again only after ``heard()``.
   func start(_ tell: @escaping @Sendable () -> Void) {
     if page.isWritable { page.add(1, to: .watchers) }
+    // Before the thread runs: what is published until then is news to it.
+    let first = page.load(.version)
     WorkerThread.start { [self] in
-      var seen = page.load(.version)
+      var seen = first
       while !isStopped.load(ordering: .acquiring) {
         wait()
         let version = page.load(.version)

@@ -60,6 +60,27 @@ import Testing
     try await reader.close()
   }
 
+  /// The page begins anew with each first writer; a reader must not take it for one it has seen.
+  @Test func aReaderFollowsTheNextWritersToo() async throws {
+    let directory = try TestDirectory()
+    var configuration = Configuration.shared()
+    let first = try Store(at: directory.path, configuration: configuration)
+    try await first.set([0], forKey: "a")
+    configuration.isReadOnly = true
+    let reader = try Store(at: directory.path, configuration: configuration)
+    #expect(try await reader.value(forKey: "a") == [0])
+    try await first.close()
+    #expect(try await reader.value(forKey: "a") == [0])
+    for round in UInt8(1)...6 {
+      let next = try Store(at: directory.path, configuration: .shared())
+      for _ in 0..<round { try await next.set([round], forKey: "a") }
+      #expect(try await reader.value(forKey: "a") == [round])
+      try await next.close()
+      #expect(try await reader.value(forKey: "a") == [round])
+    }
+    try await reader.close()
+  }
+
   @Test func aReaderFollowsWithoutWriting() async throws {
     let directory = try TestDirectory()
     let writer = try Store(at: directory.path, configuration: .shared(segmentSizeBytes: 500))

@@ -1,0 +1,102 @@
+import Foundation
+import Subprocess
+import SystemPackage
+
+/// A built example, as its users start it.
+public enum Example {
+  /// Beside the test bundle.
+  private static func path(_ name: String) -> FilePath {
+    // One that ends early must fail its test, and not end the tests.
+    signal(SIGPIPE, SIG_IGN)
+    let bundles = Bundle.allBundles.filter { $0.bundlePath.hasSuffix(".xctest") }.map(\.bundlePath)
+    let places =
+      (bundles + [Bundle.main.bundlePath + "/x"] + CommandLine.arguments)
+      .map { ($0 as NSString).deletingLastPathComponent + "/" + name }
+    guard let path = places.first(where: { FileManager.default.isExecutableFile(atPath: $0) })
+    else { fatalError("there is no \(name) in \(places)") }
+    return FilePath(path)
+  }
+
+  private static let environment = Environment.inherit.updating(["SWIFT_BACKTRACE": "enable=no"])
+
+  /// Runs it to its end.
+  ///
+  /// - Returns: its exit code, which is -1 for a signal, and the lines of its output.
+  public static func run(
+    _ name: String, _ arguments: String..., input: String = ""
+  ) async throws -> (code: Int32, lines: [String], errors: String) {
+    let result = try await Subprocess.run(
+      .path(path(name)), arguments: Arguments(arguments), environment: environment,
+      input: .string(input), output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
+    let lines = result.standardOutput.split(separator: "\n").map(String.init)
+    return (code(result.terminationStatus), lines, result.standardError)
+  }
+
+  /// Starts it, and lets the body talk to it. Its input ends with the body.
+  ///
+  /// - Returns: its exit code, which is -1 for a signal.
+  public static func talk(
+    _ name: String, _ arguments: String..., body: (Conversation) async throws -> Void
+  ) async throws -> Int32 {
+    let result = try await Subprocess.run(
+      .path(path(name)), arguments: Arguments(arguments), environment: environment,
+      input: .inputWriter, output: .sequence, error: .discarded
+    ) { execution in
+      try await body(
+        Conversation(
+          writer: execution.standardInputWriter,
+          lines: execution.standardOutput.strings().makeAsyncIterator(),
+          kill: { try execution.send(signal: .kill) }))
+    }
+    return code(result.terminationStatus)
+  }
+
+  private static func code(_ status: TerminationStatus) -> Int32 {
+    if case .exited(let code) = status { code } else { -1 }
+  }
+}
+
+/// A conversation with a running example.
+public final class Conversation {
+  private let writer: StandardInputWriter
+  private var lines: SubprocessOutputSequence.StringSequence<UTF8>.AsyncIterator
+  private let sendKill: () throws -> Void
+
+  init(
+    writer: StandardInputWriter,
+    lines: SubprocessOutputSequence.StringSequence<UTF8>.AsyncIterator,
+    kill: @escaping () throws -> Void
+  ) {
+    self.writer = writer
+    self.lines = lines
+    sendKill = kill
+  }
+
+  public func say(_ line: String) async throws { _ = try await writer.write(line + "\n") }
+
+  /// The next line that it prints; waits for it. Nil when it has ended.
+  public func hear() async throws -> String? {
+    try await lines.next(isolation: #isolation)?.trimmingCharacters(in: .newlines)
+  }
+
+  /// Ends it with SIGKILL, and waits until it is gone.
+  public func kill() async throws {
+    try sendKill()
+    while try await hear() != nil {}
+  }
+}
+
+/// A folder of its own for one test, removed at the end.
+public final class TemporaryFolder {
+  public let url: URL
+
+  public init() throws {
+    url = FileManager.default.temporaryDirectory
+      .appendingPathComponent("moraine-example-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+  }
+
+  deinit {
+    do { try FileManager.default.removeItem(at: url) } catch { print("not removed: \(error)") }
+  }
+}
