@@ -9,6 +9,8 @@ struct OpenSegment {
   let provenEnd: Int
   let hasFooter: Bool
   let isEmpty: Bool
+  /// Whether replaying has passed all that was ever written to it; only then may a later segment count.
+  var isWhole = false
 
   /// Replays it and judges its end: a torn write, or lost data.
   ///
@@ -44,11 +46,9 @@ struct OpenSegment {
     return OpenSegment(
       slot: slot, name: name, end: end,
       provenEnd: min(max(proven, opened.header.headerLength), end),
-      hasFooter: hasFooter, isEmpty: state.table[slot].recordCount == 0)
+      hasFooter: hasFooter, isEmpty: state.table[slot].recordCount == 0,
+      isWhole: result.hasFooter)
   }
-
-  /// Whether all that was ever written to it is there; only then may a later segment count.
-  var isWhole: Bool { hasFooter }
 
   /// Takes out of use a segment behind one that a power failure cut: nothing counts behind a hole.
   ///
