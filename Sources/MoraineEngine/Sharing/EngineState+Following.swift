@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
 extension EngineState {
   /// What others may read of what this process knows.
@@ -23,7 +24,9 @@ extension EngineState {
   mutating func tellOfOthers() {
     guard hasJoined else { return }
     hasJoined = false
-    pipeline.begin(file: nil, sequence: sealedSequence, offset: 0)
+    // After a suspension it may know more.
+    let known = min(pipeline.durableSequence.load(ordering: .acquiring), lastSequence)
+    pipeline.begin(file: nil, sequence: max(sealedSequence, known), offset: 0)
   }
 
   /// The segment that nobody has sealed, if there is one.

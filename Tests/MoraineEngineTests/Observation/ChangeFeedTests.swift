@@ -181,12 +181,17 @@ import Testing
     try await store.set([0], forKey: "a")
     var iterator = store.contentsAndChanges().makeAsyncIterator()
     _ = try await iterator.next()
-    for number in 0..<500 {
+    for number in 0..<5000 {
       try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
     }
     try await store.settle()
-    let changes = try await next(500, &iterator)
-    #expect(changes.map { $0.value?[0] } == (0..<500).map { UInt8($0 % 256) })
+    let changes = try await next(5000, &iterator)
+    #expect(changes.map { $0.value?[0] } == (0..<5000).map { UInt8($0 % 256) })
+    #expect(await store.statistics.compactionCount == 0)
+    // There was enough garbage; only the iterator kept it.
+    for number in 0..<100 { try await store.set([UInt8(number)], forKey: "a") }
+    try await store.settle()
+    #expect(await store.statistics.compactionCount > 0)
   }
 
   @Test func aValueIsSeenAsItBecomes() async throws {
