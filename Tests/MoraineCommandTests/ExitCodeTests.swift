@@ -29,7 +29,7 @@ import Testing
     ["frobnicate"], ["compact"], ["get"], ["get", "D"], ["get", "D", "k", "more"],
     ["scan", "D", "--limit", "-1"], ["dump", "D", "--format", "xml"],
     ["load", "D", "--batch", "0"],
-    ["drive", "D", "--shared"], ["drive", "D", "--segment-size", "255"], ["scan", "D", "--wrong"],
+    ["drive", "D", "--segment-size", "255"], ["scan", "D", "--wrong"],
   ])
   func misuseIsTwo(_ arguments: [String]) async throws {
     let outcome = try await Moraine.run(arguments)

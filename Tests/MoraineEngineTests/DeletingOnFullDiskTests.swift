@@ -46,6 +46,46 @@ import Testing
     try await store.close()
   }
 
+  /// Found in the same way: what a compaction had released for its copies, other deletes took.
+  @Test func aDeleteDoesNotTakeWhatACompactionHasReleased() async throws {
+    let disk = MemoryStorage(capacityBytes: 4 << 20)
+    let storage = FaultStorage(disk)
+    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: .positional)
+    configuration.compaction.spaceAmplificationLimit = 100
+    configuration.checkpointFloorBytes = 1 << 40
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
+    for number in 0..<4000 { try await store.set(value, forKey: Key("\(number % 2000)")) }
+    try await store.settle()
+    try takeEveryBlock(of: disk)
+    let gate = Gate()
+    let isReleased = Mutex(false)
+    storage.setScript { event in
+      if event.operation == .remove, event.file == "RESERVE" { isReleased.withLock { $0 = true } }
+      let isOutput = event.operation == .createFile && event.file.hasSuffix(".segment")
+      return isOutput && isReleased.withLock { $0 } ? .hang(gate) : nil
+    }
+    async let first: Void = {
+      for number in 0..<1000 { try await store.removeValue(forKey: Key("\(number)")) }
+    }()
+    await gate.arrival()
+    let isDone = Mutex(false)
+    async let second: Void = {
+      for number in 1000..<2000 {
+        try await store.removeValue(forKey: Key("\(number)"))
+        isDone.withLock { $0 = true }
+      }
+    }()
+    while await store.waitingForCompaction < 2, !isDone.withLock({ $0 }) { await Task.yield() }
+    #expect(!isDone.withLock { $0 })
+    gate.open()
+    try await first
+    try await second
+    #expect(await store.count == 0)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
   private func takeEveryBlock(of disk: MemoryStorage) throws {
     let directory = try #require(try disk.openDirectory("store"))
     let filler = try directory.createFile("filler")
@@ -58,5 +98,7 @@ import Testing
 }
 
 extension Store {
+  fileprivate var waitingForCompaction: Int { compactionGate.count }
+
   fileprivate var hasWholeReserve: Bool { engine?.reserve.isWhole == true }
 }

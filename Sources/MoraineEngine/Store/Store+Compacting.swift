@@ -120,6 +120,7 @@ extension Store {
   func endCompaction() {
     isCompacting = false
     isCompactingBecauseFull = false
+    compactionHasReserve = false
     freeCompactor()
     let waiting = compactionGate
     compactionGate = []

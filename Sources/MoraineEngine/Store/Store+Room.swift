@@ -50,6 +50,8 @@ extension Store {
     defer { if hasBurst { leaveBurst() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
+    // What a compaction has taken from the reserve is for its copies: they free more than deletes do.
+    if isDelete, mayWait, compactionHasReserve { try await waitForCompaction(&hasBurst) }
     while true {
       do throws(StoreError) {
         if !keyspaces.isEmpty { try await createKeyspaces(keyspaces) }
@@ -75,16 +77,15 @@ extension Store {
         seen = compactionCount
         // What was under way may have been a checkpoint alone, which frees nothing.
         hasWaitedForSpace = hasWaitedForSpace || isCompactingBecauseFull
-        if hasBurst { leaveBurst() }
-        hasBurst = false
-        try await waitForCompaction()
-        hasBurst = try await enterBurst()
+        try await waitForCompaction(&hasBurst)
       }
     }
   }
 
   /// Lets others pass, and takes the gate again when a compaction has ended.
-  private func waitForCompaction() async throws(StoreError) {
+  private func waitForCompaction(_ hasBurst: inout Bool) async throws(StoreError) {
+    if hasBurst { leaveBurst() }
+    hasBurst = false
     openGate()
     await compactionEnded()
     do throws(StoreError) {
@@ -95,6 +96,7 @@ extension Store {
       throw error
     }
     isMakingRoom = true
+    hasBurst = try await enterBurst()
   }
 
   func openGate() {
@@ -129,6 +131,7 @@ extension Store {
   func releaseReserve() async throws(StoreError) -> Bool {
     guard engine != nil, engine!.reserve.lengthBytes > 0 else { return false }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
+    compactionHasReserve = isCompacting
     return true
   }
 

@@ -42,6 +42,8 @@ public actor Store {
   var nextChangeWaiter: UInt64 = 0
   /// Whether the compaction under way was begun because the disk is full.
   var isCompactingBecauseFull = false
+  /// Whether it has taken all that was kept back for a full disk.
+  var compactionHasReserve = false
   /// Below so many live bytes, deletes have left enough garbage to look at; at first always.
   var looksBelowLiveBytes = UInt64.max
   /// Whether a delete would have looked, had no compaction been under way.
