@@ -51,13 +51,20 @@ extension Store {
   static let briefPatienceNanoseconds: UInt64 = 100_000_000
 
   /// Opens a store that another process has made since, without keeping this thread.
+  ///
+  /// One at a time, and no writer beside it: the thread that opens waits for the writer's lock, and
+  /// whoever in this process has that waits for the thread.
   func joinOthers() async throws(StoreError) {
-    guard isShared, engine == nil, !isSuspended, !isClosed, !isMakingRoom else { return }
+    guard isShared, engine == nil else { return }
+    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
+    guard engine == nil, !isSuspended, !isClosed else { return }
+    isMakingRoom = true
+    defer { openGate() }
     let opener = opener
     let box = try await pipeline.run { () throws(StoreError) in
       EngineBox(try opener.open(creating: false))
     }
-    guard engine == nil, !isSuspended, !isClosed, !isMakingRoom else { return }
+    guard engine == nil, !isSuspended, !isClosed else { return }
     engine = box.take()
     if engine != nil { begunFollowing() }
   }
