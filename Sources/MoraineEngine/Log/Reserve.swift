@@ -64,6 +64,25 @@ struct Reserve {
     isWhole = false
   }
 
+  /// Keeps back again, after ``release()``, as much as there is of a compaction's half.
+  mutating func restore(_ target: Int) throws(StorageError) {
+    guard lengthBytes == 0 else { return }
+    let file = try directory.openFile(Self.fileName, .readWrite)
+    let kept = if let file { file } else { try directory.createFile(Self.fileName) }
+    var half = target / 2
+    while half >= FileBlock.lengthBytes {
+      do throws(StorageError) {
+        try kept.allocate(from: 0, to: UInt64(half))
+        lengthBytes = half
+        return
+      } catch {
+        guard error.isNoSpace else { throw error }
+        try kept.truncate(to: 0)
+      }
+      half /= 2
+    }
+  }
+
   mutating func release() throws(StorageError) {
     try directory.remove(Self.fileName)
     lengthBytes = 0

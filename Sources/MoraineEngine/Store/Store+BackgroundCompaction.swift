@@ -40,6 +40,7 @@ extension Store {
 
   private func runInBackground(isFull: Bool) async {
     let hasFailed = await !clean(isFull: isFull)
+    await restoreReserve()
     endCompaction()
     // Who looked meanwhile found this one under way, and may have been the last.
     guard looksAgain, !hasFailed, !isClosed, !isSuspended, engine != nil else { return }

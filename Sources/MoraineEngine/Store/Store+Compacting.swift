@@ -27,8 +27,10 @@ extension Store {
     do throws(StoreError) {
       try await compactAll(work, progress)
     } catch {
+      await restoreReserve()
       guard work.isCancelled, error.code == .closed else { throw error }
     }
+    await restoreReserve()
     try engine!.shrinkIndex()
     if isCheckpointDue { try await writeCheckpoint(on: work.thread) }
     return work.report

@@ -135,6 +135,21 @@ extension Store {
     return true
   }
 
+  /// Keeps back again what a compaction had taken, before deletes can take it: the next compaction
+  /// will need it, and if this one failed, all the more.
+  func restoreReserve() async {
+    guard compactionHasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
+    let target = Reserve.target(liveBytes: engine!.liveBytes)
+    do throws(StoreError) {
+      try await passGateToCompact()
+      isMakingRoom = true
+      defer { openGate() }
+      try await changeReserve { (reserve) throws(StorageError) in try reserve.restore(target) }
+    } catch {
+      // The next put keeps it back, or is told why that cannot be done.
+    }
+  }
+
   /// Puts must not use up what others were promised.
   private func keepReserve() async throws(StoreError) {
     let target = Reserve.target(liveBytes: engine!.liveBytes)
