@@ -9,7 +9,7 @@ extension Opener {
   func openShared(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState? {
-    let link = try SharedLink(directory)
+    let link = try makeLink(directory)
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
     guard try link.becomeOnly() else {
@@ -23,6 +23,15 @@ extension Opener {
       nonce: Machine.randomNumber() | 1)
     try link.joinOthers()
     return state
+  }
+
+  /// On a full disk the files of sharing take what was kept back for this.
+  private func makeLink(_ directory: any StorageDirectory) throws(StoreError) -> SharedLink {
+    do throws(StoreError) { return try SharedLink(directory) } catch {
+      guard error.code == .noSpace else { throw error }
+      try storing { () throws(StorageError) in try directory.remove(Reserve.fileName) }
+      return try SharedLink(directory)
+    }
   }
 
   private func joined(
@@ -88,6 +97,12 @@ extension Opener {
         }
         var state = try recovered(
           directory, lock, listing, manifest, began, following: snapshot)
+        // A checkpoint that is younger than the manifest may leave out what was deleted since.
+        let isYounger = try Self.readManifest(directory, listing)?.generation != manifest.generation
+        if state.report.usedCheckpoint, isYounger {
+          try Self.pause(attempts)
+          continue
+        }
         state.link = link
         return state
       } catch {

@@ -96,7 +96,9 @@ final class SharedPage: @unchecked Sendable {
     let version = load(.version) | 1
     words[Word.version.rawValue].store(version, ordering: .relaxed)
     atomicMemoryFence(ordering: .releasing)
-    for index in 0..<Self.lengthBytes / 8 where index != Word.version.rawValue {
+    // Who watches stays counted: a reader, or one who was killed, for whom it is rung in vain.
+    let kept = [Word.version.rawValue, Word.watchers.rawValue]
+    for index in 0..<Self.lengthBytes / 8 where !kept.contains(index) {
       words[index].store(0, ordering: .relaxed)
     }
     store(nonce, .nonce)

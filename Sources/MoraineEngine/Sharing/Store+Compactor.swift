@@ -36,7 +36,11 @@ extension Store {
   /// process wrote is durable.
   func leaveForGood() async throws(StoreError) {
     guard let link = engine?.link else { return }
-    guard try await enterBurst() else { return }
+    do throws(StoreError) { guard try await enterBurst() else { return } } catch {
+      // Somebody keeps the lock: what this process wrote becomes durable without it.
+      try await pipeline.waitUntilAllDurable()
+      throw error
+    }
     var isLast = false
     var failure: StoreError?
     do throws(StoreError) {

@@ -17,20 +17,8 @@ extension Store {
     guard !isClosed, engine != nil else { return }
     isMakingRoom = true
     defer { openGate() }
-    var failure: StoreError?
-    do throws(StoreError) {
-      if !pipeline.hasPoison, !opener.configuration.isReadOnly {
-        if isShared { try await leaveForGood() } else { try await sealForGood() }
-      }
-    } catch {
-      failure = error
-    }
-    try await pipeline.run { () throws(StoreError) in }
-    sharing.watch?.stop()
-    sharing.watch = nil
     sharing.wasThere = true
-    engine = nil
-    if let failure { throw failure }
+    try await leaveDirectory()
   }
 
   /// Opens the store again after ``suspend()``; others may have written meanwhile.

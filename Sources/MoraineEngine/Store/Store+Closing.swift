@@ -20,9 +20,17 @@ extension Store {
     isMakingRoom = true
     defer {
       pipeline.stop()
-      sharing.watch?.stop()
-      engine = nil
       openGate()
+    }
+    try await leaveDirectory()
+  }
+
+  /// Ends the log, and gives up all files and locks, whatever goes wrong. The caller has the gate.
+  func leaveDirectory() async throws(StoreError) {
+    defer {
+      sharing.watch?.stop()
+      sharing.watch = nil
+      engine = nil
     }
     // After a fork the log, and the thread that would end it, are the parent's.
     guard engine?.isInItsProcess == true else { return }

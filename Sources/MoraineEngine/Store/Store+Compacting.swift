@@ -45,7 +45,7 @@ extension Store {
     var done: UInt64 = 0
     var start = 0
     while remaining > 0, !Task.isCancelled {
-      if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+      try checkUsable()
       let window = engine!.thoroughWindow(from: start, count: remaining, work.shrinkage)
       done += window.bytes
       if window.isWorthIt {

@@ -8,7 +8,7 @@ extension Store {
   /// - Throws: `.closed`; when the task was cancelled too, and the work then knows it.
   func sleep(_ nanoseconds: UInt64, _ work: CompactionWork) async throws(StoreError) {
     var left = nanoseconds
-    while left > 0, !isClosed {
+    while left > 0, !isClosed, !isSuspended {
       guard !Task.isCancelled else {
         work.isCancelled = true
         throw StoreError(.closed, "the compaction was cancelled")
@@ -17,6 +17,6 @@ extension Store {
       try await work.thread.run { () throws(StoreError) in Machine.sleep(nanoseconds: step) }
       left -= step
     }
-    if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+    try checkUsable()
   }
 }

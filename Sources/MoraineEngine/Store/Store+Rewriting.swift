@@ -59,7 +59,7 @@ extension Store {
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
     var count = 1
     while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
-      if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+      try checkUsable()
       // At least two, or nothing would be gained.
       while slots[count - 1] != candidates[0].address.slot {
         if count > 1, output.lengthBytes > limitBytes { return (count, cleaned) }
@@ -121,7 +121,7 @@ extension Store {
     let hasBurst = try await enterBurst()
     defer { if hasBurst { leaveBurst() } }
     while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
-    if isClosed { throw StoreError(.closed, "the store was closed during compaction") }
+    try checkUsable()
     isSwapping = true
     defer { endSwap() }
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)

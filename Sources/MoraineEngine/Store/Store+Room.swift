@@ -108,10 +108,11 @@ extension Store {
 
   /// Makes the store on disk; somebody else may have done so since this one was opened.
   private func beginStore() async throws(StoreError) {
-    let opener = opener
-    let box = try await pipeline.run { () throws(StoreError) in
+    let box = try await pipeline.run { [opener] () throws(StoreError) in
       EngineBox(try opener.open(creating: true))
     }
+    // A read may have found it meanwhile, made by another process.
+    guard engine == nil else { return }
     engine = box.take()
     begunFollowing()
   }
