@@ -1,4 +1,5 @@
 import Observation
+import Testing
 
 /// Waits until the condition holds. Woken by what it reads, not by time.
 @MainActor
@@ -11,6 +12,10 @@ func observed(_ condition: @MainActor () -> Bool) async {
       continuation.finish()
     }
     if holds { return }
+    guard !Task.isCancelled else {
+      Issue.record("it was given up before it held")
+      return
+    }
     for await _ in changes {}
   }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Moraine
 import Observation
 import Testing
@@ -12,7 +13,7 @@ private final class Preferences {
 
 /// A view that reads a persisted value is drawn again, wherever the value is declared.
 @MainActor
-@Suite(.timeLimit(.minutes(2))) struct PersistedObservationTests {
+@Suite(.timeLimit(.minutes(10))) struct PersistedObservationTests {
   @Test func readingItInAModelObservesIt() async throws {
     let store = PersistedStore.inMemory()
     let preferences = Preferences(store)
@@ -31,6 +32,28 @@ private final class Preferences {
     await observed { preferences.theme == .sepia }
     try await keyspace.set([7], forKey: "theme")
     await observed { preferences.$theme.error != nil }
+  }
+
+  /// An observer is registered when it has read everything. What another thread changes after the
+  /// read and before that, it would not be told.
+  @Test func aChangeWhileAnObserverReadsIsNotMissed() async throws {
+    let theme = Persisted(.theme, in: PersistedStore.inMemory())
+    let projection = theme.projectedValue
+    let (changes, continuation) = AsyncStream<Void>.makeStream()
+    withObservationTracking {
+      #expect(theme.wrappedValue == .light)
+      let isChanged = DispatchSemaphore(value: 0)
+      Thread.detachNewThread {
+        projection.withLock { $0 = .dark }
+        isChanged.signal()
+      }
+      isChanged.wait()
+    } onChange: {
+      continuation.finish()
+    }
+    for await _ in changes {}
+    #expect(!Task.isCancelled, "nobody was told")
+    #expect(theme.wrappedValue == .dark)
   }
 
   @Test func observersAreToldWithoutALock() {
