@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineCommand
 
 /// `moraine crash-test`, as its users run it, and what keeps it going whatever befalls a worker.
-@Suite(.timeLimit(.minutes(5))) struct CrashTestTests {
+@Suite(.timeLimit(.minutes(10))) struct CrashTestTests {
   private let quick = ["--scenario", "one-key-mapped", "--count", "1"]
 
   @Test func aScenarioIsRunAndReported() async throws {

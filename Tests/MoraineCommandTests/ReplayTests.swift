@@ -7,7 +7,7 @@ import Testing
 @testable import MoraineCommand
 
 /// The command that is printed with a violation does the very same again.
-@Suite(.timeLimit(.minutes(5))) struct ReplayTests {
+@Suite(.timeLimit(.minutes(10))) struct ReplayTests {
   /// A printed command, as the shell would hand it over.
   private func parse(_ command: String) throws -> any ParsableCommand {
     let words = command.split(separator: " ").map(String.init)

@@ -21,7 +21,7 @@ import Testing
   }
 
   /// A number that a failed operation has used up never becomes durable; waiting for it was for ever.
-  @Test(.timeLimit(.minutes(5)))
+  @Test(.timeLimit(.minutes(10)))
   func aBatchThatFindsNothingDoesNotWaitForAFailedOne() async throws {
     var configuration = Configuration.testing()
     configuration.ioMode = .positional

@@ -8,7 +8,7 @@ import SystemPackage
 import Testing
 
 /// A checkpoint counts only beside the log that it was made of.
-@Suite(.timeLimit(.minutes(5))) struct CheckpointLineageTests {
+@Suite(.timeLimit(.minutes(10))) struct CheckpointLineageTests {
   private func index(in directory: TestDirectory) throws -> URL {
     let names = try directory.names().filter { $0.hasSuffix(".index") }
     try #require(names.count == 1, "\(names)")

@@ -6,7 +6,7 @@ import Testing
 
 /// What is written while, or just before, compaction copies older records of the same keys. Each of
 /// these was asked for by a planted bug that no test noticed (rule 10).
-@Suite(.timeLimit(.minutes(5))) struct CompactionHidingTests {
+@Suite(.timeLimit(.minutes(10))) struct CompactionHidingTests {
   private static func configuration(_ mode: Configuration.IOMode) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     configuration.compaction = .manual

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// What is deleted gives back its space and its memory.
-@Suite(.timeLimit(.minutes(5))) struct GivingBackTests {
+@Suite(.timeLimit(.minutes(10))) struct GivingBackTests {
   /// Deletes take so little space that no segment is ever sealed for them.
   @Test func deletingEverythingGivesTheSpaceBackByItself() async throws {
     let storage = MemoryStorage()

@@ -36,9 +36,9 @@ import Testing
   func theEngineOutlivesTwo(_ effect: DiskFault.Effect, _ isForEver: Bool) async throws {
     let scenario = try #require(scenario)
     let (tally, violation) = await FaultLaboratory().runPairs(
-      scenario, seed: 1, effect, isForEver: isForEver, count: 40)
+      scenario, seed: 1, effect, isForEver: isForEver, count: 12)
     #expect(violation == nil)
-    #expect(tally.faultRuns == 40)
+    #expect(tally.faultRuns == 12)
     #expect(tally.missedCalls == 0)
   }
 

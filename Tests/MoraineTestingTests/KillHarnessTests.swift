@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 /// A harness that finds nothing is worth nothing: each of these programs has one fault.
-@Suite(.timeLimit(.minutes(5))) struct KillHarnessTests {
+@Suite(.timeLimit(.minutes(10))) struct KillHarnessTests {
   @Test func aSoundProgramPasses() async throws {
     let report = try await Subject.good.run(kills: 20)
     #expect(report.killCount == 20 && report.acknowledgedCount > 0, "\(report)")

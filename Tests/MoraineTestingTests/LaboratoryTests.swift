@@ -17,11 +17,11 @@ import Testing
   func theEngineKeepsItsPromises(name: String) async throws {
     var laboratory = CrashLaboratory()
     (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (3, 1)
-    laboratory.pointPeriod = 23
+    laboratory.pointPeriod = 31
     let scenario = try #require(CrashScenario.named(name))
     let (tally, violation) = await laboratory.run(scenario, seed: 1)
     #expect(violation == nil)
-    #expect(tally.distinctImages > 3)
+    #expect(tally.distinctImages >= 2)
   }
 
   /// Row 4 of the proof: with a period of one, no recovery is left out, nor the recovery from it.

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// What any earlier version wrote is read, and can be worked with.
-@Suite(.timeLimit(.minutes(5))) struct GoldenStoreTests {
+@Suite(.timeLimit(.minutes(10))) struct GoldenStoreTests {
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
 
   @Test(arguments: GoldenStore.all, modes)

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// What the feed of changes promises.
-@Suite(.timeLimit(.minutes(2))) struct ChangeFeedTests {
+@Suite(.timeLimit(.minutes(10))) struct ChangeFeedTests {
   private func next(
     _ count: Int, _ iterator: inout ChangeSequence.Iterator
   ) async throws -> [Change] {

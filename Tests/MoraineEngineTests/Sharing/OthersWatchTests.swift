@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineEngine
 
 /// The thread that looks for what others have written, without a disk.
-@Suite(.timeLimit(.minutes(2))) struct OthersWatchTests {
+@Suite(.timeLimit(.minutes(10))) struct OthersWatchTests {
   private final class Memory: FileMapping {
     let lengthBytes = SharedPage.lengthBytes
     private let address: UInt

@@ -8,7 +8,7 @@ import Testing
 @testable import MoraineEngine
 
 /// A process dies in the middle of its burst, or its disk fails; the others go on, or know.
-@Suite(.timeLimit(.minutes(5))) struct SharedDeathTests {
+@Suite(.timeLimit(.minutes(10))) struct SharedDeathTests {
   /// What the dead one had written as a whole may count; what it had written in part does not.
   @Test(arguments: SharedStoreTests.modes, [false, true])
   func theOthersGoOnBehindAWriterThatDied(mode: Configuration.IOMode, isTorn: Bool) async throws {

@@ -7,7 +7,7 @@ import Testing
 @testable import MoraineEngine
 
 /// What other openings write arrives in this one's sequences, woken by the file system's events.
-@Suite(.timeLimit(.minutes(5))) struct SharedFeedTests {
+@Suite(.timeLimit(.minutes(10))) struct SharedFeedTests {
   @Test(arguments: SharedStoreTests.modes)
   func everyChangeOfOthersComesInOrder(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()

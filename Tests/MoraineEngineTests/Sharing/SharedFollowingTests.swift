@@ -8,7 +8,7 @@ import Testing
 @testable import MoraineEngine
 
 /// A process reads while others rotate, compact and leave, at the worst moments.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct SharedFollowingTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct SharedFollowingTests {
   /// A manifest may list a segment before anybody was told how long it may become.
   @Test func aSegmentThatWasMappedWhenItWasShort() async throws {
     let directory = try TestDirectory()

@@ -8,7 +8,7 @@ import Testing
 @testable import MoraineEngine
 
 /// Coming and going at the same moment.
-@Suite(.timeLimit(.minutes(5))) struct SharedLeavingTests {
+@Suite(.timeLimit(.minutes(10))) struct SharedLeavingTests {
   /// The last one has ended the log, and its files are still open.
   @Test func whoComesWhileTheLastOneLeavesIsLetIn() async throws {
     let memory = MemoryStorage()

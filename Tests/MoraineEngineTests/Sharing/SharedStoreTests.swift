@@ -20,7 +20,7 @@ extension Configuration {
 
 /// Several openings of one store, as several processes have it: each has its own state, files and
 /// mappings, and the kernel's locks tell them apart as they do processes.
-@Suite(.timeLimit(.minutes(5))) struct SharedStoreTests {
+@Suite(.timeLimit(.minutes(10))) struct SharedStoreTests {
   static let modes = [Configuration.IOMode.mapped, .positional]
 
   @Test(arguments: modes)

@@ -7,7 +7,7 @@ import Testing
 @testable import MoraineEngine
 
 /// One process leaves a segment half ended, and another one ends it.
-@Suite(.timeLimit(.minutes(5))) struct SharedTakeoverTests {
+@Suite(.timeLimit(.minutes(10))) struct SharedTakeoverTests {
   /// The footer counts, whoever lists the segment: a manifest that calls it cut cannot be opened.
   @Test(arguments: SharedStoreTests.modes)
   func aFooterWithoutASuccessorIsNoCut(mode: Configuration.IOMode) async throws {

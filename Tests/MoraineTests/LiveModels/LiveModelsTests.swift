@@ -7,7 +7,7 @@ import Testing
 
 /// What a view shows is what the repository holds.
 @MainActor
-@Suite(.timeLimit(.minutes(2))) struct LiveModelsTests {
+@Suite(.timeLimit(.minutes(10))) struct LiveModelsTests {
   @Test func itLoadsAndFollows() async throws {
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a"), Note(id: 2, text: "b")])
     let live = LiveModels(notes)

@@ -7,7 +7,7 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
 
 /// The store of all values that name none; each in a process of its own, for there is one a
 /// process.
-@Suite(.timeLimit(.minutes(2))) struct DefaultStoreTests {
+@Suite(.timeLimit(.minutes(10))) struct DefaultStoreTests {
   @Test func theEnvironmentNamesIt() async {
     await #expect(processExitsWith: .success) {
       let folder = try Folder()

@@ -12,7 +12,7 @@ private struct Size: Codable, Hashable, Sendable {
 }
 
 /// Never a default over what is stored, and never silence.
-@Suite(.timeLimit(.minutes(2))) struct PersistedErrorTests {
+@Suite(.timeLimit(.minutes(10))) struct PersistedErrorTests {
   @Test(arguments: ["", "{", #""unknown""#, "7", "null", #"{"$version":9,"$value":"dark"}"#])
   func whatCannotBeReadIsKept(text: String) async throws {
     let folder = try Folder()

@@ -12,7 +12,7 @@ extension PersistedKey where Value == Theme {
 }
 
 /// What was set is there, for everybody and in the next run.
-@Suite(.timeLimit(.minutes(2))) struct PersistedTests {
+@Suite(.timeLimit(.minutes(10))) struct PersistedTests {
   private struct Settings {
     @Persisted var theme: Theme
     @Persisted var launches: Int

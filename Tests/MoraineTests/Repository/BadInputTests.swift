@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 /// What a program should not do to a repository, and what happens to it.
-@Suite(.timeLimit(.minutes(2))) struct BadInputTests {
+@Suite(.timeLimit(.minutes(10))) struct BadInputTests {
   @Test func anIDMayHaveAnyBytes() async throws {
     let folder = try Folder()
     let ids = [

@@ -33,7 +33,7 @@ final class Folder: Sendable {
 }
 
 /// The four verbs.
-@Suite(.timeLimit(.minutes(2))) struct LocalRepositoryTests {
+@Suite(.timeLimit(.minutes(10))) struct LocalRepositoryTests {
   @Test func savesFindsDeletesAndLoads() async throws {
     let folder = try Folder()
     do {

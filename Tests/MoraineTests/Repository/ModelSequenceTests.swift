@@ -5,7 +5,7 @@ import MoraineTesting
 import Testing
 
 /// All models, a few at a time.
-@Suite(.timeLimit(.minutes(2))) struct ModelSequenceTests {
+@Suite(.timeLimit(.minutes(10))) struct ModelSequenceTests {
   private func collect(_ notes: LocalRepository<Note>) async throws -> [Note] {
     var result: [Note] = []
     for try await note in notes.models { result.append(note) }

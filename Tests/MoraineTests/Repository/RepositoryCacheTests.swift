@@ -4,7 +4,7 @@ import MoraineTesting
 import Testing
 
 /// What is in memory is what the store holds, whoever writes, in whatever order it ends.
-@Suite(.timeLimit(.minutes(2))) struct RepositoryCacheTests {
+@Suite(.timeLimit(.minutes(10))) struct RepositoryCacheTests {
   @Test(arguments: [CachePolicy.none, .all, .bounded(models: 3), .bounded(bytes: 200)])
   func itNeverAnswersWhatIsNoLongerThere(policy: CachePolicy) async throws {
     let store = Store.inMemory()

@@ -4,7 +4,7 @@ import SystemPackage
 import Testing
 
 /// Repositories of several openings of one store, as several processes have them.
-@Suite(.timeLimit(.minutes(5))) struct SharedRepositoryTests {
+@Suite(.timeLimit(.minutes(10))) struct SharedRepositoryTests {
   private struct User: Codable, Identifiable, Equatable, Sendable {
     var id: Int
     var name: String
