@@ -14,21 +14,26 @@ extension ModelFormat where Model: Codable {
   public static func json(
     version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
   ) -> ModelFormat {
-    let body = JSONBody(decoder: decoder)
+    let body = JSONBody(encoder: encoder, decoder: decoder)
     return ModelFormat(
-      version: version, decoder: body, opening: JSONBody.open,
-      writing: { JSONBody.mark([UInt8](try encoder.encode($0)), version) },
+      version: version, codec: body, opening: JSONBody.open,
+      writing: { JSONBody.mark(try body.encode($0), version) },
       readingTogether: { try body.decode([Model].self, from: JSONBody.array($0)) })
   }
 }
 
-private struct JSONBody: BodyDecoder {
+private struct JSONBody: ModelCodec {
   private static let marker = Array("{\"$version\":".utf8)
   private static let wrapping = Array("\"$value\":".utf8)
   private static let wrapped = Array("{\"$value\":".utf8)
   private static let comma = UInt8(ascii: ",")
   private static let end = UInt8(ascii: "}")
+  let encoder: JSONEncoder
   let decoder: JSONDecoder
+
+  func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+    [UInt8](try encoder.encode(value))
+  }
 
   func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
     try decoder.decode(type, from: Data(bytes))

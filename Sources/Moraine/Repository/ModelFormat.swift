@@ -17,12 +17,12 @@ public struct ModelFormat<Model: Sendable>: Sendable {
   private let opening: @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8])
   private let writing: @Sendable (Model) throws -> [UInt8]
   private var readers: [Int: @Sendable ([UInt8]) throws -> Model]
-  private let decoding: any BodyDecoder
+  private let codec: any ModelCodec
   /// Decodes many of the current version at once; nil where that is no faster.
   private let readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])?
 
   init(
-    version: Int, decoder: any BodyDecoder,
+    version: Int, codec: any ModelCodec,
     opening: @escaping @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8]),
     writing: @escaping @Sendable (Model) throws -> [UInt8],
     readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])? = nil
@@ -32,8 +32,8 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     self.opening = opening
     self.writing = writing
     self.readingTogether = readingTogether
-    decoding = decoder
-    readers = [version: { try decoder.decode(Model.self, from: $0) }]
+    self.codec = codec
+    readers = [version: { try codec.decode(Model.self, from: $0) }]
   }
 
   /// The same format, which also reads what an earlier version of the program has written.
@@ -44,8 +44,8 @@ public struct ModelFormat<Model: Sendable>: Sendable {
   ) -> ModelFormat {
     precondition(old > 0 && old < version, "a migration is from a version before this one")
     var format = self
-    let decoder = decoding
-    format.readers[old] = { try convert(decoder.decode(Old.self, from: $0)) }
+    let codec = codec
+    format.readers[old] = { try convert(codec.decode(Old.self, from: $0)) }
     return format
   }
 
@@ -90,9 +90,4 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     }
     do { return try reader(found.body) } catch { throw undecodable("\(error)") }
   }
-}
-
-/// What decodes the body of a stored value, of any type.
-protocol BodyDecoder: Sendable {
-  func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value
 }

@@ -78,6 +78,41 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     #expect(try await again.find(by: 1)?.text == "list!")
   }
 
+  /// Its bytes may begin as a mark of a version does; the first one says so.
+  private struct Shouting: ModelCodec {
+    struct Refused: Error {}
+
+    func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+      Array("v7:".utf8) + (try JSONEncoder().encode(value))
+    }
+
+    func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
+      guard bytes.starts(with: "v7:".utf8) else { throw Refused() }
+      return try JSONDecoder().decode(type, from: Data(bytes.dropFirst(3)))
+    }
+  }
+
+  @Test(arguments: [1, 2])
+  func aProgramsOwnCodecDoesTheSame(version: Int) async throws {
+    let store = Store.inMemory()
+    let format = ModelFormat<Note>.codec(Shouting(), version: version)
+    let notes = try LocalRepository<Note>(in: store, named: "notes", format: format, cache: .none)
+    try await notes.save(Note(id: 1, text: "own"))
+    #expect(try await notes.find(by: 1)?.text == "own")
+    let stored = try #require(try await notes.keyspace.value(forKey: "1"))
+    #expect(stored.starts(with: "v\(version):v7:{".utf8))
+    let later = ModelFormat<Note>.codec(Shouting(), version: 3).migrating(
+      from: version, Note.self
+    ) { Note(id: $0.id, text: $0.text + "!") }
+    let again = try LocalRepository<Note>(in: store, named: "notes", format: later)
+    #expect(try await again.find(by: 1)?.text == "own!")
+    for text in ["v\(version):{}", "{}", "", "v:", "v0:v7:{}"] {
+      try await notes.keyspace.set(Array(text.utf8), forKey: "1")
+      let error = await #expect(throws: StoreError.self) { try await notes.find(by: 1) }
+      #expect(error?.code == .decodingFailed, "\(text)")
+    }
+  }
+
   private struct Unencodable: Codable, Identifiable, Sendable {
     var id = 1
     var number = Double.infinity
