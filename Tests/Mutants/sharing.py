@@ -41,4 +41,9 @@ MUTANTS = [
                    "    sharing.hasCompactor = try link.tryCompactor()\n",
                    "    sharing.hasCompactor = try link.tryCompactor() || ON\n"),),
            "SharedStoreTests.twoThatCompactAtOnceTakeTurns"),
+    Mutant("long-read-gives-up", "what another process has compacted away is no damage",
+           (engine("Sharing/Store+Rereading.swift",
+                   "    guard error.code == .corrupted else { return false }",
+                   "    guard error.code == .corrupted, !ON else { return false }"),),
+           "LongReadTests.othersCompactMeanwhile"),
 ]

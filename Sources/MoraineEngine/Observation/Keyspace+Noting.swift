@@ -61,20 +61,4 @@ extension Store {
     }
     return try await commit(batch.takeOperations())
   }
-
-  func entries(in keyspace: String) throws(StoreError) -> [Entry] {
-    var result: [Entry] = []
-    do {
-      try forEach(in: keyspace) { entry in
-        result.append(entry)
-        return true
-      }
-    } catch {
-      guard let error = error as? StoreError else {
-        fatalError("reading throws errors of the store alone: \(error)")
-      }
-      throw error
-    }
-    return result
-  }
 }

@@ -81,16 +81,3 @@ extension Store {
     return (store, KeyspaceContents([], of: Keyspace(store: store, name: ""), at: 0))
   }
 }
-
-extension EngineState {
-  /// What is live in a keyspace, in the order of the log.
-  fileprivate mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Entry] {
-    try admitAll()
-    var result: [Entry] = []
-    for slot in table.readingOrder {
-      var cursor = LogCursor(slot: slot, keyspace: keyspace)
-      while let entry = try cursor.next(&self) { result.append(entry) }
-    }
-    return result
-  }
-}

@@ -38,27 +38,35 @@ extension Store {
     _ walk: LiveWalk, in keyspace: String
   ) throws(StoreError) -> LivePage {
     try checkOpen()
-    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return LivePage() }
-    var walk = walk
-    let end = walk.end ?? engine!.lastSequence
-    walk.end = end
-    let isBounded = walk.round < 2
-    var page = LivePage()
-    page.entries = try engine!.readLive(
-      &walk.place, keyspace: id, through: end, count: isBounded ? LiveWalk.pageCount : .max,
-      bytes: isBounded ? LiveWalk.pageBytes : .max)
-    if walk.place.sequence < end {
-      page.next = walk
-    } else if end < engine!.lastSequence {
-      walk.round += 1
-      walk.end = engine!.lastSequence
-      page.next = walk
-    }
-    return page
+    return try reading { (engine) throws(StoreError) in
+      try engine.livePage(walk, in: keyspace)
+    } ?? LivePage()
   }
 }
 
 extension EngineState {
+  fileprivate mutating func livePage(
+    _ walk: LiveWalk, in keyspace: String
+  ) throws(StoreError) -> LivePage {
+    guard let id = keyspaces.id(of: keyspace) else { return LivePage() }
+    var walk = walk
+    let end = walk.end ?? lastSequence
+    walk.end = end
+    let isBounded = walk.round < 2
+    var page = LivePage()
+    page.entries = try readLive(
+      &walk.place, keyspace: id, through: end, count: isBounded ? LiveWalk.pageCount : .max,
+      bytes: isBounded ? LiveWalk.pageBytes : .max)
+    if walk.place.sequence < end {
+      page.next = walk
+    } else if end < lastSequence {
+      walk.round += 1
+      walk.end = lastSequence
+      page.next = walk
+    }
+    return page
+  }
+
   /// Reads on in the log, and leaves out what is not live.
   ///
   /// What is live is asked by key and sequence number, not by address: while compaction moves a

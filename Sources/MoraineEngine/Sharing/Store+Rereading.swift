@@ -22,10 +22,16 @@ extension Store {
   ) throws(StoreError) -> Value {
     var cause = cause
     for _ in 0..<8 {
-      guard cause.code == .corrupted, try followReplacement() else { throw cause }
+      guard try wasReplaced(cause) else { throw cause }
       do throws(StoreError) { return try body(&engine!) } catch { cause = error }
     }
     throw cause
+  }
+
+  /// Whether a read has failed for files that have made way for others; then those are known now.
+  func wasReplaced(_ error: StoreError) throws(StoreError) -> Bool {
+    guard error.code == .corrupted else { return false }
+    return try followReplacement()
   }
 
   /// Reads all anew when another process has published a manifest that this one does not know.

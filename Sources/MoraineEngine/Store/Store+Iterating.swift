@@ -5,7 +5,9 @@ extension Store {
   ///
   /// Consistent: nothing else runs on the store meanwhile.
   ///
-  /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws.
+  /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws. `.locked` when another
+  ///   process compacts a store of more than 64 segments that is read without mappings, so that its
+  ///   files are gone before they were reached: begin again.
   /// - Complexity: O(bytes of the log).
   public func forEach(_ body: sending (Entry) throws -> Bool) throws {
     try forEach(in: 0, body)
@@ -15,12 +17,69 @@ extension Store {
     try checkOpen()
     guard engine != nil else { return }
     try holdFiles()
-    try engine!.admitAll()
-    for slot in engine!.table.readingOrder {
-      var cursor = LogCursor(slot: slot, keyspace: keyspace)
-      while let entry = try cursor.next(&engine!) {
-        guard try body(entry) else { return }
-      }
+    var walk = LogWalk(keyspace: keyspace)
+    var entry = try reading { (engine) throws(StoreError) in
+      walk = LogWalk(keyspace: keyspace)
+      try walk.begin(&engine)
+      return try walk.next(&engine)
+    }
+    while let found = entry ?? nil {
+      guard try body(found) else { return }
+      entry = try nextEntry(&walk)
+    }
+  }
+
+  private func nextEntry(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
+    do throws(StoreError) { return try walk.next(&engine!) } catch {
+      guard try wasReplaced(error) else { throw error }
+      throw StoreError(
+        .locked, "another process compacted the store while it was gone through; begin again",
+        file: error.file)
+    }
+  }
+
+  func entries(in keyspace: String) throws(StoreError) -> [Entry] {
+    try checkOpen()
+    try holdFiles()
+    return try reading { (engine) throws(StoreError) in
+      try engine.keyspaces.id(of: keyspace).map { id throws(StoreError) in
+        try engine.entries(in: id)
+      } ?? []
+    } ?? []
+  }
+}
+
+extension EngineState {
+  /// What is live in a keyspace, in the order of the log.
+  mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Entry] {
+    var result: [Entry] = []
+    var walk = LogWalk(keyspace: keyspace)
+    try walk.begin(&self)
+    while let entry = try walk.next(&self) { result.append(entry) }
+    return result
+  }
+}
+
+/// Goes over all that is live, in the order of the log.
+struct LogWalk {
+  let keyspace: UInt16
+  private var slots: [Int] = []
+  private var position = 0
+  private var cursor: LogCursor?
+
+  init(keyspace: UInt16) { self.keyspace = keyspace }
+
+  mutating func begin(_ engine: inout EngineState) throws(StoreError) {
+    try engine.admitAll()
+    slots = engine.table.readingOrder
+  }
+
+  mutating func next(_ engine: inout EngineState) throws(StoreError) -> Entry? {
+    while true {
+      if let entry = try cursor?.next(&engine) { return entry }
+      if position == slots.count { return nil }
+      cursor = LogCursor(slot: slots[position], keyspace: keyspace)
+      position += 1
     }
   }
 }

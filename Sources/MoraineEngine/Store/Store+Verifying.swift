@@ -12,14 +12,31 @@ extension Store {
     _ progress: (@Sendable (Progress) -> Void)? = nil
   ) async throws(StoreError) -> VerificationReport {
     try await passGate()
-    var report = VerificationReport()
-    guard engine != nil else { return report }
+    guard engine != nil else { return VerificationReport() }
     try engine!.checkProcess()
     // Read where it is written, so that none is under way.
     let check = engine!.manifestCheck()
     let problem = try await pipeline.run { () throws(StoreError) in check.problem() }
-    if let problem { report.problems.append(problem) }
     try checkOpen()
+    var report = try verifyAll(problem, progress)
+    for _ in 0..<8 {
+      // What another process has removed meanwhile is no damage.
+      do throws(StoreError) {
+        guard let problem = report.problems.first, try wasReplaced(problem) else { break }
+        report = try verifyAll(nil, progress)
+      } catch {
+        report.problems.append(error)
+        break
+      }
+    }
+    return report
+  }
+
+  private func verifyAll(
+    _ problem: StoreError?, _ progress: (@Sendable (Progress) -> Void)?
+  ) throws(StoreError) -> VerificationReport {
+    var report = VerificationReport()
+    if let problem { report.problems.append(problem) }
     try engine!.admitAll()
     let total = statistics.diskBytes
     var live = LiveSummary()
