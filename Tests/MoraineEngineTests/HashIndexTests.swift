@@ -73,7 +73,7 @@ import Testing
 
   /// More chunks than the first directory of chunks has room for: from 3 million keys on.
   @Test func chunksStayWhereTheyAreWhenTheirDirectoryGrows() {
-    var buckets = BucketArray()
+    var buckets = BucketArray(IndexMemory())
     let count = 40
     var places: [UnsafeMutablePointer<UInt64>] = []
     for chunk in 0..<count {

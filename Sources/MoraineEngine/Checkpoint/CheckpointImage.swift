@@ -33,7 +33,7 @@ final class CheckpointImage: @unchecked Sendable {
   private static func copy(_ buckets: borrowing BucketArray, to target: UnsafeMutableRawPointer) {
     var number = 0
     while number < buckets.count {
-      let count = min(BucketArray.chunkBuckets, buckets.count - number)
+      let count = min(BucketArray.pageBuckets, buckets.count - number)
       (target + number * HashIndex.bucketBytes).copyMemory(
         from: buckets[number], byteCount: count * HashIndex.bucketBytes)
       number += count

@@ -1,38 +1,41 @@
 import MoraineStorage
 
-/// Buckets in chunks that never move, so that growth copies nothing.
+/// Buckets in pages that are found through a table, so that growth copies nothing, and a page that a
+/// snapshot has can make way for a copy.
 struct BucketArray: ~Copyable {
-  static let chunkShift = 15
-  static let chunkBuckets = 1 << chunkShift
+  static let pageShift = 6
+  /// 4 KiB: what a snapshot costs the first change of a page.
+  static let pageBuckets = 1 << pageShift
+  static let pageBytes = pageBuckets * HashIndex.bucketBytes
+  /// What it grows by: 2 MiB, the size of a huge page.
+  static let chunkBuckets = 1 << 15
 
   private(set) var count = 0
-  private var chunks: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>
-  private var chunkCount = 0
-  private var memory: [ZeroedMemory] = []
-  private var capacity = 16
+  private var pages: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>
+  private var pageCount = 0
+  private var capacity = chunkBuckets / pageBuckets
+  /// For each page, how many snapshots had been taken when it was made. Only since the first one.
+  private var births: [UInt64]?
+  private let memory: IndexMemory
 
-  init() {
-    chunks = .allocate(capacity: capacity)
+  init(_ memory: IndexMemory) {
+    self.memory = memory
+    pages = .allocate(capacity: capacity)
   }
 
-  deinit {
-    for chunk in memory { chunk.deallocate() }
-    chunks.deallocate()
-  }
+  deinit { pages.deallocate() }
 
   @inline(__always)
   subscript(_ number: Int) -> UnsafeMutablePointer<UInt64> {
-    chunks[number &>> Self.chunkShift]
-      + (number & (Self.chunkBuckets &- 1)) &* HashIndex.slotsPerBucket
+    pages[number &>> Self.pageShift]
+      + (number & (Self.pageBuckets &- 1)) &* HashIndex.slotsPerBucket
   }
 
   mutating func grow(to newCount: Int) {
-    while chunkCount * Self.chunkBuckets < newCount {
+    while pageCount * Self.pageBuckets < newCount {
       // The first chunk is all that a small store has: it grows by small pages.
-      let chunk = ZeroedMemory(
-        byteCount: Self.chunkBuckets * HashIndex.bucketBytes, isHuge: chunkCount > 0)
-      memory.append(chunk)
-      add(chunk.base)
+      let byteCount = Self.chunkBuckets * HashIndex.bucketBytes
+      add(memory.chunk(byteCount, isHuge: pageCount > 0), byteCount: byteCount)
     }
     count = newCount
   }
@@ -43,29 +46,76 @@ struct BucketArray: ~Copyable {
   /// Takes over buckets that lie in memory that somebody else keeps alive: whole chunks as they are,
   /// the rest copied.
   mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) {
-    precondition(chunkCount == 0, "buckets are there already")
+    precondition(pageCount == 0, "buckets are there already")
     let rest = Self.firstOfLastChunk(newCount)
-    for first in stride(from: 0, to: rest, by: Self.chunkBuckets) {
-      add(base + first * HashIndex.bucketBytes)
-    }
+    add(base, byteCount: rest * HashIndex.bucketBytes)
     grow(to: newCount)
-    guard newCount > rest else { return }
-    UnsafeMutableRawPointer(self[rest]).copyMemory(
-      from: base + rest * HashIndex.bucketBytes,
-      byteCount: (newCount - rest) * HashIndex.bucketBytes)
+    for number in stride(from: rest, to: newCount, by: Self.pageBuckets) {
+      UnsafeMutableRawPointer(self[number]).copyMemory(
+        from: base + number * HashIndex.bucketBytes,
+        byteCount: min(Self.pageBuckets, newCount - number) * HashIndex.bucketBytes)
+    }
   }
 
-  private mutating func add(_ chunk: UnsafeMutableRawPointer) {
-    if chunkCount == capacity { enlargeDirectory() }
-    chunks[chunkCount] = chunk.assumingMemoryBound(to: UInt64.self)
-    chunkCount += 1
+  private mutating func add(_ base: UnsafeMutableRawPointer, byteCount: Int) {
+    let added = byteCount / Self.pageBytes
+    if pageCount + added > capacity { enlargeTable(atLeast: pageCount + added) }
+    for page in 0..<added {
+      pages[pageCount + page] =
+        (base + page * Self.pageBytes).assumingMemoryBound(to: UInt64.self)
+    }
+    pageCount += added
+    births?.append(contentsOf: repeatElement(memory.snapshotCount, count: added))
   }
 
-  private mutating func enlargeDirectory() {
-    let larger = UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>.allocate(capacity: capacity * 2)
-    larger.update(from: chunks, count: capacity)
-    chunks.deallocate()
-    chunks = larger
-    capacity *= 2
+  private mutating func enlargeTable(atLeast least: Int) {
+    let newCapacity = max(capacity * 2, least)
+    let larger = UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>.allocate(capacity: newCapacity)
+    larger.update(from: pages, count: pageCount)
+    pages.deallocate()
+    pages = larger
+    capacity = newCapacity
+  }
+}
+
+extension BucketArray {
+  /// The buckets as they are now, for a snapshot that was just counted. What changes them from now on
+  /// calls ``thaw(_:)`` before.
+  ///
+  /// - Complexity: O(pages): eight bytes for 64 buckets.
+  mutating func freeze() -> FrozenBuckets {
+    if births == nil { births = Array(repeating: 0, count: pageCount) }
+    let used = (count + Self.pageBuckets - 1) / Self.pageBuckets
+    return FrozenBuckets(copying: pages, pageCount: used)
+  }
+
+  /// Makes a bucket one that no snapshot has. Pointers into its page are no longer valid.
+  mutating func thaw(_ number: Int) {
+    let page = number >> Self.pageShift
+    guard let born = births?[page],
+      let copy = memory.replacement(for: pages[page], born: born)
+    else { return }
+    pages[page] = copy
+    births?[page] = memory.snapshotCount
+  }
+}
+
+/// Where the buckets of a moment are; what they hold is the memory's to keep.
+struct FrozenBuckets: ~Copyable {
+  private let pages: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>
+
+  fileprivate init(
+    copying source: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>, pageCount: Int
+  ) {
+    pages = .allocate(capacity: max(1, pageCount))
+    pages.initialize(from: source, count: pageCount)
+  }
+
+  deinit { pages.deallocate() }
+
+  @inline(__always)
+  subscript(_ number: Int) -> UnsafeMutablePointer<UInt64> {
+    pages[number &>> BucketArray.pageShift]
+      + (number & (BucketArray.pageBuckets &- 1)) &* HashIndex.slotsPerBucket
   }
 }

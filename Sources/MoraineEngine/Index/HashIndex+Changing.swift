@@ -18,6 +18,7 @@ extension HashIndex {
     _ hash: UInt64, _ address: Address, rehashing source: borrowing Source
   ) {
     let (number, tag) = place(hash)
+    thaw(bucket: number)
     add(tag << 48 | address.rawValue, to: buckets[number])
     count &+= 1
     // A split that cannot read a key leaves everything as it was, and is tried again later.
@@ -53,10 +54,15 @@ extension HashIndex {
   }
 
   private mutating func takeOverflowBucket() -> Int {
-    if let free = freeOverflow.popLast() { return free }
-    let number = overflow.count
-    precondition(number < 1 << Address.offsetBits, "index overflow area is exhausted")
-    overflow.grow(to: number + 1)
+    let number: Int
+    if let free = freeOverflow.popLast() {
+      number = free
+    } else {
+      number = overflow.count
+      precondition(number < 1 << Address.offsetBits, "index overflow area is exhausted")
+      overflow.grow(to: number + 1)
+    }
+    if isFrozen { overflow.thaw(number) }
     return number
   }
 
@@ -68,6 +74,8 @@ extension HashIndex {
     try sortEntries(of: source, hashes)
     let target = buckets.count
     buckets.grow(to: target + 1)
+    thaw(bucket: source)
+    if isFrozen { buckets.thaw(target) }
     empty(source)
     for entry in staying { add(entry, to: buckets[source]) }
     for entry in rising { add(entry, to: buckets[target]) }

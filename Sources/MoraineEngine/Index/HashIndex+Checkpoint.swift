@@ -9,6 +9,8 @@ extension HashIndex {
   ///
   /// - Returns: nil when one of these is damaged.
   init?(_ pages: CheckpointPages) {
+    self.init(empty: IndexMemory())
+    memory.keep(pages.mapping)
     let header = pages.header
     level = Int(header.level)
     split = Int(clamping: header.split)

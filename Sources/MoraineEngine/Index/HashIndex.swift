@@ -19,7 +19,7 @@ import MoraineStorage
 /// bucket's own, which the tag has; so growth never touches a record until the table has grown
 /// 2^10-fold. Then the entries of each splitting bucket get new tags, from the keys in their
 /// records.
-struct HashIndex: ~Copyable {
+struct HashIndex: ~Copyable, ProbedIndex {
   static let slotsPerBucket = 8
   static let bucketBytes = 64
   static let initialLevel = 10
@@ -27,8 +27,9 @@ struct HashIndex: ~Copyable {
   static let levelsPerTag = 10
   static let linkSlot: UInt64 = 0xFFFFF
 
-  var buckets = BucketArray()
-  var overflow = BucketArray()
+  let memory: IndexMemory
+  var buckets: BucketArray
+  var overflow: BucketArray
   var freeOverflow: [Int] = []
   /// 2^level buckets existed when this round of splits began.
   var level = Self.initialLevel
@@ -43,27 +44,29 @@ struct HashIndex: ~Copyable {
   var pages: CheckpointPages?
   /// While true, what an operation touches must be admitted before.
   var isLazy = false
+  /// While true, a snapshot may have what is about to change.
+  var isFrozen = false
 
   init() {
+    self.init(empty: IndexMemory())
     buckets.grow(to: 1 << Self.initialLevel)
+  }
+
+  /// Without buckets.
+  init(empty memory: IndexMemory) {
+    self.memory = memory
+    buckets = BucketArray(memory)
+    overflow = BucketArray(memory)
   }
 
   /// Memory in use, in bytes.
   var byteCount: Int { (buckets.count + overflow.count - freeOverflow.count) * Self.bucketBytes }
 
-  /// True when this round renews the tags of the buckets it splits.
   @inline(__always)
-  var renewsTags: Bool { level &- tagShift == Self.levelsPerTag }
+  func bucket(_ number: Int) -> UnsafeMutablePointer<UInt64> { buckets[number] }
 
-  /// The bucket a hash belongs to, and the tag it has there.
   @inline(__always)
-  func place(_ hash: UInt64) -> (bucket: Int, tag: UInt64) {
-    let low = Int(truncatingIfNeeded: hash & ((1 &<< UInt64(level)) &- 1))
-    guard low < split else { return (low, (hash &>> UInt64(tagShift)) & 0xFFFF) }
-    let bucket = Int(truncatingIfNeeded: hash & ((1 &<< UInt64(level &+ 1)) &- 1))
-    let shift = renewsTags ? tagShift &+ Self.levelsPerTag : tagShift
-    return (bucket, (hash &>> UInt64(shift)) & 0xFFFF)
-  }
+  func overflowBucket(_ number: Int) -> UnsafeMutablePointer<UInt64> { overflow[number] }
 
   @inline(__always)
   static func isLink(_ slot: UInt64) -> Bool {
@@ -79,29 +82,11 @@ struct HashIndex: ~Copyable {
     linkSlot << Address.offsetBits | UInt64(bucket)
   }
 
-  /// Begins to go through the entries that a hash may be at.
-  ///
-  /// - Complexity: one cache line, two for about a fifth of the keys.
-  @inline(__always)
-  func probe(_ hash: UInt64) -> Probe {
-    let (number, tag) = place(hash)
-    return Probe(bucket: buckets[number], tag: tag)
-  }
-
-  /// Whether there is an entry for just this record of a key with the hash.
-  @inline(__always)
-  func holds(_ address: Address, _ hash: UInt64) -> Bool {
-    var probe = probe(hash)
-    while let slot = probe.next(self) {
-      if slot.pointee & Address.mask == address.rawValue { return true }
-    }
-    return false
-  }
-
   /// Makes the entry for one record name another place.
   ///
   /// - Returns: whether there was such an entry.
-  func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
+  mutating func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
+    thaw(hash)
     var probe = probe(hash)
     while let slot = probe.next(self) {
       guard slot.pointee & Address.mask == old.rawValue else { continue }
@@ -110,8 +95,4 @@ struct HashIndex: ~Copyable {
     }
     return false
   }
-
-  /// Fetches a hash's bucket ahead of use.
-  @inline(__always)
-  func prefetch(_ hash: UInt64) { Machine.prefetch(buckets[place(hash).bucket]) }
 }

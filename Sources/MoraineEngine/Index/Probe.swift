@@ -12,7 +12,9 @@ struct Probe {
 
   /// The next entry with the tag; nil when there are no more.
   @inline(__always)
-  mutating func next(_ index: borrowing HashIndex) -> UnsafeMutablePointer<UInt64>? {
+  mutating func next<Index: ProbedIndex & ~Copyable>(
+    _ index: borrowing Index
+  ) -> UnsafeMutablePointer<UInt64>? {
     while true {
       while position < HashIndex.slotsPerBucket {
         let slot = bucket[position]
@@ -23,7 +25,7 @@ struct Probe {
       }
       let last = bucket[HashIndex.slotsPerBucket &- 1]
       guard HashIndex.isLink(last) else { return nil }
-      bucket = index.overflow[HashIndex.linkTarget(last)]
+      bucket = index.overflowBucket(HashIndex.linkTarget(last))
       position = 0
     }
   }

@@ -50,6 +50,9 @@ struct KeyspaceTable {
   /// Nil when nothing was ever written to it. The unnamed one is always there.
   func id(of name: String) -> UInt16? { name.isEmpty ? 0 : ids[name] }
 
+  /// All names but the unnamed one's, with their numbers.
+  var numbers: [String: UInt16] { ids }
+
   var isEmpty: Bool { ids.isEmpty }
 
   /// Whether the manifest lists it, or need not.

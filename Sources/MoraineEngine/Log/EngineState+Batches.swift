@@ -27,6 +27,7 @@ extension EngineState {
     for (index, operation) in operations.enumerated() {
       older.append(try existing(operation.place, hash: hashes[index]).map(ReplacedRecord.init))
     }
+    if self.index.isFrozen { for hash in hashes { self.index.thaw(hash) } }
     try appendSyncMarkIfDue()
     let first = lastSequence
     // Whatever happens now, these numbers are used up.

@@ -76,6 +76,7 @@ extension EngineState {
     let length = draft.length
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
     try admit(hash)
+    index.thaw(hash)
     let existing = try find(key, keyspace, hash: hash)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
     try appendSyncMarkIfDue()
@@ -99,6 +100,7 @@ extension EngineState {
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
     let hash = hash(key, keyspace)
     try admit(hash)
+    index.thaw(hash)
     guard let existing = try find(key, keyspace, hash: hash) else { return .done(nil) }
     var draft = RecordDraft(
       sequence: lastSequence &+ 1, kind: .delete, key: key,

@@ -2,7 +2,7 @@ import MoraineFormat
 import MoraineStorage
 
 /// The segments of a store, by the slot that addresses name them with.
-struct SegmentTable: ~Copyable, RehashSource {
+struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   private(set) var count = 0
   var views: UnsafeMutablePointer<SegmentView>
   private var capacity = 16

@@ -151,6 +151,7 @@ extension EngineState {
     guard !index.isLazy || index.admit(hash) else {
       throw .corrupted("the index checkpoint is damaged", CheckpointFile.temporaryName, at: 0)
     }
+    index.thaw(hash)
     let record = try table.record(at: address)
     let header = record.header
     let existing: Found?

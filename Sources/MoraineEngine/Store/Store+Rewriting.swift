@@ -172,7 +172,9 @@ extension Store {
 
   /// The inputs' files go, once nothing names them any more.
   private func remove(_ slots: [Int]) async throws(StoreError) {
-    let names = slots.map { engine!.table.fileName($0) }
+    var names = slots.map { engine!.table.fileName($0) }
+    // Without a mapping, a snapshot opens a file when it reads it.
+    if opener.configuration.ioMode == .positional { names = snapshots.living.removable(names) }
     for slot in slots {
       guard engine!.table[slot].liveBytes == 0, engine!.table[slot].digest == StateDigest() else {
         let error = StoreError(
@@ -184,7 +186,7 @@ extension Store {
       engine!.table.drop(slot)
     }
     let directory = engine!.directoryHandle()
-    try await pipeline.run { () throws(StoreError) in
+    try await pipeline.run { [names] () throws(StoreError) in
       try storing { () throws(StorageError) in
         for name in names { try directory.remove(name) }
       }

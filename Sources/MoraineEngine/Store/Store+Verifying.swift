@@ -65,7 +65,7 @@ extension Store {
   ) throws(StoreError) {
     try engine!.table.verifyHeader(slot, storeID: engine!.manifest.storeID)
     var cursor = LogCursor(slot: slot, keyspace: nil)
-    while let entry = try cursor.next(&engine!) {
+    while let entry = try cursor.next(engine!.index, engine!.table) {
       live.count += 1
       let hash = entry.key.bytes.withBytes { engine!.hash($0, entry.keyspace) }
       live.digest.add(hash: hash, sequence: entry.sequence.rawValue)

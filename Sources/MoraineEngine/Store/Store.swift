@@ -18,6 +18,7 @@ public actor Store {
   /// Between ``suspend()`` and ``resume()``.
   var isSuspended = false
   var sharing = SharingState()
+  var snapshots = Snapshots()
   /// True while a writer waits for space or a new segment; the others queue up in `gate`.
   var isMakingRoom = false
   var gate: [UnsafeContinuation<Void, Never>] = []

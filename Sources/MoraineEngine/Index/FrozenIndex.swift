@@ -1,0 +1,61 @@
+/// An index as it was at one moment; whoever has it may ask it from any thread.
+struct FrozenIndex: ~Copyable, ProbedIndex {
+  let level: Int
+  let split: Int
+  let tagShift: Int
+  let count: Int
+  private let buckets: FrozenBuckets
+  private let overflow: FrozenBuckets
+  private let memory: IndexMemory
+  private let number: UInt64
+
+  fileprivate init(_ index: inout HashIndex) {
+    memory = index.memory
+    number = memory.takeSnapshot()
+    (level, split, tagShift, count) = (index.level, index.split, index.tagShift, index.count)
+    buckets = index.buckets.freeze()
+    overflow = index.overflow.freeze()
+    index.isFrozen = true
+  }
+
+  deinit { memory.release(number) }
+
+  @inline(__always)
+  func bucket(_ number: Int) -> UnsafeMutablePointer<UInt64> { buckets[number] }
+
+  @inline(__always)
+  func overflowBucket(_ number: Int) -> UnsafeMutablePointer<UInt64> { overflow[number] }
+}
+
+extension HashIndex {
+  /// The index as it is. All of it was admitted before.
+  ///
+  /// - Complexity: O(index), a byte for about 500 of it; later, a page is copied at its first change.
+  mutating func freeze() -> FrozenIndex {
+    precondition(!isLazy, "a snapshot of an index that was not checked")
+    return FrozenIndex(&self)
+  }
+
+  /// Makes what a change of a hash's entries touches something that no snapshot has. Pointers to
+  /// entries are no longer valid.
+  @inline(__always)
+  mutating func thaw(_ hash: UInt64) {
+    if isFrozen { thaw(bucket: place(hash).bucket) }
+  }
+
+  /// The same for all entries of a bucket.
+  mutating func thaw(bucket number: Int) {
+    guard isFrozen else { return }
+    guard memory.isFrozen else {
+      isFrozen = false
+      return
+    }
+    buckets.thaw(number)
+    var last = buckets[number][Self.slotsPerBucket - 1]
+    while Self.isLink(last) {
+      let next = Self.linkTarget(last)
+      overflow.thaw(next)
+      last = overflow[next][Self.slotsPerBucket - 1]
+    }
+  }
+}

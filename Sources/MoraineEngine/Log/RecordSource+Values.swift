@@ -1,0 +1,84 @@
+import MoraineFormat
+
+extension RecordSource where Self: ~Copyable {
+  /// The value of a record whose checksum was verified.
+  @inline(__always)
+  func value(of record: RecordReference, at address: Address) throws(StoreError) -> [UInt8] {
+    let header = record.header
+    switch header.codec {
+    case .raw:
+      return makeBytes(header.storedLength) { $0.copyMemory(from: record.stored) }
+    case .lz4:
+      var isSound = false
+      let value = makeBytes(header.rawLength) {
+        isSound = Decompressor.decompress(record.stored, into: $0)
+      }
+      guard isSound else { throw undecompressable(address) }
+      return value
+    case .lz4Dictionary:
+      guard views[address.slot].dictionaryLength > 0 else {
+        throw damaged(address, "a value needs a dictionary, and its segment has none")
+      }
+      return try valueWithDictionary(record, at: address)
+    }
+  }
+
+  func undecompressable(_ address: Address) -> StoreError {
+    damaged(address, "a compressed value does not decompress")
+  }
+
+  /// The value of a record, decompressed with a dictionary that is used once.
+  func value(
+    of record: RecordReference, at address: Address, dictionary: [UInt8]
+  ) throws(StoreError) -> [UInt8] {
+    var isSound = false
+    let value = dictionary.withBytes { dictionary in
+      makeBytes(record.header.rawLength) {
+        isSound = Decompressor.decompress(record.stored, into: $0, dictionary: dictionary)
+      }
+    }
+    guard isSound else { throw undecompressable(address) }
+    return value
+  }
+}
+
+extension SegmentTable {
+  func valueWithDictionary(
+    _ record: RecordReference, at address: Address
+  ) throws(StoreError) -> [UInt8] {
+    let slot = address.slot
+    guard record.header.rawLength <= DictionaryCache.valueBytes else {
+      return try value(of: record, at: address, dictionary: infos[slot].dictionary)
+    }
+    var value: [UInt8]?
+    let hasPlace = infos[slot].dictionary.withBytes { dictionary in
+      dictionaries.decompress(record, dictionary, of: slot) {
+        value = $0.map { bytes in makeBytes(bytes.count) { $0.copyMemory(from: bytes) } }
+      }
+    }
+    guard hasPlace else {
+      return try self.value(of: record, at: address, dictionary: infos[slot].dictionary)
+    }
+    guard let value else { throw undecompressable(address) }
+    return value
+  }
+}
+
+/// An array of so many bytes, which the body fills.
+///
+/// Short ones are zeroed first: that costs less than the array initializer for uninitialized memory,
+/// which looks up generic metadata at run time.
+@inline(__always)
+private func makeBytes(
+  _ count: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void
+) -> [UInt8] {
+  if count > 1024 {
+    return [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+      fill(UnsafeMutableRawBufferPointer(buffer))
+      filled = count
+    }
+  }
+  var bytes = [UInt8](repeating: 0, count: count)
+  bytes.withUnsafeMutableBytes { fill($0) }
+  return bytes
+}

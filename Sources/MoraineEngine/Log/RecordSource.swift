@@ -1,0 +1,94 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Segments to read records of: those of the open store, or of a snapshot.
+protocol RecordSource: ~Copyable {
+  var count: Int { get }
+  var views: UnsafeMutablePointer<SegmentView> { get }
+  var hashKey: HashKey { get }
+  func fileName(_ slot: Int) -> String
+  /// Reads bytes of a segment that is not mapped; valid until the next call.
+  func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer
+  /// The value of a verified record that was compressed with its segment's dictionary.
+  func valueWithDictionary(
+    _ record: RecordReference, at address: Address
+  ) throws(StoreError) -> [UInt8]
+}
+
+extension RecordSource where Self: ~Copyable {
+  @inline(__always)
+  func hash(_ key: UnsafeRawBufferPointer, _ keyspace: UInt16) -> UInt64 {
+    KeyHash.hash(key, keyspace: keyspace, with: hashKey)
+  }
+
+  /// The record at an address, its fields checked, its checksum not yet. Valid until the next call.
+  ///
+  /// - Throws: `.corrupted`, `.newerFormat`, `.io`.
+  @inline(__always)
+  func record(at address: Address) throws(StoreError) -> RecordReference {
+    let slot = address.slot
+    guard slot < count else { throw damaged(address, "an index entry names no segment") }
+    let offset = address.offset
+    guard let base = views[slot].base else { return try recordFromFile(at: address) }
+    let available = views[slot].end &- offset
+    guard available >= RecordHeader.fixedLength else {
+      throw damaged(address, "a record lies beyond the segment's end")
+    }
+    let start = UnsafeRawPointer(base + offset)
+    let length = RecordHeader.length(at: start)
+    guard length >= RecordHeader.fixedLength, length <= available else {
+      throw damaged(address, "a record has the impossible length \(length)")
+    }
+    guard let header = RecordHeader.parse(start, length: length) else {
+      throw unreadable(address, start, length)
+    }
+    return RecordReference(base: start, header: header)
+  }
+
+  /// Throws unless the record's bytes are what was written.
+  @inline(__always)
+  func verify(_ record: RecordReference, at address: Address) throws(StoreError) {
+    let checksum = RecordHeader.checksum(
+      of: record.base, length: record.header.length, at: UInt64(address.offset),
+      seed: views[address.slot].seed)
+    guard checksum == RecordHeader.storedChecksum(at: record.base) else {
+      throw damaged(address, "a record's checksum does not match")
+    }
+  }
+
+  private func recordFromFile(at address: Address) throws(StoreError) -> RecordReference {
+    let available = views[address.slot].end - address.offset
+    guard available >= RecordHeader.fixedLength else {
+      throw damaged(address, "a record lies beyond the segment's end")
+    }
+    // Most records are short: one read fetches them whole.
+    var start = try load(address, count: min(available, 1024))
+    let length = RecordHeader.length(at: start)
+    guard length >= RecordHeader.fixedLength, length <= available else {
+      throw damaged(address, "a record has the impossible length \(length)")
+    }
+    if length > 1024 { start = try load(address, count: length) }
+    guard let header = RecordHeader.parse(start, length: length) else {
+      throw unreadable(address, start, length)
+    }
+    return RecordReference(base: start, header: header)
+  }
+
+  private func unreadable(
+    _ address: Address, _ start: UnsafeRawPointer, _ length: Int
+  ) -> StoreError {
+    let checksum = RecordHeader.checksum(
+      of: start, length: length, at: UInt64(address.offset), seed: views[address.slot].seed)
+    let isSound = checksum == RecordHeader.storedChecksum(at: start)
+    let error: FormatError =
+      isSound
+      ? FormatError(newer: "a record uses something unknown", at: UInt64(address.offset))
+      : FormatError("a record's fields contradict each other", at: UInt64(address.offset))
+    return StoreError(error, file: fileName(address.slot))
+  }
+
+  func damaged(_ address: Address, _ what: String) -> StoreError {
+    let name = address.slot < count ? fileName(address.slot) : "index"
+    return .corrupted(what, name, at: address.offset)
+  }
+}

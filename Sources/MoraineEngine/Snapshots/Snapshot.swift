@@ -1,0 +1,84 @@
+public import MoraineFormat
+
+/// A store as it was at one moment, to be read from any thread without waiting for the store or for
+/// another reader.
+///
+/// ```swift
+/// let snapshot = try await store.snapshot()
+/// DispatchQueue.concurrentPerform(iterations: 4) { number in
+///   report(number, total(of: snapshot))  // no await
+/// }
+/// ```
+///
+/// Reads are ordinary functions and do not suspend. What is written, deleted or compacted after the
+/// moment changes nothing, nor does closing the store. As long as a snapshot is kept, so are the
+/// segments that compaction replaces, and the pages of the index that change: keep it for a piece of
+/// work, not for a program's life. Without mappings (``Configuration/IOMode/positional``) readers of
+/// one snapshot take turns, and files that are compacted away are removed when no snapshot is left.
+public struct Snapshot: Sendable {
+  /// Nil when there was no store yet.
+  let state: SnapshotState?
+  /// Nil when nothing had been written to it.
+  let number: UInt16?
+
+  /// The last operation that it shows.
+  public var sequence: SequenceNumber { state?.sequence ?? .none }
+
+  /// How many keys there were, in all keyspaces together.
+  public var count: Int { state?.index.count ?? 0 }
+
+  /// The same moment, of a named keyspace; empty for the unnamed one.
+  public func keyspace(_ name: String) -> Snapshot {
+    Snapshot(state: state, number: state?.number(of: name))
+  }
+
+  /// The value of a key, or nil when the key was not there.
+  ///
+  /// - Throws: `.corrupted` with file and offset when the bytes are not what was written, `.io`.
+  /// - Complexity: O(key + value).
+  public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
+    guard let state, let number else { return nil }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try state.reading { () throws(StoreError) in
+        try state.value(bytes, number, hash: state.segments.hash(bytes, number))
+      }
+    }
+  }
+
+  /// Lends a value to the body; where it is stored as it is and the segment is mapped, no byte is
+  /// copied.
+  ///
+  /// - Returns: what the body returns, or nil when the key was not there.
+  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  public func withValue<Result>(
+    forKey key: Key, _ body: (RawSpan) throws -> Result
+  ) throws -> Result? {
+    guard let state, let number else { return nil }
+    let stored = try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try state.storedValue(bytes, number)
+    }
+    return try withExtendedLifetime(state) {
+      switch stored {
+      case nil: return nil
+      case .inPlace(let bytes): return try body(bytes.bytes)
+      case .copy(let value): return try body(value.span.bytes)
+      }
+    }
+  }
+
+  /// Whether a key was there. Throws as ``value(forKey:)``.
+  public func contains(_ key: Key) throws(StoreError) -> Bool {
+    guard let state, let number else { return false }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try state.reading { () throws(StoreError) in
+        let hash = state.segments.hash(bytes, number)
+        return try state.segments.find(bytes, number, hash: hash, in: state.index) != nil
+      }
+    }
+  }
+}
+
+extension Snapshot {
+  /// Whether both read the same tables.
+  package func isSame(as other: Snapshot) -> Bool { state === other.state }
+}

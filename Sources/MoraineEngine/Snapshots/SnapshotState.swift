@@ -1,0 +1,92 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+/// What all copies of a snapshot share.
+///
+/// Safety of `@unchecked Sendable`: it is made by the one who has the engine, and nothing in it changes
+/// afterwards. It reads three kinds of memory. Its own tables. The pages of the index, which nobody
+/// writes while it lives: see ``IndexMemory``. And records in mapped segments, from their first one to
+/// the end that the segment had at the moment: a log is never written before its end, and the mapping
+/// is kept by `segments` whatever becomes of the file. Where segments are not mapped, `turn` lets one
+/// reader at a time use the files and their buffer. What is written before a snapshot is handed to
+/// another thread is seen there, as with anything that is `Sendable`.
+final class SnapshotState: @unchecked Sendable {
+  let index: FrozenIndex
+  let segments: SnapshotSegments
+  let sequence: SequenceNumber
+  private let keyspaces: [String: UInt16]
+  private let isMapped: Bool
+  private let turn = Mutex<Void>(())
+  private let living: LivingSnapshots
+
+  init(_ engine: inout EngineState, _ living: LivingSnapshots) throws(StoreError) {
+    try engine.admitAll()
+    index = engine.index.freeze()
+    segments = SnapshotSegments(engine.table, engine.directory)
+    sequence = SequenceNumber(rawValue: engine.lastSequence)
+    keyspaces = engine.keyspaces.numbers
+    isMapped = segments.isMapped
+    self.living = living
+    living.enter()
+  }
+
+  deinit { living.leave() }
+
+  /// Nil when nothing had been written to it.
+  func number(of keyspace: String) -> UInt16? { keyspace.isEmpty ? 0 : keyspaces[keyspace] }
+
+  @inline(__always)
+  func reading<Value: Sendable>(
+    _ body: () throws(StoreError) -> Value
+  ) throws(StoreError) -> Value {
+    if isMapped { return try body() }
+    return try turn.withLock { (_) throws(StoreError) in try body() }
+  }
+
+  @inline(__always)
+  func value(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
+  ) throws(StoreError) -> [UInt8]? {
+    guard let found = try segments.find(key, keyspace, hash: hash, in: index) else { return nil }
+    try segments.verify(found.record, at: found.address)
+    return try segments.value(of: found.record, at: found.address)
+  }
+
+  /// Where it lies, when it lies somewhere as it is.
+  func storedValue(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
+  ) throws(StoreError) -> StoredValue? {
+    let hash = segments.hash(key, keyspace)
+    guard isMapped else {
+      return try reading { () throws(StoreError) in
+        try value(key, keyspace, hash: hash)
+      }.map { .copy($0) }
+    }
+    guard let found = try segments.find(key, keyspace, hash: hash, in: index) else { return nil }
+    try segments.verify(found.record, at: found.address)
+    if found.record.header.codec == .raw { return .inPlace(found.record.stored) }
+    return .copy(try segments.value(of: found.record, at: found.address))
+  }
+}
+
+/// How many snapshots of a store are alive, and the files that are to be removed when none is.
+final class LivingSnapshots: Sendable {
+  private let count = Atomic(0)
+  private let held = Mutex<[String]>([])
+
+  func enter() { count.add(1, ordering: .relaxed) }
+
+  func leave() { count.subtract(1, ordering: .releasing) }
+
+  /// Which files can be removed: these and earlier ones, unless a snapshot may still open them. What
+  /// is left when the process ends, the next opening removes.
+  func removable(_ names: [String]) -> [String] {
+    held.withLock { held in
+      held += names
+      guard count.load(ordering: .acquiring) == 0 else { return [] }
+      defer { held = [] }
+      return held
+    }
+  }
+}
