@@ -11,6 +11,8 @@ import Testing
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a", durability: .sync)
+    // Or an engine that acknowledges too early would have its first sync hang here.
+    while await store.statistics.syncUnderWayNanoseconds != nil { await Task.yield() }
     let before = store.durableSequence
     let gate = Gate()
     storage.setScript { $0.operation == .synchronizeData ? .hang(gate) : nil }
