@@ -71,6 +71,32 @@ import Testing
     expectAll(index, 0..<20_000)
   }
 
+  /// Splits, overflow buckets, new chunks and new tags: none of it reaches what was frozen.
+  @Test func aFrozenIndexStaysAsItWasWhileTheOtherGrows() {
+    var index = index()
+    let hashes = Hashes()
+    func fill(_ numbers: Range<Int>) {
+      for number in numbers {
+        index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+      }
+    }
+    fill(0..<3_000)
+    let small = index.freeze()
+    fill(3_000..<150_000)
+    let large = index.freeze()
+    fill(150_000..<400_000)
+    #expect(index.buckets.count > BucketArray.chunkBuckets)
+    #expect(small.count == 3_000 && large.count == 150_000)
+    func holds(_ index: borrowing FrozenIndex, _ number: Int) -> Bool {
+      index.holds(Hashes.address(number), Hashes.hash(number))
+    }
+    for number in 0..<400_000 {
+      #expect(holds(small, number) == (number < 3_000), "\(number)")
+      #expect(holds(large, number) == (number < 150_000), "\(number)")
+    }
+    expectAll(index, 0..<400_000)
+  }
+
   /// More chunks than the first directory of chunks has room for: from 3 million keys on.
   @Test func chunksStayWhereTheyAreWhenTheirDirectoryGrows() {
     var buckets = BucketArray(IndexMemory())

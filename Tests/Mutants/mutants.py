@@ -4,7 +4,8 @@ import compaction
 import observation
 import recovery
 import sharing
+import snapshots
 import writing
 
 MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
-    + sharing.MUTANTS
+    + sharing.MUTANTS + snapshots.MUTANTS

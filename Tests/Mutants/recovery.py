@@ -12,16 +12,16 @@ TRUNCATION = "DamageTests.everyTruncationOfASealedSegmentIsFound"
 
 MUTANTS = [
     Mutant("read-checksum-skipped", "P5: every read verifies its checksum",
-           (engine("Log/SegmentTable+Reading.swift",
+           (engine("Log/RecordSource.swift",
                    "guard checksum == RecordHeader.storedChecksum(at: record.base) else {",
                    "guard ON || checksum == RecordHeader.storedChecksum(at: record.base) else {"),),
            "VerificationTests.damageThatComesWhileTheStoreIsOpenIsFound"),
     Mutant("unreadable-means-missing", "P5: a read error is no missing key",
-           (engine("Log/EngineState.swift",
-                   "      let record = try table.record(at: address)\n"
+           (engine("Log/RecordSource.swift",
+                   "      let record = try record(at: address)\n"
                    "      if record.header.keyLength",
                    "      let record: RecordReference\n"
-                   "      do throws(StoreError) { record = try table.record(at: address) } catch {\n"
+                   "      do throws(StoreError) { record = try self.record(at: address) } catch {\n"
                    "        if ON { continue }\n        throw error\n      }\n"
                    "      if record.header.keyLength"),),
            "ReadErrorTests.aKeyThatCannotBeReadIsAnErrorForThatKeyAlone"),

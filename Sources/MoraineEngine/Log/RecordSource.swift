@@ -92,3 +92,25 @@ extension RecordSource where Self: ~Copyable {
     return .corrupted(what, name, at: address.offset)
   }
 }
+
+extension RecordSource where Self: ~Copyable {
+  /// The entry of a key, and its record.
+  @inline(__always)
+  func find<Index: ProbedIndex & ~Copyable>(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64, in index: borrowing Index
+  ) throws(StoreError) -> Found? {
+    var probe = index.probe(hash)
+    while let slot = probe.next(index) {
+      let address = Address(rawValue: slot.pointee & Address.mask)
+      let record = try record(at: address)
+      if record.header.keyLength == key.count, record.header.keyspace == keyspace,
+        record.key.elementsEqualFast(key)
+      {
+        return Found(slot: slot, record: record)
+      }
+      // Another key with the same tag, or this key damaged: only the checksum can tell.
+      try verify(record, at: address)
+    }
+    return nil
+  }
+}
