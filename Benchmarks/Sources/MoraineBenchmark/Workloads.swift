@@ -17,6 +17,7 @@ struct Workloads: Sendable {
     let store = try Store(at: path("random"), configuration: configuration(.none))
     try await writes(store, into: &table)
     try await reads(store, into: &table)
+    try await SnapshotReads(data, store).run(into: &table)
     try await batches(store, into: &table)
     try await store.close()
     try await open(into: &table)
