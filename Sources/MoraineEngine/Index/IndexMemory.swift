@@ -16,6 +16,8 @@ import Synchronization
 /// its retirement; the lock orders that snapshot's last read before the writer's first write. Memory
 /// as a whole is given back by `deinit`: the index and every snapshot hold a reference.
 final class IndexMemory: Sendable {
+  /// Safety of `@unchecked Sendable`: it only says where a page is. Who may read and write there, and
+  /// when, is the argument above.
   private struct Page: @unchecked Sendable {
     let base: UnsafeMutablePointer<UInt64>
   }

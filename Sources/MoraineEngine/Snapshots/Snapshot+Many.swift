@@ -65,9 +65,6 @@ extension SnapshotState {
   }
 
   fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
-    var moved = walk
-    let entry = try reading { () throws(StoreError) in try moved.next(index, segments) }
-    walk = moved
-    return entry
+    try reading { () throws(StoreError) in try walk.next(index, segments) }
   }
 }
