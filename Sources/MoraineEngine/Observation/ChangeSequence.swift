@@ -2,9 +2,10 @@ import Synchronization
 
 /// What changes in a store, in the order it happened: puts and deletes of every keyspace or of one.
 ///
-/// - While an iterator runs, it sees every change. Compaction leaves what it has not seen yet as it is
-///   for ten seconds and 64 MiB; an iterator that lags farther behind sees, as after a pause, at least
-///   the latest state of every key that changed.
+/// - From the moment the sequence is made, its first iterator sees every change, and each later one
+///   from the moment it is made itself. Compaction leaves what was not seen yet as it is for ten
+///   seconds and 64 MiB; an iterator that lags farther behind sees, as after a pause, at least the
+///   latest state of every key that changed. So does one that began before the store was there.
 /// - A delete is never silently missing: where compaction has dropped one, it throws `.cursorExpired`.
 /// - It holds a few hundred changes in memory, however far behind it is: it reads the log.
 /// - It ends when the store is closed or the task is cancelled.
@@ -19,10 +20,20 @@ public struct ChangeSequence: AsyncSequence, Sendable {
   let store: Store
   let start: FeedStart
   /// Nil for all of them.
-  let keyspace: String?
+  private let keyspace: String?
+  /// What happens before the first iterator is made is for that one.
+  private let pin: FeedPinHandover
+
+  init(store: Store, start: FeedStart, keyspace: String?) {
+    self.store = store
+    self.start = start
+    self.keyspace = keyspace
+    pin = FeedPinHandover(start.sequence.map { store.observers.pins.add($0) })
+  }
 
   public func makeAsyncIterator() -> Iterator {
-    Iterator(reader: FeedReader(store: store, start: start, keyspace: keyspace))
+    let pin = pin.take() ?? start.sequence.map { store.observers.pins.add($0) }
+    return Iterator(reader: FeedReader(store: store, start: start, keyspace: keyspace, pin: pin))
   }
 
   public struct Iterator: AsyncIteratorProtocol {
@@ -51,6 +62,15 @@ enum FeedStart {
   case cursor(ChangeCursor)
   /// With what is live now, as if all of it had just been stored.
   case everything
+
+  /// What was seen before it; nil when that is not known yet.
+  var sequence: UInt64? {
+    switch self {
+    case .behind(let sequence): sequence
+    case .cursor(let cursor): cursor.sequence.rawValue
+    case .everything: nil
+    }
+  }
 }
 
 extension Store {

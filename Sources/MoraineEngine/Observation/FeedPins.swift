@@ -104,3 +104,18 @@ final class FeedPin: Sendable {
 
   func move(to sequence: UInt64) { pins.move(id, to: sequence) }
 }
+
+/// A claim that waits for the iterator that takes it over.
+final class FeedPinHandover: Sendable {
+  private let pin: Mutex<FeedPin?>
+
+  init(_ pin: FeedPin?) { self.pin = Mutex(pin) }
+
+  /// Nil for all but the first.
+  func take() -> FeedPin? {
+    pin.withLock { pin in
+      defer { pin = nil }
+      return pin
+    }
+  }
+}

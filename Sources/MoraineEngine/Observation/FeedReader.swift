@@ -12,10 +12,12 @@ final class FeedReader: @unchecked Sendable {
   private var pin: FeedPin?
   private var hasEnded = false
 
-  init(store: Store, start: FeedStart, keyspace: String?) {
+  /// - Parameter pin: at the start, when it is known.
+  init(store: Store, start: FeedStart, keyspace: String?, pin: FeedPin?) {
     self.store = store
     self.start = start
     self.keyspace = keyspace
+    self.pin = pin
   }
 
   /// Stands behind a place from now on, also before the first call.
@@ -55,7 +57,7 @@ final class FeedReader: @unchecked Sendable {
     if let place { return place }
     guard let begun = try await store.beginFeed(start) else { return nil }
     place = begun
-    pin = store.observers.pins.add(begun.sequence)
+    if pin == nil { pin = store.observers.pins.add(begun.sequence) }
     return begun
   }
 }

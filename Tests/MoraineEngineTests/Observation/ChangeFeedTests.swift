@@ -172,28 +172,6 @@ import Testing
     while await store.watcherCount == 0 { await Task.yield() }
   }
 
-  /// While an iterator runs it sees every change, also those that are garbage by then.
-  @Test func compactionInTheBackgroundLeavesWhatWasNotSeen() async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
-    configuration.compaction = CompactionPolicy()
-    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
-    store.waitForIteratorsForever()
-    try await store.set([0], forKey: "a")
-    var iterator = store.contentsAndChanges().makeAsyncIterator()
-    _ = try await iterator.next()
-    for number in 0..<5000 {
-      try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
-    }
-    try await store.settle()
-    let changes = try await next(5000, &iterator)
-    #expect(changes.map { $0.value?[0] } == (0..<5000).map { UInt8($0 % 256) })
-    #expect(await store.statistics.compactionCount == 0)
-    // There was enough garbage; only the iterator kept it.
-    for number in 0..<100 { try await store.set([UInt8(number)], forKey: "a") }
-    try await store.settle()
-    #expect(await store.statistics.compactionCount > 0)
-  }
-
   @Test func aValueIsSeenAsItBecomes() async throws {
     let store = Store.inMemory()
     var iterator = store.values(forKey: "a").makeAsyncIterator()

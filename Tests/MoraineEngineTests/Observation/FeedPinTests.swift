@@ -1,0 +1,56 @@
+import MoraineStorage
+import Testing
+
+@testable import MoraineEngine
+
+/// Compaction leaves for a while what a feed has not seen yet.
+@Suite(.timeLimit(.minutes(10))) struct FeedPinTests {
+  private func next(
+    _ count: Int, _ iterator: inout ChangeSequence.Iterator
+  ) async throws -> [Change] {
+    var changes: [Change] = []
+    while changes.count < count, let change = try await iterator.next() { changes.append(change) }
+    return changes
+  }
+
+  /// While an iterator runs it sees every change, also those that are garbage by then.
+  @Test func compactionInTheBackgroundLeavesWhatWasNotSeen() async throws {
+    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    configuration.compaction = CompactionPolicy()
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    store.waitForIteratorsForever()
+    try await store.set([0], forKey: "a")
+    var iterator = store.contentsAndChanges().makeAsyncIterator()
+    _ = try await iterator.next()
+    for number in 0..<5000 {
+      try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
+    }
+    try await store.settle()
+    let changes = try await next(5000, &iterator)
+    #expect(changes.map { $0.value?[0] } == (0..<5000).map { UInt8($0 % 256) })
+    #expect(await store.statistics.compactionCount == 0)
+    // There was enough garbage; only the iterator kept it.
+    for number in 0..<100 { try await store.set([UInt8(number)], forKey: "a") }
+    try await store.settle()
+    #expect(await store.statistics.compactionCount > 0)
+  }
+
+  /// A task that is to go through the changes may begin to run much later.
+  @Test(arguments: [false, true])
+  func compactionLeavesWhatComesBeforeTheFirstStep(hasIterator: Bool) async throws {
+    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    configuration.compaction = CompactionPolicy()
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    store.waitForIteratorsForever()
+    try await store.set([0], forKey: "a")
+    let sequence = store.changes()
+    let early = hasIterator ? sequence.makeAsyncIterator() : nil
+    for number in 0..<1000 {
+      try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
+    }
+    try await store.settle()
+    var iterator = early ?? sequence.makeAsyncIterator()
+    let changes = try await next(1000, &iterator)
+    #expect(changes.map(\.sequence.rawValue) == Array(2...1001))
+  }
+}
