@@ -1,4 +1,5 @@
 import MoraineStorage
+import SystemPackage
 import Testing
 
 @testable import MoraineEngine
