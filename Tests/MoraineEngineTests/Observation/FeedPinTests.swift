@@ -6,11 +6,14 @@ import Testing
 
 /// Compaction leaves for a while what a feed has not seen yet.
 @Suite(.timeLimit(.minutes(10))) struct FeedPinTests {
-  private func next(
-    _ count: Int, _ iterator: inout ChangeSequence.Iterator
+  /// Until the last one comes: what is missing before it fails a test at once.
+  private func changes(
+    through last: UInt64, _ iterator: inout ChangeSequence.Iterator
   ) async throws -> [Change] {
     var changes: [Change] = []
-    while changes.count < count, let change = try await iterator.next() { changes.append(change) }
+    while changes.last?.sequence.rawValue != last, let change = try await iterator.next() {
+      changes.append(change)
+    }
     return changes
   }
 
@@ -27,7 +30,7 @@ import Testing
       try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
     }
     try await store.settle()
-    let changes = try await next(5000, &iterator)
+    let changes = try await changes(through: 5001, &iterator)
     #expect(changes.map { $0.value?[0] } == (0..<5000).map { UInt8($0 % 256) })
     #expect(await store.statistics.compactionCount == 0)
     // There was enough garbage; only the iterator kept it.
@@ -46,12 +49,16 @@ import Testing
     try await store.set([0], forKey: "a")
     let sequence = store.changes()
     let early = hasIterator ? sequence.makeAsyncIterator() : nil
-    for number in 0..<1000 {
+    for number in 0..<5000 {
       try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
     }
     try await store.settle()
     var iterator = early ?? sequence.makeAsyncIterator()
-    let changes = try await next(1000, &iterator)
-    #expect(changes.map(\.sequence.rawValue) == Array(2...1001))
+    let changes = try await changes(through: 5001, &iterator)
+    #expect(changes.map(\.sequence.rawValue) == Array(2...5001))
+    #expect(await store.statistics.compactionCount == 0)
+    for number in 0..<100 { try await store.set([UInt8(number)], forKey: "a") }
+    try await store.settle()
+    #expect(await store.statistics.compactionCount > 0)
   }
 }
