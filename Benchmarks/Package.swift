@@ -3,6 +3,13 @@
 import PackageDescription
 
 // A package of its own, so that what is measured against never enters a user's dependencies.
+let moraine: Target.Dependency = .product(name: "Moraine", package: "Moraine")
+let engine: Target.Dependency = .product(name: "MoraineEngine", package: "Moraine")
+let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
+let arguments: Target.Dependency = .product(
+  name: "ArgumentParser", package: "swift-argument-parser")
+let histogram: Target.Dependency = .product(name: "Histogram", package: "hdrhistogram-swift")
+
 let package = Package(
   name: "MoraineBenchmarks",
   platforms: [.macOS(.v15)],
@@ -10,17 +17,27 @@ let package = Package(
     .package(name: "Moraine", path: ".."),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
+    .package(url: "https://github.com/groue/GRDB.swift", from: "7.0.0"),
     .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+    .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
   ],
   targets: [
+    // Moraine by itself: what it is for, at the sizes that its goals name.
     .executableTarget(
       name: "MoraineBenchmark",
+      dependencies: ["BenchmarkSupport", moraine, engine, arguments, system, histogram]),
+    // Moraine and its peers, side by side.
+    .executableTarget(
+      name: "MoraineCompare",
       dependencies: [
-        .product(name: "Moraine", package: "Moraine"),
-        .product(name: "MoraineEngine", package: "Moraine"),
-        .product(name: "ArgumentParser", package: "swift-argument-parser"),
-        .product(name: "SystemPackage", package: "swift-system"),
-        .product(name: "Histogram", package: "hdrhistogram-swift"),
-      ])
+        "BenchmarkSupport", "CPeers", moraine, engine, arguments, system, histogram,
+        .product(name: "GRDB", package: "GRDB.swift"),
+        .product(name: "Subprocess", package: "swift-subprocess"),
+      ]),
+    // What both need: seeded data, folders, tables.
+    .target(name: "BenchmarkSupport", dependencies: [system]),
+    // The peers' C interfaces behind one face; their libraries are loaded when they are there.
+    .target(name: "CPeers"),
+    .testTarget(name: "MoraineCompareTests", dependencies: ["MoraineCompare"]),
   ]
 )

@@ -2,32 +2,33 @@ import Foundation
 
 /// The repository that everybody copies: a dictionary, and one JSON file of all of it that is
 /// written anew, atomically, at every save.
-actor CopiedPattern<Model: Codable & Identifiable & Sendable> where Model.ID: Hashable & Codable {
+package actor CopiedPattern<Model: Codable & Identifiable & Sendable>
+where Model.ID: Hashable & Codable {
   private var cache: [Model.ID: Model] = [:]
   private let url: URL
 
   /// Reads the file, where there is one.
-  init(url: URL) throws {
+  package init(url: URL) throws {
     self.url = url
     guard FileManager.default.fileExists(atPath: url.path) else { return }
     let models = try JSONDecoder().decode([Model].self, from: Data(contentsOf: url))
     cache = Dictionary(models.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
   }
 
-  func save(_ model: Model) throws {
+  package func save(_ model: Model) throws {
     cache[model.id] = model
     try persist()
   }
 
   /// Kinder than the pattern, which has no such call: it would write the file for each of them.
-  func save(contentsOf models: [Model]) throws {
+  package func save(contentsOf models: [Model]) throws {
     for model in models { cache[model.id] = model }
     try persist()
   }
 
-  func find(by id: Model.ID) -> Model? { cache[id] }
+  package func find(by id: Model.ID) -> Model? { cache[id] }
 
-  func loadAll() -> [Model] { Array(cache.values) }
+  package func loadAll() -> [Model] { Array(cache.values) }
 
   private func persist() throws {
     try JSONEncoder().encode(Array(cache.values)).write(to: url, options: .atomic)

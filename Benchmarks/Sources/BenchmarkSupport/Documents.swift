@@ -1,6 +1,6 @@
 /// JSON documents of 175 bytes, alike in their fields and not in what these hold.
-struct Documents {
-  static let lengthBytes = 175
+package struct Documents {
+  package static let lengthBytes = 175
   private static let first = [
     "Ada", "Alan", "Barbara", "Donald", "Edsger", "Frances", "Grace", "John", "Leslie", "Margaret",
   ]
@@ -17,10 +17,10 @@ struct Documents {
   ]
   private var generator: SplitMix64
 
-  init(seed: UInt64) { generator = SplitMix64(seed: seed) }
+  package init(seed: UInt64) { generator = SplitMix64(seed: seed) }
 
   /// - Parameter number: at most nine digits.
-  mutating func next(_ number: Int) -> [UInt8] {
+  package mutating func next(_ number: Int) -> [UInt8] {
     let first = pick(Self.first)
     let last = pick(Self.last)
     let address = "\(first.prefix(1).lowercased())\(last.lowercased())\(random(100))"

@@ -1,15 +1,15 @@
 import Foundation
 
 /// A table of text: rows by name, columns aligned to the right.
-struct Grid {
+package struct Grid {
   private var rows: [[String]]
 
   /// - Parameter heads: of the columns, the names' too.
-  init(_ heads: [String]) { rows = [heads] }
+  package init(_ heads: [String]) { rows = [heads] }
 
-  mutating func add(_ name: String, _ cells: [String]) { rows.append([name] + cells) }
+  package mutating func add(_ name: String, _ cells: [String]) { rows.append([name] + cells) }
 
-  func print() {
+  package func print() {
     let columnCount = rows.map(\.count).max() ?? 0
     let widths = (0..<columnCount).map { column in
       rows.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
@@ -25,17 +25,17 @@ struct Grid {
   }
 }
 
-func decimal(_ figure: Double, _ places: Int = 2) -> String {
+package func decimal(_ figure: Double, _ places: Int = 2) -> String {
   String(format: "%.\(places)f", figure)
 }
 
-func megabytes(_ bytes: UInt64) -> String { decimal(Double(bytes) / 1e6, 1) }
+package func megabytes(_ bytes: UInt64) -> String { decimal(Double(bytes) / 1e6, 1) }
 
 /// The middle one; of two, the higher.
-func median(_ figures: [Double]) -> Double { figures.sorted()[figures.count / 2] }
+package func median(_ figures: [Double]) -> Double { figures.sorted()[figures.count / 2] }
 
 extension Duration {
-  var milliseconds: Double {
+  package var milliseconds: Double {
     Double(components.seconds) * 1e3 + Double(components.attoseconds) / 1e15
   }
 }

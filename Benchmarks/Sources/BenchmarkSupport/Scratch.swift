@@ -2,27 +2,27 @@ import Foundation
 import SystemPackage
 
 /// A folder for the stores of one run, removed after it.
-struct Scratch: Sendable {
-  let folder: String
+package struct Scratch: Sendable {
+  package let folder: String
 
-  init(in directory: String) throws {
+  package init(in directory: String) throws {
     folder = "\(directory)/moraine-benchmark-\(ProcessInfo.processInfo.processIdentifier)"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
   }
 
-  func path(_ name: String) -> FilePath { FilePath("\(folder)/\(name)") }
+  package func path(_ name: String) -> FilePath { FilePath("\(folder)/\(name)") }
 
-  func remove(_ name: String) throws {
+  package func remove(_ name: String) throws {
     try FileManager.default.removeItem(atPath: "\(folder)/\(name)")
   }
 
-  func remove() {
+  package func remove() {
     do { try FileManager.default.removeItem(atPath: folder) } catch { print(error) }
   }
 }
 
 /// What the files of a folder take on disk, room that is only set aside included.
-func allocatedBytes(_ folder: FilePath) throws -> UInt64 {
+package func allocatedBytes(_ folder: FilePath) throws -> UInt64 {
   var sum: UInt64 = 0
   for name in try FileManager.default.contentsOfDirectory(atPath: folder.string) {
     var status = stat()
@@ -33,10 +33,10 @@ func allocatedBytes(_ folder: FilePath) throws -> UInt64 {
 }
 
 /// Says on standard error how far the benchmark is.
-func note(_ text: String) { FileHandle.standardError.write(Data("\(text)\n".utf8)) }
+package func note(_ text: String) { FileHandle.standardError.write(Data("\(text)\n".utf8)) }
 
 /// The call that prints the same again.
-var reproduction: String {
+package var reproduction: String {
   "swift run -c release --package-path Benchmarks MoraineBenchmark "
     + CommandLine.arguments.dropFirst().joined(separator: " ")
 }

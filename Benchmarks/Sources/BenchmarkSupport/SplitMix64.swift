@@ -1,11 +1,14 @@
 /// A seeded generator: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// OOPSLA 2014.
-struct SplitMix64: RandomNumberGenerator {
-  private var state: UInt64
+package struct SplitMix64: RandomNumberGenerator {
+  @usableFromInline
+  package var state: UInt64
 
-  init(seed: UInt64) { state = seed }
+  @inlinable
+  package init(seed: UInt64) { state = seed }
 
-  mutating func next() -> UInt64 {
+  @inlinable
+  package mutating func next() -> UInt64 {
     state &+= 0x9E37_79B9_7F4A_7C15
     var mixed = state
     mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9

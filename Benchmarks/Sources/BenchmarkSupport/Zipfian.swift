@@ -4,15 +4,17 @@ import Foundation
 ///
 /// Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating billion-record
 /// synthetic databases", SIGMOD 1994, section 3.
-struct Zipfian: Sendable {
-  private let count: Double
-  private let zeta: Double
-  private let second: Double
-  private let alpha: Double
-  private let eta: Double
+package struct Zipfian: Sendable {
+  package let itemCount: Int
+  @usableFromInline let count: Double
+  @usableFromInline let zeta: Double
+  @usableFromInline let second: Double
+  @usableFromInline let alpha: Double
+  @usableFromInline let eta: Double
 
   /// - Complexity: O(count).
-  init(count: Int, theta: Double = 0.99) {
+  package init(count: Int, theta: Double = 0.99) {
+    itemCount = count
     self.count = Double(count)
     zeta = (1...count).reduce(0) { $0 + 1 / pow(Double($1), theta) }
     second = 1 + pow(0.5, theta)
@@ -20,8 +22,8 @@ struct Zipfian: Sendable {
     eta = (1 - pow(2 / Double(count), 1 - theta)) / (1 - second / zeta)
   }
 
-  @inline(__always)
-  func next(_ generator: inout SplitMix64) -> Int {
+  @inlinable
+  package func next(_ generator: inout SplitMix64) -> Int {
     let uniform = Double.random(in: 0..<1, using: &generator)
     let scaled = uniform * zeta
     if scaled < 1 { return 0 }

@@ -1,3 +1,4 @@
+import BenchmarkSupport
 import Histogram
 import MoraineEngine
 import SystemPackage

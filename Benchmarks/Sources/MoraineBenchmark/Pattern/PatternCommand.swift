@@ -1,23 +1,7 @@
 import ArgumentParser
+import BenchmarkSupport
 import Foundation
 import Moraine
-
-/// A row of JSON, as an app would have it.
-struct BenchmarkUser: Codable, Identifiable, Sendable {
-  let id: Int
-  var name: String
-  var email: String
-  var score: Double
-  var isActive: Bool
-
-  init(_ id: Int) {
-    self.id = id
-    name = "User number \(id)"
-    email = "user\(id)@example.org"
-    score = Double(id % 1_000) / 8
-    isActive = id % 3 == 0
-  }
-}
 
 /// The typed layer next to the pattern that it takes the place of.
 struct PatternCommand: AsyncParsableCommand {

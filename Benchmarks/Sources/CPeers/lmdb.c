@@ -1,0 +1,167 @@
+#include "loading.h"
+
+#if __has_include(<lmdb.h>)
+#include <lmdb.h>
+
+#define FUNCTIONS(F)                                                                               \
+  F(mdb_env_create) F(mdb_env_set_mapsize) F(mdb_env_set_maxreaders) F(mdb_env_open)               \
+  F(mdb_env_close) F(mdb_txn_begin) F(mdb_txn_commit) F(mdb_txn_abort) F(mdb_txn_reset)            \
+  F(mdb_txn_renew) F(mdb_dbi_open) F(mdb_put) F(mdb_del) F(mdb_get) F(mdb_cursor_open)             \
+  F(mdb_cursor_get) F(mdb_cursor_close) F(mdb_strerror) F(mdb_version)
+FUNCTIONS(PEER_FUNCTION)
+
+struct peer_store {
+  MDB_env *env;
+  MDB_dbi dbi;
+  MDB_txn *batch;
+};
+
+struct peer_reader {
+  peer_store *store;
+  MDB_txn *txn;
+};
+
+static const char *load(void) {
+  void *library = peer_open_library("lmdb");
+  if (!library) return peer_message_text;
+  FUNCTIONS(PEER_FIND)
+  return NULL;
+}
+
+static const char *version(void) {
+  static char text[32];
+  int major, minor, patch;
+  p_mdb_version(&major, &minor, &patch);
+  snprintf(text, sizeof text, "%d.%d.%d", major, minor, patch);
+  return text;
+}
+
+static int failed(const char *what, int code) {
+  return code == 0 ? 0 : peer_fail(what, p_mdb_strerror(code));
+}
+
+static MDB_val val(peer_bytes bytes) {
+  return (MDB_val){.mv_size = bytes.length, .mv_data = (void *)bytes.bytes};
+}
+
+static int open_table(peer_store *store) {
+  MDB_txn *txn;
+  int code = p_mdb_txn_begin(store->env, NULL, 0, &txn);
+  if (code) return code;
+  code = p_mdb_dbi_open(txn, NULL, MDB_CREATE, &store->dbi);
+  if (code) {
+    p_mdb_txn_abort(txn);
+    return code;
+  }
+  return p_mdb_txn_commit(txn);
+}
+
+static peer_store *open_store(const char *path, const peer_options *options) {
+  peer_store *store = calloc(1, sizeof *store);
+  // Pages are half full after random inserts, and a commit copies the path to one.
+  size_t map = options->expected_bytes * 8 + ((size_t)1 << 30);
+  unsigned int flags = MDB_NOSUBDIR | MDB_NORDAHEAD | MDB_NOTLS;
+  if (!options->sync) flags |= MDB_WRITEMAP | MDB_NOSYNC;
+  int code = p_mdb_env_create(&store->env);
+  if (!code) code = p_mdb_env_set_mapsize(store->env, map);
+  if (!code) code = p_mdb_env_set_maxreaders(store->env, 512);
+  if (!code) code = p_mdb_env_open(store->env, path, flags, 0644);
+  if (!code) code = open_table(store);
+  if (!failed("open", code)) return store;
+  if (store->env) p_mdb_env_close(store->env);
+  free(store);
+  return NULL;
+}
+
+static int close_store(peer_store *store) {
+  p_mdb_env_close(store->env);
+  free(store);
+  return 0;
+}
+
+// One operation in the batch, or in a transaction of its own.
+static int change(peer_store *store, peer_bytes key, const peer_bytes *value) {
+  MDB_txn *txn = store->batch;
+  int code = txn ? 0 : p_mdb_txn_begin(store->env, NULL, 0, &txn);
+  if (code) return failed("begin", code);
+  MDB_val name = val(key), data = value ? val(*value) : (MDB_val){0};
+  code = value ? p_mdb_put(txn, store->dbi, &name, &data, 0)
+               : p_mdb_del(txn, store->dbi, &name, NULL);
+  if (store->batch) return failed("put", code);
+  if (code) {
+    p_mdb_txn_abort(txn);
+    return failed("put", code);
+  }
+  return failed("commit", p_mdb_txn_commit(txn));
+}
+
+static int put(peer_store *store, peer_bytes key, peer_bytes value) {
+  return change(store, key, &value);
+}
+
+static int remove_key(peer_store *store, peer_bytes key) { return change(store, key, NULL); }
+
+static int begin(peer_store *store) {
+  return failed("begin", p_mdb_txn_begin(store->env, NULL, 0, &store->batch));
+}
+
+static int commit(peer_store *store) {
+  MDB_txn *txn = store->batch;
+  store->batch = NULL;
+  return failed("commit", p_mdb_txn_commit(txn));
+}
+
+static peer_reader *open_reader(peer_store *store) {
+  peer_reader *reader = calloc(1, sizeof *reader);
+  reader->store = store;
+  if (!failed("begin", p_mdb_txn_begin(store->env, NULL, MDB_RDONLY, &reader->txn))) return reader;
+  free(reader);
+  return NULL;
+}
+
+static int refresh(peer_reader *reader) {
+  p_mdb_txn_reset(reader->txn);
+  return failed("renew", p_mdb_txn_renew(reader->txn));
+}
+
+static int get(peer_reader *reader, peer_bytes key, peer_bytes *value) {
+  MDB_val name = val(key), data;
+  int code = p_mdb_get(reader->txn, reader->store->dbi, &name, &data);
+  if (code == MDB_NOTFOUND) return 1;
+  if (code) return failed("get", code);
+  *value = (peer_bytes){data.mv_data, data.mv_size};
+  return 0;
+}
+
+static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+  MDB_cursor *cursor;
+  int code = p_mdb_cursor_open(reader->txn, reader->store->dbi, &cursor);
+  if (code) return failed("cursor", code);
+  MDB_val name, data;
+  while (!(code = p_mdb_cursor_get(cursor, &name, &data, MDB_NEXT))) {
+    if (!visit(context, (peer_bytes){name.mv_data, name.mv_size},
+               (peer_bytes){data.mv_data, data.mv_size}))
+      break;
+  }
+  p_mdb_cursor_close(cursor);
+  return code == MDB_NOTFOUND ? 0 : failed("scan", code);
+}
+
+static void close_reader(peer_reader *reader) {
+  p_mdb_txn_abort(reader->txn);
+  free(reader);
+}
+
+const peer_api peer_lmdb = {
+    .name = "lmdb",
+    .title = "LMDB",
+    .settings = "NORDAHEAD; without sync NOSYNC and WRITEMAP; one transaction a put, one kept for a "
+                "row of reads and renewed where others write",
+    .load = load, .version = version, .message = peer_message, .open = open_store,
+    .close = close_store, .put = put, .remove = remove_key, .begin = begin, .commit = commit,
+    .reader = open_reader, .refresh = refresh, .get = get, .scan = scan,
+    .close_reader = close_reader,
+};
+#else
+PEER_MISSING(peer_lmdb, "lmdb", "LMDB", "liblmdb-dev")
+#endif

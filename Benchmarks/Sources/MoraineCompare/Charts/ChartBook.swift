@@ -1,0 +1,57 @@
+import Foundation
+
+/// All pictures of a report.
+enum ChartBook {
+  /// Writes the pictures for which the report has data.
+  ///
+  /// - Returns: the names of the files, in the order in which a text shows them.
+  static func write(_ report: Report, to folder: String) throws -> [String] {
+    let folder = URL(fileURLWithPath: folder, isDirectory: true)
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    var names: [String] = []
+    for (name, text) in pictures(report) {
+      try Data(text.utf8).write(to: folder.appendingPathComponent(name), options: .atomic)
+      names.append(name)
+    }
+    return names
+  }
+
+  /// Each by the name of its file.
+  static func pictures(_ report: Report) -> [(name: String, text: String)] {
+    let candidates = [
+      ("throughput.svg", ThroughputChart.draw(report, rows: throughputRows(report))),
+      (
+        "latency-put.svg",
+        LatencyChart.draw(report, row: "put latency", title: "How long single puts take")
+      ),
+      (
+        "latency-get.svg",
+        LatencyChart.draw(report, row: "get latency", title: "How long single gets take")
+      ),
+      ("open.svg", CurveChart.draw(report, .open)),
+      ("space.svg", CurveChart.draw(report, .space)),
+    ]
+    return candidates.compactMap { name, text in text.map { (name: name, text: $0) } }
+  }
+
+  /// Up to ten rows of speed that a peer has too, in the report's order: those that everybody asks
+  /// for first, then others. All rows are in the table; a picture of all would be read by nobody.
+  static func throughputRows(_ report: Report) -> [String] {
+    let rows = report.rows.filter { isSpeed($0) && report.bestPeer($0) != nil }.map(\.name)
+    let first = rows.filter(headlines.contains)
+    let shown = Set((first + rows.filter { !first.contains($0) }).prefix(10))
+    return rows.filter(shown.contains)
+  }
+
+  private static let headlines = [
+    "fillrandom", "overwrite", "readrandom", "readmissing", "readseq", "fillbatch1000",
+    "fillsync x1", "fillsync x16", "YCSB-A 100 B", "YCSB-B 100 B",
+  ]
+
+  /// Times and rates are; bytes are not.
+  private static func isSpeed(_ row: Report.Row) -> Bool {
+    let unit = row.unit.lowercased()
+    return ["ns", "µs", "us", "ms", "s"].contains(unit.prefix { $0 != " " && $0 != "/" })
+      || unit.hasSuffix("/s") || unit.hasSuffix(" a second")
+  }
+}

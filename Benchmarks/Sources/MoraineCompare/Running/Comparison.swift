@@ -1,0 +1,98 @@
+import BenchmarkSupport
+import Foundation
+import Subprocess
+import SystemPackage
+
+/// All groups of all engines, round by round: what the machine does meanwhile hits all alike.
+struct Comparison: Sendable {
+  let plan: Plan
+  let rounds: Int
+  let groups: [String]
+  /// Nil for all of them.
+  let engines: Set<String>?
+  let directory: String
+  /// What one group of one engine may take before it is ended and left out.
+  let timeout: Duration
+
+  func run(into report: inout Report) async throws {
+    for round in 1...rounds {
+      for group in groups {
+        for engine in plan.engines(of: group) where engines?.contains(engine) ?? true {
+          note("round \(round) of \(rounds): \(group), \(engine)")
+          let folder = try Scratch(in: directory)
+          defer { folder.remove() }
+          let began = ContinuousClock.now
+          defer { note("  \(began.duration(to: .now).formatted(.units(allowed: [.seconds])))") }
+          do {
+            report.take(try await measure(group, engine, folder.folder))
+          } catch let failure as Failure {
+            report.failures.append("\(engine), \(group): \(failure.description)")
+            note("  \(failure.description)")
+          }
+        }
+      }
+    }
+  }
+
+  /// Ends the process when it takes too long.
+  private func measure(
+    _ group: String, _ engine: String, _ folder: String
+  ) async throws -> Recorder {
+    try await withThrowingTaskGroup(of: Recorder.self) { tasks in
+      tasks.addTask { try await run(group, engine, folder) }
+      tasks.addTask {
+        try await Task.sleep(for: timeout)
+        throw Failure(description: "it took longer than \(timeout) and was ended")
+      }
+      defer { tasks.cancelAll() }
+      return try await tasks.next()!
+    }
+  }
+
+  private func run(_ group: String, _ engine: String, _ folder: String) async throws -> Recorder {
+    let size = String(decoding: try JSONEncoder().encode(plan.size), as: UTF8.self)
+    let result = try await Subprocess.run(
+      .path(FilePath(Bundle.main.executablePath ?? CommandLine.arguments[0])),
+      arguments: [
+        "measure", "--engine", engine, "--group", group, "--folder", folder, "--size", size,
+      ], environment: .inherit.updating(["SWIFT_BACKTRACE": "enable=no"]), input: .none,
+      output: .bytes(limit: 16 << 20), error: .string(limit: 1 << 20))
+    guard case .exited(0) = result.terminationStatus else {
+      throw Failure(
+        description: "\(result.terminationStatus) \(result.standardError)".trimmed)
+    }
+    return try JSONDecoder().decode(Recorder.self, from: Data(result.standardOutput))
+  }
+
+  struct Failure: Error {
+    let description: String
+  }
+}
+
+extension String {
+  fileprivate var trimmed: String { trimmingCharacters(in: .whitespacesAndNewlines) }
+}
+
+extension Report {
+  /// Adds what one process has measured to what the rounds before it have.
+  mutating func take(_ recorder: Recorder) {
+    for figure in recorder.figures {
+      if let place = figures.firstIndex(where: {
+        $0.engine == figure.engine && $0.row == figure.row
+      }) {
+        figures[place].values += figure.values
+      } else {
+        figures.append(figure)
+      }
+    }
+    // Of curves and percentiles the last round's is kept: they are pictures, and not compared.
+    latencies.removeAll { old in
+      recorder.latencies.contains { $0.engine == old.engine && $0.row == old.row }
+    }
+    latencies += recorder.latencies
+    series.removeAll { old in
+      recorder.series.contains { $0.engine == old.engine && $0.chart == old.chart }
+    }
+    series += recorder.series
+  }
+}

@@ -1,0 +1,69 @@
+import CPeers
+import Foundation
+
+/// Which engines there are, and which rows.
+struct Plan: Sendable {
+  let size: Size
+
+  /// Those that store keys and values: each is a type of its own, so that what calls it is compiled
+  /// for it.
+  static var engines: [Report.Engine] {
+    [MoraineMaker().engine, SnapshotMaker.engine] + PeerMaker.all.map(\.engine)
+      + Repositories.engine + [NothingMaker().engine]
+  }
+
+  var workloads: [any Workload] {
+    [
+      Basics(size), Batches(size), DurableCommits(size), YCSB(size), RedbStyle(size),
+      LargeValues(size), Records(size), Latencies(size), OpenCurve(size), SpaceCurve(size),
+    ]
+  }
+
+  var rows: [Report.Row] { workloads.flatMap(\.rows) + Repositories(size).rows }
+
+  var groups: [String] {
+    workloads.map { type(of: $0).name } + [Repositories.name]
+  }
+
+  /// The engines that a group is measured of. A snapshot is measured with its store.
+  func engines(of group: String) -> [String] {
+    if group == Repositories.name { return Repositories.engines }
+    let peers = PeerMaker.all.filter { $0.engine.missing == nil }.map(\.engine.name)
+    // The harness by itself has nothing to say about durable commits or space.
+    let floor = group == Basics.name ? [NothingMaker().engine.name] : []
+    return [MoraineMaker.name] + peers + floor
+  }
+
+  /// Measures one group of one engine, in this process.
+  func measure(_ group: String, of engine: String, in folder: String) async throws -> Recorder {
+    var recorder = Recorder(engine: engine)
+    if group == Repositories.name {
+      try await Repositories(size).run(engine, in: folder, &recorder)
+      return recorder
+    }
+    guard let workload = workloads.first(where: { type(of: $0).name == group }) else {
+      throw NotThere(what: "group", name: group, known: groups)
+    }
+    switch engine {
+    case MoraineMaker.name: try await workload.run(MoraineMaker(), in: folder, &recorder)
+    case NothingMaker().engine.name:
+      try await workload.run(NothingMaker(), in: folder, &recorder)
+    default:
+      guard let peer = PeerMaker.all.first(where: { $0.engine.name == engine }) else {
+        throw NotThere(what: "engine", name: engine, known: engines(of: group))
+      }
+      if let why = peer.engine.missing { throw PeerError(description: "\(engine): \(why)") }
+      try await workload.run(peer, in: folder, &recorder)
+    }
+    return recorder
+  }
+}
+
+struct NotThere: Error, CustomStringConvertible {
+  let what: String
+  let name: String
+  let known: [String]
+  var description: String {
+    "there is no \(what) \"\(name)\"; there are \(known.joined(separator: ", "))"
+  }
+}

@@ -1,0 +1,46 @@
+import BenchmarkSupport
+import Foundation
+import Histogram
+
+/// What one process measures of one engine.
+struct Recorder: Codable {
+  var engine: String
+  var figures: [Report.Figure] = []
+  var latencies: [Report.Latency] = []
+  var series: [Report.Series] = []
+
+  init(engine: String) { self.engine = engine }
+
+  /// - Parameter other: an engine that is measured beside, as snapshots are beside the actor.
+  mutating func add(_ row: String, _ value: Double, engine other: String? = nil) {
+    figures.append(Report.Figure(engine: other ?? engine, row: row, values: [value]))
+  }
+
+  /// The row is the microseconds of one of `operations`.
+  mutating func time(
+    _ row: String, _ operations: Int, engine other: String? = nil,
+    _ body: () async throws -> Void
+  ) async throws {
+    let elapsed = try await ContinuousClock().measure(body)
+    add(row, elapsed.milliseconds * 1000 / Double(max(1, operations)), engine: other)
+  }
+
+  mutating func addLatency(
+    _ row: String, _ histogram: Histogram<UInt64>, engine other: String? = nil
+  ) {
+    let percentiles: [Double] = [50, 90, 99, 99.9, 99.99, 100]
+    latencies.append(
+      Report.Latency(
+        engine: other ?? engine, row: row, percentiles: percentiles,
+        nanoseconds: percentiles.map { Double(histogram.valueAtPercentile($0)) }))
+  }
+
+  mutating func add(_ chart: String, x: Double, y: Double) {
+    if let place = series.firstIndex(where: { $0.chart == chart }) {
+      series[place].x.append(x)
+      series[place].y.append(y)
+    } else {
+      series.append(Report.Series(chart: chart, engine: engine, x: [x], y: [y]))
+    }
+  }
+}

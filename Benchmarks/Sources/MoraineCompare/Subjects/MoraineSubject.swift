@@ -1,0 +1,101 @@
+import Foundation
+import MoraineEngine
+import SystemPackage
+
+/// Stores of Moraine, used as its users do: one `await` an operation.
+struct MoraineMaker: SubjectMaker {
+  static let name = "moraine"
+
+  var engine: Report.Engine {
+    Report.Engine(
+      name: Self.name, title: "Moraine", version: "this tree",
+      settings: "as it comes, durability none or sync; the row's every operation is one await on "
+        + "the actor")
+  }
+
+  func open(in path: String, _ options: SubjectOptions) throws -> MoraineSubject {
+    var configuration = Configuration()
+    configuration.durability = options.sync ? .sync : .none
+    return MoraineSubject(
+      store: try Store(at: FilePath("\(path)/store"), configuration: configuration))
+  }
+}
+
+struct MoraineSubject: Subject {
+  static var blocks: Bool { false }
+
+  let store: Store
+
+  @inline(__always)
+  func put(_ key: KeyBytes, _ value: [UInt8]) async throws {
+    try await store.set(value, forKey: Key(key))
+  }
+
+  func remove(_ key: KeyBytes) async throws { try await store.removeValue(forKey: Key(key)) }
+
+  func put(
+    _ numbers: some Collection<Int> & Sendable, of data: Dataset, generation: Int
+  ) async throws {
+    try await store.write { batch in
+      for number in numbers {
+        try batch.set(
+          data.value(number, generation: generation), forKey: Key(data.key(number)))
+      }
+    }
+  }
+
+  func compact() async throws { try await store.compact() }
+  func close() async throws { try await store.close() }
+  func reader() -> MoraineReader { MoraineReader(store: store) }
+  var snapshots: SnapshotMaker? { SnapshotMaker(store: store) }
+}
+
+/// Through the actor.
+struct MoraineReader: SubjectReader {
+  let store: Store
+
+  func refresh() {}
+
+  @inline(__always)
+  func has(_ key: KeyBytes, _ value: [UInt8]) async throws -> Bool {
+    try await store.value(forKey: Key(key)) == value
+  }
+
+  @inline(__always)
+  func contains(_ key: KeyBytes) async throws -> Bool { try await store.contains(Key(key)) }
+
+  func scan() async throws -> ScanSum {
+    let sum = SumBox()
+    try await store.forEach { entry in
+      sum.add(entry)
+      return true
+    }
+    return sum.value
+  }
+}
+
+/// Only the actor's closure touches it, and then who waited for that.
+private final class SumBox: @unchecked Sendable {
+  private(set) var value = ScanSum()
+
+  @inline(__always)
+  func add(_ entry: Entry) { value.add(entry) }
+}
+
+extension ScanSum {
+  @inline(__always)
+  mutating func add(_ entry: Entry) {
+    entry.key.bytes.withUnsafeBytes { key in entry.value.withUnsafeBytes { add(key, $0) } }
+  }
+}
+
+extension Key {
+  @inline(__always)
+  init(_ key: KeyBytes) {
+    self.init(
+      Array(unsafeUninitializedCapacity: key.count) { bytes, count in
+        key.withBytes { UnsafeMutableRawBufferPointer(bytes).copyMemory(from: $0) }
+        count = key.count
+      })
+  }
+}

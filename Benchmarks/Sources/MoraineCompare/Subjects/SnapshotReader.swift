@@ -1,0 +1,60 @@
+import Foundation
+import MoraineEngine
+
+/// Reads of a Moraine store without the actor: from one moment, on any thread.
+struct SnapshotMaker: ReaderMaker {
+  static let engine = Report.Engine(
+    name: "snapshot", title: "Moraine, snapshot", version: "this tree",
+    settings: "reads of `store.snapshot()`, which do not suspend; a new one where others write")
+  static var blocks: Bool { true }
+
+  let store: Store
+
+  func reader() async throws -> SnapshotReader {
+    SnapshotReader(store: store, snapshot: try await store.snapshot())
+  }
+}
+
+struct SnapshotReader: SubjectReader {
+  let store: Store
+  private var snapshot: Snapshot
+
+  init(store: Store, snapshot: Snapshot) {
+    self.store = store
+    self.snapshot = snapshot
+  }
+
+  mutating func refresh() async throws { snapshot = try await store.snapshot() }
+
+  @inline(__always)
+  func has(_ key: KeyBytes, _ value: [UInt8]) throws -> Bool {
+    let isEqual = try snapshot.withValue(forKey: Key(key)) { found in
+      found.withUnsafeBytes { found in
+        found.count == value.count
+          && value.withUnsafeBytes { memcmp($0.baseAddress!, found.baseAddress!, found.count) == 0 }
+      }
+    }
+    return isEqual ?? false
+  }
+
+  @inline(__always)
+  func contains(_ key: KeyBytes) throws -> Bool { try snapshot.contains(Key(key)) }
+
+  func scan() throws -> ScanSum {
+    var sum = ScanSum()
+    try snapshot.forEach { entry in
+      sum.add(entry)
+      return true
+    }
+    return sum
+  }
+
+  func has(_ numbers: ArraySlice<Int>, of data: Dataset, generation: Int) throws -> Bool {
+    let values = try snapshot.values(forKeys: numbers.map { Key(data.key($0)) })
+    for (number, value) in zip(numbers, values)
+    where value != data.value(number, generation: generation) {
+      return false
+    }
+    return true
+  }
+}
