@@ -11,6 +11,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
     .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+    .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
   ],
   targets: [
     .executableTarget(
@@ -21,6 +22,26 @@ let package = Package(
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "SystemPackage", package: "swift-system"),
         .product(name: "Histogram", package: "hdrhistogram-swift"),
-      ])
+      ]),
+    // What Scripts/instructions counts.
+    .executableTarget(
+      name: "MoraineInstructions",
+      dependencies: [
+        "CFixedRandom",
+        .product(name: "MoraineEngine", package: "Moraine"),
+        .product(name: "SystemPackage", package: "swift-system"),
+      ]),
+    .target(name: "CFixedRandom"),
+    // swift package --package-path Benchmarks benchmark
+    .executableTarget(
+      name: "MoraineMicro",
+      dependencies: [
+        .product(name: "Benchmark", package: "benchmark"),
+        .product(name: "Moraine", package: "Moraine"),
+        .product(name: "MoraineEngine", package: "Moraine"),
+        .product(name: "SystemPackage", package: "swift-system"),
+      ],
+      path: "Benchmarks/MoraineMicro",
+      plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]),
   ]
 )
