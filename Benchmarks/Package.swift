@@ -27,15 +27,19 @@ let package = Package(
     .executableTarget(
       name: "MoraineInstructions",
       dependencies: [
-        "CFixedRandom",
+        "CFixedRandom", "MoraineMaterial",
         .product(name: "MoraineEngine", package: "Moraine"),
         .product(name: "SystemPackage", package: "swift-system"),
       ]),
     .target(name: "CFixedRandom"),
+    .target(
+      name: "MoraineMaterial",
+      dependencies: [.product(name: "MoraineEngine", package: "Moraine")]),
     // swift package --package-path Benchmarks benchmark
     .executableTarget(
       name: "MoraineMicro",
       dependencies: [
+        "MoraineMaterial",
         .product(name: "Benchmark", package: "benchmark"),
         .product(name: "Moraine", package: "Moraine"),
         .product(name: "MoraineEngine", package: "Moraine"),

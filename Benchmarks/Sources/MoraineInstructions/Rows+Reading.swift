@@ -1,4 +1,5 @@
 import MoraineEngine
+import MoraineMaterial
 
 extension Rows {
   func get(_ store: Store, _ count: Int) async throws {
@@ -12,7 +13,7 @@ extension Rows {
     for number in 0..<count {
       // Never stored: only the first keys were, and the rest is more than half of them.
       let key = material.keys[Self.unit + number % Self.unit]
-      guard try await store.value(forKey: key) == nil else { throw WrongAnswer(row: .getMissing) }
+      guard try await store.value(forKey: key) == nil else { throw WrongAnswer("getMissing") }
     }
   }
 
@@ -34,25 +35,31 @@ extension Rows {
 
   func scan(_ store: Store, _ count: Int) async throws {
     for _ in 0..<count / Self.unit {
-      // The order of the log is that in which the keys were put.
-      var number = 0
-      try await store.forEach { [material] entry in
-        guard entry.value == material.value(number) else { return false }
-        number += 1
-        return true
-      }
+      guard try await scan(once: store) == Self.unit else { throw WrongAnswer("scan") }
     }
+  }
+
+  /// - Returns: how many records had the right value; a wrong one ends it.
+  private func scan(once store: Store) async throws -> Int {
+    let tally = Tally()
+    try await store.forEach { [material] entry in
+      // The order of the log is that in which the keys were put.
+      guard isSame(entry.value, material.value(tally.count)) else { return false }
+      tally.count += 1
+      return true
+    }
+    return tally.count
   }
 
   func scanSnapshot(_ snapshot: Snapshot, _ count: Int) throws {
     for _ in 0..<count / Self.unit {
       var number = 0
       try snapshot.forEach { entry in
-        guard entry.value == material.value(number) else { return false }
+        guard isSame(entry.value, material.value(number)) else { return false }
         number += 1
         return true
       }
-      guard number == Self.unit else { throw WrongAnswer(row: .scanSnapshot) }
+      guard number == Self.unit else { throw WrongAnswer("scanSnapshot") }
     }
   }
 
@@ -61,6 +68,13 @@ extension Rows {
 
   @inline(__always)
   private func check(_ value: [UInt8]?, _ number: Int, _ row: Row) throws {
-    guard value == material.value(number % Self.unit) else { throw WrongAnswer(row: row) }
+    guard let value, isSame(value, material.value(number % Self.unit)) else {
+      throw WrongAnswer("\(row)")
+    }
   }
+}
+
+/// Counts in a closure that goes to the store's actor and comes back.
+private final class Tally: @unchecked Sendable {
+  var count = 0
 }

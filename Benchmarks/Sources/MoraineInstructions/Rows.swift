@@ -1,4 +1,5 @@
 import MoraineEngine
+import MoraineMaterial
 import SystemPackage
 
 /// What is counted.
@@ -15,18 +16,16 @@ enum Row: String, CaseIterable {
   case scanSnapshot = "scan-snapshot"
 }
 
-struct WrongAnswer: Error {
-  let row: Row
-}
-
 /// The rows: each opens a store of its own, and all but `put` and `batch` fill it first with `unit` keys.
 struct Rows: Sendable {
   /// A row's count is a multiple of this.
   static let unit = 10_000
+  /// How many keys there are, whatever the count, so that making them is no part of the difference.
+  static let keyCount = 40_000
   static let batchCount = 100
 
   let store: FilePath
-  let material = Material()
+  let material = Material(keyCount: keyCount)
 
   init(store: FilePath) { self.store = store }
 
