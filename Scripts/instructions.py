@@ -60,7 +60,8 @@ class Row:
         return number / self.count
 
     def calls_of(self, names):
-        return round(sum(self.each(self.calls[name]) for name in names), 2)
+        # Zero, not minus zero.
+        return abs(round(sum(self.each(self.calls[name]) for name in names), 2))
 
     def figures(self):
         return {

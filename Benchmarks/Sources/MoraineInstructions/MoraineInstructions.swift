@@ -9,8 +9,9 @@ import SystemPackage
 struct MoraineInstructions {
   static func main() {
     let arguments = CommandLine.arguments
-    guard arguments.count == 4, let row = Row(rawValue: arguments[1]), let count = Int(arguments[2]),
-      count > 0, count <= Rows.keyCount, count.isMultiple(of: Rows.unit)
+    guard arguments.count == 4, let row = Row(rawValue: arguments[1]),
+      let count = Int(arguments[2]), count > 0, count <= Rows.keyCount,
+      count.isMultiple(of: Rows.unit)
     else {
       let rows = Row.allCases.map(\.rawValue).joined(separator: " ")
       let usage = """

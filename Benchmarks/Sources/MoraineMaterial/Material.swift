@@ -2,11 +2,11 @@ public import MoraineEngine
 
 /// Keys of sixteen bytes and values of a hundred, the same in each run.
 public struct Material: Sendable {
-  private static let valueCount = 256
+  @usableFromInline static let valueCount = 256
 
   /// In an order that is not that of their digits.
   public let keys: [Key]
-  private let values: [[UInt8]]
+  @usableFromInline let values: [[UInt8]]
 
   /// - Parameter keyCount: how many keys to make.
   public init(keyCount: Int) {
@@ -22,6 +22,7 @@ public struct Material: Sendable {
   }
 
   /// A hundred bytes, the second half a repetition of the first.
+  @inlinable @inline(__always)
   public func value(_ number: Int) -> [UInt8] { values[number & (Self.valueCount - 1)] }
 
   public static func keys(_ numbers: Range<Int>) -> [Key] {
