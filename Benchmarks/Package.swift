@@ -19,6 +19,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
     .package(url: "https://github.com/groue/GRDB.swift", from: "7.0.0"),
     .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+    .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
     .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
   ],
   targets: [
@@ -39,5 +40,21 @@ let package = Package(
     // The peers' C interfaces behind one face; their libraries are loaded when they are there.
     .target(name: "CPeers"),
     .testTarget(name: "MoraineCompareTests", dependencies: ["MoraineCompare"]),
+    // What Scripts/instructions counts.
+    .executableTarget(
+      name: "MoraineInstructions",
+      dependencies: ["CFixedRandom", "MoraineMaterial", engine, system]),
+    // So that a store's hash key is the same in each run.
+    .target(name: "CFixedRandom"),
+    .target(name: "MoraineMaterial", dependencies: [engine]),
+    // swift package --package-path Benchmarks benchmark
+    .executableTarget(
+      name: "MoraineMicro",
+      dependencies: [
+        "MoraineMaterial", moraine, engine, system,
+        .product(name: "Benchmark", package: "benchmark"),
+      ],
+      path: "Benchmarks/MoraineMicro",
+      plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]),
   ]
 )

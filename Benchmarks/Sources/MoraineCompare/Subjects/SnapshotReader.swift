@@ -52,7 +52,7 @@ struct SnapshotReader: SubjectReader {
   func has(_ numbers: ArraySlice<Int>, of data: Dataset, generation: Int) throws -> Bool {
     let values = try snapshot.values(forKeys: numbers.map { Key(data.key($0)) })
     for (number, value) in zip(numbers, values)
-    where value != data.value(number, generation: generation) {
+    where !isSame(value, data.value(number, generation: generation)) {
       return false
     }
     return true

@@ -1,0 +1,96 @@
+import MoraineEngine
+import MoraineMaterial
+import SystemPackage
+
+/// What is counted.
+enum Row: String, CaseIterable {
+  case nothing
+  case put
+  case overwrite
+  case batch
+  case get
+  case getMissing = "get-missing"
+  case getSnapshot = "get-snapshot"
+  case getMany = "get-many"
+  case scan
+  case scanSnapshot = "scan-snapshot"
+}
+
+/// The rows: each opens a store of its own, and all but `put` and `batch` fill it first with `unit` keys.
+struct Rows: Sendable {
+  /// A row's count is a multiple of this.
+  static let unit = 10_000
+  /// How many keys there are, whatever the count, so that making them is no part of the difference.
+  static let keyCount = 40_000
+  static let batchCount = 100
+
+  let store: FilePath
+  let material = Material(keyCount: keyCount)
+
+  init(store: FilePath) { self.store = store }
+
+  func run(_ row: Row, _ count: Int) async throws {
+    switch row {
+    case .nothing: await nothing(count)
+    case .put: try await put(try open(), 0..<count)
+    case .overwrite: try await overwrite(try await filled(), count)
+    case .batch: try await batch(try open(), count)
+    case .get: try await get(try await filled(), count)
+    case .getMissing: try await getMissing(try await filled(), count)
+    case .getSnapshot: try getSnapshot(try await filled().snapshot(), count)
+    case .getMany: try getMany(try await filled().snapshot(), count)
+    case .scan: try await scan(try await filled(), count)
+    case .scanSnapshot: try scanSnapshot(try await filled().snapshot(), count)
+    }
+  }
+
+  private func open() throws -> Store {
+    var configuration = Configuration()
+    configuration.durability = .none
+    // What happens beside the row would be counted with it.
+    configuration.compaction = .manual
+    return try Store(at: store, configuration: configuration)
+  }
+
+  private func filled() async throws -> Store {
+    let store = try open()
+    try await put(store, 0..<Self.unit)
+    return store
+  }
+
+  private func nothing(_ count: Int) async {
+    let nothing = EmptyActor()
+    for number in 0..<count {
+      await nothing.take(material.value(number), forKey: material.keys[number])
+    }
+  }
+
+  private func put(_ store: Store, _ numbers: Range<Int>) async throws {
+    for number in numbers {
+      try await store.set(material.value(number), forKey: material.keys[number])
+    }
+  }
+
+  private func overwrite(_ store: Store, _ count: Int) async throws {
+    for number in 0..<count {
+      try await store.set(
+        material.value(number + 7), forKey: material.keys[number % Self.unit])
+    }
+  }
+
+  private func batch(_ store: Store, _ count: Int) async throws {
+    for start in stride(from: 0, to: count, by: Self.batchCount) {
+      try await store.write { batch in
+        for number in start..<start + Self.batchCount {
+          try batch.set(material.value(number), forKey: material.keys[number])
+        }
+      }
+    }
+  }
+}
+
+/// What is paid before a store does anything.
+private actor EmptyActor {
+  private var sum = 0
+  func take(_ value: [UInt8], forKey key: Key) async { sum &+= key.bytes.count &+ value.count }
+}

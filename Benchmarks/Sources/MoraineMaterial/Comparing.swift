@@ -1,0 +1,22 @@
+public import Foundation
+
+/// Whether two values have the same bytes.
+///
+/// `==` of arrays takes six instructions a byte: for a hundred bytes, a fifth of what a get takes.
+@inlinable @inline(__always)
+public func isSame(_ one: [UInt8], _ other: [UInt8]) -> Bool {
+  one.withUnsafeBytes { one in
+    other.withUnsafeBytes { other in
+      guard one.count == other.count else { return false }
+      guard let first = one.baseAddress, let second = other.baseAddress else { return true }
+      return memcmp(first, second, one.count) == 0
+    }
+  }
+}
+
+/// What a benchmark throws that read something else than was written.
+public struct WrongAnswer: Error {
+  private let row: String
+
+  public init(_ row: String) { self.row = row }
+}
