@@ -72,6 +72,12 @@ extension EngineState {
         .corrupted, "another store was put in this one's place; reopen it",
         file: Manifest.fileName)
     }
+    // It is put in place before anybody is told of it.
+    guard next.generation >= snapshot.generation else {
+      throw StoreError(
+        .corrupted, "the manifest is older than what was published; restore it",
+        file: Manifest.fileName)
+    }
     let slots = Dictionary(
       table.order.map { (table.infos[$0].number, $0) }, uniquingKeysWith: { first, _ in first })
     let kept = Set(next.segments.map(\.number))

@@ -172,6 +172,18 @@ import Testing
     while await store.watcherCount == 0 { await Task.yield() }
   }
 
+  /// A cursor comes from a file that an app has kept.
+  @Test(arguments: [
+    #"{"store":"not a number","epoch":1,"sequence":1}"#,
+    #"{"store":"000102030405060708090a0b0c0d0e0f","epoch":1,"sequence":18446744073709551615}"#,
+    #"{"store":"000102030405060708090a0b0c0d0e0f","epoch":1}"#,
+  ])
+  func aCursorThatIsNoneIsNotDecoded(text: String) {
+    #expect(throws: DecodingError.self) {
+      try JSONDecoder().decode(ChangeCursor.self, from: Data(text.utf8))
+    }
+  }
+
   @Test func aValueIsSeenAsItBecomes() async throws {
     let store = Store.inMemory()
     var iterator = store.values(forKey: "a").makeAsyncIterator()

@@ -106,6 +106,24 @@ extension Snapshot {
     try second.check(Self.model(0..<300))
   }
 
+  /// Values that were compressed with their segment's dictionary, when that segment is gone.
+  @Test(arguments: modes)
+  func dictionariesAreOfTheSameMoment(mode: Configuration.IOMode) async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: .dictionaries(mode))
+    var model: [Key: [UInt8]] = [:]
+    for (number, document) in SimilarDocuments.make(0..<3000).enumerated() {
+      model[Key("\(number)")] = document
+    }
+    for (key, value) in model { try await store.set(value, forKey: key) }
+    _ = try await store.compact()
+    let snapshot = try await store.snapshot()
+    for number in 0..<3000 { try await store.set([1], forKey: Key("\(number)")) }
+    _ = try await store.compact()
+    try snapshot.check(model, absent: ["none"])
+    try await store.close()
+    try snapshot.check(model)
+  }
+
   @Test func keyspacesAreOfTheSameMoment() async throws {
     let store = Store.inMemory()
     let empty = try await store.snapshot()

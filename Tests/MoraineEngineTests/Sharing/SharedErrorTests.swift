@@ -1,0 +1,216 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// What a shared store says when a stranger, a damaged file or a dead process is in its way.
+@Suite(.timeLimit(.minutes(10))) struct SharedErrorTests {
+  private let memory = MemoryStorage()
+
+  private func open(on storage: (any Storage)? = nil, readOnly: Bool = false) throws -> Store {
+    var configuration = Configuration.shared()
+    configuration.compaction = .manual
+    configuration.isReadOnly = readOnly
+    return try Store(on: storage ?? memory, at: "store", configuration: configuration)
+  }
+
+  private func directory() throws -> any StorageDirectory {
+    try #require(try memory.openDirectory("store"))
+  }
+
+  /// A file as somebody opens it who is no part of the store.
+  private func file(_ name: String) throws -> any StorageFile {
+    try #require(try directory().openFile(name, .readWrite))
+  }
+
+  private func replaceManifest(_ bytes: [UInt8]) throws {
+    let file = try file(Manifest.fileName)
+    try file.truncate(to: 0)
+    try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+  }
+
+  private func manifestBytes(in path: FilePath = "store") throws -> [UInt8] {
+    let directory = try #require(try memory.openDirectory(path))
+    let file = try #require(try directory.openFile(Manifest.fileName, .read))
+    var bytes = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    return bytes
+  }
+
+  /// A writer, and a reader that has seen what it wrote.
+  private func pair() async throws -> (writer: Store, reader: Store) {
+    let writer = try open()
+    try await writer.set([1], forKey: "a", durability: .sync)
+    let reader = try open()
+    #expect(try await reader.value(forKey: "a") == [1])
+    return (writer, reader)
+  }
+
+  private func expect(
+    _ code: StoreError.Code, saying words: String, _ body: () async throws -> Void
+  ) async {
+    let error = await #expect(throws: StoreError.self) { try await body() }
+    #expect(error?.code == code)
+    #expect(error?.message.contains(words) == true, "\(String(describing: error))")
+  }
+
+  @Test func aStrangerHasLockedThePage() async throws {
+    let store = try open()
+    try await store.set([1], forKey: "a")
+    try await store.close()
+    let page = try file(SharedPage.fileName)
+    #expect(try page.tryLock(shared: false))
+    await expect(.locked, saying: "no part of the store") { _ = try open() }
+    page.unlock()
+    try await open().close()
+  }
+
+  @Test func aStrangerHasLockedTheWriters() async throws {
+    let late = try open()
+    let writer = try open()
+    try await writer.set([1], forKey: "a")
+    let lock = try file(SharedLink.writerName)
+    #expect(try lock.tryLock(shared: false))
+    // It does not know the store yet, and a read waits for a moment only.
+    await expect(.locked, saying: "has been writing for") { _ = try await late.value(forKey: "a") }
+    lock.unlock()
+    #expect(try await late.value(forKey: "a") == [1])
+    for store in [late, writer] { try await store.close() }
+  }
+
+  @Test func theManifestVanished() async throws {
+    let (writer, reader) = try await pair()
+    try await writer.sealForCompaction()
+    try await writer.set([2], forKey: "a")
+    let bytes = try manifestBytes()
+    try directory().remove(Manifest.fileName)
+    await expect(.corrupted, saying: "missing beside") { _ = try await reader.value(forKey: "a") }
+    let file = try directory().createFile(Manifest.fileName)
+    try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+    #expect(try await reader.value(forKey: "a") == [2])
+    for store in [reader, writer] { try await store.close() }
+  }
+
+  @Test func everythingVanished() async throws {
+    let (writer, reader) = try await pair()
+    try await writer.sealForCompaction()
+    try await writer.set([2], forKey: "a")
+    let directory = try directory()
+    for entry in try directory.entries() where entry.name != SharedPage.fileName {
+      try directory.remove(entry.name)
+    }
+    await expect(.corrupted, saying: "vanished") { _ = try await reader.value(forKey: "a") }
+    withExtendedLifetime((writer, reader)) {}
+  }
+
+  /// What was published is not there; to go on without it would be to answer with what was.
+  @Test func theManifestIsAnOldOne() async throws {
+    let (writer, reader) = try await pair()
+    let old = try manifestBytes()
+    try await writer.sealForCompaction()
+    try await writer.set([2], forKey: "a")
+    let new = try manifestBytes()
+    try replaceManifest(old)
+    await expect(.corrupted, saying: "older than what was published") {
+      _ = try await reader.value(forKey: "a")
+    }
+    try replaceManifest(new)
+    #expect(try await reader.value(forKey: "a") == [2])
+    for store in [reader, writer] { try await store.close() }
+  }
+
+  @Test func theManifestIsAnotherStores() async throws {
+    let (writer, reader) = try await pair()
+    let other = try Store(on: memory, at: "other", configuration: .testing())
+    for number in 0..<5 {
+      try await other.set([9], forKey: Key("\(number)"))
+      try await other.sealForCompaction()
+    }
+    try await writer.sealForCompaction()
+    try await writer.set([2], forKey: "a")
+    let right = try manifestBytes()
+    try replaceManifest(try manifestBytes(in: "other"))
+    let error = await #expect(throws: StoreError.self) { try await reader.value(forKey: "a") }
+    #expect(error?.code == .corrupted)
+    try replaceManifest(right)
+    #expect(try await reader.value(forKey: "a") == [2])
+    for store in [reader, writer, other] { try await store.close() }
+  }
+
+  @Test func theManifestCountsOtherRecords() async throws {
+    let (writer, reader) = try await pair()
+    try await writer.set([2], forKey: "b")
+    try await writer.sealForCompaction()
+    try await writer.set([3], forKey: "c")
+    let right = try manifestBytes()
+    var manifest = try right.withUnsafeBytes { try Manifest(decoding: $0) }
+    manifest.segments[0].recordCount += 1
+    try replaceManifest(manifest.encoded())
+    let error = await #expect(throws: StoreError.self) { try await reader.value(forKey: "c") }
+    #expect(error?.code == .corrupted)
+    try replaceManifest(right)
+    #expect(try await reader.value(forKey: "c") == [3])
+    for store in [reader, writer] { try await store.close() }
+  }
+
+  @Test func whatWasPublishedIsNotInTheLog() async throws {
+    let (writer, reader) = try await pair()
+    try await writer.publishMoreThanThereIs()
+    await expect(.corrupted, saying: "another process has published it") {
+      _ = try await reader.value(forKey: "a")
+    }
+    withExtendedLifetime((writer, reader)) {}
+  }
+
+  @Test func aPageThatIsNeverWhole() async throws {
+    let (writer, reader) = try await pair()
+    await writer.beginPublishing()
+    await expect(.locked, saying: "faster than it can be read") { _ = try open() }
+    try await writer.set([2], forKey: "a")
+    #expect(try await reader.value(forKey: "a") == [2])
+    for store in [reader, writer] { try await store.close() }
+  }
+
+  @Test func aPageMadeAnewWhileSegmentsAreRewritten() async throws {
+    let (writer, reader) = try await pair()
+    #expect(try await reader.takeCompactor())
+    try await reader.beginRewriting()
+    await writer.makePageAnew()
+    await expect(.corrupted, saying: "alone may rewrite") { try await reader.followOthers() }
+    await reader.freeCompactor()
+    try await reader.followOthers()
+    #expect(try await reader.value(forKey: "a") == [1])
+    for store in [reader, writer] { try await store.close() }
+  }
+
+  @Test func aCompactionIsCancelledWhileAnotherRuns() async throws {
+    let (writer, reader) = try await pair()
+    let lock = try file(SharedLink.compactorName)
+    #expect(try lock.tryLock(shared: false))
+    let waiting = Task { _ = try await reader.compact() }
+    waiting.cancel()
+    await expect(.closed, saying: "cancelled") { try await waiting.value }
+    lock.unlock()
+    for store in [reader, writer] { try await store.close() }
+  }
+}
+
+extension Store {
+  fileprivate func publishMoreThanThereIs() throws(StoreError) {
+    var snapshot = engine!.sharedSnapshot()
+    snapshot.tailEnd += 24
+    snapshot.lastSequence += 1
+    engine!.link!.page.publish(snapshot)
+  }
+
+  /// As a process that dies while it publishes.
+  fileprivate func beginPublishing() { engine!.link!.page.add(1, to: .version) }
+
+  fileprivate func makePageAnew() {
+    let page = engine!.link!.page
+    page.make(engine!.sharedSnapshot(), nextSegment: page.load(.nextSegment), nonce: 12345)
+  }
+}

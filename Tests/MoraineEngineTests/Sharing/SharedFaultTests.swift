@@ -1,0 +1,212 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Calls that fail at a shared store's worst moments.
+@Suite(.timeLimit(.minutes(10))) struct SharedFaultTests {
+  private let memory = MemoryStorage()
+  private let faulty: FaultStorage
+
+  init() { faulty = FaultStorage(memory) }
+
+  private func open(
+    on storage: (any Storage)? = nil, readOnly: Bool = false, segmentSizeBytes: Int = 64 << 20
+  ) throws -> Store {
+    var configuration = Configuration.shared(segmentSizeBytes: segmentSizeBytes)
+    configuration.compaction = .manual
+    configuration.isReadOnly = readOnly
+    return try Store(on: storage ?? memory, at: "store", configuration: configuration)
+  }
+
+  /// Fails the n-th of some calls, from 1 on, or all of them.
+  private func fail(
+    _ errno: Errno, _ operation: StorageEvent.Operation, _ name: String, number: Int? = 1
+  ) {
+    let count = Mutex(0)
+    faulty.setScript { event in
+      guard event.operation == operation, event.file.hasSuffix(name) else { return nil }
+      let isDue = count.withLock { count in
+        count += 1
+        return number == nil || count == number
+      }
+      return isDue ? .fail(errno) : nil
+    }
+  }
+
+  @Test func aFileOfSharingCannotBeMade() async throws {
+    let alone = try Store(on: memory, at: "store", configuration: .testing())
+    try await alone.set([1], forKey: "a")
+    try await alone.close()
+    fail(.ioError, .createFile, SharedLink.writerName)
+    let error = #expect(throws: StoreError.self) { try open(on: faulty) }
+    #expect(error?.code == .io)
+    faulty.setScript(nil)
+    let store = try open(on: faulty)
+    #expect(try await store.value(forKey: "a") == [1])
+    try await store.close()
+  }
+
+  @Test func anotherProcessMakesAFileOfSharingFirst() async throws {
+    let alone = try Store(on: memory, at: "store", configuration: .testing())
+    try await alone.set([1], forKey: "a")
+    try await alone.close()
+    let directory = try #require(try memory.openDirectory("store"))
+    let isMade = Mutex(false)
+    faulty.setScript { event in
+      guard event.operation == .createFile, event.file == SharedLink.writerName else { return nil }
+      // Below the faults: as somebody else does it.
+      do { _ = try directory.createFile(event.file) } catch { Issue.record(error) }
+      isMade.withLock { $0 = true }
+      return nil
+    }
+    let store = try open(on: faulty)
+    #expect(isMade.withLock { $0 })
+    #expect(try await store.value(forKey: "a") == [1])
+    try await store.close()
+  }
+
+  @Test func aReadersPageCannotBeOpened() async throws {
+    let writer = try open()
+    try await writer.set([1], forKey: "a")
+    fail(.ioError, .openFile, SharedPage.fileName)
+    let error = #expect(throws: StoreError.self) { try open(on: faulty, readOnly: true) }
+    #expect(error?.code == .io)
+    try await writer.close()
+  }
+
+  /// Who may not write to the page cannot be rung, and looks by itself.
+  @Test func aReaderThatMayNotWriteToThePageFollowsAllTheSame() async throws {
+    let writer = try open()
+    try await writer.set([1], forKey: "a")
+    // It is opened for writing first, and then for reading.
+    let tries = Mutex(0)
+    faulty.setScript { event in
+      guard event.operation == .openFile, event.file == SharedPage.fileName else { return nil }
+      return tries.withLock { tries in
+        tries += 1
+        return tries % 2 == 1 ? .fail(.permissionDenied) : nil
+      }
+    }
+    let reader = try open(on: faulty, readOnly: true)
+    var values = reader.values(forKey: "a").makeAsyncIterator()
+    #expect(try await values.next() == [1])
+    try await writer.set([2], forKey: "a")
+    #expect(try await values.next() == [2])
+    try await reader.close()
+    try await writer.close()
+  }
+
+  /// What it wrote becomes durable all the same, and the store stays as it is for the others.
+  @Test func theWritersLockFailsWhileClosing() async throws {
+    let leaving = try open(on: faulty)
+    let staying = try open()
+    try await leaving.set([1], forKey: "a")
+    fail(.ioError, .lock, SharedLink.writerName)
+    let error = await #expect(throws: StoreError.self) { try await leaving.close() }
+    #expect(error?.code == .io)
+    #expect(leaving.durableSequence.rawValue == 1)
+    try await staying.set([2], forKey: "b")
+    #expect(try await staying.contents() == ["a": [1], "b": [2]])
+    try await staying.close()
+  }
+
+  @Test func theLastOneCannotEndTheLog() async throws {
+    let store = try open(on: faulty)
+    try await store.set([1], forKey: "a")
+    fail(.noSpace, .createFile, "", number: nil)
+    let error = await #expect(throws: StoreError.self) { try await store.close() }
+    #expect(error?.code == .noSpace)
+    faulty.setScript(nil)
+    let again = try open()
+    #expect(try await again.contents() == ["a": [1]])
+    try await again.close()
+  }
+
+  /// Nobody else would ever remove what it has allocated: its number is not given again.
+  @Test func aSegmentThatNoManifestListsIsGivenBack() async throws {
+    let store = try open(on: faulty, segmentSizeBytes: 600)
+    try await store.set([1], forKey: "a")
+    let births = Mutex(0)
+    faulty.setScript { event in
+      if event.operation == .createFile, event.file.hasSuffix(".segment") {
+        births.withLock { $0 += 1 }
+      }
+      // The manifest that would list the new segment.
+      let isBorn = births.withLock { $0 > 0 }
+      let isManifest = event.operation == .createFile && event.file == Manifest.temporaryFileName
+      return isBorn && isManifest ? .fail(.noSpace) : nil
+    }
+    await #expect(throws: StoreError.self) {
+      for number in 0..<100 { try await store.set([2], forKey: Key("\(number)")) }
+    }
+    faulty.setScript(nil)
+    let directory = try #require(try memory.openDirectory("store"))
+    let segments = try directory.entries().filter { $0.name.hasSuffix(".segment") }.count
+    let before = await store.statistics.segmentCount
+    #expect(segments == before)
+    try await store.set([3], forKey: "later")
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  @Test func theStoreVanishesWhileSuspended() async throws {
+    let store = try open()
+    try await store.set([1], forKey: "a")
+    try await store.suspend()
+    let directory = try #require(try memory.openDirectory("store"))
+    for entry in try directory.entries() { try directory.remove(entry.name) }
+    let error = await #expect(throws: StoreError.self) { try await store.resume() }
+    #expect(error?.code == .notAStore)
+    #expect(error?.message.contains("suspended") == true)
+    try await store.close()
+  }
+
+  /// A process dies behind the birth of a segment, before it has appended to it; the disk is full when
+  /// the next one takes over, and a third has the empty segment mapped.
+  @Test func anEmptySegmentOfADeadProcessIsGivenUp() async throws {
+    let victim = try open()
+    let survivor = try open(on: faulty)
+    let third = try open()
+    try await victim.set([1], forKey: "a", durability: .sync)
+    #expect(try await survivor.value(forKey: "a") == [1])
+    #expect(try await third.value(forKey: "a") == [1])
+    try await victim.dieBehindABirth()
+    try await third.seeTheManifestAlone()
+    fail(.noSpace, .createFile, Manifest.temporaryFileName)
+    try await survivor.set([2], forKey: "b", durability: .sync)
+    faulty.setScript(nil)
+    #expect(try await third.contents() == ["a": [1], "b": [2]])
+    #expect(try await third.verify().isSound)
+    for store in [third, survivor] { try await store.close() }
+    withExtendedLifetime(victim) {}
+  }
+
+  /// The report has the damage, and what kept it from being looked at again.
+  @Test func verifyingBesideADamagedManifest() async throws {
+    let store = try open()
+    try await store.set([1], forKey: "a", durability: .sync)
+    let directory = try #require(try memory.openDirectory("store"))
+    let file = try #require(try directory.openFile(Manifest.fileName, .readWrite))
+    try [UInt8](repeating: 0xFF, count: 40).withUnsafeBytes { try file.write($0, at: 0) }
+    let report = try await store.verify()
+    #expect(report.problems.count == 2 && report.problems.allSatisfy { $0.code == .corrupted })
+    withExtendedLifetime(store) {}
+  }
+}
+
+extension Store {
+  fileprivate func dieBehindABirth() async throws(StoreError) {
+    _ = try await enterBurst()
+    try await rotate(for: 100)
+    engine?.link?.freeWriter()
+  }
+
+  fileprivate func seeTheManifestAlone() throws(StoreError) {
+    _ = try engine!.followManifest(SharedPage.Snapshot())
+  }
+}
