@@ -10,6 +10,16 @@ ORDER = "OrderTests.segmentsAreBornSealedAndListedInOrder"
 POISON = "SyncFailureTests.oneFailureEndsWritingUntilReopening"
 
 MUTANTS = [
+    Mutant("poison-told-before-it-holds", "P6: nothing is appended after a failed sync was told",
+           (engine("Commit/CommitPipeline.swift",
+                   "      isPoisoned.store(true, ordering: .releasing)\n    }\n"
+                   "    sharedPage.withLock { page in\n"
+                   "      if let page, page.isWritable { page.store(1, .poison) }\n    }\n",
+                   "      if !ON { isPoisoned.store(true, ordering: .releasing) }\n    }\n"
+                   "    sharedPage.withLock { page in\n"
+                   "      if let page, page.isWritable { page.store(1, .poison) }\n    }\n"
+                   "    isPoisoned.store(true, ordering: .releasing)\n"),),
+           "PoisonTests.whoWasToldIsRefused"),
     Mutant("birth-file-sync", "rule 1: a new segment's header is synced",
            (engine(BIRTH, "try file.synchronize(.full)",
                    "if !ON { try file.synchronize(.full) }"),), ORDER),

@@ -131,8 +131,9 @@ final class CommitPipeline: JobRunner {
       state.poison = StoreError(
         .poisoned, "writing stopped for good after: \(cause); reopen the store", file: cause.file,
         offset: cause.offset, errno: cause.errno)
+      // In one step: after somebody was told, no writer appends who has not looked.
+      isPoisoned.store(true, ordering: .releasing)
     }
-    isPoisoned.store(true, ordering: .releasing)
     sharedPage.withLock { page in
       if let page, page.isWritable { page.store(1, .poison) }
     }
