@@ -13,7 +13,7 @@ struct RunCommand: AsyncParsableCommand {
       what was written: an engine that answers wrongly has no figure. Engines whose library is not \
       installed are listed as missing.
       """)
-  @Flag(help: "Small stores, three rounds: within ten minutes.")
+  @Flag(help: "Small stores, three rounds.")
   var short = false
   @Option(help: "How many keys; otherwise a million, or 200,000 with --short.") var count: Int?
   @Option(help: "How often everything is measured.") var rounds: Int?
