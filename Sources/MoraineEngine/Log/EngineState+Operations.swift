@@ -9,7 +9,8 @@ enum Outcome<Value> {
 }
 
 extension EngineState {
-  func checkWritable() throws(StoreError) {
+  /// Mutating, though it changes nothing: what only borrows the state copies it whole first.
+  mutating func checkWritable() throws(StoreError) {
     if configuration.isReadOnly {
       throw StoreError(.readOnly, "the store was opened for reading only")
     }
@@ -77,7 +78,7 @@ extension EngineState {
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
     try admit(hash)
     index.thaw(hash)
-    let existing = try find(key, keyspace, hash: hash)
+    let existing = try table.find(key, keyspace, hash: hash, in: index)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
     try appendSyncMarkIfDue()
     lastSequence &+= 1
@@ -101,7 +102,9 @@ extension EngineState {
     let hash = hash(key, keyspace)
     try admit(hash)
     index.thaw(hash)
-    guard let existing = try find(key, keyspace, hash: hash) else { return .done(nil) }
+    guard let existing = try table.find(key, keyspace, hash: hash, in: index) else {
+      return .done(nil)
+    }
     var draft = RecordDraft(
       sequence: lastSequence &+ 1, kind: .delete, key: key,
       stored: UnsafeRawBufferPointer(start: nil, count: 0))
