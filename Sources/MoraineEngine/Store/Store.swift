@@ -13,7 +13,17 @@ public actor Store {
   nonisolated var observers: Observers { opener.observers }
 
   /// Nil until there is a store on disk: the first write makes it.
-  var engine: EngineState?
+  #if DEBUG
+    var engine: EngineState?
+  #else
+    private let cell: EngineCell
+    var engine: EngineState? {
+      @inline(__always)
+      unsafeAddress { UnsafePointer(cell.place) }
+      @inline(__always)
+      unsafeMutableAddress { cell.place }
+    }
+  #endif
   var isClosed = false
   /// Between ``suspend()`` and ``resume()``.
   var isSuspended = false
@@ -81,10 +91,15 @@ public actor Store {
   init(opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?) {
     self.opener = opener
     self.pipeline = pipeline
-    engine = state
-    checkpointNames = engine?.checkpointNames ?? []
-    guard let page = engine?.link?.page else { return }
-    engine!.tellOfOthers()
+    checkpointNames = state?.checkpointNames ?? []
+    let page = state?.link?.page
+    if page != nil { state!.tellOfOthers() }
+    #if DEBUG
+      engine = state
+    #else
+      cell = EngineCell(state)
+    #endif
+    guard let page else { return }
     sharing.nonce = page.load(.nonce)
     pipeline.sharedPage.withLock { $0 = page }
     observers.pins.share(page)
