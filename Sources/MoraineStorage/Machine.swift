@@ -32,6 +32,12 @@ package enum Machine {
   @inlinable @inline(__always)
   package static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
 
+  /// Which of eight slots have a tag in their uppermost 16 bits: bit 0 of byte k for slot k.
+  @inlinable @inline(__always)
+  package static func slots(in bucket: UnsafePointer<UInt64>, tagged tag: UInt16) -> UInt64 {
+    moraine_tag_matches(bucket, tag)
+  }
+
   /// Makes the calling thread sleep at least so long.
   package static func sleep(nanoseconds: UInt64) {
     guard nanoseconds > 0 else { return }

@@ -1,4 +1,5 @@
 import MoraineStorage
+import MoraineTesting
 import Testing
 
 @testable import MoraineEngine
@@ -22,6 +23,24 @@ import Testing
       count += 1
       guard isReadable else { throw StoreError(.io, "a read failed") }
       return Self.hash(address.offset / 4)
+    }
+  }
+
+  @Test func allEightTagsAreComparedAtOnce() {
+    var generator = SeededGenerator(seed: 11)
+    let bucket = UnsafeMutablePointer<UInt64>.allocate(capacity: 8)
+    defer { bucket.deallocate() }
+    for _ in 0..<20_000 {
+      let tags = [0, 1, 0x7FFF, 0x8000, 0xFFFF, 0xFF00, 0x00FF] as [UInt16]
+      for slot in 0..<8 {
+        let tag = tags[Int(generator.next() % UInt64(tags.count))]
+        bucket[slot] = UInt64(tag) << 48 | generator.next() >> 16
+      }
+      let tag = tags[Int(generator.next() % UInt64(tags.count))]
+      let slow = (0..<8).reduce(UInt64(0)) { mask, slot in
+        bucket[slot] >> 48 == tag ? mask | 1 << UInt64(8 * slot) : mask
+      }
+      #expect(Machine.slots(in: bucket, tagged: tag) == slow)
     }
   }
 

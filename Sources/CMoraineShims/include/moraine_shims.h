@@ -72,6 +72,29 @@ static inline void moraine_store_release_u32(void *at, uint32_t value) {
   __atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
 }
 
+// Which of eight 64-bit slots have these uppermost 16 bits: bit 0 of byte k for slot k. One comparison
+// of a vector; Swift 6.3's own vectors compare lane by lane.
+static inline uint64_t moraine_tag_matches(const uint64_t *slots, uint16_t tag) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  typedef uint16_t quarters __attribute__((vector_size(64)));
+  typedef uint16_t tags __attribute__((vector_size(16)));
+  typedef int8_t bytes __attribute__((vector_size(8)));
+  quarters all;
+  __builtin_memcpy(&all, slots, sizeof all);
+  tags found = __builtin_shufflevector(all, all, 3, 7, 11, 15, 19, 23, 27, 31);
+  tags wanted = {tag, tag, tag, tag, tag, tag, tag, tag};
+  bytes equal = __builtin_convertvector(found == wanted, bytes);
+  uint64_t mask;
+  __builtin_memcpy(&mask, &equal, sizeof mask);
+  return mask & 0x0101010101010101u;
+#else
+  uint64_t mask = 0;
+  for (int slot = 0; slot < 8; slot++)
+    if (slots[slot] >> 48 == tag) mask |= (uint64_t)1 << (8 * slot);
+  return mask;
+#endif
+}
+
 // Fetches a cache line ahead of use. A hint.
 static inline void moraine_prefetch(const void *at) { __builtin_prefetch(at); }
 
