@@ -29,8 +29,14 @@ public struct Compressor: ~Copyable {
       let source = value.baseAddress
     else { return nil }
     LZ4_resetStream_fast(stream)
-    return scratch.compress(source, count: value.count, with: stream)
+    return scratch.compress(
+      source, count: value.count, with: stream, acceleration: Self.acceleration(value.count))
   }
+
+  /// How hard to look. What is short seldom has anything to find but plain repetition, which is found
+  /// either way: of 57,000 package records of about 200 bytes LZ4's default saves 1 %, this nothing,
+  /// in a third of the instructions. Compaction finds what they share with each other.
+  private static func acceleration(_ count: Int) -> Int32 { count < 256 ? 4 : 1 }
 
   /// Gives back the space that a very large value needed.
   public mutating func trim() { scratch.trim() }
@@ -49,16 +55,20 @@ struct CompressionScratch: ~Copyable {
 
   /// The compressed bytes, or nil when they are not an eighth shorter.
   ///
-  /// - Parameter stream: as the value shall find it; a new value needs a new beginning.
+  /// - Parameters:
+  ///   - stream: as the value shall find it; a new value needs a new beginning.
+  ///   - acceleration: 1 looks hardest, as `lz4.h` describes it.
   mutating func compress(
-    _ source: UnsafeRawPointer, count: Int, with stream: UnsafeMutablePointer<LZ4_stream_t>
+    _ source: UnsafeRawPointer, count: Int, with stream: UnsafeMutablePointer<LZ4_stream_t>,
+    acceleration: Int32 = 1
   ) -> UnsafeRawBufferPointer? {
     // Room for the worst case: a call that runs out of room leaves a state that must be cleared.
     let bound = Int(LZ4_compressBound(Int32(count)))
     reserve(bound)
     let stored = LZ4_compress_fast_continue(
       stream, source.assumingMemoryBound(to: CChar.self),
-      bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(count), Int32(bound), 1)
+      bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(count), Int32(bound),
+      acceleration)
     guard stored > 0, Int(stored) <= count &- count / 8 else { return nil }
     return UnsafeRawBufferPointer(rebasing: bytes[..<Int(stored)])
   }
