@@ -9,51 +9,56 @@ extension EngineState {
   /// - Complexity: O(bytes). The index is asked twice for each key: whatever may fail must have
   ///   failed before the first byte is written; the first time fetches what the second one needs.
   mutating func commit(
-    _ operations: [BatchOperation], isDelete: Bool
+    _ batch: BatchOperations, isDelete: Bool
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
-    if operations.count == 1 { return try commitAlone(operations[0]) }
+    try batch.withPieces { (batch) throws(StoreError) in
+      if batch.count == 1 { return try commitAlone(batch) }
+      return try commitTogether(batch, isDelete: isDelete)
+    }
+  }
+
+  private mutating func commitTogether(
+    _ batch: BatchPieces, isDelete: Bool
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try checkWritable()
-    let total = operations.reduce(0) { $0 &+ Self.recordBound($1) }
+    let total = batch.operations.reduce(0) { $0 &+ Self.recordBound($1) }
     guard total <= Limits.batchLengthBytes else {
       throw StoreError(.valueTooLarge, "a batch of \(total) bytes; split it")
     }
     guard isDelete ? hasRoom(for: total) : hasRoom(forPuts: total) else {
       return .needsRoom(total)
     }
-    let hashes = hashesFetchingBuckets(operations)
-    var older: [ReplacedRecord?] = []
-    older.reserveCapacity(operations.count)
-    if self.index.isLazy { for hash in hashes { try admit(hash) } }
-    for (index, operation) in operations.enumerated() {
-      older.append(try existing(operation.place, hash: hashes[index]).map(ReplacedRecord.init))
-    }
-    if self.index.isFrozen { for hash in hashes { self.index.thaw(hash) } }
+    let hashes = hashesFetchingBuckets(batch)
+    let older = try replacedRecords(batch, hashes)
+    if index.isFrozen { for hash in hashes { index.thaw(hash) } }
     try appendSyncMarkIfDue()
     let first = lastSequence
     // Whatever happens now, these numbers are used up.
-    lastSequence += UInt64(operations.count)
-    let places = try appendAll(operations, after: first)
-    for (index, operation) in operations.enumerated() {
-      let found = entry(of: index, operations, places, hashes[index], older[index], after: first)
+    lastSequence += UInt64(batch.count)
+    let places = try appendAll(batch, after: first)
+    for index in 0..<batch.count {
+      let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
       show(
-        operation, places[index], found, hash: hashes[index], sequence: first + UInt64(index) + 1)
+        batch.operations[index], places[index], found, hash: hashes[index],
+        sequence: first + UInt64(index) + 1)
     }
     publish()
-    for id in Set(operations.map(\.keyspace)) { keyspaces.note(id) }
+    note(batch)
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 
   /// A single operation may be as large as its value, and asks for exactly the room that it takes:
   /// what is left behind it in a segment larger than others could not be addressed.
   private mutating func commitAlone(
-    _ operation: BatchOperation
+    _ batch: BatchPieces
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
-    guard let value = operation.value else {
-      return try operation.key.bytes.withBytes { (key) throws(StoreError) in
-        try delete(key, keyspace: operation.keyspace)
-      }
+    let operation = batch.operations[0]
+    let key = batch.key(0)
+    if operation.isDelete { return try delete(key, keyspace: operation.keyspace) }
+    let outcome = try batch.withValue(0) { (value) throws(StoreError) in
+      try put(key, value, keyspace: operation.keyspace)
     }
-    switch try put(operation.key, value, keyspace: operation.keyspace) {
+    switch outcome {
     case .done(let sequence): return .done(sequence)
     case .needsRoom(let count): return .needsRoom(count)
     }
@@ -61,38 +66,45 @@ extension EngineState {
 
   /// The most that a record of this operation takes.
   private static func recordBound(_ operation: BatchOperation) -> Int {
-    aligned(
-      RecordHeader.fixedLength + 10 + operation.key.bytes.count + (operation.value?.count ?? 0))
+    aligned(RecordHeader.fixedLength + 10 + operation.keyLength + operation.valueLength)
   }
 
-  private func hashesFetchingBuckets(_ operations: [BatchOperation]) -> [UInt64] {
-    operations.map { operation in
-      let hash = operation.key.bytes.withBytes { self.hash($0, operation.keyspace) }
+  private func hashesFetchingBuckets(_ batch: BatchPieces) -> [UInt64] {
+    var hashes: [UInt64] = []
+    hashes.reserveCapacity(batch.count)
+    for position in 0..<batch.count {
+      let hash = hash(batch.key(position), batch.operations[position].keyspace)
       index.prefetch(hash)
-      return hash
+      hashes.append(hash)
     }
+    return hashes
   }
 
-  @inline(__always)
-  private func existing(
-    _ place: BatchOperation.Place, hash: UInt64
-  ) throws(StoreError) -> Found? {
-    try place.key.bytes.withBytes { (bytes) throws(StoreError) in
-      try find(bytes, place.keyspace, hash: hash)
+  /// What the keys have so far.
+  private mutating func replacedRecords(
+    _ batch: BatchPieces, _ hashes: [UInt64]
+  ) throws(StoreError) -> [ReplacedRecord?] {
+    var older: [ReplacedRecord?] = []
+    older.reserveCapacity(batch.count)
+    if index.isLazy { for hash in hashes { try admit(hash) } }
+    for position in 0..<batch.count {
+      let keyspace = batch.operations[position].keyspace
+      let found = try table.find(
+        batch.key(position), keyspace, hash: hashes[position], in: index)
+      older.append(found.map(ReplacedRecord.init))
     }
+    return older
   }
 
   private mutating func appendAll(
-    _ operations: [BatchOperation], after first: UInt64
+    _ batch: BatchPieces, after first: UInt64
   ) throws(StoreError) -> [(address: Address, length: Int)] {
     let start = table[place.slot].end
     var places: [(address: Address, length: Int)] = []
-    places.reserveCapacity(operations.count)
+    places.reserveCapacity(batch.count)
     do throws(StoreError) {
-      for (index, operation) in operations.enumerated() {
-        let role: BatchRole = index == operations.count - 1 ? .end : .more
-        places.append(
-          try append(operation, role, of: operations.count, sequence: first + UInt64(index) + 1))
+      for index in 0..<batch.count {
+        places.append(try append(index, of: batch, sequence: first + UInt64(index) + 1))
       }
     } catch {
       // Part of a batch must not stay where the next record goes.
@@ -106,23 +118,23 @@ extension EngineState {
   }
 
   private mutating func append(
-    _ operation: BatchOperation, _ role: BatchRole, of count: Int, sequence: UInt64
+    _ index: Int, of batch: BatchPieces, sequence: UInt64
   ) throws(StoreError) -> (address: Address, length: Int) {
-    try operation.key.bytes.withBytes { (key) throws(StoreError) in
-      try (operation.value ?? []).withBytes { (value) throws(StoreError) in
-        var draft = RecordDraft(
-          sequence: sequence, kind: operation.value == nil ? .delete : .put, key: key,
-          stored: value)
-        if let compressed = compressor.compress(value) {
-          draft.codec = .lz4
-          draft.rawLength = value.count
-          draft.stored = compressed
-        }
-        draft.keyspace = operation.keyspace
-        draft.batch = role
-        draft.batchCount = UInt32(count)
-        return (try append(draft), draft.length)
+    let operation = batch.operations[index]
+    let key = batch.key(index)
+    let count = batch.count
+    return try batch.withValue(index) { (value) throws(StoreError) in
+      var draft = RecordDraft(
+        sequence: sequence, kind: operation.isDelete ? .delete : .put, key: key, stored: value)
+      if let compressed = compressor.compress(value) {
+        draft.codec = .lz4
+        draft.rawLength = value.count
+        draft.stored = compressed
       }
+      draft.keyspace = operation.keyspace
+      draft.batch = index == count - 1 ? .end : .more
+      draft.batchCount = UInt32(count)
+      return (try append(draft), draft.length)
     }
   }
 
@@ -130,21 +142,31 @@ extension EngineState {
     _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: Replaceable?,
     hash: UInt64, sequence: UInt64
   ) {
-    if operation.value != nil {
+    if operation.isDelete {
+      if let existing { uninstall(existing, hash: hash, keyspace: operation.keyspace) }
+      table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
+    } else {
       install(
         put: place.address, length: place.length, sequence: sequence, hash: hash,
         keyspace: operation.keyspace, over: existing)
-    } else {
-      if let existing { uninstall(existing, hash: hash, keyspace: operation.keyspace) }
-      table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
     }
     count(sequence, in: place.address.slot)
+  }
+
+  /// Tells who watches, once for each keyspace.
+  private func note(_ batch: BatchPieces) {
+    let first = batch.operations[0].keyspace
+    if batch.operations.allSatisfy({ $0.keyspace == first }) {
+      keyspaces.note(first)
+    } else {
+      for id in Set(batch.operations.map(\.keyspace)) { keyspaces.note(id) }
+    }
   }
 
   /// The entry of an operation's key as the operations before it have left it. Reads nothing, so
   /// that it cannot fail: the batch is in the log by now.
   private func entry(
-    of index: Int, _ operations: [BatchOperation], _ places: [(address: Address, length: Int)],
+    of index: Int, _ batch: BatchPieces, _ places: [(address: Address, length: Int)],
     _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
   ) -> Replaceable? {
     var probe = self.index.probe(hash)
@@ -157,7 +179,7 @@ extension EngineState {
       guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
       else { continue }
       let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
-      if own < index, operations[own].place == operations[index].place {
+      if own < index, batch.areAboutTheSame(own, index) {
         return Replaceable(
           slot: slot, length: places[own].length, sequence: first + UInt64(own) + 1)
       }

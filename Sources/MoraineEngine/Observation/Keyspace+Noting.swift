@@ -59,6 +59,6 @@ extension Store {
         try batch.removeValue(forKey: key, in: keyspace)
       }
     }
-    return try await commit(batch.takeOperations())
+    return try await commit(batch.take())
   }
 }

@@ -101,19 +101,19 @@ extension Store {
       defer { endUnit() }
       var batch = WriteBatch(store: self)
       result = try body(&batch)
-      sequence = try await commit(batch.takeOperations())
+      sequence = try await commit(batch.take())
     }
     try await settle(sequence, durability)
     return result
   }
 
   /// - Returns: the last operation's number; nil when there was nothing to do.
-  func commit(_ operations: BatchOperations) async throws(StoreError) -> SequenceNumber? {
-    if operations.isEmpty { return nil }
-    let isDelete = operations.areDeletes
-    let sequence = try await withRoom(isDelete: isDelete, creating: operations.written) {
+  func commit(_ batch: BatchCommit) async throws(StoreError) -> SequenceNumber? {
+    if batch.isEmpty { return nil }
+    let isDelete = batch.areDeletes
+    let sequence = try await withRoom(isDelete: isDelete, creating: batch.written) {
       (engine) throws(StoreError) in
-      try engine.commit(operations.numbered(in: engine.keyspaces), isDelete: isDelete)
+      try engine.commit(batch.numbered(in: engine.keyspaces), isDelete: isDelete)
     }
     compactAfterDeleting()
     return sequence

@@ -1,13 +1,12 @@
 /// Operations that will be applied together. Lives only inside ``Store/write(durability:_:)``.
 public struct WriteBatch: ~Copyable {
   private let store: Store
-  private var operations: [BatchOperation] = []
+  private var operations = BatchOperations()
   /// The names of the keyspaces it writes to; an operation says which by its place here. The first is
   /// the unnamed one.
   private var keyspaces = [""]
-  /// Where each key's last operation is, as far as a read has needed to know.
-  private var latest: [BatchOperation.Place: Int] = [:]
-  private var indexedCount = 0
+  /// Where each key's last operation is. Nil until a read needs to know.
+  private var latest: [BatchOperations.Place: Int]?
 
   init(store: Store) {
     self.store = store
@@ -17,27 +16,27 @@ public struct WriteBatch: ~Copyable {
 
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`.
   public mutating func set(_ value: [UInt8], forKey key: Key) throws(StoreError) {
-    try set(value, BatchOperation.Place(keyspace: 0, key: key))
+    try set(value, BatchOperations.Place(keyspace: 0, key: key))
   }
 
   /// - Returns: whether the key was there.
   @discardableResult
   public mutating func removeValue(forKey key: Key) throws(StoreError) -> Bool {
-    try remove(BatchOperation.Place(keyspace: 0, key: key))
+    try remove(BatchOperations.Place(keyspace: 0, key: key))
   }
 
   /// The value as this batch leaves it.
   public mutating func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
-    try value(BatchOperation.Place(keyspace: 0, key: key))
+    try value(BatchOperations.Place(keyspace: 0, key: key))
   }
 
   /// Whether the key is there as this batch leaves it.
   public mutating func contains(_ key: Key) throws(StoreError) -> Bool {
-    try contains(BatchOperation.Place(keyspace: 0, key: key))
+    try contains(BatchOperations.Place(keyspace: 0, key: key))
   }
 
-  consuming func takeOperations() -> BatchOperations {
-    BatchOperations(operations: operations, keyspaces: keyspaces)
+  consuming func take() -> BatchCommit {
+    BatchCommit(operations: operations, keyspaces: keyspaces)
   }
 }
 
@@ -69,38 +68,40 @@ extension WriteBatch {
     try contains(place(key, keyspace))
   }
 
-  private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperation.Place {
+  private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperations.Place {
     precondition(keyspace.store === store, "a batch writes to keyspaces of its own store only")
     // As many as a batch has names: few.
     if let known = keyspaces.firstIndex(of: keyspace.name) {
-      return BatchOperation.Place(keyspace: UInt16(known), key: key)
+      return BatchOperations.Place(keyspace: UInt16(known), key: key)
     }
     precondition(keyspaces.count <= Keyspace.limit, "more keyspaces than a store can have")
     keyspaces.append(keyspace.name)
-    return BatchOperation.Place(keyspace: UInt16(keyspaces.count - 1), key: key)
+    return BatchOperations.Place(keyspace: UInt16(keyspaces.count - 1), key: key)
   }
 }
 
 extension WriteBatch {
   private mutating func set(
-    _ value: [UInt8], _ place: BatchOperation.Place
+    _ value: [UInt8], _ place: BatchOperations.Place
   ) throws(StoreError) {
     try place.key.bytes.withBytes { (keyBytes) throws(StoreError) in
       try value.withBytes { (bytes) throws(StoreError) in
         try EngineState.checkLimits(keyBytes, bytes)
       }
     }
-    operations.append(BatchOperation(place: place, value: value))
+    latest?[place] = operations.count
+    operations.put(place, value)
   }
 
-  private mutating func remove(_ place: BatchOperation.Place) throws(StoreError) -> Bool {
+  private mutating func remove(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
     guard try contains(place) else { return false }
-    operations.append(BatchOperation(place: place, value: nil))
+    latest?[place] = operations.count
+    operations.delete(place)
     return true
   }
 
-  private mutating func value(_ place: BatchOperation.Place) throws(StoreError) -> [UInt8]? {
-    if let index = lastOperation(on: place) { return operations[index].value }
+  private mutating func value(_ place: BatchOperations.Place) throws(StoreError) -> [UInt8]? {
+    if let index = lastOperation(on: place) { return operations.value(of: index) }
     let name = keyspaces[Int(place.keyspace)]
     let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.value(forKey: place.key, in: name)) } catch
@@ -111,8 +112,8 @@ extension WriteBatch {
     return try answer.get()
   }
 
-  private mutating func contains(_ place: BatchOperation.Place) throws(StoreError) -> Bool {
-    if let index = lastOperation(on: place) { return operations[index].value != nil }
+  private mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
+    if let index = lastOperation(on: place) { return !operations.operations[index].isDelete }
     let name = keyspaces[Int(place.keyspace)]
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.contains(place.key, in: name)) } catch {
@@ -122,41 +123,37 @@ extension WriteBatch {
     return try answer.get()
   }
 
-  private mutating func lastOperation(on place: BatchOperation.Place) -> Int? {
-    while indexedCount < operations.count {
-      latest[operations[indexedCount].place] = indexedCount
-      indexedCount += 1
+  private mutating func lastOperation(on place: BatchOperations.Place) -> Int? {
+    if latest == nil {
+      latest = [:]
+      for index in 0..<operations.count { latest?[operations.place(of: index)] = index }
     }
-    return latest[place]
+    return latest?[place]
   }
 }
 
 /// What a batch is to append.
-struct BatchOperations {
-  let operations: [BatchOperation]
+struct BatchCommit {
+  fileprivate let operations: BatchOperations
   /// What an operation's keyspace is called, by its place here; some were only asked.
   fileprivate let keyspaces: [String]
 
-  var isEmpty: Bool { operations.isEmpty }
-  var areDeletes: Bool { operations.allSatisfy { $0.value == nil } }
+  var isEmpty: Bool { operations.count == 0 }
+  var areDeletes: Bool { operations.areDeletes }
 
   /// Those that must be there before it is committed.
   var written: [String] {
     if keyspaces.count == 1 { return [] }
-    return Set(operations.map(\.keyspace)).sorted().map { keyspaces[Int($0)] }
+    return Set(operations.operations.map(\.keyspace)).sorted().map { keyspaces[Int($0)] }
   }
 
   /// The operations with the numbers that their keyspaces have in the store by now.
-  func numbered(in table: KeyspaceTable) -> [BatchOperation] {
+  func numbered(in table: KeyspaceTable) -> BatchOperations {
     if keyspaces.count == 1 { return operations }
     let ids = keyspaces.map { table.id(of: $0) }
-    return operations.map { operation in
-      guard let id = ids[Int(operation.keyspace)] else {
-        fatalError("a batch came before its keyspace")
-      }
-      var numbered = operation
-      numbered.place.keyspace = id
-      return numbered
+    return operations.renumbered { number in
+      guard let id = ids[Int(number)] else { fatalError("a batch came before its keyspace") }
+      return id
     }
   }
 }
