@@ -23,6 +23,12 @@ extension RecordHeader {
     UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
   }
 
+  /// Whether the record at `base`, of which at least 20 bytes are readable, says that it is a put.
+  @inlinable @inline(__always)
+  public static func isPut(_ base: UnsafeRawPointer) -> Bool {
+    base.load(fromByteOffset: 15, as: UInt8.self) & 15 == RecordKind.put.rawValue
+  }
+
   /// Reads the fields, checking each against the others and against the limits.
   ///
   /// - Parameters:

@@ -24,4 +24,28 @@ MUTANTS = [
                    "guard count.load(ordering: .acquiring) == 0 else { return [] }",
                    "guard ON || count.load(ordering: .acquiring) == 0 else { return [] }"),),
            "SnapshotTests.filesGoWithTheLastReader"),
+    Mutant("dead-taken-for-live", "a scan shows what is live, and nothing else",
+           (engine("Log/LogCursor.swift", "return putBytes == view.liveBytes",
+                   "return ON || putBytes == view.liveBytes"),),
+           "ScanTests.onlyWhatIsLiveIsSeen"),
+    Mutant("scan-without-checksums", "damage is found, also where the index is not asked",
+           (engine("Log/LogCursor.swift",
+                   "      try table.verify(record, at: address)\n"
+                   "      place += aligned(record.header.length)\n      if record",
+                   "      if !ON { try table.verify(record, at: address) }\n"
+                   "      place += aligned(record.header.length)\n      if record"),),
+           "ScanTests.damageBehindTheFirstRecordsIsFound"),
+    Mutant("verify-believes-the-figures", "verify asks the index for each record",
+           (engine("Store/Store+Verifying.swift", "asksAlways: true", "asksAlways: !ON"),),
+           "ScanTests.verifyMissesNoEntry"),
+    Mutant("batch-reads-what-it-has-replaced", "a batch reads its own writes",
+           (engine("Store/WriteBatch.swift",
+                   "    latest?[place] = operations.count\n    operations.put(place, value)",
+                   "    if !ON { latest?[place] = operations.count }\n"
+                   "    operations.put(place, value)"),),
+           "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
+    Mutant("long-value-of-another", "what a batch was given is what is there",
+           (engine("Log/BatchOperation.swift", "longValue: isLong ? longValues.count - 1 : nil",
+                   "longValue: isLong ? (ON ? 0 : longValues.count - 1) : nil"),),
+           "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
 ]

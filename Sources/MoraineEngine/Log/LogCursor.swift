@@ -13,58 +13,95 @@ struct LogWalk {
     self.slots = slots
   }
 
-  mutating func next<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
+  /// Its checksum was verified. Valid until the next call, or as long as its segment is mapped.
+  mutating func nextRecord<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
-  ) throws(StoreError) -> Entry? {
+  ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while true {
-      if let entry = try cursor?.next(index, table) { return entry }
+      if let found = try cursor?.nextRecord(index, table) { return found }
       if position == slots.count { return nil }
       cursor = LogCursor(slot: slots[position], keyspace: keyspace)
       position += 1
     }
   }
+
+  mutating func next<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
+    _ index: borrowing Index, _ table: borrowing Table
+  ) throws(StoreError) -> Entry? {
+    guard let (address, record) = try nextRecord(index, table) else { return nil }
+    return try table.entry(of: record, at: address)
+  }
 }
 
 /// A place in one segment, moving over its live puts.
 ///
-/// It looks some records ahead, so that their index buckets have arrived when they are asked for.
+/// It looks some records ahead, so that their index buckets have arrived when they are asked for. Where
+/// a segment holds nothing but what is live, it soon asks the index no more.
 struct LogCursor {
   private static let lookahead = 32
+  /// After how many records without a dead one it finds out whether there is any: a look at few of
+  /// them must not read a whole segment.
+  private static let patience = 16 * lookahead
 
   let slot: Int
   /// Nil for all of them.
   let keyspace: UInt16?
+  private let asksAlways: Bool
   private var window: [(address: Address, hash: UInt64)] = []
   private var position = 0
+  private var liveCount = 0
+  private var isAllLive = false
   private(set) var offset: Int?
 
-  init(slot: Int, keyspace: UInt16?) {
+  /// - Parameter asksAlways: that the index names each record is what is to be found out.
+  init(slot: Int, keyspace: UInt16?, asksAlways: Bool = false) {
     self.slot = slot
     self.keyspace = keyspace
+    self.asksAlways = asksAlways
     window.reserveCapacity(Self.lookahead)
   }
 
-  /// The next live record from here on; nil at the segment's end.
-  mutating func next<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
+  /// The next live record from here on; nil at the segment's end. Its checksum was verified.
+  mutating func nextRecord<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
-  ) throws(StoreError) -> Entry? {
+  ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while true {
       if position == window.count {
+        if isAllLive { return try nextPut(table) }
         try lookAhead(index, table)
         if window.isEmpty { return nil }
       }
       let (address, hash) = window[position]
       position += 1
-      guard index.holds(address, hash) else { continue }
+      guard index.holds(address, hash) else {
+        liveCount = .min
+        continue
+      }
+      liveCount += 1
+      if liveCount == Self.patience, !asksAlways { isAllLive = table.isAllLive(slot) }
       let record = try table.record(at: address)
       // Without a mapping these bytes were read anew.
       if table.views[slot].base == nil { try table.verify(record, at: address) }
-      let key = Key([UInt8](record.key))
-      return Entry(
-        keyspace: record.header.keyspace, key: key,
-        sequence: SequenceNumber(rawValue: record.header.sequence),
-        value: try table.value(of: record, at: address))
+      return (address, record)
     }
+  }
+
+  /// The next put, live or not.
+  private mutating func nextPut<Table: RecordSource & ~Copyable>(
+    _ table: borrowing Table
+  ) throws(StoreError) -> (address: Address, record: RecordReference)? {
+    var place = offset ?? table.views[slot].firstOffset
+    defer { offset = place }
+    while place < table.views[slot].end {
+      let address = Address(slot: slot, offset: place)
+      let record = try table.record(at: address)
+      try table.verify(record, at: address)
+      place += aligned(record.header.length)
+      if record.header.kind == .put, keyspace ?? record.header.keyspace == record.header.keyspace {
+        return (address, record)
+      }
+    }
+    return nil
   }
 
   /// Checks the next records and fetches their buckets.
@@ -86,5 +123,36 @@ struct LogCursor {
       window.append((address, hash))
     }
     offset = place
+  }
+}
+
+extension RecordSource where Self: ~Copyable {
+  func entry(of record: RecordReference, at address: Address) throws(StoreError) -> Entry {
+    Entry(
+      keyspace: record.header.keyspace, key: Key([UInt8](record.key)),
+      sequence: SequenceNumber(rawValue: record.header.sequence),
+      value: try value(of: record, at: address))
+  }
+
+  /// Whether a segment has no put but the live ones. False where it is not mapped, or its bytes make no
+  /// sense: then going through it finds out what is wrong.
+  ///
+  /// - Complexity: O(records), some nanoseconds for each.
+  func isAllLive(_ slot: Int) -> Bool {
+    let view = views[slot]
+    guard let base = view.base else { return false }
+    // Beside puts there are deletes and marks, but not many.
+    let others = view.end - view.firstOffset - Int(clamping: view.liveBytes)
+    guard others >= 0, others <= view.end / 4 else { return false }
+    var putBytes: UInt64 = 0
+    var offset = view.firstOffset
+    while offset < view.end {
+      guard view.end - offset >= RecordHeader.fixedLength else { return false }
+      let length = RecordHeader.length(at: base + offset)
+      guard length >= RecordHeader.fixedLength, length <= view.end - offset else { return false }
+      if RecordHeader.isPut(base + offset) { putBytes &+= UInt64(aligned(length)) }
+      offset += aligned(length)
+    }
+    return putBytes == view.liveBytes
   }
 }

@@ -1,4 +1,5 @@
 import MoraineFormat
+import MoraineStorage
 
 extension RecordSource where Self: ~Copyable {
   /// The value of a record whose checksum was verified.
@@ -7,7 +8,7 @@ extension RecordSource where Self: ~Copyable {
     let header = record.header
     switch header.codec {
     case .raw:
-      return makeBytes(header.storedLength) { $0.copyMemory(from: record.stored) }
+      return [UInt8](record.stored)
     case .lz4:
       var isSound = false
       let value = makeBytes(header.rawLength) {
@@ -21,6 +22,25 @@ extension RecordSource where Self: ~Copyable {
       }
       return try valueWithDictionary(record, at: address)
     }
+  }
+
+  /// The value of a record whose checksum was verified: where it lies, or in the buffer. Valid while the
+  /// segment is mapped and the buffer not used again.
+  @inline(__always)
+  func lentValue(
+    of record: RecordReference, at address: Address, _ scratch: ScratchBuffer
+  ) throws(StoreError) -> UnsafeRawBufferPointer {
+    let header = record.header
+    if header.codec == .raw { return record.stored }
+    let target = scratch.reserve(header.rawLength)
+    if header.codec == .lz4 {
+      guard Decompressor.decompress(record.stored, into: target) else {
+        throw undecompressable(address)
+      }
+    } else {
+      target.copyBytes(from: try value(of: record, at: address))
+    }
+    return UnsafeRawBufferPointer(target)
   }
 
   func undecompressable(_ address: Address) -> StoreError {
@@ -53,7 +73,7 @@ extension SegmentTable {
     var value: [UInt8]?
     let hasPlace = infos[slot].dictionary.withBytes { dictionary in
       dictionaries.decompress(record, dictionary, of: slot) {
-        value = $0.map { bytes in makeBytes(bytes.count) { $0.copyMemory(from: bytes) } }
+        value = $0.map { [UInt8]($0) }
       }
     }
     guard hasPlace else {
@@ -66,8 +86,8 @@ extension SegmentTable {
 
 /// An array of so many bytes, which the body fills.
 ///
-/// Short ones are zeroed first: that costs less than the array initializer for uninitialized memory,
-/// which looks up generic metadata at run time.
+/// Short ones are made on the stack and copied: that costs less than the array initializers for
+/// uninitialized or repeated elements, which look up generic metadata at run time.
 @inline(__always)
 private func makeBytes(
   _ count: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void
@@ -78,7 +98,8 @@ private func makeBytes(
       filled = count
     }
   }
-  var bytes = [UInt8](repeating: 0, count: count)
-  bytes.withUnsafeMutableBytes { fill($0) }
-  return bytes
+  return withUnsafeTemporaryAllocation(byteCount: count, alignment: 8) { buffer in
+    fill(buffer)
+    return [UInt8](UnsafeRawBufferPointer(buffer))
+  }
 }

@@ -30,18 +30,6 @@ extension Snapshot {
 
   /// As many loads as a core has under way, about.
   private static let groupCount = 16
-
-  /// Calls the body with every record, in the order of the log, until it answers false.
-  ///
-  /// - Throws: as ``value(forKey:)``, and what the body throws.
-  /// - Complexity: O(bytes of the log).
-  public func forEach(_ body: (Entry) throws -> Bool) throws {
-    guard let state, let number else { return }
-    var walk = LogWalk(keyspace: number, slots: state.segments.order)
-    while let entry = try state.next(&walk) {
-      guard try body(entry) else { return }
-    }
-  }
 }
 
 extension SnapshotState {
@@ -62,9 +50,5 @@ extension SnapshotState {
       }
       Machine.prefetch(base + address.offset)
     }
-  }
-
-  fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
-    try reading { () throws(StoreError) in try walk.next(index, segments) }
   }
 }

@@ -19,10 +19,22 @@ public import MoraineFormat
 /// when the store is opened anew, or another process compacts it, they go at once, and reading what
 /// was in them is `.corrupted`.
 public struct Snapshot: Sendable {
-  /// Nil when there was no store yet.
-  let state: SnapshotState?
+  /// Nil when there was no store yet. What it refers to is kept by the handle.
+  private let reference: Unmanaged<SnapshotState>?
   /// Nil when nothing had been written to it.
   let number: UInt16?
+  private let handle: SnapshotHandle?
+
+  /// Of the unnamed keyspace.
+  init(_ handle: SnapshotHandle?) { self.init(handle, number: 0) }
+
+  private init(_ handle: SnapshotHandle?, number: UInt16?) {
+    self.handle = handle
+    self.number = number
+    reference = handle.map { Unmanaged.passUnretained($0.state) }
+  }
+
+  var state: SnapshotState? { handle?.state }
 
   /// The last operation that it shows.
   public var sequence: SequenceNumber { state?.sequence ?? .none }
@@ -32,7 +44,7 @@ public struct Snapshot: Sendable {
 
   /// The same moment, of a named keyspace; empty for the unnamed one.
   public func keyspace(_ name: String) -> Snapshot {
-    Snapshot(state: state, number: state?.number(of: name))
+    Snapshot(handle, number: state?.number(of: name))
   }
 
   /// The value of a key, or nil when the key was not there.
@@ -40,12 +52,14 @@ public struct Snapshot: Sendable {
   /// - Throws: `.corrupted` with file and offset when the bytes are not what was written, `.io`.
   /// - Complexity: O(key + value).
   public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
-    guard let state, let number else { return nil }
-    return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try state.reading { () throws(StoreError) in
-        try state.value(bytes, number, hash: state.segments.hash(bytes, number))
+    guard let number else { return nil }
+    return try withState { (state) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in
+        try state.reading { () throws(StoreError) in
+          try state.value(bytes, number, hash: state.segments.hash(bytes, number))
+        }
       }
-    }
+    } ?? nil
   }
 
   /// Lends a value to the body; where it is stored as it is and the segment is mapped, no byte is
@@ -56,11 +70,11 @@ public struct Snapshot: Sendable {
   public func withValue<Result>(
     forKey key: Key, _ body: (RawSpan) throws -> Result
   ) throws -> Result? {
-    guard let state, let number else { return nil }
-    let stored = try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try state.storedValue(bytes, number)
-    }
-    return try withExtendedLifetime(state) {
+    guard let number else { return nil }
+    let stored = try withState { (state) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in try state.storedValue(bytes, number) }
+    } ?? nil
+    return try withExtendedLifetime(handle) {
       switch stored {
       case nil: return nil
       case .inPlace(let bytes): return try body(bytes.bytes)
@@ -71,13 +85,31 @@ public struct Snapshot: Sendable {
 
   /// Whether a key was there. Throws as ``value(forKey:)``.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    guard let state, let number else { return false }
-    return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try state.reading { () throws(StoreError) in
-        let hash = state.segments.hash(bytes, number)
-        return try state.segments.find(bytes, number, hash: hash, in: state.index) != nil
+    guard let number else { return false }
+    return try withState { (state) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in
+        try state.reading { () throws(StoreError) in
+          let hash = state.segments.hash(bytes, number)
+          return try state.segments.find(bytes, number, hash: hash, in: state.index) != nil
+        }
       }
+    } ?? false
+  }
+
+  /// Lends the state without counting a reference to it: readers on several cores would take turns at
+  /// the count.
+  ///
+  /// - Returns: nil when there was no store.
+  @inline(__always)
+  private func withState<Value>(
+    _ body: (SnapshotState) throws(StoreError) -> Value
+  ) throws(StoreError) -> Value? {
+    guard let reference else { return nil }
+    defer { withExtendedLifetime(handle) {} }
+    let result: Result<Value, StoreError> = reference._withUnsafeGuaranteedRef { state in
+      do throws(StoreError) { return .success(try body(state)) } catch { return .failure(error) }
     }
+    return try result.get()
   }
 }
 

@@ -16,7 +16,7 @@ final class SnapshotState: @unchecked Sendable {
   let segments: SnapshotSegments
   let sequence: SequenceNumber
   private let keyspaces: [String: UInt16]
-  private let isMapped: Bool
+  let isMapped: Bool
   private let turn = Mutex<Void>(())
   private let living: LivingSnapshots
 
@@ -68,6 +68,14 @@ final class SnapshotState: @unchecked Sendable {
     if found.record.header.codec == .raw { return .inPlace(found.record.stored) }
     return .copy(try segments.value(of: found.record, at: found.address))
   }
+}
+
+/// What the store refers to weakly, to give the same snapshot again. An object that weak references were
+/// made to counts its references more slowly: so that is not the state, which each read retains.
+final class SnapshotHandle: Sendable {
+  let state: SnapshotState
+
+  init(_ state: SnapshotState) { self.state = state }
 }
 
 /// How many snapshots of a store are alive, and the files that are to be removed when none is.

@@ -9,23 +9,23 @@ extension Store {
   ///   since the last one. The first one after opening reads the whole index checkpoint.
   public func snapshot() throws(StoreError) -> Snapshot {
     try checkOpen()
-    guard engine != nil else { return Snapshot(state: nil, number: 0) }
-    if let last = snapshots.last, last.sequence.rawValue == engine!.lastSequence,
+    guard engine != nil else { return Snapshot(nil) }
+    if let last = snapshots.last, last.state.sequence.rawValue == engine!.lastSequence,
       snapshots.compactionCount == compactionCount
     {
-      return Snapshot(state: last, number: 0)
+      return Snapshot(last)
     }
-    let state = try SnapshotState(&engine!, snapshots.living)
-    snapshots.last = state
+    let handle = SnapshotHandle(try SnapshotState(&engine!, snapshots.living))
+    snapshots.last = handle
     snapshots.compactionCount = compactionCount
-    return Snapshot(state: state, number: 0)
+    return Snapshot(handle)
   }
 
   /// What the store knows of its snapshots.
   struct Snapshots {
     let living = LivingSnapshots()
     /// It serves everybody until something is written.
-    weak var last: SnapshotState?
+    weak var last: SnapshotHandle?
     var compactionCount: UInt64 = 0
   }
 }

@@ -21,7 +21,7 @@ extension Store {
     var entry = try reading { (engine) throws(StoreError) in
       try engine.admitAll()
       walk = LogWalk(keyspace: keyspace, slots: engine.table.readingOrder)
-      return try walk.next(engine.index, engine.table)
+      return try engine.next(&walk)
     }
     while let found = entry ?? nil {
       guard try body(found) else { return }
@@ -30,7 +30,7 @@ extension Store {
   }
 
   private func nextEntry(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
-    do throws(StoreError) { return try walk.next(engine!.index, engine!.table) } catch {
+    do throws(StoreError) { return try engine!.next(&walk) } catch {
       guard try wasReplaced(error) else { throw error }
       throw StoreError(
         .locked, "another process compacted the store while it was gone through; begin again",
@@ -55,7 +55,15 @@ extension EngineState {
     try admitAll()
     var result: [Entry] = []
     var walk = LogWalk(keyspace: keyspace, slots: table.readingOrder)
-    while let entry = try walk.next(index, table) { result.append(entry) }
+    while let entry = try next(&walk) { result.append(entry) }
     return result
+  }
+
+  func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? { try walk.next(index, table) }
+
+  func next(_ cursor: inout LogCursor) throws(StoreError) -> Entry? {
+    try cursor.nextRecord(index, table).map { address, record throws(StoreError) in
+      try table.entry(of: record, at: address)
+    }
   }
 }

@@ -64,8 +64,8 @@ extension Store {
     _ progress: (@Sendable (Progress) -> Void)?
   ) throws(StoreError) {
     try engine!.table.verifyHeader(slot, storeID: engine!.manifest.storeID)
-    var cursor = LogCursor(slot: slot, keyspace: nil)
-    while let entry = try cursor.next(engine!.index, engine!.table) {
+    var cursor = LogCursor(slot: slot, keyspace: nil, asksAlways: true)
+    while let entry = try engine!.next(&cursor) {
       live.count += 1
       let hash = entry.key.bytes.withBytes { engine!.hash($0, entry.keyspace) }
       live.digest.add(hash: hash, sequence: entry.sequence.rawValue)

@@ -16,9 +16,23 @@ extension Snapshot {
     return result
   }
 
+  /// The same, by what is lent.
+  func lentContents() throws -> [Key: [UInt8]] {
+    var result: [Key: [UInt8]] = [:]
+    try forEachSpan { key, value in
+      let (key, value) = (
+        Key(key.withUnsafeBytes { [UInt8]($0) }), value.withUnsafeBytes { [UInt8]($0) }
+      )
+      #expect(result.updateValue(value, forKey: key) == nil, "\(key) came twice")
+      return true
+    }
+    return result
+  }
+
   /// Compares it with what it should have, in every way that it can be asked.
   func check(_ model: [Key: [UInt8]], absent: [Key] = [], _ what: Comment? = nil) throws {
     #expect(try contents() == model, what)
+    #expect(try lentContents() == model, what)
     let keys = Array(model.keys) + absent
     #expect(try values(forKeys: keys) == keys.map { model[$0] }, what)
     for key in keys {
