@@ -63,6 +63,18 @@ extension Rows {
     }
   }
 
+  func scanLent(_ snapshot: Snapshot, _ count: Int) throws {
+    for _ in 0..<count / Self.unit {
+      var number = 0
+      try snapshot.forEachSpan { _, value in
+        guard value.byteCount == material.value(number).count else { return false }
+        number += 1
+        return true
+      }
+      guard number == Self.unit else { throw WrongAnswer("scanLent") }
+    }
+  }
+
   @inline(__always)
   private func key(_ number: Int) -> Key { material.keys[number % Self.unit] }
 

@@ -14,6 +14,7 @@ enum Row: String, CaseIterable {
   case getMany = "get-many"
   case scan
   case scanSnapshot = "scan-snapshot"
+  case scanLent = "scan-lent"
 }
 
 /// The rows: each opens a store of its own, and all but `put` and `batch` fill it first with `unit` keys.
@@ -41,6 +42,7 @@ struct Rows: Sendable {
     case .getMany: try getMany(try await filled().snapshot(), count)
     case .scan: try await scan(try await filled(), count)
     case .scanSnapshot: try scanSnapshot(try await filled().snapshot(), count)
+    case .scanLent: try scanLent(try await filled().snapshot(), count)
     }
   }
 

@@ -101,10 +101,6 @@ extension ScanSum {
 extension Key {
   @inline(__always)
   init(_ key: KeyBytes) {
-    self.init(
-      Array(unsafeUninitializedCapacity: key.count) { bytes, count in
-        key.withBytes { UnsafeMutableRawBufferPointer(bytes).copyMemory(from: $0) }
-        count = key.count
-      })
+    self = key.withBytes { Key([UInt8]($0)) }
   }
 }

@@ -42,8 +42,8 @@ struct SnapshotReader: SubjectReader {
 
   func scan() throws -> ScanSum {
     var sum = ScanSum()
-    try snapshot.forEach { entry in
-      sum.add(entry)
+    try snapshot.forEachSpan { key, value in
+      key.withUnsafeBytes { key in value.withUnsafeBytes { sum.add(key, $0) } }
       return true
     }
     return sum
