@@ -71,9 +71,11 @@ public struct Snapshot: Sendable {
     forKey key: Key, _ body: (RawSpan) throws -> Result
   ) throws -> Result? {
     guard let number else { return nil }
-    let stored = try withState { (state) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in try state.storedValue(bytes, number) }
-    } ?? nil
+    let stored =
+      try withState { (state) throws(StoreError) in
+        try key.bytes.withBytes { (bytes) throws(StoreError) in try state.storedValue(bytes, number)
+        }
+      } ?? nil
     return try withExtendedLifetime(handle) {
       switch stored {
       case nil: return nil
