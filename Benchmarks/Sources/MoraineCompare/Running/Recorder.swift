@@ -25,9 +25,20 @@ struct Recorder: Codable {
     add(row, elapsed.milliseconds * 1000 / Double(max(1, operations)), engine: other)
   }
 
+  /// Those of the table; the charts have more.
+  static let shownPercentiles = [
+    (name: "p50", value: 50.0), (name: "p99", value: 99), (name: "p99.9", value: 99.9),
+    (name: "max", value: 100),
+  ]
+
+  /// Adds the percentiles of a row to the charts, and some of them to the table.
   mutating func addLatency(
     _ row: String, _ histogram: Histogram<UInt64>, engine other: String? = nil
   ) {
+    for percentile in Self.shownPercentiles {
+      let microseconds = Double(histogram.valueAtPercentile(percentile.value)) / 1000
+      add("\(row), \(percentile.name)", microseconds, engine: other)
+    }
     let percentiles: [Double] = [50, 90, 99, 99.9, 99.99, 100]
     latencies.append(
       Report.Latency(

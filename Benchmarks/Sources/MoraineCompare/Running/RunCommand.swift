@@ -57,7 +57,6 @@ struct RunCommand: AsyncParsableCommand {
     try await comparison.run(into: &report)
     report.rows.removeAll { row in
       !report.figures.contains { $0.row == row.name }
-        && !report.latencies.contains { $0.row == row.name }
     }
     print(report.text)
     if let output { try report.write(to: output) }

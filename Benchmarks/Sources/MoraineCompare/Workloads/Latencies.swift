@@ -9,10 +9,10 @@ struct Latencies: Workload {
   init(_ size: Size) { data = Dataset(count: size.count) }
 
   var rows: [Report.Row] {
-    [
-      row("put latency", "single puts of keys that are there", unit: "ns", durability: "none"),
-      row("get latency", "single gets", unit: "ns"),
-    ]
+    Recorder.shownPercentiles.map { percentile in
+      row(
+        "put latency, \(percentile.name)", "single puts of keys that are there", durability: "none")
+    } + Recorder.shownPercentiles.map { row("get latency, \($0.name)", "single gets") }
   }
 
   func run<Maker: SubjectMaker>(
