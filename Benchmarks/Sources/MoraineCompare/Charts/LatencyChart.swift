@@ -26,7 +26,9 @@ enum LatencyChart {
       x: .init(scale: x, title: "percentile of the operations") { names[Int($0)] },
       y: .init(scale: y, title: "time of one operation") { FigureText.duration(nanoseconds: $0) },
       curves: curves)
-    let durability = report.rows.first { $0.name.hasPrefix(row) }?.durability.map { ", durability \($0)" }
+    let durability = report.rows.first { $0.name.hasPrefix(row) }?.durability.map {
+      ", durability \($0)"
+    }
     var svg = Card.draw(
       title,
       meaning: "Time of single operations by percentile, lower is better (logarithmic axis)"
