@@ -1,15 +1,20 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The index at one moment, copied so that it can be written while the store goes on.
+/// The index at one moment, to be written while the store goes on.
 ///
-/// Safety of `@unchecked Sendable`: made on the actor, and handed over once, to the one who writes it.
+/// Safety of `@unchecked Sendable`: made on the actor, and handed over once, to the one who writes it. What
+/// it reads of the index is frozen: see ``IndexMemory``.
 final class CheckpointImage: @unchecked Sendable {
-  private(set) var header: CheckpointHeader
-  private let memory: ZeroedMemory
+  /// How many pages go to the file at once.
+  private static let stepCount = 16
 
-  /// - Complexity: O(index), at the speed of copying memory.
-  init(_ header: CheckpointHeader, of index: borrowing HashIndex) {
+  private(set) var header: CheckpointHeader
+  private let index: FrozenIndex
+
+  /// - Complexity: O(index), a byte for about 500 of it; what changes while it is being written is
+  ///   copied then, page by page.
+  init(_ header: CheckpointHeader, of index: inout HashIndex) {
     var header = header
     header.level = UInt8(index.level)
     header.tagShift = UInt8(index.tagShift)
@@ -22,45 +27,49 @@ final class CheckpointImage: @unchecked Sendable {
     let pageCount = header.bucketPageCount + header.overflowPageCount
     header.pageChecksums = Array(repeating: 0, count: pageCount)
     self.header = header
-    memory = ZeroedMemory(
-      byteCount: max(1, header.fileLengthBytes - header.lengthBytes), isHuge: false)
-    Self.copy(index.buckets, to: memory.base)
-    Self.copy(index.overflow, to: memory.base + (header.overflowOffset - header.lengthBytes))
-  }
-
-  deinit { memory.deallocate() }
-
-  private static func copy(_ buckets: borrowing BucketArray, to target: UnsafeMutableRawPointer) {
-    var number = 0
-    while number < buckets.count {
-      let count = min(BucketArray.pageBuckets, buckets.count - number)
-      (target + number * HashIndex.bucketBytes).copyMemory(
-        from: buckets[number], byteCount: count * HashIndex.bucketBytes)
-      number += count
-    }
+    self.index = index.freeze()
   }
 
   var lengthBytes: Int { header.fileLengthBytes }
 
-  /// Writes it all to an empty file, a megabyte at a time.
+  /// Writes it all to an empty file, a megabyte at a time; the head, which has the pages' checksums, comes
+  /// last.
   func write(to file: any StorageFile) throws(StorageError) {
-    for page in header.pageChecksums.indices {
-      header.pageChecksums[page] = header.checksum(ofPage: page, bytes(ofPage: page))
+    let pageBytes = CheckpointHeader.pageBytes
+    let buffer = UnsafeMutableRawBufferPointer.allocate(
+      byteCount: Self.stepCount * pageBytes, alignment: HashIndex.bucketBytes)
+    defer { buffer.deallocate() }
+    for first in stride(from: 0, to: header.pageChecksums.count, by: Self.stepCount) {
+      let count = min(Self.stepCount, header.pageChecksums.count - first)
+      for page in first..<first + count {
+        let start = (page - first) * pageBytes
+        let target = UnsafeMutableRawBufferPointer(rebasing: buffer[start..<start + pageBytes])
+        copy(page, to: target)
+        header.pageChecksums[page] = header.checksum(ofPage: page, UnsafeRawBufferPointer(target))
+      }
+      let bytes = UnsafeRawBufferPointer(rebasing: buffer[..<(count * pageBytes)])
+      try file.write(bytes, at: UInt64(header.lengthBytes + first * pageBytes))
     }
     let head = header.encoded()
     precondition(head.count == header.lengthBytes, "checkpoint layout changed")
     try head.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-    let step = 16
-    for page in stride(from: 0, to: header.pageChecksums.count, by: step) {
-      let count = min(step, header.pageChecksums.count - page) * CheckpointHeader.pageBytes
-      let place = page * CheckpointHeader.pageBytes
-      let bytes = UnsafeRawBufferPointer(start: memory.base + place, count: count)
-      try file.write(bytes, at: UInt64(header.lengthBytes + place))
-    }
   }
 
-  private func bytes(ofPage page: Int) -> UnsafeRawBufferPointer {
-    UnsafeRawBufferPointer(
-      start: memory.base + page * CheckpointHeader.pageBytes, count: CheckpointHeader.pageBytes)
+  /// Copies a page of the file: of the buckets, or behind them of the overflow buckets. Zeros follow the
+  /// last bucket.
+  private func copy(_ page: Int, to target: UnsafeMutableRawBufferPointer) {
+    target.initializeMemory(as: UInt8.self, repeating: 0)
+    guard let base = target.baseAddress else { return }
+    let isOverflow = page >= header.bucketPageCount
+    let perPage = CheckpointHeader.pageBytes / HashIndex.bucketBytes
+    let first = (isOverflow ? page - header.bucketPageCount : page) * perPage
+    let end = min(
+      first + perPage, Int(clamping: isOverflow ? header.overflowCount : header.bucketCount))
+    for number in stride(from: first, to: end, by: BucketArray.pageBuckets) {
+      let buckets = isOverflow ? index.overflowBucket(number) : index.bucket(number)
+      (base + (number - first) * HashIndex.bucketBytes).copyMemory(
+        from: buckets,
+        byteCount: min(BucketArray.pageBuckets, end - number) * HashIndex.bucketBytes)
+    }
   }
 }

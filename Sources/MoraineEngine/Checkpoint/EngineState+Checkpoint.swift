@@ -18,7 +18,7 @@ extension EngineState {
     if !index.admitAll() { try rebuildIndex() }
   }
 
-  /// The index and what it covers, copied. No compaction is under way.
+  /// The index and what it covers, as they are now. No compaction is under way.
   mutating func checkpointImage() throws(StoreError) -> CheckpointImage {
     try admitAll()
     var header = CheckpointHeader(storeID: manifest.storeID)
@@ -38,7 +38,7 @@ extension EngineState {
       header.segments[place].tailChecksum = try tailChecksum(active, end)
     }
     header.keyspaces = keyspaces.checkpointed
-    return CheckpointImage(header, of: index)
+    return CheckpointImage(header, of: &index)
   }
 
   /// The last bytes that a checkpoint covers of a segment that may have lost them when it is opened.
