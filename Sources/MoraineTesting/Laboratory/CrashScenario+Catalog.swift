@@ -17,7 +17,7 @@ extension CrashScenario {
 
   private static let stories: [CrashScenario] =
     basics + durabilities + rotations + compactions + keyspaces + checkpoints + lives + limits
-    + sharing
+    + sharing + snapshots
 
   static func story(
     _ name: String, _ summary: String, segmentSizeBytes: Int = 20_000,

@@ -97,6 +97,19 @@ extension CrashScenario {
     },
   ]
 
+  static let snapshots = [
+    story("snapshots", "moments kept while the log is rewritten", segmentSizeBytes: 300) {
+      configuration, shape in
+      configuration.checkpointFloorBytes = 0
+      shape.keyspaceCount = 2
+      shape.stepCount = 20
+      shape.weights = [
+        .put: 6, .delete: 3, .batch: 1, .compactSegments: 2, .compact: 1, .snapshot: 4,
+        .reopen: 1, .kill: 1,
+      ]
+    }
+  ]
+
   static let limits = [
     small(
       story("full-disk", "a disk that is too small", segmentSizeBytes: 3000) {

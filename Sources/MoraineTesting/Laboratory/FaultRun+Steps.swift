@@ -21,6 +21,7 @@ extension FaultRun {
       try await attempt(on: store) { () throws(StoreError) in
         _ = try await store.verify()
       }
+    case .snapshot: try await readSnapshot(of: store)
     case .reopen, .kill: break
     }
   }
@@ -48,6 +49,19 @@ extension FaultRun {
         try judge(error)
       }
     }
+  }
+
+  /// Whatever it shows was there at some time, or it says what went wrong.
+  private func readSnapshot(of store: Store) async throws {
+    do {
+      let found = try await store.snapshot().contents(of: [""] + store.keyspaceNames)
+      for (key, value) in found where !possible.allows(value, for: key) {
+        throw StoreError(.corrupted, "a snapshot has a value of \(key) that it never had")
+      }
+    } catch let error as StoreError {
+      try judge(error)
+    }
+    wasPoisoned = await store.statistics.poison != nil
   }
 
   func attempt(

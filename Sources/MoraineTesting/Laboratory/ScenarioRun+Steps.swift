@@ -14,6 +14,7 @@ extension ScenarioRun {
     case .verify:
       let report = try await store.verify()
       guard report.isSound else { throw StepFailure("verify finds \(report.problems)") }
+    case .snapshot: try await snapshots.take(from: store, showing: model.current)
     case .reopen: try await reopen()
     case .kill: try await kill()
     }

@@ -13,6 +13,7 @@ final class ScenarioRun {
   private(set) var disk: SimulatedDisk
   private(set) var store: Store?
   var model = ModelStore()
+  var snapshots = KeptSnapshots()
 
   /// - Parameter pointPeriod: every so many crash points are taken.
   init(_ scenario: CrashScenario, _ steps: [WorkloadStep], pointPeriod: Int = 1) {
@@ -34,6 +35,7 @@ final class ScenarioRun {
       recorder.beginStep(number)
       try await perform(step)
       if scenario.isSerial { try await store?.settle() }
+      try snapshots.check()
       recorder.take(disk)
     }
     try await close()
@@ -64,6 +66,9 @@ final class ScenarioRun {
   func reopen() async throws {
     try await close()
     ledger.becomeDurable(model.lastSequence)
+    // A closed store's snapshots are as good as before; when it is opened anew, files may go.
+    try snapshots.check()
+    snapshots.letGo()
     try await open()
   }
 
@@ -72,6 +77,7 @@ final class ScenarioRun {
     let moment = disk.moment()
     disk.setObserver(nil)
     let dead = store
+    snapshots.letGo()
     forget()
     disk = SimulatedDisk(
       moment, capacityBytes: scenario.capacityBytes, latency: scenario.latency)

@@ -4,7 +4,8 @@ import MoraineEngine
 public struct WorkloadShape: Hashable, Sendable {
   /// What a step may be, and how often it comes, compared with the others.
   public enum Kind: Hashable, Sendable, CaseIterable {
-    case put, delete, batch, concurrently, sync, compact, compactSegments, verify, reopen, kill
+    case put, delete, batch, concurrently, sync, compact, compactSegments, verify, reopen, kill,
+      snapshot
   }
 
   public var stepCount = 16
@@ -52,6 +53,7 @@ public struct WorkloadShape: Hashable, Sendable {
       let start = Int(random.next() % 5)
       return .compactSegments(start..<start + 1 + Int(random.next() % 4))
     case .verify: return .verify
+    case .snapshot: return .snapshot
     case .reopen: return .reopen
     case .kill: return .kill
     }

@@ -26,6 +26,8 @@ public enum WorkloadStep: Hashable, Sendable {
   /// Rewrites neighbours among the sealed segments.
   case compactSegments(Range<Int>)
   case verify
+  /// Takes a snapshot, which is kept for some steps and must show the same after each.
+  case snapshot
   /// Closes the store and opens it again.
   case reopen
   /// The process dies, the machine lives on, and the next process opens what the files hold.
@@ -50,6 +52,7 @@ extension WorkloadStep: CustomStringConvertible {
     case .compact: "compact"
     case .compactSegments(let range): "compact segments \(range.lowerBound)..<\(range.upperBound)"
     case .verify: "verify"
+    case .snapshot: "snapshot"
     case .reopen: "close and open"
     case .kill: "kill and open"
     }

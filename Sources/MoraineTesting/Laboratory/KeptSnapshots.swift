@@ -1,0 +1,59 @@
+import MoraineEngine
+
+/// Snapshots that a scenario has taken, and what each must show for as long as it is kept.
+struct KeptSnapshots {
+  /// With one more the first one goes, and with it what only it has kept.
+  private static let most = 3
+
+  private struct Kept {
+    let snapshot: Snapshot
+    let keyspaceNames: [String]
+    let state: ModelStore.State
+  }
+
+  private var kept: [Kept] = []
+
+  /// - Parameter state: what the store holds at this moment.
+  mutating func take(from store: Store, showing state: ModelStore.State) async throws {
+    if kept.count == Self.most { kept.removeFirst() }
+    kept.append(
+      Kept(
+        snapshot: try await store.snapshot(),
+        keyspaceNames: [""] + (await store.keyspaceNames), state: state))
+  }
+
+  /// - Throws: ``StepFailure`` when one shows anything else, or a key by itself is not what going through
+  ///   all of them shows.
+  func check() throws {
+    for each in kept {
+      let found = try each.snapshot.contents(of: each.keyspaceNames)
+      guard found == each.state else {
+        throw StepFailure(
+          "the snapshot of \(each.snapshot.sequence) shows \(StateDifference(found, each.state))")
+      }
+      guard each.snapshot.count == found.count else {
+        throw StepFailure("a snapshot counts \(each.snapshot.count) keys and has \(found.count)")
+      }
+    }
+  }
+
+  mutating func letGo() { kept = [] }
+}
+
+extension Snapshot {
+  /// Everything in it, found by going through it and by asking for each key.
+  func contents(of keyspaceNames: [String]) throws -> ModelStore.State {
+    var result: ModelStore.State = [:]
+    for name in keyspaceNames {
+      let part = keyspace(name)
+      try part.forEach { entry in
+        guard try part.value(forKey: entry.key) == entry.value else {
+          throw StepFailure("a snapshot has two values for \(entry.key)")
+        }
+        result[entry.key] = entry.value
+        return true
+      }
+    }
+    return result
+  }
+}
