@@ -17,9 +17,12 @@ import Testing
     let place = Place()
     place.memory.initialize(to: 0)
     // Relaxed, so that waiting puts nothing in order.
-    let ended = Counter()
+    let (begun, ended) = (Counter(), Counter())
     for number in 1...2 {
       WorkerThread.start {
+        // Both are alive then: what one has done that has ended, the sanitizer may have forgotten.
+        begun.count.add(1, ordering: .relaxed)
+        while begun.count.load(ordering: .relaxed) < 2 { Machine.sleep(nanoseconds: 1000) }
         place.memory.pointee = number
         ended.count.add(1, ordering: .relaxed)
       }
