@@ -22,7 +22,7 @@ import Testing
       WorkerThread.start {
         // Both are alive then: what one has done that has ended, the sanitizer may have forgotten.
         begun.count.add(1, ordering: .relaxed)
-        while begun.count.load(ordering: .relaxed) < 2 { Machine.sleep(nanoseconds: 1000) }
+        while begun.count.load(ordering: .relaxed) < 2 {}
         place.memory.pointee = number
         ended.count.add(1, ordering: .relaxed)
       }
@@ -34,16 +34,19 @@ import Testing
   @Test(.enabled(if: isWanted)) func behindAContinuation() async {
     let place = Place()
     place.memory.initialize(to: 0)
-    let ended = Counter()
+    let (written, seen) = (Counter(), Counter())
     await withUnsafeContinuation { continuation in
       WorkerThread.start {
         continuation.resume()
         place.memory.pointee = 1
-        ended.count.add(1, ordering: .relaxed)
+        written.count.add(1, ordering: .relaxed)
+        // Alive until the other has written too.
+        while seen.count.load(ordering: .relaxed) < 1 {}
       }
     }
+    while written.count.load(ordering: .relaxed) < 1 {}
     place.memory.pointee = 2
-    while ended.count.load(ordering: .relaxed) < 1 { await Task.yield() }
+    seen.count.add(1, ordering: .relaxed)
   }
 
   private final class Counter: Sendable {
