@@ -17,17 +17,18 @@ import Testing
     let place = Place()
     place.memory.initialize(to: 0)
     // Relaxed, so that waiting puts nothing in order.
-    let (begun, ended) = (Counter(), Counter())
+    let written = Counter()
     for number in 1...2 {
       WorkerThread.start {
-        // Both are alive then: what one has done that has ended, the sanitizer may have forgotten.
-        begun.count.add(1, ordering: .relaxed)
-        while begun.count.load(ordering: .relaxed) < 2 {}
+        // One behind the other, and both alive: the sanitizer misses what happens in the same moment, and
+        // may have forgotten what a thread did that has ended.
+        while written.count.load(ordering: .relaxed) < number - 1 {}
         place.memory.pointee = number
-        ended.count.add(1, ordering: .relaxed)
+        written.count.add(1, ordering: .relaxed)
+        while written.count.load(ordering: .relaxed) < 2 {}
       }
     }
-    while ended.count.load(ordering: .relaxed) < 2 { await Task.yield() }
+    while written.count.load(ordering: .relaxed) < 2 { await Task.yield() }
   }
 
   /// A thread that writes what it has handed over already.
