@@ -35,7 +35,8 @@ import Testing
             let was =
               try isOther
               ? batch.removeValue(forKey: key, in: other) : batch.removeValue(forKey: key)
-            #expect(was == (model.removeValue(forKey: place) != nil), "seed \(seed)")
+            let wasThere = model.removeValue(forKey: place) != nil
+            try #require(was == wasThere, "seed \(seed), step \(step)")
           } else {
             let value = Self.value(&generator)
             model[place] = value
@@ -47,7 +48,9 @@ import Testing
           }
           guard readsEarly || step > 40 else { continue }
           let read = try isOther ? batch.value(forKey: key, in: other) : batch.value(forKey: key)
-          #expect(read == model[place], "seed \(seed)")
+          // The values are long: not to be printed, nor a hundred times.
+          let isRight = read == model[place]
+          try #require(isRight, "seed \(seed), step \(step)")
         }
         return model
       }
@@ -67,7 +70,8 @@ import Testing
       let read =
         try await place.keyspace == 1
         ? other.value(forKey: place.key) : store.value(forKey: place.key)
-      #expect(read == value, "seed \(seed)")
+      let isRight = read == value
+      try #require(isRight, "seed \(seed), \(place)")
     }
     #expect(try await store.verify().problems.isEmpty)
   }
