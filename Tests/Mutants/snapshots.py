@@ -45,7 +45,7 @@ MUTANTS = [
                    "    operations.put(place, value)"),),
            "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
     Mutant("long-value-of-another", "what a batch was given is what is there",
-           (engine("Log/BatchOperation.swift", "longValue: isLong ? longValues.count - 1 : nil",
+           (engine("Log/BatchOperations.swift", "longValue: isLong ? longValues.count - 1 : nil",
                    "longValue: isLong ? (ON ? 0 : longValues.count - 1) : nil"),),
            "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
 ]

@@ -104,7 +104,7 @@ extension EngineState {
       let (header, key) = (record.header, [UInt8](record.key))
       let hash = key.withBytes { self.hash($0, header.keyspace) }
       let found = try key.withBytes { (bytes) throws(StoreError) in
-        try find(bytes, header.keyspace, hash: hash)?.slot
+        try table.find(bytes, header.keyspace, hash: hash, in: index)?.slot
       }
       switch (found, header.kind) {
       case (let found?, .put): found.pointee = found.pointee & ~Address.mask | address.rawValue

@@ -9,7 +9,7 @@ extension EngineState {
   ) throws(StoreError) -> StoredValue? {
     let hash = hash(key, keyspace)
     try admit(hash)
-    guard let found = try find(key, keyspace, hash: hash) else { return nil }
+    guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return nil }
     try table.verify(found.record, at: found.address)
     if found.record.header.codec == .raw, table[found.address.slot].base != nil {
       return .inPlace(found.record.stored)
@@ -23,7 +23,7 @@ extension EngineState {
   ) throws(StoreError) -> [UInt8]? {
     let hash = hash(key, keyspace)
     try admit(hash)
-    guard let found = try find(key, keyspace, hash: hash) else { return nil }
+    guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return nil }
     let record = found.record
     try table.verify(record, at: found.address)
     return try table.value(of: record, at: found.address)
@@ -36,7 +36,7 @@ extension EngineState {
   ) throws(StoreError) -> Bool {
     let hash = hash(key, keyspace)
     try admit(hash)
-    return try find(key, keyspace, hash: hash) != nil
+    return try table.find(key, keyspace, hash: hash, in: index) != nil
   }
 }
 

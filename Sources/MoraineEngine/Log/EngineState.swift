@@ -63,14 +63,6 @@ struct EngineState: ~Copyable {
   func hash(_ key: UnsafeRawBufferPointer, _ keyspace: UInt16) -> UInt64 {
     KeyHash.hash(key, keyspace: keyspace, with: manifest.hashKey)
   }
-
-  /// The entry of a key, and its record.
-  @inline(__always)
-  func find(
-    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
-  ) throws(StoreError) -> Found? {
-    try table.find(key, keyspace, hash: hash, in: index)
-  }
 }
 
 /// An index entry, and the record that it names. The bytes are valid until the next read.

@@ -30,16 +30,16 @@ extension RecordSource where Self: ~Copyable {
   func lentValue(
     of record: RecordReference, at address: Address, _ scratch: ScratchBuffer
   ) throws(StoreError) -> UnsafeRawBufferPointer {
-    let header = record.header
-    if header.codec == .raw { return record.stored }
-    let target = scratch.reserve(header.rawLength)
-    if header.codec == .lz4 {
-      guard Decompressor.decompress(record.stored, into: target) else {
-        throw undecompressable(address)
+    let codec = record.header.codec
+    if codec == .raw { return record.stored }
+    let target = scratch.reserve(record.header.rawLength)
+    let isSound =
+      codec == .lz4
+      ? Decompressor.decompress(record.stored, into: target)
+      : dictionary(of: address.slot).withBytes {
+        Decompressor.decompress(record.stored, into: target, dictionary: $0)
       }
-    } else {
-      target.copyBytes(from: try value(of: record, at: address))
-    }
+    guard isSound else { throw undecompressable(address) }
     return UnsafeRawBufferPointer(target)
   }
 

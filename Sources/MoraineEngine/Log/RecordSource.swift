@@ -9,6 +9,8 @@ protocol RecordSource: ~Copyable {
   func fileName(_ slot: Int) -> String
   /// Reads bytes of a segment that is not mapped; valid until the next call.
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer
+  /// What the segment's values share; empty when that is nothing.
+  func dictionary(of slot: Int) -> [UInt8]
   /// The value of a verified record that was compressed with its segment's dictionary.
   func valueWithDictionary(
     _ record: RecordReference, at address: Address

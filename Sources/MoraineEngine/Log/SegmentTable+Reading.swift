@@ -4,6 +4,8 @@ import MoraineStorage
 extension SegmentTable {
   func fileName(_ slot: Int) -> String { infos[slot].number.fileName }
 
+  func dictionary(of slot: Int) -> [UInt8] { infos[slot].dictionary }
+
   /// Lends a file to reads of a slot, in place of opening it by name.
   func lend(_ file: any StorageFile, for slot: Int) { files.keep(file, for: slot) }
 

@@ -112,7 +112,8 @@ extension EngineState {
     _ key: [UInt8], _ sequence: UInt64, _ keyspace: UInt16
   ) throws(StoreError) -> Entry? {
     try key.withBytes { (bytes) throws(StoreError) in
-      guard let found = try find(bytes, keyspace, hash: hash(bytes, keyspace)),
+      guard
+        let found = try table.find(bytes, keyspace, hash: hash(bytes, keyspace), in: index),
         found.record.header.sequence == sequence
       else { return nil }
       try table.verify(found.record, at: found.address)

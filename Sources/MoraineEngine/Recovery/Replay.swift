@@ -156,11 +156,11 @@ extension EngineState {
     let header = record.header
     let existing: Found?
     if table[address.slot].base != nil {
-      existing = try find(record.key, header.keyspace, hash: hash)
+      existing = try table.find(record.key, header.keyspace, hash: hash, in: index)
     } else {
       // Finding the key's older record reuses the buffer that this one was read into.
       existing = try [UInt8](record.key).withBytes { (key) throws(StoreError) in
-        try find(key, header.keyspace, hash: hash)
+        try table.find(key, header.keyspace, hash: hash, in: index)
       }
     }
     if let expiry = record.expiryMilliseconds {

@@ -28,6 +28,8 @@ struct SnapshotSegments: ~Copyable, RecordSource {
 
   func fileName(_ slot: Int) -> String { infos[slot].number.fileName }
 
+  func dictionary(of slot: Int) -> [UInt8] { infos[slot].dictionary }
+
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer {
     let bytes = try files.read(
       count, at: address.offset, of: address.slot, named: fileName(address.slot))
@@ -38,7 +40,7 @@ struct SnapshotSegments: ~Copyable, RecordSource {
   func valueWithDictionary(
     _ record: RecordReference, at address: Address
   ) throws(StoreError) -> [UInt8] {
-    try value(of: record, at: address, dictionary: infos[address.slot].dictionary)
+    try value(of: record, at: address, dictionary: dictionary(of: address.slot))
   }
 }
 

@@ -70,8 +70,8 @@ final class SnapshotState: @unchecked Sendable {
   }
 }
 
-/// What the store refers to weakly, to give the same snapshot again. An object that weak references were
-/// made to counts its references more slowly: so that is not the state, which each read retains.
+/// What keeps the state of a snapshot. The store refers to it weakly, to give the same snapshot again: an
+/// object that weak references were made to counts its references more slowly, so that is not the state.
 final class SnapshotHandle: Sendable {
   let state: SnapshotState
 
