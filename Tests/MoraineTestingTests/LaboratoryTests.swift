@@ -40,6 +40,22 @@ import Testing
     #expect(every.tally.nestedImages > 2 * every.tally.distinctImages)
   }
 
+  /// Row 5 of the proof: however much a workload calls the disk, it is crashed, at a few places.
+  @Test(arguments: ["puts-mapped", "rotation-positional"])
+  func aPointLimitSpreadsThePointsOverTheWorkload(name: String) async throws {
+    var scenario = try #require(CrashScenario.named(name))
+    scenario.shape.stepCount = 200
+    var laboratory = CrashLaboratory()
+    (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (0, 0)
+    (laboratory.nestingPeriod, laboratory.killPeriod) = (0, 0)
+    laboratory.pointLimit = 4
+    for seed in UInt64(1)...5 {
+      let (tally, violation) = await laboratory.run(scenario, seed: seed)
+      #expect(violation == nil)
+      #expect((2...4).contains(tally.crashPoints))
+    }
+  }
+
   @Test func aSeedLeadsToTheSameWorkload() {
     let shape = CrashScenario.catalog[0].shape
     #expect(shape.steps(seed: 7) == shape.steps(seed: 7))

@@ -20,6 +20,9 @@ public struct CrashLaboratory: Sendable {
   public var killPeriod = 7
   /// Every so many crash points are tried; 1 for all.
   public var pointPeriod = 1
+  /// At most so many crash points of a workload are tried, spread over it, in each seed others; nil for
+  /// no limit.
+  public var pointLimit: Int?
 
   /// Called now and then, as a sign of life.
   public var progress: (@Sendable () -> Void)?
@@ -46,7 +49,9 @@ public struct CrashLaboratory: Sendable {
   func attempt(
     _ scenario: CrashScenario, _ seed: UInt64, _ steps: [WorkloadStep], _ tally: inout CrashTally
   ) async -> CrashViolation? {
-    let run = ScenarioRun(scenario, steps, pointPeriod: pointPeriod)
+    var choice = CrashPointChoice(period: pointPeriod)
+    if let pointLimit { (choice.limit, choice.phase) = (pointLimit, Int(seed % 1021)) }
+    let run = ScenarioRun(scenario, steps, choice)
     let points: [CrashPoint]
     do { points = try await run.run() } catch {
       return violation(scenario, seed, "without any crash", "\(error)")

@@ -15,12 +15,14 @@ final class ScenarioRun {
   var model = ModelStore()
   var snapshots = KeptSnapshots()
 
-  /// - Parameter pointPeriod: every so many crash points are taken.
-  init(_ scenario: CrashScenario, _ steps: [WorkloadStep], pointPeriod: Int = 1) {
+  init(
+    _ scenario: CrashScenario, _ steps: [WorkloadStep],
+    _ choice: CrashPointChoice = CrashPointChoice()
+  ) {
     self.scenario = scenario
     self.steps = steps
     disk = SimulatedDisk(capacityBytes: scenario.capacityBytes, latency: scenario.latency)
-    recorder = CrashRecorder(ledger, period: pointPeriod) { [ledger, watched] in
+    recorder = CrashRecorder(ledger, choice: choice) { [ledger, watched] in
       // The watermark is a promise too (P3).
       if let store = watched.store { ledger.becomeDurable(store.durableSequence.rawValue) }
     }
