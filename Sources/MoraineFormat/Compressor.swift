@@ -33,9 +33,9 @@ public struct Compressor: ~Copyable {
       source, count: value.count, with: stream, acceleration: Self.acceleration(value.count))
   }
 
-  /// How hard to look. What is short seldom has anything to find but plain repetition, which is found
-  /// either way: of 20,000 package records of about 220 bytes LZ4's default saves 1 %, this nothing,
-  /// in less than half the instructions. Compaction finds what they share with each other.
+  /// How hard to look. What is short seldom has anything to find but plain repetition, which is
+  /// found either way: of 20,000 package records of about 220 bytes LZ4's default saves 1 %, this
+  /// nothing, in less than half the instructions. Compaction finds what they share with each other.
   private static func acceleration(_ count: Int) -> Int32 { count < 256 ? 4 : 1 }
 
   /// Gives back the space that a very large value needed.

@@ -1,6 +1,6 @@
 extension DictionaryCover {
-  /// Pieces are looked for in about as many bytes of the samples, or the choice takes too long. What
-  /// is frequent is there too.
+  /// Pieces are looked for in about as many bytes of the samples, or the choice takes too long.
+  /// What is frequent is there too.
   private static let candidateBytes = 3 << 15
   /// A piece that covers less than this part of the samples is left out.
   private static let leastShare = 20_000

@@ -1,10 +1,11 @@
 /// Chooses the pieces of a dictionary from samples.
 ///
 /// After Liao, Petri, Moffat and Wirth, "Effective Construction of Relative Lempel-Ziv
-/// Dictionaries", WWW 2016: a piece is worth the sum of the frequencies of its short substrings, and
-/// what a chosen piece holds is worth nothing from then on. Frequencies are kept by hash, as zstd's
-/// fastcover does. Here a substring counts once per sample, because LZ4 finds repeats within a value
-/// by itself, and the piece worth most is chosen anew each time, instead of one from each stretch.
+/// Dictionaries", WWW 2016: a piece is worth the sum of the frequencies of its short substrings,
+/// and what a chosen piece holds is worth nothing from then on. Frequencies are kept by hash, as
+/// zstd's fastcover does. Here a substring counts once per sample, because LZ4 finds repeats within
+/// a value by itself, and the piece worth most is chosen anew each time, instead of one from each
+/// stretch.
 struct DictionaryCover: ~Copyable {
   // Measured: 6 and 192 are best for Debian's package records, and for small JSON documents.
   /// LZ4 looks for matches by hashes of five bytes; a match takes three itself.

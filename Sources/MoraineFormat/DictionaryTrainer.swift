@@ -1,7 +1,7 @@
 /// Builds one LZ4 dictionary for many values that resemble each other, or finds that none pays.
 ///
-/// Hand in every value of what will share the dictionary, in any order, then call ``train``. The same
-/// values in the same order give the same dictionary.
+/// Hand in every value of what will share the dictionary, in any order, then call ``train``. The
+/// same values in the same order give the same dictionary.
 public struct DictionaryTrainer {
   /// A dictionary that saves less of what is stored is not worth its cost where values are read.
   static let leastSavingPercent = 5

@@ -1,6 +1,7 @@
 /// Some of the values that were handed in, as many as fit, each with the same chance.
 ///
-/// Which ones depends on their index alone, by a hash: every n-th would miss what comes at intervals.
+/// Which ones depends on their index alone, by a hash: every n-th would miss what comes at
+/// intervals.
 struct SampleSet {
   static let limitBytes = 3 << 19
   static let limitCount = 1 << 15

@@ -1,4 +1,5 @@
-/// What a segment says of itself before its first record. Layout: `FileFormat.md`, "Segment header".
+/// What a segment says of itself before its first record. Layout: `FileFormat.md`, "Segment
+/// header".
 public struct SegmentHeader: Equatable, Sendable {
   public struct Flags: OptionSet, Sendable {
     public let rawValue: UInt32

@@ -83,8 +83,8 @@ package protocol StorageFile: AnyObject, Sendable {
   /// Maps the file's first bytes, shared with its other users. May reach beyond the file's end;
   /// touch only what ``allocate(from:to:)`` has reserved.
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping
-  /// The file's first bytes as memory of one's own, writable: changes never reach the file. Where it
-  /// can be, a page is read when it is first touched.
+  /// The file's first bytes as memory of one's own, writable: changes never reach the file. Where
+  /// it can be, a page is read when it is first touched.
   func mapPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping
   /// Takes the kernel's advisory lock without waiting; false when another holder has it. The lock
   /// lives as long as this file object.

@@ -62,6 +62,20 @@ import Testing
   }
 }
 
+/// `swift format` keeps code within 100 columns, but not comments.
+extension ArchitectureTests {
+  @Test func commentsFitTheColumns() throws {
+    for module in try Source.modules() {
+      for file in try Source.files(in: module) {
+        for (number, line) in file.lines.enumerated()
+        where line.count > 100 && line.drop(while: { $0 == " " }).hasPrefix("//") {
+          Issue.record("\(file.path):\(number + 1) has \(line.count) columns")
+        }
+      }
+    }
+  }
+}
+
 /// A source file of the package.
 struct Source {
   let path: String

@@ -43,7 +43,8 @@ import Testing
     #expect(outcome.errors == "seed 9, none, mapped, in \(place.store)\n")
   }
 
-  /// Whoever it was: a file that appears beside the store is a violation, with the way to repeat it.
+  /// Whoever it was: a file that appears beside the store is a violation, with the way to repeat
+  /// it.
   @Test(arguments: [[], ["--json"]])
   func aViolationIsCode3AndNamesItsReplay(options: [String]) async throws {
     let folder = place.store + "/subject"
@@ -86,7 +87,8 @@ import Testing
     #expect(outcome.code == 2 && outcome.errors.contains("there already"), "\(outcome)")
   }
 
-  /// A store that is not what the ledger says, before the check: a put undone, a put never asked for.
+  /// A store that is not what the ledger says, before the check: a put undone, a put never asked
+  /// for.
   @Test(arguments: [("forget", "lost"), ("add", "invented"), ("swap", "invented")])
   func aStoreThatIsNotAsAcknowledgedIsFound(fault: String, name: String) async throws {
     // In the place of the program: does the harm before each start but the first.

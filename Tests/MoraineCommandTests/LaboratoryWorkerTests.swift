@@ -6,7 +6,8 @@ import Testing
 
 @testable import MoraineCommand
 
-/// Real workers that fail, and parents that end: the laboratory reports it, and nothing is left behind.
+/// Real workers that fail, and parents that end: the laboratory reports it, and nothing is left
+/// behind.
 @Suite(.timeLimit(.minutes(10))) struct LaboratoryWorkerTests {
   let place: Place
 
@@ -54,8 +55,8 @@ import Testing
   }
 
   #if os(Linux)
-    /// Whatever ends the parent, SIGKILL too: its workers see the end of their input, and end although
-    /// they hang.
+    /// Whatever ends the parent, SIGKILL too: its workers see the end of their input, and end
+    /// although they hang.
     @Test(arguments: [Signal.kill, .interrupt, .terminate])
     func workersEndWithTheirParent(signal: Signal) async throws {
       let command =

@@ -20,7 +20,8 @@ import Testing
     #expect(try await after.value(forKey: "a") == nil)
   }
 
-  /// A number that a failed operation has used up never becomes durable; waiting for it was for ever.
+  /// A number that a failed operation has used up never becomes durable; waiting for it was for
+  /// ever.
   @Test(.timeLimit(.minutes(10)))
   func aBatchThatFindsNothingDoesNotWaitForAFailedOne() async throws {
     var configuration = Configuration.testing()

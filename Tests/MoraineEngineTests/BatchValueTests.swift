@@ -5,8 +5,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A batch keeps short values with its keys and long ones by themselves; neither may be taken for the
-/// other, and it reads what it wrote.
+/// A batch keeps short values with its keys and long ones by themselves; neither may be taken for
+/// the other, and it reads what it wrote.
 @Suite struct BatchValueTests {
   private static let lengths = [0, 1, 100, 4095, 4096, 4097, 5000, 100_000]
 

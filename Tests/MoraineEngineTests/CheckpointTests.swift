@@ -99,8 +99,8 @@ import Testing
     try await again.close()
   }
 
-  /// An old checkpoint knows the key's newest record; what compaction has copied since holds an older
-  /// delete of the same key, and is replayed.
+  /// An old checkpoint knows the key's newest record; what compaction has copied since holds an
+  /// older delete of the same key, and is replayed.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func anOlderDeleteThatIsReplayedHidesNothingNewer(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()

@@ -69,8 +69,8 @@ import Testing
     try await expectDoneWithout(directory)
   }
 
-  /// In the background the log's end is not durable when a checkpoint is begun. What a power failure
-  /// leaves at any moment must fit together.
+  /// In the background the log's end is not durable when a checkpoint is begun. What a power
+  /// failure leaves at any moment must fit together.
   @Test func inTheBackgroundItWaitsForTheLog() async throws {
     var configuration = Self.configuration
     configuration.compaction = CompactionPolicy()

@@ -8,8 +8,9 @@ import Testing
 
 /// A delete meets a full disk while it is being cleaned.
 @Suite(.timeLimit(.minutes(10))) struct DeletingOnFullDiskTests {
-  /// Found in an optimized build under load: deletes used up what is kept back before the compaction
-  /// that they had begun got a turn. Then it had no block to write to, and the disk stayed full.
+  /// Found in an optimized build under load: deletes used up what is kept back before the
+  /// compaction that they had begun got a turn. Then it had no block to write to, and the disk
+  /// stayed full.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aDeleteLeavesTheReserveToTheCompactionUnderWay(mode: Configuration.IOMode) async throws {
     let disk = MemoryStorage(capacityBytes: 4 << 20)

@@ -5,8 +5,8 @@ import Testing
 
 /// Version 1 writers set no expiry; a record that has one disappears when it is compacted.
 @Suite struct ExpiryTests {
-  /// What a killed process leaves: one record whose first eight bytes behind the header are made its
-  /// expiry, and one without.
+  /// What a killed process leaves: one record whose first eight bytes behind the header are made
+  /// its expiry, and one without.
   private func store(expiring milliseconds: UInt64) async throws -> TestDirectory {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(ioMode: .positional))

@@ -51,8 +51,8 @@ import Testing
     try await Self.check(store, keys: 20)
   }
 
-  /// Buckets split while not all of the checkpoint was looked at; what they give up is kept back until
-  /// then.
+  /// Buckets split while not all of the checkpoint was looked at; what they give up is kept back
+  /// until then.
   @Test func itGrowsBeforeAllOfItWasChecked() async throws {
     let directory = try await Self.store(keys: 5500)
     let store = try Store(at: directory.path, configuration: Self.configuration)

@@ -22,7 +22,8 @@ import Testing
     let header = try bytes.withUnsafeBytes { try SegmentHeader(decoding: $0) }
     var end = header.headerLength
     for _ in 0..<2 { end += aligned(Int(bytes.load(UInt32.self, at: end))) }
-    // The value's place: behind the holder's fixed fields and its key, filled up to a multiple of 4.
+    // The value's place: behind the holder's fixed fields and its key, filled up to a multiple of
+    // 4.
     let start = end + RecordHeader.fixedLength + Self.keyOfHolder.utf8.count
     let padding = aligned(start) - start
     let image = forgedRecord(at: UInt64(aligned(start)), header.checksumSeed)

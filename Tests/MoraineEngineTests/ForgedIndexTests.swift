@@ -63,8 +63,8 @@ import Testing
     try await check(directory, keys: 20, mode)
   }
 
-  /// What cannot be trusted is made anew from the log, but not where that has another number of keys:
-  /// which of the two has lost some, nobody knows.
+  /// What cannot be trusted is made anew from the log, but not where that has another number of
+  /// keys: which of the two has lost some, nobody knows.
   @Test(arguments: modes)
   func aDamagedIndexWithAnotherNumberOfKeys(mode: Configuration.IOMode) async throws {
     let directory = try await store(mode, keys: 5500)

@@ -3,8 +3,8 @@ import MoraineStorage
 import SystemPackage
 import Testing
 
-/// A small disk, filled to the brim: errors say so, deletes and compaction free it, writes resume in
-/// the same store, and nothing is lost.
+/// A small disk, filled to the brim: errors say so, deletes and compaction free it, writes resume
+/// in the same store, and nothing is lost.
 @Suite(.timeLimit(.minutes(10))) struct FullDiskTests {
   private static let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
 
@@ -135,8 +135,8 @@ import Testing
     try await again.close()
   }
 
-  /// The compaction under way was a checkpoint alone, which frees nothing; the writer took its end for
-  /// that of all hope.
+  /// The compaction under way was a checkpoint alone, which frees nothing; the writer took its end
+  /// for that of all hope.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aCheckpointUnderWayIsNotTheLastHope(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)

@@ -21,8 +21,8 @@ import Testing
     try await store.close()
   }
 
-  /// Found under AddressSanitizer: the last deletes came while a compaction was writing its checkpoint.
-  /// None of them began another, and nothing was left that would.
+  /// Found under AddressSanitizer: the last deletes came while a compaction was writing its
+  /// checkpoint. None of them began another, and nothing was left that would.
   @Test func whatIsDeletedWhileACompactionEndsIsGivenBackToo() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration()

@@ -5,8 +5,8 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Rule 3, found by the laboratory: a manifest that was renamed, and its directory not synced, may be
-/// the manifest, and may not.
+/// Rule 3, found by the laboratory: a manifest that was renamed, and its directory not synced, may
+/// be the manifest, and may not.
 @Suite struct HalfPublishedTests {
   /// Fails the directory's sync behind the n-th manifest.
   private func failSync(_ storage: FaultStorage, behind number: Int) {

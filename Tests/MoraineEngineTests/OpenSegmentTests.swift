@@ -6,8 +6,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Two segments that the manifest lists as open, which a kill between two manifests leaves: the first
-/// must be whole, and what follows must follow it.
+/// Two segments that the manifest lists as open, which a kill between two manifests leaves: the
+/// first must be whole, and what follows must follow it.
 @Suite struct OpenSegmentTests {
   private static func configuration(_ durability: Durability) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 1000, durability: durability)
@@ -149,7 +149,8 @@ import Testing
     #expect(error?.offset == 48)
   }
 
-  /// The checkpoint knows a second segment, and what it says of the first hides that there is a footer.
+  /// The checkpoint knows a second segment, and what it says of the first hides that there is a
+  /// footer.
   @Test func aCheckpointOfWhatMayBeTornOffIsDoneWithout() async throws {
     var count = 0
     let (directory, first, second) = try await store(.none, count: &count)

@@ -20,8 +20,8 @@ import Testing
     let written = Counter()
     for number in 1...2 {
       WorkerThread.start {
-        // One behind the other, and both alive: the sanitizer misses what happens in the same moment, and
-        // may have forgotten what a thread did that has ended.
+        // One behind the other, and both alive: the sanitizer misses what happens in the same
+        // moment, and may have forgotten what a thread did that has ended.
         while written.count.load(ordering: .relaxed) < number - 1 {}
         place.memory.pointee = number
         written.count.add(1, ordering: .relaxed)

@@ -8,7 +8,8 @@ import Testing
 
 /// The birth of the next segment may be queued behind a seal that is about to fail.
 @Suite struct QueuedBirthTests {
-  /// The seal's publication hangs before its rename, so that the failure comes when the birth waits.
+  /// The seal's publication hangs before its rename, so that the failure comes when the birth
+  /// waits.
   @Test(arguments: [StorageEvent.Operation.rename, .synchronizeDirectory])
   func aBirthBehindAFailedSealSyncsNothing(failing: StorageEvent.Operation) async throws {
     let storage = FaultStorage(MemoryStorage())

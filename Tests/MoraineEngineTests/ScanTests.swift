@@ -5,8 +5,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A scan that finds nothing dead among a segment's first records asks the index no more, if there is
-/// nothing dead in it at all.
+/// A scan that finds nothing dead among a segment's first records asks the index no more, if there
+/// is nothing dead in it at all.
 @Suite(.timeLimit(.minutes(10))) struct ScanTests {
   /// More than a scan looks at before it decides.
   private static let count = 3000

@@ -4,7 +4,8 @@ import Testing
 
 /// Every input that fuzzing has kept, and every one that once showed a bug (`regress-*`).
 ///
-/// `Scripts/fuzz` looks for more; `moraine-fuzz --target=NAME FILE` replays one with AddressSanitizer.
+/// `Scripts/fuzz` looks for more; `moraine-fuzz --target=NAME FILE` replays one with
+/// AddressSanitizer.
 @Suite(.timeLimit(.minutes(10))) struct CorpusTests {
   private static let folder = URL(filePath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().appending(path: "Fuzzing/Corpus")

@@ -8,7 +8,8 @@
 
   @testable import MoraineStorage
 
-  /// Calls that fail where nothing should: each is told with its operation, its file and the reason.
+  /// Calls that fail where nothing should: each is told with its operation, its file and the
+  /// reason.
   @Suite(.timeLimit(.minutes(10))) struct DiskFailureTests {
     @Test func aDirectoryWithoutADescriptorIsNone() {
       let error = #expect(throws: StorageError.self) {
@@ -48,8 +49,8 @@
       }
     }
 
-    /// Who may list a directory need not be allowed to look at what is in it. Both are asked for one
-    /// after the other, so the permission has to go in between.
+    /// Who may list a directory need not be allowed to look at what is in it. Both are asked for
+    /// one after the other, so the permission has to go in between.
     @Test func anEntryThatMayNotBeLookedAtIsNamed() throws {
       let ground = try Ground(.disk)
       try ground.directory.createFile("a").write("hello", at: 0)

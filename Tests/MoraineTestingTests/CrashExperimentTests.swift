@@ -74,7 +74,8 @@ import Testing
   }
 
   #if os(Linux) || os(macOS)
-    /// As TestingRecovery shows it: the trap stays in a process of its own, which says where it was.
+    /// As TestingRecovery shows it: the trap stays in a process of its own, which says where it
+    /// was.
     @Test func aCheckThatTrapsIsSeenAgainToo() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         var experiment = CrashExperiment()

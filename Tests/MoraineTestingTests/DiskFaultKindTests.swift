@@ -4,8 +4,8 @@ import Testing
 
 @testable import MoraineTesting
 
-/// Each kind of fault, once, on the n-th call and from then on, at the seam: what the calls answer, and
-/// what of them is done.
+/// Each kind of fault, once, on the n-th call and from then on, at the seam: what the calls answer,
+/// and what of them is done.
 @Suite struct DiskFaultKindTests {
   private static let effects = FaultLaboratory.effects
 

@@ -89,8 +89,8 @@ import Testing
     }
   }
 
-  /// A program that makes two writes of what must happen together. Between them there is no call to a
-  /// disk that is mapped.
+  /// A program that makes two writes of what must happen together. Between them there is no call to
+  /// a disk that is mapped.
   @Test func findsTwoWritesThatShouldBeOne() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in

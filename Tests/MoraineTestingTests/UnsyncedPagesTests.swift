@@ -59,7 +59,8 @@ import Testing
     }
   }
 
-  /// A mapping is the same memory: its writes reach nothing but the cache, until the file is synced.
+  /// A mapping is the same memory: its writes reach nothing but the cache, until the file is
+  /// synced.
   @Test(arguments: [true, false])
   func whatIsNotSyncedIsLost(isMapped: Bool) throws {
     let ground = try Ground(pages: 2)

@@ -2,9 +2,9 @@ import Benchmark
 
 /// One benchmark a row; the files are named after what they measure.
 ///
-/// Instructions, allocations, retains and releases are what Scripts/instructions counts: the plugin's
-/// own counters need jemalloc and `perf_event_open`, and read zero without. Its processor time comes
-/// in steps of ten milliseconds, which is no measure of so little work.
+/// Instructions, allocations, retains and releases are what Scripts/instructions counts: the
+/// plugin's own counters need jemalloc and `perf_event_open`, and read zero without. Its processor
+/// time comes in steps of ten milliseconds, which is no measure of so little work.
 let benchmarks: @Sendable () -> Void = {
   Benchmark.defaultConfiguration = .init(
     metrics: [.wallClock, .throughput],

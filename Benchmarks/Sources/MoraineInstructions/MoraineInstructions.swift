@@ -32,8 +32,8 @@ struct MoraineInstructions {
       // Closing would write as much as was stored: it is not what is counted.
       exit(0)
     }
-    // An asynchronous `main` ends in `dispatch_main`, which calls sigsuspend with a mask in read-only
-    // memory. Valgrind 3.19 writes to the mask, and crashes.
+    // An asynchronous `main` ends in `dispatch_main`, which calls sigsuspend with a mask in
+    // read-only memory. Valgrind 3.19 writes to the mask, and crashes.
     while true { pause() }
   }
 }

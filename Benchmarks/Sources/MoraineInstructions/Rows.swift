@@ -17,7 +17,8 @@ enum Row: String, CaseIterable {
   case scanLent = "scan-lent"
 }
 
-/// The rows: each opens a store of its own, and all but `put` and `batch` fill it first with `unit` keys.
+/// The rows: each opens a store of its own, and all but `put` and `batch` fill it first with `unit`
+/// keys.
 struct Rows: Sendable {
   /// A row's count is a multiple of this.
   static let unit = 10_000

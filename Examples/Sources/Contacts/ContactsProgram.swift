@@ -1,8 +1,8 @@
 import Foundation
 import Moraine
 
-/// Uses the list as a person would, and says what it shows. All of it is in a folder of its own, or in
-/// the one that the first argument names.
+/// Uses the list as a person would, and says what it shows. All of it is in a folder of its own, or
+/// in the one that the first argument names.
 @main
 struct ContactsProgram {
   static func main() async throws {

@@ -1,7 +1,7 @@
 import Foundation
 
-/// The repository that everybody copies: a dictionary in memory, and one JSON file of all of it, which
-/// is written anew, atomically, at every save.
+/// The repository that everybody copies: a dictionary in memory, and one JSON file of all of it,
+/// which is written anew, atomically, at every save.
 ///
 /// It stands here as it is found, so that the port has something to be compared with. What is wrong
 /// with it, and is not in the port:

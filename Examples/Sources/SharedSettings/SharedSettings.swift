@@ -1,8 +1,8 @@
 import Foundation
 import Moraine
 
-/// `SharedSettings NAME DIR`, started twice with one DIR: what is typed in one terminal shows in the
-/// other.
+/// `SharedSettings NAME DIR`, started twice with one DIR: what is typed in one terminal shows in
+/// the other.
 @main
 struct SharedSettings {
   @MainActor

@@ -22,9 +22,9 @@ final class PersistedSignal: Observable, Sendable {
   /// once must not find the old value. Holding a lock meanwhile is not allowed: they may read the
   /// value.
   ///
-  /// A change from another thread may come when an observer has read the value and is not registered
-  /// yet: `withObservationTracking` registers at its end. So observers on the main actor, as views
-  /// are, are told once more from there, where nothing comes in between.
+  /// A change from another thread may come when an observer has read the value and is not
+  /// registered yet: `withObservationTracking` registers at its end. So observers on the main
+  /// actor, as views are, are told once more from there, where nothing comes in between.
   func tell() {
     callObservers()
     guard !Thread.isMainThread else { return }

@@ -30,10 +30,10 @@ public struct PersistedStore: Sendable {
   /// - Parameters:
   ///   - directory: nil is ``defaultDirectory``, which is made where it is missing.
   ///   - filename: a name, not a path.
-  ///   - configuration: nil is the usual one, but `shared`: the program may run twice at once, and other
-  ///     processes may show and change the same settings.
-  /// - Throws: `.locked` when another process has the store for itself, or when this one has it open for
-  ///   something else: then ``init(_:)`` takes a keyspace of that. As
+  ///   - configuration: nil is the usual one, but `shared`: the program may run twice at once, and
+  ///     other processes may show and change the same settings.
+  /// - Throws: `.locked` when another process has the store for itself, or when this one has it
+  ///   open for something else: then ``init(_:)`` takes a keyspace of that. As
   ///   ``LocalRepository/init(directory:filename:format:cache:durability:)``.
   public init(
     directory: URL? = nil, filename: String = "settings",

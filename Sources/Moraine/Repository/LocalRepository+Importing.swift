@@ -4,15 +4,15 @@ public import MoraineEngine
 extension LocalRepository {
   /// Takes over a file of the old pattern: one JSON array of all models.
   ///
-  /// All of it becomes visible at once, or nothing. The store remembers that this file was taken over:
-  /// calling this at each start of the program is right, also after a crash in the middle of it. The
-  /// file stays as it is. Models that are there already are not replaced: they are newer.
+  /// All of it becomes visible at once, or nothing. The store remembers that this file was taken
+  /// over: calling this at each start of the program is right, also after a crash in the middle of
+  /// it. The file stays as it is. Models that are there already are not replaced: they are newer.
   ///
   /// - Parameter url: of the file. Where there is none, there is nothing to do.
-  /// - Returns: how many models were taken over; 0 when it was done before. Of two with one id the last
-  ///   counts.
-  /// - Throws: `.decodingFailed` with the file's name when it is not such an array, `.io` when it cannot
-  ///   be read; nothing is taken over then. And as ``save(_:)``.
+  /// - Returns: how many models were taken over; 0 when it was done before. Of two with one id the
+  ///   last counts.
+  /// - Throws: `.decodingFailed` with the file's name when it is not such an array, `.io` when it
+  ///   cannot be read; nothing is taken over then. And as ``save(_:)``.
   public func importArray(
     from url: URL, decoder: JSONDecoder = JSONDecoder()
   ) async throws(StoreError) -> Int {

@@ -10,8 +10,8 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   /// - Parameters:
   ///   - directory: nil is the user's documents. It must be there.
   ///   - filename: a name, not a path.
-  ///   - sharing: whether other processes may have the store too, who say the same. Whoever opens it
-  ///     first in this process decides.
+  ///   - sharing: whether other processes may have the store too, who say the same. Whoever opens
+  ///     it first in this process decides.
   ///   - durability: what a save waits for; nil takes the store's, which is a sync within a second.
   /// - Throws: `.io` for a filename that is no name, `.locked` when another process has the store,
   ///   `.corrupted`, `.newerFormat`, `.notAStore`.

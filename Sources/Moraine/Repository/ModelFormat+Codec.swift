@@ -32,8 +32,8 @@ extension ModelFormat where Model: Codable {
     versioned(codec, version: version, marksTheFirst: true)
   }
 
-  /// - Parameter marksTheFirst: whether version 1 is named too. Otherwise what the codec writes must
-  ///   begin with another byte than "v".
+  /// - Parameter marksTheFirst: whether version 1 is named too. Otherwise what the codec writes
+  ///   must begin with another byte than "v".
   static func versioned(
     _ codec: some ModelCodec, version: Int, marksTheFirst: Bool
   ) -> ModelFormat {

@@ -1,7 +1,8 @@
 import Foundation
 
 extension ModelFormat where Model: Codable {
-  /// Binary property lists. A model of version 2 or later is stored below the number of its version.
+  /// Binary property lists. A model of version 2 or later is stored below the number of its
+  /// version.
   public static func propertyList(version: Int = 1) -> ModelFormat {
     // A list begins with "bplist", which is no version.
     versioned(PropertyListCodec(), version: version, marksTheFirst: false)

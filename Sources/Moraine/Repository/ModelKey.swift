@@ -13,8 +13,8 @@ public struct ModelKey<ID: Sendable>: Sendable {
     self.id = id
   }
 
-  /// Ids that are equal have one key: texts that differ in how a letter is composed are equal to Swift,
-  /// so they become the same bytes (Unicode Standard Annex 15, form C).
+  /// Ids that are equal have one key: texts that differ in how a letter is composed are equal to
+  /// Swift, so they become the same bytes (Unicode Standard Annex 15, form C).
   func key(_ id: ID) -> Key {
     let text = text(id)
     return Key(

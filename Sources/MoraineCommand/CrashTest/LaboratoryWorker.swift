@@ -32,8 +32,9 @@ struct LaboratoryWorker: AsyncParsableCommand {
     commandName: "worker", abstract: "Does the work for the others.", shouldDisplay: false)
   @Option var artifacts: String
 
-  /// A terminal and `timeout` send them to the whole process group. The parent decides: when it ends, its
-  /// workers do, and when it goes on, a worker that was ended must not look like one that trapped.
+  /// A terminal and `timeout` send them to the whole process group. The parent decides: when it
+  /// ends, its workers do, and when it goes on, a worker that was ended must not look like one that
+  /// trapped.
   static let ignoredSignals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
 
   func run() async throws {

@@ -3,8 +3,8 @@ import SystemPackage
 
 /// The pipe from the process that hands out the work.
 ///
-/// Its end is the worker's end, whatever the worker is at: the parent closes it when it has all results,
-/// and the kernel when the parent has died of anything, SIGKILL included.
+/// Its end is the worker's end, whatever the worker is at: the parent closes it when it has all
+/// results, and the kernel when the parent has died of anything, SIGKILL included.
 enum ParentPipe {
   static func lines() -> AsyncStream<String> {
     let (stream, continuation) = AsyncStream.makeStream(of: String.self)

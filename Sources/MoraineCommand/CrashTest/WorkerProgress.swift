@@ -43,8 +43,8 @@ final class WorkerProgress: Sendable {
   /// How many pieces were done.
   var resultCount: Int { state.withLock { $0.results.count } }
 
-  /// - Parameter isInterrupted: whether the worker was ended from outside, which says nothing about its
-  ///   piece: that is begun again.
+  /// - Parameter isInterrupted: whether the worker was ended from outside, which says nothing about
+  ///   its piece: that is begun again.
   /// - Returns: the results, with one for the piece that the worker died of, and what is left.
   func settle(
     _ units: [LaboratoryUnit], ending: String, isInterrupted: Bool = false, timeoutSeconds: Double

@@ -5,8 +5,8 @@
 /// overwrites, where (u-1)/ln u is the inverse of the space amplification (Desnoyers, "Analytic
 /// modeling of SSD write performance", SYSTOR 2012): 1.72 at 1.5.
 public struct CompactionPolicy: Hashable, Sendable {
-  /// Whether segments are compacted in the background, after each that was sealed, and when the disk
-  /// is full. Default: true.
+  /// Whether segments are compacted in the background, after each that was sealed, and when the
+  /// disk is full. Default: true.
   public var isAutomatic = true
   /// The log may have so many times the bytes of its live records before compaction begins:
   /// 1.1 to 1,000,000; what lies outside counts as the nearer end. Default: 1.5.
@@ -15,7 +15,8 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// 1; what lies outside counts as the nearer end. Default: 0.95.
   public var liveRatioLimit = 0.95
   /// How many bytes a second compaction reads at most, from 1; nil, the default, follows what is
-  /// being written: as fast as it can while nobody writes, otherwise about twice as fast as they do.
+  /// being written: as fast as it can while nobody writes, otherwise about twice as fast as they
+  /// do.
   ///
   /// With a limit no writer is held back for compaction to keep up: the log may then outgrow
   /// ``spaceAmplificationLimit``.

@@ -20,7 +20,8 @@ enum CheckpointFile {
   ///
   /// What it covers must be durable already: a checkpoint never knows more than the log.
   ///
-  /// - Throws: `.noSpace` and the like; then nothing has changed. A failure from the sync on poisons.
+  /// - Throws: `.noSpace` and the like; then nothing has changed. A failure from the sync on
+  ///   poisons.
   static func write(
     _ image: CheckpointImage, as name: String, _ directory: any StorageDirectory,
     _ pipeline: CommitPipeline

@@ -3,8 +3,8 @@ import MoraineStorage
 
 /// The index at one moment, to be written while the store goes on.
 ///
-/// Safety of `@unchecked Sendable`: made on the actor, and handed over once, to the one who writes it. What
-/// it reads of the index is frozen: see ``IndexMemory``.
+/// Safety of `@unchecked Sendable`: made on the actor, and handed over once, to the one who writes
+/// it. What it reads of the index is frozen: see ``IndexMemory``.
 final class CheckpointImage: @unchecked Sendable {
   /// How many pages go to the file at once.
   private static let stepCount = 16
@@ -32,8 +32,8 @@ final class CheckpointImage: @unchecked Sendable {
 
   var lengthBytes: Int { header.fileLengthBytes }
 
-  /// Writes it all to an empty file, a megabyte at a time; the head, which has the pages' checksums, comes
-  /// last.
+  /// Writes it all to an empty file, a megabyte at a time; the head, which has the pages'
+  /// checksums, comes last.
   func write(to file: any StorageFile) throws(StorageError) {
     let pageBytes = CheckpointHeader.pageBytes
     let buffer = UnsafeMutableRawBufferPointer.allocate(
@@ -55,8 +55,8 @@ final class CheckpointImage: @unchecked Sendable {
     try head.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
   }
 
-  /// Copies a page of the file: of the buckets, or behind them of the overflow buckets. Zeros follow the
-  /// last bucket.
+  /// Copies a page of the file: of the buckets, or behind them of the overflow buckets. Zeros
+  /// follow the last bucket.
   private func copy(_ page: Int, to target: UnsafeMutableRawBufferPointer) {
     target.initializeMemory(as: UInt8.self, repeating: 0)
     guard let base = target.baseAddress else { return }

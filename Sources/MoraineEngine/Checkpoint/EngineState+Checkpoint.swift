@@ -41,7 +41,8 @@ extension EngineState {
     return CheckpointImage(header, of: &index)
   }
 
-  /// The last bytes that a checkpoint covers of a segment that may have lost them when it is opened.
+  /// The last bytes that a checkpoint covers of a segment that may have lost them when it is
+  /// opened.
   private func tailChecksum(
     _ active: ActiveSegment, _ end: Int
   ) throws(StoreError) -> UInt32 {

@@ -22,7 +22,8 @@ extension CommitPipeline {
 
   /// Waits for all that was appended before the call.
   ///
-  /// Not for the last sequence number: a failed operation has used that up, and never becomes durable.
+  /// Not for the last sequence number: a failed operation has used that up, and never becomes
+  /// durable.
   func waitUntilAllDurable() async throws(StoreError) {
     try await waitUntilDurable(appendedSequence.load(ordering: .acquiring))
   }

@@ -9,8 +9,9 @@ import Synchronization
 /// the writer (allocation, sealing) run on the same thread, in order with the syncs.
 ///
 /// Thread safety: everything shared is in the monitor or atomic. The sequence is published after
-/// the offset and read before it, so the offset a sync claims covers at least its sequence. Both are
-/// read in one step with the file they are about, and a new file begins in one step with its own.
+/// the offset and read before it, so the offset a sync claims covers at least its sequence. Both
+/// are read in one step with the file they are about, and a new file begins in one step with its
+/// own.
 final class CommitPipeline: JobRunner {
   struct Waiter {
     let sequence: UInt64

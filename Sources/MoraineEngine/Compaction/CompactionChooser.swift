@@ -19,7 +19,8 @@ struct SegmentFigures: Equatable {
 ///
 /// Greedy by garbage (Rosenblum and Ousterhout, "The design and implementation of a log-structured
 /// file system", SOSP 1991), but only among neighbours: so the log stays in the order of sequence
-/// numbers, a delete never comes to stand ahead of what it deletes, and what is cold stays together.
+/// numbers, a delete never comes to stand ahead of what it deletes, and what is cold stays
+/// together.
 struct CompactionChooser {
   let segmentSizeBytes: Int
   let spaceAmplificationLimit: Double

@@ -54,8 +54,8 @@ final class CompactionReader: @unchecked Sendable {
     self.sampling = sampling
   }
 
-  /// The puts and deletes that come next, all of one segment; nil at the end of the last. Where only
-  /// some are looked at, there may be none among those that come next.
+  /// The puts and deletes that come next, all of one segment; nil at the end of the last. Where
+  /// only some are looked at, there may be none among those that come next.
   ///
   /// - Throws: `.corrupted` when a record is not what was written, `.io`.
   func chunk() throws(StoreError) -> [CompactionCandidate]? {

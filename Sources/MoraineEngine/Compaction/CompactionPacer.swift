@@ -2,9 +2,10 @@ import MoraineStorage
 
 /// How fast compaction goes. Pure, but for the clock: the same figures, the same pauses.
 ///
-/// While nobody writes, as fast as it can. Against writers it reads twice what they append: cleaning
-/// at the default limit reads 1.72 bytes for each byte appended (see ``CompactionPolicy``), so that
-/// is enough, and leaves the disk to them otherwise. When it is behind, it does not pause.
+/// While nobody writes, as fast as it can. Against writers it reads twice what they append:
+/// cleaning at the default limit reads 1.72 bytes for each byte appended (see
+/// ``CompactionPolicy``), so that is enough, and leaves the disk to them otherwise. When it is
+/// behind, it does not pause.
 struct CompactionPacer {
   private static let leastBytesPerSecond = 32.0 * 1_048_576
   private static let quietBytesPerSecond = 1_048_576.0

@@ -105,10 +105,12 @@ extension EngineState {
     return cleaned
   }
 
-  /// Which of the records must be copied: live puts, and deletes that an older record may still need.
+  /// Which of the records must be copied: live puts, and deletes that an older record may still
+  /// need.
   ///
   /// A delete goes when every segment ahead of its own was rewritten after the delete had been made
-  /// (or there is none): the rewriting dropped what it deletes. And when those who watch have seen it.
+  /// (or there is none): the rewriting dropped what it deletes. And when those who watch have seen
+  /// it.
   func judge(
     _ candidates: [CompactionCandidate], cleanedThrough: UInt64
   ) -> [Bool] {

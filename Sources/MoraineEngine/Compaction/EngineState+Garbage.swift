@@ -6,8 +6,8 @@ extension EngineState {
 
   private var totalBytes: Int { table.order.reduce(0) { $0 + table[$1].end } }
 
-  /// All but the garbage that must stay, because it is among what is damaged: no other segment has to
-  /// be rewritten for its sake, and nobody has to wait.
+  /// All but the garbage that must stay, because it is among what is damaged: no other segment has
+  /// to be rewritten for its sake, and nobody has to wait.
   var cleanableBytes: Int {
     if table.damage.isEmpty { return totalBytes }
     return figures(compactable()).reduce(totalBytes) { $1.isDamaged ? $0 - $1.garbageBytes : $0 }
@@ -21,8 +21,8 @@ extension EngineState {
   /// Whether compaction has no time to lose.
   func isBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > 0 }
 
-  /// Whether writers must wait for it; small stores are not worth the wait, and who limits its speed
-  /// does not mean to limit theirs.
+  /// Whether writers must wait for it; small stores are not worth the wait, and who limits its
+  /// speed does not mean to limit theirs.
   func isFarBehind(_ policy: CompactionPolicy) -> Bool {
     policy.rateLimitBytesPerSecond == nil && debtBytes(policy) > Double(Self.largestStep / 4)
   }

@@ -1,7 +1,7 @@
 import MoraineStorage
 
-/// Buckets in pages that are found through a table, so that growth copies nothing, and a page that a
-/// snapshot has can make way for a copy.
+/// Buckets in pages that are found through a table, so that growth copies nothing, and a page that
+/// a snapshot has can make way for a copy.
 struct BucketArray: ~Copyable {
   static let pageShift = 6
   /// 4 KiB: what a snapshot costs the first change of a page.
@@ -43,8 +43,8 @@ struct BucketArray: ~Copyable {
   /// Where the chunk begins that so many buckets do not fill.
   static func firstOfLastChunk(_ count: Int) -> Int { count / chunkBuckets * chunkBuckets }
 
-  /// Takes over buckets that lie in memory that somebody else keeps alive: whole chunks as they are,
-  /// the rest copied.
+  /// Takes over buckets that lie in memory that somebody else keeps alive: whole chunks as they
+  /// are, the rest copied.
   mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) {
     precondition(pageCount == 0, "buckets are there already")
     let rest = Self.firstOfLastChunk(newCount)
@@ -79,8 +79,8 @@ struct BucketArray: ~Copyable {
 }
 
 extension BucketArray {
-  /// The buckets as they are now, for a snapshot that was just counted. What changes them from now on
-  /// calls ``thaw(_:)`` before.
+  /// The buckets as they are now, for a snapshot that was just counted. What changes them from now
+  /// on calls ``thaw(_:)`` before.
   ///
   /// - Complexity: O(pages): eight bytes for 64 buckets.
   mutating func freeze() -> FrozenBuckets {

@@ -30,7 +30,8 @@ struct FrozenIndex: ~Copyable, ProbedIndex {
 extension HashIndex {
   /// The index as it is. All of it was admitted before.
   ///
-  /// - Complexity: O(index), a byte for about 500 of it; later, a page is copied at its first change.
+  /// - Complexity: O(index), a byte for about 500 of it; later, a page is copied at its first
+  ///   change.
   mutating func freeze() -> FrozenIndex {
     precondition(!isLazy, "a snapshot of an index that was not checked")
     return FrozenIndex(&self)

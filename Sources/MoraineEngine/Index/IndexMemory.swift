@@ -3,21 +3,22 @@ import Synchronization
 
 /// The memory of an index and of its snapshots.
 ///
-/// Copy on write, by pages: a page that a snapshot has is never written again while it lives. Whoever
-/// changes the index takes a copy of the page first; the old one is used anew when the last snapshot
-/// that has it is gone. (The idea is that of shadow paging: Lorie, "Physical integrity in a large
-/// segmented database", TODS 1977; LMDB does it with pages of a file.)
+/// Copy on write, by pages: a page that a snapshot has is never written again while it lives.
+/// Whoever changes the index takes a copy of the page first; the old one is used anew when the last
+/// snapshot that has it is gone. (The idea is that of shadow paging: Lorie, "Physical integrity in
+/// a large segmented database", TODS 1977; LMDB does it with pages of a file.)
 ///
 /// Safety: what is in a page is written by the one who has the index, and read by that one and by
 /// snapshots. A page in a snapshot's table is in one of two states. It is in the index's table too:
-/// then it was made before that snapshot was taken, ``replacement(for:born:)`` answers with a copy to
-/// each change, and nobody writes to it. Or it is retired: then it is in `retired`, from where it gets
-/// to `free`, and to a writer, only when no snapshot is alive that was taken between its making and
-/// its retirement; the lock orders that snapshot's last read before the writer's first write. Memory
-/// as a whole is given back by `deinit`: the index and every snapshot hold a reference.
+/// then it was made before that snapshot was taken, ``replacement(for:born:)`` answers with a copy
+/// to each change, and nobody writes to it. Or it is retired: then it is in `retired`, from where
+/// it gets to `free`, and to a writer, only when no snapshot is alive that was taken between its
+/// making and its retirement; the lock orders that snapshot's last read before the writer's first
+/// write. Memory as a whole is given back by `deinit`: the index and every snapshot hold a
+/// reference.
 final class IndexMemory: Sendable {
-  /// Safety of `@unchecked Sendable`: it only says where a page is. Who may read and write there, and
-  /// when, is the argument above.
+  /// Safety of `@unchecked Sendable`: it only says where a page is. Who may read and write there,
+  /// and when, is the argument above.
   private struct Page: @unchecked Sendable {
     let base: UnsafeMutablePointer<UInt64>
   }

@@ -27,8 +27,8 @@ extension Keyspace {
   /// How many keys there are, and how large their records are.
   ///
   /// - Throws: `.corrupted`, `.io` where they must be counted, `.closed`.
-  /// - Complexity: O(1), but for the first time after a crash in the middle of a compaction: O(keys of
-  ///   the store).
+  /// - Complexity: O(1), but for the first time after a crash in the middle of a compaction: O(keys
+  ///   of the store).
   public var statistics: KeyspaceStatistics {
     get async throws(StoreError) { try await store.statistics(of: name) }
   }

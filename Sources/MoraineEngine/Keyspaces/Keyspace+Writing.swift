@@ -50,8 +50,8 @@ extension Store {
     return try await removeValue(forKey: key, keyspace: id, durability: durability)
   }
 
-  /// Lists keyspaces in the manifest: before the first record of one may become durable, its name is.
-  /// The caller has the gate.
+  /// Lists keyspaces in the manifest: before the first record of one may become durable, its name
+  /// is. The caller has the gate.
   ///
   /// - Throws: `.valueTooLarge` when there are too many, and as any write.
   func createKeyspaces(_ names: [String]) async throws(StoreError) {

@@ -30,8 +30,8 @@ extension KeyspaceTable {
 extension EngineState {
   /// Counts what is live in each keyspace, where that is not known.
   ///
-  /// - Complexity: O(keys), each with a look at its record, when the store was opened with a checkpoint
-  ///   older than the last compaction; otherwise O(1).
+  /// - Complexity: O(keys), each with a look at its record, when the store was opened with a
+  ///   checkpoint older than the last compaction; otherwise O(1).
   mutating func countKeyspaces() throws(StoreError) {
     if keyspaces.isCounted { return }
     try admitAll()

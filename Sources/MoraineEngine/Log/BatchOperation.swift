@@ -1,5 +1,5 @@
-/// One operation of a batch. Its bytes lie with those of the others, so that going over a batch counts no
-/// references.
+/// One operation of a batch. Its bytes lie with those of the others, so that going over a batch
+/// counts no references.
 struct BatchOperation {
   /// Its number in the store; before the batch is committed, in the batch.
   var keyspace: UInt16

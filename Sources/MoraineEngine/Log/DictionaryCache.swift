@@ -27,7 +27,8 @@ final class DictionaryCache {
 
   /// Calls the body with the value of a record, nil when it does not decompress.
   ///
-  /// - Returns: false, and does not call it, when the place of the segment's dictionary is another's.
+  /// - Returns: false, and does not call it, when the place of the segment's dictionary is
+  ///   another's.
   @inline(__always)
   func decompress(
     _ record: RecordReference, _ dictionary: UnsafeRawBufferPointer, of slot: Int,

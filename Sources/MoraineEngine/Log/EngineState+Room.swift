@@ -32,8 +32,8 @@ extension EngineState {
       wantsMapping: configuration.ioMode == .mapped, isOneTooMany: table.vacancyCount < 2)
   }
 
-  /// A sixteenth of what is live, within bounds: the active segment cannot be compacted, so in a small
-  /// store a large one would be most of it.
+  /// A sixteenth of what is live, within bounds: the active segment cannot be compacted, so in a
+  /// small store a large one would be most of it.
   var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16)) }
 
   /// About how much will be appended before room must be made again.
@@ -158,8 +158,8 @@ extension EngineState {
   }
 
   /// The next attempt takes the same number, and so removes what the last one left, unless another
-  /// number was taken since. Not when it was the manifest's publication that failed half-way: it may
-  /// list the number.
+  /// number was taken since. Not when it was the manifest's publication that failed half-way: it
+  /// may list the number.
   mutating func giveBack(_ number: SegmentNumber) {
     if pipeline.hasPoison || link != nil { return }
     if manifest.nextSegmentNumber == number.rawValue + 1 {

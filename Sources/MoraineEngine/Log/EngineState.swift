@@ -23,7 +23,8 @@ struct EngineState: ~Copyable {
   var link: SharedLink?
   /// Whether others had the store open, and the committing thread knows nothing of it yet.
   var hasJoined = false
-  /// Whether taking in what others have written has failed in the middle: then all is to be read anew.
+  /// Whether taking in what others have written has failed in the middle: then all is to be read
+  /// anew.
   var isFollowedInPart = false
   let pipeline: CommitPipeline
   var compressor = Compressor()

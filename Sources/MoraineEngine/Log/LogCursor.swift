@@ -35,8 +35,8 @@ struct LogWalk {
 
 /// A place in one segment, moving over its live puts.
 ///
-/// It looks some records ahead, so that their index buckets have arrived when they are asked for. Where
-/// a segment holds nothing but what is live, it soon asks the index no more.
+/// It looks some records ahead, so that their index buckets have arrived when they are asked for.
+/// Where a segment holds nothing but what is live, it soon asks the index no more.
 struct LogCursor {
   private static let lookahead = 32
   /// After how many records without a dead one it finds out whether there is any: a look at few of
@@ -134,8 +134,8 @@ extension RecordSource where Self: ~Copyable {
       value: try value(of: record, at: address))
   }
 
-  /// Whether a segment has no put but the live ones. False where it is not mapped, or its bytes make no
-  /// sense: then going through it finds out what is wrong.
+  /// Whether a segment has no put but the live ones. False where it is not mapped, or its bytes
+  /// make no sense: then going through it finds out what is wrong.
   ///
   /// - Complexity: O(records), some nanoseconds for each.
   func isAllLive(_ slot: Int) -> Bool {

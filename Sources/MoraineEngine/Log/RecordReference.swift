@@ -13,8 +13,8 @@ struct RecordReference {
   var stored: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: base + header.valueOffset, count: header.storedLength)
   }
-  /// When it is to disappear, in milliseconds since 1970. What a delete says of it means nothing: it
-  /// stays as long as an older record may be there.
+  /// When it is to disappear, in milliseconds since 1970. What a delete says of it means nothing:
+  /// it stays as long as an older record may be there.
   var expiryMilliseconds: UInt64? {
     header.kind == .put ? header.expiryMilliseconds(at: base) : nil
   }

@@ -24,8 +24,8 @@ extension RecordSource where Self: ~Copyable {
     }
   }
 
-  /// The value of a record whose checksum was verified: where it lies, or in the buffer. Valid while the
-  /// segment is mapped and the buffer not used again.
+  /// The value of a record whose checksum was verified: where it lies, or in the buffer. Valid
+  /// while the segment is mapped and the buffer not used again.
   @inline(__always)
   func lentValue(
     of record: RecordReference, at address: Address, _ scratch: ScratchBuffer

@@ -3,7 +3,8 @@ import MoraineStorage
 import SystemPackage
 
 /// Makes a new segment, on the committing thread: created exclusively, header written, file and
-/// directory synced. Only then does a manifest list it, and only then is anything acknowledged in it.
+/// directory synced. Only then does a manifest list it, and only then is anything acknowledged in
+/// it.
 struct SegmentBirth: Sendable {
   let directory: any StorageDirectory
   let header: SegmentHeader

@@ -2,10 +2,10 @@ public import MoraineFormat
 
 /// A place in a store's history: everything up to it has been seen.
 ///
-/// Opaque and `Codable`: save it, and go on from it in another run or another process. It is worth as
-/// much as the change it came with: when a power failure takes changes that were not durable yet, it
-/// names a place that is no more, and the numbers behind it may be given again. Save it after
-/// ``Store/sync()``, or with a store that it belongs to.
+/// Opaque and `Codable`: save it, and go on from it in another run or another process. It is worth
+/// as much as the change it came with: when a power failure takes changes that were not durable
+/// yet, it names a place that is no more, and the numbers behind it may be given again. Save it
+/// after ``Store/sync()``, or with a store that it belongs to.
 public struct ChangeCursor: Hashable, Codable, Sendable {
   let storeID: Identifier
   let epoch: UInt64

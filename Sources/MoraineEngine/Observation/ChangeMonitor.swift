@@ -2,8 +2,8 @@ import Synchronization
 
 /// Says, without asking the store, how often a keyspace was changed.
 ///
-/// Safety: one atomic number that only the store's actor raises, after the change is visible to reads
-/// of the actor; whoever sees the number sees the change when asking the actor.
+/// Safety: one atomic number that only the store's actor raises, after the change is visible to
+/// reads of the actor; whoever sees the number sees the change when asking the actor.
 package final class ChangeMonitor: Sendable {
   private let count = Atomic<UInt64>(0)
   private let others: OthersSight

@@ -5,9 +5,10 @@ import Synchronization
 /// - From the moment the sequence is made, its first iterator sees every change, and each later one
 ///   from the moment it is made itself. Compaction leaves what was not seen yet as it is for ten
 ///   seconds and 64 MiB; an iterator that lags farther behind sees, as after a pause, at least the
-///   latest state of every key that changed. So does one that began before the store was there. With
-///   ``Store/contentsAndChanges()`` the moment is that of the first step.
-/// - A delete is never silently missing: where compaction has dropped one, it throws `.cursorExpired`.
+///   latest state of every key that changed. So does one that began before the store was there.
+///   With ``Store/contentsAndChanges()`` the moment is that of the first step.
+/// - A delete is never silently missing: where compaction has dropped one, it throws
+///   `.cursorExpired`.
 /// - It holds a few hundred changes in memory, however far behind it is: it reads the log.
 /// - It ends when the store is closed or the task is cancelled.
 ///

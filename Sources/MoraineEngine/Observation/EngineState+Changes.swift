@@ -5,12 +5,12 @@ extension EngineState {
   private static let feedCount = 256
   private static let feedBytes = 1 << 20
 
-  /// Reads on in the log, which has the changes in their order: neighbours are compacted together, and
-  /// keep their sequence numbers.
+  /// Reads on in the log, which has the changes in their order: neighbours are compacted together,
+  /// and keep their sequence numbers.
   ///
   /// - Parameter keyspace: nil for all that have names, and the unnamed one.
-  /// - Returns: at most 256 changes, from at most about a megabyte; none may mean that none of these
-  ///   was wanted.
+  /// - Returns: at most 256 changes, from at most about a megabyte; none may mean that none of
+  ///   these was wanted.
   func readChanges(
     _ place: inout FeedPlace, keyspace: UInt16?
   ) throws(StoreError) -> [Change] {

@@ -1,7 +1,8 @@
 import MoraineStorage
 import Synchronization
 
-/// What the iterators of a store have still to see, so that compaction leaves it to them for a while.
+/// What the iterators of a store have still to see, so that compaction leaves it to them for a
+/// while.
 final class FeedPins: Sendable {
   /// An iterator that has not moved for so long is waited for no more.
   let patienceNanoseconds = Atomic<UInt64>(10_000_000_000)
@@ -66,7 +67,8 @@ final class FeedPins: Sendable {
     if state.pin == nil || state.pin.map({ page.isPin($0, of: state.owner) }) == false {
       state.pin = page.takePin(state.owner, now: now)
     }
-    // Where all places are taken, compaction does not wait, and the feed says what it promises then.
+    // Where all places are taken, compaction does not wait, and the feed says what it promises
+    // then.
     guard let pin = state.pin else { return }
     let patience = patienceNanoseconds.load(ordering: .relaxed)
     let (until, isOver) = now.addingReportingOverflow(patience)

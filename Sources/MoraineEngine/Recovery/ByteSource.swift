@@ -32,7 +32,8 @@ final class ByteSource {
     return UnsafeRawPointer(start + (offset - windowStart))
   }
 
-  /// The checksum of the last bytes before a place, at most ``CheckpointHeader/tailLength`` of them.
+  /// The checksum of the last bytes before a place, at most ``CheckpointHeader/tailLength`` of
+  /// them.
   ///
   /// - Parameter first: where they begin at the earliest.
   func tailChecksum(from first: Int, to end: Int) throws(StoreError) -> UInt32 {

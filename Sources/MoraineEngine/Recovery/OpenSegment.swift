@@ -9,7 +9,8 @@ struct OpenSegment {
   let provenEnd: Int
   let hasFooter: Bool
   let isEmpty: Bool
-  /// Whether replaying has passed all that was ever written to it; only then may a later segment count.
+  /// Whether replaying has passed all that was ever written to it; only then may a later segment
+  /// count.
   var isWhole = false
 
   /// Replays it and judges its end: a torn write, or lost data.
@@ -130,7 +131,8 @@ struct OpenSegment {
 
   /// Writes what nothing has proved durable once more, the same bytes in the same places, and syncs
   /// it. After a sync that failed in an earlier life the file cache may show bytes that the disk
-  /// does not hold, and forget that it should write them; written again, they are to be synced again.
+  /// does not hold, and forget that it should write them; written again, they are to be synced
+  /// again.
   func makeDurable(
     _ directory: any StorageDirectory, _ report: inout RecoveryReport
   ) throws(StoreError) {

@@ -3,12 +3,13 @@ import MoraineStorage
 
 /// Beginning with what a checkpoint knows.
 ///
-/// It lies behind the last writer's opening, which removed any other: so it is of this log's own past,
-/// and not of a life that a backup has undone. It may be older than the last compaction. What it says of segments that are still listed holds:
-/// they have not changed. Entries of segments that are gone are taken out; what was live in them was
-/// copied into segments that the checkpoint does not know, or hidden by something newer, and a delete
-/// that hides a record leaves the log only after the record's segment has. So replaying what is not
-/// covered, never letting an older record take a newer one's place, comes to the log's own state.
+/// It lies behind the last writer's opening, which removed any other: so it is of this log's own
+/// past, and not of a life that a backup has undone. It may be older than the last compaction. What
+/// it says of segments that are still listed holds: they have not changed. Entries of segments that
+/// are gone are taken out; what was live in them was copied into segments that the checkpoint does
+/// not know, or hidden by something newer, and a delete that hides a record leaves the log only
+/// after the record's segment has. So replaying what is not covered, never letting an older record
+/// take a newer one's place, comes to the log's own state.
 extension Recovery {
   func adoptCheckpoint(_ state: inout EngineState) throws(StoreError) {
     guard let checkpoint else { return }
@@ -34,8 +35,8 @@ extension Recovery {
     .corrupted("the index checkpoint is damaged", CheckpointFile.temporaryName, at: 0)
   }
 
-  /// Takes in every segment that the checkpoint covers, before anything is replayed: what comes early
-  /// in the log may be asked for beside an entry of a segment that comes late.
+  /// Takes in every segment that the checkpoint covers, before anything is replayed: what comes
+  /// early in the log may be asked for beside an entry of a segment that comes late.
   func openCovered(
     _ state: inout EngineState
   ) throws(StoreError) -> [SegmentNumber: SegmentOpening.Opened] {
@@ -55,8 +56,8 @@ extension Recovery {
 extension Opener {
   /// The newest checkpoint that can be begun with; nil when there is none.
   ///
-  /// - Parameter problem: what kept one from being read. It is only a shortcut: the log is read then,
-  ///   and if the disk is to blame, that will say so.
+  /// - Parameter problem: what kept one from being read. It is only a shortcut: the log is read
+  ///   then, and if the disk is to blame, that will say so.
   func loadCheckpoint(
     _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest,
     _ problem: inout StoreError?

@@ -20,8 +20,8 @@ extension Recovery {
     let listed = Set(state.manifest.segments.map(\.number))
     let directory = state.directory
     let unlisted = listing.segments.keys.sorted().filter { !listed.contains($0) }
-    // The last writer may have died, or given up, between the manifest's renaming and the directory's
-    // sync: the manifest that lists these must not come back when they are gone.
+    // The last writer may have died, or given up, between the manifest's renaming and the
+    // directory's sync: the manifest that lists these must not come back when they are gone.
     if !isReadOnly, !unlisted.isEmpty {
       try storing { () throws(StorageError) in try directory.synchronize() }
     }

@@ -34,11 +34,11 @@ extension EngineState {
       durable: sealedSequence, marked: UInt64(marked))
   }
 
-  /// Takes in what a writer that died has left behind the published end of the log: whole units count,
-  /// for it may be that they do (P7).
+  /// Takes in what a writer that died has left behind the published end of the log: whole units
+  /// count, for it may be that they do (P7).
   ///
-  /// - Returns: what is to be made durable before the segment is listed as sealed; nil when there is no
-  ///   open segment.
+  /// - Returns: what is to be made durable before the segment is listed as sealed; nil when there
+  ///   is no open segment.
   mutating func takeOverTail() throws(StoreError) -> OpenSegment? {
     active = nil
     guard let slot = openSlot else { return nil }

@@ -20,7 +20,8 @@ extension EngineState {
     manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
   }
 
-  /// Tells the committing thread, once, that what others have sealed is durable; of the rest they know.
+  /// Tells the committing thread, once, that what others have sealed is durable; of the rest they
+  /// know.
   mutating func tellOfOthers() {
     guard hasJoined else { return }
     hasJoined = false
@@ -160,8 +161,8 @@ extension EngineState {
     if active?.slot == slot { active = nil }
   }
 
-  /// Takes in the records of a segment from where it is known up to a place, which lies behind a whole
-  /// unit.
+  /// Takes in the records of a segment from where it is known up to a place, which lies behind a
+  /// whole unit.
   mutating func replayTail(_ slot: Int, to end: Int) throws(StoreError) {
     guard end > table[slot].end else { return }
     let result = try replayOn(slot, length: end)

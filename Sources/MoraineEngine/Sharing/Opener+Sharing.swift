@@ -44,8 +44,8 @@ extension Opener {
     return state
   }
 
-  /// For a reader that changes nothing: beside others that write, what they have published; otherwise
-  /// what lies there, and nobody begins to write until it is read.
+  /// For a reader that changes nothing: beside others that write, what they have published;
+  /// otherwise what lies there, and nobody begins to write until it is read.
   func openForReading(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState {

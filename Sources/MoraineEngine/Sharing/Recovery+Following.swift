@@ -9,8 +9,8 @@ extension Recovery {
     return isTail ? max(following.tailLimit, following.tailEnd) : 0
   }
 
-  /// Takes in what was published of a segment that others append to; nothing of one that is newer than
-  /// what was published.
+  /// Takes in what was published of a segment that others append to; nothing of one that is newer
+  /// than what was published.
   func followOpen(
     _ entry: Manifest.Segment, _ known: SegmentOpening.Opened?, _ following: SharedPage.Snapshot,
     _ state: inout EngineState, _ report: inout RecoveryReport

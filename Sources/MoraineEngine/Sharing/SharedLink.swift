@@ -106,15 +106,16 @@ final class SharedLink: Sendable {
     }
   }
 
-  /// Whether somebody has the store open for writing. The caller, who does not, has the writer's lock.
+  /// Whether somebody has the store open for writing. The caller, who does not, has the writer's
+  /// lock.
   func isInUse() throws(StoreError) -> Bool {
     guard try becomeOnly() else { return true }
     pageFile.unlock()
     return false
   }
 
-  /// The same for a reader that has no lock, and can wait for one a moment only: nothing in the page of
-  /// those who have gone is believed.
+  /// The same for a reader that has no lock, and can wait for one a moment only: nothing in the
+  /// page of those who have gone is believed.
   func isInUseNow() throws(StoreError) -> Bool {
     for _ in 0..<100 {
       if try tryWriter() {

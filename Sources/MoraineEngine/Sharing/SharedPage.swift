@@ -89,8 +89,8 @@ final class SharedPage: @unchecked Sendable {
 
   var isMade: Bool { load(.magic) == Self.magic }
 
-  /// Begins a new page. The caller alone writes to it; who only reads may have it from before. So its
-  /// version goes on: with one that it has seen already, a reader would take it for old.
+  /// Begins a new page. The caller alone writes to it; who only reads may have it from before. So
+  /// its version goes on: with one that it has seen already, a reader would take it for old.
   func make(_ first: Snapshot, nextSegment: UInt64, nonce: UInt64) {
     // Odd while it is being made, and never one that a reader of the life before has seen.
     let version = load(.version) | 1

@@ -8,7 +8,8 @@ extension Store {
   /// process comes while it is held has it too.
   ///
   /// - Returns: whether ``leaveBurst()`` is to be called; false in a store of one's own.
-  /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`, `.usedAfterFork`; the lock is free then.
+  /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`, `.usedAfterFork`; the lock is free
+  ///   then.
   func enterBurst() async throws(StoreError) -> Bool {
     guard isShared, !opener.configuration.isReadOnly, engine?.link != nil else { return false }
     // In a forked child the kernel's locks are the parent's, and so is what the page says.

@@ -1,8 +1,8 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Without mappings a file is opened when it is read, and another process may have compacted it away
-/// since this one has looked for news.
+/// Without mappings a file is opened when it is read, and another process may have compacted it
+/// away since this one has looked for news.
 extension Store {
   /// Reads; once more when segments that this process knows have made way for others meanwhile.
   ///

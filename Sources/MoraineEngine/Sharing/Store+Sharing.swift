@@ -69,7 +69,8 @@ extension Store {
     if engine != nil { begunFollowing() }
   }
 
-  /// The same for what cannot throw: it answers what is known then, and the next call that can throws.
+  /// The same for what cannot throw: it answers what is known then, and the next call that can
+  /// throws.
   func tryToCatchUp() {
     do throws(StoreError) { try catchUp() } catch {}
   }

@@ -3,8 +3,8 @@ import MoraineStorage
 import SystemPackage
 
 extension Store {
-  /// Gives up all locks, so that the system may suspend the process: iOS ends an app that holds a lock
-  /// in a shared container then. What was written is on stable storage when this returns.
+  /// Gives up all locks, so that the system may suspend the process: iOS ends an app that holds a
+  /// lock in a shared container then. What was written is on stable storage when this returns.
   ///
   /// Until ``resume()`` every call throws ``StoreError/Code/suspended``; change sequences wait.
   ///

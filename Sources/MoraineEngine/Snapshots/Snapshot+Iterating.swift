@@ -16,9 +16,9 @@ extension Snapshot {
 
   /// Lends every record to the body, in the order of the log, until it answers false.
   ///
-  /// As ``forEach(_:)`` without an array for each key and value: where a segment is mapped, keys and
-  /// what is stored as it is are lent where they lie, and what is compressed from a buffer that the next
-  /// record uses again.
+  /// As ``forEach(_:)`` without an array for each key and value: where a segment is mapped, keys
+  /// and what is stored as it is are lent where they lie, and what is compressed from a buffer that
+  /// the next record uses again.
   ///
   /// - Throws: as ``value(forKey:)``, and what the body throws.
   /// - Complexity: O(bytes of the log).

@@ -4,7 +4,8 @@ import MoraineStorage
 extension Snapshot {
   /// The values of many keys, in the order of the keys: nil where a key was not there.
   ///
-  /// Faster than one by one: what the keys need is fetched from memory for a group of them at a time.
+  /// Faster than one by one: what the keys need is fetched from memory for a group of them at a
+  /// time.
   ///
   /// - Throws: as ``value(forKey:)``, for the first key that cannot be read.
   /// - Complexity: O(keys + values).

@@ -44,8 +44,8 @@ struct SnapshotSegments: ~Copyable, RecordSource {
   }
 }
 
-/// The open files of a snapshot whose segments are not mapped, and the buffer they are read into: for
-/// one reader at a time, who holds `turn` until the bytes were used.
+/// The open files of a snapshot whose segments are not mapped, and the buffer they are read into:
+/// for one reader at a time, who holds `turn` until the bytes were used.
 final class SnapshotFiles {
   private let files: FileCache
   private let scratch = ScratchBuffer()

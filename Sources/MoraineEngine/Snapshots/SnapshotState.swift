@@ -4,13 +4,13 @@ import Synchronization
 
 /// What all copies of a snapshot share.
 ///
-/// Safety of `@unchecked Sendable`: it is made by the one who has the engine, and nothing in it changes
-/// afterwards. It reads three kinds of memory. Its own tables. The pages of the index, which nobody
-/// writes while it lives: see ``IndexMemory``. And records in mapped segments, from their first one to
-/// the end that the segment had at the moment: a log is never written before its end, and the mapping
-/// is kept by `segments` whatever becomes of the file. Where segments are not mapped, `turn` lets one
-/// reader at a time use the files and their buffer. What is written before a snapshot is handed to
-/// another thread is seen there, as with anything that is `Sendable`.
+/// Safety of `@unchecked Sendable`: it is made by the one who has the engine, and nothing in it
+/// changes afterwards. It reads three kinds of memory. Its own tables. The pages of the index,
+/// which nobody writes while it lives: see ``IndexMemory``. And records in mapped segments, from
+/// their first one to the end that the segment had at the moment: a log is never written before its
+/// end, and the mapping is kept by `segments` whatever becomes of the file. Where segments are not
+/// mapped, `turn` lets one reader at a time use the files and their buffer. What is written before
+/// a snapshot is handed to another thread is seen there, as with anything that is `Sendable`.
 final class SnapshotState: @unchecked Sendable {
   let index: FrozenIndex
   let segments: SnapshotSegments
@@ -70,8 +70,9 @@ final class SnapshotState: @unchecked Sendable {
   }
 }
 
-/// What keeps the state of a snapshot. The store refers to it weakly, to give the same snapshot again: an
-/// object that weak references were made to counts its references more slowly, so that is not the state.
+/// What keeps the state of a snapshot. The store refers to it weakly, to give the same snapshot
+/// again: an object that weak references were made to counts its references more slowly, so that is
+/// not the state.
 final class SnapshotHandle: Sendable {
   let state: SnapshotState
 
@@ -87,8 +88,8 @@ final class LivingSnapshots: Sendable {
 
   func leave() { count.subtract(1, ordering: .releasing) }
 
-  /// Which files can be removed: these and earlier ones, unless a snapshot may still open them. What
-  /// is left when the process ends, the next opening removes.
+  /// Which files can be removed: these and earlier ones, unless a snapshot may still open them.
+  /// What is left when the process ends, the next opening removes.
   func removable(_ names: [String]) -> [String] {
     held.withLock { held in
       held += names

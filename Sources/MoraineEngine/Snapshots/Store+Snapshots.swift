@@ -3,8 +3,8 @@ import MoraineFormat
 extension Store {
   /// The store as it is now, to be read from any thread; see ``Snapshot``.
   ///
-  /// - Throws: `.closed`, `.suspended`; `.corrupted`, `.io` when the index has to be read and cannot
-  ///   be.
+  /// - Throws: `.closed`, `.suspended`; `.corrupted`, `.io` when the index has to be read and
+  ///   cannot be.
   /// - Complexity: O(segments), and eight bytes for about 350 keys; O(1) when nothing was written
   ///   since the last one. The first one after opening reads the whole index checkpoint.
   public func snapshot() throws(StoreError) -> Snapshot {

@@ -112,8 +112,8 @@ extension Store {
     }
   }
 
-  /// Holds a writer back when garbage grows faster than it is cleaned: until three times as much has
-  /// been read for cleaning as the writer is about to append.
+  /// Holds a writer back when garbage grows faster than it is cleaned: until three times as much
+  /// has been read for cleaning as the writer is about to append.
   func yieldToCompaction(before bytes: Int) async {
     guard isCompacting, compactionPolicy.isAutomatic, !isShared,
       engine?.isFarBehind(compactionPolicy) == true

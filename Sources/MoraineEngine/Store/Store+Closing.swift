@@ -48,8 +48,8 @@ extension Store {
   }
 
   func sealForGood() async throws(StoreError) {
-    // First: on a full disk it is what the footer and the manifest need. Where it cannot be given back,
-    // what was written becomes durable all the same.
+    // First: on a full disk it is what the footer and the manifest need. Where it cannot be given
+    // back, what was written becomes durable all the same.
     var failure: StoreError?
     do throws(StoreError) { _ = try await releaseReserve() } catch { failure = error }
     // A compaction may have sealed it, and listed it, already.

@@ -135,8 +135,8 @@ extension Store {
     while isCompacting { await withUnsafeContinuation { compactionGate.append($0) } }
   }
 
-  /// The active segment's garbage goes too. It gets no successor yet: on a full disk there may be no
-  /// space for one.
+  /// The active segment's garbage goes too. It gets no successor yet: on a full disk there may be
+  /// no space for one.
   func sealForCompaction() async throws(StoreError) {
     try await passGateToCompact()
     isMakingRoom = true

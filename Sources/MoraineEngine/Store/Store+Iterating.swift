@@ -1,7 +1,8 @@
 import MoraineFormat
 
 extension Store {
-  /// Calls the body with every live record of the unnamed keyspace, in the order of the log, until it answers false.
+  /// Calls the body with every live record of the unnamed keyspace, in the order of the log, until
+  /// it answers false.
   ///
   /// Consistent: nothing else runs on the store meanwhile.
   ///

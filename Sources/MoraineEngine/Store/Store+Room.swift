@@ -50,7 +50,8 @@ extension Store {
     defer { if hasBurst { leaveBurst() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
-    // What a compaction has taken from the reserve is for its copies: they free more than deletes do.
+    // What a compaction has taken from the reserve is for its copies: they free more than deletes
+    // do.
     if isDelete, mayWait, compactionHasReserve { try await waitForCompaction(&hasBurst) }
     while true {
       do throws(StoreError) {
@@ -66,8 +67,8 @@ extension Store {
       } catch {
         guard error.code == .noSpace else { throw error }
         compactBecauseFull()
-        // Deletes on a full disk are what the space was kept back for; but a compaction under way needs
-        // some of it to free more, and had no turn perhaps.
+        // Deletes on a full disk are what the space was kept back for; but a compaction under way
+        // needs some of it to free more, and had no turn perhaps.
         let canBeFreed = mayWait && isCompactingBecauseFull && !hasWaitedForSpace
         if isDelete, !canBeFreed, try await shrinkReserve() { continue }
         // Another wait makes sense as long as the last one brought something.

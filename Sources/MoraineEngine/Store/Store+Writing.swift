@@ -52,8 +52,8 @@ extension Store {
 
   /// Removes a key and its value.
   ///
-  /// A key that is not there leaves nothing to write; with ``Durability/sync`` its absence is durable
-  /// when this returns.
+  /// A key that is not there leaves nothing to write; with ``Durability/sync`` its absence is
+  /// durable when this returns.
   ///
   /// - Returns: the operation's sequence number, or nil when the key was not there.
   /// - Throws: as ``set(_:forKey:durability:)``.
@@ -124,8 +124,8 @@ extension Store {
     if needsWait(durability) { try await waitUntilDurable(sequence) }
   }
 
-  /// - Parameter sequence: of the operation; nil when a key was absent already. Then its absence must
-  ///   become durable: the delete that made it so may not be.
+  /// - Parameter sequence: of the operation; nil when a key was absent already. Then its absence
+  ///   must become durable: the delete that made it so may not be.
   private func waitUntilDurable(_ sequence: SequenceNumber?) async throws(StoreError) {
     if let sequence {
       try await pipeline.waitUntilDurable(sequence.rawValue)

@@ -2,8 +2,8 @@
 public struct WriteBatch: ~Copyable {
   private let store: Store
   private var operations = BatchOperations()
-  /// The names of the keyspaces it writes to; an operation says which by its place here. The first is
-  /// the unnamed one.
+  /// The names of the keyspaces it writes to; an operation says which by its place here. The first
+  /// is the unnamed one.
   private var keyspaces = [""]
   /// Where each key's last operation is. Nil until a read needs to know.
   private var latest: [BatchOperations.Place: Int]?

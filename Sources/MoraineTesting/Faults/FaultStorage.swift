@@ -2,7 +2,8 @@ package import MoraineStorage
 import Synchronization
 package import SystemPackage
 
-/// Any storage, with a script that makes calls fail, stop half-way or hang, and a trace of them all.
+/// Any storage, with a script that makes calls fail, stop half-way or hang, and a trace of them
+/// all.
 ///
 /// Thread safety: script and trace are behind one lock, which is not held while a call runs.
 package final class FaultStorage: Storage {

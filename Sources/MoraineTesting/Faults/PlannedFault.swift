@@ -9,8 +9,8 @@ package struct PlannedFault: Hashable, Sendable {
   var circumstances: String { "\(effect) \(isForEver ? "from then on" : "once") at \(call)" }
 }
 
-/// As `eio,once,0,write,3,0000000001.segment`: the fault, whether it lasts, the life, the call, which
-/// of its kind, and the file, whose name ends the text.
+/// As `eio,once,0,write,3,0000000001.segment`: the fault, whether it lasts, the life, the call,
+/// which of its kind, and the file, whose name ends the text.
 extension PlannedFault: LosslessStringConvertible {
   package var description: String {
     let duration = isForEver ? "lasting" : "once"

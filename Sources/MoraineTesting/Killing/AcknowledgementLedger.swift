@@ -18,8 +18,8 @@ public enum KillFinding<Model: KillModel>: Sendable {
 
 /// Knows what a program was told to do, and what of it the program has acknowledged.
 ///
-/// An operation is in flight from the moment it is sent until it is answered. A kill leaves the ones
-/// in flight open: each may be there or not. What is acknowledged must be there.
+/// An operation is in flight from the moment it is sent until it is answered. A kill leaves the
+/// ones in flight open: each may be there or not. What is acknowledged must be there.
 ///
 /// Answers come in the order of sending, so that the oldest operation in flight is the next to be
 /// acknowledged, and a prefix of the ones in flight is what may have survived.

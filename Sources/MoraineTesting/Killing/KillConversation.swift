@@ -4,7 +4,8 @@ public import SystemPackage
 
 /// What a script's check may ask the program.
 public final class KillConversation {
-  /// The process has ended, or a line of it had no end. The harness knows why; a check lets it pass.
+  /// The process has ended, or a line of it had no end. The harness knows why; a check lets it
+  /// pass.
   public struct Ended: Error {}
 
   /// The program's folder.

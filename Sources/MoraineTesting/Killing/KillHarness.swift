@@ -13,17 +13,18 @@ public import SystemPackage
 /// let report = try await harness.run(MyScript(), kills: 200)
 /// ```
 ///
-/// `MyScript` is a ``KillScript``: it makes the program's commands, reads its answers, and checks the
-/// state after each kill. The program gets a folder of its own, `subject` in ``directory``, which is
-/// empty at first. It runs as a process group of its own, and the whole group is killed.
+/// `MyScript` is a ``KillScript``: it makes the program's commands, reads its answers, and checks
+/// the state after each kill. The program gets a folder of its own, `subject` in ``directory``,
+/// which is empty at first. It runs as a process group of its own, and the whole group is killed.
 ///
 /// A program that traps, ends early, hangs, answers nonsense, or writes outside its folder ends the
 /// run with a ``KillFailure`` that says so. The harness waits for nothing longer than
 /// ``timeoutMilliseconds``, unless the operating system cannot end the process at all.
 ///
-/// What is noticed outside the folder: whatever is added, changed or removed in ``directory``, which
-/// is also the program's working directory, and the folder itself replaced by another. Not noticed:
-/// files elsewhere (temporary directory, home), and files outside that were put back as they were.
+/// What is noticed outside the folder: whatever is added, changed or removed in ``directory``,
+/// which is also the program's working directory, and the folder itself replaced by another. Not
+/// noticed: files elsewhere (temporary directory, home), and files outside that were put back as
+/// they were.
 ///
 /// SIGKILL takes the process and leaves the operating system, so nothing is tested here about power
 /// failures; the simulated disk is for these.

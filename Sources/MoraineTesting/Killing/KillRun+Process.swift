@@ -5,7 +5,8 @@ extension KillRun {
   typealias ChildExecution = Execution<CustomWriteInput, SequenceOutput, SequenceOutput>
   typealias ChildLife = MoraineTesting.ChildLife<Ending>
 
-  /// Starts a process, talks with it until it has ended, and takes away what it may have left behind.
+  /// Starts a process, talks with it until it has ended, and takes away what it may have left
+  /// behind.
   func converse(in ground: GuardedDirectory, _ moment: KillMoment?) async throws -> ChildLife {
     let errors = ErrorTail()
     let timeout = Duration.milliseconds(harness.timeoutMilliseconds)

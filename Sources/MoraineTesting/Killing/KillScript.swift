@@ -3,8 +3,8 @@ public import SystemPackage
 /// Tells ``KillHarness`` what to say to a program, what its answers mean, and how to check it.
 ///
 /// The program under test is one of two kinds:
-/// - It reads commands, a line each or several, and answers each with one line. The script makes the
-///   commands in ``nextCommand(using:)``.
+/// - It reads commands, a line each or several, and answers each with one line. The script makes
+///   the commands in ``nextCommand(using:)``.
 /// - It works by itself and prints a line for each operation that it has acknowledged.
 ///   ``nextCommand(using:)`` returns nil, and ``meaning(of:to:_:)`` returns
 ///   ``KillAnswer/acknowledgedByItself(_:)``.

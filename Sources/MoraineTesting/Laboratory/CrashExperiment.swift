@@ -18,16 +18,17 @@ import Synchronization
 /// }
 /// ```
 ///
-/// The store runs on a ``SimulatedDisk``; a moment is taken before each call that would change the disk
-/// and at each word to the ledger, and for every moment the disks that a power failure could leave are
-/// handed to the check. All combinations of what survives, when there are few; a seeded choice
-/// otherwise.
+/// The store runs on a ``SimulatedDisk``; a moment is taken before each call that would change the
+/// disk and at each word to the ledger, and for every moment the disks that a power failure could
+/// leave are handed to the check. All combinations of what survives, when there are few; a seeded
+/// choice otherwise.
 ///
-/// The work is done twice: with the store's log mapped, as programs have it, and with a call for each
-/// write, so that a crash between two writes of one step is tried too.
+/// The work is done twice: with the store's log mapped, as programs have it, and with a call for
+/// each write, so that a crash between two writes of one step is tried too.
 ///
-/// Only what the check throws counts: use `try #require`, not `#expect`. A trap or a hang in the work
-/// or the check is one of your test; <doc:TestingRecovery> tells how an exit test keeps it there.
+/// Only what the check throws counts: use `try #require`, not `#expect`. A trap or a hang in the
+/// work or the check is one of your test; <doc:TestingRecovery> tells how an exit test keeps it
+/// there.
 public struct CrashExperiment: Sendable {
   public var seed: UInt64
   /// How many combinations of surviving pages and names are tried at each moment, at most.
@@ -36,11 +37,11 @@ public struct CrashExperiment: Sendable {
   public var tornPerPoint = 10
   /// One crash in the words of ``CrashViolation/circumstances``: only that one is tried.
   ///
-  /// The work is done as ever, and must make the same calls; what several tasks do at once may not. A
-  /// crash that does not come up is a violation too.
+  /// The work is done as ever, and must make the same calls; what several tasks do at once may not.
+  /// A crash that does not come up is a violation too.
   public var only: String?
-  /// Called before each check, with the crash in the words that ``only`` takes. When a check traps, what
-  /// was said last tells which crash it was.
+  /// Called before each check, with the crash in the words that ``only`` takes. When a check traps,
+  /// what was said last tells which crash it was.
   public var willCheck: (@Sendable (_ circumstances: String) -> Void)?
 
   public init(seed: UInt64 = 1) {

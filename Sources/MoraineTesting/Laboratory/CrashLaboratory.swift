@@ -14,14 +14,14 @@ public struct CrashLaboratory: Sendable {
   /// Every so many images the next crash comes during recovery, and again during the recovery from
   /// that; 0 for never.
   public var nestingPeriod = 97
-  /// Every so many crash points the process dies first and the machine later: the next process opens
-  /// what the first one left in the cache, and a power failure comes while it does, or after; 0 for
-  /// never.
+  /// Every so many crash points the process dies first and the machine later: the next process
+  /// opens what the first one left in the cache, and a power failure comes while it does, or after;
+  /// 0 for never.
   public var killPeriod = 7
   /// Every so many crash points are tried; 1 for all.
   public var pointPeriod = 1
-  /// At most so many crash points of a workload are tried, spread over it, in each seed others; nil for
-  /// no limit.
+  /// At most so many crash points of a workload are tried, spread over it, in each seed others; nil
+  /// for no limit.
   public var pointLimit: Int?
 
   /// Called now and then, as a sign of life.

@@ -29,8 +29,8 @@ final class CrashRecorder: Sendable {
     var callCount = 0
     var period: Int
 
-    /// How many there will be is not known while they come: with too many, every other is dropped, and
-    /// those to come are twice as rare.
+    /// How many there will be is not known while they come: with too many, every other is dropped,
+    /// and those to come are twice as rare.
     mutating func thin(to limit: Int) {
       guard points.count > limit else { return }
       period *= 2
@@ -69,8 +69,8 @@ final class CrashRecorder: Sendable {
     }
     guard isDue else { return }
     refresh()
-    // What is promised before the bytes are looked at must be in them, and what is in them was begun
-    // before that.
+    // What is promised before the bytes are looked at must be in them, and what is in them was
+    // begun before that.
     let before = ledger.now
     let moment = disk.moment()
     let after = ledger.now

@@ -9,8 +9,8 @@ public struct CrashScenario: Sendable {
   public var shape: WorkloadShape
   /// The size of the disk; `.max` for one that is never full.
   public var capacityBytes = Int.max
-  /// Whether what goes on in the background has ended before the next step begins. Then a seed leads
-  /// to the same calls each time.
+  /// Whether what goes on in the background has ended before the next step begins. Then a seed
+  /// leads to the same calls each time.
   public var isSerial = true
   public var latency = SimulatedLatency.none
 

@@ -2,8 +2,8 @@ import MoraineEngine
 import MoraineStorage
 import SystemPackage
 
-/// Does a scenario's steps while a fault strikes one call, and compares each thing that is seen with
-/// what the writer was told.
+/// Does a scenario's steps while a fault strikes one call, and compares each thing that is seen
+/// with what the writer was told.
 ///
 /// Used by one task.
 final class FaultRun {

@@ -22,8 +22,8 @@ struct KeptSnapshots {
         keyspaceNames: [""] + (await store.keyspaceNames), state: state))
   }
 
-  /// - Throws: ``StepFailure`` when one shows anything else, or a key by itself is not what going through
-  ///   all of them shows.
+  /// - Throws: ``StepFailure`` when one shows anything else, or a key by itself is not what going
+  ///   through all of them shows.
   func check() throws {
     for each in kept {
       let found = try each.snapshot.contents(of: each.keyspaceNames)

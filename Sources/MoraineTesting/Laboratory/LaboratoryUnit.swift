@@ -74,7 +74,8 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
     case .workloads:
       var long = scenario
       long.shape.stepCount = 200
-      // Many seeds say more here than many crashes of each: every call is the short workloads' part.
+      // Many seeds say more here than many crashes of each: every call is the short workloads'
+      // part.
       (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (1, 1)
       laboratory.pointLimit = 4
       let isThorough = seed.isMultiple(of: 50)

@@ -1,6 +1,7 @@
 import MoraineEngine
 
-/// Disks that a crash during recovery left and that were judged: different crashes leave equal ones.
+/// Disks that a crash during recovery left and that were judged: different crashes leave equal
+/// ones.
 ///
 /// Used by one task.
 final class NestedImages {

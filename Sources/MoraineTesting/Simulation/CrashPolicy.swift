@@ -8,8 +8,8 @@ public enum CrashPolicy: Hashable, Sendable {
   case pages(seed: UInt64)
   /// As ``pages(seed:)``, and some pages are torn between their 512-byte sectors.
   case sectors(seed: UInt64)
-  /// Pages, lengths and names as listed, in the order in which they are asked for; what comes behind
-  /// the list is lost.
+  /// Pages, lengths and names as listed, in the order in which they are asked for; what comes
+  /// behind the list is lost.
   case choices([Bool])
 
   static let pageBytes = 4096

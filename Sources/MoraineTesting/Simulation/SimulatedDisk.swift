@@ -5,10 +5,10 @@ package import SystemPackage
 /// A disk in memory that knows what a power failure would leave of it.
 ///
 /// Bytes and lengths are safe once their file was synced, names once their directory was. All else
-/// may be there after a crash or not, in any combination: ``image(_:)`` draws one. A sync that fails
-/// can drop what it should have written, as Linux does (Rebello et al., "Can Applications Recover
-/// from fsync Failures?", USENIX ATC 2020). Production and simulation share every line of the
-/// engine.
+/// may be there after a crash or not, in any combination: ``image(_:)`` draws one. A sync that
+/// fails can drop what it should have written, as Linux does (Rebello et al., "Can Applications
+/// Recover from fsync Failures?", USENIX ATC 2020). Production and simulation share every line of
+/// the engine.
 ///
 /// ```swift
 /// let disk = SimulatedDisk()
@@ -70,7 +70,8 @@ public final class SimulatedDisk: Sendable {
     names.synchronize()
   }
 
-  /// Whether ``openStore(at:configuration:faults:)`` has every write be a call, which an observer sees.
+  /// Whether ``openStore(at:configuration:faults:)`` has every write be a call, which an observer
+  /// sees.
   let isNeverMapped = Atomic(false)
 
   /// Called before every call that may change the disk, on the thread of the call.
@@ -84,8 +85,8 @@ public final class SimulatedDisk: Sendable {
 
   /// Runs the body again when there was no space, with that of removed files.
   ///
-  /// A file system gives the blocks of a removed file away when the removal is safe, and makes it so
-  /// when it has no others.
+  /// A file system gives the blocks of a removed file away when the removal is safe, and makes it
+  /// so when it has no others.
   func makingSpace(_ body: () throws(StorageError) -> Void) throws(StorageError) {
     do throws(StorageError) { try body() } catch {
       guard error.isNoSpace else { throw error }
@@ -119,7 +120,8 @@ public final class SimulatedDisk: Sendable {
   /// The paths of all directories that were ever made on it.
   public var directoryPaths: [String] { directories.withLock { $0.keys.sorted() } }
 
-  /// What is on it that a store of that path has no business with, in words; nil when there is nothing.
+  /// What is on it that a store of that path has no business with, in words; nil when there is
+  /// nothing.
   func trespass(beside store: String) -> String? {
     let others = directoryPaths.filter { $0 != store }
     return others.isEmpty ? nil : "it wrote outside its directory: \(others)"

@@ -3,8 +3,8 @@ import Synchronization
 
 /// How long the calls of a simulated disk take.
 ///
-/// Each takes between half of it and all of it, as drawn from the seed, so that what happens at once
-/// meets in ever other orders.
+/// Each takes between half of it and all of it, as drawn from the seed, so that what happens at
+/// once meets in ever other orders.
 public struct SimulatedLatency: Sendable {
   /// The most that a call takes, in microseconds.
   public var microseconds: Int

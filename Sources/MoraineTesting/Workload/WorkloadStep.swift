@@ -2,8 +2,8 @@ public import MoraineEngine
 
 /// One put, or one delete when there is no value.
 ///
-/// What stands before a slash in the key names the keyspace that the operation is about; the key there
-/// is all of it.
+/// What stands before a slash in the key names the keyspace that the operation is about; the key
+/// there is all of it.
 public struct WorkloadOperation: Hashable, Sendable {
   public var key: Key
   public var value: [UInt8]?

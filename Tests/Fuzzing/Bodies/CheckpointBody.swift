@@ -5,8 +5,9 @@ import SystemPackage
 
 /// A sound store whose index checkpoint was changed.
 ///
-/// Without forged checksums it answers as if there were none. With them it may know too few keys, and
-/// says so at last when it is verified; it never traps, never hangs, and never gives a wrong value.
+/// Without forged checksums it answers as if there were none. With them it may know too few keys,
+/// and says so at last when it is verified; it never traps, never hangs, and never gives a wrong
+/// value.
 enum CheckpointBody {
   private static let isForged = FuzzFlags(rawValue: 1)
   private static let isPositional = FuzzFlags(rawValue: 2)

@@ -2,8 +2,8 @@ import MoraineEngine
 import MoraineStorage
 package import SystemPackage
 
-/// A sound store of twelve small segments and an index checkpoint, kept in `Tests/Fuzzing/Fixture`: the
-/// random numbers in a new one would make each run of an input another.
+/// A sound store of twelve small segments and an index checkpoint, kept in `Tests/Fuzzing/Fixture`:
+/// the random numbers in a new one would make each run of an input another.
 package enum FixtureStore {
   /// Named after the last segment it covers.
   static let checkpointName = "0000000012.index"

@@ -6,8 +6,8 @@ import Testing
 /// was never proved durable may be gone, from some operation on.
 ///
 /// `MORAINE_EVERY_BYTE=1` cuts at every length and flips every bit, but of a checkpoint's zeros one
-/// bit each; `MORAINE_EVERY_BYTE=2` flips those too. Otherwise it is one bit of every 13th byte, and
-/// every 13th length. `Scripts/prove --only damage` runs it so, built for release.
+/// bit each; `MORAINE_EVERY_BYTE=2` flips those too. Otherwise it is one bit of every 13th byte,
+/// and every 13th length. `Scripts/prove --only damage` runs it so, built for release.
 @Suite(.timeLimit(.minutes(30))) struct GoldenDamageTests {
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
   private let thoroughness = ProcessInfo.processInfo.environment["MORAINE_EVERY_BYTE"]

@@ -1,7 +1,7 @@
 import MoraineEngine
 
-/// What was done to a golden store, in order: `put KEY VALUE` or `del KEY` a line, each with the next
-/// sequence number from 1 on; `+` before all of a batch but its last.
+/// What was done to a golden store, in order: `put KEY VALUE` or `del KEY` a line, each with the
+/// next sequence number from 1 on; `+` before all of a batch but its last.
 struct GoldenHistory: Sendable {
   /// After how many operations a unit ends, and what the store holds then.
   private(set) var states: [UInt64: GoldenStore.Contents] = [0: [:]]

@@ -7,8 +7,8 @@ import Testing
 /// A store that an earlier version wrote, kept in `Tests/Golden/v<format>/<name>`.
 ///
 /// `store` is the directory as it was left, `expected.hex` what `moraine dump --format hex` says of
-/// it. Where it was left uncleanly, `history.txt` holds every operation in order, so that it is known
-/// what a shorter log means.
+/// it. Where it was left uncleanly, `history.txt` holds every operation in order, so that it is
+/// known what a shorter log means.
 struct GoldenStore: Sendable, CustomTestStringConvertible {
   struct Record: Equatable, Sendable {
     let key: [UInt8]

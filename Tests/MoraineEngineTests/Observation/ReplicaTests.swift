@@ -5,8 +5,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Whoever follows the feed, with pauses, through compactions and other lives, ends with what the store
-/// has.
+/// Whoever follows the feed, with pauses, through compactions and other lives, ends with what the
+/// store has.
 @Suite struct ReplicaTests {
   private struct Replica {
     var contents: [String: [UInt8]] = [:]

@@ -9,8 +9,8 @@ import Testing
 
 // Of a suite that runs one test after the other: each has a thread of the pool stand still.
 extension SharedFollowingTests {
-  /// Reads that go through many segments, whose files another process compacts away under their feet.
-  /// Without mappings a file is opened when it is reached.
+  /// Reads that go through many segments, whose files another process compacts away under their
+  /// feet. Without mappings a file is opened when it is reached.
   @Suite struct LongReadTests {
     enum Read: CaseIterable {
       case forEach, entries, livePages, verify
@@ -44,8 +44,8 @@ extension SharedFollowingTests {
       }
     }
 
-    /// A writer with more segments than files are kept open, and a reader that stops before it opens
-    /// the given one of them; there the writer compacts all.
+    /// A writer with more segments than files are kept open, and a reader that stops before it
+    /// opens the given one of them; there the writer compacts all.
     private func read(_ read: Read, stoppingAt number: Int) async throws {
       let memory = MemoryStorage()
       let slow = FaultStorage(memory)

@@ -63,7 +63,8 @@ import Testing
 }
 
 extension Store {
-  /// Appends as a process that is killed before it can say so, and lets its lock go as the kernel does.
+  /// Appends as a process that is killed before it can say so, and lets its lock go as the kernel
+  /// does.
   fileprivate func dieWhileWriting(
     _ value: [UInt8], forKey key: Key, isTorn: Bool
   ) async throws(StoreError) {

@@ -166,8 +166,8 @@ import Testing
     try await store.close()
   }
 
-  /// A process dies behind the birth of a segment, before it has appended to it; the disk is full when
-  /// the next one takes over, and a third has the empty segment mapped.
+  /// A process dies behind the birth of a segment, before it has appended to it; the disk is full
+  /// when the next one takes over, and a third has the empty segment mapped.
   @Test func anEmptySegmentOfADeadProcessIsGivenUp() async throws {
     let victim = try open()
     let survivor = try open(on: faulty)

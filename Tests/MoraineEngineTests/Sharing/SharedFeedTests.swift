@@ -19,7 +19,8 @@ import Testing
     let reader = try Store(at: directory.path, configuration: configuration)
     // A machine that is busy must not make compaction give up waiting.
     for store in writers + [reader] { store.waitForIteratorsForever() }
-    // What the others have done before there was a store to the reader, they may have compacted too.
+    // What the others have done before there was a store to the reader, they may have compacted
+    // too.
     try await writers[0].set([0], forKey: "first")
     try await reader.followOthers()
     let changes = reader.changes()

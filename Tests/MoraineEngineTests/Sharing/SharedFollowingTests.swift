@@ -86,7 +86,8 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// One write of a process is acknowledged while a compaction of the same process still has the lock.
+  /// One write of a process is acknowledged while a compaction of the same process still has the
+  /// lock.
   @Test func whatIsAcknowledgedInABurstOfSeveralIsThereForAll() async throws {
     let memory = MemoryStorage()
     let writer = try Store(on: memory, at: "store", configuration: .shared())
@@ -99,7 +100,8 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// What another process has compacted away, a reader without mappings no longer finds by its name.
+  /// What another process has compacted away, a reader without mappings no longer finds by its
+  /// name.
   @Test(arguments: [Configuration.Sharing.shared, .exclusive], [false, true])
   func filesThatOthersHaveRemoved(sharing: Configuration.Sharing, isFirst: Bool) async throws {
     let memory = MemoryStorage()

@@ -5,9 +5,9 @@ import Testing
 
 /// Openings that begin before anybody has made the store, and join it later.
 @Suite(.timeLimit(.minutes(10))) struct SharedJoiningTests {
-  /// Regression: of two calls that wanted to join, the second waited on the committing thread for the
-  /// writer's lock, which the first one's write had, and that write waited for the thread: nothing
-  /// went on for a minute, in any process.
+  /// Regression: of two calls that wanted to join, the second waited on the committing thread for
+  /// the writer's lock, which the first one's write had, and that write waited for the thread:
+  /// nothing went on for a minute, in any process.
   @Test func manyWhoJoinAtOnceDoNotWaitForEachOther() async throws {
     for round in 0..<100 {
       let directory = try TestDirectory()

@@ -7,7 +7,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Whatever several openings of one store do, and whichever of them does it, it equals a dictionary.
+/// Whatever several openings of one store do, and whichever of them does it, it equals a
+/// dictionary.
 @Suite(.timeLimit(.minutes(10))) struct SharedPropertyTests {
   private static let names = ["", "users"]
 

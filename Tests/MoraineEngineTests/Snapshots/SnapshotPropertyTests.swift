@@ -6,7 +6,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Any number of snapshots, taken and given up at any time: each equals the dictionary of its moment.
+/// Any number of snapshots, taken and given up at any time: each equals the dictionary of its
+/// moment.
 ///
 /// `MORAINE_SNAPSHOT_SEEDS=N` runs seeds 0 to N - 1.
 @Suite(.timeLimit(.minutes(10))) struct SnapshotPropertyTests {

@@ -2,8 +2,8 @@ import BenchmarkSupport
 
 /// Keys and values of one workload, made before any row begins: the same seed, the same data.
 ///
-/// Half of a value is random and half repeats it, as in db_bench; all of it random where compression
-/// is to be of no use, as in redb's benchmark.
+/// Half of a value is random and half repeats it, as in db_bench; all of it random where
+/// compression is to be of no use, as in redb's benchmark.
 struct Dataset: Sendable {
   let count: Int
   let keyLength: Int

@@ -1,8 +1,8 @@
 /// An open store of some engine, as the workloads use it.
 ///
 /// Those that block have methods that do not suspend: called through this protocol by code that is
-/// specialized for them, they cost what they cost by themselves. The row "harness" measures one that
-/// does nothing.
+/// specialized for them, they cost what they cost by themselves. The row "harness" measures one
+/// that does nothing.
 protocol Subject: ReaderMaker {
   func put(_ key: KeyBytes, _ value: [UInt8]) async throws
   func remove(_ key: KeyBytes) async throws

@@ -1,8 +1,8 @@
 import BenchmarkSupport
 import Synchronization
 
-/// Gets beside a writer that does not pause; it puts what is there already, so that every value that
-/// is read can be checked.
+/// Gets beside a writer that does not pause; it puts what is there already, so that every value
+/// that is read can be checked.
 struct ReadWhileWriting: Sendable {
   /// So many gets of one moment, before a reader looks at a later one.
   private static let stride = 100
