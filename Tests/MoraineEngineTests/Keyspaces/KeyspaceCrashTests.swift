@@ -17,7 +17,10 @@ import Testing
     var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
     configuration.compaction = .manual
     let opened = configuration
-    let tally = try await CrashExperiment().run { disk, ledger in
+    // Few disks of each crash: the laboratory has scenarios of keyspaces, with all of them.
+    var experiment = CrashExperiment()
+    (experiment.subsetsPerPoint, experiment.tornPerPoint) = (8, 2)
+    let tally = try await experiment.run { disk, ledger in
       let store = try disk.openStore(configuration: opened)
       for number in 0..<8 {
         let names = [0, 1].map { "k \((number + $0) / 2)" }
