@@ -50,8 +50,7 @@ extension Store {
     defer { if hasBurst { leaveBurst() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
-    // What a compaction has taken from the reserve is for its copies: they free more than deletes
-    // do.
+    // What a compaction has taken from the reserve is for its copies, which free more than deletes.
     if isDelete, mayWait, compactionHasReserve { try await waitForCompaction(&hasBurst) }
     while true {
       do throws(StoreError) {
