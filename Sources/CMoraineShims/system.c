@@ -17,9 +17,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 #if defined(__linux__)
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #else
 #include <stdlib.h>
+#endif
+#if defined(__APPLE__)
+#include <sys/clonefile.h>
 #endif
 
 #define RESULT(call) ({ __typeof__(call) r_ = (call); r_ < 0 ? (__typeof__(r_))-errno : r_; })
@@ -106,6 +111,40 @@ int moraine_renameat(int directory, const char *from, const char *to) {
 
 int moraine_unlinkat(int directory, const char *name) {
   return RESULT(unlinkat(directory, name, 0));
+}
+
+static int clone_file(int directory, const char *name, int target, const char *new_name) {
+#if defined(__linux__)
+  int source = moraine_openat(directory, name, O_RDONLY, 0);
+  if (source < 0) return source;
+  int made = moraine_openat(target, new_name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+  if (made < 0) {
+    close(source);
+    return made;
+  }
+  bool is_clone = ioctl(made, FICLONE, source) == 0;
+  close(source);
+  close(made);
+  if (is_clone) return 2;
+  return moraine_unlinkat(target, new_name);
+#elif defined(__APPLE__)
+  return clonefileat(directory, name, target, new_name, CLONE_NOFOLLOW) == 0 ? 2
+         : errno == ENOENT || errno == EEXIST                                ? -errno
+                                                                             : 0;
+#else
+  (void)directory, (void)name, (void)target, (void)new_name;
+  return 0;
+#endif
+}
+
+int moraine_share(int directory, const char *name, int target, const char *new_name, bool linking) {
+  int cloned = clone_file(directory, name, target, new_name);
+  if (cloned != 0 || !linking) return cloned;
+  if (linkat(directory, name, target, new_name, 0) == 0) return 1;
+  switch (errno) {
+    case EXDEV: case EPERM: case EACCES: case EMLINK: case ENOTSUP: case ENOSYS: return 0;
+    default: return -errno;
+  }
 }
 
 int moraine_mkdir(const char *path, unsigned mode) { return RESULT(mkdir(path, (mode_t)mode)); }

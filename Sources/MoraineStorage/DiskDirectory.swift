@@ -113,6 +113,15 @@ final class DiskDirectory: StorageDirectory {
     }
   }
 
+  func share(
+    _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
+  ) throws(StorageError) -> Bool {
+    guard let target = target as? DiskDirectory else { return false }
+    return try SystemCall.retrying("share as \(newName)", name) {
+      moraine_share(descriptor, name, target.descriptor, newName, linking)
+    } > 0
+  }
+
   func synchronize() throws(StorageError) {
     _ = try SystemCall.retrying("sync directory", path.string) { moraine_sync_full(descriptor) }
   }

@@ -55,6 +55,22 @@ final class MemoryDirectory: StorageDirectory {
     _ = node.files.withLock { $0.removeValue(forKey: name) }
   }
 
+  func share(
+    _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
+  ) throws(StorageError) -> Bool {
+    guard linking, let target = target as? MemoryDirectory else { return false }
+    guard let file = node.files.withLock({ $0[name] }) else {
+      throw StorageError("share as \(newName)", file: name, errno: .noSuchFileOrDirectory)
+    }
+    try target.node.files.withLock { files throws(StorageError) in
+      guard files[newName] == nil else {
+        throw StorageError("share", file: newName, errno: .fileExists)
+      }
+      files[newName] = file
+    }
+    return true
+  }
+
   func synchronize() throws(StorageError) {}
 
   func freeBytes() throws(StorageError) -> UInt64 { UInt64(storage.space.free) }

@@ -50,6 +50,15 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func remove(_ name: String) throws(StorageError)
   /// Makes the names in the directory durable.
   func synchronize() throws(StorageError)
+  /// Gives a file a name in another directory too, which must be free, without copying its bytes:
+  /// as a clone, whose blocks are shared until one of the two is written to, or as a hard link.
+  /// Bytes and name are durable when the file and the other directory were synced.
+  ///
+  /// - Parameter linking: whether a hard link will do: one file with two names.
+  /// - Returns: false when these file systems cannot; nothing has changed then.
+  func share(
+    _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
+  ) throws(StorageError) -> Bool
   /// How much can still be written here, about, in bytes.
   func freeBytes() throws(StorageError) -> UInt64
   /// What tells when a file is written to by `write`; nil where only asking tells.
@@ -102,6 +111,10 @@ package protocol FileEvents: AnyObject, Sendable {
 }
 
 extension StorageDirectory {
+  package func share(
+    _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
+  ) throws(StorageError) -> Bool { false }
+
   package func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? { nil }
 }
 

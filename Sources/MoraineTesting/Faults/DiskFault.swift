@@ -64,7 +64,7 @@ extension DiskFault.Operation {
     self =
       switch operation {
       case .openDirectory, .openFile: .open
-      case .createDirectory, .createFile: .create
+      case .createDirectory, .createFile, .share: .create
       case .entries, .freeBytes, .isInPlace, .length: .list
       case .rename: .rename
       case .remove: .remove

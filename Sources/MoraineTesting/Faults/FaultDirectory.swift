@@ -38,6 +38,14 @@ final class FaultDirectory: StorageDirectory {
     try base.remove(name)
   }
 
+  func share(
+    _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
+  ) throws(StorageError) -> Bool {
+    _ = try storage.meet(.share, name)
+    guard let target = target as? FaultDirectory else { return false }
+    return try base.share(name, into: target.base, as: newName, linking: linking)
+  }
+
   func synchronize() throws(StorageError) {
     _ = try storage.meet(.synchronizeDirectory, path.string)
     try base.synchronize()

@@ -4,7 +4,7 @@ package import SystemPackage
 package struct StorageEvent: Hashable, Sendable, CustomStringConvertible {
   package enum Operation: String, Hashable, Sendable, CaseIterable {
     case openDirectory, createDirectory, entries, freeBytes, isInPlace, synchronizeDirectory
-    case createFile, openFile, rename, remove
+    case createFile, openFile, rename, remove, share
     case length, read, write, allocate, truncate, synchronizeData, synchronizeFull, map, lock
 
     package var isSync: Bool {

@@ -44,6 +44,20 @@ final class SimulatedDirectory: StorageDirectory {
     names.remove(name)
   }
 
+  func share(
+    _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
+  ) throws(StorageError) -> Bool {
+    guard let target = target as? SimulatedDirectory, let content = names.content(name) else {
+      return false
+    }
+    disk.willChange()
+    guard try base.share(name, into: target.base, as: newName, linking: linking) else {
+      return false
+    }
+    target.names.add(newName, content)
+    return true
+  }
+
   func synchronize() throws(StorageError) {
     disk.willChange()
     names.synchronize()
