@@ -32,6 +32,7 @@ extension Manifest {
     guard flags & 0xFFFF_0000 == 0 else {
       throw FormatError(newer: "manifest flags that this version does not know", at: 152)
     }
+    isBackup = flags & Self.backupFlag != 0
     let sectionCount: UInt32 = try reader.read()
     for _ in 0..<sectionCount { try decodeSection(&reader) }
     guard reader.remaining == 0 else {

@@ -28,7 +28,7 @@ extension Manifest {
     writer.append(compactedThrough.rawValue)
     writer.append(digest)
     writer.append(createdMilliseconds)
-    writer.append(UInt32(0))
+    writer.append(isBackup ? Self.backupFlag : 0)
     writer.append(UInt32(3))
     precondition(writer.bytes.count == Self.fixedLength, "manifest layout changed")
     append(.segments, encodedSegments(), to: &writer)

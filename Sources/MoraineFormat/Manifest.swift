@@ -51,6 +51,8 @@ public struct Manifest: Equatable, Sendable {
     }
   }
 
+  static let backupFlag: UInt32 = 1 << 0
+
   public static let fileName = "MANIFEST"
   public static let temporaryFileName = "MANIFEST.tmp"
   public static let magic = Array("MORAINEM".utf8)
@@ -71,6 +73,8 @@ public struct Manifest: Equatable, Sendable {
   public var compactedThrough: SequenceNumber = .none
   public var digest = StateDigest()
   public var createdMilliseconds: UInt64 = 0
+  /// Whether it is a backup's: nobody writes there.
+  public var isBackup = false
   public var segments: [Segment] = []
   public var keyspaces: [Keyspace] = []
   public var epochs: [Epoch] = []

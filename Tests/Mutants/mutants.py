@@ -1,5 +1,6 @@
 """The planted bugs, none of which ships: row 12 of the proof. Scripts/mutants runs them."""
 
+import backups
 import compaction
 import observation
 import recovery
@@ -8,4 +9,4 @@ import snapshots
 import writing
 
 MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
-    + sharing.MUTANTS + snapshots.MUTANTS
+    + sharing.MUTANTS + snapshots.MUTANTS + backups.MUTANTS

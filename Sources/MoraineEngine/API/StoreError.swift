@@ -37,6 +37,9 @@ public struct StoreError: Error, Sendable {
     public static let cursorExpired = Code("cursorExpired")
     /// The cursor belongs to another life of the store.
     public static let cursorDiverged = Code("cursorDiverged")
+    /// The state at that sequence number is not in the backup: it is behind its end, or compaction
+    /// has dropped what it had.
+    public static let sequenceUnavailable = Code("sequenceUnavailable")
     /// A model could not be encoded.
     public static let encodingFailed = Code("encodingFailed")
     /// A stored value could not be decoded.

@@ -1,6 +1,6 @@
 import MoraineStorage
 
-/// A thread of low priority for work that nobody waits for; ends with ``stop()``.
+/// A thread for long work, of low priority where nobody waits for it; ends with ``stop()``.
 final class BackgroundThread: JobRunner {
   private struct State {
     var jobs: [@Sendable () -> Void] = []
@@ -9,9 +9,11 @@ final class BackgroundThread: JobRunner {
 
   private let monitor = Monitor(State())
 
-  init() {
+  /// - Parameter isAwaited: whether somebody waits for the work: on a busy machine a thread of low
+  ///   priority may have no turn for minutes.
+  init(isAwaited: Bool = false) {
     WorkerThread.start { [monitor] in
-      Machine.lowerThreadPriority()
+      if !isAwaited { Machine.lowerThreadPriority() }
       while let job = Self.next(monitor) { job() }
     }
   }

@@ -8,6 +8,8 @@ struct Listing {
   var reserveBytes: UInt64 = 0
   var checkpoints: [SegmentNumber] = []
   var hasTemporaryCheckpoint = false
+  /// Whether a restore is under way, or was interrupted.
+  var isRestoring = false
   /// With their lengths.
   var segments: [SegmentNumber: UInt64] = [:]
   /// Not ours: ignored and reported.
@@ -25,7 +27,7 @@ struct Listing {
         || [
           Manifest.fileName, Manifest.temporaryFileName, Reserve.fileName, Opener.lockName,
           CheckpointFile.temporaryName, SharedPage.fileName, SharedLink.writerName,
-          SharedLink.compactorName,
+          SharedLink.compactorName, SegmentCarrier.temporaryName, RestoringDirectory.manifestName,
         ]
         .contains(entry.name)
       guard isOurs else {
@@ -43,6 +45,7 @@ struct Listing {
         hasTemporaryCheckpoint || entry.name == CheckpointFile.temporaryName
       hasManifest = hasManifest || entry.name == Manifest.fileName
       hasTemporaryManifest = hasTemporaryManifest || entry.name == Manifest.temporaryFileName
+      isRestoring = isRestoring || entry.name == RestoringDirectory.manifestName
       if entry.name == Reserve.fileName { reserveBytes = entry.lengthBytes }
     }
   }

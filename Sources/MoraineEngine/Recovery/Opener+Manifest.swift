@@ -23,6 +23,11 @@ extension Opener {
   ) throws(StoreError) -> Manifest? {
     guard listing.hasManifest else {
       guard listing.segments.isEmpty else {
+        guard !listing.isRestoring else {
+          throw StoreError(
+            .notAStore, "a restore into this directory did not end; begin it again",
+            file: directory.path.string)
+        }
         let names = listing.segments.keys.sorted().map(\.fileName).joined(separator: ", ")
         throw StoreError(
           .corrupted, "the manifest is missing beside \(names); restore it from a backup",

@@ -13,6 +13,9 @@ struct Opener {
   /// How long other processes of a shared store may write before this one can join them.
   var patienceNanoseconds = SharedLink.patienceNanoseconds
 
+  /// Whether the manifest of a store that was closed in order says what its digest is.
+  var knowsDigest = true
+
   static let lockName = "LOCK"
 
   /// - Parameter creating: whether to make the store when there is none.
@@ -38,6 +41,7 @@ struct Opener {
     _ began: UInt64
   ) throws(StoreError) -> EngineState {
     let manifest = try Self.readManifest(directory, listing)
+    if manifest?.isBackup == true, !configuration.isReadOnly { throw isBackup() }
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
     guard let manifest else { return try born(directory, lock, listing, began) }
@@ -125,6 +129,12 @@ struct Opener {
         file: path.string, errno: error.errno)
     default: StoreError(error)
     }
+  }
+
+  private func isBackup() -> StoreError {
+    StoreError(
+      .readOnly, "this is a backup; restore it into another directory, or open it read-only",
+      file: path.string)
   }
 
   private func notAStore() -> StoreError {

@@ -25,6 +25,8 @@ extension Recovery {
     if !isReadOnly, !unlisted.isEmpty {
       try storing { () throws(StorageError) in try directory.synchronize() }
     }
+    // What a backup that was interrupted has brought, or has not taken away.
+    if state.manifest.isBackup { return }
     for number in unlisted {
       let name = number.fileName
       guard let (header, source) = try readableStart(directory, name),
@@ -50,6 +52,7 @@ extension Recovery {
     guard !isReadOnly else { return }
     var temporary: [String] = []
     if listing.hasTemporaryManifest { temporary.append(Manifest.temporaryFileName) }
+    if listing.isRestoring { temporary.append(RestoringDirectory.manifestName) }
     if listing.hasTemporaryCheckpoint { temporary.append(CheckpointFile.temporaryName) }
     // One that does not fit now might fit again when this log has gone on for a while.
     temporary += listing.checkpoints.filter { $0 != checkpointNumber }.map(CheckpointFile.name)

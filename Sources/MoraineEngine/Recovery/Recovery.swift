@@ -61,7 +61,7 @@ struct Recovery {
     state.table.arrange(by: manifest.segments.map(\.number))
     // Numbers up to here may have been given to operations that a power failure took.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
-    if manifest.isClean, manifest.digest != state.digest {
+    if manifest.isClean, opener.knowsDigest, manifest.digest != state.digest {
       throw .corrupted(
         "the state digest does not match the segments", Manifest.fileName, at: 128)
     }

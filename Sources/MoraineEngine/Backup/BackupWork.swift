@@ -1,0 +1,132 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Brings a directory to hold a store as it was at one moment. May be killed at any point, and run
+/// again: until the new manifest is in place, the old one and all that it lists are there.
+struct BackupWork: Sendable {
+  let source: BackupSource
+  let storage: any Storage
+  let path: FilePath
+  let progress: (@Sendable (Progress) -> Void)?
+
+  func run() throws(StoreError) -> BackupReport {
+    let began = Machine.monotonicNanoseconds()
+    let directory = try openTarget()
+    let lock = try DirectoryLock(directory)
+    defer { lock.free() }
+    let listing = try Listing(directory)
+    let before = try earlierBackup(directory, listing)
+    var report = BackupReport()
+    report.sequence = source.manifest.lastSequence
+    report.segmentCount = source.manifest.segments.count
+    report.totalBytes = source.manifest.segments.reduce(0) { $0 + $1.lengthBytes }
+    try carry(into: directory, listing, beside: before, &report)
+    try storing { () throws(StorageError) in try directory.synchronize() }
+    try ManifestFile(directory).write(manifest(after: before), over: Manifest.fileName)
+    try removeOthers(directory, listing)
+    report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    return report
+  }
+
+  private func openTarget() throws(StoreError) -> any StorageDirectory {
+    let directory = try storing { () throws(StorageError) -> (any StorageDirectory)? in
+      try storage.createDirectory(path)
+      return try storage.openDirectory(path)
+    }
+    guard let directory else {
+      throw StoreError(.io, "the directory vanished", file: path.string)
+    }
+    return directory
+  }
+
+  /// What the directory has of this store.
+  ///
+  /// - Throws: `.notAStore` when it has something else, which must not be overwritten.
+  private func earlierBackup(
+    _ directory: any StorageDirectory, _ listing: Listing
+  ) throws(StoreError) -> Manifest? {
+    guard listing.hasManifest else {
+      try checkLeftovers(directory, listing)
+      return nil
+    }
+    let manifest = try Opener.readManifest(directory, listing)
+    guard let manifest, manifest.isBackup, manifest.storeID == source.manifest.storeID else {
+      throw StoreError(
+        .notAStore,
+        "this directory holds something other than a backup of this store; "
+          + "choose an empty one", file: path.string)
+    }
+    guard manifest.epoch == source.manifest.epoch,
+      manifest.instanceID == source.manifest.instanceID,
+      manifest.lastSequence <= source.manifest.lastSequence
+    else {
+      throw StoreError(
+        .cursorDiverged,
+        "this is a backup of another life of the store, or of a later moment; "
+          + "choose an empty directory", file: path.string)
+    }
+    return manifest
+  }
+
+  /// Without a manifest only what a backup of this store left when it was interrupted may be there.
+  private func checkLeftovers(
+    _ directory: any StorageDirectory, _ listing: Listing
+  ) throws(StoreError) {
+    for number in listing.segments.keys.sorted() {
+      let bytes = try SegmentOpening.source(directory, number.fileName, limit: nil, mapped: false)
+      guard let bytes,
+        try SegmentOpening.header(bytes, number.fileName).storeID == source.manifest.storeID
+      else {
+        throw StoreError(
+          .notAStore, "there are segments of another store here; choose an empty directory",
+          file: path.appending(number.fileName).string)
+      }
+    }
+  }
+
+  private func carry(
+    into directory: any StorageDirectory, _ listing: Listing, beside before: Manifest?,
+    _ report: inout BackupReport
+  ) throws(StoreError) {
+    let carrier = SegmentCarrier(source: source.directory, target: directory, mayLink: true)
+    let known = Dictionary(
+      (before?.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
+    var done: UInt64 = 0
+    for (index, entry) in source.manifest.segments.enumerated() {
+      // Numbers are given once in a life of the store: the same number is the same segment.
+      if let there = known[entry.number], there.lengthBytes == entry.lengthBytes,
+        there.flags == entry.flags, listing.segments[entry.number] == entry.lengthBytes
+      {
+        report.keptSegmentCount += 1
+        done += entry.lengthBytes
+        continue
+      }
+      let isShared = try carrier.carry(source.piece(index)) { count in
+        done += UInt64(count)
+        progress?(Progress(completedBytes: done, totalBytes: report.totalBytes))
+      }
+      if isShared {
+        report.sharedSegmentCount += 1
+      } else {
+        report.copiedBytes += entry.lengthBytes
+      }
+    }
+  }
+
+  /// Each manifest of a directory is of a higher generation than the last.
+  private func manifest(after before: Manifest?) -> Manifest {
+    var manifest = source.manifest
+    manifest.generation = max(manifest.generation, (before?.generation ?? 0) + 1)
+    return manifest
+  }
+
+  private func removeOthers(
+    _ directory: any StorageDirectory, _ listing: Listing
+  ) throws(StoreError) {
+    let listed = Set(source.manifest.segments.map(\.number))
+    for number in listing.segments.keys.sorted() where !listed.contains(number) {
+      try storing { () throws(StorageError) in try directory.remove(number.fileName) }
+    }
+  }
+}

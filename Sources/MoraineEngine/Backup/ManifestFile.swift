@@ -1,0 +1,51 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Writes manifests where no store is open: whole and durable, or not at all.
+struct ManifestFile {
+  private let directory: any StorageDirectory
+
+  init(_ directory: any StorageDirectory) { self.directory = directory }
+
+  func write(_ manifest: Manifest, over name: String) throws(StoreError) {
+    try storing { () throws(StorageError) in
+      try directory.remove(Manifest.temporaryFileName)
+      let file = try directory.createFile(Manifest.temporaryFileName)
+      try manifest.encoded().withBytes { (raw) throws(StorageError) in
+        try file.write(raw, at: 0)
+      }
+      try file.synchronize(.full)
+      try directory.rename(Manifest.temporaryFileName, to: name)
+      try directory.synchronize()
+    }
+  }
+}
+
+/// The kernel's lock on a directory that no store is open in yet.
+struct DirectoryLock {
+  let file: any StorageFile
+
+  /// - Throws: `.locked` when somebody has it.
+  init(_ directory: any StorageDirectory) throws(StoreError) {
+    file = try storing { () throws(StorageError) in
+      if let file = try directory.openFile(Opener.lockName, .readWrite) { return file }
+      do throws(StorageError) {
+        return try directory.createFile(Opener.lockName)
+      } catch {
+        // Another process may have made it in between.
+        if let file = try directory.openFile(Opener.lockName, .readWrite) { return file }
+        throw error
+      }
+    }
+    let isOurs = try storing { () throws(StorageError) in try file.tryLock(shared: false) }
+    guard isOurs else {
+      throw StoreError(
+        .locked, "a store, a backup or a restore is at work in this directory",
+        file: directory.path.string)
+    }
+  }
+
+  /// At once, and not when the last who knows the file has forgotten it: a thread may be late.
+  func free() { file.unlock() }
+}

@@ -1,0 +1,153 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Puts the files of a backup into a directory where a store is to be, and the manifest of a new
+/// life of that store under a name that is not a manifest's yet.
+struct RestoreWork: Sendable {
+  let storage: any Storage
+  let backup: FilePath
+  let path: FilePath
+  let sequence: SequenceNumber?
+  let progress: (@Sendable (Progress) -> Void)?
+
+  /// What is there when the files are.
+  struct Staged: Sendable {
+    let directory: RestoringDirectory
+    /// The directory by its own names.
+    let base: any StorageDirectory
+    let lock: DirectoryLock
+    var report = RestoreReport()
+  }
+
+  func run() throws(StoreError) -> Staged {
+    let (source, lock) = try openBackup()
+    defer { lock?.unlock() }
+    let old = try readManifest(source)
+    let manifest = try newLife(of: old, in: source)
+    let base = try openTarget()
+    let targetLock = try DirectoryLock(base)
+    var staged = Staged(
+      directory: RestoringDirectory(base, targetLock), base: base, lock: targetLock)
+    do throws(StoreError) {
+      try clear(base)
+      // First, so that what an interrupted restore leaves is known for what it is.
+      try ManifestFile(base).write(manifest, over: RestoringDirectory.manifestName)
+      try carry(manifest, from: source, into: base, &staged.report)
+      try storing { () throws(StorageError) in try base.synchronize() }
+    } catch {
+      targetLock.free()
+      throw error
+    }
+    return staged
+  }
+
+  private func openBackup() throws(StoreError) -> (any StorageDirectory, (any StorageFile)?) {
+    var configuration = Configuration()
+    configuration.isReadOnly = true
+    let pipeline = CommitPipeline()
+    defer { pipeline.stop() }
+    let opener = Opener(
+      storage: storage, path: backup, configuration: configuration, pipeline: pipeline,
+      observers: Observers())
+    let directory = try storing { () throws(StorageError) in try storage.openDirectory(backup) }
+    guard let directory else {
+      throw StoreError(.notAStore, "there is no backup here", file: backup.string)
+    }
+    return (directory, try opener.takeLock(directory))
+  }
+
+  private func readManifest(_ source: any StorageDirectory) throws(StoreError) -> Manifest {
+    let manifest = try Opener.readManifest(source, Listing(source))
+    guard let manifest else {
+      throw StoreError(.notAStore, "there is no backup here", file: backup.string)
+    }
+    guard manifest.isClean else {
+      throw StoreError(
+        .notAStore, "this store was not closed in order; open it, and back it up",
+        file: backup.string)
+    }
+    return manifest
+  }
+
+  private func openTarget() throws(StoreError) -> any StorageDirectory {
+    let directory = try storing { () throws(StorageError) -> (any StorageDirectory)? in
+      try storage.createDirectory(path)
+      return try storage.openDirectory(path)
+    }
+    guard let directory else {
+      throw StoreError(.io, "the directory vanished", file: path.string)
+    }
+    return directory
+  }
+
+  /// Removes what an interrupted restore has left; a store that is there stays.
+  private func clear(_ directory: any StorageDirectory) throws(StoreError) {
+    let listing = try Listing(directory)
+    guard !listing.hasStore || (listing.isRestoring && !listing.hasManifest) else {
+      throw StoreError(
+        .notAStore, "a store is here already; restore into an empty directory",
+        file: path.string)
+    }
+    try RestoreWork.removeStaged(directory)
+  }
+
+  /// Leaves nothing of what was put there.
+  static func undo(_ staged: Staged) throws(StoreError) {
+    defer { staged.lock.free() }
+    try removeStaged(staged.base)
+  }
+
+  /// Removes all but the word that it may be removed, and then that.
+  static func removeStaged(_ directory: any StorageDirectory) throws(StoreError) {
+    let listing = try Listing(directory)
+    let names =
+      listing.segments.keys.map(\.fileName) + listing.checkpoints.map(CheckpointFile.name)
+      + [
+        SegmentCarrier.temporaryName, Manifest.temporaryFileName, CheckpointFile.temporaryName,
+        Reserve.fileName, RestoringDirectory.manifestName,
+      ]
+    for name in names { try storing { () throws(StorageError) in try directory.remove(name) } }
+  }
+
+  /// Puts the manifest in its place; then there is a store. The word that all may be removed goes
+  /// when that is durable: the removal of a name can outlive a crash that its renaming does not.
+  static func finish(_ staged: Staged) throws(StoreError) {
+    defer { staged.lock.free() }
+    let manifest = try Opener.readManifest(staged.directory, Listing(staged.directory))
+    guard let manifest else {
+      throw .corrupted("the file vanished", RestoringDirectory.manifestName, at: 0)
+    }
+    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)
+    try storing { () throws(StorageError) in
+      try staged.base.remove(RestoringDirectory.manifestName)
+    }
+  }
+
+  private func carry(
+    _ manifest: Manifest, from source: any StorageDirectory, into base: any StorageDirectory,
+    _ report: inout RestoreReport
+  ) throws(StoreError) {
+    // A backup that has files in common with the store would be damaged when the store is.
+    let carrier = SegmentCarrier(source: source, target: base, mayLink: false)
+    report.segmentCount = manifest.segments.count
+    let total = manifest.segments.reduce(0) { $0 + $1.lengthBytes }
+    report.totalBytes = total
+    var done: UInt64 = 0
+    for entry in manifest.segments {
+      let piece = SegmentCarrier.Piece(
+        name: entry.number.fileName, lengthBytes: Int(entry.lengthBytes),
+        isSealed: !entry.flags.contains(.cut))
+      // What is copied is read once more to be checked.
+      let isShared = try carrier.carry(piece) { count in
+        done += UInt64(count)
+        progress?(Progress(completedBytes: done, totalBytes: 2 * total))
+      }
+      if isShared {
+        report.sharedSegmentCount += 1
+      } else {
+        report.copiedBytes += entry.lengthBytes
+      }
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// A directory into which a store is being restored, as the one who checks the store sees it: with
+/// a manifest, which bears another name until all is checked.
+final class RestoringDirectory: StorageDirectory {
+  /// What the manifest is called until then. It says, too, that the rest may be removed.
+  static let manifestName = "RESTORING"
+
+  private let base: any StorageDirectory
+  private let lock: DirectoryLock
+
+  init(_ base: any StorageDirectory, _ lock: DirectoryLock) {
+    self.base = base
+    self.lock = lock
+  }
+
+  var path: FilePath { base.path }
+
+  private func name(_ name: String) -> String {
+    name == Manifest.fileName ? Self.manifestName : name
+  }
+
+  func entries() throws(StorageError) -> [DirectoryEntry] {
+    try base.entries().map { entry in
+      var entry = entry
+      if entry.name == Self.manifestName { entry.name = Manifest.fileName }
+      return entry
+    }
+  }
+
+  func createFile(_ name: String) throws(StorageError) -> any StorageFile {
+    try base.createFile(self.name(name))
+  }
+
+  func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
+    // The lock is held already, through this very file.
+    if name == Opener.lockName { return lock.file }
+    return try base.openFile(self.name(name), access)
+  }
+
+  func rename(_ source: String, to target: String) throws(StorageError) {
+    try base.rename(name(source), to: name(target))
+  }
+
+  func remove(_ name: String) throws(StorageError) { try base.remove(self.name(name)) }
+  func synchronize() throws(StorageError) { try base.synchronize() }
+  func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
+  func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
+}
+
+/// The storage around it.
+struct RestoringStorage: Storage {
+  let directory: RestoringDirectory
+
+  func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)? {
+    directory
+  }
+
+  func createDirectory(_ path: FilePath) throws(StorageError) {}
+}

@@ -1,0 +1,88 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Puts segments of one directory into another: under their names once they are whole and durable.
+struct SegmentCarrier {
+  static let temporaryName = "SEGMENT.tmp"
+  private static let chunkBytes = 1 << 20
+
+  let source: any StorageDirectory
+  let target: any StorageDirectory
+  /// Whether both may have one file. A store and its backup may: neither changes a sealed segment.
+  let mayLink: Bool
+
+  /// What is carried of a segment: its first bytes, or all.
+  struct Piece {
+    let name: String
+    let lengthBytes: Int
+    /// Whether it is sealed, so that the file will stay as it is.
+    let isSealed: Bool
+    /// Where its bytes are in memory, if they are.
+    var base: UnsafeRawPointer?
+  }
+
+  /// - Parameter progress: called with the bytes of each step.
+  /// - Returns: whether its bytes are shared; else they were copied.
+  /// - Throws: `.corrupted` when the file is shorter than it must be, `.noSpace`, `.io`.
+  func carry(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
+    try storing { () throws(StorageError) in try target.remove(Self.temporaryName) }
+    let isShared = try share(piece)
+    if isShared { progress(piece.lengthBytes) } else { try copy(piece, progress) }
+    try storing { () throws(StorageError) in
+      try target.openFile(Self.temporaryName, .read)?.synchronize(.full)
+      try target.rename(Self.temporaryName, to: piece.name)
+    }
+    return isShared
+  }
+
+  private func share(_ piece: Piece) throws(StoreError) -> Bool {
+    guard piece.isSealed else { return false }
+    do throws(StorageError) {
+      // While it is being sealed, its file may still be longer.
+      guard let file = try source.openFile(piece.name, .read),
+        try file.lengthBytes() == UInt64(piece.lengthBytes)
+      else { return false }
+      return try source.share(
+        piece.name, into: target, as: Self.temporaryName, linking: mayLink)
+    } catch {
+      // Compaction may have removed it in between; its bytes are in memory as long as they are used.
+      guard error.errno == .noSuchFileOrDirectory, piece.base != nil else {
+        throw StoreError(error)
+      }
+      return false
+    }
+  }
+
+  private func copy(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) {
+    let output = try storing { () throws(StorageError) in
+      try target.createFile(Self.temporaryName)
+    }
+    var offset = 0
+    let bytes = try bytes(of: piece)
+    while offset < piece.lengthBytes {
+      let count = min(Self.chunkBytes, piece.lengthBytes - offset)
+      let chunk = UnsafeRawBufferPointer(start: try bytes(offset, count), count: count)
+      try storing { () throws(StorageError) in try output.write(chunk, at: UInt64(offset)) }
+      offset += count
+      progress(count)
+    }
+  }
+
+  /// What gives the bytes at a place, valid until it is asked again.
+  private func bytes(
+    of piece: Piece
+  ) throws(StoreError) -> (Int, Int) throws(StoreError) -> UnsafeRawPointer {
+    if let base = piece.base { return { offset, _ in base + offset } }
+    guard
+      let source = try SegmentOpening.source(
+        source, piece.name, limit: piece.lengthBytes, mapped: false)
+    else { throw .corrupted("a segment file is missing", piece.name, at: 0) }
+    guard source.length == piece.lengthBytes else {
+      throw .corrupted(
+        "\(source.length) bytes, but it must have \(piece.lengthBytes)", piece.name,
+        at: source.length)
+    }
+    return { (offset, count) throws(StoreError) in try source.bytes(at: offset, count: count) }
+  }
+}

@@ -1,0 +1,132 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+import Testing
+
+/// A backup is the store at one moment, and costs what is new.
+@Suite(.timeLimit(.minutes(5))) struct BackupTests {
+  @Test(arguments: BackupBench.modes)
+  func holdsTheStateOfItsMoment(mode: Configuration.IOMode) async throws {
+    let bench = try BackupBench(mode)
+    var states: [UInt64: BackupBench.State] = [:]
+    let before = try await BackupBench.write(0..<300, to: bench.store, &states)
+    let report = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    _ = try await BackupBench.write(300..<400, to: bench.store, &states, from: before)
+    #expect(report.sequence.rawValue == states.keys.filter { states[$0] == before }.min())
+    #expect(report.segmentCount > 5 && report.keptSegmentCount == 0)
+    let backup = try bench.openBackup()
+    #expect(try await backup.everything() == before)
+    #expect(await backup.recoveryReport.wasClean)
+    #expect(try await backup.verify().isSound)
+    try await backup.close()
+    try await bench.store.close()
+  }
+
+  /// A backup costs what is new: sealed segments are carried once, and go when compaction has
+  /// replaced them.
+  @Test(arguments: BackupBench.modes)
+  func carriesOnlyWhatIsNew(mode: Configuration.IOMode) async throws {
+    let bench = try BackupBench(mode)
+    var states: [UInt64: BackupBench.State] = [:]
+    var state = try await BackupBench.write(0..<300, to: bench.store, &states)
+    let first = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let again = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    #expect(again.keptSegmentCount == first.segmentCount && again.copiedBytes == 0)
+    state = try await BackupBench.write(300..<330, to: bench.store, &states, from: state)
+    let second = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    // All but the one that was appended to, and is longer now.
+    #expect(second.keptSegmentCount == first.segmentCount - 1)
+    #expect(second.sharedSegmentCount + second.keptSegmentCount < second.segmentCount)
+    _ = try await bench.store.compact()
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let names = try bench.names(BackupBench.backup).filter { $0.hasSuffix(".segment") }
+    let left = try bench.names("store").filter { $0.hasSuffix(".segment") }
+    #expect(names == left)
+    let backup = try bench.openBackup()
+    #expect(try await backup.everything() == state)
+    try await backup.close()
+    try await bench.store.close()
+  }
+
+  /// What an earlier backup was is there until the later one is.
+  @Test func anInterruptedBackupLeavesTheEarlierOne() async throws {
+    let bench = try BackupBench()
+    var states: [UInt64: BackupBench.State] = [:]
+    let before = try await BackupBench.write(0..<100, to: bench.store, &states)
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let directory = try #require(try bench.storage.openDirectory(BackupBench.backup))
+    let whole = try directory.entries().map(\.name)
+    let after = try await BackupBench.write(100..<300, to: bench.store, &states, from: before)
+    let old = try #require(try read("MANIFEST", directory))
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    #expect(try directory.entries().count > whole.count)
+    // As if it had died before its manifest was there: newer segments beside the older manifest.
+    try write(old, to: "MANIFEST", directory)
+    let backup = try bench.openBackup()
+    #expect(try await backup.everything() == before)
+    try await backup.close()
+    let restored = try await bench.restore()
+    #expect(try await restored.store.everything() == before)
+    try await restored.store.close()
+    _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
+    let new = try bench.openBackup()
+    #expect(try await new.everything() == after)
+    try await new.close()
+    try await bench.store.close()
+  }
+
+  private func read(_ name: String, _ directory: any StorageDirectory) throws -> [UInt8]? {
+    guard let file = try directory.openFile(name, .read) else { return nil }
+    var bytes = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    return bytes
+  }
+
+  private func write(
+    _ bytes: [UInt8], to name: String, _ directory: any StorageDirectory
+  ) throws {
+    try directory.remove(name)
+    let file = try directory.createFile(name)
+    try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+  }
+
+  /// On one disk sealed segments are not written twice.
+  @Test func sharesSealedSegmentsOnOneDisk() async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: .testing(segmentSizeBytes: 2000))
+    var states: [UInt64: BackupBench.State] = [:]
+    let state = try await BackupBench.write(0..<300, to: store, &states)
+    let backup = FilePath(directory.url.path).appending("backup")
+    let report = try await store.backup(to: backup)
+    // Which were sealed at the moment is the committing thread's matter.
+    #expect(report.sharedSegmentCount > 0)
+    #expect(report.copiedBytes < report.totalBytes)
+    #expect(try directory.names().contains("MANIFEST"))
+    let restored = FilePath(directory.url.path).appending("restored")
+    let restoring = try await Store.restore(backup, to: restored)
+    #expect(restoring.count == state.count && restoring.totalBytes == report.totalBytes)
+    let copy = try Store(at: restored)
+    #expect(try await copy.everything() == state)
+    try await copy.close()
+    try await store.close()
+  }
+
+  /// The store that is only in memory can be saved in one call.
+  @Test func aStoreInMemoryIsBackedUpToTheDisk() async throws {
+    let directory = try TestDirectory()
+    let store = Store.inMemory()
+    try await store.set([1, 2, 3], forKey: "a")
+    let named = try store.keyspace(named: "users")
+    try await named.set([4], forKey: "b")
+    _ = try await store.backup(to: directory.path)
+    let restored = FilePath(directory.url.path).appending("restored")
+    try await Store.restore(directory.path, to: restored)
+    let copy = try Store(at: restored)
+    #expect(try await copy.value(forKey: "a") == [1, 2, 3])
+    #expect(try await copy.keyspace(named: "users").value(forKey: "b") == [4])
+    try await copy.close()
+    try await store.close()
+  }
+}

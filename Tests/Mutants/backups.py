@@ -1,0 +1,45 @@
+"""Bugs in backups and restores."""
+
+from planting import Mutant, engine
+
+WORK = "Backup/BackupWork.swift"
+CRASH = "BackupCrashTests.everyCrashLeavesABackup"
+
+MUTANTS = [
+    Mutant("backup-segment-not-synced", "a backup that returned is there after a power failure",
+           (engine("Backup/SegmentCarrier.swift",
+                   "      try target.openFile(Self.temporaryName, .read)?.synchronize(.full)\n",
+                   "      if !ON { try target.openFile(Self.temporaryName, .read)?"
+                   ".synchronize(.full) }\n"),),
+           CRASH),
+    Mutant("backup-names-not-synced", "a manifest never lists what a power failure can take",
+           (engine(WORK, "    try storing { () throws(StorageError) in "
+                         "try directory.synchronize() }\n",
+                   "    if !ON { try storing { () throws(StorageError) in "
+                   "try directory.synchronize() } }\n"),),
+           CRASH),
+    Mutant("backup-removes-first", "an earlier backup is there until the later one is",
+           (engine(WORK, "    try carry(into: directory, listing, beside: before, &report)\n",
+                   "    try carry(into: directory, listing, beside: before, &report)\n"
+                   "    if ON { try removeOthers(directory, listing) }\n"),),
+           CRASH),
+    Mutant("backup-trusts-any-directory", "a backup overwrites nothing but backups of its store",
+           (engine(WORK, "guard let manifest, manifest.isBackup, ",
+                   "guard let manifest, ON || manifest.isBackup, "),),
+           "RestoreDamageTests.nothingElseIsOverwritten"),
+    Mutant("restore-keeps-the-epoch", "what a restored store does not have is no part of it",
+           (engine("Backup/RestoreWork+NewLife.swift", "    manifest.epoch += 1\n",
+                   "    if !ON { manifest.epoch += 1 }\n"),),
+           "RestoreTests.aRestoreBeginsAnEpoch"),
+    Mutant("restore-tears-a-batch", "of a batch there is all or nothing",
+           (engine("Backup/SegmentCut.swift", "if header.batch == .more { continue }",
+                   "if !ON, header.batch == .more { continue }"),),
+           "RestoreTests.everyNumberCanBeRestored"),
+    Mutant("restore-forgets-its-word-early", "an interrupted restore can be begun again",
+           (engine("Backup/RestoreWork.swift",
+                   "    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n",
+                   "    if ON { try storing { () throws(StorageError) in try staged.base.remove("
+                   "RestoringDirectory.manifestName) } }\n"
+                   "    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n"),),
+           "BackupCrashTests.everyCrashLeavesAWholeStoreOrNone"),
+]
