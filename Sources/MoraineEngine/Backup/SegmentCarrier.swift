@@ -46,7 +46,8 @@ struct SegmentCarrier {
       return try source.share(
         piece.name, into: target, as: Self.temporaryName, linking: mayLink)
     } catch {
-      // Compaction may have removed it in between; its bytes are in memory as long as they are used.
+      // Compaction may have removed it in between; its bytes are in memory as long as they are
+      // used.
       guard error.errno == .noSuchFileOrDirectory, piece.base != nil else {
         throw StoreError(error)
       }
