@@ -26,7 +26,7 @@ MUTANTS = [
     Mutant("backup-trusts-any-directory", "a backup overwrites nothing but backups of its store",
            (engine(WORK, "guard let manifest, manifest.isBackup, ",
                    "guard let manifest, ON || manifest.isBackup, "),),
-           "RestoreDamageTests.nothingElseIsOverwritten"),
+           "RestoreDamageTests.aCopyOfTheStoreIsNotOverwritten"),
     Mutant("restore-keeps-the-epoch", "what a restored store does not have is no part of it",
            (engine("Backup/RestoreWork+NewLife.swift", "    manifest.epoch += 1\n",
                    "    if !ON { manifest.epoch += 1 }\n"),),

@@ -92,6 +92,25 @@ import Testing
     try await bench.store.close()
   }
 
+  /// A copy of the store that somebody made, to go on with, is no backup.
+  @Test func aCopyOfTheStoreIsNotOverwritten() async throws {
+    let bench = try BackupBench()
+    try await bench.store.set([1], forKey: "a")
+    try await bench.store.close()
+    try bench.storage.createDirectory("copy")
+    let original = try #require(try bench.storage.openDirectory("store"))
+    let copy = try #require(try bench.storage.openDirectory("copy"))
+    for name in try bench.names("store") where name != "LOCK" {
+      #expect(try original.share(name, into: copy, as: name, linking: true))
+    }
+    let store = try Store(on: bench.storage, at: "store", configuration: bench.configuration)
+    let error = await #expect(throws: StoreError.self) {
+      _ = try await store.backup(to: "copy", on: bench.storage)
+    }
+    #expect(error?.code == .notAStore)
+    try await store.close()
+  }
+
   /// Nobody writes to a backup by mistake: its numbers would be given twice.
   @Test(arguments: [Configuration.Sharing.exclusive, .shared])
   func aBackupIsNotWrittenTo(sharing: Configuration.Sharing) async throws {
