@@ -37,7 +37,7 @@ MUTANTS = [
            "RestoreTests.everyNumberCanBeRestored"),
     Mutant("restore-forgets-its-word-early", "an interrupted restore can be begun again",
            (engine("Backup/RestoreWork.swift",
-                   "    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n",
+                   "      try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n",
                    "    if ON { try storing { () throws(StorageError) in try staged.base.remove("
                    "RestoringDirectory.manifestName) } }\n"
                    "    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n"),),

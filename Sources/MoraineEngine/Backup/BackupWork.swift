@@ -66,7 +66,20 @@ struct BackupWork: Sendable {
         "this is a backup of another life of the store, or of a later moment; "
           + "choose an empty directory", file: path.string)
     }
+    try checkNothingIsLost(manifest)
     return manifest
+  }
+
+  /// A store that a power failure has set back goes on without what its backup still has.
+  private func checkNothingIsLost(_ before: Manifest) throws(StoreError) {
+    let lengths = Dictionary(
+      source.manifest.segments.map { ($0.number, $0.lengthBytes) }, uniquingKeysWith: { $1 })
+    for entry in before.segments where entry.lengthBytes > lengths[entry.number] ?? .max {
+      throw StoreError(
+        .cursorDiverged,
+        "this backup has operations that the store has lost since, in a crash; "
+          + "keep it, and choose an empty directory", file: path.string)
+    }
   }
 
   /// Without a manifest only what a backup of this store left when it was interrupted may be there.

@@ -29,14 +29,18 @@ struct RestoreWork: Sendable {
     let targetLock = try DirectoryLock(base)
     var staged = Staged(
       directory: RestoringDirectory(base, targetLock), base: base, lock: targetLock)
+    do throws(StoreError) { try clear(base) } catch {
+      targetLock.free()
+      throw error
+    }
     do throws(StoreError) {
-      try clear(base)
       // First, so that what an interrupted restore leaves is known for what it is.
       try ManifestFile(base).write(manifest, over: RestoringDirectory.manifestName)
       try carry(manifest, from: source, into: base, &staged.report)
       try storing { () throws(StorageError) in try base.synchronize() }
     } catch {
-      targetLock.free()
+      // What went wrong says more than what goes wrong with cleaning up behind it.
+      do throws(StoreError) { try Self.undo(staged) } catch {}
       throw error
     }
     return staged
@@ -114,11 +118,19 @@ struct RestoreWork: Sendable {
   /// when that is durable: the removal of a name can outlive a crash that its renaming does not.
   static func finish(_ staged: Staged) throws(StoreError) {
     defer { staged.lock.free() }
-    let manifest = try Opener.readManifest(staged.directory, Listing(staged.directory))
-    guard let manifest else {
-      throw .corrupted("the file vanished", RestoringDirectory.manifestName, at: 0)
+    do throws(StoreError) {
+      let manifest = try Opener.readManifest(staged.directory, Listing(staged.directory))
+      guard let manifest else {
+        throw .corrupted("the file vanished", RestoringDirectory.manifestName, at: 0)
+      }
+      try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)
+    } catch {
+      // Once it was renamed, the store is there.
+      do throws(StoreError) {
+        if try !Listing(staged.base).hasManifest { try removeStaged(staged.base) }
+      } catch {}
+      throw error
     }
-    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)
     try storing { () throws(StorageError) in
       try staged.base.remove(RestoringDirectory.manifestName)
     }

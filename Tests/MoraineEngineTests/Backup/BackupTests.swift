@@ -2,6 +2,7 @@ import Foundation
 import MoraineEngine
 import MoraineFormat
 import MoraineStorage
+import MoraineTesting
 import SystemPackage
 import Testing
 
@@ -90,6 +91,33 @@ import Testing
     try directory.remove(name)
     let file = try directory.createFile(name)
     try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+  }
+
+  /// After a power failure the store goes on without its last operations; the backup has them yet.
+  @Test(arguments: BackupBench.modes)
+  func whatOnlyTheBackupHasIsNotOverwritten(mode: Configuration.IOMode) async throws {
+    let disk = SimulatedDisk()
+    let bench = try BackupBench(mode, on: disk, segmentSizeBytes: 1 << 20)
+    var states: [UInt64: BackupBench.State] = [:]
+    var state = try await BackupBench.write(0..<20, to: bench.store, &states)
+    try await bench.store.sync()
+    state = try await BackupBench.write(20..<50, to: bench.store, &states, from: state)
+    let elsewhere = MemoryStorage()
+    _ = try await bench.store.backup(to: BackupBench.backup, on: elsewhere)
+    let after = SimulatedDisk(disk.image(.nothing))
+    let store = try after.openStore(configuration: bench.configuration)
+    #expect(try await store.everything() != state)
+    _ = try await BackupBench.write(50..<120, to: store, &states)
+    let error = await #expect(throws: StoreError.self) {
+      _ = try await store.backup(to: BackupBench.backup, on: elsewhere)
+    }
+    #expect(error?.code == .cursorDiverged && error?.message.contains("has lost since") == true)
+    _ = try await Store.restore(BackupBench.backup, to: BackupBench.restored, on: elsewhere)
+    let restored = try Store(on: elsewhere, at: BackupBench.restored)
+    #expect(try await restored.everything() == state)
+    try await restored.close()
+    _ = try await store.backup(to: "another", on: elsewhere)
+    try await store.close()
   }
 
   /// On one disk sealed segments are not written twice.
