@@ -15,7 +15,9 @@ enum StoreProbe {
     let storage = try files.storage()
     let allowed = Refusals(codes: refusals)
     try await checkReadOnly(storage, configuration, allowed)
-    guard let store = try allowed.attempt({ try open(storage, configuration) }) else { return }
+    // What says that it is a backup is not written to.
+    let orBackup = Refusals(codes: refusals.union([.readOnly]))
+    guard let store = try orBackup.attempt({ try open(storage, configuration) }) else { return }
     for key in keys { _ = try await allowed.attempt { try await store.value(forKey: key) } }
     guard let before = try await contents(store, allowed) else {
       // Something cannot be read; closing it is possible even so.
