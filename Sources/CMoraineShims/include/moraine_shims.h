@@ -39,10 +39,10 @@ void *moraine_map(int fd, size_t length, bool writable, int *error);
 // Writable; what is written stays in memory.
 void *moraine_map_privately(int fd, size_t length, int *error);
 void moraine_unmap(void *base, size_t length);
-// Makes the pages of a writable mapping present ahead of use. A hint: failure is ignored.
 // Gives a file a name in another directory too: 2 as a clone, 1 as a hard link if `linking`; 0 when
 // these file systems can do neither, or -errno.
 int moraine_share(int directory, const char *name, int target, const char *new_name, bool linking);
+// Makes the pages of a writable mapping present ahead of use. A hint: failure is ignored.
 void moraine_prefault(void *base, size_t length);
 // Takes pages out of a mapping's page table; their bytes stay in the file cache. A sync of mapped
 // pages interrupts every processor once a page to protect them; unmapped, none. A hint.

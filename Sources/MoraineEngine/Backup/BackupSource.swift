@@ -2,68 +2,45 @@ import MoraineFormat
 import MoraineStorage
 
 /// A store at one moment, as its backup will have it.
+///
+/// Needs no snapshot: the log up to a place is never written again, and nobody asks the index.
 struct BackupSource: Sendable {
   let directory: any StorageDirectory
-  /// Keeps the segments: their mappings, and files that compaction is done with.
-  let state: SnapshotState
   /// All of its segments count as sealed; what was appended to last has no footer, and ends where
   /// the log ended.
   let manifest: Manifest
-  /// The slots of its segments, in its order.
-  let slots: [Int]
+  /// Of its segments, in its order: they stay when compaction removes the files.
+  private let mappings: [(any FileMapping)?]
+  /// Where segments are not mapped, their files stay.
+  private let hold: FileHold
 
-  init(_ engine: inout EngineState, _ state: SnapshotState) throws(StoreError) {
+  init(_ engine: inout EngineState, _ living: LivingSnapshots) throws(StoreError) {
     directory = engine.directory
-    self.state = state
+    hold = FileHold(living)
     var manifest = engine.nextManifest()
     (manifest.watermarkSegment, manifest.watermarkOffset) = (0, 0)
     manifest.digest = engine.digest
     manifest.isBackup = true
     manifest.segments = []
-    var slots: [Int] = []
+    var mappings: [(any FileMapping)?] = []
     for slot in engine.table.order {
       let view = engine.table[slot]
       var info = engine.table.infos[slot]
       if !info.flags.contains(.sealed) {
         guard view.recordCount > 0 else { continue }
         info.flags.insert(.sealed)
-        if try !engine.table.endsWithFooter(slot) { info.flags.insert(.cut) }
+        if try !engine.scanner(slot, length: view.end).hasFooter(before: view.end) {
+          info.flags.insert(.cut)
+        }
       }
       manifest.segments.append(info.entry(view))
-      slots.append(slot)
+      mappings.append(info.mapping)
     }
     self.manifest = manifest
-    self.slots = slots
+    self.mappings = mappings
   }
 
   func piece(_ index: Int) -> SegmentCarrier.Piece {
-    let entry = manifest.segments[index]
-    return SegmentCarrier.Piece(
-      name: entry.number.fileName, lengthBytes: Int(entry.lengthBytes),
-      isSealed: !entry.flags.contains(.cut),
-      base: state.segments.views[slots[index]].base.map { UnsafeRawPointer($0) })
-  }
-}
-
-extension SegmentTable {
-  /// Whether a segment's log ends with its footer.
-  func endsWithFooter(_ slot: Int) throws(StoreError) -> Bool {
-    let place = views[slot].end - SegmentFooter.recordLength
-    guard place >= views[slot].firstOffset else { return false }
-    let address = Address(slot: slot, offset: place)
-    let start: UnsafeRawPointer
-    if let base = views[slot].base {
-      start = UnsafeRawPointer(base + place)
-    } else {
-      start = try load(address, count: SegmentFooter.recordLength)
-    }
-    // Any bytes may lie there, when no record begins at the place.
-    guard RecordHeader.length(at: start) == SegmentFooter.recordLength,
-      let header = RecordHeader.parse(start, length: SegmentFooter.recordLength),
-      header.kind == .footer
-    else { return false }
-    return RecordHeader.checksum(
-      of: start, length: header.length, at: UInt64(place), seed: views[slot].seed)
-      == RecordHeader.storedChecksum(at: start)
+    SegmentCarrier.Piece(manifest.segments[index], mapping: mappings[index])
   }
 }

@@ -12,7 +12,7 @@ struct BackupWork: Sendable {
 
   func run() throws(StoreError) -> BackupReport {
     let began = Machine.monotonicNanoseconds()
-    let directory = try openTarget()
+    let directory = try storage.openTarget(path)
     let lock = try DirectoryLock(directory)
     defer { lock.free() }
     let listing = try Listing(directory)
@@ -27,17 +27,6 @@ struct BackupWork: Sendable {
     try removeOthers(directory, listing)
     report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     return report
-  }
-
-  private func openTarget() throws(StoreError) -> any StorageDirectory {
-    let directory = try storing { () throws(StorageError) -> (any StorageDirectory)? in
-      try storage.createDirectory(path)
-      return try storage.openDirectory(path)
-    }
-    guard let directory else {
-      throw StoreError(.io, "the directory vanished", file: path.string)
-    }
-    return directory
   }
 
   /// What the directory has of this store.

@@ -22,22 +22,27 @@ struct ManifestFile {
   }
 }
 
+extension Storage {
+  /// A directory that a backup or a restore will fill; made when it is missing.
+  func openTarget(_ path: FilePath) throws(StoreError) -> any StorageDirectory {
+    let directory = try storing { () throws(StorageError) -> (any StorageDirectory)? in
+      try createDirectory(path)
+      return try openDirectory(path)
+    }
+    guard let directory else {
+      throw StoreError(.io, "the directory vanished", file: path.string)
+    }
+    return directory
+  }
+}
+
 /// The kernel's lock on a directory that no store is open in yet.
 struct DirectoryLock {
   let file: any StorageFile
 
   /// - Throws: `.locked` when somebody has it.
   init(_ directory: any StorageDirectory) throws(StoreError) {
-    file = try storing { () throws(StorageError) in
-      if let file = try directory.openFile(Opener.lockName, .readWrite) { return file }
-      do throws(StorageError) {
-        return try directory.createFile(Opener.lockName)
-      } catch {
-        // Another process may have made it in between.
-        if let file = try directory.openFile(Opener.lockName, .readWrite) { return file }
-        throw error
-      }
-    }
+    file = try Opener.makeLockFile(directory)
     let isOurs = try storing { () throws(StorageError) in try file.tryLock(shared: false) }
     guard isOurs else {
       throw StoreError(

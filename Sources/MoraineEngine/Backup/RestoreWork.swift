@@ -25,7 +25,7 @@ struct RestoreWork: Sendable {
     defer { lock?.unlock() }
     let old = try readManifest(source)
     let manifest = try newLife(of: old, in: source)
-    let base = try openTarget()
+    let base = try storage.openTarget(path)
     let targetLock = try DirectoryLock(base)
     var staged = Staged(
       directory: RestoringDirectory(base, targetLock), base: base, lock: targetLock)
@@ -72,17 +72,6 @@ struct RestoreWork: Sendable {
         file: backup.string)
     }
     return manifest
-  }
-
-  private func openTarget() throws(StoreError) -> any StorageDirectory {
-    let directory = try storing { () throws(StorageError) -> (any StorageDirectory)? in
-      try storage.createDirectory(path)
-      return try storage.openDirectory(path)
-    }
-    guard let directory else {
-      throw StoreError(.io, "the directory vanished", file: path.string)
-    }
-    return directory
   }
 
   /// Removes what an interrupted restore has left; a store that is there stays.
@@ -147,11 +136,8 @@ struct RestoreWork: Sendable {
     report.totalBytes = total
     var done: UInt64 = 0
     for entry in manifest.segments {
-      let piece = SegmentCarrier.Piece(
-        name: entry.number.fileName, lengthBytes: Int(entry.lengthBytes),
-        isSealed: !entry.flags.contains(.cut))
       // What is copied is read once more to be checked.
-      let isShared = try carrier.carry(piece) { count in
+      let isShared = try carrier.carry(SegmentCarrier.Piece(entry)) { count in
         done += UInt64(count)
         progress?(Progress(completedBytes: done, totalBytes: 2 * total))
       }

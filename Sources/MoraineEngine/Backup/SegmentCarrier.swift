@@ -18,8 +18,15 @@ struct SegmentCarrier {
     let lengthBytes: Int
     /// Whether it is sealed, so that the file will stay as it is.
     let isSealed: Bool
-    /// Where its bytes are in memory, if they are.
-    var base: UnsafeRawPointer?
+    /// Its bytes in memory, if they are there.
+    let mapping: (any FileMapping)?
+
+    init(_ entry: Manifest.Segment, mapping: (any FileMapping)? = nil) {
+      name = entry.number.fileName
+      lengthBytes = Int(entry.lengthBytes)
+      isSealed = !entry.flags.contains(.cut)
+      self.mapping = mapping
+    }
   }
 
   /// - Parameter progress: called with the bytes of each step.
@@ -48,7 +55,7 @@ struct SegmentCarrier {
     } catch {
       // Compaction may have removed it in between; its bytes are in memory as long as they are
       // used.
-      guard error.errno == .noSuchFileOrDirectory, piece.base != nil else {
+      guard error.errno == .noSuchFileOrDirectory, piece.mapping != nil else {
         throw StoreError(error)
       }
       return false
@@ -74,7 +81,9 @@ struct SegmentCarrier {
   private func bytes(
     of piece: Piece
   ) throws(StoreError) -> (Int, Int) throws(StoreError) -> UnsafeRawPointer {
-    if let base = piece.base { return { offset, _ in base + offset } }
+    if let mapping = piece.mapping {
+      return { offset, _ in UnsafeRawPointer(mapping.base + offset) }
+    }
     guard
       let source = try SegmentOpening.source(
         source, piece.name, limit: piece.lengthBytes, mapped: false)

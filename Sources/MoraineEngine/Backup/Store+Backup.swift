@@ -23,7 +23,7 @@ extension Store {
   ///   or of operations that this one has lost in a crash; `.locked`, `.corrupted`, `.noSpace`,
   ///   `.io`, `.closed`, `.suspended`.
   /// - Complexity: O(bytes of segments that are new to the directory), O(segments) where they can
-  ///   be shared; as ``snapshot()`` for the store.
+  ///   be shared; O(segments) for the store, which waits for no more than that.
   @discardableResult
   public func backup(
     to directory: FilePath, _ progress: (@Sendable (Progress) -> Void)? = nil
@@ -61,9 +61,6 @@ extension Store {
         .notAStore, "nothing was written to this store yet; there is nothing to back up",
         file: opener.path.string)
     }
-    // Not the snapshot that serves everybody: it may be older than a compaction under way, and know
-    // nothing of the segment that is in the log by now.
-    let state = try SnapshotState(&engine!, snapshots.living)
-    return try BackupSource(&engine!, state)
+    return try BackupSource(&engine!, snapshots.living)
   }
 }

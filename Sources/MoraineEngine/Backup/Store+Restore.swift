@@ -61,8 +61,11 @@ extension Store {
     _ progress: (@Sendable (Progress) -> Void)?
   ) async throws(StoreError) {
     let pipeline = CommitPipeline()
+    var configuration = Configuration()
+    // What the backup has is what there is to be, garbage included.
+    configuration.compaction = .manual
     var opener = try opener(
-      RestoringStorage(directory: staged.directory), path, Configuration(), pipeline)
+      RestoringStorage(directory: staged.directory), path, configuration, pipeline)
     opener.knowsDigest = !isRewound
     let box: EngineBox
     do throws(StoreError) {

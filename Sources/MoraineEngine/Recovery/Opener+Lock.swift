@@ -7,24 +7,34 @@ extension Opener {
   ///
   /// - Returns: nil for a reader of a copy that came without a lock file: it changes nothing.
   func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)? {
-    let file = try storing { () throws(StorageError) -> (any StorageFile)? in
-      let access: FileAccess = configuration.isReadOnly ? .read : .readWrite
-      if let file = try directory.openFile(Self.lockName, access) { return file }
-      if configuration.isReadOnly { return nil }
-      do throws(StorageError) {
-        return try directory.createFile(Self.lockName)
-      } catch {
-        // Another process may have made it in between.
-        if let file = try directory.openFile(Self.lockName, access) { return file }
-        throw error
-      }
-    }
-    guard let file else { return nil }
+    guard let file = try lockFile(directory) else { return nil }
     let isOurs = try storing { () throws(StorageError) in
       try file.tryLock(shared: configuration.isReadOnly || isShared)
     }
     guard isOurs else { throw lockedError(file) }
     return file
+  }
+
+  private func lockFile(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)?
+  {
+    guard configuration.isReadOnly else { return try Self.makeLockFile(directory) }
+    return try storing { () throws(StorageError) in try directory.openFile(Self.lockName, .read) }
+  }
+
+  /// The file that the lock is on; made when it is missing.
+  static func makeLockFile(
+    _ directory: any StorageDirectory
+  ) throws(StoreError) -> any StorageFile {
+    try storing { () throws(StorageError) in
+      if let file = try directory.openFile(lockName, .readWrite) { return file }
+      do throws(StorageError) {
+        return try directory.createFile(lockName)
+      } catch {
+        // Another process may have made it in between.
+        if let file = try directory.openFile(lockName, .readWrite) { return file }
+        throw error
+      }
+    }
   }
 
   func nameHolder(in lock: (any StorageFile)?) throws(StoreError) {

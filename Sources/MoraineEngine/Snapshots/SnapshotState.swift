@@ -18,7 +18,7 @@ final class SnapshotState: @unchecked Sendable {
   private let keyspaces: [String: UInt16]
   let isMapped: Bool
   private let turn = Mutex<Void>(())
-  private let living: LivingSnapshots
+  private let hold: FileHold
 
   init(_ engine: inout EngineState, _ living: LivingSnapshots) throws(StoreError) {
     try engine.admitAll()
@@ -27,11 +27,8 @@ final class SnapshotState: @unchecked Sendable {
     sequence = SequenceNumber(rawValue: engine.lastSequence)
     keyspaces = engine.keyspaces.numbers
     isMapped = segments.isMapped
-    self.living = living
-    living.enter()
+    hold = FileHold(living)
   }
-
-  deinit { living.leave() }
 
   /// Nil when nothing had been written to it.
   func number(of keyspace: String) -> UInt16? { keyspace.isEmpty ? 0 : keyspaces[keyspace] }
@@ -77,6 +74,18 @@ final class SnapshotHandle: Sendable {
   let state: SnapshotState
 
   init(_ state: SnapshotState) { self.state = state }
+}
+
+/// Keeps the files that compaction replaces, as long as it lives.
+final class FileHold: Sendable {
+  private let living: LivingSnapshots
+
+  init(_ living: LivingSnapshots) {
+    self.living = living
+    living.enter()
+  }
+
+  deinit { living.leave() }
 }
 
 /// How many snapshots of a store are alive, and the files that are to be removed when none is.
