@@ -130,6 +130,12 @@ let package = Package(
       dependencies: ["Moraine", "MoraineStorage", "MoraineTesting", system],
       swiftSettings: settings
     ),
+    // Every Swift line of the README and the articles, compiled and run.
+    .testTarget(
+      name: "MoraineDocumentationTests",
+      dependencies: ["Moraine", "MoraineEngine", "MoraineTesting", system],
+      swiftSettings: settings
+    ),
     .testTarget(
       name: "MoraineStorageTests",
       dependencies: ["CTestSupport", "MoraineStorage", system],
@@ -137,6 +143,12 @@ let package = Package(
     ),
   ]
 )
+
+// Nor is what makes pages of the documentation: Scripts/documentation sets this.
+if Context.environment["MORAINE_DOCUMENTATION"] != nil {
+  package.dependencies.append(
+    .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.4.0"))
+}
 
 // libFuzzer is no part of an ordinary build: Scripts/fuzz sets this.
 if Context.environment["MORAINE_FUZZING"] != nil {

@@ -16,6 +16,7 @@ public import Observation
 /// - A change costs O(1) without an order when the model is new, and otherwise O(models).
 @MainActor @Observable
 public final class LiveModels<Model: Codable & Identifiable & Sendable> where Model.ID: Sendable {
+  /// Where the models are.
   public let repository: LocalRepository<Model>
   /// Whether ``models`` is all that there is.
   public private(set) var phase = LivePhase.loading
@@ -27,7 +28,10 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
   /// loaded.
   public var models: [Model] { list.models }
 
+  /// Begins to load, and to follow.
+  ///
   /// - Parameters:
+  ///   - repository: where the models are.
   ///   - filter: nil for all models.
   ///   - order: whether the first comes before the second; nil for the order of saving.
   public init(

@@ -13,7 +13,7 @@ import MoraineEngine
 /// - Reading never touches the disk, from any thread: what the store held was read when it was
 ///   opened.
 /// - All that name one key of one store share one value. What others write to the key, by
-///   ``Store/set(_:forKey:durability:)`` or in another process, arrives in it.
+///   ``/MoraineEngine/Store/set(_:forKey:durability:)`` or in another process, arrives in it.
 /// - Setting is visible at once. It is appended in the background, and the settings of one store in
 ///   the order they were set: what is on disk is always a state that this process had. A process
 ///   that ends by itself right after setting awaits ``PersistedProjection/save()`` first.
@@ -35,10 +35,12 @@ public struct Persisted<Value: Codable & Sendable>: Sendable {
   ///   - wrappedValue: what it is when nothing is stored. Where several name one key, the first's
   ///     counts.
   ///   - name: the key's, in the store.
+  ///   - store: where it is kept.
   public init(wrappedValue: Value, _ name: String, in store: PersistedStore = .default) {
     self.init(PersistedKey(name, default: wrappedValue), in: store)
   }
 
+  /// A value whose key is declared elsewhere, with its default.
   public init(_ key: PersistedKey<Value>, in store: PersistedStore = .default) {
     space = store.space
     box = space.box(key)

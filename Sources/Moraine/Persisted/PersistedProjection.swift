@@ -19,8 +19,9 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
   /// Reads, changes and sets the value, with nobody in this process coming between.
   ///
   /// Other processes may: of what they set at the same time, what comes last into the log counts. A
-  /// change that must be whole across processes belongs into ``Store/write(durability:_:)``, which
-  /// reads and writes while no other process can.
+  /// change that must be whole across processes belongs into
+  /// ``/MoraineEngine/Store/write(durability:_:)``, which reads and writes while no other process
+  /// can.
   ///
   /// - Parameter body: must not set the same value by another way: that stops the program. When it
   ///   throws, nothing changes; nor when setting is refused, which ``error`` says.
@@ -45,7 +46,7 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
   /// Takes what the store holds for the value; what could not be saved is given up. Opens the store
   /// when that has failed before.
   ///
-  /// - Throws: as ``Store/value(forKey:)``, and `.decodingFailed`, `.newerFormat`.
+  /// - Throws: as ``/MoraineEngine/Store/value(forKey:)``, and `.decodingFailed`, `.newerFormat`.
   public func reload() async throws(StoreError) {
     try await space.reload(Key(box.key.name), box)
     try box.throwError()

@@ -34,7 +34,7 @@ public struct PersistedStore: Sendable {
   ///     other processes may show and change the same settings.
   /// - Throws: `.locked` when another process has the store for itself, or when this one has it
   ///   open for something else: then ``init(_:)`` takes a keyspace of that. As
-  ///   ``LocalRepository/init(directory:filename:format:cache:durability:)``.
+  ///   opening a ``LocalRepository``.
   public init(
     directory: URL? = nil, filename: String = "settings",
     configuration: Configuration? = nil
@@ -74,7 +74,7 @@ public struct PersistedStore: Sendable {
   /// Saves everything, and closes the store for all who use it. Values that are still in use keep
   /// what they are, and can no longer be saved.
   ///
-  /// - Throws: as ``save()`` and ``Store/close()``; the store is closed even so.
+  /// - Throws: as ``save()`` and ``/MoraineEngine/Store/close()``; the store is closed even so.
   public func close() async throws(StoreError) {
     let store = try space.openKeyspace().store
     try await space.attempt()

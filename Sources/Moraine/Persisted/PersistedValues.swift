@@ -12,6 +12,7 @@ public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
 
   public func makeAsyncIterator() -> Iterator { Iterator(box: box) }
 
+  /// Waits for the next value; one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     private let box: PersistedBox<Value>
     private var seenCount: UInt64?

@@ -8,7 +8,9 @@ extension LocalRepository {
   /// over: calling this at each start of the program is right, also after a crash in the middle of
   /// it. The file stays as it is. Models that are there already are not replaced: they are newer.
   ///
-  /// - Parameter url: of the file. Where there is none, there is nothing to do.
+  /// - Parameters:
+  ///   - url: of the file. Where there is none, there is nothing to do.
+  ///   - decoder: for the file; what is stored is written in the repository's format.
   /// - Returns: how many models were taken over; 0 when it was done before. Of two with one id the
   ///   last counts.
   /// - Throws: `.decodingFailed` with the file's name when it is not such an array, `.io` when it

@@ -12,6 +12,8 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   ///   - filename: a name, not a path.
   ///   - sharing: whether other processes may have the store too, who say the same. Whoever opens
   ///     it first in this process decides.
+  ///   - format: how models are written, and what earlier versions of them are read.
+  ///   - cache: which models are kept in memory.
   ///   - durability: what a save waits for; nil takes the store's, which is a sync within a second.
   /// - Throws: `.io` for a filename that is no name, `.locked` when another process has the store,
   ///   `.corrupted`, `.newerFormat`, `.notAStore`.
@@ -29,8 +31,14 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
 
   /// Models in a named keyspace of a store, which other repositories may share.
   ///
-  /// - Parameter name: of the keyspace; empty for the unnamed one.
-  /// - Throws: `.keyTooLarge` when the name is longer than ``Keyspace/nameLengthBytes``.
+  /// - Parameters:
+  ///   - store: which one; the repository keeps it alive.
+  ///   - name: of the keyspace; empty for the unnamed one.
+  ///   - format: how models are written, and what earlier versions of them are read.
+  ///   - cache: which models are kept in memory.
+  ///   - durability: what a save waits for; nil takes the store's.
+  /// - Throws: `.keyTooLarge` when the name is longer than
+  ///   ``/MoraineEngine/Keyspace/nameLengthBytes``.
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20), durability: Durability? = nil

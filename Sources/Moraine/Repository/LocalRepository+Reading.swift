@@ -49,7 +49,7 @@ extension LocalRepository {
 
   /// How many models there are.
   ///
-  /// - Throws: as ``Keyspace/statistics``.
+  /// - Throws: as ``/MoraineEngine/Keyspace/statistics``.
   public var count: Int {
     get async throws(StoreError) {
       try await prepare()

@@ -2,13 +2,15 @@ public import MoraineEngine
 
 /// What happened to one model.
 public enum ModelChange<Model: Identifiable & Sendable>: Sendable where Model.ID: Sendable {
+  /// It was saved: this is what it is now.
   case saved(Model)
+  /// It was deleted.
   case deleted(Model.ID)
 }
 
 /// The changes of a repository's models, by whomever they are made, in their order.
 ///
-/// As ``ChangeSequence``, with models; ``Iterator/cursor`` says where to go on.
+/// As ``/MoraineEngine/ChangeSequence``, with models; ``Iterator/cursor`` says where to go on.
 public struct ModelChangeSequence<Model: Codable & Identifiable & Sendable>: AsyncSequence, Sendable
 where Model.ID: Sendable {
   public typealias Element = ModelChange<Model>
@@ -23,6 +25,7 @@ where Model.ID: Sendable {
     Iterator(source: changes.makeAsyncIterator(), sequence: self)
   }
 
+  /// Decodes the changes as it is asked; one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     fileprivate var source: ChangeSequence.Iterator
     fileprivate let sequence: ModelChangeSequence
@@ -34,8 +37,8 @@ where Model.ID: Sendable {
       self.sequence = sequence
     }
 
-    /// - Throws: as ``ChangeSequence/Iterator/next(isolation:)``, and `.decodingFailed`,
-    ///   `.newerFormat` for a model that cannot be read; the next call goes on behind it.
+    /// - Throws: as ``/MoraineEngine/ChangeSequence/Iterator/next(isolation:)``, and
+    ///   `.decodingFailed`, `.newerFormat` for a model that cannot be read; the next call goes on behind it.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Element? {

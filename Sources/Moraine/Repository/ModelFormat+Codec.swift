@@ -20,14 +20,18 @@ public protocol ModelCodec: Sendable {
   /// Called from one task at a time for each repository, and from any for settings.
   func encode<Value: Encodable>(_ value: Value) throws -> [UInt8]
 
-  /// - Parameter bytes: what ``encode(_:)`` has made, of this or an earlier version of the type.
+  /// - Parameters:
+  ///   - type: what is asked for.
+  ///   - bytes: what ``encode(_:)`` has made, of this or an earlier version of the type.
   func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value
 }
 
 extension ModelFormat where Model: Codable {
   /// Models as a codec writes them, each below the number of its version: "v1:" and the bytes.
   ///
-  /// - Parameter version: of what is written, from 1.
+  /// - Parameters:
+  ///   - codec: makes bytes of models, and models of bytes.
+  ///   - version: of what is written, from 1.
   public static func codec(_ codec: some ModelCodec, version: Int = 1) -> ModelFormat {
     versioned(codec, version: version, marksTheFirst: true)
   }

@@ -11,6 +11,7 @@ extension ModelFormat where Model: Codable {
   ///   - version: of what is written, from 1.
   ///   - encoder: used for every model, from one task at a time for each repository. It must not
   ///     print prettily: a model takes a line.
+  ///   - decoder: used for every model, likewise.
   public static func json(
     version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
   ) -> ModelFormat {

@@ -38,7 +38,10 @@ public struct ModelFormat<Model: Sendable>: Sendable {
 
   /// The same format, which also reads what an earlier version of the program has written.
   ///
-  /// - Parameter old: from 1, below ``version``.
+  /// - Parameters:
+  ///   - old: from 1, below ``version``.
+  ///   - type: what models of that version are decoded as.
+  ///   - convert: makes a present model of one; what it throws is `.decodingFailed`.
   public func migrating<Old: Decodable & SendableMetatype>(
     from old: Int, _ type: Old.Type, _ convert: @escaping @Sendable (Old) throws -> Model
   ) -> ModelFormat {

@@ -6,6 +6,11 @@ public struct ModelKey<ID: Sendable>: Sendable {
   let text: @Sendable (ID) -> String
   let id: @Sendable (String) -> ID?
 
+  /// Ids that are written by closures of your own.
+  ///
+  /// - Parameters:
+  ///   - text: the id in words; ids that differ must have different ones.
+  ///   - id: the way back; nil for what no id is written like.
   public init(
     text: @escaping @Sendable (ID) -> String, id: @escaping @Sendable (String) -> ID?
   ) {

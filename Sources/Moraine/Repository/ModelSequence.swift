@@ -21,6 +21,7 @@ where Model.ID: Sendable {
 
   public func makeAsyncIterator() -> Iterator { Iterator(repository: repository) }
 
+  /// Reads page after page; one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     private let repository: LocalRepository<Model>
     private var ready: ArraySlice<Entry> = []

@@ -29,6 +29,7 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// new dictionary is made; a segment keeps one that it has while it is rewritten by itself.
   public var sharesDictionaries = true
 
+  /// The policy that suits an app.
   public init() {}
 
   /// Nothing is compacted unless ``Store/compact(_:)`` is called.
@@ -43,6 +44,7 @@ public struct CompactionPolicy: Hashable, Sendable {
 public struct CompactionReport: Hashable, Sendable {
   /// Segments that were rewritten or dropped.
   public internal(set) var inputSegmentCount = 0
+  /// Bytes of those segments.
   public internal(set) var inputBytes: UInt64 = 0
   /// Bytes of the segments that took their place.
   public internal(set) var outputBytes: UInt64 = 0

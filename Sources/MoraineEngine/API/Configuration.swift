@@ -16,6 +16,7 @@ public struct Configuration: Sendable {
   /// that is larger gets a segment of its own. A store's segments are smaller while it is small (a
   /// sixteenth of what is live, but 8 MiB) or its disk is nearly full. Default: 64 MiB.
   public var segmentSizeBytes = 64 << 20
+  /// Default: mapped.
   public var ioMode: IOMode = .mapped
   /// When false, opening where no store is throws ``StoreError/Code/notAStore``. When true, the
   /// directory is made at the first write, not before.
@@ -44,5 +45,6 @@ public struct Configuration: Sendable {
   /// whenever the store is closed. Default: 1 MiB.
   public var checkpointFloorBytes = 1 << 20
 
+  /// The defaults.
   public init() {}
 }

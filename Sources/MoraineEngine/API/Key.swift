@@ -1,12 +1,15 @@
 /// The name of a value: any bytes, up to `Limits.keyLengthBytes`.
 public struct Key: Hashable, Sendable {
+  /// What it is; compared and hashed as it stands.
   public let bytes: [UInt8]
 
+  /// A key of these bytes. Its length is checked when it is used.
   @inlinable
   public init(_ bytes: [UInt8]) {
     self.bytes = bytes
   }
 
+  /// The same, of any sequence of bytes.
   @inlinable
   public init(_ bytes: some Sequence<UInt8>) {
     self.bytes = Array(bytes)

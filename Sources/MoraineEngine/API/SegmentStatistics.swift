@@ -2,6 +2,7 @@ public import MoraineFormat
 
 /// What a store knows of one of its segments.
 public struct SegmentStatistics: Hashable, Sendable {
+  /// Its number: the name of its file.
   public internal(set) var number: SegmentNumber
   /// Bytes in use.
   public internal(set) var lengthBytes: UInt64 = 0

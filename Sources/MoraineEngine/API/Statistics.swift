@@ -4,6 +4,7 @@ public import MoraineFormat
 public struct Statistics: Sendable {
   /// Live keys.
   public internal(set) var count = 0
+  /// Segments of the log.
   public internal(set) var segmentCount = 0
   /// Bytes of all segments, in use.
   public internal(set) var diskBytes: UInt64 = 0
@@ -11,12 +12,15 @@ public struct Statistics: Sendable {
   public internal(set) var liveBytes: UInt64 = 0
   /// Memory of the index, in bytes.
   public internal(set) var indexBytes = 0
+  /// Of the last operation that is there.
   public internal(set) var lastSequence = SequenceNumber.none
+  /// A power failure takes nothing up to this one.
   public internal(set) var durableSequence = SequenceNumber.none
   /// Syncs of the log since opening; commits that waited together share one.
   public internal(set) var syncCount: UInt64 = 0
   /// Nanoseconds since the sync under way began, when one is.
   public internal(set) var syncUnderWayNanoseconds: UInt64?
+  /// A sum over all live keys and their sequence numbers: equal states have equal ones.
   public internal(set) var digest = StateDigest()
   /// Bytes appended since opening: records and marks.
   public internal(set) var appendedBytes: UInt64 = 0

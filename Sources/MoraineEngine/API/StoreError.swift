@@ -65,6 +65,14 @@ public struct StoreError: Error, Sendable {
   // One word, so that throwing functions stay cheap.
   private let storage: Storage
 
+  /// An error of a program's own storage, or for a test.
+  ///
+  /// - Parameters:
+  ///   - code: the kind of failure.
+  ///   - message: what happened and what to do, in words.
+  ///   - file: the file's name in the store's directory, or the directory's path.
+  ///   - offset: the place in the file, in bytes from its beginning.
+  ///   - errno: what the operating system said.
   public init(
     _ code: Code, _ message: String, file: String? = nil, offset: UInt64? = nil,
     errno: Errno? = nil
@@ -72,6 +80,7 @@ public struct StoreError: Error, Sendable {
     storage = Storage(code, message, file, offset, errno)
   }
 
+  /// The kind of failure: what a program decides by.
   public var code: Code { storage.code }
   /// What happened and what to do, in words.
   public var message: String { storage.message }

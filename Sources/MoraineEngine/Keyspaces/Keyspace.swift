@@ -8,6 +8,7 @@
 /// try await users.set(bytes, forKey: "ada")
 /// ```
 public struct Keyspace: Sendable {
+  /// The store that it is a part of.
   public let store: Store
   /// Empty for the one that ``Store``'s own methods are about.
   public let name: String
@@ -53,6 +54,7 @@ extension Keyspace: Hashable {
 
 /// What is live in a keyspace at one moment.
 public struct KeyspaceStatistics: Hashable, Sendable {
+  /// The keyspace's name; empty for the unnamed one.
   public internal(set) var name: String
   /// Live keys.
   public internal(set) var count = 0

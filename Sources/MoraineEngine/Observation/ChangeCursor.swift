@@ -9,6 +9,7 @@ public import MoraineFormat
 public struct ChangeCursor: Hashable, Codable, Sendable {
   let storeID: Identifier
   let epoch: UInt64
+  /// The last operation that has been seen.
   public let sequence: SequenceNumber
 
   init(storeID: Identifier, epoch: UInt64, sequence: UInt64) {

@@ -38,6 +38,7 @@ public struct ChangeSequence: AsyncSequence, Sendable {
     return Iterator(reader: FeedReader(store: store, start: start, keyspace: keyspace, pin: pin))
   }
 
+  /// Reads the log as it is asked; one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     private let reader: FeedReader
     private var ready: ArraySlice<Change> = []

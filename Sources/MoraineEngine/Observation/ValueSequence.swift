@@ -14,6 +14,7 @@ public struct ValueSequence: AsyncSequence, Sendable {
 
   public func makeAsyncIterator() -> Iterator { Iterator(keyspace: keyspace, key: key) }
 
+  /// Waits for the key to change; one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     fileprivate let keyspace: Keyspace
     fileprivate let key: Key

@@ -3,7 +3,10 @@ public import MoraineFormat
 extension Store {
   /// Stores a value under a key, replacing what was there.
   ///
-  /// - Parameter durability: what to wait for; nil takes the configuration's.
+  /// - Parameters:
+  ///   - value: any bytes, up to `Limits.valueLengthBytes`.
+  ///   - key: any bytes, up to `Limits.keyLengthBytes`.
+  ///   - durability: what to wait for; nil takes the configuration's.
   /// - Returns: the operation's sequence number.
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.noSpace`, `.io`, `.poisoned`, `.corrupted` (the
   ///   value being replaced), `.readOnly`, `.closed`, `.usedAfterFork`. After `.poisoned` or `.io`

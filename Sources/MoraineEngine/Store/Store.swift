@@ -71,7 +71,7 @@ public actor Store {
   /// Where there is none, nothing is created before the first write.
   ///
   /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`, `.io`.
-  /// - Complexity: O(bytes of the store).
+  /// - Complexity: O(segments + bytes of the log behind the last index checkpoint).
   public init(
     at directory: FilePath, configuration: Configuration = .init()
   ) throws(StoreError) {

@@ -12,6 +12,7 @@ public struct WriteBatch: ~Copyable {
     self.store = store
   }
 
+  /// Operations so far, those on one key counted each.
   public var count: Int { operations.count }
 
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`.

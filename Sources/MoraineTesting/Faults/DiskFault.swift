@@ -11,8 +11,32 @@ import SystemPackage
 public struct DiskFault: Hashable, Sendable {
   /// The calls of the engine, by what they do.
   public enum Operation: String, CaseIterable, Hashable, Sendable {
-    case open, create, list, rename, remove, read, write, allocate, truncate, map, lock
-    case sync, syncDirectory
+    /// Opening a file that is there.
+    case open
+    /// Making a file or a directory.
+    case create
+    /// Reading a directory's names.
+    case list
+    /// Giving a file another name.
+    case rename
+    /// Taking a file's name away.
+    case remove
+    /// Reading a file.
+    case read
+    /// Writing to a file.
+    case write
+    /// Allocating space ahead of writing.
+    case allocate
+    /// Changing a file's length.
+    case truncate
+    /// Mapping a file.
+    case map
+    /// Taking a lock.
+    case lock
+    /// `fdatasync` of a file.
+    case sync
+    /// `fsync` of a directory.
+    case syncDirectory
   }
 
   /// What the call answers.
@@ -32,6 +56,7 @@ public struct DiskFault: Hashable, Sendable {
     case dropsUnsynced
   }
 
+  /// What goes wrong.
   public var effect: Effect
   /// Which calls count; nil for all.
   public var operations: Set<Operation>?
@@ -42,6 +67,7 @@ public struct DiskFault: Hashable, Sendable {
   /// Whether it strikes all later ones too.
   public var isForEver: Bool
 
+  /// A fault at one call, or from one call on.
   public init(
     _ effect: Effect, on operations: Set<Operation>? = nil, file: String? = nil,
     occurrence: Int = 1, isForEver: Bool = false

@@ -24,7 +24,9 @@ public struct KillFailure: Error, Sendable, CustomStringConvertible {
     case cancelled
   }
 
+  /// What went wrong.
   public let cause: Cause
+  /// The harness's.
   public let seed: UInt64
   /// How many kills had been before.
   public let killCount: Int

@@ -50,6 +50,13 @@ public struct KillHarness: Sendable {
   /// What a failure prints for repeating it; made of the seed and the program where it is nil.
   public var replayCommand: String?
 
+  /// For a program that takes its folder as an argument.
+  ///
+  /// - Parameters:
+  ///   - executable: the program's path.
+  ///   - directory: where its folder and the watched surroundings are made.
+  ///   - seed: repeats the commands and the moments of the kills.
+  ///   - arguments: the program's, for the folder that it is to use.
   public init(
     executable: FilePath, directory: FilePath, seed: UInt64,
     arguments: @escaping @Sendable (_ folder: FilePath) -> [String]
@@ -62,7 +69,10 @@ public struct KillHarness: Sendable {
 
   /// Runs until so many processes have been killed, then once more to an orderly end.
   ///
-  /// - Parameter progress: is called after each process.
+  /// - Parameters:
+  ///   - script: what is said to the program, and what its answers mean.
+  ///   - kills: how many processes are killed.
+  ///   - progress: is called after each process.
   public func run<Script: KillScript>(
     _ script: Script, kills: Int, progress: (KillReport) -> Void = { _ in }
   ) async throws(KillFailure) -> KillReport {

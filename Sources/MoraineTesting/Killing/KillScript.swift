@@ -48,7 +48,9 @@ public import SystemPackage
 /// After each kill at least one of ``inspect(_:_:)`` and ``check(_:_:)`` must come to a finding.
 /// They throw ``KillViolation`` for a state that a kill must not leave behind.
 public protocol KillScript: Sendable {
+  /// What the program's data is, in memory.
   associatedtype Model: KillModel
+  /// What changes it.
   typealias Operation = Model.Operation
 
   /// The state of an empty folder.
@@ -119,6 +121,7 @@ public struct KillCommand<Operation: Sendable>: Sendable {
   /// What it changes; nil when it changes nothing that could be seen, as a compaction.
   public var operation: Operation?
 
+  /// A command, and what it changes.
   public init(lines: [String], operation: Operation? = nil) {
     self.lines = lines
     self.operation = operation
@@ -151,10 +154,13 @@ public struct KillViolation: Error, Sendable, CustomStringConvertible {
     case badAnswer
   }
 
+  /// What is wrong.
   public let kind: Kind
   public let description: String
 
-  /// - Parameter description: what was expected and what was seen.
+  /// - Parameters:
+  ///   - kind: what is wrong.
+  ///   - description: what was expected and what was seen.
   public init(_ kind: Kind, _ description: String) {
     self.kind = kind
     self.description = description

@@ -20,6 +20,7 @@ public struct KillTiming: Sendable {
   /// the program mostly waits for the harness; with many it is always in the midst of one.
   public var pipelinedCommands = 1...64
 
+  /// Kills all over what a process does.
   public init() {}
 }
 

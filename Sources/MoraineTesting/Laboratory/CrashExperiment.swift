@@ -30,6 +30,7 @@ import Synchronization
 /// work or the check is one of your test; <doc:TestingRecovery> tells how an exit test keeps it
 /// there.
 public struct CrashExperiment: Sendable {
+  /// Of all that is drawn.
   public var seed: UInt64
   /// How many combinations of surviving pages and names are tried at each moment, at most.
   public var subsetsPerPoint = 50
@@ -44,6 +45,7 @@ public struct CrashExperiment: Sendable {
   /// what was said last tells which crash it was.
   public var willCheck: (@Sendable (_ circumstances: String) -> Void)?
 
+  /// An experiment that the seed repeats.
   public init(seed: UInt64 = 1) {
     self.seed = seed
   }
@@ -56,6 +58,7 @@ public struct CrashExperiment: Sendable {
   /// - Returns: how much was tried.
   /// - Throws: ``CrashViolation`` when the check threw, with what it threw in words; whatever the
   ///   work throws.
+  @discardableResult
   nonisolated(nonsending) public func run(
     work: (SimulatedDisk, CrashLedger) async throws -> Void,
     check: (SimulatedDisk, ClosedRange<UInt64>) async throws -> Void

@@ -27,6 +27,7 @@ public struct CrashLaboratory: Sendable {
   /// Called now and then, as a sign of life.
   public var progress: (@Sendable () -> Void)?
 
+  /// Tries a good deal at each point, and nesting now and then.
   public init() {}
 
   /// Runs one workload of a scenario and tries its crashes.

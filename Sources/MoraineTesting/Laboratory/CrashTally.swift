@@ -15,11 +15,13 @@ public struct CrashTally: Hashable, Sendable, Codable {
   /// Steps of workloads.
   public var steps = 0
 
+  /// Nothing yet.
   public init() {}
 
   /// Disks that were opened and judged in all; of those that are equal, one.
   public var judgedImages: Int { distinctImages + nestedImages }
 
+  /// Adds what was tried elsewhere.
   public static func += (left: inout Self, right: Self) {
     left.crashPoints += right.crashPoints
     left.images += right.images

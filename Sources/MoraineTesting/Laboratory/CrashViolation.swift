@@ -1,6 +1,8 @@
 /// A promise that was not kept, with what is needed to see it again.
 public struct CrashViolation: Error, Hashable, Codable, Sendable {
+  /// Which work; of an experiment, its name.
   public var scenario: String
+  /// Which workload of it.
   public var seed: UInt64
   /// What was tried: which crash point and what survived, or which fault.
   public var circumstances: String
@@ -21,6 +23,7 @@ public struct CrashViolation: Error, Hashable, Codable, Sendable {
     case scenario, seed, circumstances, finding, steps, imagePath, replay
   }
 
+  /// A violation without steps and disk.
   public init(
     scenario: String, seed: UInt64, circumstances: String, finding: String, replay: String
   ) {

@@ -5,6 +5,8 @@ extension FaultLaboratory {
   /// faults. Trouble seldom comes alone, and what undoes the first failure may fail itself.
   ///
   /// - Parameters:
+  ///   - scenario: the kind of work.
+  ///   - seed: of the workload, and of the choice of pairs.
   ///   - effect: of the first.
   ///   - isForEver: whether one of the two lasts: either comes up.
   ///   - count: how many pairs are tried, drawn from the seed; all, when there are no more.

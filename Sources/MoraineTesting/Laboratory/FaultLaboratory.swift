@@ -10,6 +10,7 @@ public struct FaultLaboratory: Sendable {
   /// Called now and then, as a sign of life.
   public var progress: (@Sendable () -> Void)?
 
+  /// One that tells nobody how far it is.
   public init() {}
 
   /// Strikes each call that a workload of the scenario makes.

@@ -3,6 +3,7 @@ public struct DiskImage: Hashable, Sendable {
   /// For each directory's path, its files by name.
   public var directories: [String: [String: [UInt8]]] = [:]
 
+  /// An empty disk.
   public init() {}
 
   /// All bytes of all files.

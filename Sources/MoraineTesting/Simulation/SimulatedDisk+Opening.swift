@@ -7,6 +7,7 @@ extension SimulatedDisk {
   ///
   /// - Parameters:
   ///   - path: any name; directories of a simulated disk need no parent.
+  ///   - configuration: of the store.
   ///   - faults: what goes wrong while this store is open.
   public func openStore(
     at path: FilePath = "store", configuration: Configuration = .init(), faults: [DiskFault] = []

@@ -13,7 +13,9 @@ public struct SimulatedLatency: Sendable {
   /// Calls that take no time of their own.
   public static let none = SimulatedLatency(microseconds: 0)
 
-  /// - Parameter microseconds: 0 to one second.
+  /// - Parameters:
+  ///   - microseconds: 0 to one second.
+  ///   - seed: of the share that each call takes.
   public init(microseconds: Int, seed: UInt64 = 1) {
     self.microseconds = min(max(0, microseconds), 1_000_000)
     generator = microseconds > 0 ? SharedGenerator(seed: seed) : nil

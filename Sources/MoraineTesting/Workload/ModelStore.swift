@@ -2,6 +2,7 @@ public import MoraineEngine
 
 /// What a store must hold, as a dictionary, after each of the operations that were given to it.
 public struct ModelStore: Sendable {
+  /// All live keys with their values.
   public typealias State = [Key: [UInt8]]
 
   /// The states: the first is empty, and each other one follows from the operations of one unit.
@@ -9,6 +10,7 @@ public struct ModelStore: Sendable {
   /// For each state, the sequence number of the last operation that led to it.
   public private(set) var sequences: [UInt64] = [0]
 
+  /// A store that nothing was written to.
   public init() {}
 
   /// A model that knows one state alone.
@@ -16,8 +18,10 @@ public struct ModelStore: Sendable {
     states = [state]
   }
 
+  /// The state after all operations.
   public var current: State { states[states.count - 1] }
 
+  /// Of the last operation.
   public var lastSequence: UInt64 { sequences[sequences.count - 1] }
 
   /// Takes in operations that happen together or not at all.

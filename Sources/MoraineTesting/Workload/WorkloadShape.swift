@@ -4,14 +4,37 @@ import MoraineEngine
 public struct WorkloadShape: Hashable, Sendable {
   /// What a step may be, and how often it comes, compared with the others.
   public enum Kind: Hashable, Sendable, CaseIterable {
-    case put, delete, batch, concurrently, sync, compact, compactSegments, verify, reopen, kill,
-      snapshot
+    /// One put.
+    case put
+    /// One delete.
+    case delete
+    /// Two to five operations that happen together.
+    case batch
+    /// Puts that several tasks make at the same time.
+    case concurrently
+    /// A sync of the log.
+    case sync
+    /// Compaction of the whole log.
+    case compact
+    /// Compaction of some neighbouring segments.
+    case compactSegments
+    /// A verification, which must find nothing.
+    case verify
+    /// Closing and opening.
+    case reopen
+    /// The process dies; the machine lives on.
+    case kill
+    /// A snapshot, which is kept for some steps.
+    case snapshot
   }
 
+  /// Steps of a workload; an end and a reopening come behind them.
   public var stepCount = 16
+  /// Keys that it writes to.
   public var keyCount = 9
   /// Over how many keyspaces the keys are spread, the unnamed one among them.
   public var keyspaceCount = 1
+  /// Of most values.
   public var valueLengthBytes: ClosedRange<Int> = 0...60
   /// Every so many values are ten times as long; 0 for none.
   public var longValuePeriod: UInt64 = 0
@@ -19,8 +42,10 @@ public struct WorkloadShape: Hashable, Sendable {
   public var durableTenths: UInt64 = 3
   /// Values that resemble each other compress, together at the latest.
   public var isText = false
+  /// How often each kind comes, compared with the others.
   public var weights: [Kind: UInt64] = [.put: 6, .delete: 2, .batch: 2]
 
+  /// Puts, deletes and batches of short values.
   public init() {}
 
   /// The steps that a seed stands for. They end with a kill or a close, and the reopening after it.

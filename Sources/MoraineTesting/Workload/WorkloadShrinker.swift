@@ -8,12 +8,17 @@ public struct WorkloadShrinker: Sendable {
   /// Begins no attempt after so many seconds.
   public var timeLimitSeconds: Double
 
+  /// - Parameters:
+  ///   - attemptLimit: how many attempts it may make.
+  ///   - timeLimitSeconds: after so many seconds it begins no other.
   public init(attemptLimit: Int = 200, timeLimitSeconds: Double = 60) {
     self.attemptLimit = attemptLimit
     self.timeLimitSeconds = timeLimitSeconds
   }
 
-  /// - Parameter fails: whether fewer steps still show what is looked for.
+  /// - Parameters:
+  ///   - steps: what fails.
+  ///   - fails: whether fewer steps still show what is looked for.
   public func shrink<Step>(
     _ steps: [Step], _ fails: ([Step]) async -> Bool
   ) async -> [Step] {

@@ -5,9 +5,12 @@ public import MoraineEngine
 /// What stands before a slash in the key names the keyspace that the operation is about; the key
 /// there is all of it.
 public struct WorkloadOperation: Hashable, Sendable {
+  /// What it is about.
   public var key: Key
+  /// What is stored; nil to delete.
   public var value: [UInt8]?
 
+  /// A put, or a delete where there is no value.
   public init(_ key: Key, _ value: [UInt8]?) {
     self.key = key
     self.value = value
@@ -20,11 +23,13 @@ public enum WorkloadStep: Hashable, Sendable {
   case write([WorkloadOperation], isDurable: Bool)
   /// Puts that several tasks make at the same time, each waiting for its own durability.
   case concurrently([WorkloadOperation])
+  /// Waits until everything is durable.
   case sync
   /// Rewrites the whole log.
   case compact
   /// Rewrites neighbours among the sealed segments.
   case compactSegments(Range<Int>)
+  /// Reads everything and must find nothing wrong.
   case verify
   /// Takes a snapshot, which is kept for some steps and must show the same after each.
   case snapshot

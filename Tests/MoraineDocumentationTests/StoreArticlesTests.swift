@@ -1,0 +1,152 @@
+import Moraine
+import SystemPackage
+import Testing
+
+@Suite struct StoreArticlesTests {
+  @Test func durability() async throws {
+    let store = Store.inMemory()
+    let bytes: [UInt8] = [1]
+    try await store.set(bytes, forKey: "draft")  // as the configuration says
+    try await store.set(bytes, forKey: "letter", durability: .sync)
+    try await store.sync()  // everything so far
+    print(store.durableSequence)
+    #expect(store.durableSequence == SequenceNumber(rawValue: 2))
+  }
+
+  @Test func batchesAndKeyspaces() async throws {
+    let store = Store.inMemory()
+    let bytes: [UInt8] = [1]
+    try await store.set([2], forKey: "b")
+    try await store.write { batch in  // atomic, and reads its own writes
+      try batch.set([1], forKey: "a")
+      try batch.removeValue(forKey: "b")
+    }
+    #expect(await store.count == 1)
+
+    let users = try store.keyspace(named: "users")
+    try await store.write { batch in
+      try batch.set(bytes, forKey: "ada", in: users)
+      try batch.set(bytes, forKey: "last-user")
+    }
+    #expect(try await users.value(forKey: "ada") == bytes)
+  }
+
+  @Test func snapshots() async throws {
+    let store = Store.inMemory()
+    try await store.set([1], forKey: "ada")
+    let keys: [Key] = ["ada", "nobody"]
+    let snapshot = try await store.snapshot()
+    let value = try snapshot.value(forKey: "ada")  // on any thread, without `await`
+    let many = try snapshot.values(forKeys: keys)
+    try snapshot.forEach { entry in entry.value.count < 100 }
+    try snapshot.forEachSpan { key, value in value.byteCount < 100 }  // lent, not copied
+    try await store.set([2], forKey: "ada")
+    #expect(try snapshot.value(forKey: "ada") == value)
+    #expect(many == [[1], nil])
+  }
+
+  @Test func changes() async throws {
+    let store = Store.inMemory()
+    let first = store.changes()
+    try await store.set([1], forKey: "begin")
+    var iterator = first.makeAsyncIterator()
+    let cursor = try await iterator.next()?.cursor
+    try await store.set([2], forKey: "middle")
+    try await store.removeValue(forKey: "begin")
+    let follower = Task { try await Self.follow(store, since: cursor) }
+    #expect(try await follower.value == ["middle", "begin"])
+  }
+
+  private static func follow(_ store: Store, since begin: ChangeCursor?) async throws -> [Key] {
+    var cursor = begin
+    var seen: [Key] = []
+    func apply(_ keyspace: String, _ key: Key, _ value: [UInt8]?) {
+      seen.append(key)
+      if value == nil { withUnsafeCurrentTask { $0?.cancel() } }
+    }
+    for try await change in store.changes(since: cursor) {
+      apply(change.keyspace, change.key, change.value)  // nil is a removal
+      cursor = change.cursor
+    }
+    return seen
+  }
+
+  @Test func openingAndCompaction() async throws {
+    let ground = try Ground()
+    let path = ground.path.appending("store.moraine")
+    let first = try Store(at: path)
+    try await first.set([1], forKey: "a")
+    try await first.close()
+    try await open(path)
+    try await limitedCompaction(path)
+    try await compactByHand(path)
+  }
+
+  private func open(_ path: FilePath) async throws {
+    var configuration = Configuration()
+    configuration.createIfMissing = false
+    let store = try await Store.open(at: path, configuration: configuration)
+    let report = await store.recoveryReport
+    print(report.wasClean, report.replayedBytes)
+    #expect(report.wasClean)
+    try await store.close()
+  }
+
+  private func limitedCompaction(_ path: FilePath) async throws {
+    var configuration = Configuration()
+    configuration.compaction.spaceAmplificationLimit = 2  // fewer rewrites, more disk
+    configuration.compaction.rateLimitBytesPerSecond = 20 << 20
+    let store = try Store(at: path, configuration: configuration)
+    let statistics = await store.statistics
+    print(statistics.spaceAmplification, statistics.writeAmplification)
+    #expect(statistics.count == 1)
+    try await store.close()
+  }
+
+  private func compactByHand(_ path: FilePath) async throws {
+    var configuration = Configuration()
+    configuration.compaction = .manual
+    let store = try Store(at: path, configuration: configuration)
+    for _ in 0..<100 { try await store.set([2], forKey: "a") }
+    let report = try await store.compact()
+    print(report.inputBytes, report.outputBytes)
+    #expect(report.outputBytes < report.inputBytes)
+    try await store.close()
+  }
+
+  @Test func backups() async throws {
+    let ground = try Ground()
+    let store = try Store(at: ground.path.appending("users"))
+    try await store.set([1], forKey: "a")
+    let target = ground.path.appending("backup")
+    let report = try await store.backup(to: target)
+    print("up to", report.sequence, "copied", report.copiedBytes, "bytes")
+    try await store.close()
+    let directory = ground.path.appending("again")
+    let restored = try await Store.restore(target, to: directory)
+    #expect(restored.sequence == report.sequence)
+    let past = ground.path.appending("past")
+    let number = SequenceNumber(rawValue: 1)
+    try await Store.restore(target, to: past, through: number)
+    #expect(try await Store(at: past).count == 1)
+  }
+
+  @Test func errors() async throws {
+    let ground = try Ground()
+    let notes = try LocalRepository<User>(directory: ground.folder, filename: "notes")
+    try await notes.keyspace.store.close()
+    var warnings: [String] = []
+    func warn(_ text: String) { warnings.append(text) }
+    let note = User(id: 1, name: "")
+    do {
+      try await notes.save(note)
+    } catch {
+      switch error.code {
+      case .noSpace: warn("The disk is full. Nothing was lost; free some space and save again.")
+      case .poisoned, .io: warn("The disk failed: \(error)")
+      default: warn("\(error)")
+      }
+    }
+    #expect(warnings.first?.hasPrefix("closed") == true)
+  }
+}
