@@ -179,6 +179,20 @@ void moraine_prefault(void *base, size_t length) {
 #endif
 }
 
+void moraine_prefill(int fd, off_t offset, void *base, size_t length) {
+#if defined(__linux__)
+  // Larger parts make larger folios, and a small sync then writes one of those.
+  static const char zeros[64 << 10];
+  for (size_t done = 0; done < length; done += sizeof zeros) {
+    size_t part = length - done < sizeof zeros ? length - done : sizeof zeros;
+    if (pwrite(fd, zeros, part, offset + (off_t)done) != (ssize_t)part) return;
+  }
+#else
+  (void)fd, (void)offset;
+#endif
+  moraine_prefault(base, length);
+}
+
 void moraine_unload(void *base, size_t length) {
 #if defined(__linux__)
   (void)madvise(base, length, MADV_DONTNEED);

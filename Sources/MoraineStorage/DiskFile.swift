@@ -116,6 +116,13 @@ final class DiskFile: StorageFile {
     return DiskMapping(base: base, lengthBytes: lengthBytes)
   }
 
+  func prefill(_ mapping: any FileMapping, from start: Int, to end: Int) {
+    let first = Machine.pagesCovering(start)
+    let end = min(end, mapping.lengthBytes)
+    guard end > first else { return }
+    moraine_prefill(descriptor, off_t(first), mapping.base + first, end - first)
+  }
+
   func unlock() {
     lockHolder.store(0, ordering: .relaxed)
     moraine_unlock(descriptor)

@@ -95,11 +95,18 @@ package protocol StorageFile: AnyObject, Sendable {
   /// The file's first bytes as memory of one's own, writable: changes never reach the file. Where
   /// it can be, a page is read when it is first touched.
   func mapPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping
+  /// Makes pages of a mapping present ahead of use, in a part that has zeros only and that nobody
+  /// writes to meanwhile; a hint.
+  func prefill(_ mapping: any FileMapping, from start: Int, to end: Int)
   /// Takes the kernel's advisory lock without waiting; false when another holder has it. The lock
   /// lives as long as this file object.
   func tryLock(shared: Bool) throws(StorageError) -> Bool
   /// Gives back what ``tryLock(shared:)`` took.
   func unlock()
+}
+
+extension StorageFile {
+  package func prefill(_ mapping: any FileMapping, from start: Int, to end: Int) {}
 }
 
 /// Tells that a file was written to. A hint: it may tell too often, and too late.

@@ -44,6 +44,10 @@ void moraine_unmap(void *base, size_t length);
 int moraine_share(int directory, const char *name, int target, const char *new_name, bool linking);
 // Makes the pages of a writable mapping present ahead of use. A hint: failure is ignored.
 void moraine_prefault(void *base, size_t length);
+// The same for a part of a file that has zeros only and that nobody writes to meanwhile: writes zeros
+// there first, many pages at a time. The kernel then need not make each page for itself, and syncs
+// them together.
+void moraine_prefill(int fd, off_t offset, void *base, size_t length);
 // Takes pages out of a mapping's page table; their bytes stay in the file cache. A sync of mapped
 // pages interrupts every processor once a page to protect them; unmapped, none. A hint.
 void moraine_unload(void *base, size_t length);

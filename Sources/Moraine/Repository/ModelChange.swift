@@ -38,7 +38,8 @@ where Model.ID: Sendable {
     }
 
     /// - Throws: as ``/MoraineEngine/ChangeSequence/Iterator/next(isolation:)``, and
-    ///   `.decodingFailed`, `.newerFormat` for a model that cannot be read; the next call goes on behind it.
+    ///   `.decodingFailed`, `.newerFormat` for a model that cannot be read; the next call goes on
+    ///   behind it.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Element? {

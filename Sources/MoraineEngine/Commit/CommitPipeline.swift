@@ -120,6 +120,8 @@ final class CommitPipeline: JobRunner {
     monitor.signal()
   }
 
+  var syncCount: UInt64 { monitor.withLock { $0.syncCount } }
+
   var hasPoison: Bool { isPoisoned.load(ordering: .acquiring) }
 
   var poison: StoreError? { monitor.withLock { $0.poison } }

@@ -24,7 +24,7 @@ extension EngineState {
   /// Whether writers must wait for it; small stores are not worth the wait, and who limits its
   /// speed does not mean to limit theirs.
   func isFarBehind(_ policy: CompactionPolicy) -> Bool {
-    policy.rateLimitBytesPerSecond == nil && debtBytes(policy) > Double(Self.largestStep / 4)
+    policy.rateLimitBytesPerSecond == nil && debtBytes(policy) > Double(1 << 20)
   }
 
   /// Whether the active segment is worth sealing for its garbage alone.

@@ -5,7 +5,7 @@ import Synchronization
 extension EngineState {
   static let smallestAllocation = 64 << 10
   /// Small enough that a commit which waits behind an allocation does not wait long.
-  static let largestStep = 4 << 20
+  static let largestStep = 1 << 20
   /// Small segments cost a sync and two manifests each.
   static let smallSegmentBytes = 8 << 20
 
@@ -29,7 +29,8 @@ extension EngineState {
     return SegmentBirth(
       directory: directory, header: header, wantedLimit: limit,
       firstAllocation: FileBlock.covering(first), neededBytes: needed,
-      wantsMapping: configuration.ioMode == .mapped, isOneTooMany: table.vacancyCount < 2)
+      wantsMapping: configuration.ioMode == .mapped, prefaulting: nextPrefaulting(),
+      isOneTooMany: table.vacancyCount < 2)
   }
 
   /// A sixteenth of what is live, within bounds: the active segment cannot be compacted, so in a
@@ -83,12 +84,20 @@ extension EngineState {
     active?.step = min(Self.largestStep, max(Self.smallestAllocation, gain * 2))
   }
 
-  func extensionWork(for count: Int) -> ExtensionWork? {
+  mutating func extensionWork(for count: Int) -> ExtensionWork? {
     guard let active, let allocated = active.allocated, let targets = extensionTargets(for: count)
     else { return nil }
     return ExtensionWork(
       file: active.file, mapping: active.mapping, from: allocated, wish: targets.wish,
-      least: targets.least)
+      least: targets.least, prefaulting: nextPrefaulting())
+  }
+
+  /// What suits the work since this was asked last.
+  mutating func nextPrefaulting() -> Prefaulting {
+    let syncCount = pipeline.syncCount
+    defer { (place.hasCalled, place.syncCount) = (false, syncCount) }
+    if place.hasCalled || syncCount >= place.syncCount + 2 { return .none }
+    return link == nil ? .filling : .touching
   }
 
   /// Has more allocated while appending goes on.
@@ -124,6 +133,7 @@ struct ExtensionWork: Sendable {
   let from: Int
   let wish: Int
   let least: Int
+  let prefaulting: Prefaulting
 
   /// - Returns: where the allocated part ends now.
   func run() throws(StorageError) -> Int {
@@ -135,7 +145,7 @@ struct ExtensionWork: Sendable {
       try file.allocate(from: UInt64(from), to: UInt64(least))
       end = least
     }
-    mapping?.prefault(from: from, to: end)
+    if let mapping { prefaulting.prepare(file, mapping, from: from, to: end) }
     return end
   }
 }

@@ -14,6 +14,7 @@ struct SegmentBirth: Sendable {
   /// What the first unit needs, if there is no more.
   let neededBytes: Int
   let wantsMapping: Bool
+  let prefaulting: Prefaulting
   /// Whether there are so many segments that only compaction may make one yet.
   let isOneTooMany: Bool
 
@@ -43,7 +44,9 @@ struct SegmentBirth: Sendable {
         throw error
       }
       // Only now: pages made present are dirty, and the sync would write them all.
-      if let allocated = child.allocated { child.mapping?.prefault(from: 0, to: allocated) }
+      if let mapping = child.mapping, let allocated = child.allocated {
+        prefaulting.prepare(file, mapping, from: header.headerLength, to: allocated)
+      }
       return child
     } catch {
       if !pipeline.hasPoison {

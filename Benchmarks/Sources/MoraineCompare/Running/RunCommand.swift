@@ -15,7 +15,7 @@ struct RunCommand: AsyncParsableCommand {
       """)
   @Flag(help: "Small stores, three rounds.")
   var short = false
-  @Option(help: "How many keys; otherwise a million, or 200,000 with --short.") var count: Int?
+  @Option(help: "How many keys; otherwise a million, or 120,000 with --short.") var count: Int?
   @Option(help: "How often everything is measured.") var rounds: Int?
   @Option(name: .customLong("group"), help: "Only this group of rows; may be repeated.")
   var groups: [String] = []
@@ -64,7 +64,8 @@ struct RunCommand: AsyncParsableCommand {
   }
 
   private static var command: String {
-    "Scripts/compare " + CommandLine.arguments.dropFirst().joined(separator: " ")
+    // The script has put the subcommand before what was typed.
+    "Scripts/compare " + CommandLine.arguments.dropFirst(2).joined(separator: " ")
   }
 }
 

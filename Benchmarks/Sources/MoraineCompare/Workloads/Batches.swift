@@ -26,7 +26,7 @@ struct Batches: Workload {
     _ maker: Maker, _ place: String, sync: Bool, _ row: String, _ recorder: inout Recorder
   ) async throws {
     let store = try await maker.open(in: place, SubjectOptions(data, sync: sync))
-    let count = sync ? min(data.count, 100 * Self.batchCount) : data.count
+    let count = sync ? max(Self.batchCount, data.count / 10) : data.count
     try await recorder.time(row, count) {
       for start in stride(from: 0, to: count, by: Self.batchCount) {
         let numbers = data.order[start..<min(start + Self.batchCount, count)]

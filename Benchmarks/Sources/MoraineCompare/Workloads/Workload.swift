@@ -64,8 +64,8 @@ struct Size: Codable, Sendable {
   var openCounts: [Int]
 
   static let short = Size(
-    count: 200_000, commitCount: 300, largeCount: 40, recordLimit: 10_000, modelCount: 5_000,
-    openCounts: [50_000, 100_000, 200_000])
+    count: 120_000, commitCount: 300, largeCount: 40, recordLimit: 10_000, modelCount: 5_000,
+    openCounts: [30_000, 60_000, 120_000])
   static let long = Size(
     count: 1_000_000, commitCount: 2_000, largeCount: 300, recordLimit: .max, modelCount: 100_000,
     openCounts: [100_000, 300_000, 1_000_000, 3_000_000])
