@@ -144,13 +144,14 @@ let package = Package(
   ]
 )
 
-// Nor is what makes pages of the documentation: Scripts/documentation sets this.
+// What makes pages of the documentation is no part of an ordinary build: Scripts/documentation sets
+// this.
 if Context.environment["MORAINE_DOCUMENTATION"] != nil {
   package.dependencies.append(
     .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.4.0"))
 }
 
-// libFuzzer is no part of an ordinary build: Scripts/fuzz sets this.
+// Nor is libFuzzer: Scripts/fuzz sets this.
 if Context.environment["MORAINE_FUZZING"] != nil {
   package.products.append(.executable(name: "moraine-fuzz", targets: ["moraine-fuzz"]))
   package.targets.append(

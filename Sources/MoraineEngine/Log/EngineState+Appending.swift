@@ -50,8 +50,7 @@ extension EngineState {
   }
 
   /// From this length on a record is written by a call into a mapped segment too: that fills the
-  /// file's pages many at a time, and a mapping takes a fault for each (measured with values of
-  /// 1 MB: a quarter of the time).
+  /// file's pages many at a time, and a mapping takes a fault for each.
   private static var writtenLength: Int { 64 << 10 }
 
   private mutating func appendByCall(
