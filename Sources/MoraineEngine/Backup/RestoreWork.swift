@@ -21,23 +21,16 @@ struct RestoreWork: Sendable {
   }
 
   func run() throws(StoreError) -> Staged {
-    let (source, lock) = try openBackup()
+    let (source, lock) = try Self.openSource(backup, of: storage, "there is no backup here")
     defer { lock?.unlock() }
     let old = try readManifest(source)
     let manifest = try newLife(of: old, in: source)
-    let base = try storage.openTarget(path)
-    let targetLock = try DirectoryLock(base)
-    var staged = Staged(
-      directory: RestoringDirectory(base, targetLock), base: base, lock: targetLock)
-    do throws(StoreError) { try clear(base) } catch {
-      targetLock.free()
-      throw error
-    }
+    var staged = try Self.stage(path, on: storage)
     do throws(StoreError) {
       // First, so that what an interrupted restore leaves is known for what it is.
-      try ManifestFile(base).write(manifest, over: RestoringDirectory.manifestName)
-      try carry(manifest, from: source, into: base, &staged.report)
-      try storing { () throws(StorageError) in try base.synchronize() }
+      try ManifestFile(staged.base).write(manifest, over: RestoringDirectory.manifestName)
+      try carry(manifest, from: source, into: staged.base, &staged.report)
+      try storing { () throws(StorageError) in try staged.base.synchronize() }
     } catch {
       // What went wrong says more than what goes wrong with cleaning up behind it.
       do throws(StoreError) { try Self.undo(staged) } catch {}
@@ -46,19 +39,31 @@ struct RestoreWork: Sendable {
     return staged
   }
 
-  private func openBackup() throws(StoreError) -> (any StorageDirectory, (any StorageFile)?) {
+  /// A directory from which a store is made, with its lock, if it has one.
+  static func openSource(
+    _ path: FilePath, of storage: any Storage, _ missing: String
+  ) throws(StoreError) -> (any StorageDirectory, (any StorageFile)?) {
     var configuration = Configuration()
     configuration.isReadOnly = true
     let pipeline = CommitPipeline()
     defer { pipeline.stop() }
     let opener = Opener(
-      storage: storage, path: backup, configuration: configuration, pipeline: pipeline,
+      storage: storage, path: path, configuration: configuration, pipeline: pipeline,
       observers: Observers())
-    let directory = try storing { () throws(StorageError) in try storage.openDirectory(backup) }
-    guard let directory else {
-      throw StoreError(.notAStore, "there is no backup here", file: backup.string)
-    }
+    let directory = try storing { () throws(StorageError) in try storage.openDirectory(path) }
+    guard let directory else { throw StoreError(.notAStore, missing, file: path.string) }
     return (directory, try opener.takeLock(directory))
+  }
+
+  /// A directory in which a store will be, locked, and with nothing of an earlier attempt.
+  static func stage(_ path: FilePath, on storage: any Storage) throws(StoreError) -> Staged {
+    let base = try storage.openTarget(path)
+    let lock = try DirectoryLock(base)
+    do throws(StoreError) { try clear(base) } catch {
+      lock.free()
+      throw error
+    }
+    return Staged(directory: RestoringDirectory(base, lock), base: base, lock: lock)
   }
 
   private func readManifest(_ source: any StorageDirectory) throws(StoreError) -> Manifest {
@@ -75,14 +80,14 @@ struct RestoreWork: Sendable {
   }
 
   /// Removes what an interrupted restore has left; a store that is there stays.
-  private func clear(_ directory: any StorageDirectory) throws(StoreError) {
+  private static func clear(_ directory: any StorageDirectory) throws(StoreError) {
     let listing = try Listing(directory)
     guard !listing.hasStore || (listing.isRestoring && !listing.hasManifest) else {
       throw StoreError(
         .notAStore, "a store is here already; restore into an empty directory",
-        file: path.string)
+        file: directory.path.string)
     }
-    try RestoreWork.removeStaged(directory)
+    try removeStaged(directory)
   }
 
   /// Leaves nothing of what was put there.

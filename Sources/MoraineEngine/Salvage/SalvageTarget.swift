@@ -1,0 +1,154 @@
+import MoraineFormat
+
+/// Fills a new store with what was found of a damaged one.
+struct SalvageTarget {
+  private struct Operation: Sendable {
+    let keyspace: String
+    let key: Key
+    let value: [UInt8]?
+  }
+
+  private static let batchBytes = 1 << 20
+  private static let batchCount = 1000
+
+  let store: Store
+  let work: SalvageWork
+  private(set) var report: SalvageReport
+  private var pending: [Operation] = []
+  private var pendingBytes = 0
+
+  init(store: Store, work: SalvageWork, report: SalvageReport) {
+    self.store = store
+    self.work = work
+    self.report = report
+  }
+
+  mutating func fill(
+    _ thread: BackgroundThread, _ progress: (@Sendable (Progress) -> Void)?
+  ) async throws(StoreError) {
+    let total = work.listing.segments.values.reduce(0, +)
+    for (index, plans) in work.groups.enumerated() {
+      let isLast = index == work.groups.count - 1
+      let group = try await thread.run { [work] () throws(StoreError) in
+        try work.load(plans, isLast: isLast)
+      }
+      try await take(group)
+      progress?(
+        Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
+    }
+    try await flush()
+    report.count = try await store.keyspaceStatistics.reduce(0) { $0 + $1.count }
+    try await lookForKeys()
+    let verification = try await store.verify()
+    if let problem = verification.problems.first { throw problem }
+  }
+
+  private mutating func take(_ group: SalvageWork.Group) async throws(StoreError) {
+    report.losses += group.losses
+    for segment in group.segments {
+      report.segmentCount += 1
+      report.readBytes += UInt64(segment.bytes.bytes.count)
+      report.losses += segment.losses
+      report.torn += segment.torn
+      if segment.head?.isWhole == false {
+        report.segmentsWithoutHeader.append(segment.plan.name)
+      }
+    }
+    var last: UInt64 = 0
+    for place in group.order where place.sequence != last {
+      last = place.sequence
+      try await take(group.segments[place.segment], at: place.offset)
+    }
+  }
+
+  private mutating func take(
+    _ segment: SalvageWork.Segment, at offset: Int
+  ) async throws(StoreError) {
+    let record = segment.operation(at: offset)
+    let keyspace = work.name(ofKeyspace: record.header.keyspace)
+    if record.header.kind == .put, record.value == nil {
+      var loss = SalvageLoss(
+        kind: .value, file: segment.plan.name, offset: UInt64(offset),
+        lengthBytes: UInt64(record.header.length),
+        reason: "its value needs the dictionary in the segment's header, which is damaged")
+      loss.recordCount = 1
+      let sequence = SequenceNumber(rawValue: record.header.sequence)
+      loss.after = SequenceNumber(rawValue: record.header.sequence - 1)
+      loss.before = SequenceNumber(rawValue: record.header.sequence + 1)
+      loss.keys = [
+        SalvagedKey(keyspace: keyspace, key: record.key, sequence: sequence, isProven: true)
+      ]
+      return report.losses.append(loss)
+    }
+    report.recordCount += 1
+    let bytes = record.key.bytes.count + (record.value?.count ?? 0)
+    // One of a GiB has a place in no batch but its own.
+    if pending.count >= Self.batchCount || pendingBytes + bytes > Self.batchBytes {
+      try await flush()
+    }
+    pending.append(Operation(keyspace: keyspace, key: record.key, value: record.value))
+    pendingBytes += bytes
+  }
+
+  private mutating func flush() async throws(StoreError) {
+    guard !pending.isEmpty else { return }
+    let (operations, store) = (pending, store)
+    pending = []
+    pendingBytes = 0
+    do {
+      try await store.write(durability: Durability.none) { batch in
+        for operation in operations {
+          let keyspace = try store.keyspace(named: operation.keyspace)
+          if let value = operation.value {
+            try batch.set(value, forKey: operation.key, in: keyspace)
+          } else {
+            try batch.removeValue(forKey: operation.key, in: keyspace)
+          }
+        }
+      }
+    } catch let error as StoreError {
+      throw error
+    } catch {
+      fatalError("a batch threw what it cannot: \(error)")
+    }
+  }
+
+  /// Whether there is an older or a later value of what was lost.
+  private mutating func lookForKeys() async throws(StoreError) {
+    for index in report.losses.indices {
+      for place in report.losses[index].keys.indices {
+        let key = report.losses[index].keys[place]
+        let keyspace = try store.keyspace(named: key.keyspace)
+        report.losses[index].keys[place].hasValue = try await keyspace.contains(key.key)
+      }
+    }
+  }
+}
+
+extension SalvageWork.Segment {
+  /// A put or a delete that was found whole; without its value, when that cannot be had.
+  func operation(at offset: Int) -> (header: RecordHeader, key: Key, value: [UInt8]?) {
+    bytes.bytes.withUnsafeBytes { bytes in
+      let base = bytes.baseAddress! + offset
+      guard let header = RecordHeader.parse(base, length: RecordHeader.length(at: base)) else {
+        fatalError("a record that was read is none")
+      }
+      let record = RecordReference(base: base, header: header)
+      return (header, Key([UInt8](record.key)), value(of: record))
+    }
+  }
+
+  private func value(of record: RecordReference) -> [UInt8]? {
+    if record.header.kind == .delete { return nil }
+    if record.header.codec == .raw { return [UInt8](record.stored) }
+    var value = [UInt8](repeating: 0, count: record.header.rawLength)
+    let isSound = value.withUnsafeMutableBytes { target in
+      if record.header.codec == .lz4 { return Decompressor.decompress(record.stored, into: target) }
+      guard let dictionary = head?.dictionary, !dictionary.isEmpty else { return false }
+      return dictionary.withUnsafeBytes {
+        Decompressor.decompress(record.stored, into: target, dictionary: $0)
+      }
+    }
+    return isSound ? value : nil
+  }
+}

@@ -1,0 +1,60 @@
+import Foundation
+import MoraineEngine
+import MoraineFormat
+import MoraineTesting
+import Testing
+
+/// Values that share a dictionary need it; what it is must be proven.
+@Suite struct SalvageDictionaryTests {
+  private func fill(_ store: Store) async throws -> [Key: [UInt8]] {
+    var state: [Key: [UInt8]] = [:]
+    for (number, document) in SimilarDocuments.make(0..<1500).enumerated() {
+      state[Key("\(number)")] = document
+      try await store.set(document, forKey: Key("\(number)"))
+    }
+    return state
+  }
+
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func valuesComeWithTheirDictionary(mode: Configuration.IOMode) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.dictionaries(mode)
+    let store = try Store(at: directory.path, configuration: configuration)
+    let state = try await fill(store)
+    try await store.compact()
+    try await store.close()
+    let segments = try directory.segments().filter { try !$0.header.dictionary.isEmpty }
+    #expect(!segments.isEmpty)
+    let target = try TestDirectory()
+    let report = try await Store.salvage(directory.path, to: target.path)
+    #expect(report.isComplete)
+    let salvaged = try Store(at: target.path, configuration: configuration)
+    #expect(try await salvaged.everything() == state)
+    try await salvaged.close()
+  }
+
+  /// A byte of the header or of the dictionary: every key is recovered or named, none with a value
+  /// that a wrong dictionary has made.
+  @Test(arguments: [10, 90, 300])
+  func aDictionaryThatIsNotProvenIsNotUsed(place: Int) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.dictionaries(.mapped)
+    let store = try Store(at: directory.path, configuration: configuration)
+    let state = try await fill(store)
+    try await store.compact()
+    try await store.close()
+    let segment = try #require(
+      try directory.segments().first { try $0.header.dictionary.count > 300 })
+    let shared = try segment.records.filter { $0.codec == .lz4Dictionary }
+    try segment.flip(at: place)
+    let target = try TestDirectory()
+    let report = try await Store.salvage(directory.path, to: target.path)
+    #expect(report.segmentsWithoutHeader == [segment.lastPathComponent])
+    let named = Set(report.losses.flatMap(\.keys).filter(\.isProven).map(\.key))
+    #expect(named == Set(shared.map { Key($0.key) }))
+    let salvaged = try Store(at: target.path, configuration: configuration)
+    let found = try await salvaged.everything()
+    #expect(found == state.filter { !named.contains($0.key) })
+    try await salvaged.close()
+  }
+}
