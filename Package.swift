@@ -66,7 +66,7 @@ let package = Package(
     .executableTarget(
       name: "MoraineCommand",
       dependencies: [
-        "Moraine", "MoraineTesting", system,
+        "Moraine", "MoraineFormat", "MoraineTesting", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Subprocess", package: "swift-subprocess"),
       ],

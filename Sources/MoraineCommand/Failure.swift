@@ -30,7 +30,7 @@ extension StoreError {
   /// The codes that the top level's help lists.
   var exitCode: Int32 {
     switch code {
-    case .keyTooLarge, .valueTooLarge, .notAStore, .sequenceUnavailable: 2
+    case .keyTooLarge, .valueTooLarge, .notAStore, .sequenceUnavailable, .cursorExpired: 2
     case .corrupted: 3
     case .locked: 4
     case .noSpace: 6

@@ -30,7 +30,8 @@ struct MoraineCommand: AsyncParsableCommand {
     version: version,
     subcommands: [
       Put.self, Get.self, Delete.self, Scan.self, Load.self, Dump.self, Stats.self, Verify.self,
-      Compact.self, Backup.self, Restore.self, CrashTest.self, Drive.self,
+      Compact.self, Backup.self, Restore.self, Watch.self, Doctor.self, Inspect.self, Bench.self,
+      CrashTest.self, Drive.self,
     ])
 
   static func main() async {

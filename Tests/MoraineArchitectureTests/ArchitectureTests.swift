@@ -19,7 +19,7 @@ import Testing
       "Subprocess", "Foundation",
     ],
     "MoraineCommand": [
-      "Moraine", "MoraineTesting", "ArgumentParser", "Foundation", "Subprocess",
+      "Moraine", "MoraineFormat", "MoraineTesting", "ArgumentParser", "Foundation", "Subprocess",
       "SystemPackage", "Synchronization",
     ],
     "MoraineDemo": [

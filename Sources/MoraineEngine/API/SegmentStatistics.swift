@@ -22,3 +22,11 @@ public struct SegmentStatistics: Hashable, Sendable {
     lengthBytes == 0 ? 1 : Double(liveBytes) / Double(lengthBytes)
   }
 }
+
+/// Where in a segment its live records lie.
+public struct SegmentLiveness: Hashable, Sendable {
+  /// What is known of the segment.
+  public internal(set) var segment: SegmentStatistics
+  /// The share of each part of its length that is live, 0 to 1; the parts are equally long.
+  public internal(set) var shares: [Double]
+}

@@ -1,3 +1,4 @@
+package import MoraineFormat
 import Synchronization
 
 /// What changes in a store, in the order it happened: puts and deletes of every keyspace or of one.
@@ -90,6 +91,12 @@ extension Store {
     ChangeSequence(store: self, start: .everything, keyspace: nil)
   }
 
+  /// The changes behind a sequence number of this life of the store, for tools: a program keeps the
+  /// cursor.
+  package nonisolated func changes(behind sequence: SequenceNumber) -> ChangeSequence {
+    ChangeSequence(store: self, start: .behind(sequence.rawValue), keyspace: nil)
+  }
+
   nonisolated func start(_ cursor: ChangeCursor?) -> FeedStart {
     if let cursor { return .cursor(cursor) }
     let shared = pipeline.sharedPage.withLock { $0?.load(.lastSequence) } ?? 0
@@ -98,6 +105,11 @@ extension Store {
 }
 
 extension Keyspace {
+  /// As ``Store/changes(behind:)``.
+  package func changes(behind sequence: SequenceNumber) -> ChangeSequence {
+    ChangeSequence(store: store, start: .behind(sequence.rawValue), keyspace: name)
+  }
+
   /// The changes of this keyspace. As ``Store/changes(since:)``.
   public func changes(since cursor: ChangeCursor? = nil) -> ChangeSequence {
     ChangeSequence(store: store, start: store.start(cursor), keyspace: name)

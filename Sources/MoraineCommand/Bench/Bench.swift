@@ -1,0 +1,73 @@
+import ArgumentParser
+import Foundation
+import Moraine
+import SystemPackage
+
+struct Bench: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    abstract: "Measures Moraine on this machine and this disk.",
+    discussion: """
+      In a store of its own in the directory, which is removed at the end: put it on
+      the disk that is to be measured. Keys of 16 bytes, values of --value-size
+      bytes, half of which compress. Each row is the time of one operation and how
+      many there are in a second; everything that is read is compared with what was
+      written. The rows are called as db_bench calls them; those with "sync" wait
+      for the disk, the others for memory only.
+
+        moraine bench /mnt/disk --count 1000000
+
+      With --json one object a line: row, microseconds, operationsPerSecond,
+      operationCount.
+      """)
+  @Argument(help: "Where; without it, the folder for temporary files.", completion: .directory)
+  var directory: String?
+  @Option(help: "How many keys.") var count = 100_000
+  @Option(help: "Bytes of a value.") var valueSize = 100
+  @Option(help: "Durable commits of each row with sync.") var commits = 500
+  @Flag(help: "One JSON object a line.") var json = false
+
+  func validate() throws {
+    guard 1...100_000_000 ~= count else {
+      throw ValidationError("--count takes a number from 1 to 100,000,000")
+    }
+    guard 0...(1 << 20) ~= valueSize else {
+      throw ValidationError("--value-size takes a number from 0 to 1,048,576")
+    }
+    guard 1...1_000_000 ~= commits else {
+      throw ValidationError("--commits takes a number from 1 to 1,000,000")
+    }
+  }
+
+  func run() async throws {
+    let parent =
+      directory.map { URL(fileURLWithPath: $0) } ?? FileManager.default.temporaryDirectory
+    var isDirectory: ObjCBool = false
+    guard FileManager.default.fileExists(atPath: parent.path, isDirectory: &isDirectory),
+      isDirectory.boolValue
+    else { throw Failure.usage("there is no directory \(parent.path)") }
+    let name = "moraine-bench-\(ProcessInfo.processInfo.processIdentifier)"
+    let folder = parent.appendingPathComponent(name)
+    do {
+      try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: false)
+    } catch {
+      throw Failure("make \(folder.path)", error)
+    }
+    defer {
+      do { try FileManager.default.removeItem(at: folder) } catch {
+        Output.error("\(folder.path) could not be removed: \(error)")
+      }
+    }
+    if !json {
+      try Output.line(
+        "\(Units.number(UInt64(count))) keys, values of \(valueSize) bytes, in \(parent.path)")
+      try Output.line(BenchRow.head)
+      try Output.flush()
+    }
+    let data = BenchData(count: count, valueLengthBytes: valueSize)
+    let work = BenchWork(folder: folder.path, data: data, commitCount: commits) { row in
+      try Output.line(json ? row.json : row.text)
+      try Output.flush()
+    }
+    try await work.run()
+  }
+}

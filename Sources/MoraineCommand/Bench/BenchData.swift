@@ -1,0 +1,60 @@
+import Moraine
+
+/// Keys, values and an order, the same on every run.
+struct BenchData: Sendable {
+  let count: Int
+  let valueLengthBytes: Int
+  /// The numbers of all keys, mixed.
+  let order: [Int]
+  private let noise: [UInt8]
+
+  init(count: Int, valueLengthBytes: Int) {
+    self.count = count
+    self.valueLengthBytes = valueLengthBytes
+    var generator = Generator(state: 1)
+    order = (0..<count).shuffled(using: &generator)
+    noise = (0..<(64 << 10)).map { _ in UInt8(truncatingIfNeeded: generator.next() >> 32) }
+  }
+
+  /// Sixteen digits.
+  func key(_ number: Int) -> Key {
+    var digits = [UInt8](repeating: UInt8(ascii: "0"), count: 16)
+    var (rest, place) = (number, 15)
+    while rest > 0 {
+      digits[place] = UInt8(ascii: "0") + UInt8(rest % 10)
+      rest /= 10
+      place -= 1
+    }
+    return Key(digits)
+  }
+
+  /// One that is never stored.
+  func missingKey(_ number: Int) -> Key { Key([UInt8(ascii: "x")] + key(number).bytes.dropFirst()) }
+
+  /// Half noise, half the same byte.
+  func value(_ number: Int, generation: Int = 0) -> [UInt8] {
+    let half = valueLengthBytes / 2
+    let start = (number &* 7919 &+ generation &* 104_729) % (noise.count / 2)
+    var value: [UInt8] = []
+    value.reserveCapacity(valueLengthBytes)
+    while value.count < half {
+      value.append(contentsOf: noise[start..<(start + min(half - value.count, noise.count / 2))])
+    }
+    value.append(
+      contentsOf: repeatElement(UInt8(ascii: "m"), count: valueLengthBytes - value.count))
+    return value
+  }
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+private struct Generator: RandomNumberGenerator {
+  var state: UInt64
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return mixed ^ (mixed >> 31)
+  }
+}

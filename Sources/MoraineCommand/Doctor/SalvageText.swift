@@ -1,0 +1,87 @@
+import Moraine
+
+/// What was salvaged and what was not, for eyes and as JSON.
+struct SalvageText {
+  let report: SalvageReport
+
+  func lines(into path: String) -> String {
+    let keys = Units.number(UInt64(report.count))
+    var lines = [
+      "\(path): \(keys) keys, from \(Units.number(report.recordCount)) operations in "
+        + "\(report.segmentCount) segments, \(Units.bytes(report.readBytes)) read."
+    ]
+    for name in report.segmentsWithoutHeader {
+      lines.append("The header of \(name) is damaged; its records were found without it.")
+    }
+    if !report.ignoredFiles.isEmpty {
+      let names = report.ignoredFiles.joined(separator: ", ")
+      lines.append("Not read, because the manifest does not list them: \(names).")
+    }
+    if !report.torn.isEmpty {
+      lines.append("Torn, and promised to nobody; opening would have cut it off too:")
+      lines += report.torn.flatMap { describe($0) }
+    }
+    guard !report.losses.isEmpty else {
+      return (lines + ["Nothing is lost."]).joined(separator: "\n")
+    }
+    lines.append("Lost; older values of these keys, or removed ones, may be back:")
+    lines += report.losses.flatMap { describe($0) }
+    return lines.joined(separator: "\n")
+  }
+
+  private func describe(_ loss: SalvageLoss) -> [String] {
+    var text = "  \(loss.file)"
+    if loss.lengthBytes > 0 {
+      text += ", \(Units.number(loss.lengthBytes)) bytes at byte \(loss.offset)"
+    }
+    text += ": \(loss.reason)"
+    switch loss.recordCount {
+    case 0?: text += "; nothing that was stored"
+    case 1?: text += "; one operation"
+    case let count?: text += "; \(Units.number(count)) operations"
+    case nil: break
+    }
+    if loss.kind != .manifest {
+      text += ", behind sequence \(loss.after)"
+      if let before = loss.before { text += " and before \(before)" }
+    }
+    if loss.breaksBatch { text += "; others of its batch are there" }
+    return [text]
+      + loss.keys.map { key in
+        var name: [UInt8] = []
+        Text.appendPrintable(key.key.bytes, to: &name)
+        var line = "    sequence \(key.sequence): \(String(decoding: name, as: UTF8.self))"
+        if !key.keyspace.isEmpty { line += " in keyspace \(key.keyspace)" }
+        if !key.isProven { line += " (as the damaged record names it)" }
+        return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
+      }
+  }
+
+  var json: String {
+    let names = { (list: [String]) in list.map { Text.quoted($0) }.joined(separator: ",") }
+    return "{\"isComplete\":\(report.isComplete),\"count\":\(report.count),"
+      + "\"recordCount\":\(report.recordCount),\"segmentCount\":\(report.segmentCount),"
+      + "\"readBytes\":\(report.readBytes),"
+      + "\"losses\":[\(report.losses.map { json($0) }.joined(separator: ","))],"
+      + "\"torn\":[\(report.torn.map { json($0) }.joined(separator: ","))],"
+      + "\"segmentsWithoutHeader\":[\(names(report.segmentsWithoutHeader))],"
+      + "\"ignoredFiles\":[\(names(report.ignoredFiles))],"
+      + "\"elapsedMilliseconds\":\(report.elapsedNanoseconds / 1_000_000)}"
+  }
+
+  private func json(_ loss: SalvageLoss) -> String {
+    let count = loss.recordCount.map { "\($0)" } ?? "null"
+    let before = loss.before.map { "\($0)" } ?? "null"
+    let keys = loss.keys.map { key in
+      var name: [UInt8] = []
+      Text.appendMember("key", key.key.bytes, to: &name)
+      return "{\"keyspace\":\(Text.quoted(key.keyspace)),\(String(decoding: name, as: UTF8.self)),"
+        + "\"sequence\":\(key.sequence),\"isProven\":\(key.isProven),\"hasValue\":\(key.hasValue)}"
+    }
+    return "{\"kind\":\(Text.quoted(loss.kind.rawValue)),\"file\":\(Text.quoted(loss.file)),"
+      + "\"offset\":\(loss.offset),\"lengthBytes\":\(loss.lengthBytes),"
+      + "\"reason\":\(Text.quoted(loss.reason)),\"recordCount\":\(count),"
+      + "\"after\":\(loss.after),\"before\":\(before),\"breaksBatch\":\(loss.breaksBatch),"
+      + "\"keys\":[\(keys.joined(separator: ","))]}"
+  }
+}

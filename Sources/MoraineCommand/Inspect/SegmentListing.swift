@@ -1,0 +1,110 @@
+import Moraine
+import MoraineFormat
+
+/// The header and the records of a segment's file, and what lies between them.
+struct SegmentListing {
+  let bytes: [UInt8]
+  let name: String
+  let json: Bool
+
+  /// - Throws: a failure with exit code 3 when something is damaged, after all has been printed.
+  func print() throws {
+    let hint = "; without it no record can be proven; moraine doctor --salvage may find them"
+    let header = try decoded(bytes, name, hint: hint) { try SegmentHeader(decoding: $0) }
+    try print(header)
+    var offset = header.headerLength
+    var damageCount = 0
+    while offset + RecordHeader.fixedLength <= bytes.count {
+      if let record = record(at: offset, header.checksumSeed) {
+        try print(record, at: offset)
+        offset += aligned(record.length)
+        continue
+      }
+      let next = nextRecord(behind: offset, header.checksumSeed) ?? end(from: offset)
+      if next == offset { break }
+      damageCount += 1
+      try printGap(offset, next)
+      offset = next
+    }
+    if offset < bytes.count { try printEmpty(offset) }
+    guard damageCount > 0 else { return }
+    throw Failure(code: 3, message: "\(damageCount) places in \(name) hold no whole record")
+  }
+
+  private func print(_ header: SegmentHeader) throws {
+    var line = Fields()
+    line.add("file", name)
+    line.add("storeID", header.storeID.description)
+    line.add("epoch", header.epoch)
+    line.add("segmentNumber", header.number.rawValue)
+    line.add("predecessorNumber", header.predecessor.number)
+    line.add("predecessorLength", header.predecessor.lengthBytes)
+    line.add("predecessorLastSequence", header.predecessor.lastSequence.rawValue)
+    line.add("generation", header.generation)
+    line.add("createdMilliseconds", header.createdMilliseconds)
+    line.add("flags", header.flags.rawValue)
+    line.add("dictionaryLength", header.dictionary.count)
+    line.add("headerLength", header.headerLength)
+    try Output.line(line.line(json: json))
+  }
+
+  private func print(_ record: RecordHeader, at offset: Int) throws {
+    var line = Fields()
+    line.add("offset", offset)
+    line.add("length", record.length)
+    line.add("sequence", record.sequence)
+    line.add("kind", "\(record.kind)")
+    if record.kind == .put || record.kind == .delete {
+      line.add("codec", "\(record.codec)")
+      line.add("batch", "\(record.batch)")
+      if record.batch == .end { line.add("batchCount", record.batchCount) }
+      line.add("keyspace", record.keyspace)
+      line.add("storedLength", record.storedLength)
+      line.add("rawLength", record.rawLength)
+      let start = offset + record.keyOffset
+      line.add("key", Array(bytes[start..<(start + record.keyLength)]))
+    }
+    try Output.line(line.line(json: json))
+  }
+
+  private func printGap(_ offset: Int, _ end: Int) throws {
+    var line = Fields()
+    line.add("offset", offset)
+    line.add("length", end - offset)
+    line.add("kind", "damaged")
+    try Output.line(line.line(json: json))
+  }
+
+  /// Space that was reserved ahead.
+  private func printEmpty(_ offset: Int) throws {
+    var line = Fields()
+    line.add("offset", offset)
+    line.add("length", bytes.count - offset)
+    line.add("kind", "empty")
+    try Output.line(line.line(json: json))
+  }
+
+  /// Behind the last byte that is not zero.
+  private func end(from offset: Int) -> Int {
+    bytes[offset...].lastIndex { $0 != 0 }.map { aligned($0 + 1) } ?? offset
+  }
+
+  private func nextRecord(behind offset: Int, _ seed: Checksum) -> Int? {
+    stride(from: offset + recordAlignment, to: bytes.count, by: recordAlignment)
+      .first { record(at: $0, seed) != nil }
+  }
+
+  private func record(at offset: Int, _ seed: Checksum) -> RecordHeader? {
+    guard offset + RecordHeader.fixedLength <= bytes.count else { return nil }
+    return bytes.withUnsafeBytes { raw in
+      let base = raw.baseAddress! + offset
+      let length = RecordHeader.length(at: base)
+      guard length >= RecordHeader.fixedLength, length <= bytes.count - offset,
+        let header = RecordHeader.parse(base, length: length),
+        RecordHeader.checksum(of: base, length: length, at: UInt64(offset), seed: seed)
+          == RecordHeader.storedChecksum(at: base)
+      else { return nil }
+      return header
+    }
+  }
+}

@@ -1,0 +1,97 @@
+import Foundation
+import Testing
+
+/// `moraine doctor`, as its users run it.
+@Suite(.timeLimit(.minutes(10))) struct DoctorTests {
+  let place: Place
+  private var rescued: String { place.folder.appendingPathComponent("rescued").path }
+
+  init() throws { place = try Place() }
+
+  private func object(_ outcome: Outcome) throws -> [String: Any] {
+    let any = try JSONSerialization.jsonObject(with: Data(outcome.output))
+    return try #require(any as? [String: Any], "\(outcome)")
+  }
+
+  /// Changes the byte where a text stands, a hundred bytes of value behind each key.
+  private func damage(_ text: String) throws {
+    let url = try #require(try place.segments.first)
+    var bytes = try Data(contentsOf: url)
+    let found = try #require(bytes.range(of: Data(text.utf8)))
+    bytes[found.upperBound] ^= 1
+    try bytes.write(to: url)
+  }
+
+  @Test func aSoundStoreIsSaidToBeSound() async throws {
+    try await place.drive("put 6b 76", "put 6c 77", "close")
+    let text = try await Moraine.run("doctor", place.store)
+    #expect(text.code == 0 && text.text.hasPrefix("Sound: every byte was read"), "\(text)")
+    #expect(text.text.contains("closed in order") && text.text.contains("2 keys in 1 segments"))
+    #expect(text.text.contains("Nothing to do."))
+    let json = try object(try await Moraine.run("doctor", place.store, "--json"))
+    #expect(json["isSound"] as? Bool == true && json["count"] as? Int == 2)
+    #expect((json["advice"] as? [String])?.isEmpty == true)
+  }
+
+  @Test func aKilledStoreIsSaidToNeedNothing() async throws {
+    _ = try await place.talk("--durability", "none") { talk in
+      _ = try await talk.ask("put 6b 76")
+      try talk.kill()
+    }
+    let text = try await Moraine.run("doctor", place.store)
+    #expect(text.code == 0 && text.text.contains("not closed in order"), "\(text)")
+    #expect(text.text.contains("by itself"))
+  }
+
+  @Test func whatIsDamagedIsNamedWithWhatToDo() async throws {
+    try await place.drive("put 6b65792031 7631", "put 6b65792032 7632", "put 6b65792033 7633")
+    try damage("key 2")
+    let text = try await Moraine.run("doctor", place.store)
+    #expect(text.code == 3 && text.text.hasPrefix("Damaged in one place"), "\(text)")
+    #expect(text.text.contains("0000000001.segment at byte"))
+    #expect(text.text.contains("moraine restore") && text.text.contains("--salvage NEW"))
+    let json = try object(try await Moraine.run("doctor", place.store, "--json"))
+    #expect(json["isSound"] as? Bool == false && (json["problems"] as? [Any])?.count == 1)
+  }
+
+  @Test func aDamagedStoreIsSalvaged() async throws {
+    try await place.drive("put 6b65792031 7631", "put 6b65792032 7632", "put 6b65792033 7633")
+    try damage("key 2")
+    let before = try place.picture()
+    let text = try await Moraine.run("doctor", place.store, "--salvage", rescued)
+    #expect(text.code == 3, "\(text)")
+    #expect(text.text.contains("2 keys, from 2 operations"), "\(text)")
+    #expect(text.text.contains("sequence 2: key 2 (as the damaged record names it)"), "\(text)")
+    #expect(text.text.contains("one operation, behind sequence 1 and before 3"), "\(text)")
+    #expect(try place.picture() == before)
+    #expect(try await Moraine.run("get", rescued, "key 1").text == "v1")
+    #expect(try await Moraine.run("get", rescued, "key 2").code == 1)
+    #expect(try await Moraine.run("get", rescued, "key 3").text == "v3")
+    #expect(try await Moraine.run("verify", rescued).code == 0)
+    let again = try await Moraine.run("doctor", place.store, "--salvage", rescued)
+    #expect(again.code == 2 && again.errors.contains("a store is here already"), "\(again)")
+    let json = try object(
+      try await Moraine.run("doctor", place.store, "--salvage", rescued + " 2", "--json"))
+    #expect(json["isComplete"] as? Bool == false && json["count"] as? Int == 2)
+    let losses = try #require(json["losses"] as? [[String: Any]])
+    #expect(losses.count == 1 && losses[0]["recordCount"] as? Int == 1)
+    let keys = try #require(losses[0]["keys"] as? [[String: Any]])
+    #expect(keys.map { $0["key"] as? String } == ["key 2"])
+  }
+
+  /// What the manifest says is not needed to find the records.
+  @Test func aStoreWithoutItsManifestIsSalvaged() async throws {
+    try await place.drive("put 6b 76", "put 6c 77")
+    try FileManager.default.removeItem(atPath: "\(place.store)/MANIFEST")
+    #expect(try await Moraine.run("doctor", place.store).code == 3)
+    let text = try await Moraine.run("doctor", place.store, "--salvage", rescued)
+    #expect(text.code == 3 && text.text.contains("MANIFEST: "), "\(text)")
+    #expect(try await Moraine.run("get", rescued, "l").text == "w")
+  }
+
+  @Test func noStoreIsNoPatient() async throws {
+    let nowhere = place.folder.appendingPathComponent("nowhere").path
+    #expect(try await Moraine.run("doctor", nowhere).code == 2)
+    #expect(try await Moraine.run("doctor", nowhere, "--salvage", rescued).code == 2)
+  }
+}

@@ -1,0 +1,89 @@
+import Foundation
+import Testing
+
+#if canImport(FoundationXML)
+  import FoundationXML
+#endif
+
+/// `moraine inspect`, as its users run it.
+@Suite(.timeLimit(.minutes(10))) struct InspectTests {
+  let place: Place
+
+  init() throws { place = try Place() }
+
+  private func lines(_ outcome: Outcome) throws -> [[String: Any]] {
+    try outcome.text.split(separator: "\n").map { line in
+      let any = try JSONSerialization.jsonObject(with: Data(line.utf8))
+      return try #require(any as? [String: Any])
+    }
+  }
+
+  @Test func theManifestIsListed() async throws {
+    try await place.drive("put 6b 76", "put 6c 77", "close")
+    let outcome = try await Moraine.run("inspect", place.store, "--json")
+    #expect(outcome.code == 0)
+    let lines = try lines(outcome)
+    #expect(lines.first?["file"] as? String == "MANIFEST")
+    #expect(lines.first?["lastSequence"] as? Int == 2)
+    let segment = try #require(lines.last)
+    #expect(segment["segment"] as? Int == 1 && segment["recordCount"] as? Int == 2)
+    #expect(segment["sealed"] as? Bool == true)
+    let text = try await Moraine.run("inspect", place.store).text
+    #expect(text.contains("segment 1  file 0000000001.segment  length"), "\(text)")
+  }
+
+  /// With the offsets that the file has: the fields of the format's page.
+  @Test func recordsAreListed() async throws {
+    try await place.drive("put 6b 76", "batch 2", "put ff00 77", "del 6b", "close")
+    let outcome = try await Moraine.run("inspect", place.store, "--segment", "1", "--json")
+    #expect(outcome.code == 0, "\(outcome)")
+    let lines = try lines(outcome)
+    #expect(lines[0]["headerLength"] as? Int == 128 && lines[0]["segmentNumber"] as? Int == 1)
+    let records = lines.dropFirst().filter { ["put", "delete"].contains($0["kind"] as? String) }
+    #expect(records.map { $0["offset"] as? Int } == [128, 152, 176])
+    #expect(records.map { $0["sequence"] as? Int } == [1, 2, 3])
+    #expect(records.map { $0["batch"] as? String } == ["alone", "more", "end"])
+    #expect(records.map { $0["key"] as? String } == ["k", nil, "k"])
+    #expect(records[records.startIndex + 1]["keyHex"] as? String == "ff00")
+    #expect(lines.last?["kind"] as? String == "footer")
+  }
+
+  @Test func damagedPlacesAreListedToo() async throws {
+    try await place.drive("put 6b 76", "put 6c 77", "put 6d 78", "close")
+    let url = try #require(try place.segments.first)
+    var bytes = try Data(contentsOf: url)
+    bytes[128 + 24 + 20] ^= 1
+    try bytes.write(to: url)
+    let outcome = try await Moraine.run("inspect", place.store, "--segment", "1", "--json")
+    #expect(outcome.code == 3 && outcome.errors.contains("hold no whole record"), "\(outcome)")
+    let lines = try lines(outcome)
+    let damaged = try #require(lines.first { $0["kind"] as? String == "damaged" })
+    #expect(damaged["offset"] as? Int == 152 && damaged["length"] as? Int == 24)
+    #expect(lines.filter { $0["kind"] as? String == "put" }.count == 2)
+    bytes[20] ^= 1
+    try bytes.write(to: url)
+    let header = try await Moraine.run("inspect", place.store, "--segment", "1")
+    #expect(header.code == 3 && header.errors.contains("checksum"), "\(header)")
+  }
+
+  /// Half of the keys are overwritten: the picture has as much light as dark.
+  @Test func theStoreIsDrawn() async throws {
+    let puts = (0..<40).map { "put \(String(format: "%02x", $0 % 20)) 76767676" }
+    try await place.drive(puts.joined(separator: "\n"), "close")
+    let svg = place.folder.appendingPathComponent("store.svg")
+    let outcome = try await Moraine.run("inspect", place.store, "--svg", svg.path)
+    #expect(outcome.code == 0, "\(outcome)")
+    let text = String(decoding: try Data(contentsOf: svg), as: UTF8.self)
+    #expect(XMLParser(data: Data(text.utf8)).parse())
+    #expect(text.contains("1 segments"), "\(text.prefix(600))")
+    let bars = text.components(separatedBy: "fill-opacity").count - 1
+    #expect(20...60 ~= bars, "\(bars)")
+  }
+
+  @Test func whatIsNotThereIsUsage() async throws {
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("inspect", place.store, "--segment", "9").code == 2)
+    let nowhere = place.folder.appendingPathComponent("nowhere").path
+    #expect(try await Moraine.run("inspect", nowhere).code == 2)
+  }
+}
