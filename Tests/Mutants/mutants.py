@@ -4,9 +4,11 @@ import backups
 import compaction
 import observation
 import recovery
+import salvage
 import sharing
 import snapshots
 import writing
 
 MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
-    + sharing.MUTANTS + snapshots.MUTANTS + backups.MUTANTS
+    + sharing.MUTANTS + snapshots.MUTANTS + backups.MUTANTS \
+    + salvage.MUTANTS

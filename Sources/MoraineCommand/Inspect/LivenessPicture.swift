@@ -17,7 +17,7 @@ struct LivenessPicture {
     var text = """
       <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 \(Int(width)) \(Int(height))" \
       width="\(Int(width))" height="\(Int(height))" font-family="system-ui, sans-serif" \
-      font-size="12" role="img">
+      font-size="12" shape-rendering="crispEdges" role="img">
       <title>Segments of a Moraine store</title>
       <rect width="100%" height="100%" fill="#ffffff"/>
       <text x="\(Int(Self.left))" y="24" fill="#1b1f24">\(title)</text>

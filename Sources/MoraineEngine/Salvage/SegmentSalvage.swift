@@ -70,8 +70,11 @@ struct SegmentSalvage {
   private mutating func take(_ header: RecordHeader, at offset: Int) {
     lastSequence = header.sequence
     switch header.kind {
-    case .footer: break
-    case .syncMark: promise = max(promise, durableOffset(of: offset, header))
+    // Neither comes within a batch: one that was begun is over.
+    case .footer: batchStart = nil
+    case .syncMark:
+      batchStart = nil
+      promise = max(promise, durableOffset(of: offset, header))
     case .put, .delete:
       if header.batch == .alone || batchStart == nil { (batchStart, batchCount) = (nil, 0) }
       batchCount += 1
@@ -92,6 +95,8 @@ struct SegmentSalvage {
       Hole(
         range: range, reason: problem ?? "damaged", after: lastSequence, before: before,
         breaksBatch: batchStart != nil, damaged: damagedRecords(in: range, before: before)))
+    // The batch's end may have been in there: what comes behind it says nothing against it.
+    if before != nil { batchStart = nil }
   }
 
   /// What is behind the last whole record of a segment that nobody sealed was promised, or it was
@@ -99,7 +104,7 @@ struct SegmentSalvage {
   private mutating func finish() {
     if isSealed {
       // A file that is too short.
-      let end = max(source.bytes.count, 0)
+      let end = source.bytes.count
       if end < limit {
         if let last = holes.last, last.range.upperBound == end {
           holes[holes.count - 1].range = last.range.lowerBound..<limit

@@ -77,6 +77,13 @@ import Testing
       var damaged = DamagedStore()
       try await damaged.write(&random)
       let offset = Int(random.next() % 160)
+      // Every third one has lost records as well.
+      let name = seed % 3 == 0 ? damaged.segments.randomElement(using: &random) : nil
+      if let name {
+        let record = try #require(damaged.records.last { $0.file == name })
+        let place = record.range.lowerBound + 8
+        try damaged.overwrite(name, at: place, with: [damaged.originals[name]![place] ^ 1])
+      }
       if seed % 2 == 0 {
         try damaged.remove(Manifest.fileName)
       } else {
@@ -84,7 +91,7 @@ import Testing
         try damaged.overwrite(Manifest.fileName, at: offset, with: [byte ^ 1])
       }
       let (state, report) = try await damaged.salvage()
-      #expect(report.losses.map(\.kind) == [.manifest])
+      #expect(report.losses.map(\.kind) == (name == nil ? [.manifest] : [.manifest, .records]))
       let values = state.map { "\($0.key.key) \($0.value)" }.sorted()
       #expect(values == damaged.expected().map { "\($0.key.key) \($0.value)" }.sorted())
       #expect(state.keys.allSatisfy { $0.keyspace.isEmpty || $0.keyspace.hasPrefix("keyspace-") })

@@ -1,0 +1,59 @@
+"""Bugs in salvaging a damaged store."""
+
+from planting import Mutant, engine
+
+SEGMENT = "Salvage/SegmentSalvage.swift"
+SEARCH = "Salvage/SegmentSalvage+Searching.swift"
+LOADING = "Salvage/SalvageWork+Loading.swift"
+RANDOM = "SalvageTests.whatIsWholeIsRecovered"
+
+MUTANTS = [
+    Mutant("salvage-stops-at-a-hole", "what lies behind damage is recovered",
+           (engine(SEGMENT, "let next = nextRecord(behind: offset, to: end)",
+                   "let next = ON ? nil : nextRecord(behind: offset, to: end)"),),
+           RANDOM),
+    Mutant("salvage-takes-any-record", "nothing is recovered whose checksum is wrong",
+           (engine(SEARCH,
+                   "isBehind(header), isWhole(base, length, place)",
+                   "isBehind(header), ON || isWhole(base, length, place)"),),
+           RANDOM),
+    Mutant("salvage-forgets-the-end-of-a-file", "a segment that is too short is a loss",
+           (engine(SEGMENT, "      if end < limit {", "      if !ON, end < limit {"),),
+           RANDOM),
+    Mutant("salvage-calls-promised-data-torn", "what was promised and is not there is a loss",
+           (engine(SEGMENT,
+                   "last.before == nil, promise <= last.range.lowerBound {",
+                   "last.before == nil, ON || promise <= last.range.lowerBound {"),),
+           "SalvageTailTests.whatWasPromisedIsALoss"),
+    Mutant("salvage-commits-half-a-batch", "a batch that was never committed did not happen",
+           (engine(SEGMENT, "    survivors.removeSubrange(batchStart...)\n",
+                   "    if !ON { survivors.removeSubrange(batchStart...) }\n"),
+            ),
+           "SalvageTailTests.aBatchWithoutItsEndDidNotHappen"),
+    Mutant("salvage-trusts-a-dictionary", "no value is made with a dictionary that is not proven",
+           (engine("Salvage/SegmentHead.swift",
+                   "dictionary = dictionaries.first {",
+                   "dictionary = ON ? Array(source.bytes[128..<(claimedOffset ?? 128)]) "
+                   ": dictionaries.first {"),),
+           "SalvageDictionaryTests.aDictionaryThatIsNotProvenIsNotUsed"),
+    Mutant("salvage-goes-file-by-file", "sequence numbers decide, not files",
+           (engine(LOADING,
+                   "    group.order.sort { ($0.sequence, $0.segment) "
+                   "< ($1.sequence, $1.segment) }\n",
+                   "    if !ON { group.order.sort { ($0.sequence, $0.segment) "
+                   "< ($1.sequence, $1.segment) } }\n"),),
+           "SalvageOverlapTests.whatCompactionHasReplacedChangesNothing"),
+    Mutant("salvage-shows-half-a-store", "the new store appears whole or not at all",
+           (engine("Salvage/Store+Salvage.swift",
+                   "      var target = SalvageTarget(",
+                   "      if ON { try await thread.run { () throws(StoreError) in "
+                   "try ManifestFile(staged.base).write(try Opener.readManifest("
+                   "staged.directory, Listing(staged.directory))!, "
+                   "over: Manifest.fileName) } }\n"
+                   "      var target = SalvageTarget("),),
+           "SalvageCrashTests.everyCrashLeavesAWholeStoreOrNone"),
+    Mutant("salvage-drops-a-batch-before-a-mark", "a batch that a mark comes behind happened",
+           (engine(SEGMENT, "    case .footer: batchStart = nil\n",
+                   "    case .footer: if !ON { batchStart = nil }\n"),),
+           "SalvageTests.theManifestIsNotNeeded"),
+]
