@@ -37,7 +37,6 @@ let package = Package(
     .target(
       name: "MoraineFormat",
       dependencies: ["CLZ4", "CMoraineShims"],
-      exclude: ["FileFormat.md"],
       swiftSettings: settings
     ),
     // The only module that touches the operating system.

@@ -48,7 +48,7 @@ import Testing
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
       .deletingLastPathComponent().deletingLastPathComponent()
     let page = try String(
-      contentsOf: root.appendingPathComponent("Sources/MoraineFormat/FileFormat.md"),
+      contentsOf: root.appendingPathComponent("Sources/Moraine/Moraine.docc/FileFormat.md"),
       encoding: .utf8)
     let section = try #require(page.components(separatedBy: "\n## Worked example\n").last)
     let blocks = section.components(separatedBy: "```")
