@@ -36,7 +36,7 @@ struct Doctor: AsyncParsableCommand {
     if let salvage { return try await rescue(into: salvage) }
     let bar = ProgressBar("reading")
     defer { bar.finish() }
-    let examination: Examination
+    var examination: Examination
     do {
       examination = try await store.reading { store in
         let report = try await store.verify { progress in
@@ -49,6 +49,9 @@ struct Doctor: AsyncParsableCommand {
     } catch let error as StoreError where error.code == .corrupted {
       // Opening goes no further than the first damage.
       examination = Examination(problems: [error])
+    }
+    if examination.problems.contains(where: { $0.code == .corrupted }) {
+      examination.survey = try await Store.survey(FilePath(store.directory))
     }
     bar.finish()
     try Output.line(

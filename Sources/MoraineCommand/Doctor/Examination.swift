@@ -10,6 +10,8 @@ struct Examination {
   var statistics: Statistics?
   var recovery: RecoveryReport?
   var segments: [SegmentStatistics] = []
+  /// What a salvage of a damaged store would find.
+  var survey: SalvageReport?
 
   func text(_ directory: String) -> String {
     var lines = [health]
@@ -17,6 +19,7 @@ struct Examination {
     if let recovery { lines += closing(recovery) }
     if let statistics { lines += size(statistics) }
     if let recovery { lines += surroundings(recovery) }
+    if let survey { lines += SalvageText(report: survey).preview }
     let advice = advice(directory)
     lines.append(advice.isEmpty ? "Nothing to do." : "What to do:")
     return (lines + advice.map { "  - \($0)" }).joined(separator: "\n")

@@ -29,7 +29,15 @@ struct SalvageText {
     return lines.joined(separator: "\n")
   }
 
-  private func describe(_ loss: SalvageLoss) -> [String] {
+  /// What a salvage would not bring back, before one is tried.
+  var preview: [String] {
+    guard !report.losses.isEmpty else { return [] }
+    let count = Units.number(report.recordCount)
+    return ["A salvage would bring back \(count) operations, and lose:"]
+      + report.losses.flatMap { describe($0, isPreview: true) }
+  }
+
+  private func describe(_ loss: SalvageLoss, isPreview: Bool = false) -> [String] {
     var text = "  \(loss.file)"
     if loss.lengthBytes > 0 {
       text += ", \(Units.number(loss.lengthBytes)) bytes at byte \(loss.offset)"
@@ -53,6 +61,7 @@ struct SalvageText {
         var line = "    sequence \(key.sequence): \(String(decoding: name, as: UTF8.self))"
         if !key.keyspace.isEmpty { line += " in keyspace \(key.keyspace)" }
         if !key.isProven { line += " (as the damaged record names it)" }
+        if isPreview { return line }
         return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
       }
   }

@@ -44,16 +44,7 @@ struct SalvageTarget {
   }
 
   private mutating func take(_ group: SalvageWork.Group) async throws(StoreError) {
-    report.losses += group.losses
-    for segment in group.segments {
-      report.segmentCount += 1
-      report.readBytes += UInt64(segment.bytes.bytes.count)
-      report.losses += segment.losses
-      report.torn += segment.torn
-      if segment.head?.isWhole == false {
-        report.segmentsWithoutHeader.append(segment.plan.name)
-      }
-    }
+    report.add(group)
     var last: UInt64 = 0
     for place in group.order where place.sequence != last {
       last = place.sequence

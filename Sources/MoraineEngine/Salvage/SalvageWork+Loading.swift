@@ -122,3 +122,17 @@ extension SalvageWork {
     return loss
   }
 }
+
+extension SalvageReport {
+  /// What was found of a group of segments.
+  mutating func add(_ group: SalvageWork.Group) {
+    losses += group.losses
+    for segment in group.segments {
+      segmentCount += 1
+      readBytes += UInt64(segment.bytes.bytes.count)
+      losses += segment.losses
+      torn += segment.torn
+      if segment.head?.isWhole == false { segmentsWithoutHeader.append(segment.plan.name) }
+    }
+  }
+}

@@ -71,6 +71,26 @@ extension Store {
     return report
   }
 
+  /// What salvaging would find lost, without making a store. As ``salvage(_:to:_:)``; but whether
+  /// values that are compressed can be had is not tried, nor whether another value is there.
+  package static func survey(
+    _ damaged: FilePath, on storage: any Storage = DiskStorage()
+  ) async throws(StoreError) -> SalvageReport {
+    let thread = BackgroundThread(isAwaited: true)
+    defer { thread.stop() }
+    return try await thread.run { () throws(StoreError) in
+      let work = try SalvageWork(storage, damaged)
+      defer { work.free() }
+      var report = work.report
+      for (index, plans) in work.groups.enumerated() {
+        let group = try work.load(plans, isLast: index == work.groups.count - 1)
+        report.add(group)
+        report.recordCount += UInt64(group.order.count)
+      }
+      return report
+    }
+  }
+
   /// The store that is being filled, where its manifest is not called one yet.
   private static func openStaged(
     _ staged: RestoreWork.Staged, _ path: FilePath, _ thread: BackgroundThread
