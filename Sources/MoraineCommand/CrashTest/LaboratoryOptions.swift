@@ -67,6 +67,7 @@ struct LaboratoryOptions: ParsableArguments {
       throw Failure(code: 3, message: "promises were broken: \(report.violations.count)")
     }
     guard report.tally.missedCalls == 0 else {
+      for replay in report.tally.missed { Output.note("  not reached; again: \(replay)") }
       throw Failure(code: 3, message: "\(report.tally.missedCalls) calls were not reached")
     }
     if let imageTarget, report.tally.judgedImages < imageTarget {

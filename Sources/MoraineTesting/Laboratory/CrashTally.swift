@@ -12,8 +12,12 @@ public struct CrashTally: Hashable, Sendable, Codable {
   public var faultRuns = 0
   /// Calls at which the fault was to strike, and which did not come again in fifty attempts.
   public var missedCalls = 0
+  /// Of some of them, the commands that try them again.
+  public internal(set) var missed: [String] = []
   /// Steps of workloads.
   public var steps = 0
+
+  private static let missedLimit = 10
 
   /// Nothing yet.
   public init() {}
@@ -29,6 +33,7 @@ public struct CrashTally: Hashable, Sendable, Codable {
     left.nestedImages += right.nestedImages
     left.faultRuns += right.faultRuns
     left.missedCalls += right.missedCalls
+    left.missed += right.missed.prefix(max(0, missedLimit - left.missed.count))
     left.steps += right.steps
   }
 }

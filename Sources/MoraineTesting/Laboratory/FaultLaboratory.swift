@@ -57,6 +57,7 @@ public struct FaultLaboratory: Sendable {
       if run.striker.hasStruckWithAll { return nil }
     }
     tally.missedCalls += 1
+    tally.missed.append(workload.violation(faults, "not reached").replay)
     return nil
   }
 }
