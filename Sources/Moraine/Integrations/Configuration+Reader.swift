@@ -2,6 +2,7 @@
   public import Configuration
   public import MoraineEngine
 
+  /// Settings from outside of the program.
   extension Configuration {
     /// Settings of a store, read by swift-configuration.
     ///

@@ -3,8 +3,10 @@
   public import MoraineEngine
   import SystemPackage
 
+  /// Where a store's log messages go.
   extension Configuration {
-    /// Has what happens to the store written to a logger, beside what ``onEvent`` does already.
+    /// Has what happens to the store written to a logger, beside what
+    /// ``/MoraineEngine/Configuration/onEvent`` does already.
     ///
     /// Failures are warnings, errors on a full disk and on damage, and critical when the store
     /// stops writing; opening and closing are `info`, opening after a crash is a `notice`, and
@@ -14,6 +16,7 @@
     }
   }
 
+  /// How an event is told to a logger.
   extension StoreEvent {
     /// Writes the event as one message: the same words for each kind, what is particular as
     /// metadata.

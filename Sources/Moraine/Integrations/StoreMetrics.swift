@@ -50,7 +50,8 @@
       gauges = StoreGauges(maker)
     }
 
-    /// Counts an event. For ``Configuration/record(in:)``, or for a handler of one's own.
+    /// Counts an event: what `Configuration.record(in:)` does with each, for a handler of one's
+    /// own.
     public func record(_ event: StoreEvent) {
       switch event {
       case .opened(let report):
@@ -86,7 +87,7 @@
     /// Records the store's figures now, and again and again until the task is cancelled.
     ///
     /// - Parameters:
-    ///   - store: asked for ``Store/statistics``: one hop, O(segments).
+    ///   - store: asked for ``/MoraineEngine/Store/statistics``: one hop, O(segments).
     ///   - interval: how long to wait in between.
     public func run(_ store: Store, every interval: Duration = .seconds(10)) async {
       while !Task.isCancelled {
@@ -96,8 +97,10 @@
     }
   }
 
+  /// Where a store's events are counted.
   extension Configuration {
-    /// Has what happens to the store counted, beside what ``onEvent`` does already.
+    /// Has what happens to the store counted, beside what ``/MoraineEngine/Configuration/onEvent``
+    /// does already.
     public mutating func record(in metrics: StoreMetrics) {
       addEventHandler { metrics.record($0) }
     }

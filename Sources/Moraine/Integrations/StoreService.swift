@@ -24,7 +24,7 @@
     #if Metrics
       /// A service that records the store's figures while it runs.
       ///
-      /// Its events are recorded when ``Configuration/record(in:)`` was called before opening.
+      /// Its events are recorded when `Configuration.record(in:)` was called before opening.
       ///
       /// - Parameters:
       ///   - store: opened by the program, which may use it at once.
@@ -43,7 +43,7 @@
     /// then closes the store, in all three cases. Returns early when somebody else closes it.
     ///
     /// - Throws: the `.poisoned` error of a store that stopped writing, at once; otherwise what
-    ///   ``Store/close()`` throws.
+    ///   ``/MoraineEngine/Store/close()`` throws.
     public func run() async throws {
       await cancelWhenGracefulShutdown { await watch() }
       await recordFigures()
@@ -54,7 +54,7 @@
     }
 
     private func watch() async {
-      await withTaskGroup { group in
+      await withTaskGroup(of: Void.self) { group in
         #if Metrics
           if let metrics { group.addTask { await metrics.run(store, every: interval) } }
         #endif
