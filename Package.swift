@@ -19,10 +19,22 @@ let package = Package(
     .library(name: "MoraineTesting", targets: ["MoraineTesting"]),
     .executable(name: "moraine", targets: ["MoraineCommand"]),
   ],
+  // None is on by default: who asks for none gets none of the packages behind them.
+  traits: [
+    .trait(name: "Logging", description: "A store's events as messages of swift-log."),
+    .trait(name: "Metrics", description: "A store's events and figures in swift-metrics."),
+    .trait(name: "ServiceLifecycle", description: "A store as a service that ends in order."),
+    .trait(name: "ConfigurationReader", description: "Settings read by swift-configuration."),
+  ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
+    // Behind traits.
+    .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
+    .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
+    .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
+    .package(url: "https://github.com/apple/swift-configuration", from: "1.0.0", traits: []),
   ],
   targets: [
     // The one system library of the project.
@@ -52,7 +64,21 @@ let package = Package(
       swiftSettings: settings
     ),
     // What an app imports. Foundation lives here.
-    .target(name: "Moraine", dependencies: ["MoraineEngine", system], swiftSettings: settings),
+    .target(
+      name: "Moraine",
+      dependencies: [
+        "MoraineEngine", system,
+        .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Logging"])),
+        .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Metrics"])),
+        .product(
+          name: "ServiceLifecycle", package: "swift-service-lifecycle",
+          condition: .when(traits: ["ServiceLifecycle"])),
+        .product(
+          name: "Configuration", package: "swift-configuration",
+          condition: .when(traits: ["ConfigurationReader"])),
+      ],
+      swiftSettings: settings
+    ),
     // Means to test recovery: ours and an embedder's.
     .target(
       name: "MoraineTesting",

@@ -27,14 +27,33 @@ import Testing
     ],
   ]
 
+  /// What is imported in this folder alone, each behind the trait that asks for its package.
+  static let integrations = "Moraine/Integrations/"
+  static let traits = [
+    "Logging": "Logging", "Metrics": "Metrics", "ServiceLifecycle": "ServiceLifecycle",
+    "ConfigurationReader": "Configuration",
+  ]
+
   @Test(arguments: allowed.keys.sorted())
   func importsPointDown(module: String) throws {
     let permitted = try #require(Self.allowed[module])
     for file in try Source.files(in: module) {
-      for name in file.imports where !permitted.contains(name) {
+      let more = file.trait.flatMap { Self.traits[$0] }
+      for name in file.imports where !permitted.contains(name) && name != more {
         Issue.record("\(file.path) imports \(name)")
       }
     }
+  }
+
+  /// Without traits nothing of an integration is left, and so nothing of the packages behind it.
+  @Test func integrationsAreBehindTheirTraits() throws {
+    let files = try Source.files(in: "Moraine").filter { $0.path.hasPrefix(Self.integrations) }
+    #expect(Set(files.compactMap(\.trait)) == Set(Self.traits.keys))
+    #expect(files.allSatisfy { $0.trait != nil })
+    let manifest = try String(
+      contentsOf: Source.root.deletingLastPathComponent().appending(path: "Package.swift"),
+      encoding: .utf8)
+    #expect(!manifest.contains(".default("), "no trait is on unless a user asks for it")
   }
 
   @Test func everyModuleHasARule() throws {
@@ -111,6 +130,15 @@ struct Source {
       // `import struct Module.Name` names the module before the point.
       return words.last?.split(separator: ".").first.map(String.init)
     }
+  }
+
+  /// The trait that a whole file of an integration is for.
+  var trait: String? {
+    guard path.hasPrefix(ArchitectureTests.integrations), let first = lines.first,
+      first.hasPrefix("#if "), lines.last(where: { !$0.isEmpty }) == "#endif",
+      lines.count(where: { $0.hasPrefix("#") }) == 2
+    else { return nil }
+    return String(first.dropFirst(4))
   }
 
   /// Without comments.

@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// Every Swift line of the documentation is compiled: it stands in this target too, where tests run
-/// it, or in what `Scripts/stranger` builds.
+/// Every Swift line of the documentation is compiled: it stands in this target too, or, where it
+/// needs a trait, in the tests that `Scripts/clients` runs; or in what `Scripts/stranger` builds.
 @Suite struct DocumentedCodeTests {
   @Test(arguments: try Page.all())
   func isCompiled(page: Page) throws {
@@ -10,7 +10,7 @@ import Testing
       for chunk in block.chunks where try !Page.compiled().contains(where: { $0.has(chunk) }) {
         Issue.record(
           """
-          \(page.path):\(block.line) shows lines that no file of MoraineDocumentationTests has:
+          \(page.path):\(block.line) shows lines that no file of \(Page.compiledFolders) has:
           \(chunk.joined(separator: "\n"))
           """)
       }
@@ -57,9 +57,12 @@ struct Page: Sendable, CustomTestStringConvertible {
       + files(in: "Sources").filter { $0.contains(".docc/") && $0.hasSuffix(".md") }.map(Page.init)
   }
 
+  static let compiledFolders = [
+    "Tests/MoraineDocumentationTests", "Tests/Clients/IntegrationsClient/Tests",
+  ]
+
   static func compiled() throws -> [Page] {
-    try files(in: "Tests/MoraineDocumentationTests").filter { $0.hasSuffix(".swift") }
-      .map(Page.init)
+    try compiledFolders.flatMap(files).filter { $0.hasSuffix(".swift") }.map(Page.init)
   }
 
   private static func files(in folder: String) throws -> [String] {

@@ -5,7 +5,7 @@ extension Configuration {
   private static let highestCheckpointFloorBytes = 1 << 50
 
   /// What the store works with: every figure brought into the range that its comment names.
-  func bounded() -> Configuration {
+  package func bounded() -> Configuration {
     var result = self
     result.segmentSizeBytes = segmentSizeBytes.clamped(to: Limits.segmentSizeBytes)
     result.checkpointFloorBytes =

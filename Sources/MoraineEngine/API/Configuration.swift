@@ -45,6 +45,29 @@ public struct Configuration: Sendable {
   /// whenever the store is closed. Default: 1 MiB.
   public var checkpointFloorBytes = 1 << 20
 
+  /// Who is told what happens to the store beside what it was asked: see ``StoreEvent``. Default:
+  /// nobody.
+  ///
+  /// Called on a thread of the store's own, for one event at a time, in the order they happened;
+  /// neither a writer nor a sync waits for it. ``Store/close()`` does: it returns when the handler
+  /// has returned from the last event. So the handler must not wait for the store; it may begin a
+  /// `Task` that uses it. A handler that holds the store keeps it alive.
+  ///
+  /// Putting and getting make no events, and cost the same with a handler as without.
+  public var onEvent: (@Sendable (StoreEvent) -> Void)?
+
   /// The defaults.
   public init() {}
+
+  /// Has a handler told as well, after the one that is there.
+  public mutating func addEventHandler(_ handler: @escaping @Sendable (StoreEvent) -> Void) {
+    guard let first = onEvent else {
+      onEvent = handler
+      return
+    }
+    onEvent = { event in
+      first(event)
+      handler(event)
+    }
+  }
 }

@@ -21,6 +21,8 @@ final class CommitPipeline: JobRunner {
   struct State: Sendable {
     var jobs: [@Sendable () -> Void] = []
     var waiters: [Waiter] = []
+    /// Who waits for the poison, by a number of its own.
+    var watchers: [UInt64: UnsafeContinuation<StoreError?, Never>] = [:]
     var file: (any StorageFile)?
     var deadlineNanoseconds: UInt64?
     var poison: StoreError?
@@ -50,6 +52,13 @@ final class CommitPipeline: JobRunner {
   let isPoisoned = Atomic<Bool>(false)
   /// Where the other processes are told of a failed sync.
   let sharedPage = Mutex<SharedPage?>(nil)
+  let nextWatcher = Atomic<UInt64>(0)
+  /// Who is told what happens, if anybody is.
+  let events: EventRelay?
+
+  init(events: EventRelay? = nil) {
+    self.events = events
+  }
 
   /// The writer's word that all before this is in the kernel's hands.
   @inline(__always)
@@ -129,8 +138,10 @@ final class CommitPipeline: JobRunner {
   /// The first failure that leaves it unknown what the disk holds. Every waiter and every later
   /// write gets it.
   func poison(_ cause: StoreError) {
+    var isFirst = false
     monitor.withLock { state in
       guard state.poison == nil else { return }
+      isFirst = true
       state.poison = StoreError(
         .poisoned, "writing stopped for good after: \(cause); reopen the store", file: cause.file,
         offset: cause.offset, errno: cause.errno)
@@ -140,7 +151,10 @@ final class CommitPipeline: JobRunner {
     sharedPage.withLock { page in
       if let page, page.isWritable { page.store(1, .poison) }
     }
+    let poison = poison
+    if isFirst, let poison { events?.tell(.poisoned(poison)) }
     resumeWaiters(error: poison)
+    resumeWatchers()
   }
 
   func stop() {
@@ -148,6 +162,7 @@ final class CommitPipeline: JobRunner {
     guard Machine.forkGeneration == forkGeneration else { return }
     monitor.withLock { $0.isStopped = true }
     monitor.signal()
+    resumeWatchers()
   }
 
   func startIfNeeded(_ state: inout State) {

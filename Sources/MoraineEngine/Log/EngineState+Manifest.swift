@@ -55,7 +55,8 @@ extension EngineState {
   /// What is still to be done with a segment that has its footer, on the committing thread.
   func sealWork(_ segment: ActiveSegment) -> SealWork {
     SealWork(
-      file: segment.file, mapping: segment.mapping, lengthBytes: UInt64(table[segment.slot].end),
+      number: table.infos[segment.slot].number, file: segment.file, mapping: segment.mapping,
+      lengthBytes: UInt64(table[segment.slot].end),
       lastSequence: table[segment.slot].lastSequence, lock: lock)
   }
 }
@@ -80,6 +81,7 @@ extension EngineState {
 
 /// Cuts a full segment to its length and makes it durable.
 struct SealWork: Sendable {
+  let number: SegmentNumber
   let file: any StorageFile
   let mapping: (any FileMapping)?
   let lengthBytes: UInt64
@@ -98,6 +100,7 @@ struct SealWork: Sendable {
       throw StoreError(error)
     }
     pipeline.becameDurable(through: lastSequence)
+    pipeline.events?.tell(.segmentSealed(number, lengthBytes: lengthBytes))
   }
 
   /// Seals while the writer goes on, then lists the segment as sealed.
@@ -109,6 +112,8 @@ struct SealWork: Sendable {
       // Where it is open what the disk holds, the failure has poisoned the pipeline already. A
       // manifest that could not be begun, for want of space or of descriptors, harms nothing: the
       // next one says the same, and until then the footer does.
+      let pipeline = publisher.pipeline
+      if !pipeline.hasPoison { pipeline.events?.tell(.manifestFailed(error)) }
     }
   }
 }

@@ -55,7 +55,7 @@ extension Store {
   package static func opened(
     at directory: FilePath, configuration: Configuration, reading name: String
   ) throws(StoreError) -> (store: Store, contents: KeyspaceContents) {
-    let pipeline = CommitPipeline()
+    let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
     let opener = try opener(DiskStorage(), directory, configuration, pipeline)
     var entries: [Entry] = []
     var sequence: UInt64 = 0

@@ -66,7 +66,9 @@ extension Store {
     }
     guard engine == nil, !isSuspended, !isClosed else { return }
     engine = box.take()
-    if engine != nil { begunFollowing() }
+    guard engine != nil else { return }
+    begunFollowing()
+    tellOpened()
   }
 
   /// The same for what cannot throw: it answers what is known then, and the next call that can
@@ -81,7 +83,9 @@ extension Store {
       var opener = opener
       opener.patienceNanoseconds = Self.briefPatienceNanoseconds
       engine = try opener.open(creating: false)
-      if engine != nil { begunFollowing() }
+      guard engine != nil else { return }
+      begunFollowing()
+      tellOpened()
       return
     }
     guard let link = engine!.link else { return try findWriters() }

@@ -18,7 +18,13 @@ extension Store {
     isMakingRoom = true
     defer { openGate() }
     sharing.wasThere = true
-    try await leaveDirectory()
+    do throws(StoreError) {
+      try await leaveDirectory()
+    } catch {
+      tell(.suspended(failure: error))
+      throw error
+    }
+    tell(.suspended(failure: nil))
   }
 
   /// Opens the store again after ``suspend()``; others may have written meanwhile.
@@ -43,6 +49,7 @@ extension Store {
       }
       engine!.keyspaces.noteAll()
       begunFollowing()
+      tellOpened()
     }
     isSuspended = false
     wakeForChange()

@@ -67,7 +67,10 @@ extension Store {
         } catch {
           // What is damaged is left out from now on; the rest is cleaned all the same.
           let isLeftOut = slots.contains { engine?.table.damage[$0] != nil }
-          if isLeftOut, !pipeline.hasPoison { continue }
+          if isLeftOut, !pipeline.hasPoison {
+            tellCompactionFailed(error)
+            continue
+          }
           guard error.code == .noSpace, try await makeSpace(work) else { throw error }
         }
       }
@@ -78,6 +81,7 @@ extension Store {
     } catch {
       // Nobody waits for it; the figures tell. The next sealed segment tries again.
       compactionFailure = error
+      tellCompactionFailed(error)
       return false
     }
   }

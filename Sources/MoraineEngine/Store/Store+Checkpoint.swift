@@ -38,6 +38,7 @@ extension Store {
     let directory = engine!.directoryHandle()
     let pipeline = pipeline
     try await pipeline.waitUntilAllDurable()
+    let began = Machine.monotonicNanoseconds()
     do throws(StoreError) {
       try await runner.run { () throws(StoreError) in
         try CheckpointFile.write(image, as: name, directory, pipeline)
@@ -45,6 +46,8 @@ extension Store {
       checkpointFailure = nil
       checkpointedBytes = written
       checkpointBytes &+= UInt64(image.lengthBytes)
+      let elapsed = Machine.monotonicNanoseconds() - began
+      tell(.checkpointWritten(lengthBytes: UInt64(image.lengthBytes), elapsedNanoseconds: elapsed))
       // Those that cannot be removed now are remembered, and go with the next one.
       if isShared { checkpointNames = try Listing(directory).checkpoints.map(CheckpointFile.name) }
       let older = checkpointNames.filter { $0 != name }
@@ -54,6 +57,7 @@ extension Store {
     } catch {
       if pipeline.hasPoison { throw error }
       checkpointFailure = error
+      tell(.checkpointFailed(error))
     }
   }
 }

@@ -17,12 +17,21 @@ extension Store {
     await compactionEnded()
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
     guard isFirst else { return }
+    let failure = await end()
+    // Nothing comes behind this one: all threads of the store have ended their work.
+    tell(.closed(failure: failure))
+    await pipeline.events?.delivered()
+    if let failure { throw failure }
+  }
+
+  private func end() async -> StoreError? {
     isMakingRoom = true
     defer {
       pipeline.stop()
       openGate()
     }
-    try await leaveDirectory()
+    do throws(StoreError) { try await leaveDirectory() } catch { return error }
+    return nil
   }
 
   /// Ends the log, and gives up all files and locks, whatever goes wrong. The caller has the gate.

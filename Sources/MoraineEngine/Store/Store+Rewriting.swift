@@ -12,6 +12,7 @@ extension Store {
   func rewrite(
     _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, staysAlone: Bool = false
   ) async throws(StoreError) -> (taken: Int, left: Int) {
+    let began = Machine.monotonicNanoseconds()
     try engine!.checkWritable()
     try engine!.admitAll()
     guard engine!.table.vacancyCount > 0 else { throw SegmentTable.full }
@@ -42,7 +43,8 @@ extension Store {
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
-    work.count(inputs[..<slots.count], output)
+    let report = work.count(inputs[..<slots.count], output)
+    tell(.compacted(report, elapsedNanoseconds: Machine.monotonicNanoseconds() - began))
     compactionBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
     compactionCount += 1
     return (slots.count, output.isEmpty ? 0 : 1)

@@ -65,6 +65,7 @@ extension Store {
         }
       } catch {
         guard error.code == .noSpace else { throw error }
+        tellOutOfSpace(error)
         compactBecauseFull()
         // Deletes on a full disk are what the space was kept back for; but a compaction under way
         // needs some of it to free more, and had no turn perhaps.
@@ -115,6 +116,7 @@ extension Store {
     guard engine == nil else { return }
     engine = box.take()
     begunFollowing()
+    tellOpened()
   }
 
   /// Gives deletes what was kept back for them.
@@ -168,32 +170,5 @@ extension Store {
       return reserve
     }
     if engine != nil { engine!.reserve = after }
-  }
-
-  private func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
-    let room = engine!.room(for: count)
-    if case .enough = room { return }
-    // Deletes are no garbage that would grow without end, and may be what frees a full disk.
-    if !isDelete { await yieldToCompaction(before: engine!.nextStepBytes()) }
-    switch room {
-    case .enough: return
-    case .extendAhead: engine!.extendAhead()
-    case .extend: try await extend(for: count)
-    case .rotate: try await rotate(for: count)
-    }
-  }
-
-  private func extend(for count: Int) async throws(StoreError) {
-    if engine!.active?.ticket != nil {
-      // Jobs run in order: behind this empty one, the extension is done.
-      try await pipeline.run { () throws(StoreError) in }
-      engine!.redeemTicket()
-      if engine!.room(for: count) != .extend { return }
-    }
-    guard let work = engine!.extensionWork(for: count) else { return }
-    let end = try await pipeline.run { () throws(StoreError) in
-      try storing { () throws(StorageError) in try work.run() }
-    }
-    engine!.extended(to: end)
   }
 }

@@ -53,6 +53,8 @@ public actor Store {
   var nextChangeWaiter: UInt64 = 0
   /// Whether the compaction under way was begun because the disk is full.
   var isCompactingBecauseFull = false
+  /// Whether an operation found no space, and nobody has found any for more values since.
+  var isOutOfSpace = false
   /// Whether it has taken all that was kept back for a full disk.
   var compactionHasReserve = false
   /// Below so many live bytes, deletes have left enough garbage to look at; at first always.
@@ -82,7 +84,7 @@ public actor Store {
   package init(
     on storage: any Storage, at directory: FilePath, configuration: Configuration = .init()
   ) throws(StoreError) {
-    let pipeline = CommitPipeline()
+    let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
     let opener = try Self.opener(storage, directory, configuration, pipeline)
     let state = try opener.open(creating: false)
     self.init(opener: opener, pipeline: pipeline, state: state)
@@ -93,6 +95,7 @@ public actor Store {
     self.pipeline = pipeline
     checkpointNames = state?.checkpointNames ?? []
     let page = state?.link?.page
+    if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
     if page != nil { state!.tellOfOthers() }
     #if DEBUG
       engine = state
@@ -125,7 +128,7 @@ public actor Store {
   public static func open(
     at directory: FilePath, configuration: Configuration = .init()
   ) async throws(StoreError) -> Store {
-    let pipeline = CommitPipeline()
+    let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
     let opener = try opener(DiskStorage(), directory, configuration, pipeline)
     let box: EngineBox
     do throws(StoreError) {

@@ -1,0 +1,105 @@
+#if Logging
+  public import Logging
+  public import MoraineEngine
+  import SystemPackage
+
+  /// Where a store's log messages go.
+  extension Configuration {
+    /// Has what happens to the store written to a logger, beside what
+    /// ``/MoraineEngine/Configuration/onEvent`` does already.
+    ///
+    /// Failures are warnings, errors on a full disk and on damage, and critical when the store
+    /// stops writing; opening and closing are `info`, opening after a crash is a `notice`, and
+    /// maintenance is `debug`.
+    public mutating func log(to logger: Logger) {
+      addEventHandler { $0.log(to: logger) }
+    }
+  }
+
+  /// How an event is told to a logger.
+  extension StoreEvent {
+    /// Writes the event as one message: the same words for each kind, what is particular as
+    /// metadata.
+    public func log(to logger: Logger) {
+      logger.log(level: level, message, metadata: metadata)
+    }
+
+    private var level: Logger.Level {
+      switch self {
+      case .opened(let report):
+        if report.checkpointProblem != nil { return .warning }
+        return report.wasClean ? .info : .notice
+      case .segmentSealed, .compacted, .checkpointWritten: return .debug
+      case .compactionFailed(let error): return error.code == .corrupted ? .error : .warning
+      case .checkpointFailed, .manifestFailed: return .warning
+      case .outOfSpace: return .error
+      case .poisoned: return .critical
+      case .suspended(let failure), .closed(let failure): return failure == nil ? .info : .error
+      }
+    }
+
+    private var message: Logger.Message {
+      switch self {
+      case .opened(let report):
+        report.wasClean ? "store opened" : "store opened that was not closed in order"
+      case .segmentSealed: "segment sealed"
+      case .compacted: "segments compacted"
+      case .compactionFailed: "compaction in the background failed"
+      case .checkpointWritten: "index checkpoint written"
+      case .checkpointFailed: "index checkpoint not written"
+      case .manifestFailed: "manifest not written in the background"
+      case .outOfSpace: "no space left for the store"
+      case .poisoned: "store stopped writing"
+      case .suspended(let failure):
+        failure == nil ? "store suspended" : "store suspended with a failure"
+      case .closed(let failure): failure == nil ? "store closed" : "store closed with a failure"
+      }
+    }
+
+    private var metadata: Logger.Metadata {
+      switch self {
+      case .opened(let report): report.metadata
+      case .segmentSealed(let number, let lengthBytes):
+        ["segment": "\(number.rawValue)", "length_bytes": "\(lengthBytes)"]
+      case .compacted(let report, let elapsedNanoseconds):
+        [
+          "segments": "\(report.inputSegmentCount)", "read_bytes": "\(report.inputBytes)",
+          "written_bytes": "\(report.outputBytes)", "elapsed_ns": "\(elapsedNanoseconds)",
+        ]
+      case .checkpointWritten(let lengthBytes, let elapsedNanoseconds):
+        ["length_bytes": "\(lengthBytes)", "elapsed_ns": "\(elapsedNanoseconds)"]
+      case .compactionFailed(let error), .checkpointFailed(let error), .manifestFailed(let error),
+        .outOfSpace(let error), .poisoned(let error):
+        error.metadata
+      case .suspended(let failure), .closed(let failure): failure?.metadata ?? [:]
+      }
+    }
+  }
+
+  extension RecoveryReport {
+    fileprivate var metadata: Logger.Metadata {
+      var result: Logger.Metadata = [
+        "records": "\(recordCount)", "segments": "\(segmentCount)",
+        "last_sequence": "\(lastSequence.rawValue)", "replayed_bytes": "\(replayedBytes)",
+        "used_checkpoint": "\(usedCheckpoint)", "elapsed_ns": "\(elapsedNanoseconds)",
+      ]
+      if let tornSegment {
+        result["torn_segment"] = "\(tornSegment.rawValue)"
+        result["torn_bytes"] = "\(tornBytes)"
+      }
+      if let checkpointProblem { result["checkpoint_problem"] = "\(checkpointProblem)" }
+      if !foreignFiles.isEmpty { result["foreign_files"] = .array(foreignFiles.map { "\($0)" }) }
+      return result
+    }
+  }
+
+  extension StoreError {
+    fileprivate var metadata: Logger.Metadata {
+      var result: Logger.Metadata = ["error": "\(message)", "error_code": "\(code)"]
+      if let file { result["file"] = "\(file)" }
+      if let offset { result["offset_bytes"] = "\(offset)" }
+      if let errno { result["errno"] = "\(errno.rawValue)" }
+      return result
+    }
+  }
+#endif

@@ -1,0 +1,96 @@
+import InMemoryLogging
+import Logging
+import Moraine
+import MoraineTesting
+import Synchronization
+import Testing
+
+/// Trait `Logging`.
+@Suite(.timeLimit(.minutes(5))) struct LoggingTests {
+  private let handler = InMemoryLogHandler()
+
+  private func logger(_ level: Logger.Level = .debug) -> Logger {
+    var handler = handler
+    handler.logLevel = level
+    return Logger(label: "store", factory: { [handler] _ in handler })
+  }
+
+  private func entries(_ message: String) -> [InMemoryLogHandler.Entry] {
+    handler.entries.filter { $0.message.description == message }
+  }
+
+  @Test func aLifeIsLogged() async throws {
+    let disk = SimulatedDisk()
+    var configuration = Configuration()
+    configuration.segmentSizeBytes = 4000
+    configuration.compaction = .manual
+    configuration.log(to: logger())
+    let store = try disk.openStore(configuration: configuration)
+    for number in 0..<300 { try await store.set([UInt8](0..<50), forKey: Key("\(number % 50)")) }
+    let report = try await store.compact()
+    try await store.close()
+    let opened = try #require(handler.entries.first)
+    #expect(opened.message == "store opened" && opened.level == .info)
+    #expect(opened.metadata["records"] == "0")
+    let sealed = entries("segment sealed")
+    #expect(sealed.first?.level == .debug)
+    #expect(sealed.first?.metadata["segment"] == "1")
+    let compacted = entries("segments compacted")
+    let read = compacted.compactMap { $0.metadata["read_bytes"] }.compactMap { UInt64("\($0)") }
+    #expect(read.reduce(0, +) == report.inputBytes && !read.isEmpty)
+    let closed = try #require(handler.entries.last)
+    #expect(closed.message == "store closed" && closed.level == .info)
+  }
+
+  @Test func theLevelOfTheLoggerCounts() async throws {
+    var configuration = Configuration()
+    configuration.log(to: logger(.notice))
+    let store = Store.inMemory(configuration: configuration)
+    try await store.set([1], forKey: "a")
+    try await store.close()
+    #expect(handler.entries.isEmpty)
+  }
+
+  @Test func poisonIsCriticalAndSaysWhatFailed() async throws {
+    var configuration = Configuration()
+    configuration.log(to: logger(.notice))
+    let fault = DiskFault.ofFirstSync
+    let store = try SimulatedDisk().openStore(configuration: configuration, faults: [fault])
+    await #expect(throws: StoreError.self) {
+      try await store.set([1], forKey: "a", durability: .sync)
+    }
+    try await store.close()
+    let entry = try #require(handler.entries.first)
+    #expect(handler.entries.count == 1)
+    #expect(entry.level == .critical && entry.message == "store stopped writing")
+    #expect(entry.metadata["error_code"] == "poisoned")
+    #expect(entry.metadata["errno"] == "5")
+  }
+
+  /// What a crash has left is worth a notice.
+  @Test func openingAfterACrashIsANotice() async throws {
+    let disk = SimulatedDisk()
+    let first = try disk.openStore()
+    try await first.set([1], forKey: "a", durability: .sync)
+    var configuration = Configuration()
+    configuration.log(to: logger())
+    let crashed = SimulatedDisk(disk.image(.nothing))
+    let store = try crashed.openStore(configuration: configuration)
+    try await store.close()
+    let entry = try #require(handler.entries.first)
+    #expect(entry.level == .notice)
+    #expect(entry.message == "store opened that was not closed in order")
+    #expect(entry.metadata["records"] == "1")
+    try await first.close()
+  }
+
+  @Test func aHandlerThatIsThereIsKept() async throws {
+    let count = Atomic<Int>(0)
+    var configuration = Configuration()
+    configuration.onEvent = { _ in count.add(1, ordering: .relaxed) }
+    configuration.log(to: logger())
+    try await Store.inMemory(configuration: configuration).close()
+    #expect(count.load(ordering: .relaxed) == 1)
+    #expect(handler.entries.map(\.message) == ["store closed"])
+  }
+}

@@ -1,0 +1,54 @@
+import Moraine
+import MoraineTesting
+import ServiceLifecycle
+import Synchronization
+
+/// What a store has told.
+final class EventList: Sendable {
+  private let events = Mutex<[StoreEvent]>([])
+
+  func add(_ event: StoreEvent) { events.withLock { $0.append(event) } }
+
+  var isClosedWithoutFailure: Bool {
+    events.withLock { events in
+      if case .closed(failure: nil) = events.last { return true }
+      return false
+    }
+  }
+}
+
+extension DiskFault {
+  /// The first sync of the log; the one before is of the new segment's header.
+  static var ofFirstSync: DiskFault {
+    DiskFault(.ioError, on: [.sync], file: "0000000001.segment", occurrence: 2)
+  }
+}
+
+/// Writes until it is to end, and then once more.
+struct Writer: Service {
+  let store: Store
+  let durability: Durability
+
+  init(store: Store, _ durability: Durability = .none) {
+    self.store = store
+    self.durability = durability
+  }
+
+  func run() async throws {
+    var number = 0
+    while !Task.isShuttingDownGracefully, !Task.isCancelled {
+      do throws(StoreError) {
+        try await store.set([1], forKey: Key("\(number)"), durability: durability)
+      } catch {
+        // The group is ended by the store's own service.
+        guard error.code == .poisoned || error.code == .closed || error.code == .io else {
+          throw error
+        }
+        try await gracefulShutdown()
+      }
+      number += 1
+      await Task.yield()
+    }
+    if durability == .none { try await store.set([1], forKey: "last") }
+  }
+}

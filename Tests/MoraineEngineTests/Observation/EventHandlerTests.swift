@@ -1,0 +1,71 @@
+import MoraineEngine
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import Testing
+
+/// What ``Configuration/onEvent`` may rely on.
+@Suite(.timeLimit(.minutes(10))) struct EventHandlerTests {
+  @Test func nobodyWaitsForAHandlerButClose() async throws {
+    let gate = Gate()
+    let log = EventLog()
+    var configuration = Configuration.testing(segmentSizeBytes: 4000)
+    configuration.onEvent = { event in
+      gate.pass()
+      log.add(event)
+    }
+    let store = Store.inMemory(configuration: configuration)
+    for number in 0..<300 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number)"), durability: .sync)
+    }
+    try await store.compact()
+    await gate.arrival()
+    #expect(log.events.isEmpty, "the handler still has the first")
+    gate.open()
+    try await store.close()
+    #expect(log.names.first == "opened")
+    #expect(log.names.last == "closed")
+    #expect(log.count("sealed") > 4)
+  }
+
+  @Test func closingTwiceIsToldOnce() async throws {
+    let log = EventLog()
+    let store = Store.inMemory(configuration: Configuration.testing().telling(log))
+    async let first: Void = store.close()
+    async let second: Void = store.close()
+    _ = try await (first, second)
+    try await store.close()
+    await log.arrival(of: "closed")
+    #expect(log.names == ["closed"])
+  }
+
+  @Test func handlersAreAddedToThoseThatAreThere() async throws {
+    let calls = Mutex<[String]>([])
+    var configuration = Configuration.testing()
+    configuration.addEventHandler { event in calls.withLock { $0.append("first \(event.name)") } }
+    configuration.addEventHandler { event in calls.withLock { $0.append("second \(event.name)") } }
+    try await Store.inMemory(configuration: configuration).close()
+    #expect(calls.withLock { $0 } == ["first closed", "second closed"])
+  }
+
+  /// A handler may begin what uses the store.
+  @Test func aTaskOfTheHandlerUsesTheStore() async throws {
+    let (counts, continuation) = AsyncStream.makeStream(of: Int.self)
+    let box = Mutex<Store?>(nil)
+    var configuration = Configuration.testing(segmentSizeBytes: 4000)
+    configuration.compaction = .manual
+    configuration.onEvent = { event in
+      guard case .segmentSealed = event, let store = box.withLock({ $0 }) else { return }
+      Task { continuation.yield(await store.count) }
+    }
+    let store = Store.inMemory(configuration: configuration)
+    box.withLock { $0 = store }
+    for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
+    for await count in counts {
+      #expect(count > 0)
+      break
+    }
+    box.withLock { $0 = nil }
+    try await store.close()
+  }
+}

@@ -1,0 +1,71 @@
+import MoraineEngine
+import Synchronization
+import Testing
+
+/// What a store has told, in its order.
+final class EventLog: Sendable {
+  private let state = Mutex((events: [StoreEvent](), isInside: false))
+
+  /// To be the handler of a store. One event at a time, or the test fails.
+  func add(_ event: StoreEvent) {
+    let wasInside = state.withLock { state in
+      defer { state.isInside = true }
+      return state.isInside
+    }
+    #expect(!wasInside, "two events at once")
+    state.withLock { state in
+      state.events.append(event)
+      state.isInside = false
+    }
+  }
+
+  var events: [StoreEvent] { state.withLock { $0.events } }
+  var names: [String] { events.map(\.name) }
+
+  func count(_ name: String) -> Int { names.count { $0 == name } }
+
+  func failures(_ name: String) -> [StoreError] {
+    events.filter { $0.name == name }.compactMap(\.failure)
+  }
+
+  /// Waits until there is such an event.
+  func arrival(of name: String, times: Int = 1) async {
+    while count(name) < times { await Task.yield() }
+  }
+}
+
+extension Configuration {
+  func telling(_ log: EventLog) -> Configuration {
+    var result = self
+    result.onEvent = log.add
+    return result
+  }
+}
+
+extension StoreEvent {
+  var name: String {
+    switch self {
+    case .opened: "opened"
+    case .segmentSealed: "sealed"
+    case .compacted: "compacted"
+    case .compactionFailed: "compactionFailed"
+    case .checkpointWritten: "checkpointWritten"
+    case .checkpointFailed: "checkpointFailed"
+    case .manifestFailed: "manifestFailed"
+    case .outOfSpace: "outOfSpace"
+    case .poisoned: "poisoned"
+    case .suspended: "suspended"
+    case .closed: "closed"
+    }
+  }
+
+  var failure: StoreError? {
+    switch self {
+    case .compactionFailed(let error), .checkpointFailed(let error), .manifestFailed(let error),
+      .outOfSpace(let error), .poisoned(let error):
+      error
+    case .suspended(let error), .closed(let error): error
+    default: nil
+    }
+  }
+}
