@@ -14,7 +14,8 @@ struct Comparison: Sendable {
   /// What one group of one engine may take before it is ended and left out.
   let timeout: Duration
 
-  func run(into report: inout Report) async throws {
+  /// - Parameter afterRound: what was measured by then: a long run that is interrupted leaves that.
+  func run(into report: inout Report, afterRound: (Report) throws -> Void) async throws {
     for round in 1...rounds {
       for group in groups {
         for engine in plan.engines(of: group) where engines?.contains(engine) ?? true {
@@ -31,6 +32,7 @@ struct Comparison: Sendable {
           }
         }
       }
+      try afterRound(report)
     }
   }
 

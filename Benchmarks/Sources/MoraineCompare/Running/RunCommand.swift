@@ -54,12 +54,11 @@ struct RunCommand: AsyncParsableCommand {
     var report = Report(
       date: Date.now.formatted(.iso8601), machine: try .current(directory),
       command: Self.command, engines: Plan.engines, rows: plan.rows)
-    try await comparison.run(into: &report)
-    report.rows.removeAll { row in
-      !report.figures.contains { $0.row == row.name }
+    try await comparison.run(into: &report) { report in
+      if let output { try report.withoutEmptyRows.write(to: output) }
     }
+    report = report.withoutEmptyRows
     print(report.text)
-    if let output { try report.write(to: output) }
     if !report.failures.isEmpty { throw ExitCode.failure }
   }
 
@@ -88,6 +87,12 @@ struct DrawCommand: ParsableCommand {
 }
 
 extension Report {
+  var withoutEmptyRows: Report {
+    var report = self
+    report.rows.removeAll { row in !report.figures.contains { $0.row == row.name } }
+    return report
+  }
+
   func write(to folder: String) throws {
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     let encoder = JSONEncoder()
