@@ -14,6 +14,14 @@ struct StoreOptions: ParsableArguments {
     return try await using(configuration, body)
   }
 
+  /// As ``reading(_:)``, and hears of what other processes write meanwhile.
+  func following<Result>(_ body: (Store) async throws -> Result) async throws -> Result {
+    var configuration = Configuration()
+    configuration.isReadOnly = true
+    configuration.sharing = .shared
+    return try await using(configuration, body)
+  }
+
   /// Runs the body on a store with durable commits.
   @discardableResult
   func writing<Result>(

@@ -15,8 +15,9 @@ struct Watch: AsyncParsableCommand {
       dropped removals since N, it says so and ends with exit code 2: begin again
       with --all.
 
-      A store that several processes share is watched while they write. One that a
-      program has for itself is locked: there the program calls changes(since:).
+      A store that several processes share is watched while they write; who wants
+      it for itself waits until the watching ends. One that a program has for itself
+      is locked: there the program calls changes(since:).
 
         moraine watch users.moraine --since 81234 | jq -r .key
       """)
@@ -37,7 +38,7 @@ struct Watch: AsyncParsableCommand {
   func run() async throws {
     let most = limit ?? Int.max
     guard most > 0 else { return }
-    try await store.reading { store in
+    try await store.following { store in
       if let since {
         let last = await store.statistics.lastSequence
         guard since <= last.rawValue else {

@@ -29,6 +29,20 @@ extension Checksum {
   }
 }
 
+extension Checksum {
+  /// What changing a bit of a byte does to the checksum, with so many bytes behind it.
+  static func effect(ofBit bit: Int, before count: Int) -> UInt32 {
+    effect(steps.forward[1 << bit], before: count)
+  }
+
+  /// The same of a change whose effect right behind it is known.
+  static func effect(_ effect: UInt32, before count: Int) -> UInt32 {
+    (0..<count).reduce(effect) { effect, _ in
+      steps.forward[Int(effect & 0xFF)] ^ (effect >> 8)
+    }
+  }
+}
+
 extension RecordHeader {
   /// What the checksums of a segment begin with, if the record here is whole: for a segment whose
   /// header is not.

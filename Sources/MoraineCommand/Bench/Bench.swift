@@ -23,7 +23,8 @@ struct Bench: AsyncParsableCommand {
   var directory: String?
   @Option(help: "How many keys.") var count = 100_000
   @Option(help: "Bytes of a value.") var valueSize = 100
-  @Option(help: "Durable commits of each row with sync.") var commits = 500
+  @Option(help: "Durable commits of each row with sync; one for each writer at least.")
+  var commits = 500
   @Flag(help: "One JSON object a line.") var json = false
 
   func validate() throws {

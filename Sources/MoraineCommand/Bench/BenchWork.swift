@@ -23,8 +23,8 @@ struct BenchWork: Sendable {
       }
     }
     try await read(store)
-    try await measure("deletehalf", data.count / 2) {
-      for number in stride(from: 0, to: data.count / 2 * 2, by: 2) {
+    try await measure("deletehalf", (data.count + 1) / 2) {
+      for number in stride(from: 0, to: data.count, by: 2) {
         try await store.removeValue(forKey: data.key(number))
       }
     }

@@ -7,7 +7,7 @@ struct SalvageText {
   func lines(into path: String) -> String {
     let keys = Units.number(UInt64(report.count))
     var lines = [
-      "\(path): \(keys) keys, from \(Units.number(report.recordCount)) operations in "
+      "\(printable(Array(path.utf8))): \(keys) keys, from \(Units.number(report.recordCount)) operations in "
         + "\(report.segmentCount) segments, \(Units.bytes(report.readBytes)) read."
     ]
     for name in report.segmentsWithoutHeader {
@@ -15,7 +15,7 @@ struct SalvageText {
     }
     if !report.ignoredFiles.isEmpty {
       let names = report.ignoredFiles.joined(separator: ", ")
-      lines.append("Not read, because the manifest does not list them: \(names).")
+      lines.append("Not read, because they are no segments of this store, or not listed: \(names).")
     }
     if !report.torn.isEmpty {
       lines.append("Torn, and promised to nobody; opening would have cut it off too:")
@@ -59,11 +59,17 @@ struct SalvageText {
         var name: [UInt8] = []
         Text.appendPrintable(key.key.bytes, to: &name)
         var line = "    sequence \(key.sequence): \(String(decoding: name, as: UTF8.self))"
-        if !key.keyspace.isEmpty { line += " in keyspace \(key.keyspace)" }
+        if !key.keyspace.isEmpty { line += " in keyspace \(printable(Array(key.keyspace.utf8)))" }
         if !key.isProven { line += " (as the damaged record names it)" }
         if isPreview { return line }
         return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
       }
+  }
+
+  private func printable(_ bytes: [UInt8]) -> String {
+    var text: [UInt8] = []
+    Text.appendPrintable(bytes, to: &text)
+    return String(decoding: text, as: UTF8.self)
   }
 
   var json: String {

@@ -10,12 +10,12 @@ struct Inspect: AsyncParsableCommand {
       Without options: the manifest and the segments. With --segment N the header of
       that segment and each record in it, one a line, damaged places included; the
       fields are called as in the format's page. Nothing is opened as a store, so
-      this works whatever is damaged, and beside programs that use the store.
-
-      With --json each line is an object.
+      this works whatever is damaged, and beside programs that use the store. With
+      --json each line is an object.
 
       --svg FILE draws the store: a bar for each segment, as long as it is, dark
-      where its records are live and light where they are garbage.
+      where its records are live and light where they are garbage. For that it is
+      opened, and read as a whole.
 
         moraine inspect users.moraine --segment 3 | less
         moraine inspect users.moraine --svg users.svg
@@ -30,6 +30,7 @@ struct Inspect: AsyncParsableCommand {
     if segment != nil, svg != nil {
       throw ValidationError("--segment and --svg exclude each other")
     }
+    if svg != nil, json { throw ValidationError("--svg and --json exclude each other") }
   }
 
   func run() async throws {

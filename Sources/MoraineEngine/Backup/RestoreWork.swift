@@ -50,7 +50,10 @@ struct RestoreWork: Sendable {
     let opener = Opener(
       storage: storage, path: path, configuration: configuration, pipeline: pipeline,
       observers: Observers())
-    let directory = try storing { () throws(StorageError) in try storage.openDirectory(path) }
+    let directory: (any StorageDirectory)?
+    do throws(StorageError) { directory = try storage.openDirectory(path) } catch {
+      throw opener.directoryError(error)
+    }
     guard let directory else { throw StoreError(.notAStore, missing, file: path.string) }
     return (directory, try opener.takeLock(directory))
   }

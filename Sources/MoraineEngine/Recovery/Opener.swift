@@ -121,7 +121,7 @@ struct Opener {
     return nil
   }
 
-  private func directoryError(_ error: StorageError) -> StoreError {
+  func directoryError(_ error: StorageError) -> StoreError {
     switch error.errno {
     case .notDirectory, .tooManySymbolicLinkLevels:
       StoreError(

@@ -14,9 +14,11 @@ struct SalvageBytes: Sendable {
   /// Parts that could not be read, and why. There are zeros in their place.
   private(set) var unreadable: [(range: Range<Int>, error: StoreError)] = []
 
-  init(_ file: any StorageFile) throws(StoreError) {
+  /// - Parameter limit: how much of it is wanted, at most.
+  init(_ file: any StorageFile, limit: Int?) throws(StoreError) {
     let length = try storing { () throws(StorageError) in try file.lengthBytes() }
-    bytes = [UInt8](repeating: 0, count: min(Int(clamping: length), Self.limit))
+    let wanted = min(Int(clamping: length), limit ?? .max, Self.limit)
+    bytes = [UInt8](repeating: 0, count: max(0, wanted))
     var offset = 0
     while offset < bytes.count {
       let end = min(offset + Self.chunkBytes, bytes.count)

@@ -45,16 +45,24 @@ struct SalvageTarget {
 
   private mutating func take(_ group: SalvageWork.Group) async throws(StoreError) {
     report.add(group)
-    var last: UInt64 = 0
-    for place in group.order where place.sequence != last {
-      last = place.sequence
-      try await take(group.segments[place.segment], at: place.offset)
+    // Compaction's output has some of the records of its inputs: one that can be had is enough.
+    var last: (sequence: UInt64, loss: SalvageLoss?) = (0, nil)
+    for place in group.order {
+      if place.sequence != last.sequence {
+        if let loss = last.loss { report.losses.append(loss) }
+      } else if last.loss == nil {
+        continue
+      }
+      let loss = try await take(group.segments[place.segment], at: place.offset)
+      last = (place.sequence, loss)
     }
+    if let loss = last.loss { report.losses.append(loss) }
   }
 
+  /// - Returns: what is lost, when its value cannot be had.
   private mutating func take(
     _ segment: SalvageWork.Segment, at offset: Int
-  ) async throws(StoreError) {
+  ) async throws(StoreError) -> SalvageLoss? {
     let record = segment.operation(at: offset)
     let keyspace = work.name(ofKeyspace: record.header.keyspace)
     if record.header.kind == .put, record.value == nil {
@@ -69,7 +77,7 @@ struct SalvageTarget {
       loss.keys = [
         SalvagedKey(keyspace: keyspace, key: record.key, sequence: sequence, isProven: true)
       ]
-      return report.losses.append(loss)
+      return loss
     }
     report.recordCount += 1
     let bytes = record.key.bytes.count + (record.value?.count ?? 0)
@@ -79,6 +87,7 @@ struct SalvageTarget {
     }
     pending.append(Operation(keyspace: keyspace, key: record.key, value: record.value))
     pendingBytes += bytes
+    return nil
   }
 
   private mutating func flush() async throws(StoreError) {

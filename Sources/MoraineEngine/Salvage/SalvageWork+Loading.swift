@@ -1,4 +1,5 @@
 import MoraineFormat
+import MoraineStorage
 
 extension SalvageWork {
   /// A segment as far as it was found.
@@ -9,13 +10,19 @@ extension SalvageWork {
     let head: SegmentHead?
     var survivors: [SegmentSalvage.Survivor] = []
     var losses: [SalvageLoss] = []
-    var torn: [SalvageLoss] = []
+    /// What is missing at its end, unless something counts that comes behind it.
+    var tail: SalvageLoss?
+    /// Where a batch begins that has no end, among the survivors.
+    var unfinished: Int?
+    /// Whether it says that all before it was durable.
+    var vouches = false
   }
 
   /// What can be taken over of a group, by rising sequence numbers.
   struct Group: Sendable {
     var segments: [Segment] = []
     var losses: [SalvageLoss] = []
+    var torn: [SalvageLoss] = []
     /// The places of the operations: which segment, and where in it.
     var order: [(segment: Int, offset: Int, sequence: UInt64)] = []
   }
@@ -24,21 +31,16 @@ extension SalvageWork {
   func load(_ plans: [Plan], isLast: Bool) throws(StoreError) -> Group {
     var group = Group()
     for plan in plans {
-      guard var segment = try load(plan) else {
+      if let segment = try load(plan) {
+        group.segments.append(segment)
+      } else {
         group.losses.append(missing(plan))
-        continue
       }
-      if let storeID, let other = segment.head?.storeID, other != storeID {
-        segment.survivors = []
-        segment.losses = [whole(plan, segment.bytes, "it belongs to another store")]
-      }
-      group.segments.append(segment)
     }
-    // What others come behind was not torn: it is missing.
-    let last = group.segments.lastIndex { !$0.survivors.isEmpty } ?? -1
-    for index in group.segments.indices where index < last || !isLast {
-      group.segments[index].losses += group.segments[index].torn
-      group.segments[index].torn = []
+    // Behind the last one that has anything lies what may have been torn.
+    let last = group.segments.lastIndex { !$0.survivors.isEmpty || $0.vouches } ?? -1
+    for index in group.segments.indices {
+      judgeEnd(of: &group.segments[index], isLast: isLast && index >= last, &group.torn)
     }
     for (index, segment) in group.segments.enumerated() {
       group.order += segment.survivors.map { (index, $0.offset, $0.sequence) }
@@ -47,32 +49,82 @@ extension SalvageWork {
     return group
   }
 
-  /// Nil when the file is missing.
-  func load(_ plan: Plan) throws(StoreError) -> Segment? {
-    guard let source = try bytes(of: plan.name) else { return nil }
-    let head = try SegmentHead(source, plan.name, dictionaries: dictionaries)
-    guard let head else {
-      // A birth that died before its header was there.
-      if source.bytes.allSatisfy({ $0 == 0 }), plan.limit == nil {
-        return Segment(plan: plan, bytes: source, head: nil)
+  /// What others count behind was not torn: it is missing; and a batch that lost its end there
+  /// happened. At the end of the log, it did not.
+  private func judgeEnd(
+    of segment: inout Segment, isLast: Bool, _ torn: inout [SalvageLoss]
+  ) {
+    guard isLast, !segment.plan.isSealed, !segment.losses.contains(where: { $0.before == nil })
+    else {
+      if var tail = segment.tail {
+        tail.breaksBatch = segment.unfinished != nil
+        segment.losses.append(tail)
       }
-      return Segment(
-        plan: plan, bytes: source, head: nil,
-        losses: [whole(plan, source, "no whole record was found in it")])
+      return
     }
-    var salvage = SegmentSalvage(
-      source, seed: head.seed, limit: plan.limit, promise: plan.promise)
-    try salvage.run(from: head.firstOffset, plan.name)
+    guard let unfinished = segment.unfinished, let head = segment.head,
+      segment.survivors[unfinished].offset >= segment.plan.promise
+    else {
+      if let tail = segment.tail { torn.append(tail) }
+      return
+    }
+    let salvage = SegmentSalvage(segment.bytes, seed: head.seed, segment.plan)
+    let begin = segment.survivors[unfinished].offset
+    let end = segment.tail.map { Int($0.offset + $0.lengthBytes) } ?? begin
+    let hole = SegmentSalvage.Hole(
+      range: begin..<max(begin, end), reason: "a batch without its end",
+      after: unfinished == 0 ? 0 : segment.survivors[unfinished - 1].sequence,
+      damaged: segment.survivors[unfinished...].map(\.offset))
+    torn.append(loss(hole, segment.plan, salvage))
+    segment.survivors.removeSubrange(unfinished...)
+  }
+
+  /// Nil when no file holds it.
+  func load(_ plan: Plan) throws(StoreError) -> Segment? {
+    guard plan.file != nil else { return nil }
+    let file = try storing { () throws(StorageError) in
+      try directory.openFile(plan.name, .read)
+    }
+    guard let file else { return nil }
+    // One that was not sealed may be longer than others know.
+    let source = try SalvageBytes(file, limit: plan.isSealed ? plan.limit : nil)
+    let head = try SegmentHead(source, plan, dictionaries: files.dictionaries)
+    if let problem = identityProblem(head?.header, plan) {
+      return Segment(
+        plan: plan, bytes: source, head: nil, losses: [whole(plan, source, problem)])
+    }
+    guard let head else {
+      let isEmpty = source.bytes.allSatisfy { $0 == 0 }
+      let reason =
+        isEmpty
+        ? "nothing is written in it"
+        : "its header is damaged, and no records in a row prove what it said"
+      return Segment(plan: plan, bytes: source, head: nil, losses: [whole(plan, source, reason)])
+    }
+    var salvage = SegmentSalvage(source, seed: head.seed, plan)
+    try salvage.run(from: head.firstOffset)
     var segment = Segment(plan: plan, bytes: source, head: head, survivors: salvage.survivors)
     // Between a header that is damaged and the first record lies the dictionary.
     let holes = salvage.holes.drop { hole in
-      !head.isWhole && hole.range.lowerBound == head.firstOffset
+      head.header == nil && hole.range.lowerBound == head.firstOffset
         && hole.range.upperBound == head.claimedOffset
     }
     segment.losses = holes.map { loss($0, plan, salvage) }
-    segment.torn = salvage.torn.map { [loss($0, plan, salvage)] } ?? []
+    segment.tail = salvage.tail.map { loss($0, plan, salvage) }
+    segment.unfinished = salvage.unfinished
+    segment.vouches = salvage.promise > 0
     count(&segment)
     return segment
+  }
+
+  /// Why a file is not the segment that it should be.
+  private func identityProblem(_ header: SegmentHeader?, _ plan: Plan) -> String? {
+    guard let header else { return nil }
+    if !files.isOurs(header) { return "it belongs to another store" }
+    if let entry = plan.entry, header.epoch != entry.epoch {
+      return "it belongs to another life of the store"
+    }
+    return nil
   }
 
   /// How many records are lost is known where the manifest has counted them.
@@ -84,54 +136,17 @@ extension SalvageWork {
       segment.losses[index].recordCount = UInt64(max(0, missing))
     }
   }
-
-  private func missing(_ plan: Plan) -> SalvageLoss {
-    whole(plan, nil, "the file is missing")
-  }
-
-  private func whole(_ plan: Plan, _ source: SalvageBytes?, _ reason: String) -> SalvageLoss {
-    let problem = source.flatMap { $0.problem(in: 0..<$0.bytes.count)?.message }
-    var loss = SalvageLoss(
-      kind: .segment, file: plan.name, offset: 0,
-      lengthBytes: plan.entry?.lengthBytes ?? UInt64(source?.bytes.count ?? 0),
-      reason: problem ?? reason)
-    guard let entry = plan.entry, entry.isSealed else { return loss }
-    loss.recordCount = entry.recordCount
-    loss.after = SequenceNumber(rawValue: max(entry.firstSequence.rawValue, 1) - 1)
-    loss.before = SequenceNumber(rawValue: entry.lastSequence.rawValue + 1)
-    return loss
-  }
-
-  private func loss(
-    _ hole: SegmentSalvage.Hole, _ plan: Plan, _ salvage: SegmentSalvage
-  ) -> SalvageLoss {
-    var loss = SalvageLoss(
-      kind: .records, file: plan.name, offset: UInt64(hole.range.lowerBound),
-      lengthBytes: UInt64(hole.range.count), reason: hole.reason)
-    loss.after = SequenceNumber(rawValue: hole.after)
-    loss.before = hole.before.map { SequenceNumber(rawValue: $0) }
-    loss.breaksBatch = hole.breaksBatch
-    loss.keys = hole.damaged.map { offset in
-      let header = salvage.header(at: offset)
-      let start = offset + header.keyOffset
-      return SalvagedKey(
-        keyspace: name(ofKeyspace: header.keyspace),
-        key: Key(Array(salvage.source.bytes[start..<(start + header.keyLength)])),
-        sequence: SequenceNumber(rawValue: header.sequence), isProven: false)
-    }
-    return loss
-  }
 }
 
 extension SalvageReport {
   /// What was found of a group of segments.
   mutating func add(_ group: SalvageWork.Group) {
     losses += group.losses
+    torn += group.torn
     for segment in group.segments {
       segmentCount += 1
       readBytes += UInt64(segment.bytes.bytes.count)
       losses += segment.losses
-      torn += segment.torn
       if segment.head?.isWhole == false { segmentsWithoutHeader.append(segment.plan.name) }
     }
   }

@@ -6,26 +6,34 @@ import SystemPackage
 ///
 /// Its calls block: they are made from a thread of its own, one at a time.
 struct SalvageWork: Sendable {
-  /// One of the store's segments, and what the manifest says of it.
+  /// One of the store's segments, and what is known of it.
   struct Plan: Sendable {
     let number: SegmentNumber
+    /// The number in the name of the file that holds it; nil when none does.
+    let file: SegmentNumber?
     let entry: Manifest.Segment?
+    /// How far it was durable, as the manifest says.
     var promise = 0
-    var name: String { number.fileName }
+    /// How long it is, as the segment behind it says.
+    var knownLength: Int?
+    /// The lowest and the highest sequence number that its operations can have.
+    var sequences: (lowest: UInt64, highest: UInt64) = (0, .max)
+
+    var name: String { (file ?? number).fileName }
+    var isSealed: Bool { entry?.isSealed ?? false }
     /// Where its records end; nil where only the file knows.
     var limit: Int? {
-      entry.flatMap { $0.isSealed ? Int(clamping: $0.lengthBytes) : nil }
+      if let entry, entry.isSealed { return Int(clamping: entry.lengthBytes) }
+      return knownLength
     }
   }
 
   let directory: any StorageDirectory
   let lock: (any StorageFile)?
+  /// What names the keyspaces.
   let manifest: Manifest?
   let listing: Listing
-  /// Of the store whose segments are read.
-  private(set) var storeID: Identifier?
-  /// What segments with a whole header have.
-  private(set) var dictionaries: Set<[UInt8]> = []
+  let files: SalvageFiles
   /// Read together, one after the other: their sequence numbers overlap, or nobody knows.
   private(set) var groups: [[Plan]] = []
   private(set) var report = SalvageReport()
@@ -34,28 +42,38 @@ struct SalvageWork: Sendable {
   init(_ storage: any Storage, _ path: FilePath) throws(StoreError) {
     (directory, lock) = try RestoreWork.openSource(path, of: storage, "there is no store here")
     listing = try Listing(directory)
-    var damage: StoreError?
+    var problem: String?
+    var manifest: Manifest?
     do throws(StoreError) {
       manifest = try Opener.readManifest(directory, listing)
+      guard manifest != nil else {
+        throw StoreError(.notAStore, "there is no store here", file: path.string)
+      }
     } catch {
       guard error.code != .newerFormat, error.code != .notAStore, !listing.segments.isEmpty else {
         throw error
       }
-      damage = error
+      problem = error.message
+    }
+    files = try SalvageFiles(directory, listing, manifest)
+    if files.manifestIsForeign {
+      problem = "it is another store's than all segments are; it was not heeded"
       manifest = nil
+    } else if let manifest,
+      let younger = try files.youngerSegment(than: manifest, in: directory)
+    {
+      problem = "it is older than segment \(younger); the segments were read without it"
     }
-    guard manifest != nil || damage != nil else {
-      throw StoreError(.notAStore, "there is no store here", file: path.string)
-    }
-    if let damage {
+    self.manifest = manifest
+    if let problem {
       report.losses.append(
         SalvageLoss(
-          kind: .manifest, file: Manifest.fileName, offset: damage.offset ?? 0, lengthBytes: 0,
-          reason: damage.message))
+          kind: .manifest, file: Manifest.fileName, offset: 0, lengthBytes: 0, reason: problem))
     }
-    storeID = manifest?.storeID
-    try lookAtHeaders()
-    if let manifest { plan(manifest) } else { try planWithoutManifest() }
+    if let manifest, problem == nil { plan(manifest) } else { try planWithoutManifest() }
+    let used = Set(groups.joined().compactMap(\.file))
+    report.ignoredFiles = listing.segments.keys.filter { !used.contains($0) }.sorted()
+      .map(\.fileName)
   }
 
   func free() { lock?.unlock() }
@@ -66,65 +84,41 @@ struct SalvageWork: Sendable {
     return manifest?.keyspaces.first { $0.id == id }?.name ?? "keyspace-\(id)"
   }
 
-  func bytes(of name: String) throws(StoreError) -> SalvageBytes? {
-    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
-    return try file.map { (file) throws(StoreError) in try SalvageBytes(file) }
-  }
-
   /// In the order of the log, each as long as the manifest says.
   private mutating func plan(_ manifest: Manifest) {
+    let (holders, lengths) = (files.holders, files.lengths)
     var open: [Plan] = []
+    var last: UInt64 = 0
     for entry in manifest.segments {
-      var plan = Plan(number: entry.number, entry: entry)
+      var plan = Plan(
+        number: entry.number, file: holders[entry.number], entry: entry,
+        knownLength: lengths[entry.number])
       if manifest.watermarkSegment == entry.number.rawValue {
         plan.promise = Int(clamping: manifest.watermarkOffset)
       }
-      if entry.isSealed { groups.append([plan]) } else { open.append(plan) }
+      if entry.isSealed {
+        // Without any operations, there is none that it can have.
+        let isEmpty = entry.recordCount == 0
+        plan.sequences =
+          isEmpty ? (1, 0) : (entry.firstSequence.rawValue, entry.lastSequence.rawValue)
+        last = max(last, entry.lastSequence.rawValue)
+        groups.append([plan])
+      } else {
+        plan.sequences.lowest = last &+ 1
+        open.append(plan)
+      }
     }
     if !open.isEmpty { groups.append(open) }
-    let listed = Set(manifest.segments.map(\.number))
-    report.ignoredFiles = listing.segments.keys.filter { !listed.contains($0) }.sorted()
-      .map(\.fileName)
-  }
-
-  /// What headers tell of the store, and the dictionaries that another segment may need.
-  private mutating func lookAtHeaders() throws(StoreError) {
-    var stores: [Identifier: Int] = [:]
-    for number in listing.segments.keys.sorted() {
-      guard let header = try header(of: number) else { continue }
-      stores[header.storeID, default: 0] += 1
-      if !header.dictionary.isEmpty { dictionaries.insert(header.dictionary) }
-    }
-    guard manifest == nil else { return }
-    // The most frequent; the smaller one of two, so that it is always the same.
-    storeID = stores.max { ($0.value, $1.key.description) < ($1.value, $0.key.description) }?.key
-  }
-
-  private func header(of number: SegmentNumber) throws(StoreError) -> SegmentHeader? {
-    do throws(StoreError) {
-      let source = try SegmentOpening.source(
-        directory, number.fileName, limit: nil, mapped: false)
-      return try source.map { (source) throws(StoreError) in
-        try SegmentOpening.header(source, number.fileName)
-      }
-    } catch {
-      // What is damaged, or cannot be read, is looked at when its turn comes.
-      guard error.code == .newerFormat else { return nil }
-      throw error
-    }
   }
 
   /// By their first sequence numbers; those that overlap together: compaction may have been at
   /// work, and its output has in part the same records as its inputs.
   private mutating func planWithoutManifest() throws(StoreError) {
+    let lengths = files.lengths
     var ranges: [(plan: Plan, first: UInt64, last: UInt64)] = []
-    for number in listing.segments.keys.sorted() {
-      let plan = Plan(number: number, entry: nil)
+    for (number, file) in files.holders.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+      let plan = Plan(number: number, file: file, entry: nil, knownLength: lengths[number])
       guard let segment = try load(plan) else { continue }
-      if let storeID, let other = segment.head?.storeID, other != storeID {
-        report.ignoredFiles.append(plan.name)
-        continue
-      }
       let first = segment.survivors.first?.sequence ?? 0
       ranges.append((plan, first, segment.survivors.last?.sequence ?? first))
     }

@@ -9,96 +9,61 @@ struct SegmentHead: Sendable {
   let claimedOffset: Int?
   /// Nil where it is not known to be what was written.
   let dictionary: [UInt8]?
-  let storeID: Identifier?
+  /// Nil where it is damaged.
+  let header: SegmentHeader?
+  /// Whether it is as it was written.
   let isWhole: Bool
 
-  /// How many records in a row prove a seed: the first has made it, two agree with it.
-  private static let proofLength = 3
-  private static let places = stride(
-    from: SegmentHeader.fixedLength, to: .max, by: recordAlignment)
-
-  /// - Parameters:
-  ///   - dictionaries: those of other segments: compaction hands one on.
-  /// - Returns: nil when not even two records in a row are whole.
+  /// - Parameter dictionaries: those of other segments: compaction hands one on.
+  /// - Returns: nil when it is damaged, and its records do not prove what it said.
   /// - Throws: `.newerFormat`.
   init?(
-    _ source: SalvageBytes, _ name: String, dictionaries: Set<[UInt8]>
+    _ source: SalvageBytes, _ plan: SalvageWork.Plan, dictionaries: Set<[UInt8]>
   ) throws(StoreError) {
-    let header = try source.bytes.withBytes { (bytes) throws(StoreError) -> SegmentHeader? in
-      do throws(FormatError) {
-        return try SegmentHeader(decoding: bytes)
-      } catch {
-        guard error.kind == .newer else { return nil }
-        throw StoreError(error, file: name)
-      }
-    }
-    if let header {
+    let whole = try Self.decode(source.bytes, plan.name)
+    if let header = whole ?? Self.repaired(source.bytes, plan) {
       guard !header.flags.contains(.encrypted) else {
-        throw StoreError(.newerFormat, "an encrypted segment; update this program", file: name)
+        throw StoreError(
+          .newerFormat, "an encrypted segment; update this program", file: plan.name)
       }
       seed = header.checksumSeed
       firstOffset = header.headerLength
       claimedOffset = firstOffset
       dictionary = header.dictionary
-      storeID = header.storeID
-      isWhole = true
+      self.header = header
+      isWhole = whole != nil
       return
     }
-    guard let seed = Self.search(source.bytes) else { return nil }
+    let search = SeedSearch(source.bytes, plan)
+    guard let seed = search.seed() else { return nil }
     self.seed = seed
     firstOffset = SegmentHeader.fixedLength
-    claimedOffset = source.bytes.withUnsafeBytes { bytes in
-      do throws(FormatError) { return try SegmentHeader.claimedLength(bytes) } catch { return nil }
-    }
-    storeID = nil
+    claimedOffset = search.claimedOffset
+    header = nil
     isWhole = false
-    dictionary = dictionaries.first { source.bytes.dropFirst(128).starts(with: $0) }
+    let behind = source.bytes.dropFirst(SegmentHeader.fixedLength)
+    dictionary = dictionaries.first { behind.starts(with: $0) }
   }
 
-  /// A checksum begins with 32 bits that are the same for all records of a segment. Each record
-  /// tells which, if it is whole; two that agree are no chance.
-  private static func search(_ bytes: [UInt8]) -> Checksum? {
-    bytes.withUnsafeBytes { bytes in
-      for place in places {
-        guard place + RecordHeader.fixedLength <= bytes.count else { return nil }
-        if let seed = seed(bytes, at: place) { return seed }
+  private static func decode(
+    _ bytes: [UInt8], _ name: String
+  ) throws(StoreError) -> SegmentHeader? {
+    try bytes.withBytes { (raw) throws(StoreError) -> SegmentHeader? in
+      do throws(FormatError) {
+        return try SegmentHeader(decoding: raw)
+      } catch {
+        guard error.kind == .newer else { return nil }
+        throw StoreError(error, file: name)
       }
-      return nil
     }
   }
 
-  /// The seed that a chain of records from here on agrees about.
-  private static func seed(_ bytes: UnsafeRawBufferPointer, at start: Int) -> Checksum? {
-    guard let length = length(bytes, at: start), let second = next(bytes, start, length) else {
-      return nil
-    }
-    let base = bytes.baseAddress!
-    let seed = RecordHeader.seed(ofRecord: base + start, length: length, at: UInt64(start))
-    var (place, count) = (second, 1)
-    while count < proofLength, let length = Self.length(bytes, at: place) {
-      let checksum = RecordHeader.checksum(
-        of: base + place, length: length, at: UInt64(place), seed: seed)
-      guard checksum == RecordHeader.storedChecksum(at: base + place) else { return nil }
-      count += 1
-      place += aligned(length)
-    }
-    // Two are enough when they are all there is behind a header.
-    let isAll = bytes[min(place, bytes.count)...].allSatisfy { $0 == 0 }
-    return count == proofLength || (count == 2 && isAll) ? seed : nil
-  }
-
-  private static func next(_ bytes: UnsafeRawBufferPointer, _ start: Int, _ length: Int) -> Int? {
-    let next = start + aligned(length)
-    return Self.length(bytes, at: next) == nil ? nil : next
-  }
-
-  /// The length of what looks like a record.
-  private static func length(_ bytes: UnsafeRawBufferPointer, at place: Int) -> Int? {
-    guard place + RecordHeader.fixedLength <= bytes.count else { return nil }
-    let length = RecordHeader.length(at: bytes.baseAddress! + place)
-    guard length >= RecordHeader.fixedLength, length <= bytes.count - place,
-      RecordHeader.parse(bytes.baseAddress! + place, length: length) != nil
-    else { return nil }
-    return length
+  /// One with a single wrong byte, if its first record or its footer agrees.
+  private static func repaired(_ bytes: [UInt8], _ plan: SalvageWork.Plan) -> SegmentHeader? {
+    let header = bytes.withUnsafeBytes { SegmentHeader(repairing: $0) }
+    guard let header, header.number == plan.number else { return nil }
+    let search = SeedSearch(bytes, plan)
+    let places = [header.headerLength, search.end - SegmentFooter.recordLength]
+    return places.contains { search.isWhole(at: $0, header.checksumSeed) } ? header : nil
   }
 }

@@ -20,8 +20,8 @@ extension SegmentSalvage {
 
   /// The first whole record behind a place.
   ///
-  /// - Complexity: O(bytes) for what is not made to deceive: what does not look like a record has
-  ///   its checksum never computed.
+  /// - Complexity: O(bytes): what does not look like a record has its checksum never computed.
+  ///   Where values are full of what looks like long records, O(bytes · their length).
   func nextRecord(behind offset: Int, to end: Int) -> Int? {
     var place = aligned(offset + 1)
     return source.bytes.withUnsafeBytes { bytes in
@@ -47,7 +47,8 @@ extension SegmentSalvage {
         let base = bytes.baseAddress! + place
         guard let length = length(at: place), place + length <= range.upperBound,
           let header = RecordHeader.parse(base, length: length), header.sequence > last,
-          header.sequence < (before ?? .max), header.kind == .put || header.kind == .delete
+          header.sequence < (before ?? .max), header.sequence <= plan.sequences.highest,
+          header.kind == .put || header.kind == .delete
         else {
           place += recordAlignment
           continue
@@ -100,11 +101,9 @@ extension SegmentSalvage {
 
   /// What the length field says, when it can be true.
   private func length(at offset: Int) -> Int? {
-    guard offset + RecordHeader.fixedLength <= limit,
-      offset + RecordHeader.fixedLength <= source.bytes.count
-    else { return nil }
-    let length = source.bytes.withUnsafeBytes { RecordHeader.length(at: $0.baseAddress! + offset) }
     let end = min(limit, source.bytes.count)
+    guard offset + RecordHeader.fixedLength <= end else { return nil }
+    let length = source.bytes.withUnsafeBytes { RecordHeader.length(at: $0.baseAddress! + offset) }
     return length >= RecordHeader.fixedLength && length <= end - offset ? length : nil
   }
 
@@ -113,9 +112,12 @@ extension SegmentSalvage {
       == RecordHeader.storedChecksum(at: base)
   }
 
-  /// Numbers of puts and deletes rise; a mark has that of what is before it.
+  /// Numbers of puts and deletes rise, and are those that the segment can have; a mark has that of
+  /// what is before it.
   private func isBehind(_ header: RecordHeader) -> Bool {
-    header.kind == .put || header.kind == .delete
-      ? header.sequence > lastSequence : header.sequence >= lastSequence
+    guard header.kind == .put || header.kind == .delete else {
+      return header.sequence >= lastSequence || survivors.isEmpty
+    }
+    return header.sequence > lastSequence && header.sequence <= plan.sequences.highest
   }
 }

@@ -25,65 +25,67 @@ struct SegmentSalvage {
 
   let source: SalvageBytes
   let seed: Checksum
-  /// Where records end; for a segment that was not sealed, where the file does.
+  let plan: SalvageWork.Plan
+  /// Where records end: as others say, or where the file does.
   let limit: Int
-  let isSealed: Bool
   /// How far it is known to have been durable.
   private(set) var promise: Int
 
   private(set) var survivors: [Survivor] = []
   private(set) var holes: [Hole] = []
-  /// What a torn write has left at the end.
-  private(set) var torn: Hole?
-  private(set) var lastSequence: UInt64 = 0
-  /// Where the batch begins that has no end yet, among the survivors.
-  private var batchStart: Int?
+  /// What is missing at the end, where it may have been torn; it was not when something counts that
+  /// comes behind the segment.
+  private(set) var tail: Hole?
+  /// Where a batch begins that has no end, among the survivors.
+  private(set) var unfinished: Int?
+  private(set) var lastSequence: UInt64
   private var batchCount = 0
 
-  init(_ source: SalvageBytes, seed: Checksum, limit: Int?, promise: Int) {
+  init(_ source: SalvageBytes, seed: Checksum, _ plan: SalvageWork.Plan) {
     self.source = source
     self.seed = seed
-    self.limit = limit ?? source.bytes.count
-    isSealed = limit != nil
-    self.promise = promise
+    self.plan = plan
+    limit = plan.limit ?? source.bytes.count
+    promise = plan.promise
+    lastSequence = plan.sequences.lowest == 0 ? 0 : plan.sequences.lowest - 1
   }
 
   /// - Parameter first: where records begin.
   /// - Throws: `.newerFormat` for a sound record with something unknown.
-  mutating func run(from first: Int, _ name: String) throws(StoreError) {
+  mutating func run(from first: Int) throws(StoreError) {
     var offset = first
     let end = min(limit, source.bytes.count)
     while offset < end {
-      if let header = try record(at: offset, name) {
+      if let header = try record(at: offset, plan.name) {
         take(header, at: offset)
         offset += aligned(header.length)
         continue
       }
       let next = nextRecord(behind: offset, to: end)
-      if next == nil, !isSealed, isEmpty(offset..<end) { break }
+      if next == nil, plan.limit == nil, isEmpty(offset..<end) { break }
       note(offset..<(next ?? end), before: next.map { firstSequence(from: $0) })
       offset = next ?? end
     }
-    finish()
+    finish(offset)
   }
 
   private mutating func take(_ header: RecordHeader, at offset: Int) {
-    lastSequence = header.sequence
+    lastSequence = max(lastSequence, header.sequence)
     switch header.kind {
     // Neither comes within a batch: one that was begun is over.
-    case .footer: batchStart = nil
+    case .footer: unfinished = nil
     case .syncMark:
-      batchStart = nil
+      unfinished = nil
       promise = max(promise, durableOffset(of: offset, header))
     case .put, .delete:
-      if header.batch == .alone || batchStart == nil { (batchStart, batchCount) = (nil, 0) }
+      if header.batch == .alone || unfinished == nil { (unfinished, batchCount) = (nil, 0) }
       batchCount += 1
-      if header.batch == .more, batchStart == nil { batchStart = survivors.count }
+      if header.batch == .more, unfinished == nil { unfinished = survivors.count }
       if header.batch == .end {
         if header.batchCount != batchCount, !holes.isEmpty {
           holes[holes.count - 1].breaksBatch = true
         }
-        batchStart = nil
+        unfinished = nil
       }
       survivors.append(Survivor(offset: offset, sequence: header.sequence))
     }
@@ -94,40 +96,33 @@ struct SegmentSalvage {
     holes.append(
       Hole(
         range: range, reason: problem ?? "damaged", after: lastSequence, before: before,
-        breaksBatch: batchStart != nil, damaged: damagedRecords(in: range, before: before)))
+        breaksBatch: unfinished != nil, damaged: damagedRecords(in: range, before: before)))
     // The batch's end may have been in there: what comes behind it says nothing against it.
-    if before != nil { batchStart = nil }
+    if before != nil { unfinished = nil }
   }
 
-  /// What is behind the last whole record of a segment that nobody sealed was promised, or it was
-  /// torn; then the batch that was being written did not happen.
-  private mutating func finish() {
-    if isSealed {
-      // A file that is too short.
-      let end = source.bytes.count
-      if end < limit {
-        if let last = holes.last, last.range.upperBound == end {
-          holes[holes.count - 1].range = last.range.lowerBound..<limit
-        } else {
-          holes.append(
-            Hole(range: end..<limit, reason: "the file ends here", after: lastSequence))
-        }
-      }
-      return
+  /// Whatever others say that there is must be there; what only the file can tell may be torn.
+  private mutating func finish(_ offset: Int) {
+    let known = plan.limit ?? max(promise, offset)
+    if offset < known { extend(to: known, from: offset) }
+    guard !plan.isSealed, var last = holes.last, last.before == nil,
+      promise <= last.range.lowerBound
+    else { return }
+    holes.removeLast()
+    let end = plan.limit ?? lastWritten(in: last.range)
+    last.range = last.range.lowerBound..<max(last.range.lowerBound, end)
+    tail = last
+  }
+
+  /// The file ends, or has nothing, before the place that others name.
+  private mutating func extend(to end: Int, from offset: Int) {
+    if let last = holes.last, last.range.upperBound == offset, last.before == nil {
+      holes[holes.count - 1].range = last.range.lowerBound..<end
+    } else {
+      holes.append(
+        Hole(
+          range: offset..<end, reason: "nothing is there", after: lastSequence,
+          breaksBatch: unfinished != nil))
     }
-    if var last = holes.last, last.before == nil, promise <= last.range.lowerBound {
-      holes.removeLast()
-      last.range = last.range.lowerBound..<lastWritten(in: last.range)
-      last.reason = "a torn write"
-      torn = last
-    }
-    guard let batchStart, survivors[batchStart].offset >= promise else { return }
-    let begin = survivors[batchStart].offset
-    let end = torn?.range.upperBound ?? begin
-    torn = Hole(
-      range: begin..<max(begin, end), reason: "a batch without its end",
-      after: batchStart == 0 ? 0 : survivors[batchStart - 1].sequence,
-      damaged: survivors[batchStart...].map(\.offset))
-    survivors.removeSubrange(batchStart...)
   }
 }

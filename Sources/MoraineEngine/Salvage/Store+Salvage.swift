@@ -22,8 +22,9 @@ extension Store {
   /// - Throws: `.notAStore` when there is none, or when a store is in the directory already;
   ///   `.locked`, `.noSpace`, `.io`; `.newerFormat`, also for a single record that is sound and
   ///   newer.
-  /// - Complexity: O(bytes of the store). Memory: a segment's bytes, and 16 for each of its
-  ///   records; without a manifest, those of all segments whose sequence numbers overlap.
+  /// - Complexity: O(bytes of the store); behind damage it can be O(bytes²) of a segment whose
+  ///   values were made to look like long records. Memory: a segment's bytes, and 16 for each of
+  ///   its records; without a manifest, those of all segments whose sequence numbers overlap.
   @discardableResult
   public static func salvage(
     _ damaged: FilePath, to directory: FilePath,

@@ -33,10 +33,30 @@ import Testing
     try await salvaged.close()
   }
 
-  /// A byte of the header or of the dictionary: every key is recovered or named, none with a value
-  /// that a wrong dictionary has made.
-  @Test(arguments: [10, 90, 300])
-  func aDictionaryThatIsNotProvenIsNotUsed(place: Int) async throws {
+  /// One byte of the header: there is but one that makes the checksum right again.
+  @Test(arguments: [3, 13, 20, 47, 84, 90, 101, 125])
+  func aHeaderWithOneWrongByteIsRepaired(place: Int) async throws {
+    let directory = try TestDirectory()
+    let configuration = Configuration.dictionaries(.mapped)
+    let store = try Store(at: directory.path, configuration: configuration)
+    let state = try await fill(store)
+    try await store.compact()
+    try await store.close()
+    let segment = try #require(
+      try directory.segments().first { try $0.header.dictionary.count > 300 })
+    try segment.flip(at: place)
+    let target = try TestDirectory()
+    let report = try await Store.salvage(directory.path, to: target.path)
+    #expect(report.segmentsWithoutHeader == [segment.lastPathComponent] && report.isComplete)
+    let salvaged = try Store(at: target.path, configuration: configuration)
+    #expect(try await salvaged.everything() == state)
+    try await salvaged.close()
+  }
+
+  /// Two bytes of the header, or one of the dictionary: every key is recovered or named, none with
+  /// a value that a wrong dictionary has made.
+  @Test(arguments: [[10, 90], [300]])
+  func aDictionaryThatIsNotProvenIsNotUsed(places: [Int]) async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.dictionaries(.mapped)
     let store = try Store(at: directory.path, configuration: configuration)
@@ -46,7 +66,7 @@ import Testing
     let segment = try #require(
       try directory.segments().first { try $0.header.dictionary.count > 300 })
     let shared = try segment.records.filter { $0.codec == .lz4Dictionary }
-    try segment.flip(at: place)
+    for place in places { try segment.flip(at: place) }
     let target = try TestDirectory()
     let report = try await Store.salvage(directory.path, to: target.path)
     #expect(report.segmentsWithoutHeader == [segment.lastPathComponent])

@@ -140,6 +140,48 @@ import Testing
     #expect(key.key == "key 0" && key.hasValue && !key.isProven)
   }
 
+  /// The file ends, or has nothing, before the place that a mark has promised.
+  @Test(arguments: [true, false])
+  func promisedBytesThatAreNotThereAreALoss(cuts: Bool) async throws {
+    try await killed(durability: .none) { store in
+      try await put(0..<20, store)
+      _ = try await store.sync()
+      try await store.set([2], forKey: "key 20", durability: .sync)
+    }
+    let file = try #require(try open("killed").openFile(Self.name, .readWrite))
+    let manifest = try #require(try open("killed").openFile(Manifest.fileName, .readWrite))
+    // The manifest promises all of it; the file has the first record.
+    try Self.promise(400, in: manifest)
+    if cuts {
+      try file.truncate(to: 128 + 28)
+    } else {
+      let zeros = [UInt8](repeating: 0, count: Int(try file.lengthBytes()) - 156)
+      try zeros.withUnsafeBytes { try file.write($0, at: 156) }
+    }
+    let (found, report) = try await salvage()
+    #expect(found == ["key 0"])
+    #expect(report.losses.count == 1 && report.losses[0].offset == 156)
+    #expect(report.losses[0].lengthBytes == 400 - 156)
+  }
+
+  private static func promise(_ offset: UInt64, in file: any StorageFile) throws {
+    var bytes = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    var manifest = try bytes.withUnsafeBytes { try Manifest(decoding: $0) }
+    (manifest.watermarkSegment, manifest.watermarkOffset) = (1, offset)
+    try manifest.encoded().withUnsafeBytes { try file.write($0, at: 0) }
+  }
+
+  @Test func aListedSegmentWithNothingInItIsALoss() async throws {
+    try await killed(durability: .none) { try await put(0..<5, $0) }
+    let file = try #require(try open("killed").openFile(Self.name, .readWrite))
+    let zeros = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
+    try zeros.withUnsafeBytes { try file.write($0, at: 0) }
+    let (found, report) = try await salvage()
+    #expect(found.isEmpty && report.losses.map(\.kind) == [.segment])
+    #expect(report.losses[0].lengthBytes == UInt64(zeros.count))
+  }
+
   @Test func whereAStoreIsNoneIsMade() async throws {
     try await killed(durability: .none) { try await put(0..<2, $0) }
     for (from, to) in [("killed", "store"), ("nowhere", "new"), ("empty", "new")] {

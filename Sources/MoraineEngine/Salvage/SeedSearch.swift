@@ -1,0 +1,128 @@
+import MoraineFormat
+
+/// Finds the 32 bits that all checksums of a segment begin with, where its header is damaged: each
+/// record tells which, if it is whole, and two that agree are no chance.
+struct SeedSearch {
+  /// How many records in a row prove a seed: the first has made it, two agree with it.
+  private static let proofLength = 3
+
+  let bytes: [UInt8]
+  let plan: SalvageWork.Plan
+  /// Where records end.
+  let end: Int
+
+  init(_ bytes: [UInt8], _ plan: SalvageWork.Plan) {
+    self.bytes = bytes
+    self.plan = plan
+    let last = bytes.lastIndex { $0 != 0 }.map { aligned($0 + 1) } ?? 0
+    // The last bytes of a footer are zeros that must be.
+    end = min(plan.limit ?? aligned(last + 16), bytes.count)
+  }
+
+  func seed() -> Checksum? {
+    // A footer is no value's: nothing that was stored lies behind it, and the manifest counts what
+    // it counts. Values may hold what looks like records, in a row, with a seed of their own.
+    if let seed = footerSeed() { return seed }
+    let footer = end - SegmentFooter.recordLength
+    let hasFooter = looksLikeFooter(at: footer)
+    return bytes.withUnsafeBytes { bytes in
+      for place in stride(from: SegmentHeader.fixedLength, to: end, by: recordAlignment) {
+        guard let seed = seed(bytes, at: place) else { continue }
+        // Where a footer says something else, only a row that begins where records do is believed.
+        let isFirst = place == SegmentHeader.fixedLength || place == claimedOffset
+        if !hasFooter || isFirst || isWhole(at: footer, seed) { return seed }
+      }
+      return nil
+    }
+  }
+
+  /// Where the header says that records begin, if that can be.
+  var claimedOffset: Int? {
+    bytes.withUnsafeBytes { bytes in
+      do throws(FormatError) { return try SegmentHeader.claimedLength(bytes) } catch { return nil }
+    }
+  }
+
+  func isWhole(at place: Int, _ seed: Checksum) -> Bool {
+    bytes.withUnsafeBytes { bytes in
+      guard place >= SegmentHeader.fixedLength, let length = length(bytes, at: place) else {
+        return false
+      }
+      return matches(bytes, place, length, seed)
+    }
+  }
+
+  private func footerSeed() -> Checksum? {
+    let place = end - SegmentFooter.recordLength
+    guard looksLikeFooter(at: place) else { return nil }
+    return bytes.withUnsafeBytes { bytes in
+      let seed = RecordHeader.seed(
+        ofRecord: bytes.baseAddress! + place, length: SegmentFooter.recordLength, at: UInt64(place))
+      // Where no manifest counts, a record has to agree.
+      guard plan.entry?.isSealed != true else { return seed }
+      let places = stride(from: SegmentHeader.fixedLength, to: place, by: recordAlignment)
+      let hasOther = places.contains { place in
+        length(bytes, at: place).map { matches(bytes, place, $0, seed) } ?? false
+      }
+      return hasOther ? seed : nil
+    }
+  }
+
+  private func looksLikeFooter(at place: Int) -> Bool {
+    guard place >= SegmentHeader.fixedLength else { return false }
+    return bytes.withUnsafeBytes { bytes in
+      guard length(bytes, at: place) == SegmentFooter.recordLength else { return false }
+      let header = RecordHeader.parse(
+        bytes.baseAddress! + place, length: SegmentFooter.recordLength)
+      let stored = bytes[(place + RecordHeader.fixedLength)..<(place + SegmentFooter.recordLength)]
+      return header?.kind == .footer && agrees(UnsafeRawBufferPointer(rebasing: stored))
+    }
+  }
+
+  /// Whether a footer counts what the manifest counts.
+  private func agrees(_ stored: UnsafeRawBufferPointer) -> Bool {
+    let footer: SegmentFooter
+    do throws(FormatError) { footer = try SegmentFooter(decoding: stored) } catch { return false }
+    guard let entry = plan.entry, entry.isSealed else { return true }
+    return footer.recordCount == entry.recordCount && footer.firstSequence == entry.firstSequence
+      && footer.lastSequence == entry.lastSequence
+  }
+
+  /// The seed that a row of records from here on agrees about.
+  private func seed(_ bytes: UnsafeRawBufferPointer, at start: Int) -> Checksum? {
+    guard let length = length(bytes, at: start) else { return nil }
+    let second = start + aligned(length)
+    guard self.length(bytes, at: second) != nil else { return nil }
+    let seed = RecordHeader.seed(
+      ofRecord: bytes.baseAddress! + start, length: length, at: UInt64(start))
+    var (place, count) = (second, 1)
+    while count < Self.proofLength, let length = self.length(bytes, at: place) {
+      guard matches(bytes, place, length, seed) else { return nil }
+      count += 1
+      place += aligned(length)
+    }
+    // Two are enough when they are all there is.
+    let isAll = bytes[min(place, bytes.count)...].allSatisfy { $0 == 0 }
+    return count == Self.proofLength || (count == 2 && isAll) ? seed : nil
+  }
+
+  private func matches(
+    _ bytes: UnsafeRawBufferPointer, _ place: Int, _ length: Int, _ seed: Checksum
+  ) -> Bool {
+    let base = bytes.baseAddress! + place
+    return RecordHeader.checksum(of: base, length: length, at: UInt64(place), seed: seed)
+      == RecordHeader.storedChecksum(at: base)
+  }
+
+  /// The length of what looks like a record of this segment.
+  private func length(_ bytes: UnsafeRawBufferPointer, at place: Int) -> Int? {
+    guard place + RecordHeader.fixedLength <= end else { return nil }
+    let length = RecordHeader.length(at: bytes.baseAddress! + place)
+    guard length >= RecordHeader.fixedLength, length <= end - place,
+      let header = RecordHeader.parse(bytes.baseAddress! + place, length: length)
+    else { return nil }
+    guard header.kind == .put || header.kind == .delete else { return length }
+    let (lowest, highest) = plan.sequences
+    return header.sequence >= lowest && header.sequence <= highest ? length : nil
+  }
+}
