@@ -20,17 +20,25 @@ struct SeedSearch {
   }
 
   func seed() -> Checksum? {
-    // A footer is no value's: nothing that was stored lies behind it, and the manifest counts what
-    // it counts. Values may hold what looks like records, in a row, with a seed of their own.
-    if let seed = footerSeed() { return seed }
     let footer = end - SegmentFooter.recordLength
     let hasFooter = looksLikeFooter(at: footer)
-    return bytes.withUnsafeBytes { bytes in
+    // A footer is no value's: nothing that was stored lies behind it.
+    let claim = hasFooter ? footerSeed(at: footer) : nil
+    if let claim, hasRecord(claim, before: footer) { return claim }
+    return row(believed: { place, seed in
+      // Values may hold what looks like records, in a row, with a seed of their own. Where a footer
+      // says something else, such a row must begin where records do, or have the numbers that the
+      // manifest gives the segment.
+      !hasFooter || plan.isSealed || place == SegmentHeader.fixedLength || place == claimedOffset
+        || isWhole(at: footer, seed)
+    }) ?? (plan.isSealed ? claim : nil)
+  }
+
+  /// The seed of the first row of records that is believed.
+  private func row(believed: (Int, Checksum) -> Bool) -> Checksum? {
+    bytes.withUnsafeBytes { bytes in
       for place in stride(from: SegmentHeader.fixedLength, to: end, by: recordAlignment) {
-        guard let seed = seed(bytes, at: place) else { continue }
-        // Where a footer says something else, only a row that begins where records do is believed.
-        let isFirst = place == SegmentHeader.fixedLength || place == claimedOffset
-        if !hasFooter || isFirst || isWhole(at: footer, seed) { return seed }
+        if let seed = seed(bytes, at: place), believed(place, seed) { return seed }
       }
       return nil
     }
@@ -52,19 +60,19 @@ struct SeedSearch {
     }
   }
 
-  private func footerSeed() -> Checksum? {
-    let place = end - SegmentFooter.recordLength
-    guard looksLikeFooter(at: place) else { return nil }
-    return bytes.withUnsafeBytes { bytes in
-      let seed = RecordHeader.seed(
+  private func footerSeed(at place: Int) -> Checksum {
+    bytes.withUnsafeBytes { bytes in
+      RecordHeader.seed(
         ofRecord: bytes.baseAddress! + place, length: SegmentFooter.recordLength, at: UInt64(place))
-      // Where no manifest counts, a record has to agree.
-      guard plan.entry?.isSealed != true else { return seed }
-      let places = stride(from: SegmentHeader.fixedLength, to: place, by: recordAlignment)
-      let hasOther = places.contains { place in
+    }
+  }
+
+  private func hasRecord(_ seed: Checksum, before end: Int) -> Bool {
+    let places = stride(from: SegmentHeader.fixedLength, to: end, by: recordAlignment)
+    return bytes.withUnsafeBytes { bytes in
+      places.contains { place in
         length(bytes, at: place).map { matches(bytes, place, $0, seed) } ?? false
       }
-      return hasOther ? seed : nil
     }
   }
 

@@ -86,6 +86,17 @@ import Testing
     #expect(state.count == damaged.expected().count)
   }
 
+  /// Header, first record and footer: the records in between prove what the header said.
+  @Test func headerAndFooterMayBothBeDamaged() async throws {
+    var damaged = try await damaged()
+    let name = damaged.segments[1]
+    try damaged.overwrite(name, at: 0, with: [UInt8](repeating: 0, count: 140))
+    let footer = damaged.originals[name]!.count - 84
+    try damaged.overwrite(name, at: footer + 4, with: [damaged.originals[name]![footer + 4] ^ 1])
+    let (state, report) = try await damaged.salvage()
+    #expect(state == damaged.expected() && report.segmentsWithoutHeader == [name])
+  }
+
   /// A value that holds records with a seed of its own does not become records, though the header
   /// and the beginning of its own record are gone.
   @Test(arguments: [true, false])
