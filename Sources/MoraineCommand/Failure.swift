@@ -1,3 +1,4 @@
+import Foundation
 import Moraine
 import SystemPackage
 
@@ -13,11 +14,21 @@ struct Failure: Error {
 
   static func usage(_ message: String) -> Failure { Failure(code: 2, message: message) }
 
-  /// What the operating system said of a stream.
+  /// What the operating system said of a stream or a file.
   init(_ action: String, _ error: any Error) {
-    let errno = error as? Errno
+    let errno = Self.errno(of: error)
     let isFull = errno == .noSpace || errno == .diskQuotaExceeded
-    self.init(code: isFull ? 6 : 5, message: "cannot \(action): \(error)")
+    let reason = errno.map { "\($0)" } ?? "\(error)"
+    self.init(code: isFull ? 6 : 5, message: "cannot \(action): \(reason)")
+  }
+
+  /// What the operating system said, also where Foundation has wrapped it.
+  private static func errno(of error: any Error) -> Errno? {
+    if let errno = error as? Errno { return errno }
+    let wrapped = error as NSError
+    if wrapped.domain == NSPOSIXErrorDomain { return Errno(rawValue: CInt(wrapped.code)) }
+    let inner = wrapped.userInfo[NSUnderlyingErrorKey] as? any Error
+    return inner.flatMap { errno(of: $0) }
   }
 
   init(code: Int32, message: String?) {
