@@ -6,7 +6,7 @@ import Moraine
 @main
 struct MoraineCommand: AsyncParsableCommand {
   /// What `--version` prints.
-  static let version = "0.1.0-dev"
+  static let version = "0.1.0"
 
   static let configuration = CommandConfiguration(
     commandName: "moraine",
