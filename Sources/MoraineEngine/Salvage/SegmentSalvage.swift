@@ -72,11 +72,8 @@ struct SegmentSalvage {
   private mutating func take(_ header: RecordHeader, at offset: Int) {
     lastSequence = max(lastSequence, header.sequence)
     switch header.kind {
-    // Neither comes within a batch: one that was begun is over.
-    case .footer: unfinished = nil
-    case .syncMark:
-      unfinished = nil
-      promise = max(promise, durableOffset(of: offset, header))
+    case .footer: break
+    case .syncMark: promise = max(promise, durableOffset(of: offset, header))
     case .put, .delete:
       if header.batch == .alone || unfinished == nil { (unfinished, batchCount) = (nil, 0) }
       batchCount += 1
