@@ -38,6 +38,15 @@ struct Failure: Error {
 }
 
 extension StoreError {
+  /// One object: code, file, offset and message; null where it does not apply.
+  var json: String {
+    let place =
+      "\"file\":\(file.map { Text.quoted($0) } ?? "null"),"
+      + "\"offset\":\(offset.map { "\($0)" } ?? "null")"
+    return "{\"code\":\(Text.quoted(code.description)),\(place),"
+      + "\"message\":\(Text.quoted(message))}"
+  }
+
   /// The codes that the top level's help lists.
   var exitCode: Int32 {
     switch code {

@@ -54,11 +54,7 @@ struct Stats: AsyncParsableCommand {
     ]
     if report.tornBytes > 0 { rows.append(("torn write", "\(report.tornBytes) bytes to be cut")) }
     if !report.foreignFiles.isEmpty {
-      let names = report.foreignFiles.map { name in
-        var text: [UInt8] = []
-        Text.appendPrintable(Array(name.utf8), to: &text)
-        return String(decoding: text, as: UTF8.self)
-      }
+      let names = report.foreignFiles.map { Text.printable($0.utf8) }
       rows.append(("not the store's", names.joined(separator: ", ")))
     }
     let width = rows.map(\.0.count).max() ?? 0

@@ -24,6 +24,20 @@ enum Text {
     }
   }
 
+  /// As ``appendPrintable(_:to:)``.
+  static func printable(_ bytes: some Sequence<UInt8>) -> String {
+    var text: [UInt8] = []
+    appendPrintable(Array(bytes), to: &text)
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// As ``appendMember(_:_:to:)``.
+  static func member(_ name: String, _ bytes: [UInt8]) -> String {
+    var json: [UInt8] = []
+    appendMember(name, bytes, to: &json)
+    return String(decoding: json, as: UTF8.self)
+  }
+
   /// A member of a JSON object: `"name":"text"`, or `"nameHex":"digits"` for bytes that are not
   /// UTF-8. One of the two, so that no byte can be lost or taken for another.
   static func appendMember(_ name: String, _ bytes: [UInt8], to json: inout [UInt8]) {

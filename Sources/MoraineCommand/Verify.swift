@@ -66,14 +66,8 @@ struct Findings {
   }
 
   private var json: String {
-    let list = problems.map { problem in
-      let file = problem.file.map { Text.quoted($0) } ?? "null"
-      let offset = problem.offset.map { "\($0)" } ?? "null"
-      return "{\"code\":\(Text.quoted(problem.code.description)),\"file\":\(file),"
-        + "\"offset\":\(offset),\"message\":\(Text.quoted(problem.message))}"
-    }
     return "{\"isSound\":\(problems.isEmpty),\"recordCount\":\(recordCount),"
       + "\"checkedBytes\":\(checkedBytes),\"problemCount\":\(problems.count),"
-      + "\"problems\":[\(list.joined(separator: ","))]}"
+      + "\"problems\":[\(problems.map(\.json).joined(separator: ","))]}"
   }
 }

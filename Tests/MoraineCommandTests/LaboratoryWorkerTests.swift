@@ -123,6 +123,7 @@ import Testing
                   kill(worker, signal)
                   struck.insert(worker)
                 }
+                // Nothing tells of the children of another process.
                 Thread.sleep(forTimeInterval: 0.001)
               }
             })

@@ -1,4 +1,5 @@
 import Moraine
+import MoraineTesting
 
 /// Keys, values and an order, the same on every run.
 struct BenchData: Sendable {
@@ -11,7 +12,7 @@ struct BenchData: Sendable {
   init(count: Int, valueLengthBytes: Int) {
     self.count = count
     self.valueLengthBytes = valueLengthBytes
-    var generator = Generator(state: 1)
+    var generator = SeededGenerator(seed: 1)
     order = (0..<count).shuffled(using: &generator)
     noise = (0..<(64 << 10)).map { _ in UInt8(truncatingIfNeeded: generator.next() >> 32) }
   }
@@ -43,18 +44,5 @@ struct BenchData: Sendable {
     value.append(
       contentsOf: repeatElement(UInt8(ascii: "m"), count: valueLengthBytes - value.count))
     return value
-  }
-}
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-private struct Generator: RandomNumberGenerator {
-  var state: UInt64
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var mixed = state
-    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-    return mixed ^ (mixed >> 31)
   }
 }

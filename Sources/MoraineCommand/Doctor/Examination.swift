@@ -77,17 +77,11 @@ struct Examination {
         "It has no index checkpoint: opening read \(Units.bytes(recovery.replayedBytes)).")
     }
     if !recovery.foreignFiles.isEmpty {
-      lines.append("Not the store's: " + names(recovery.foreignFiles) + ".")
+      lines.append(
+        "Not the store's: "
+          + recovery.foreignFiles.map { Text.printable($0.utf8) }.joined(separator: ", ") + ".")
     }
     return lines
-  }
-
-  private func names(_ files: [String]) -> String {
-    files.map { name in
-      var text: [UInt8] = []
-      Text.appendPrintable(Array(name.utf8), to: &text)
-      return String(decoding: text, as: UTF8.self)
-    }.joined(separator: ", ")
   }
 
   private func advice(_ directory: String) -> [String] {
@@ -113,12 +107,6 @@ struct Examination {
   }
 
   func json(directory: String) -> String {
-    let list = problems.map { problem in
-      let file = problem.file.map { Text.quoted($0) } ?? "null"
-      let offset = problem.offset.map { "\($0)" } ?? "null"
-      return "{\"code\":\(Text.quoted(problem.code.description)),\"file\":\(file),"
-        + "\"offset\":\(offset),\"message\":\(Text.quoted(problem.message))}"
-    }
     var members = ["\"isSound\":\(problems.isEmpty)"]
     if let recovery { members.append("\"wasClean\":\(recovery.wasClean)") }
     if let statistics {
@@ -127,7 +115,7 @@ struct Examination {
           + "\"diskBytes\":\(statistics.diskBytes),\"liveBytes\":\(statistics.liveBytes),"
           + "\"spaceAmplification\":\(statistics.spaceAmplification)")
     }
-    members.append("\"problems\":[\(list.joined(separator: ","))]")
+    members.append("\"problems\":[\(problems.map(\.json).joined(separator: ","))]")
     let advice = advice(directory).map { Text.quoted($0) }.joined(separator: ",")
     members.append("\"advice\":[\(advice)]")
     return "{" + members.joined(separator: ",") + "}"

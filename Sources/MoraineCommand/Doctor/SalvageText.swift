@@ -7,7 +7,7 @@ struct SalvageText {
   func lines(into path: String) -> String {
     let keys = Units.number(UInt64(report.count))
     var lines = [
-      "\(printable(Array(path.utf8))): \(keys) keys, from \(Units.number(report.recordCount)) operations in "
+      "\(Text.printable(path.utf8)): \(keys) keys, from \(Units.number(report.recordCount)) operations in "
         + "\(report.segmentCount) segments, \(Units.bytes(report.readBytes)) read."
     ]
     for name in report.segmentsWithoutHeader {
@@ -56,20 +56,13 @@ struct SalvageText {
     if loss.breaksBatch { text += "; others of its batch are there" }
     return [text]
       + loss.keys.map { key in
-        var name: [UInt8] = []
-        Text.appendPrintable(key.key.bytes, to: &name)
-        var line = "    sequence \(key.sequence): \(String(decoding: name, as: UTF8.self))"
-        if !key.keyspace.isEmpty { line += " in keyspace \(printable(Array(key.keyspace.utf8)))" }
+        let name = key.key.bytes.isEmpty ? "the empty key" : Text.printable(key.key.bytes)
+        var line = "    sequence \(key.sequence): \(name)"
+        if !key.keyspace.isEmpty { line += " in keyspace \(Text.printable(key.keyspace.utf8))" }
         if !key.isProven { line += " (as the damaged record names it)" }
         if isPreview { return line }
         return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
       }
-  }
-
-  private func printable(_ bytes: [UInt8]) -> String {
-    var text: [UInt8] = []
-    Text.appendPrintable(bytes, to: &text)
-    return String(decoding: text, as: UTF8.self)
   }
 
   var json: String {
@@ -88,9 +81,7 @@ struct SalvageText {
     let count = loss.recordCount.map { "\($0)" } ?? "null"
     let before = loss.before.map { "\($0)" } ?? "null"
     let keys = loss.keys.map { key in
-      var name: [UInt8] = []
-      Text.appendMember("key", key.key.bytes, to: &name)
-      return "{\"keyspace\":\(Text.quoted(key.keyspace)),\(String(decoding: name, as: UTF8.self)),"
+      "{\"keyspace\":\(Text.quoted(key.keyspace)),\(Text.member("key", key.key.bytes)),"
         + "\"sequence\":\(key.sequence),\"isProven\":\(key.isProven),\"hasValue\":\(key.hasValue)}"
     }
     return "{\"kind\":\(Text.quoted(loss.kind.rawValue)),\"file\":\(Text.quoted(loss.file)),"

@@ -13,12 +13,8 @@ struct Fields {
 
   /// Bytes; in JSON under another name when they are not UTF-8.
   mutating func add(_ name: String, _ bytes: [UInt8]) {
-    var text: [UInt8] = []
-    Text.appendPrintable(bytes, to: &text)
-    words.append("\(name) \(String(decoding: text, as: UTF8.self))")
-    var member: [UInt8] = []
-    Text.appendMember(name, bytes, to: &member)
-    members.append(String(decoding: member, as: UTF8.self))
+    words.append("\(name) \(Text.printable(bytes))")
+    members.append(Text.member(name, bytes))
   }
 
   private mutating func add(_ name: String, _ text: String, _ json: String) {

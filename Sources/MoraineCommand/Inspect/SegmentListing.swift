@@ -95,16 +95,9 @@ struct SegmentListing {
   }
 
   private func record(at offset: Int, _ seed: Checksum) -> RecordHeader? {
-    guard offset + RecordHeader.fixedLength <= bytes.count else { return nil }
-    return bytes.withUnsafeBytes { raw in
-      let base = raw.baseAddress! + offset
-      let length = RecordHeader.length(at: base)
-      guard length >= RecordHeader.fixedLength, length <= bytes.count - offset,
-        let header = RecordHeader.parse(base, length: length),
-        RecordHeader.checksum(of: base, length: length, at: UInt64(offset), seed: seed)
-          == RecordHeader.storedChecksum(at: base)
-      else { return nil }
-      return header
+    bytes.withUnsafeBytes { raw in
+      let header = RecordHeader.candidate(in: raw, at: offset, before: raw.count)
+      return header.flatMap { $0.isWhole(in: raw, at: offset, seed: seed) ? $0 : nil }
     }
   }
 }

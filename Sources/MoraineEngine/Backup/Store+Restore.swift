@@ -67,16 +67,7 @@ extension Store {
     var opener = try opener(
       RestoringStorage(directory: staged.directory), path, configuration, pipeline)
     opener.knowsDigest = !isRewound
-    let box: EngineBox
-    do throws(StoreError) {
-      box = try await pipeline.run { [opener] () throws(StoreError) in
-        EngineBox(try opener.open(creating: false))
-      }
-    } catch {
-      pipeline.stop()
-      throw error
-    }
-    let store = Store(opener: opener, pipeline: pipeline, state: box.take())
+    let store = try await open(opener)
     do throws(StoreError) {
       let total = staged.report.totalBytes
       let report = try await store.verify { part in

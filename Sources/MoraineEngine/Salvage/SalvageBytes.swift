@@ -37,6 +37,17 @@ struct SalvageBytes: Sendable {
     unreadable.first { $0.range.overlaps(range) }?.error
   }
 
+  /// Of a record that is known to be one.
+  func header(at offset: Int) -> RecordHeader {
+    bytes.withUnsafeBytes { bytes in
+      let base = bytes.baseAddress! + offset
+      guard let header = RecordHeader.parse(base, length: RecordHeader.length(at: base)) else {
+        fatalError("a record that was read is none")
+      }
+      return header
+    }
+  }
+
   private mutating func read(_ file: any StorageFile, _ range: Range<Int>) -> StoreError? {
     bytes.withUnsafeMutableBytes { all in
       let target = UnsafeMutableRawBufferPointer(rebasing: all[range])

@@ -5,6 +5,8 @@ import MoraineStorage
 struct SalvageFiles: Sendable {
   /// By the number in the file's name; of files whose header is whole.
   private(set) var headers: [SegmentNumber: SegmentHeader] = [:]
+  /// The dictionaries that are proven: compaction hands one on.
+  private(set) var dictionaries: Set<[UInt8]> = []
   private let names: [SegmentNumber]
   /// Of the store whose segments are read.
   private(set) var storeID: Identifier?
@@ -20,6 +22,7 @@ struct SalvageFiles: Sendable {
     for name in names {
       guard let header = try Self.header(directory, name) else { continue }
       headers[name] = header
+      if !header.dictionary.isEmpty { dictionaries.insert(header.dictionary) }
       stores[header.storeID, default: 0] += 1
     }
     storeID = manifest?.storeID
@@ -43,9 +46,6 @@ struct SalvageFiles: Sendable {
       throw error
     }
   }
-
-  /// The dictionaries that are proven: compaction hands one on.
-  var dictionaries: Set<[UInt8]> { Set(headers.values.map(\.dictionary).filter { !$0.isEmpty }) }
 
   /// Which file holds each segment: the one whose header says so, or, where that is damaged, its
   /// name.

@@ -128,12 +128,9 @@ struct SalvageTarget {
 extension SalvageWork.Segment {
   /// A put or a delete that was found whole; without its value, when that cannot be had.
   func operation(at offset: Int) -> (header: RecordHeader, key: Key, value: [UInt8]?) {
-    bytes.bytes.withUnsafeBytes { bytes in
-      let base = bytes.baseAddress! + offset
-      guard let header = RecordHeader.parse(base, length: RecordHeader.length(at: base)) else {
-        fatalError("a record that was read is none")
-      }
-      let record = RecordReference(base: base, header: header)
+    let header = bytes.header(at: offset)
+    return bytes.bytes.withUnsafeBytes { bytes in
+      let record = RecordReference(base: bytes.baseAddress! + offset, header: header)
       return (header, Key([UInt8](record.key)), value(of: record))
     }
   }

@@ -62,20 +62,19 @@ extension SalvageWork {
       }
       return
     }
-    guard let unfinished = segment.unfinished, let head = segment.head,
+    guard let unfinished = segment.unfinished,
       segment.survivors[unfinished].offset >= segment.plan.promise
     else {
       if let tail = segment.tail { torn.append(tail) }
       return
     }
-    let salvage = SegmentSalvage(segment.bytes, seed: head.seed, segment.plan)
     let begin = segment.survivors[unfinished].offset
     let end = segment.tail.map { Int($0.offset + $0.lengthBytes) } ?? begin
     let hole = SegmentSalvage.Hole(
       range: begin..<max(begin, end), reason: "a batch without its end",
       after: unfinished == 0 ? 0 : segment.survivors[unfinished - 1].sequence,
       damaged: segment.survivors[unfinished...].map(\.offset))
-    torn.append(loss(hole, segment.plan, salvage))
+    torn.append(loss(hole, segment.plan, segment.bytes))
     segment.survivors.removeSubrange(unfinished...)
   }
 
@@ -109,8 +108,8 @@ extension SalvageWork {
       head.header == nil && hole.range.lowerBound == head.firstOffset
         && hole.range.upperBound == head.claimedOffset
     }
-    segment.losses = holes.map { loss($0, plan, salvage) }
-    segment.tail = salvage.tail.map { loss($0, plan, salvage) }
+    segment.losses = holes.map { loss($0, plan, source) }
+    segment.tail = salvage.tail.map { loss($0, plan, source) }
     segment.unfinished = salvage.unfinished
     segment.vouches = salvage.promise > 0
     count(&segment)

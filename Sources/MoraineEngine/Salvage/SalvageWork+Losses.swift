@@ -20,7 +20,7 @@ extension SalvageWork {
 
   /// A part of a segment.
   func loss(
-    _ hole: SegmentSalvage.Hole, _ plan: Plan, _ salvage: SegmentSalvage
+    _ hole: SegmentSalvage.Hole, _ plan: Plan, _ source: SalvageBytes
   ) -> SalvageLoss {
     var loss = SalvageLoss(
       kind: .records, file: plan.name, offset: UInt64(hole.range.lowerBound),
@@ -31,11 +31,11 @@ extension SalvageWork {
     loss.before = (hole.before ?? end).map { SequenceNumber(rawValue: $0) }
     loss.breaksBatch = hole.breaksBatch
     loss.keys = hole.damaged.map { offset in
-      let header = salvage.header(at: offset)
+      let header = source.header(at: offset)
       let start = offset + header.keyOffset
       return SalvagedKey(
         keyspace: name(ofKeyspace: header.keyspace),
-        key: Key(Array(salvage.source.bytes[start..<(start + header.keyLength)])),
+        key: Key(Array(source.bytes[start..<(start + header.keyLength)])),
         sequence: SequenceNumber(rawValue: header.sequence), isProven: false)
     }
     return loss

@@ -53,10 +53,8 @@ struct SeedSearch {
 
   func isWhole(at place: Int, _ seed: Checksum) -> Bool {
     bytes.withUnsafeBytes { bytes in
-      guard place >= SegmentHeader.fixedLength, let length = length(bytes, at: place) else {
-        return false
-      }
-      return matches(bytes, place, length, seed)
+      place >= SegmentHeader.fixedLength
+        && candidate(bytes, at: place)?.isWhole(in: bytes, at: place, seed: seed) ?? false
     }
   }
 
@@ -71,7 +69,7 @@ struct SeedSearch {
     let places = stride(from: SegmentHeader.fixedLength, to: end, by: recordAlignment)
     return bytes.withUnsafeBytes { bytes in
       places.contains { place in
-        length(bytes, at: place).map { matches(bytes, place, $0, seed) } ?? false
+        candidate(bytes, at: place)?.isWhole(in: bytes, at: place, seed: seed) ?? false
       }
     }
   }
@@ -79,11 +77,10 @@ struct SeedSearch {
   private func looksLikeFooter(at place: Int) -> Bool {
     guard place >= SegmentHeader.fixedLength else { return false }
     return bytes.withUnsafeBytes { bytes in
-      guard length(bytes, at: place) == SegmentFooter.recordLength else { return false }
-      let header = RecordHeader.parse(
-        bytes.baseAddress! + place, length: SegmentFooter.recordLength)
-      let stored = bytes[(place + RecordHeader.fixedLength)..<(place + SegmentFooter.recordLength)]
-      return header?.kind == .footer && agrees(UnsafeRawBufferPointer(rebasing: stored))
+      guard let header = candidate(bytes, at: place), header.kind == .footer,
+        place + header.length == end
+      else { return false }
+      return agrees(UnsafeRawBufferPointer(rebasing: bytes[(place + header.valueOffset)..<end]))
     }
   }
 
@@ -98,39 +95,27 @@ struct SeedSearch {
 
   /// The seed that a row of records from here on agrees about.
   private func seed(_ bytes: UnsafeRawBufferPointer, at start: Int) -> Checksum? {
-    guard let length = length(bytes, at: start) else { return nil }
-    let second = start + aligned(length)
-    guard self.length(bytes, at: second) != nil else { return nil }
+    guard let first = candidate(bytes, at: start) else { return nil }
+    let second = start + aligned(first.length)
+    guard candidate(bytes, at: second) != nil else { return nil }
     let seed = RecordHeader.seed(
-      ofRecord: bytes.baseAddress! + start, length: length, at: UInt64(start))
+      ofRecord: bytes.baseAddress! + start, length: first.length, at: UInt64(start))
     var (place, count) = (second, 1)
-    while count < Self.proofLength, let length = self.length(bytes, at: place) {
-      guard matches(bytes, place, length, seed) else { return nil }
+    while count < Self.proofLength, let header = candidate(bytes, at: place) {
+      guard header.isWhole(in: bytes, at: place, seed: seed) else { return nil }
       count += 1
-      place += aligned(length)
+      place += aligned(header.length)
     }
     // Two are enough when they are all there is.
     let isAll = bytes[min(place, bytes.count)...].allSatisfy { $0 == 0 }
     return count == Self.proofLength || (count == 2 && isAll) ? seed : nil
   }
 
-  private func matches(
-    _ bytes: UnsafeRawBufferPointer, _ place: Int, _ length: Int, _ seed: Checksum
-  ) -> Bool {
-    let base = bytes.baseAddress! + place
-    return RecordHeader.checksum(of: base, length: length, at: UInt64(place), seed: seed)
-      == RecordHeader.storedChecksum(at: base)
-  }
-
-  /// The length of what looks like a record of this segment.
-  private func length(_ bytes: UnsafeRawBufferPointer, at place: Int) -> Int? {
-    guard place + RecordHeader.fixedLength <= end else { return nil }
-    let length = RecordHeader.length(at: bytes.baseAddress! + place)
-    guard length >= RecordHeader.fixedLength, length <= end - place,
-      let header = RecordHeader.parse(bytes.baseAddress! + place, length: length)
-    else { return nil }
-    guard header.kind == .put || header.kind == .delete else { return length }
+  /// What looks like a record of this segment.
+  private func candidate(_ bytes: UnsafeRawBufferPointer, at place: Int) -> RecordHeader? {
+    guard let header = RecordHeader.candidate(in: bytes, at: place, before: end) else { return nil }
+    guard header.kind == .put || header.kind == .delete else { return header }
     let (lowest, highest) = plan.sequences
-    return header.sequence >= lowest && header.sequence <= highest ? length : nil
+    return header.sequence >= lowest && header.sequence <= highest ? header : nil
   }
 }

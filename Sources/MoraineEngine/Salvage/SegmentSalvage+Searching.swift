@@ -27,9 +27,8 @@ extension SegmentSalvage {
     return source.bytes.withUnsafeBytes { bytes in
       while place + RecordHeader.fixedLength <= end {
         defer { place += recordAlignment }
-        let base = bytes.baseAddress! + place
-        guard let length = length(at: place), let header = RecordHeader.parse(base, length: length),
-          isBehind(header), isWhole(base, length, place)
+        guard let header = RecordHeader.candidate(in: bytes, at: place, before: end),
+          isBehind(header), header.isWhole(in: bytes, at: place, seed: seed)
         else { continue }
         return place
       }
@@ -44,10 +43,10 @@ extension SegmentSalvage {
     var (place, last) = (range.lowerBound, lastSequence)
     source.bytes.withUnsafeBytes { bytes in
       while place + RecordHeader.fixedLength <= range.upperBound {
-        let base = bytes.baseAddress! + place
-        guard let length = length(at: place), place + length <= range.upperBound,
-          let header = RecordHeader.parse(base, length: length), header.sequence > last,
-          header.sequence < (before ?? .max), header.sequence <= plan.sequences.highest,
+        guard
+          let header = RecordHeader.candidate(in: bytes, at: place, before: range.upperBound),
+          header.sequence > last, header.sequence < (before ?? .max),
+          header.sequence <= plan.sequences.highest,
           header.kind == .put || header.kind == .delete
         else {
           place += recordAlignment
@@ -55,7 +54,7 @@ extension SegmentSalvage {
         }
         places.append(place)
         last = header.sequence
-        place += aligned(length)
+        place += aligned(header.length)
       }
     }
     return places
@@ -71,19 +70,8 @@ extension SegmentSalvage {
   /// What no sequence number before this whole record reaches: a mark has that of what is before
   /// it.
   func firstSequence(from offset: Int) -> UInt64 {
-    let header = header(at: offset)
+    let header = source.header(at: offset)
     return header.kind == .put || header.kind == .delete ? header.sequence : header.sequence + 1
-  }
-
-  /// Of a record that is known to be one.
-  func header(at offset: Int) -> RecordHeader {
-    source.bytes.withUnsafeBytes { bytes in
-      let base = bytes.baseAddress! + offset
-      guard let header = RecordHeader.parse(base, length: RecordHeader.length(at: base)) else {
-        fatalError("a record that was read is none")
-      }
-      return header
-    }
   }
 
   func durableOffset(of offset: Int, _ header: RecordHeader) -> Int {

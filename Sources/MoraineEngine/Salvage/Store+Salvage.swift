@@ -50,7 +50,7 @@ extension Store {
     }
     var report = work.report
     do throws(StoreError) {
-      let store = try await openStaged(staged, directory, thread)
+      let store = try await openStaged(staged, directory)
       var target = SalvageTarget(store: store, work: work, report: report)
       do throws(StoreError) {
         try await target.fill(thread, progress)
@@ -94,21 +94,12 @@ extension Store {
 
   /// The store that is being filled, where its manifest is not called one yet.
   private static func openStaged(
-    _ staged: RestoreWork.Staged, _ path: FilePath, _ thread: BackgroundThread
+    _ staged: RestoreWork.Staged, _ path: FilePath
   ) async throws(StoreError) -> Store {
-    let pipeline = CommitPipeline()
     var configuration = Configuration()
     configuration.durability = .none
     let opener = try opener(
-      RestoringStorage(directory: staged.directory), path, configuration, pipeline)
-    do throws(StoreError) {
-      let box = try await pipeline.run { () throws(StoreError) in
-        EngineBox(try opener.open(creating: true))
-      }
-      return Store(opener: opener, pipeline: pipeline, state: box.take())
-    } catch {
-      pipeline.stop()
-      throw error
-    }
+      RestoringStorage(directory: staged.directory), path, configuration, CommitPipeline())
+    return try await open(opener, creating: true)
   }
 }

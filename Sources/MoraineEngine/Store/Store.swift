@@ -129,17 +129,21 @@ public actor Store {
     at directory: FilePath, configuration: Configuration = .init()
   ) async throws(StoreError) -> Store {
     let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
-    let opener = try opener(DiskStorage(), directory, configuration, pipeline)
-    let box: EngineBox
+    return try await open(try opener(DiskStorage(), directory, configuration, pipeline))
+  }
+
+  /// Opens on the committing thread.
+  static func open(_ opener: Opener, creating: Bool = false) async throws(StoreError) -> Store {
+    let pipeline = opener.pipeline
     do throws(StoreError) {
-      box = try await pipeline.run { () throws(StoreError) in
-        EngineBox(try opener.open(creating: false))
+      let box = try await pipeline.run { () throws(StoreError) in
+        EngineBox(try opener.open(creating: creating))
       }
+      return Store(opener: opener, pipeline: pipeline, state: box.take())
     } catch {
       pipeline.stop()
       throw error
     }
-    return Store(opener: opener, pipeline: pipeline, state: box.take())
   }
 }
 

@@ -15,6 +15,16 @@ import Testing
     return state
   }
 
+  /// A closed store, and one of its segments that has a dictionary.
+  private func make(_ directory: TestDirectory) async throws -> ([Key: [UInt8]], URL) {
+    let store = try Store(at: directory.path, configuration: .dictionaries(.mapped))
+    let state = try await fill(store)
+    try await store.compact()
+    try await store.close()
+    let segment = try directory.segments().first { try $0.header.dictionary.count > 300 }
+    return (state, try #require(segment))
+  }
+
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func valuesComeWithTheirDictionary(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -37,18 +47,12 @@ import Testing
   @Test(arguments: [3, 13, 20, 47, 84, 90, 101, 125])
   func aHeaderWithOneWrongByteIsRepaired(place: Int) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(.mapped)
-    let store = try Store(at: directory.path, configuration: configuration)
-    let state = try await fill(store)
-    try await store.compact()
-    try await store.close()
-    let segment = try #require(
-      try directory.segments().first { try $0.header.dictionary.count > 300 })
+    let (state, segment) = try await make(directory)
     try segment.flip(at: place)
     let target = try TestDirectory()
     let report = try await Store.salvage(directory.path, to: target.path)
     #expect(report.segmentsWithoutHeader == [segment.lastPathComponent] && report.isComplete)
-    let salvaged = try Store(at: target.path, configuration: configuration)
+    let salvaged = try Store(at: target.path, configuration: .dictionaries(.mapped))
     #expect(try await salvaged.everything() == state)
     try await salvaged.close()
   }
@@ -58,13 +62,7 @@ import Testing
   @Test(arguments: [[10, 90], [300]])
   func aDictionaryThatIsNotProvenIsNotUsed(places: [Int]) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(.mapped)
-    let store = try Store(at: directory.path, configuration: configuration)
-    let state = try await fill(store)
-    try await store.compact()
-    try await store.close()
-    let segment = try #require(
-      try directory.segments().first { try $0.header.dictionary.count > 300 })
+    let (state, segment) = try await make(directory)
     let shared = try segment.records.filter { $0.codec == .lz4Dictionary }
     for place in places { try segment.flip(at: place) }
     let target = try TestDirectory()
@@ -72,7 +70,7 @@ import Testing
     #expect(report.segmentsWithoutHeader == [segment.lastPathComponent])
     let named = Set(report.losses.flatMap(\.keys).filter(\.isProven).map(\.key))
     #expect(named == Set(shared.map { Key($0.key) }))
-    let salvaged = try Store(at: target.path, configuration: configuration)
+    let salvaged = try Store(at: target.path, configuration: .dictionaries(.mapped))
     let found = try await salvaged.everything()
     #expect(found == state.filter { !named.contains($0.key) })
     try await salvaged.close()
