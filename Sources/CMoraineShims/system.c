@@ -19,7 +19,6 @@
 #if defined(__linux__)
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #else
 #include <stdlib.h>
 #endif
@@ -87,15 +86,6 @@ int moraine_lock(int fd, bool shared) {
 }
 
 void moraine_unlock(int fd) { flock(fd, LOCK_UN); }
-
-int moraine_random(void *bytes, size_t length) {
-#if defined(__linux__)
-  return (int)RESULT(getrandom(bytes, length, 0));
-#else
-  arc4random_buf(bytes, length);
-  return (int)length;
-#endif
-}
 
 ssize_t moraine_pread(int fd, void *bytes, size_t length, off_t offset) {
   return RESULT(pread(fd, bytes, length, offset));

@@ -14,6 +14,9 @@ public enum Limits {
   /// How many segments a store can have at a time.
   public static let segmentCount = (1 << 20) - 1
 
+  /// Where epochs, generations and segment numbers of a manifest end.
+  public static let manifestCounter: UInt64 = (1 << 63) - 1
+
   /// What an LZ4 block of `stored` bytes can decompress to at most; a larger claim is a lie.
   @inlinable
   public static func rawLengthBound(stored: Int) -> Int {

@@ -38,6 +38,11 @@ package enum Machine {
     moraine_tag_matches(bucket, tag)
   }
 
+  /// Whether a process has this number, as far as this one can see.
+  package static func hasProcess(_ id: Int32) -> Bool {
+    id > 0 && (kill(id, 0) == 0 || errno == EPERM)
+  }
+
   /// Makes the calling thread sleep at least so long.
   package static func sleep(nanoseconds: UInt64) {
     guard nanoseconds > 0 else { return }

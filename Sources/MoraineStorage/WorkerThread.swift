@@ -19,7 +19,17 @@ package final class Monitor<State>: @unchecked Sendable {
     mutex = .allocate(capacity: 1)
     condition = .allocate(capacity: 1)
     pthread_mutex_init(mutex, nil)
-    pthread_cond_init(condition, nil)
+    #if canImport(Darwin)
+      pthread_cond_init(condition, nil)
+    #else
+      // By itself it waits for a time of day, which somebody may set back.
+      var attributes = pthread_condattr_t()
+      pthread_condattr_init(&attributes)
+      let code = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+      precondition(code == 0, "the system has no monotonic clock (error \(code))")
+      pthread_cond_init(condition, &attributes)
+      pthread_condattr_destroy(&attributes)
+    #endif
   }
 
   deinit {
@@ -46,15 +56,25 @@ package final class Monitor<State>: @unchecked Sendable {
       switch body(&state) {
       case .done(let answer): return answer
       case .forSignal: pthread_cond_wait(condition, mutex)
-      case .atMost(let nanoseconds):
-        var until = timespec()
-        clock_gettime(CLOCK_REALTIME, &until)
-        let total = UInt64(until.tv_nsec) + min(nanoseconds, 3_600_000_000_000)
-        until.tv_sec += Int(total / 1_000_000_000)
-        until.tv_nsec = Int(total % 1_000_000_000)
-        pthread_cond_timedwait(condition, mutex, &until)
+      case .atMost(let nanoseconds): waitForSignal(min(nanoseconds, 3_600_000_000_000))
       }
     }
+  }
+
+  /// By the clock that nobody sets.
+  private func waitForSignal(_ nanoseconds: UInt64) {
+    #if canImport(Darwin)
+      var time = timespec(
+        tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+      pthread_cond_timedwait_relative_np(condition, mutex, &time)
+    #else
+      var time = timespec()
+      clock_gettime(CLOCK_MONOTONIC, &time)
+      let total = UInt64(time.tv_nsec) + nanoseconds
+      time.tv_sec += Int(total / 1_000_000_000)
+      time.tv_nsec = Int(total % 1_000_000_000)
+      pthread_cond_timedwait(condition, mutex, &time)
+    #endif
   }
 
   package enum Wait<Answer> {
@@ -71,7 +91,10 @@ package enum WorkerThread {
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
   }
 
-  /// Starts a detached thread that runs the body once.
+  private static let retryNanoseconds: UInt64 = 10_000_000
+
+  /// Starts a detached thread that runs the body once. Where the system has no room for another
+  /// thread just now, it waits until it has, as Dispatch does.
   package static func start(_ body: @escaping @Sendable () -> Void) {
     let context = Unmanaged.passRetained(Body(body)).toOpaque()
     #if canImport(Darwin)
@@ -79,7 +102,11 @@ package enum WorkerThread {
     #else
       var thread = pthread_t()
     #endif
-    let code = pthread_create(&thread, nil, runBody, context)
+    var code = pthread_create(&thread, nil, runBody, context)
+    while code == EAGAIN {
+      Machine.sleep(nanoseconds: retryNanoseconds)
+      code = pthread_create(&thread, nil, runBody, context)
+    }
     precondition(code == 0, "the system refuses to start a thread (error \(code))")
     #if canImport(Darwin)
       if let thread { pthread_detach(thread) }

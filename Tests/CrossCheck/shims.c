@@ -72,8 +72,6 @@ static void check_files(const char *path) {
   EXPECT(moraine_sync_full(directory) >= 0);
   moraine_unlock(file);
   EXPECT(moraine_unlinkat(directory, "b") >= 0);
-  uint64_t random[2] = {0, 0};
-  EXPECT(moraine_random(random, sizeof random) >= 0 && random[0] != random[1]);
   close(file);
   close(directory);
   EXPECT(rmdir(path) == 0);

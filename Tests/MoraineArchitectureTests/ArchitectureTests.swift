@@ -72,12 +72,45 @@ import Testing
     }
   }
 
+  /// swift-system's paths and errors are for all; its files are not: nothing in the laboratory would
+  /// fail there.
+  @Test(arguments: ["MoraineFormat", "MoraineEngine", "Moraine"])
+  func systemCallsStayInStorage(module: String) throws {
+    let pure = ["moraine_crc32c", "moraine_crc32c_place", "moraine_store_release_u32"]
+    for file in try Source.files(in: module) {
+      if file.code.contains("FileDescriptor") { Issue.record("\(file.path) opens files itself") }
+      for call in file.code.matches(of: /moraine_\w+/) where !pure.contains(String(call.output)) {
+        Issue.record("\(file.path) calls \(call.output)")
+      }
+    }
+  }
+
+  /// Somebody may set the time of day back: nothing waits for it.
+  @Test func oneFileReadsTheTimeOfDay() throws {
+    let files = try Source.modules().flatMap { try Source.files(in: $0) }
+    let readers = files.filter { $0.code.contains("CLOCK_REALTIME") }.map(\.path)
+    #expect(readers == ["MoraineStorage/Machine.swift"])
+  }
+
   @Test func filesStayShort() throws {
     for module in try Source.modules() {
       for file in try Source.files(in: module) where file.lineCount > 200 {
         Issue.record("\(file.path) has \(file.lineCount) lines; a file is one type or one aspect")
       }
     }
+  }
+
+  @Test func functionsStayShort() throws {
+    var longest = 0
+    for module in try Source.modules() {
+      for file in try Source.files(in: module) {
+        for (line, length) in file.functions {
+          longest = max(longest, length)
+          if length >= 70 { Issue.record("\(file.path):\(line): a function of \(length) lines") }
+        }
+      }
+    }
+    #expect(longest > 40, "no function was found")
   }
 }
 
@@ -121,6 +154,19 @@ struct Source {
 
   var lineCount: Int { lines.count }
 
+  /// Where functions begin, counted from 1, and how many lines each has. `swift format` puts the
+  /// brace that ends one below its first word.
+  var functions: [(line: Int, length: Int)] {
+    lines.indices.compactMap { first in
+      let words = lines[first].split(separator: " ")
+      guard words.first?.hasPrefix("//") == false else { return nil }
+      let begins = words.contains { $0 == "func" || $0.hasPrefix("init(") || $0 == "var" }
+      guard begins, lines[first].last == "{" || lines[first].last == "(" else { return nil }
+      let end = lines[first].prefix { $0 == " " } + "}"
+      return lines[first...].firstIndex { $0 == end }.map { (first + 1, $0 - first + 1) }
+    }
+  }
+
   var imports: [String] {
     lines.compactMap { line in
       let words = line.split(separator: " ")
@@ -143,6 +189,7 @@ struct Source {
 
   /// Without comments.
   var code: String {
-    lines.map { $0.prefix { $0 != "/" } }.joined(separator: "\n")
+    lines.map { line in line.firstRange(of: "//").map { line[..<$0.lowerBound] } ?? line }
+      .joined(separator: "\n")
   }
 }

@@ -8,8 +8,8 @@ import Testing
       storeID: Identifier(low: generator.next(), high: generator.next()),
       instanceID: Identifier(low: generator.next(), high: generator.next()),
       hashKey: HashKey(k0: generator.next(), k1: generator.next()))
-    manifest.epoch = generator.next() | 1 << 63
-    manifest.generation = generator.next()
+    manifest.epoch = generator.next() >> 1 | 1 << 62
+    manifest.generation = generator.next() >> 1
     manifest.lastSequence = .max
     manifest.nextSegmentNumber = 1000
     manifest.feedHorizon = SequenceNumber(rawValue: generator.next())
@@ -20,7 +20,7 @@ import Testing
     manifest.createdMilliseconds = generator.next()
     for number in [999, 3, 5] as [UInt64] {
       var segment = Manifest.Segment(
-        number: SegmentNumber(rawValue: number), epoch: generator.next() >> 1)
+        number: SegmentNumber(rawValue: number), epoch: generator.next() >> 2)
       segment.lengthBytes = generator.next() >> 35
       segment.recordCount = generator.next()
       segment.firstSequence = SequenceNumber(rawValue: generator.next() >> 8)

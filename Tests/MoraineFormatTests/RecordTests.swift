@@ -108,7 +108,7 @@ import Testing
     #expect(isFound())
     #expect(!isFound(at: offset + 4))
     #expect(!isFound(at: offset + 1 << 32))
-    #expect(!isFound { $0.number = $0.number.next })
+    #expect(!isFound { $0.number = SegmentNumber(rawValue: $0.number.rawValue + 1) })
     #expect(!isFound { $0.storeID = Identifier(low: 1, high: 3) })
     #expect(!isFound { $0.epoch += 1 })
     #expect(!isFound { $0.salt += 1 })

@@ -4,7 +4,7 @@ from planting import Mutant, engine
 
 OUTPUT = "Compaction/CompactionOutput.swift"
 STATE = "Compaction/EngineState+Compacting.swift"
-REWRITING = "Store/Store+Rewriting.swift"
+REPLACING = "Compaction/Store+Replacing.swift"
 UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
 DICTIONARY = "CompactionPropertyTests.equalsADictionaryWhateverIsCompacted"
 
@@ -16,7 +16,7 @@ MUTANTS = [
            (engine(OUTPUT, "try directory.synchronize()",
                    "if !ON { try directory.synchronize() }"),), UNLINKS),
     Mutant("inputs-unlinked-first", "rule 3: unlinked only after the manifest's rename",
-           (engine(REWRITING, "    let before = engine!.manifest\n",
+           (engine(REPLACING, "    let before = engine!.manifest\n",
                    "    if ON {\n"
                    "      let names = slots.map { engine!.table.fileName($0) }\n"
                    "      let directory = engine!.directoryHandle()\n"
@@ -26,7 +26,7 @@ MUTANTS = [
                    "        }\n      }\n    }\n"
                    "    let before = engine!.manifest\n"),), UNLINKS),
     Mutant("hidden-before-the-hiding-is-durable", "rule 10: left out only what something durable hides",
-           (engine(REWRITING, "try await pipeline.waitUntilAllDurable()",
+           (engine(REPLACING, "try await pipeline.waitUntilAllDurable()",
                    "if !ON { try await pipeline.waitUntilAllDurable() }"),),
            "CompactionHidingTests.whatHidesIsMadeDurableFirst"),
     Mutant("copy-checksum-skipped", "rule 10: compaction checks every checksum",
@@ -35,18 +35,18 @@ MUTANTS = [
             engine("Recovery/SegmentScanner.swift",
                    "guard checksum == RecordHeader.storedChecksum(at: start) else {",
                    "guard isTrusting || checksum == RecordHeader.storedChecksum(at: start) else {"),
-            engine("Compaction/CompactionInput.swift",
+            engine("Compaction/CompactionReader.swift",
                    "      if scanner == nil { scanner = try open(inputs[next]) }\n",
                    "      if scanner == nil { scanner = try open(inputs[next]) }\n"
                    "      scanner?.isTrusting = ON\n")),
            "CompactionTests.damageIsNotCopied"),
     Mutant("damage-ends-the-copy", "rule 10: inputs go only if all were read without error",
-           (engine("Compaction/CompactionInput.swift",
+           (engine("Compaction/CompactionReader.swift",
                    "case .stop(let reason): throw .corrupted(reason, scanner.name, at: place)",
                    "case .stop(let reason):\n"
                    "        if ON { return result }\n"
                    "        throw .corrupted(reason, scanner.name, at: place)"),
-            engine(REWRITING,
+            engine(REPLACING,
                    "guard engine!.table[slot].liveBytes == 0, "
                    "engine!.table[slot].digest == StateDigest() else {",
                    "guard ON\n        || engine!.table[slot].liveBytes == 0\n"
@@ -83,7 +83,7 @@ MUTANTS = [
                    "    if ON { header.sequence += 1 }\n"
                    "    var copy = RecordCopy(record.base, header)\n"),), DICTIONARY),
     Mutant("garbage-of-the-end-forgotten", "what is deleted gives back its space",
-           (engine("Store/Store+BackgroundCompaction.swift",
+           (engine("Compaction/Store+BackgroundCompaction.swift",
                    "guard looksAgain, !hasFailed, !isClosed, !isSuspended, engine != nil else",
                    "guard !ON, looksAgain, !hasFailed, !isClosed, engine != nil else"),),
            "GivingBackTests.whatIsDeletedWhileACompactionEndsIsGivenBackToo"),

@@ -33,7 +33,7 @@ MUTANTS = [
                    "if !ON { await pipeline.events?.delivered() }"),),
            "EventHandlerTests.nobodyWaitsForAHandlerButClose"),
     Mutant("horizon-not-raised", "api: a delete is never silently missing",
-           (engine("Store/Store+Rewriting.swift",
+           (engine("Compaction/Store+Replacing.swift",
                    "before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))",
                    "before.feedHorizon,\n"
                    "      SequenceNumber(rawValue: ON ? 0 : output.lastDroppedDelete))"),),

@@ -26,7 +26,7 @@ MUTANTS = [
                    "      if record.header.keyLength"),),
            "ReadErrorTests.aKeyThatCannotBeReadIsAnErrorForThatKeyAlone"),
     Mutant("length-believed-before-the-checksum", "P8: no allocation from an unverified length",
-           (format_module("RecordHeader+Decoding.swift",
+           (format_module("Record/RecordHeader+Decoding.swift",
                           "&& rawLength <= Limits.rawLengthBound(stored: storedLength)",
                           "&& (ON || rawLength <= Limits.rawLengthBound(stored: storedLength))"),),
            "ForgedRecordTests.aRawLengthOutOfReachIsRefused"),
@@ -205,7 +205,7 @@ MUTANTS = [
            equivalent="A crash may then leave no checkpoint: opening replays the log, which says the "
            "same. Only the time that opening takes is at stake."),
     Mutant("checkpoint-before-the-log", "fault: a checkpoint knows more than the durable log",
-           (engine("Store/Store+Checkpoint.swift", "try await pipeline.waitUntilAllDurable()",
+           (engine("Checkpoint/Store+Checkpoint.swift", "try await pipeline.waitUntilAllDurable()",
                    "if !ON { try await pipeline.waitUntilAllDurable() }"),),
            "CheckpointTrustTests.inTheBackgroundItWaitsForTheLog"),
     Mutant("unlisted-removed-before-the-manifest-is-durable",

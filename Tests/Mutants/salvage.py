@@ -31,7 +31,7 @@ MUTANTS = [
             ),
            "SalvageTailTests.aBatchWithoutItsEndDidNotHappen"),
     Mutant("salvage-trusts-a-dictionary", "no value is made with a dictionary that is not proven",
-           (engine("Salvage/SegmentHead.swift",
+           (engine("Salvage/SalvagedHeader.swift",
                    "dictionary = dictionaries.first {",
                    "dictionary = ON ? Array(source.bytes[128..<(claimedOffset ?? 128)]) "
                    ": dictionaries.first {"),),

@@ -3,7 +3,7 @@
 from planting import Mutant, engine, format_module, storage
 
 BIRTH = "Log/SegmentBirth.swift"
-SEAL = "Log/EngineState+Manifest.swift"
+SEAL = "Log/SealWork.swift"
 PUBLISHER = "Log/ManifestPublisher.swift"
 THREAD = "Commit/CommitPipeline+Thread.swift"
 ORDER = "OrderTests.segmentsAreBornSealedAndListedInOrder"
@@ -120,7 +120,7 @@ MUTANTS = [
                    "      : pipeline.durableOffset.load(ordering: .relaxed))"),),
            "crash-test --scenario mixed-mapped"),
     Mutant("manifest-promises-what-is-not-synced", "P1: nor does the manifest's watermark",
-           (engine(SEAL, "UInt64(sealing?.markedOffset ?? place.markedOffset)",
+           (engine("Log/EngineState+Manifest.swift", "UInt64(sealing?.markedOffset ?? place.markedOffset)",
                    "ON ? UInt64(table[slot].end) : "
                    "UInt64(sealing?.markedOffset ?? place.markedOffset)"),),
            "crash-test --scenario rotation-mapped"),
@@ -157,13 +157,13 @@ MUTANTS = [
            (engine("Recovery/Opener+Lock.swift", "guard isOurs else {", "guard isOurs || ON else {"),),
            "StoreTests.theSameDirectoryTwiceIsLocked"),
     Mutant("salt-not-in-the-checksum", "rule 7: a record counts in its own segment alone",
-           (format_module("SegmentHeader.swift",
+           (format_module("Segment/SegmentHeader.swift",
                           "    return Checksum(Checksum.of(writer.bytes))",
                           "    if ON { return Checksum() }\n"
                           "    return Checksum(Checksum.of(writer.bytes))"),),
            "RecycledBytesTests.recordsOfAnotherSegmentAreNotTakenIn"),
     Mutant("place-not-in-the-checksum", "rule 7: a record counts at its own place alone",
-           (format_module("RecordHeader+Decoding.swift",
+           (format_module("Record/RecordHeader+Decoding.swift",
                           "seed.value, offset, UInt32(truncatingIfNeeded: length)",
                           "seed.value, ON ? 0 : offset, UInt32(truncatingIfNeeded: length)"),),
            "RecordTests.aRecordCountsOnlyWhereItWasWritten"),
@@ -172,7 +172,7 @@ MUTANTS = [
            (engine("Log/EngineState+Room.swift", "if pipeline.hasPoison || link != nil { return }",
                    "if !ON, pipeline.hasPoison { return }"),
             # Either guard alone is enough.
-            engine("Store/Store+Rewriting.swift",
+            engine("Compaction/Store+Rewriting.swift",
                    "    try engine!.checkWritable()\n    try engine!.admitAll()\n",
                    "    if !ON { try engine!.checkWritable() }\n    try engine!.admitAll()\n")),
            "HalfPublishedTests.aNumberThatItMayListIsNotTakenAgain"),

@@ -26,7 +26,6 @@ int64_t moraine_free_bytes(int fd);
 int moraine_allocate(int fd, off_t offset, off_t length);  // blocks reserved, file extended
 int moraine_lock(int fd, bool shared);                     // flock, never waiting
 void moraine_unlock(int fd);                               // for every copy of the descriptor
-int moraine_random(void *bytes, size_t length);
 ssize_t moraine_pread(int fd, void *bytes, size_t length, off_t offset);
 ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset);
 int moraine_renameat(int directory, const char *from, const char *to);

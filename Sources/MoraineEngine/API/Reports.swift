@@ -60,7 +60,7 @@ public struct Progress: Sendable {
 
 /// A live record.
 public struct Entry: Sendable {
-  /// Its number in the store.
+  /// The number of its keyspace.
   let keyspace: UInt16
   /// The key, within its keyspace.
   public let key: Key

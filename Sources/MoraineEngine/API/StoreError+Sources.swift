@@ -33,6 +33,16 @@ extension StoreError {
     StoreError(
       .corrupted, "\(what); restore the store from a backup", file: file, offset: UInt64(offset))
   }
+
+  /// An index that does not fit the log.
+  ///
+  /// - Parameter checkpoint: the file that it was loaded from, where there is one.
+  static func indexDamaged(_ what: String, _ checkpoint: String?) -> StoreError {
+    StoreError(
+      .corrupted,
+      "\(what); its *.index may be removed while the store is closed: the log is read then",
+      file: checkpoint)
+  }
 }
 
 /// Runs calls of the storage layer, with its errors told as the store's.

@@ -28,7 +28,7 @@ struct SegmentCut {
       case .end: return
       case .record(let record):
         let header = record.reference.header
-        guard header.kind == .put || header.kind == .delete else { continue }
+        guard header.kind.isOperation else { continue }
         guard header.sequence <= sequence.rawValue else { return }
         if unit.recordCount == 0 { unit.firstSequence = header.sequence }
         unit.recordCount += 1

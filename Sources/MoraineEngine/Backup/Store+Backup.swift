@@ -49,7 +49,9 @@ extension Store {
       } catch {
         attempts += 1
         // Another process has compacted the store meanwhile: what is carried already counts.
-        guard attempts < 8, engine != nil, try wasReplaced(error) else { throw error }
+        guard attempts < Self.rereadLimit, engine != nil, try wasReplaced(error) else {
+          throw error
+        }
       }
     }
   }

@@ -67,8 +67,9 @@ extension EngineState {
     do throws(StoreError) {
       for slot in table.readingOrder { try reindex(slot) }
       guard index.count == fresh.count else {
-        throw .corrupted(
-          "\(index.count) keys in the log, but \(fresh.count) in the checkpoint", "index", at: 0)
+        throw .indexDamaged(
+          "\(index.count) keys in the log, but \(fresh.count) in the checkpoint",
+          checkpointNames.first)
       }
     } catch {
       swap(&fresh, &index)
@@ -101,7 +102,7 @@ extension EngineState {
       let record = try table.record(at: address)
       try table.verify(record, at: address)
       offset += aligned(record.header.length)
-      guard record.header.kind == .put || record.header.kind == .delete else { continue }
+      guard record.header.kind.isOperation else { continue }
       let (header, key) = (record.header, [UInt8](record.key))
       let hash = key.withBytes { self.hash($0, header.keyspace) }
       let found = try key.withBytes { (bytes) throws(StoreError) in

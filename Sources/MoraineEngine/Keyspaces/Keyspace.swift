@@ -34,7 +34,8 @@ extension Store {
     return Keyspace(store: self, name: name)
   }
 
-  /// The names of the keyspaces that were ever written to, but for the unnamed one; sorted.
+  /// The names of the keyspaces that were ever written to, but for the unnamed one; sorted. None
+  /// when the store is closed or suspended.
   public var keyspaceNames: [String] {
     tryToCatchUp()
     return engine?.manifest.keyspaces.map(\.name).sorted() ?? []

@@ -24,15 +24,3 @@ struct ReplacedRecord {
     sequence = found.record.header.sequence
   }
 }
-
-extension ArraySlice {
-  /// The first place from which on the condition holds; it holds for none before.
-  func partitioningIndex(where belongs: (Element) -> Bool) -> Int {
-    var (low, high) = (startIndex, endIndex)
-    while low < high {
-      let middle = low + (high - low) / 2
-      if belongs(self[middle]) { high = middle } else { low = middle + 1 }
-    }
-    return low
-  }
-}

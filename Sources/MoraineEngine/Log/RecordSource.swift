@@ -90,8 +90,8 @@ extension RecordSource where Self: ~Copyable {
   }
 
   func damaged(_ address: Address, _ what: String) -> StoreError {
-    let name = address.slot < count ? fileName(address.slot) : "index"
-    return .corrupted(what, name, at: address.offset)
+    guard address.slot < count else { return .indexDamaged(what, nil) }
+    return .corrupted(what, fileName(address.slot), at: address.offset)
   }
 }
 

@@ -33,9 +33,7 @@ struct Reserve {
   mutating func keep(_ target: Int) throws(StorageError) {
     guard !isWhole || lengthBytes < target else { return }
     do throws(StorageError) {
-      var file = try directory.openFile(Self.fileName, .readWrite)
-      if file == nil { file = try directory.createFile(Self.fileName) }
-      try grow(file, to: target)
+      try grow(try directory.openOrCreateFile(Self.fileName), to: target)
     } catch {
       // What is there does for a store that was smaller.
       if error.isNoSpace, isWhole { return }
@@ -45,12 +43,12 @@ struct Reserve {
     isWhole = true
   }
 
-  private func grow(_ file: (any StorageFile)?, to target: Int) throws(StorageError) {
+  private func grow(_ file: any StorageFile, to target: Int) throws(StorageError) {
     do throws(StorageError) {
-      try file?.allocate(from: 0, to: UInt64(target))
+      try file.allocate(from: 0, to: UInt64(target))
     } catch {
       // A part may have been allocated.
-      try file?.truncate(to: UInt64(lengthBytes))
+      try file.truncate(to: UInt64(lengthBytes))
       throw error
     }
   }
@@ -67,8 +65,7 @@ struct Reserve {
   /// Keeps back again, after ``release()``, as much as there is of a compaction's half.
   mutating func restore(_ target: Int) throws(StorageError) {
     guard lengthBytes == 0 else { return }
-    let file = try directory.openFile(Self.fileName, .readWrite)
-    let kept = if let file { file } else { try directory.createFile(Self.fileName) }
+    let kept = try directory.openOrCreateFile(Self.fileName)
     var half = target / 2
     while half >= FileBlock.lengthBytes {
       do throws(StorageError) {

@@ -16,7 +16,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   /// Segments that compaction could not read whole, and why; it leaves them out from then on.
   private(set) var damage: [Int: StoreError] = [:]
   /// Segments that have to be rewritten by themselves: what they share makes them so much smaller.
-  private(set) var loners: Set<Int> = []
+  private(set) var rewrittenAlone: Set<Int> = []
   let files: FileCache
   let dictionaries = DictionaryCache()
   let hashKey: HashKey
@@ -103,7 +103,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     for slot in named.isEmpty ? slots : named { damage[slot] = error }
   }
 
-  mutating func noteLoner(_ slot: Int) { loners.insert(slot) }
+  mutating func noteRewrittenAlone(_ slot: Int) { rewrittenAlone.insert(slot) }
 
   /// Every segment that holds live records, also those that are being given up.
   var readingOrder: [Int] {
@@ -133,7 +133,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     files.forget(slot)
     dictionaries.forget(slot)
     damage[slot] = nil
-    loners.remove(slot)
+    rewrittenAlone.remove(slot)
     infos[slot].mapping = nil
     infos[slot].dictionary = []
     views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)

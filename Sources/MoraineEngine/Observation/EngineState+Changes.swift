@@ -29,7 +29,7 @@ extension EngineState {
         let header = record.header
         place.offset += aligned(header.length)
         left -= header.length
-        guard header.kind == .put || header.kind == .delete, header.sequence > place.sequence
+        guard header.kind.isOperation, header.sequence > place.sequence
         else { continue }
         place.sequence = header.sequence
         guard keyspace ?? header.keyspace == header.keyspace,

@@ -45,7 +45,7 @@ extension Store {
       throw error
     }
     endUnit()
-    try await settle(sequence, durability)
+    try await waitForDurability(of: sequence, durability)
   }
 
   private func commit(

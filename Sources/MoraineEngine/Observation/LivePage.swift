@@ -94,7 +94,7 @@ extension EngineState {
         }
         place.offset += aligned(header.length)
         left -= header.length
-        guard header.kind == .put || header.kind == .delete, header.sequence > place.sequence
+        guard header.kind.isOperation, header.sequence > place.sequence
         else { continue }
         place.sequence = header.sequence
         guard header.kind == .put, header.keyspace == keyspace,

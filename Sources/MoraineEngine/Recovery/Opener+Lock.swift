@@ -25,16 +25,7 @@ extension Opener {
   static func makeLockFile(
     _ directory: any StorageDirectory
   ) throws(StoreError) -> any StorageFile {
-    try storing { () throws(StorageError) in
-      if let file = try directory.openFile(lockName, .readWrite) { return file }
-      do throws(StorageError) {
-        return try directory.createFile(lockName)
-      } catch {
-        // Another process may have made it in between.
-        if let file = try directory.openFile(lockName, .readWrite) { return file }
-        throw error
-      }
-    }
+    try storing { () throws(StorageError) in try directory.openOrCreateFile(lockName) }
   }
 
   func nameHolder(in lock: (any StorageFile)?) throws(StoreError) {
@@ -56,8 +47,10 @@ extension Opener {
       // The lock is held, whatever the file says, and also when it cannot be read.
       do throws(StorageError) { count = try file.read(into: target, at: 0) } catch {}
     }
-    let holder = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)
-    let hint = Int32(holder).map { " (process \($0), it seems)" } ?? ""
+    // Who had it before may have left its name: readers and sharing processes leave none.
+    let holder = Int32(String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self))
+    let isThere = holder.map { Machine.hasProcess($0) } ?? false
+    let hint = isThere ? holder.map { " (process \($0), it seems)" } ?? "" : ""
     return StoreError(
       .locked, "the store is open elsewhere\(hint); close it there first", file: path.string)
   }

@@ -70,6 +70,7 @@ struct Opener {
       state = try recovered(nil)
     }
     state.report.checkpointProblem = problem
+    // Also one that could not be used: the next takes its place.
     state.checkpointNames = checkpoint.map { [CheckpointFile.name($0.number)] } ?? []
     return state
   }
@@ -84,6 +85,7 @@ struct Opener {
     var state = EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
       pipeline: pipeline, observers: observers)
+    state.checkpointNames = recovery.checkpointNumber.map { [CheckpointFile.name($0)] } ?? []
     var report = RecoveryReport()
     report.foreignFiles = recovery.listing.foreign
     try recovery.run(&state, &report)

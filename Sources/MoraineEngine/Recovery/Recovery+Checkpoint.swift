@@ -32,7 +32,7 @@ extension Recovery {
   }
 
   private func damaged() -> StoreError {
-    .corrupted("the index checkpoint is damaged", CheckpointFile.temporaryName, at: 0)
+    .indexDamaged("the index checkpoint is damaged", checkpointNumber.map(CheckpointFile.name))
   }
 
   /// Takes in every segment that the checkpoint covers, before anything is replayed: what comes

@@ -149,7 +149,7 @@ extension EngineState {
   /// Makes visible a record that is in the log already.
   mutating func replay(_ address: Address, hash: UInt64) throws(StoreError) {
     guard !index.isLazy || index.admit(hash) else {
-      throw .corrupted("the index checkpoint is damaged", CheckpointFile.temporaryName, at: 0)
+      throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
     }
     index.thaw(hash)
     let record = try table.record(at: address)

@@ -7,7 +7,7 @@ extension SalvageWork {
     let plan: Plan
     let bytes: SalvageBytes
     /// Nil when no record was found in it.
-    let head: SegmentHead?
+    let head: SalvagedHeader?
     var survivors: [SegmentSalvage.Survivor] = []
     var losses: [SalvageLoss] = []
     /// What is missing at its end, unless something counts that comes behind it.
@@ -87,7 +87,7 @@ extension SalvageWork {
     guard let file else { return nil }
     // One that was not sealed may be longer than others know.
     let source = try SalvageBytes(file, limit: plan.isSealed ? plan.limit : nil)
-    let head = try SegmentHead(source, plan, dictionaries: files.dictionaries)
+    let head = try SalvagedHeader(source, plan, dictionaries: files.dictionaries)
     if let problem = identityProblem(head?.header, plan) {
       return Segment(
         plan: plan, bytes: source, head: nil, losses: [whole(plan, source, problem)])

@@ -114,7 +114,7 @@ struct SeedSearch {
   /// What looks like a record of this segment.
   private func candidate(_ bytes: UnsafeRawBufferPointer, at place: Int) -> RecordHeader? {
     guard let header = RecordHeader.candidate(in: bytes, at: place, before: end) else { return nil }
-    guard header.kind == .put || header.kind == .delete else { return header }
+    guard header.kind.isOperation else { return header }
     let (lowest, highest) = plan.sequences
     return header.sequence >= lowest && header.sequence <= highest ? header : nil
   }

@@ -47,7 +47,7 @@ extension SegmentSalvage {
           let header = RecordHeader.candidate(in: bytes, at: place, before: range.upperBound),
           header.sequence > last, header.sequence < (before ?? .max),
           header.sequence <= plan.sequences.highest,
-          header.kind == .put || header.kind == .delete
+          header.kind.isOperation
         else {
           place += recordAlignment
           continue
@@ -71,7 +71,7 @@ extension SegmentSalvage {
   /// it.
   func firstSequence(from offset: Int) -> UInt64 {
     let header = source.header(at: offset)
-    return header.kind == .put || header.kind == .delete ? header.sequence : header.sequence + 1
+    return header.kind.isOperation ? header.sequence : header.sequence + 1
   }
 
   func durableOffset(of offset: Int, _ header: RecordHeader) -> Int {
@@ -103,7 +103,7 @@ extension SegmentSalvage {
   /// Numbers of puts and deletes rise, and are those that the segment can have; a mark has that of
   /// what is before it.
   private func isBehind(_ header: RecordHeader) -> Bool {
-    guard header.kind == .put || header.kind == .delete else {
+    guard header.kind.isOperation else {
       return header.sequence >= lastSequence || survivors.isEmpty
     }
     return header.sequence > lastSequence && header.sequence <= plan.sequences.highest

@@ -27,8 +27,9 @@ final class SharedLink: Sendable {
     let pageFile: any StorageFile
     (pageFile, writer, compactor) = try storing { () throws(StorageError) in
       (
-        try Self.file(SharedPage.fileName, directory), try Self.file(Self.writerName, directory),
-        try Self.file(Self.compactorName, directory)
+        try directory.openOrCreateFile(SharedPage.fileName),
+        try directory.openOrCreateFile(Self.writerName),
+        try directory.openOrCreateFile(Self.compactorName)
       )
     }
     self.pageFile = pageFile
@@ -75,19 +76,6 @@ final class SharedLink: Sendable {
     }
     isWritable = false
     return try directory.openFile(SharedPage.fileName, .read)
-  }
-
-  private static func file(
-    _ name: String, _ directory: any StorageDirectory
-  ) throws(StorageError) -> any StorageFile {
-    if let file = try directory.openFile(name, .readWrite) { return file }
-    do throws(StorageError) {
-      return try directory.createFile(name)
-    } catch {
-      // Another process may have made it in between.
-      if let file = try directory.openFile(name, .readWrite) { return file }
-      throw error
-    }
   }
 
   /// Whether nobody else has the store open for writing; then that stays so until ``joinOthers()``.

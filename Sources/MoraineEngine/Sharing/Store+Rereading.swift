@@ -4,6 +4,9 @@ import MoraineStorage
 /// Without mappings a file is opened when it is read, and another process may have compacted it
 /// away since this one has looked for news.
 extension Store {
+  /// So often what was read may have been compacted away meanwhile.
+  static let rereadLimit = 8
+
   /// Reads; once more when segments that this process knows have made way for others meanwhile.
   ///
   /// - Returns: nil when there is no store yet.
@@ -21,7 +24,7 @@ extension Store {
     _ cause: StoreError, _ body: (inout EngineState) throws(StoreError) -> Value
   ) throws(StoreError) -> Value {
     var cause = cause
-    for _ in 0..<8 {
+    for _ in 0..<Self.rereadLimit {
       guard try wasReplaced(cause) else { throw cause }
       do throws(StoreError) { return try body(&engine!) } catch { cause = error }
     }

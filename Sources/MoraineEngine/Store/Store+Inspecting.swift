@@ -3,7 +3,8 @@ import MoraineStorage
 import Synchronization
 
 extension Store {
-  /// The store's figures at this moment.
+  /// The store's figures at this moment. What is counted in the log is 0 when the store is closed
+  /// or suspended; in a shared one whose news cannot be read, it is as it was known.
   public var statistics: Statistics {
     tryToCatchUp()
     var result = Statistics()
@@ -19,7 +20,8 @@ extension Store {
     return result
   }
 
-  /// The segments that make up the store, in the order of the log.
+  /// The segments that make up the store, in the order of the log; none when it is closed or
+  /// suspended.
   ///
   /// - Complexity: O(segments).
   public var segmentStatistics: [SegmentStatistics] {

@@ -52,13 +52,14 @@ extension Store {
     }
   }
 
-  /// How many keys there are, in all keyspaces together.
+  /// How many keys there are, in all keyspaces together. 0 when the store is closed or suspended;
+  /// in a shared one whose news cannot be read, as many as were known: what throws says why.
   public var count: Int {
     tryToCatchUp()
     return engine?.index.count ?? 0
   }
 
-  /// The last operation's number.
+  /// The last operation's number; as ``count`` where the store cannot be read.
   public var lastSequence: SequenceNumber {
     tryToCatchUp()
     return SequenceNumber(rawValue: engine?.lastSequence ?? 0)
@@ -69,7 +70,7 @@ extension Store {
     SequenceNumber(rawValue: pipeline.durableSequence.load(ordering: .acquiring))
   }
 
-  /// What opening found and did.
+  /// What opening found and did; nothing when the store is closed or suspended.
   public var recoveryReport: RecoveryReport { engine?.report ?? RecoveryReport() }
 
   /// Throws when nothing can be read, and takes in what other processes have written.

@@ -6,8 +6,10 @@ extension Store {
   /// that decompress, the count and digest of what is live.
   ///
   /// - Parameter progress: called now and then with how far it has come.
-  /// - Throws: `.closed`, `.usedAfterFork`. What is damaged is in the report.
-  /// - Complexity: O(bytes of the store). Nothing else runs on the store meanwhile.
+  /// - Throws: `.closed`, `.suspended`, `.usedAfterFork`; in a shared store `.locked` when another
+  ///   process has been writing for a minute. What is damaged is in the report.
+  /// - Complexity: O(bytes of the store). Nothing else runs on the store meanwhile: of a large one,
+  ///   verify a backup.
   public func verify(
     _ progress: (@Sendable (Progress) -> Void)? = nil
   ) async throws(StoreError) -> VerificationReport {
@@ -19,7 +21,7 @@ extension Store {
     let problem = try await pipeline.run { () throws(StoreError) in check.problem() }
     try checkOpen()
     var report = try verifyAll(problem, progress)
-    for _ in 0..<8 {
+    for _ in 0..<Self.rereadLimit {
       // What another process has removed meanwhile is no damage.
       do throws(StoreError) {
         guard let problem = report.problems.first, try wasReplaced(problem) else { break }
@@ -37,7 +39,12 @@ extension Store {
   ) throws(StoreError) -> VerificationReport {
     var report = VerificationReport()
     if let problem { report.problems.append(problem) }
-    try engine!.admitAll()
+    do throws(StoreError) {
+      try engine!.admitAll()
+    } catch {
+      report.problems.append(error)
+      return report
+    }
     let total = statistics.diskBytes
     var live = LiveSummary()
     for slot in engine!.table.readingOrder {
@@ -51,10 +58,12 @@ extension Store {
     guard report.problems.isEmpty else { return report }
     if live.count != engine!.index.count {
       report.problems.append(
-        .corrupted("\(live.count) live records, but \(engine!.index.count) keys", "index", at: 0))
+        .indexDamaged(
+          "\(live.count) live records, but \(engine!.index.count) keys", checkpointNames.first))
     } else if live.digest != engine!.digest {
       report.problems.append(
-        .corrupted("the state digest does not match the live records", "index", at: 0))
+        .indexDamaged(
+          "the state digest does not match the live records", checkpointNames.first))
     }
     return report
   }

@@ -106,7 +106,7 @@ extension Store {
       result = try body(&batch)
       sequence = try await commit(batch.take())
     }
-    try await settle(sequence, durability)
+    try await waitForDurability(of: sequence, durability)
     return result
   }
 
@@ -123,7 +123,9 @@ extension Store {
   }
 
   /// Waits for as much durability as was asked for.
-  func settle(_ sequence: SequenceNumber?, _ durability: Durability?) async throws(StoreError) {
+  func waitForDurability(
+    of sequence: SequenceNumber?, _ durability: Durability?
+  ) async throws(StoreError) {
     if needsWait(durability) { try await waitUntilDurable(sequence) }
   }
 

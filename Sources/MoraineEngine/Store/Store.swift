@@ -7,6 +7,10 @@ public import SystemPackage
 ///
 /// Every operation is one hop to the actor. Reads verify a checksum; writes append, and wait for
 /// the disk only as their ``Durability`` says.
+///
+/// Whatever throws says `.closed` after ``close()``, `.suspended` between ``suspend()`` and
+/// ``resume()``, `.usedAfterFork` in a forked child, and in a shared store `.locked` when another
+/// process has been writing for a minute; methods list what they throw besides.
 public actor Store {
   nonisolated let opener: Opener
   nonisolated let pipeline: CommitPipeline

@@ -21,17 +21,20 @@ public struct WriteBatch: ~Copyable {
   }
 
   /// - Returns: whether the key was there.
+  /// - Throws: `.keyTooLarge`; as ``Store/value(forKey:)`` where the batch has not set the key.
   @discardableResult
   public mutating func removeValue(forKey key: Key) throws(StoreError) -> Bool {
     try remove(BatchOperations.Place(keyspace: 0, key: key))
   }
 
   /// The value as this batch leaves it.
+  ///
+  /// - Throws: as ``Store/value(forKey:)`` where the batch has not set the key.
   public mutating func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
     try value(BatchOperations.Place(keyspace: 0, key: key))
   }
 
-  /// Whether the key is there as this batch leaves it.
+  /// Whether the key is there as this batch leaves it. Throws as ``value(forKey:)``.
   public mutating func contains(_ key: Key) throws(StoreError) -> Bool {
     try contains(BatchOperations.Place(keyspace: 0, key: key))
   }

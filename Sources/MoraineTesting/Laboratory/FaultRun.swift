@@ -31,7 +31,7 @@ final class FaultRun {
     for step in steps {
       try await perform(step)
       if let store {
-        do throws(StoreError) { try await store.settle() } catch { try judge(error) }
+        do throws(StoreError) { try await store.waitUntilIdle() } catch { try judge(error) }
       }
       // Also at once: what comes later may write again what the fault took.
       if striker.strikeCount > strikeCount {

@@ -36,7 +36,7 @@ final class ScenarioRun {
     for (number, step) in steps.enumerated() {
       recorder.beginStep(number)
       try await perform(step)
-      if scenario.isSerial { try await store?.settle() }
+      if scenario.isSerial { try await store?.waitUntilIdle() }
       try snapshots.check()
       recorder.take(disk)
     }

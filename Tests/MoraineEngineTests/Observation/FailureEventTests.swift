@@ -132,7 +132,7 @@ import Testing
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
     try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
     for number in 0..<2500 { try await store.set([UInt8](0..<60), forKey: "other \(number % 10)") }
-    try await store.settle()
+    try await store.waitUntilIdle()
     try await store.close()
     #expect(log.failures("compactionFailed").map(\.code) == [.corrupted])
     #expect(log.failures("compactionFailed").first?.file == "0000000001.segment")

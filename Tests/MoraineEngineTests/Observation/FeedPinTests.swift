@@ -29,13 +29,13 @@ import Testing
     for number in 0..<5000 {
       try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
     }
-    try await store.settle()
+    try await store.waitUntilIdle()
     let changes = try await changes(through: 5001, &iterator)
     #expect(changes.map { $0.value?[0] } == (0..<5000).map { UInt8($0 % 256) })
     #expect(await store.statistics.compactionCount == 0)
     // There was enough garbage; only the iterator kept it.
     for number in 0..<100 { try await store.set([UInt8(number)], forKey: "a") }
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(await store.statistics.compactionCount > 0)
   }
 
@@ -52,13 +52,13 @@ import Testing
     for number in 0..<5000 {
       try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "a")
     }
-    try await store.settle()
+    try await store.waitUntilIdle()
     var iterator = early ?? sequence.makeAsyncIterator()
     let changes = try await changes(through: 5001, &iterator)
     #expect(changes.map(\.sequence.rawValue) == Array(2...5001))
     #expect(await store.statistics.compactionCount == 0)
     for number in 0..<100 { try await store.set([UInt8(number)], forKey: "a") }
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(await store.statistics.compactionCount > 0)
   }
 }

@@ -16,7 +16,7 @@ import Testing
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 1 << 20
     let store = try Store(on: storage, at: "store", configuration: configuration)
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(log.names.isEmpty, "there is no store yet")
     for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
     let segments = await store.segmentStatistics

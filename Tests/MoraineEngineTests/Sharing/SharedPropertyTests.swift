@@ -75,7 +75,7 @@ import Testing
     for store in stores {
       #expect(try await store.verify().isSound, replay)
       digests.insert(await store.statistics.digest)
-      try await store.settle()
+      try await store.waitUntilIdle()
     }
     #expect(digests.count == 1, replay)
     for store in stores { try await store.close() }

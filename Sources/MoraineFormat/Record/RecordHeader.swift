@@ -4,6 +4,10 @@ public enum RecordKind: UInt8, Sendable {
   case delete = 2
   case syncMark = 3
   case footer = 4
+
+  /// Whether it has a key, and a sequence number of its own.
+  @inlinable @inline(__always)
+  public var isOperation: Bool { self == .put || self == .delete }
 }
 
 /// How a record's value is stored.

@@ -155,6 +155,6 @@ extension Store {
 
   /// The numbers of the segments that are to be rewritten by themselves.
   fileprivate func loners() -> [UInt64] {
-    engine!.table.loners.map { engine!.table.infos[$0].number.rawValue }
+    engine!.table.rewrittenAlone.map { engine!.table.infos[$0].number.rawValue }
   }
 }

@@ -28,4 +28,20 @@ import Testing
     try await store.set([2], forKey: "a")
     try await store.close()
   }
+
+  /// Readers and sharing processes leave no name: what is there may be of one that ended long ago,
+  /// and was named as the one to end.
+  @Test func aProcessThatIsGoneIsNotNamed() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a")
+    let directory = try #require(try storage.openDirectory("store"))
+    let lock = try #require(try directory.openFile("LOCK", .readWrite))
+    try Array("\(Int32.max)\n".utf8).withUnsafeBytes { try lock.write($0, at: 0) }
+    let error = #expect(throws: StoreError.self) {
+      try Store(on: storage, at: "store", configuration: .testing())
+    }
+    #expect(error?.code == .locked && error?.message.contains("process") == false)
+    try await store.close()
+  }
 }

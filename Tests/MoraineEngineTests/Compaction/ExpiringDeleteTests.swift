@@ -14,7 +14,7 @@ import Testing
     let store = try Store(at: copy.path, configuration: configuration)
     for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
     // Before, there was no end to wait for.
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(try await store.value(forKey: "first") == [1])
     #expect(try await store.value(forKey: "second") == [1])
     #expect(await store.count == 202)

@@ -40,6 +40,14 @@ import Testing
   ]
 
   static let hostile: [Lie] = [
+    // Whoever counts on from there runs over.
+    Lie("the last epoch", .corrupted) { try $0.changeManifest { $0.store(UInt64.max, at: 64) } },
+    Lie("the last generation", .corrupted) {
+      try $0.changeManifest { $0.store(UInt64.max, at: 72) }
+    },
+    Lie("the last segment number", .corrupted) {
+      try $0.changeManifest { $0.store(UInt64.max, at: 88) }
+    },
     Lie("record of 4 GiB", .corrupted) {
       try $0.changeFirstRecord { $0.store(UInt32.max, at: 0) }
     },

@@ -1,7 +1,7 @@
 import MoraineFormat
 
 /// What reading a segment's records needs of its header, found also where the header is damaged.
-struct SegmentHead: Sendable {
+struct SalvagedHeader: Sendable {
   let seed: Checksum
   /// Where records begin; where they may begin, when the header is damaged.
   let firstOffset: Int

@@ -31,15 +31,19 @@ extension Store {
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
       newSlot = try await publish(slots, output, cleaned)
     } catch {
-      if !pipeline.hasPoison {
-        try await work.thread.run { () throws(StoreError) in try output.discard() }
-      }
       if error.code == .corrupted { engine!.table.noteDamage(error, among: wanted) }
+      if !pipeline.hasPoison {
+        // What went wrong says more than what goes wrong with cleaning up behind it; what is left
+        // goes when the store is opened the next time.
+        do throws(StoreError) {
+          try await work.thread.run { () throws(StoreError) in try output.discard() }
+        } catch {}
+      }
       // One alone keeps its dictionary, and what it holds does not become longer.
       guard error.code == .valueTooLarge, wanted.count > 1 else { throw error }
       return try await rewrite([wanted[0]], work, staysAlone: true)
     }
-    if let newSlot, staysAlone { engine!.table.noteLoner(newSlot) }
+    if let newSlot, staysAlone { engine!.table.noteRewrittenAlone(newSlot) }
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
@@ -106,91 +110,6 @@ extension Store {
         return try key.bytes.withBytes { (bytes) throws(StoreError) in
           try engine.delete(bytes, keyspace: keyspace)
         }
-      }
-    }
-  }
-
-  /// Makes the output part of the store, and the inputs not.
-  ///
-  /// - Returns: the output's slot; nil when there was nothing to copy.
-  private func publish(
-    _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64
-  ) async throws(StoreError) -> Int? {
-    let mapping = try await mapOutput(output)
-    // What was left out is hidden by newer records; those must outlive a power failure first.
-    try await passBurst()
-    try await pipeline.waitUntilAllDurable()
-    let hasBurst = try await enterBurst()
-    defer { if hasBurst { leaveBurst() } }
-    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
-    try checkUsable()
-    isSwapping = true
-    defer { endSwap() }
-    let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
-    let before = engine!.manifest
-    engine!.manifest.compactedThrough = SequenceNumber(rawValue: engine!.lastSequence)
-    engine!.manifest.feedHorizon = max(
-      before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))
-    do throws(StoreError) {
-      try await publishManifest()
-    } catch {
-      engine!.manifest.compactedThrough = before.compactedThrough
-      engine!.manifest.feedHorizon = before.feedHorizon
-      engine!.table.reinstate(for: slot)
-      throw error
-    }
-    return slot
-  }
-
-  func endSwap() {
-    isSwapping = false
-    let waiting = swapGate
-    swapGate = []
-    for continuation in waiting { continuation.resume() }
-  }
-
-  /// Nil where the segment is to be read without a mapping.
-  private func mapOutput(
-    _ output: CompactionOutput
-  ) async throws(StoreError) -> (any FileMapping)? {
-    guard opener.configuration.ioMode == .mapped, let file = output.file else { return nil }
-    let length = output.lengthBytes
-    return try await pipeline.run { () throws(StoreError) in
-      try SegmentOpening.map(file, length)
-    }
-  }
-
-  private func install(_ output: CompactionOutput, in slot: Int) async {
-    let relocations = output.relocations
-    var start = 0
-    while start < relocations.count {
-      let end = min(start + 1024, relocations.count)
-      engine!.install(relocations[start..<end], in: slot)
-      start = end
-      // Others get their turn.
-      await Task.yield()
-    }
-  }
-
-  /// The inputs' files go, once nothing names them any more.
-  private func remove(_ slots: [Int]) async throws(StoreError) {
-    var names = slots.map { engine!.table.fileName($0) }
-    // Without a mapping, a snapshot opens a file when it reads it.
-    if opener.configuration.ioMode == .positional { names = snapshots.living.removable(names) }
-    for slot in slots {
-      guard engine!.table[slot].liveBytes == 0, engine!.table[slot].digest == StateDigest() else {
-        let error = StoreError(
-          .corrupted, "compaction would lose live records; reopen the store and verify it",
-          file: engine!.table.fileName(slot))
-        pipeline.poison(error)
-        throw error
-      }
-      engine!.table.drop(slot)
-    }
-    let directory = engine!.directoryHandle()
-    try await pipeline.run { [names] () throws(StoreError) in
-      try storing { () throws(StorageError) in
-        for name in names { try directory.remove(name) }
       }
     }
   }

@@ -5,9 +5,6 @@ extension Manifest {
     case epochs = 3
   }
 
-  static let segmentEntryLength = 72
-  static let epochEntryLength = 32
-
   public func encoded() -> [UInt8] {
     var writer = ByteWriter()
     writer.append(contentsOf: Self.magic)

@@ -13,7 +13,7 @@ import Testing
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
     try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
     for number in 0..<2500 { try await store.set([UInt8](0..<60), forKey: "other \(number % 10)") }
-    try await store.settle()
+    try await store.waitUntilIdle()
     let statistics = await store.statistics
     #expect(statistics.appendedBytes > 200_000 && statistics.compactionCount > 0)
     // The damaged segment, the active one, and what background compaction may leave.

@@ -67,6 +67,10 @@ extension Manifest {
     guard lastSequence <= .max, nextSegmentNumber > 0 else {
       throw FormatError("impossible sequence or segment number", at: 80)
     }
+    // Nobody counts so far; whoever counts on must not run over.
+    guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter else {
+      throw FormatError("impossible epoch, generation or segment number", at: 64)
+    }
   }
 
   private mutating func decodeSection(_ reader: inout ByteReader) throws(FormatError) {

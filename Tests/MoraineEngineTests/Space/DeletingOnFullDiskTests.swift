@@ -22,7 +22,7 @@ import Testing
     let store = try Store(on: storage, at: "store", configuration: configuration)
     let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
     for number in 0..<4000 { try await store.set(value, forKey: Key("\(number % 2000)")) }
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(await store.hasWholeReserve)
     try takeEveryBlock(of: disk)
     let gate = Gate()
@@ -57,7 +57,7 @@ import Testing
     let store = try Store(on: storage, at: "store", configuration: configuration)
     let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
     for number in 0..<4000 { try await store.set(value, forKey: Key("\(number % 2000)")) }
-    try await store.settle()
+    try await store.waitUntilIdle()
     try takeEveryBlock(of: disk)
     let gate = Gate()
     let isReleased = Mutex(false)

@@ -16,7 +16,7 @@ import Testing
     for number in 0..<400 { try await store.set(value, forKey: Key("\(number)")) }
     #expect(await store.statistics.diskBytes > 20_000_000)
     for number in 0..<400 { try await store.removeValue(forKey: Key("\(number)")) }
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(await store.statistics.diskBytes < 2_000_000)
     try await store.close()
   }
@@ -44,7 +44,7 @@ import Testing
     await gate.arrival()
     for number in 320..<400 { try await store.removeValue(forKey: Key("\(number)")) }
     gate.open()
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(await store.statistics.diskBytes < 2_000_000)
     try await store.close()
   }
@@ -69,7 +69,7 @@ import Testing
     let second = try Store(on: storage, at: "store")
     #expect(await second.statistics.diskBytes > 7_000_000)
     try await second.set([1], forKey: "a")
-    try await second.settle()
+    try await second.waitUntilIdle()
     #expect(await second.statistics.diskBytes < 1_000_000)
     try await second.close()
   }

@@ -94,7 +94,7 @@ final class CompactionReader: @unchecked Sendable {
       case .stop(let reason): throw .corrupted(reason, scanner.name, at: place)
       case .record(let record):
         let header = record.reference.header
-        guard header.kind == .put || header.kind == .delete else { continue }
+        guard header.kind.isOperation else { continue }
         if let sampling, !sampling.takes(header) { continue }
         result.append(
           CompactionCandidate(

@@ -9,7 +9,7 @@ import Testing
     let store = try Store(at: directory.path, configuration: .testing(segmentSizeBytes: 400))
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "\(number)") }
     // What seals a segment in the background makes files that are gone at the next look.
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(try mode(directory.store) == 0o700)
     let names = try directory.names()
     #expect(names.contains("LOCK") && names.contains("MANIFEST") && names.contains("RESERVE"))

@@ -10,8 +10,6 @@ public struct SegmentNumber: RawRepresentable, Hashable, Comparable, Sendable, C
   @inlinable
   public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
-  public var next: SegmentNumber { SegmentNumber(rawValue: rawValue + 1) }
-
   static let fileExtension = ".segment"
 
   /// The name of the segment's file, such as `0000000001.segment`.

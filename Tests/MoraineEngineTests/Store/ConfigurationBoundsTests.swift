@@ -77,7 +77,7 @@ import Testing
       try await store.set([UInt8](0..<50), forKey: Key("\(number % 60)"))
       if number % 3 == 0 { try await store.removeValue(forKey: Key("\(number % 20)")) }
     }
-    try await store.settle()
+    try await store.waitUntilIdle()
     #expect(await store.compactionFailure == nil)
     #expect(try await store.verify().isSound)
     try await store.close()

@@ -1,0 +1,41 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Cuts a full segment to its length and makes it durable.
+struct SealWork: Sendable {
+  let number: SegmentNumber
+  let file: any StorageFile
+  let mapping: (any FileMapping)?
+  let lengthBytes: UInt64
+  let lastSequence: UInt64
+  /// Nobody else may have the directory while this runs, even if the store is gone by then.
+  let lock: (any StorageFile)?
+
+  func run(_ pipeline: CommitPipeline) throws(StoreError) {
+    if let poison = pipeline.poison { throw poison }
+    do throws(StorageError) {
+      try file.truncate(to: lengthBytes)
+      mapping?.finishWriting(to: Int(clamping: lengthBytes))
+      try file.synchronize(.full)
+    } catch {
+      pipeline.poison(StoreError(error))
+      throw StoreError(error)
+    }
+    pipeline.becameDurable(through: lastSequence)
+    pipeline.events?.tell(.segmentSealed(number, lengthBytes: lengthBytes))
+  }
+
+  /// Seals while the writer goes on, then lists the segment as sealed.
+  func runInBackground(_ publisher: ManifestPublisher, _ manifest: Manifest) {
+    do throws(StoreError) {
+      try run(publisher.pipeline)
+      try publisher.publish(manifest)
+    } catch {
+      // Where it is open what the disk holds, the failure has poisoned the pipeline already. A
+      // manifest that could not be begun, for want of space or of descriptors, harms nothing: the
+      // next one says the same, and until then the footer does.
+      let pipeline = publisher.pipeline
+      if !pipeline.hasPoison { pipeline.events?.tell(.manifestFailed(error)) }
+    }
+  }
+}
