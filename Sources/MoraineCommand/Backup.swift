@@ -44,7 +44,7 @@ struct Backup: AsyncParsableCommand {
     }
     let copied = report.segmentCount - report.keptSegmentCount - report.sharedSegmentCount
     try Output.line(
-      "backed up to sequence \(report.sequence): \(report.segmentCount) segments, "
+      "backed up to sequence \(report.sequence): \(Units.counted(report.segmentCount, "segment")), "
         + "\(Units.bytes(report.totalBytes)); \(report.keptSegmentCount) were there, "
         + "\(report.sharedSegmentCount) shared, \(copied) copied "
         + "(\(Units.bytes(report.copiedBytes)))")

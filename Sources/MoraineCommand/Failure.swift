@@ -50,7 +50,9 @@ extension StoreError {
   /// The codes that the top level's help lists.
   var exitCode: Int32 {
     switch code {
-    case .keyTooLarge, .valueTooLarge, .notAStore, .sequenceUnavailable, .cursorExpired: 2
+    case .keyTooLarge, .valueTooLarge, .notAStore, .readOnly, .sequenceUnavailable,
+      .cursorExpired, .cursorDiverged:
+      2
     case .corrupted: 3
     case .locked: 4
     case .noSpace: 6

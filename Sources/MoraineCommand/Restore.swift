@@ -50,7 +50,8 @@ struct Restore: AsyncParsableCommand {
           + "\"elapsedMilliseconds\":\(report.elapsedNanoseconds / 1_000_000)}")
     }
     try Output.line(
-      "restored to sequence \(report.sequence): \(Units.number(UInt64(report.count))) keys, "
-        + "\(report.segmentCount) segments, \(Units.bytes(report.totalBytes)), all of it checked")
+      "restored to sequence \(report.sequence): \(Units.counted(report.count, "key")), "
+        + "\(Units.counted(report.segmentCount, "segment")), \(Units.bytes(report.totalBytes)), "
+        + "all of it checked")
   }
 }

@@ -30,12 +30,12 @@ struct Stats: AsyncParsableCommand {
     }
     if json {
       var object = statistics.json.dropLast() + ",\"keyspaces\":\(KeyspaceList.json(keyspaces))"
-      if segments { object += ",\"segments\":\(SegmentTable.json(list))" }
+      if segments { object += ",\"segments\":\(SegmentList.json(list))" }
       return try Output.line(object + "}")
     }
     try Output.line(Self.table(statistics, report))
     if keyspaces.count > 1 { try Output.line("\n" + KeyspaceList.text(keyspaces)) }
-    if segments { try Output.line("\n" + SegmentTable.text(list)) }
+    if segments { try Output.line("\n" + SegmentList.text(list)) }
   }
 
   private static func table(_ statistics: Statistics, _ report: RecoveryReport) -> String {

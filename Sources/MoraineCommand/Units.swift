@@ -27,6 +27,11 @@ enum Units {
     return String(text.reversed())
   }
 
+  /// `1 key`, `1,200 keys`.
+  static func counted(_ count: Int, _ noun: String) -> String {
+    number(UInt64(count)) + " " + noun + (count == 1 ? "" : "s")
+  }
+
   /// `0:07`, `12:30`, `3:05:00`.
   static func clock(_ seconds: Double) -> String {
     let whole = Int(min(max(seconds, 0), 359_999).rounded(.up))

@@ -16,8 +16,8 @@ struct Watch: AsyncParsableCommand {
       with --all.
 
       A store that several processes share is watched while they write; who wants
-      it for itself waits until the watching ends. One that a program has for itself
-      is locked: there the program calls changes(since:).
+      it for itself is refused (locked) until the watching ends. One that a program
+      has for itself is locked: there the program calls changes(since:).
 
         moraine watch users.moraine --since 81234 | jq -r .key
       """)

@@ -26,7 +26,7 @@ import Testing
     try await place.drive("put 6b 76", "put 6c 77", "close")
     let text = try await Moraine.run("doctor", place.store)
     #expect(text.code == 0 && text.text.hasPrefix("Sound: every byte was read"), "\(text)")
-    #expect(text.text.contains("closed in order") && text.text.contains("2 keys in 1 segments"))
+    #expect(text.text.contains("closed in order") && text.text.contains("2 keys in 1 segment."))
     #expect(text.text.contains("Nothing to do."))
     let json = try object(try await Moraine.run("doctor", place.store, "--json"))
     #expect(json["isSound"] as? Bool == true && json["count"] as? Int == 2)
@@ -55,6 +55,19 @@ import Testing
     #expect(text.text.contains("moraine restore") && text.text.contains("--salvage NEW"))
     let json = try object(try await Moraine.run("doctor", place.store, "--json"))
     #expect(json["isSound"] as? Bool == false && (json["problems"] as? [Any])?.count == 1)
+    let salvage = try #require(json["salvage"] as? [String: Any])
+    #expect(salvage["recordCount"] as? Int == 2 && (salvage["losses"] as? [Any])?.count == 1)
+  }
+
+  @Test func manyLostKeysAreCountedAndNotAllShown() async throws {
+    let keys = (10..<40).map { String(format: "%02d", $0) }
+    let puts = keys.map { "put 6b6579\($0.utf8.map { String($0, radix: 16) }.joined()) 76" }
+    try await place.drive((["put 61 62"] + puts + ["put 7a 7a", "close"]).joined(separator: "\n"))
+    for key in keys { try damage("key\(key)") }
+    let text = try await Moraine.run("doctor", place.store)
+    #expect(text.text.contains(": key10 ") && text.text.contains(": key29 "), "\(text)")
+    #expect(!text.text.contains(": key30 ") && text.text.contains("and 10 more keys"), "\(text)")
+    #expect(try await Moraine.run("doctor", place.store, "--json").text.contains("\"key39\""))
   }
 
   @Test func aDamagedStoreIsSalvaged() async throws {

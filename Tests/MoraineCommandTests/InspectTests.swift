@@ -45,7 +45,12 @@ import Testing
     #expect(records.map { $0["batch"] as? String } == ["alone", "more", "end"])
     #expect(records.map { $0["key"] as? String } == ["k", nil, "k"])
     #expect(records[records.startIndex + 1]["keyHex"] as? String == "ff00")
+    #expect(records.allSatisfy { ($0["checksum"] as? Int ?? 0) != 0 })
+    let mark = lines.first { $0["kind"] as? String == "syncMark" }
+    #expect(mark == nil || mark?["durableOffset"] is Int)
     #expect(lines.last?["kind"] as? String == "footer")
+    #expect(lines.last?["recordCount"] as? Int == 3 && lines.last?["lastSequence"] as? Int == 3)
+    #expect((lines.last?["digest"] as? String)?.count == 32)
   }
 
   @Test func damagedPlacesAreListedToo() async throws {
@@ -75,7 +80,7 @@ import Testing
     #expect(outcome.code == 0, "\(outcome)")
     let text = String(decoding: try Data(contentsOf: svg), as: UTF8.self)
     #expect(XMLParser(data: Data(text.utf8)).parse())
-    #expect(text.contains("1 segments"), "\(text.prefix(600))")
+    #expect(text.contains("1 segment,"), "\(text.prefix(600))")
     let bars = text.components(separatedBy: "fill-opacity").count - 1
     #expect(20...60 ~= bars, "\(bars)")
   }

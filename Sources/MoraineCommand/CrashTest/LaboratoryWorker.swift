@@ -47,14 +47,13 @@ struct LaboratoryWorker: AsyncParsableCommand {
       }
       PlantedFailure.strike(unit)
       let pulse = Pulse()
-      guard var (tally, violation) = await unit.run(progress: { pulse.beat() }) else {
+      guard let (tally, found) = await unit.run(progress: { pulse.beat() }) else {
         throw Failure(code: 2, message: "no scenario is named '\(unit.scenario)'")
       }
-      if let found = violation { violation = save(found, unit) }
+      let violation = found.map { save($0, unit) }
       let answer = try JSONEncoder().encode(UnitResult(tally: tally, violation: violation))
       try Output.line("end " + String(decoding: answer, as: UTF8.self))
       try Output.flush()
-      tally = CrashTally()
     }
   }
 

@@ -19,10 +19,12 @@ struct Doctor: AsyncParsableCommand {
         moraine doctor users.moraine --salvage rescued.moraine
 
       With --json one object: isSound, wasClean, count, segmentCount, diskBytes,
-      liveBytes, spaceAmplification, problems and advice; with --salvage isComplete,
-      count, recordCount, segmentCount, readBytes, losses and torn, arrays of kind,
-      file, offset, lengthBytes, reason, recordCount, after, before, breaksBatch and
-      keys, and segmentsWithoutHeader, ignoredFiles, elapsedMilliseconds.
+      liveBytes, spaceAmplification, problems and advice, and of a damaged store
+      salvage: the recordCount that one would bring back, and its losses. With
+      --salvage isComplete, count, recordCount, segmentCount, readBytes, losses and
+      torn, arrays of kind, file, offset, lengthBytes, reason, recordCount, after,
+      before, breaksBatch and keys, and segmentsWithoutHeader, ignoredFiles,
+      elapsedMilliseconds.
       """)
   @OptionGroup var store: StoreOptions
   @Option(

@@ -56,7 +56,8 @@ struct Examination {
     let (disk, live) = (statistics.diskBytes, statistics.liveBytes)
     let compacted = segments.count { $0.isCompacted }
     var lines = [
-      "\(Units.number(UInt64(statistics.count))) keys in \(statistics.segmentCount) segments"
+      Units.counted(statistics.count, "key") + " in "
+        + Units.counted(statistics.segmentCount, "segment")
         + (compacted > 0 ? ", \(compacted) of them compacted" : "") + ".",
       "\(Units.bytes(disk)) on disk, \(Units.bytes(live)) of it live: "
         + "\(Units.ratio(statistics.spaceAmplification)) bytes a live byte.",
@@ -116,6 +117,7 @@ struct Examination {
           + "\"spaceAmplification\":\(statistics.spaceAmplification)")
     }
     members.append("\"problems\":[\(problems.map(\.json).joined(separator: ","))]")
+    if let survey { members.append("\"salvage\":\(SalvageText(report: survey).previewJSON)") }
     let advice = advice(directory).map { Text.quoted($0) }.joined(separator: ",")
     members.append("\"advice\":[\(advice)]")
     return "{" + members.joined(separator: ",") + "}"

@@ -2,13 +2,15 @@ import Moraine
 
 /// What was salvaged and what was not, for eyes and as JSON.
 struct SalvageText {
+  /// So many keys of each loss are enough to see what is at stake.
+  private static let previewedKeys = 20
+
   let report: SalvageReport
 
   func lines(into path: String) -> String {
-    let keys = Units.number(UInt64(report.count))
     var lines = [
-      "\(Text.printable(path.utf8)): \(keys) keys, from \(Units.number(report.recordCount)) operations in "
-        + "\(report.segmentCount) segments, \(Units.bytes(report.readBytes)) read."
+      "\(Text.printable(path.utf8)): \(Units.counted(report.count, "key")), from \(operations) in "
+        + "\(Units.counted(report.segmentCount, "segment")), \(Units.bytes(report.readBytes)) read."
     ]
     for name in report.segmentsWithoutHeader {
       lines.append("The header of \(name) is damaged; its records were found without it.")
@@ -29,11 +31,14 @@ struct SalvageText {
     return lines.joined(separator: "\n")
   }
 
+  private var operations: String {
+    Units.counted(Int(clamping: report.recordCount), "operation")
+  }
+
   /// What a salvage would not bring back, before one is tried.
   var preview: [String] {
     guard !report.losses.isEmpty else { return [] }
-    let count = Units.number(report.recordCount)
-    return ["A salvage would bring back \(count) operations, and lose:"]
+    return ["A salvage would bring back \(operations), and lose:"]
       + report.losses.flatMap { describe($0, isPreview: true) }
   }
 
@@ -54,15 +59,22 @@ struct SalvageText {
       if let before = loss.before { text += " and before \(before)" }
     }
     if loss.breaksBatch { text += "; others of its batch are there" }
-    return [text]
-      + loss.keys.map { key in
-        let name = key.key.bytes.isEmpty ? "the empty key" : Text.printable(key.key.bytes)
-        var line = "    sequence \(key.sequence): \(name)"
-        if !key.keyspace.isEmpty { line += " in keyspace \(Text.printable(key.keyspace.utf8))" }
-        if !key.isProven { line += " (as the damaged record names it)" }
-        if isPreview { return line }
-        return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
-      }
+    let shown = isPreview ? loss.keys.prefix(Self.previewedKeys) : loss.keys[...]
+    var lines = [text] + shown.map { describe($0, isPreview: isPreview) }
+    if shown.count < loss.keys.count {
+      let count = Units.number(UInt64(loss.keys.count - shown.count))
+      lines.append("    and \(count) more keys; with --json all of them")
+    }
+    return lines
+  }
+
+  private func describe(_ key: SalvagedKey, isPreview: Bool) -> String {
+    let name = key.key.bytes.isEmpty ? "the empty key" : Text.printable(key.key.bytes)
+    var line = "    sequence \(key.sequence): \(name)"
+    if !key.keyspace.isEmpty { line += " in keyspace \(Text.printable(key.keyspace.utf8))" }
+    if !key.isProven { line += " (as the damaged record names it)" }
+    if isPreview { return line }
+    return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
   }
 
   var json: String {
@@ -77,12 +89,20 @@ struct SalvageText {
       + "\"elapsedMilliseconds\":\(report.elapsedNanoseconds / 1_000_000)}"
   }
 
-  private func json(_ loss: SalvageLoss) -> String {
+  /// What a salvage would bring back and lose. Whether another value of a key is there is not known
+  /// before it.
+  var previewJSON: String {
+    "{\"recordCount\":\(report.recordCount),"
+      + "\"losses\":[\(report.losses.map { json($0, isPreview: true) }.joined(separator: ","))]}"
+  }
+
+  private func json(_ loss: SalvageLoss, isPreview: Bool = false) -> String {
     let count = loss.recordCount.map { "\($0)" } ?? "null"
     let before = loss.before.map { "\($0)" } ?? "null"
     let keys = loss.keys.map { key in
       "{\"keyspace\":\(Text.quoted(key.keyspace)),\(Text.member("key", key.key.bytes)),"
-        + "\"sequence\":\(key.sequence),\"isProven\":\(key.isProven),\"hasValue\":\(key.hasValue)}"
+        + "\"sequence\":\(key.sequence),\"isProven\":\(key.isProven)"
+        + (isPreview ? "}" : ",\"hasValue\":\(key.hasValue)}")
     }
     return "{\"kind\":\(Text.quoted(loss.kind.rawValue)),\"file\":\(Text.quoted(loss.file)),"
       + "\"offset\":\(loss.offset),\"lengthBytes\":\(loss.lengthBytes),"

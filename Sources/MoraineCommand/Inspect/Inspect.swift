@@ -10,8 +10,9 @@ struct Inspect: AsyncParsableCommand {
       Without options: the manifest and the segments. With --segment N the header of
       that segment and each record in it, one a line, damaged places included; the
       fields are called as in the format's page. Nothing is opened as a store, so
-      this works whatever is damaged, and beside programs that use the store. With
-      --json each line is an object.
+      this works where a store does not open (but not for a segment whose own header
+      is damaged), and beside programs that use the store. With --json each line is
+      an object.
 
       --svg FILE draws the store: a bar for each segment, as long as it is, dark
       where its records are live and light where they are garbage. For that it is

@@ -32,7 +32,8 @@ struct LivenessPicture {
     let disk = segments.reduce(0) { $0 + $1.segment.lengthBytes }
     let live = segments.reduce(0) { $0 + $1.segment.liveBytes }
     let share = disk == 0 ? 100 : live * 100 / disk
-    return "\(segments.count) segments, \(Units.bytes(disk)), \(share) % of it live. "
+    let count = Units.counted(segments.count, "segment")
+    return "\(count), \(Units.bytes(disk)), \(share) % of it live. "
       + "Dark: live. Light: garbage."
   }
 

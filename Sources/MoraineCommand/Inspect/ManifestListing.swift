@@ -19,6 +19,7 @@ struct ManifestListing {
     head.add("watermarkOffset", manifest.watermarkOffset)
     head.add("compactedThrough", manifest.compactedThrough.rawValue)
     head.add("digest", manifest.digest.description)
+    head.add("createdMilliseconds", manifest.createdMilliseconds)
     head.add("backup", manifest.isBackup)
     try Output.line(head.line(json: json))
     for keyspace in manifest.keyspaces {

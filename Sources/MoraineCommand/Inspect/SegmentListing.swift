@@ -41,6 +41,7 @@ struct SegmentListing {
     line.add("predecessorLength", header.predecessor.lengthBytes)
     line.add("predecessorLastSequence", header.predecessor.lastSequence.rawValue)
     line.add("generation", header.generation)
+    line.add("salt", header.salt)
     line.add("createdMilliseconds", header.createdMilliseconds)
     line.add("flags", header.flags.rawValue)
     line.add("dictionaryLength", header.dictionary.count)
@@ -52,9 +53,10 @@ struct SegmentListing {
     var line = Fields()
     line.add("offset", offset)
     line.add("length", record.length)
+    line.add("checksum", checksum(at: offset))
     line.add("sequence", record.sequence)
     line.add("kind", "\(record.kind)")
-    if record.kind == .put || record.kind == .delete {
+    if record.kind.isOperation {
       line.add("codec", "\(record.codec)")
       line.add("batch", "\(record.batch)")
       if record.batch == .end { line.add("batchCount", record.batchCount) }
@@ -63,8 +65,18 @@ struct SegmentListing {
       line.add("rawLength", record.rawLength)
       let start = offset + record.keyOffset
       line.add("key", Array(bytes[start..<(start + record.keyLength)]))
+    } else {
+      try line.add(payload(of: record, at: offset), of: record.kind, in: name)
     }
     try Output.line(line.line(json: json))
+  }
+
+  private func checksum(at offset: Int) -> UInt32 {
+    bytes.withUnsafeBytes { RecordHeader.storedChecksum(at: $0.baseAddress! + offset) }
+  }
+
+  private func payload(of record: RecordHeader, at offset: Int) -> [UInt8] {
+    Array(bytes[(offset + record.valueOffset)..<(offset + record.length)])
   }
 
   private func printGap(_ offset: Int, _ end: Int) throws {

@@ -1,7 +1,7 @@
 import Moraine
 
 /// A line a segment: how long, how much of it is live.
-enum SegmentTable {
+enum SegmentList {
   static func text(_ segments: [SegmentStatistics]) -> String {
     let head = ["segment", "bytes", "live", "records", "live share", ""]
     let rows = segments.map { segment in
