@@ -1,8 +1,11 @@
 /// A random 128-bit name: of a store, or of one copy of it.
 public struct Identifier: Hashable, Sendable {
+  /// The first eight bytes, as a little-endian number.
   public let low: UInt64
+  /// The last eight.
   public let high: UInt64
 
+  /// The name of which these are the halves.
   public init(low: UInt64, high: UInt64) {
     self.low = low
     self.high = high
@@ -10,6 +13,7 @@ public struct Identifier: Hashable, Sendable {
 }
 
 extension Identifier: CustomStringConvertible {
+  /// Its sixteen bytes in hexadecimal.
   public var description: String {
     [low, high].map { half in
       withUnsafeBytes(of: half.littleEndian) { Hex.encode($0) }

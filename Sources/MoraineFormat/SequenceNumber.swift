@@ -3,6 +3,7 @@
 /// The first operation of a store has sequence number 1; 0 means "none". Numbers rise, are never
 /// given twice, and do not come from a clock. Gaps are allowed.
 public struct SequenceNumber: RawRepresentable, Hashable, Comparable, Sendable, Codable {
+  /// Counted from 1; 0 is ``none``.
   public let rawValue: UInt64
 
   @inlinable
@@ -17,10 +18,12 @@ public struct SequenceNumber: RawRepresentable, Hashable, Comparable, Sendable, 
   /// The largest number the format can hold, 2^56 - 1.
   public static let max = SequenceNumber(rawValue: (1 << 56) - 1)
 
+  /// Whether its operation came before the other's.
   @inlinable
   public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 }
 
 extension SequenceNumber: CustomStringConvertible {
+  /// The number in decimal.
   public var description: String { String(rawValue) }
 }

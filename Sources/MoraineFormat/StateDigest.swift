@@ -4,9 +4,12 @@
 /// Recovery must reproduce it, compaction must not change it, a restored copy must equal it.
 /// Adding and removing a record cost a few multiplications.
 public struct StateDigest: Hashable, Sendable {
+  /// The lower half.
   public var low: UInt64
+  /// The upper half.
   public var high: UInt64
 
+  /// That of nothing, unless it is said.
   @inlinable
   public init(low: UInt64 = 0, high: UInt64 = 0) {
     self.low = low
@@ -20,6 +23,7 @@ public struct StateDigest: Hashable, Sendable {
     return StateDigest(low: a, high: b)
   }
 
+  /// Takes in what another digest is of.
   @inlinable
   public mutating func add(_ other: StateDigest) {
     let (sum, carry) = low.addingReportingOverflow(other.low)
@@ -27,6 +31,7 @@ public struct StateDigest: Hashable, Sendable {
     high = high &+ other.high &+ (carry ? 1 : 0)
   }
 
+  /// Leaves out what another digest is of.
   @inlinable
   public mutating func remove(_ other: StateDigest) {
     let (difference, borrow) = low.subtractingReportingOverflow(other.low)
@@ -34,11 +39,13 @@ public struct StateDigest: Hashable, Sendable {
     high = high &- other.high &- (borrow ? 1 : 0)
   }
 
+  /// Takes in a live record.
   @inlinable
   public mutating func add(hash: UInt64, sequence: UInt64) {
     add(.of(hash: hash, sequence: sequence))
   }
 
+  /// Leaves out a record that is live no more.
   @inlinable
   public mutating func remove(hash: UInt64, sequence: UInt64) {
     remove(.of(hash: hash, sequence: sequence))

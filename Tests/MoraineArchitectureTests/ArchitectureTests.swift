@@ -15,8 +15,8 @@ import Testing
       "SwiftUI",
     ],
     "MoraineTesting": [
-      "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
-      "Subprocess", "Foundation",
+      "MoraineEngine", "MoraineStorage", "SystemPackage", "Synchronization", "Subprocess",
+      "Foundation",
     ],
     "MoraineCommand": [
       "Moraine", "MoraineFormat", "MoraineTesting", "ArgumentParser", "Foundation", "Subprocess",

@@ -34,7 +34,8 @@ final class Ground {
   }
 
   deinit {
-    if let root { try? FileManager.default.removeItem(at: root) }
+    guard let root else { return }
+    do { try FileManager.default.removeItem(at: root) } catch { print("left: \(root.path)") }
   }
 }
 

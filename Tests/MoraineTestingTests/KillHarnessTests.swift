@@ -219,15 +219,25 @@ import Testing
   }
 
   @Test func cancellingEndsTheRunAndTheProcess() async throws {
+    let name = FileManager.default.temporaryDirectory
+      .appendingPathComponent("moraine-process-\(UUID().uuidString)").path
+    let work = "echo $$ > '\(name).new'; mv '\(name).new' '\(name)'; exec sleep 1000"
     let task = Task {
-      try await Subject(add: "exec sleep 1000").failure { harness in
+      try await Subject(add: work).failure { harness in
         harness.timing.startShare = 0
         harness.timing.answers = 1...1
         harness.timeoutMilliseconds = 100_000
       }
     }
-    try await Task.sleep(for: .milliseconds(100))
+    while !FileManager.default.fileExists(atPath: name) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    let text = try String(contentsOfFile: name, encoding: .utf8)
+    try FileManager.default.removeItem(atPath: name)
+    let process = try #require(Int32(text.filter(\.isNumber)))
+    #expect(kill(process, 0) == 0, "it runs")
     task.cancel()
     #expect(try await task.value.cause == .cancelled)
+    #expect(kill(process, 0) == -1 && errno == ESRCH, "it has ended")
   }
 }

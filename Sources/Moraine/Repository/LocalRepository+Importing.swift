@@ -5,8 +5,9 @@ extension LocalRepository {
   /// Takes over a file of the old pattern: one JSON array of all models.
   ///
   /// All of it becomes visible at once, or nothing. The store remembers that this file was taken
-  /// over: calling this at each start of the program is right, also after a crash in the middle of
-  /// it. The file stays as it is. Models that are there already are not replaced: they are newer.
+  /// over, by its name and not by its folder: calling this at each start of the program is right,
+  /// also after a crash in the middle of it. The file stays as it is. Models that are there already
+  /// are not replaced: they are newer.
   ///
   /// - Parameters:
   ///   - url: of the file. Where there is none, there is nothing to do.

@@ -14,8 +14,7 @@ final class WorkerProgress: Sendable {
 
   private let state = Mutex(State())
 
-  func take(_ text: String) {
-    let line = text.hasSuffix("\n") ? String(text.dropLast()) : text
+  func take(_ line: String) {
     state.withLock { state in
       state.lastSeen = .now
       if line == "alive" { return }

@@ -36,6 +36,7 @@ extension Store {
     guard !sharing.looksLater else { return }
     sharing.looksLater = true
     Task { [weak self] in
+      // Nobody cancels it.
       do { try await Task.sleep(for: .milliseconds(20)) } catch {}
       await self?.look()
     }

@@ -1,12 +1,15 @@
 /// The name of a segment of the log; rises, and is never given twice in a store.
 public struct SegmentNumber: RawRepresentable, Hashable, Comparable, Sendable, Codable {
+  /// Counted from 1.
   public let rawValue: UInt64
 
+  /// The segment with this number, whether there is one or not.
   @inlinable
   public init(rawValue: UInt64) {
     self.rawValue = rawValue
   }
 
+  /// Whether it was born before the other.
   @inlinable
   public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
@@ -30,5 +33,6 @@ public struct SegmentNumber: RawRepresentable, Hashable, Comparable, Sendable, C
 }
 
 extension SegmentNumber: CustomStringConvertible {
+  /// The number in decimal.
   public var description: String { String(rawValue) }
 }
