@@ -35,12 +35,14 @@ struct Backup: AsyncParsableCommand {
     }
     bar.finish()
     if json {
-      return try Output.line(
-        "{\"sequence\":\(report.sequence),\"segmentCount\":\(report.segmentCount),"
-          + "\"keptSegmentCount\":\(report.keptSegmentCount),"
-          + "\"sharedSegmentCount\":\(report.sharedSegmentCount),"
-          + "\"copiedBytes\":\(report.copiedBytes),\"totalBytes\":\(report.totalBytes),"
-          + "\"elapsedMilliseconds\":\(report.elapsedNanoseconds / 1_000_000)}")
+      let object: JSONObject = [
+        "sequence": report.sequence, "segmentCount": report.segmentCount,
+        "keptSegmentCount": report.keptSegmentCount,
+        "sharedSegmentCount": report.sharedSegmentCount, "copiedBytes": report.copiedBytes,
+        "totalBytes": report.totalBytes,
+        "elapsedMilliseconds": report.elapsedNanoseconds / 1_000_000,
+      ]
+      return try Output.line(object.json)
     }
     let copied = report.segmentCount - report.keptSegmentCount - report.sharedSegmentCount
     try Output.line(

@@ -37,14 +37,13 @@ struct Failure: Error {
   }
 }
 
-extension StoreError {
+extension StoreError: JSONRepresentable {
   /// One object: code, file, offset and message; null where it does not apply.
   var json: String {
-    let place =
-      "\"file\":\(file.map { Text.quoted($0) } ?? "null"),"
-      + "\"offset\":\(offset.map { "\($0)" } ?? "null")"
-    return "{\"code\":\(Text.quoted(code.description)),\(place),"
-      + "\"message\":\(Text.quoted(message))}"
+    let object: JSONObject = [
+      "code": code.description, "file": file, "offset": offset, "message": message,
+    ]
+    return object.json
   }
 
   /// The codes that the top level's help lists.

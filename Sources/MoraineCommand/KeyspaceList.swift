@@ -3,16 +3,12 @@ import Moraine
 /// The keyspaces of a store, for `stats`.
 enum KeyspaceList {
   static func json(_ keyspaces: [KeyspaceStatistics]) -> String {
-    var text = Array("[".utf8)
-    for (place, keyspace) in keyspaces.enumerated() {
-      if place > 0 { text.append(UInt8(ascii: ",")) }
-      text.append(UInt8(ascii: "{"))
-      Text.appendMember("name", Array(keyspace.name.utf8), to: &text)
-      text.append(
-        contentsOf: ",\"count\":\(keyspace.count),\"liveBytes\":\(keyspace.liveBytes)}".utf8)
+    let objects: [JSONObject] = keyspaces.map { keyspace in
+      [
+        "name": keyspace.name, "count": keyspace.count, "liveBytes": keyspace.liveBytes,
+      ]
     }
-    text.append(UInt8(ascii: "]"))
-    return String(decoding: text, as: UTF8.self)
+    return objects.json
   }
 
   static func text(_ keyspaces: [KeyspaceStatistics]) -> String {

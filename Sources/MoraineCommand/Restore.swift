@@ -41,13 +41,13 @@ struct Restore: AsyncParsableCommand {
     }
     bar.finish()
     if json {
-      return try Output.line(
-        "{\"sequence\":\(report.sequence),\"count\":\(report.count),"
-          + "\"segmentCount\":\(report.segmentCount),"
-          + "\"sharedSegmentCount\":\(report.sharedSegmentCount),"
-          + "\"copiedBytes\":\(report.copiedBytes),\"totalBytes\":\(report.totalBytes),"
-          + "\"checkedBytes\":\(report.checkedBytes),"
-          + "\"elapsedMilliseconds\":\(report.elapsedNanoseconds / 1_000_000)}")
+      let object: JSONObject = [
+        "sequence": report.sequence, "count": report.count, "segmentCount": report.segmentCount,
+        "sharedSegmentCount": report.sharedSegmentCount, "copiedBytes": report.copiedBytes,
+        "totalBytes": report.totalBytes, "checkedBytes": report.checkedBytes,
+        "elapsedMilliseconds": report.elapsedNanoseconds / 1_000_000,
+      ]
+      return try Output.line(object.json)
     }
     try Output.line(
       "restored to sequence \(report.sequence): \(Units.counted(report.count, "key")), "

@@ -23,11 +23,13 @@ enum SegmentList {
   }
 
   static func json(_ segments: [SegmentStatistics]) -> String {
-    let objects = segments.map { segment in
-      "{\"number\":\(segment.number),\"lengthBytes\":\(segment.lengthBytes)"
-        + ",\"liveBytes\":\(segment.liveBytes),\"recordCount\":\(segment.recordCount)"
-        + ",\"isSealed\":\(segment.isSealed),\"isCompacted\":\(segment.isCompacted)}"
+    let objects: [JSONObject] = segments.map { segment in
+      [
+        "number": segment.number, "lengthBytes": segment.lengthBytes,
+        "liveBytes": segment.liveBytes, "recordCount": segment.recordCount,
+        "isSealed": segment.isSealed, "isCompacted": segment.isCompacted,
+      ]
     }
-    return "[" + objects.joined(separator: ",") + "]"
+    return objects.json
   }
 }

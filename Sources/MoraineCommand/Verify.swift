@@ -66,8 +66,10 @@ struct Findings {
   }
 
   private var json: String {
-    return "{\"isSound\":\(problems.isEmpty),\"recordCount\":\(recordCount),"
-      + "\"checkedBytes\":\(checkedBytes),\"problemCount\":\(problems.count),"
-      + "\"problems\":[\(problems.map(\.json).joined(separator: ","))]}"
+    let object: JSONObject = [
+      "isSound": problems.isEmpty, "recordCount": recordCount, "checkedBytes": checkedBytes,
+      "problemCount": problems.count, "problems": problems,
+    ]
+    return object.json
   }
 }

@@ -19,8 +19,11 @@ struct BenchRow {
   }
 
   var json: String {
-    "{\"row\":\(Text.quoted(name)),\"microseconds\":\(microseconds),"
-      + "\"operationsPerSecond\":\(rate),\"operationCount\":\(operationCount)}"
+    let object: JSONObject = [
+      "row": name, "microseconds": microseconds, "operationsPerSecond": rate,
+      "operationCount": operationCount,
+    ]
+    return object.json
   }
 
   private static func line(_ name: String, _ time: String, _ rate: String) -> String {

@@ -124,23 +124,18 @@ struct Kills: AsyncParsableCommand {
       }
       return
     }
-    let fields: [(String, String)] = [
-      ("isSound", "\(failure == nil)"), ("seed", "\(report.seed)"),
-      ("durability", Text.quoted(durability.rawValue)), ("io", Text.quoted(io.rawValue)),
-      ("killCount", "\(report.killCount)"), ("earlyKillCount", "\(report.earlyKillCount)"),
-      ("orderlyEndCount", "\(report.orderlyEndCount)"),
-      ("acknowledgedCount", "\(report.acknowledgedCount)"),
-      ("survivedCount", "\(report.survivedCount)"),
-      ("vanishedCount", "\(report.vanishedCount)"),
-      ("medianRestartMicroseconds", "\(report.medianRestartMicroseconds)"),
-      ("longestRestartMicroseconds", "\(report.longestRestartMicroseconds)"),
-      ("elapsedMilliseconds", "\(report.elapsedMilliseconds)"),
-      ("failure", failure.map { Text.quoted($0.cause.name) } ?? "null"),
-      ("message", failure.map { Text.quoted($0.cause.description) } ?? "null"),
-      ("errorOutput", failure.map { Text.quoted($0.errorOutput) } ?? "null"),
-      ("replayCommand", failure.map { Text.quoted($0.replayCommand) } ?? "null"),
+    let object: JSONObject = [
+      "isSound": failure == nil, "seed": report.seed, "durability": durability.rawValue,
+      "io": io.rawValue, "killCount": report.killCount, "earlyKillCount": report.earlyKillCount,
+      "orderlyEndCount": report.orderlyEndCount, "acknowledgedCount": report.acknowledgedCount,
+      "survivedCount": report.survivedCount, "vanishedCount": report.vanishedCount,
+      "medianRestartMicroseconds": report.medianRestartMicroseconds,
+      "longestRestartMicroseconds": report.longestRestartMicroseconds,
+      "elapsedMilliseconds": report.elapsedMilliseconds, "failure": failure?.cause.name,
+      "message": failure?.cause.description, "errorOutput": failure?.errorOutput,
+      "replayCommand": failure?.replayCommand,
     ]
-    try Output.line("{" + fields.map { "\"\($0)\":\($1)" }.joined(separator: ",") + "}")
+    try Output.line(object.json)
   }
 }
 

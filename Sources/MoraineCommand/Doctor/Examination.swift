@@ -108,18 +108,18 @@ struct Examination {
   }
 
   func json(directory: String) -> String {
-    var members = ["\"isSound\":\(problems.isEmpty)"]
-    if let recovery { members.append("\"wasClean\":\(recovery.wasClean)") }
+    var object: JSONObject = ["isSound": problems.isEmpty]
+    if let recovery { object.add("wasClean", recovery.wasClean) }
     if let statistics {
-      members.append(
-        "\"count\":\(statistics.count),\"segmentCount\":\(statistics.segmentCount),"
-          + "\"diskBytes\":\(statistics.diskBytes),\"liveBytes\":\(statistics.liveBytes),"
-          + "\"spaceAmplification\":\(statistics.spaceAmplification)")
+      object.add("count", statistics.count)
+      object.add("segmentCount", statistics.segmentCount)
+      object.add("diskBytes", statistics.diskBytes)
+      object.add("liveBytes", statistics.liveBytes)
+      object.add("spaceAmplification", statistics.spaceAmplification)
     }
-    members.append("\"problems\":[\(problems.map(\.json).joined(separator: ","))]")
-    if let survey { members.append("\"salvage\":\(SalvageText(report: survey).previewJSON)") }
-    let advice = advice(directory).map { Text.quoted($0) }.joined(separator: ",")
-    members.append("\"advice\":[\(advice)]")
-    return "{" + members.joined(separator: ",") + "}"
+    object.add("problems", problems)
+    if let survey { object.add("salvage", SalvageText(report: survey).previewObject) }
+    object.add("advice", advice(directory))
+    return object.json
   }
 }

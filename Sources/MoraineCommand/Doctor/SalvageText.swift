@@ -76,38 +76,4 @@ struct SalvageText {
     if isPreview { return line }
     return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
   }
-
-  var json: String {
-    let names = { (list: [String]) in list.map { Text.quoted($0) }.joined(separator: ",") }
-    return "{\"isComplete\":\(report.isComplete),\"count\":\(report.count),"
-      + "\"recordCount\":\(report.recordCount),\"segmentCount\":\(report.segmentCount),"
-      + "\"readBytes\":\(report.readBytes),"
-      + "\"losses\":[\(report.losses.map { json($0) }.joined(separator: ","))],"
-      + "\"torn\":[\(report.torn.map { json($0) }.joined(separator: ","))],"
-      + "\"segmentsWithoutHeader\":[\(names(report.segmentsWithoutHeader))],"
-      + "\"ignoredFiles\":[\(names(report.ignoredFiles))],"
-      + "\"elapsedMilliseconds\":\(report.elapsedNanoseconds / 1_000_000)}"
-  }
-
-  /// What a salvage would bring back and lose. Whether another value of a key is there is not known
-  /// before it.
-  var previewJSON: String {
-    "{\"recordCount\":\(report.recordCount),"
-      + "\"losses\":[\(report.losses.map { json($0, isPreview: true) }.joined(separator: ","))]}"
-  }
-
-  private func json(_ loss: SalvageLoss, isPreview: Bool = false) -> String {
-    let count = loss.recordCount.map { "\($0)" } ?? "null"
-    let before = loss.before.map { "\($0)" } ?? "null"
-    let keys = loss.keys.map { key in
-      "{\"keyspace\":\(Text.quoted(key.keyspace)),\(Text.member("key", key.key.bytes)),"
-        + "\"sequence\":\(key.sequence),\"isProven\":\(key.isProven)"
-        + (isPreview ? "}" : ",\"hasValue\":\(key.hasValue)}")
-    }
-    return "{\"kind\":\(Text.quoted(loss.kind.rawValue)),\"file\":\(Text.quoted(loss.file)),"
-      + "\"offset\":\(loss.offset),\"lengthBytes\":\(loss.lengthBytes),"
-      + "\"reason\":\(Text.quoted(loss.reason)),\"recordCount\":\(count),"
-      + "\"after\":\(loss.after),\"before\":\(before),\"breaksBatch\":\(loss.breaksBatch),"
-      + "\"keys\":[\(keys.joined(separator: ","))]}"
-  }
 }

@@ -25,7 +25,7 @@ struct ManifestListing {
     for keyspace in manifest.keyspaces {
       var line = Fields()
       line.add("keyspace", keyspace.id)
-      line.add("name", Array(keyspace.name.utf8))
+      line.add("name", bytes: Array(keyspace.name.utf8))
       try Output.line(line.line(json: json))
     }
     for epoch in manifest.epochs {

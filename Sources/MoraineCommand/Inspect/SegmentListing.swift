@@ -64,7 +64,7 @@ struct SegmentListing {
       line.add("storedLength", record.storedLength)
       line.add("rawLength", record.rawLength)
       let start = offset + record.keyOffset
-      line.add("key", Array(bytes[start..<(start + record.keyLength)]))
+      line.add("key", bytes: Array(bytes[start..<(start + record.keyLength)]))
     } else {
       try line.add(payload(of: record, at: offset), of: record.kind, in: name)
     }

@@ -1,0 +1,41 @@
+import Moraine
+
+extension SalvageText: JSONRepresentable {
+  var json: String {
+    let object: JSONObject = [
+      "isComplete": report.isComplete, "count": report.count, "recordCount": report.recordCount,
+      "segmentCount": report.segmentCount, "readBytes": report.readBytes,
+      "losses": report.losses.map { member($0) }, "torn": report.torn.map { member($0) },
+      "segmentsWithoutHeader": report.segmentsWithoutHeader, "ignoredFiles": report.ignoredFiles,
+      "elapsedMilliseconds": report.elapsedNanoseconds / 1_000_000,
+    ]
+    return object.json
+  }
+
+  /// What a salvage would bring back and lose. Whether another value of a key is there is not known
+  /// before it.
+  var previewObject: JSONObject {
+    [
+      "recordCount": report.recordCount,
+      "losses": report.losses.map { member($0, isPreview: true) },
+    ]
+  }
+
+  private func member(_ loss: SalvageLoss, isPreview: Bool = false) -> JSONObject {
+    [
+      "kind": loss.kind.rawValue, "file": loss.file, "offset": loss.offset,
+      "lengthBytes": loss.lengthBytes, "reason": loss.reason, "recordCount": loss.recordCount,
+      "after": loss.after, "before": loss.before, "breaksBatch": loss.breaksBatch,
+      "keys": loss.keys.map { member($0, isPreview: isPreview) },
+    ]
+  }
+
+  private func member(_ key: SalvagedKey, isPreview: Bool) -> JSONObject {
+    var object: JSONObject = ["keyspace": key.keyspace]
+    object.add("key", bytes: Array(key.key.bytes))
+    object.add("sequence", key.sequence)
+    object.add("isProven", key.isProven)
+    if !isPreview { object.add("hasValue", key.hasValue) }
+    return object
+  }
+}
