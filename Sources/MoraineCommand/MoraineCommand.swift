@@ -20,7 +20,7 @@ struct MoraineCommand: AsyncParsableCommand {
       EXIT CODES:
         0  done, also when the reader of the output ended first (| head)
         1  the key is not there
-        2  usage: bad arguments or input, no store at the path
+        2  usage: bad arguments or input, no store at the path, writing to a backup
         3  corrupt: bytes on disk are not what was written
         4  locked: another process has the store open
         5  the operating system refused to read or write
