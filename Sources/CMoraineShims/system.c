@@ -19,8 +19,6 @@
 #if defined(__linux__)
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#else
-#include <stdlib.h>
 #endif
 #if defined(__APPLE__)
 #include <sys/clonefile.h>

@@ -235,7 +235,6 @@ MUTANTS = [
            "ForgedStoreTests.everyLieIsATypedErrorAndChangesNothing"),
     Mutant("process-that-is-gone-named", "an error says what to do",
            (engine("Recovery/Opener+Lock.swift",
-                   "let isThere = holder.map { Machine.hasProcess($0) } ?? false",
-                   "let isThere = ON || (holder.map { Machine.hasProcess($0) } ?? false)"),),
+                   "Machine.hasProcess($0) ? $0 : nil", "ON || Machine.hasProcess($0) ? $0 : nil"),),
            "LockHintTests.aProcessThatIsGoneIsNotNamed"),
 ]

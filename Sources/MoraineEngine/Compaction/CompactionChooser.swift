@@ -9,7 +9,7 @@ struct SegmentFigures: Equatable {
   /// Whether it cannot be read whole: it stays as it is, and its garbage with it.
   var isDamaged = false
   /// Whether what it holds does not fit into one segment together with a neighbour's.
-  var staysAlone = false
+  var isRewrittenAlone = false
 
   var garbageBytes: Int { max(0, bytes - liveBytes - keptDeleteBytes) }
   var garbageRatio: Double { bytes == 0 ? 1 : Double(garbageBytes) / Double(bytes) }
@@ -57,11 +57,11 @@ struct CompactionChooser {
 
   /// Takes in neighbours that are worth it, as long as all that lives fits into one segment.
   private func extend(_ start: Range<Int>, in segments: [SegmentFigures]) -> Range<Int> {
-    if segments[start].contains(where: \.staysAlone) { return start }
+    if segments[start].contains(where: \.isRewrittenAlone) { return start }
     var run = start
     var live = segments[start].reduce(0) { $0 + $1.liveBytes + $1.keptDeleteBytes }
     func isWorthIt(_ figures: SegmentFigures) -> Bool {
-      if figures.isDamaged || figures.staysAlone { return false }
+      if figures.isDamaged || figures.isRewrittenAlone { return false }
       let isPoor = figures.garbageRatio >= 0.3 || figures.bytes < segmentSizeBytes / 8
       return isPoor && live + figures.liveBytes + figures.keptDeleteBytes <= segmentSizeBytes
     }
@@ -84,7 +84,7 @@ struct CompactionChooser {
     for (index, figures) in segments.enumerated() {
       live += figures.bytes
       let isLarge = figures.bytes >= segmentSizeBytes / 8 || live > segmentSizeBytes
-      if isLarge || figures.isDamaged || figures.staysAlone {
+      if isLarge || figures.isDamaged || figures.isRewrittenAlone {
         start = index + 1
         live = 0
       } else if index + 1 - start >= smallRunCount {

@@ -1,5 +1,4 @@
 import MoraineFormat
-import MoraineStorage
 
 /// Which values of a compaction's inputs are looked at to find what they have in common: as many as
 /// make a good dictionary, spread evenly.

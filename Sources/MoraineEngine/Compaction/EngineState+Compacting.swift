@@ -22,7 +22,7 @@ extension EngineState {
         bytes: view.end - overhead, liveBytes: Int(clamping: view.liveBytes),
         keptDeleteBytes: view.lastSequence <= cleaned ? 0 : Int(clamping: view.deleteBytes),
         hasExpired: view.earliestExpiry <= now,
-        isDamaged: table.damage[slot] != nil, staysAlone: table.rewrittenAlone.contains(slot))
+        isDamaged: table.damage[slot] != nil, isRewrittenAlone: table.rewrittenAlone.contains(slot))
     }
   }
 

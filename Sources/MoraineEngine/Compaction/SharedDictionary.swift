@@ -1,5 +1,3 @@
-import MoraineFormat
-
 /// The dictionary that a compaction's output shares.
 struct SharedDictionary: Sendable {
   static let none = SharedDictionary(bytes: [], keptFrom: nil)

@@ -6,11 +6,11 @@ extension Store {
   ///
   /// - Parameters:
   ///   - limitBytes: when its output has as many, some of the neighbours may be left.
-  ///   - staysAlone: whether it was in vain to rewrite it together with neighbours.
+  ///   - isRewrittenAlone: whether it was in vain to rewrite it together with neighbours.
   /// - Returns: how many segments, from the first on, were rewritten, and how many took their
   ///   place: none or one.
   func rewrite(
-    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, staysAlone: Bool = false
+    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, isRewrittenAlone: Bool = false
   ) async throws(StoreError) -> (taken: Int, left: Int) {
     let began = Machine.monotonicNanoseconds()
     try engine!.checkWritable()
@@ -41,9 +41,9 @@ extension Store {
       }
       // One alone keeps its dictionary, and what it holds does not become longer.
       guard error.code == .valueTooLarge, wanted.count > 1 else { throw error }
-      return try await rewrite([wanted[0]], work, staysAlone: true)
+      return try await rewrite([wanted[0]], work, isRewrittenAlone: true)
     }
-    if let newSlot, staysAlone { engine!.table.noteRewrittenAlone(newSlot) }
+    if let newSlot, isRewrittenAlone { engine!.table.noteRewrittenAlone(newSlot) }
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)

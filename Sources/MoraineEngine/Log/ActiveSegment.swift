@@ -1,6 +1,5 @@
 import MoraineFormat
 import MoraineStorage
-import Synchronization
 
 /// Where the next record goes: what every append needs of the active segment, and no references.
 struct AppendPlace {

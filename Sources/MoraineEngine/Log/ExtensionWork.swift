@@ -1,4 +1,3 @@
-import MoraineFormat
 import MoraineStorage
 
 /// Allocates more of the active segment, on the committing thread.

@@ -48,9 +48,9 @@ extension Opener {
       do throws(StorageError) { count = try file.read(into: target, at: 0) } catch {}
     }
     // Who had it before may have left its name: readers and sharing processes leave none.
-    let holder = Int32(String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self))
-    let isThere = holder.map { Machine.hasProcess($0) } ?? false
-    let hint = isThere ? holder.map { " (process \($0), it seems)" } ?? "" : ""
+    let name = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)
+    let holder = Int32(name).flatMap { Machine.hasProcess($0) ? $0 : nil }
+    let hint = holder.map { " (process \($0), it seems)" } ?? ""
     return StoreError(
       .locked, "the store is open elsewhere\(hint); close it there first", file: path.string)
   }

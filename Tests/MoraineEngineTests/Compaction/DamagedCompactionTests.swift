@@ -57,9 +57,9 @@ import Testing
   /// chosen again and again then.
   @Test func whatMustStayAloneIsNotJoinedAgain() {
     var segments = Array(repeating: SegmentFigures(bytes: 100, liveBytes: 100), count: 9)
-    segments[0].staysAlone = true
+    segments[0].isRewrittenAlone = true
     #expect(choose(segments) == 1..<9)
-    segments[4].staysAlone = true
+    segments[4].isRewrittenAlone = true
     #expect(choose(segments) == nil)
     segments[4].liveBytes = 10
     #expect(choose(segments) == 4..<5, "its garbage goes")
