@@ -29,6 +29,12 @@ public struct StoreError: Error, Sendable {
     public static let io = Code("io")
     /// An earlier failure left it unknown what the disk holds. Reads go on; reopen to write.
     public static let poisoned = Code("poisoned")
+    /// The store's files were deleted, moved or replaced while the store was open. What was written
+    /// since may be lost; open the path again to go on with what is there now.
+    public static let storeReplaced = Code("storeReplaced")
+    /// The system has no thread, descriptor or address space left to give to this process. Nothing
+    /// was changed; free some, or raise the limit, and try again.
+    public static let limitExceeded = Code("limitExceeded")
     /// The process forked after opening the store; only the parent may write.
     public static let usedAfterFork = Code("usedAfterFork")
     /// There is no store at the path, or something else is.
