@@ -17,6 +17,16 @@ package struct StorageError: Error, Sendable {
   /// The disk, or the user's part of it, is full.
   package var isNoSpace: Bool { errno == .noSpace || errno == .diskQuotaExceeded }
 
+  /// The process, its user or the system has as many threads, descriptors, mappings or pages as it
+  /// may have. Nothing is wrong with the disk.
+  package var isLimit: Bool {
+    switch errno {
+    case .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory, .resourceTemporarilyUnavailable:
+      true
+    default: false
+    }
+  }
+
   /// The file system cannot do this at all; another way must be taken.
   package var isUnsupported: Bool {
     errno == .notSupported || errno == .noFunction || errno == .invalidArgument

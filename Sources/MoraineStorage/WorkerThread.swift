@@ -1,3 +1,6 @@
+import CMoraineShims
+import SystemPackage
+
 #if canImport(Darwin)
   import Darwin
 #elseif canImport(Musl)
@@ -84,35 +87,37 @@ package final class Monitor<State>: @unchecked Sendable {
   }
 }
 
-/// A thread of its own for calls that block, so that they never hold the cooperative pool.
+/// A thread of the operating system.
 package enum WorkerThread {
   private final class Body {
     let run: @Sendable () -> Void
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
   }
 
-  private static let retryNanoseconds: UInt64 = 10_000_000
+  /// What a thread's stack may take, in bytes: the same on every system.
+  private static let stackBytes = 1 << 20
 
-  /// Starts a detached thread that runs the body once. Where the system has no room for another
-  /// thread just now, it waits until it has, as Dispatch does.
-  package static func start(_ body: @escaping @Sendable () -> Void) {
+  /// Starts a detached thread that runs the body once. Never waits.
+  ///
+  /// - Throws: the system's refusal: `EAGAIN` where the process or its user has as many threads as
+  ///   it may have, or no address space for a stack. The body is released then and never runs.
+  package static func start(_ body: @escaping @Sendable () -> Void) throws(StorageError) {
+    var attributes = pthread_attr_t()
+    pthread_attr_init(&attributes)
+    defer { pthread_attr_destroy(&attributes) }
+    pthread_attr_setstacksize(&attributes, stackBytes)
+    pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
     let context = Unmanaged.passRetained(Body(body)).toOpaque()
     #if canImport(Darwin)
       var thread: pthread_t?
     #else
       var thread = pthread_t()
     #endif
-    var code = pthread_create(&thread, nil, runBody, context)
-    while code == EAGAIN {
-      Machine.sleep(nanoseconds: retryNanoseconds)
-      code = pthread_create(&thread, nil, runBody, context)
+    let code = pthread_create(&thread, &attributes, runBody, context)
+    guard code == 0 else {
+      Unmanaged<Body>.fromOpaque(context).release()
+      throw StorageError("start a thread", file: "", errno: Errno(rawValue: code))
     }
-    precondition(code == 0, "the system refuses to start a thread (error \(code))")
-    #if canImport(Darwin)
-      if let thread { pthread_detach(thread) }
-    #else
-      pthread_detach(thread)
-    #endif
   }
 
   #if canImport(Darwin)

@@ -13,13 +13,13 @@ import Testing
   }
 
   /// Two threads, no order at all.
-  @Test(.enabled(if: isWanted)) func twoThreads() async {
+  @Test(.enabled(if: isWanted)) func twoThreads() async throws {
     let place = Place()
     place.memory.initialize(to: 0)
     // Relaxed, so that waiting puts nothing in order.
     let written = Counter()
     for number in 1...2 {
-      WorkerThread.start {
+      try WorkerThread.start {
         // One behind the other, and both alive: the sanitizer misses what happens in the same
         // moment, and may have forgotten what a thread did that has ended.
         while written.count.load(ordering: .relaxed) < number - 1 {}
@@ -32,17 +32,22 @@ import Testing
   }
 
   /// A thread that writes what it has handed over already.
-  @Test(.enabled(if: isWanted)) func behindAContinuation() async {
+  @Test(.enabled(if: isWanted)) func behindAContinuation() async throws {
     let place = Place()
     place.memory.initialize(to: 0)
     let (written, seen) = (Counter(), Counter())
-    await withUnsafeContinuation { continuation in
-      WorkerThread.start {
-        continuation.resume()
-        place.memory.pointee = 1
-        written.count.add(1, ordering: .relaxed)
-        // Alive until the other has written too.
-        while seen.count.load(ordering: .relaxed) < 1 {}
+    try await withUnsafeThrowingContinuation {
+      (continuation: UnsafeContinuation<Void, any Error>) in
+      do throws(StorageError) {
+        try WorkerThread.start {
+          continuation.resume()
+          place.memory.pointee = 1
+          written.count.add(1, ordering: .relaxed)
+          // Alive until the other has written too.
+          while seen.count.load(ordering: .relaxed) < 1 {}
+        }
+      } catch {
+        continuation.resume(throwing: error)
       }
     }
     while written.count.load(ordering: .relaxed) < 1 {}

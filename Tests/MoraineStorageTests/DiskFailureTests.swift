@@ -55,7 +55,7 @@
       let ground = try Ground(.disk)
       try ground.directory.createFile("a").write("hello", at: 0)
       let path = ground.path.string
-      let flipping = Repetition { turn in
+      let flipping = try Repetition { turn in
         chmod(path, turn.isMultiple(of: 2) ? 0o444 : 0o555)
       }
       defer {
@@ -80,7 +80,7 @@
       let ground = try Ground(.disk)
       for number in 0..<50 { _ = try ground.directory.createFile("stays \(number)") }
       let path = ground.path.string
-      let changing = Repetition { turn in
+      let changing = try Repetition { turn in
         let name = path + "/comes and goes \(turn / 2 % 50)"
         if turn.isMultiple(of: 2) {
           close(open(name, O_RDWR | O_CREAT, 0o600))
@@ -101,8 +101,8 @@
     private let isStopped = Atomic(false)
     private let hasEnded = Atomic(false)
 
-    init(_ body: @escaping @Sendable (Int) -> Void) {
-      WorkerThread.start { [self] in
+    init(_ body: @escaping @Sendable (Int) -> Void) throws {
+      try WorkerThread.start { [self] in
         var turn = 0
         while !isStopped.load(ordering: .acquiring) {
           body(turn)

@@ -22,7 +22,8 @@ import Testing
   }
 
   @Test(arguments: [
-    (DiskFault.Effect.ioError, StoreError.Code.io), (.noSpace, .noSpace), (.tooManyOpenFiles, .io),
+    (DiskFault.Effect.ioError, StoreError.Code.io), (.noSpace, .noSpace),
+    (.tooManyOpenFiles, .limitExceeded),
     (.interrupted, .io), (.short(lengthBytes: 5), .io),
   ])
   func eachEffectReachesTheStore(

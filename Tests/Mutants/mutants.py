@@ -7,8 +7,9 @@ import recovery
 import salvage
 import sharing
 import snapshots
+import threads
 import writing
 
 MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
     + sharing.MUTANTS + snapshots.MUTANTS + backups.MUTANTS \
-    + salvage.MUTANTS
+    + salvage.MUTANTS + threads.MUTANTS

@@ -8,6 +8,11 @@ extension StoreError {
       self.init(
         .noSpace, "no space left to \(error.operation); free some and try again",
         file: error.file, offset: error.offset, errno: error.errno)
+    } else if error.isLimit {
+      self.init(
+        .limitExceeded,
+        "could not \(error.operation): \(error.errno); free some or raise the limit, and try again",
+        file: error.file.isEmpty ? nil : error.file, offset: error.offset, errno: error.errno)
     } else {
       self.init(
         .io, "could not \(error.operation): \(error.errno)",

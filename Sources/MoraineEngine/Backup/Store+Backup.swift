@@ -38,8 +38,7 @@ extension Store {
     to directory: FilePath, on storage: any Storage,
     _ progress: (@Sendable (Progress) -> Void)? = nil
   ) async throws(StoreError) -> BackupReport {
-    let thread = BackgroundThread(isAwaited: true)
-    defer { thread.stop() }
+    let thread = SerialQueue(.lasting)
     var attempts = 0
     while true {
       let work = BackupWork(

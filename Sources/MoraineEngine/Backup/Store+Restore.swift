@@ -38,8 +38,7 @@ extension Store {
     let began = Machine.monotonicNanoseconds()
     let work = RestoreWork(
       storage: storage, backup: backup, path: directory, sequence: sequence, progress: progress)
-    let thread = BackgroundThread(isAwaited: true)
-    defer { thread.stop() }
+    let thread = SerialQueue(.lasting)
     var staged = try await thread.run { () throws(StoreError) in try work.run() }
     do throws(StoreError) {
       try await check(&staged, directory, isRewound: sequence != nil, progress)

@@ -3,43 +3,63 @@ import MoraineStorage
 import Synchronization
 
 extension CommitPipeline {
-  /// The thread: jobs first, then syncs, until stopped.
-  func loop() {
-    while true {
-      let step: Step = monitor.wait { state in nextStep(&state) }
-      switch step {
-      case .job(let job): job()
-      case .sync(let file, let sequence, let offset): synchronize(file, sequence, offset)
-      case .stop: return
-      }
+  /// Has the pool do what there is to do: jobs first, then syncs. No lock is held while it does.
+  func wake() {
+    let becomesReady = monitor.withLock { state in
+      guard !state.isRunning, isReady(state) else { return false }
+      state.isRunning = true
+      return true
+    }
+    if becomesReady { ThreadPool.current.submit(self, to: .brief) }
+  }
+
+  /// Whether there is a job, or a sync that is to begin now.
+  private func isReady(_ state: State) -> Bool {
+    if !state.jobs.isEmpty { return true }
+    return state.file != nil && state.poison == nil && isSyncDue(state)
+  }
+
+  private func isSyncDue(_ state: State) -> Bool {
+    if !state.waiters.isEmpty { return true }
+    guard let deadline = state.deadlineNanoseconds else { return false }
+    return state.isStopped || deadline <= Machine.monotonicNanoseconds()
+  }
+
+  func step() -> Bool {
+    guard let step = monitor.withLock({ state in nextStep(&state) }) else { return false }
+    switch step {
+    case .job(let job): job(nil)
+    case .sync(let file, let sequence, let offset): synchronize(file, sequence, offset)
+    }
+    return monitor.withLock { state in
+      state.isRunning = isReady(state)
+      return state.isRunning
     }
   }
 
-  private func nextStep(_ state: inout State) -> Monitor<State>.Wait<Step> {
-    if !state.jobs.isEmpty { return .done(.job(state.jobs.removeFirst())) }
-    guard let file = state.file, state.poison == nil else {
-      guard state.isStopped else { return .forSignal }
+  /// Nil when there is nothing to do any more; it counts as idle then.
+  private func nextStep(_ state: inout State) -> Step? {
+    if !state.jobs.isEmpty { return .job(state.jobs.removeFirst()) }
+    guard let file = state.file, state.poison == nil, isSyncDue(state) else {
       state.isRunning = false
-      return .done(.stop)
+      return nil
     }
-    let now = Machine.monotonicNanoseconds()
-    // A store that is let go without being closed still keeps its promise to sync in time.
-    let isDue = state.deadlineNanoseconds.map { $0 <= now || state.isStopped } ?? false
-    if state.isStopped, !isDue, state.waiters.isEmpty {
+    state.deadlineNanoseconds = nil
+    state.syncBeganNanoseconds = Machine.monotonicNanoseconds()
+    // The watermark is what was appended before the sync begins, never what comes during it.
+    let (sequence, offset) = beginSync()
+    return .sync(file, sequence: sequence, offset: offset)
+  }
+
+  /// Only in a process that could not even have one thread for its pool.
+  func refuse(_ error: StorageError) {
+    let (jobs, waiters) = monitor.withLock { state in
       state.isRunning = false
-      return .done(.stop)
+      defer { (state.jobs, state.waiters) = ([], []) }
+      return (state.jobs, state.waiters)
     }
-    if !state.waiters.isEmpty || isDue {
-      state.deadlineNanoseconds = nil
-      pendingDelay.store(.max, ordering: .relaxed)
-      state.syncBeganNanoseconds = now
-      // The watermark is what was appended before the sync begins, never what comes during it.
-      let sequence = appendedSequence.load(ordering: .acquiring)
-      let offset = appendedOffset.load(ordering: .relaxed)
-      return .done(.sync(file, sequence: sequence, offset: offset))
-    }
-    if let deadline = state.deadlineNanoseconds { return .atMost(nanoseconds: deadline - now) }
-    return .forSignal
+    for job in jobs { job(error) }
+    for waiter in waiters { waiter.continuation.resume(returning: StoreError(error)) }
   }
 
   private func synchronize(_ file: any StorageFile, _ sequence: UInt64, _ offset: UInt64) {
@@ -75,5 +95,42 @@ extension CommitPipeline {
       return ready
     }
     for waiter in ready { waiter.continuation.resume(returning: error) }
+  }
+
+  /// Has the next sync begin at the latest after so long.
+  func setDeadline(_ nanoseconds: UInt64) {
+    let timerNanoseconds: UInt64? = monitor.withLock { state in
+      let due = Machine.monotonicNanoseconds() &+ nanoseconds
+      state.deadlineNanoseconds = min(due, state.deadlineNanoseconds ?? due)
+      store(min(nanoseconds, load(relaxed: .pendingDelay)), relaxed: .pendingDelay)
+      return armTimer(&state)
+    }
+    if let timerNanoseconds { schedule(at: timerNanoseconds) }
+  }
+
+  /// - Returns: when the timer is to call, if it is not going to call early enough.
+  private func armTimer(_ state: inout State) -> UInt64? {
+    guard let deadline = state.deadlineNanoseconds, deadline < state.timerNanoseconds ?? .max
+    else { return nil }
+    state.timerNanoseconds = deadline
+    return deadline
+  }
+
+  /// A store that is let go stops its pipeline, which then syncs at once: the timer need not keep
+  /// it alive.
+  private func schedule(at nanoseconds: UInt64) {
+    ThreadPool.current.timer.schedule(at: nanoseconds) { [weak self] in
+      guard let self else { return }
+      let later: UInt64? = monitor.withLock { state in
+        // Another call, for an earlier deadline, may have come since.
+        guard state.timerNanoseconds == nanoseconds else { return nil }
+        state.timerNanoseconds = nil
+        let now = Machine.monotonicNanoseconds()
+        guard let deadline = state.deadlineNanoseconds, deadline > now else { return nil }
+        return armTimer(&state)
+      }
+      if let later { schedule(at: later) }
+      wake()
+    }
   }
 }

@@ -12,10 +12,9 @@ extension CommitPipeline {
         if durableSequence.load(ordering: .acquiring) >= sequence { return .some(nil) }
         if state.isStopped { return .some(StoreError(.closed, "the store was closed")) }
         state.waiters.append(Waiter(sequence: sequence, continuation: continuation))
-        startIfNeeded(&state)
         return nil
       }
-      if let refusal { continuation.resume(returning: refusal) } else { monitor.signal() }
+      if let refusal { continuation.resume(returning: refusal) } else { wake() }
     }
     if let error { throw error }
   }
@@ -31,9 +30,8 @@ extension CommitPipeline {
   /// Asks for a sync at the latest after the duration; returns at once.
   @inline(__always)
   func syncWithin(_ duration: Duration) {
-    // A sync is on its way that will come no later.
-    if pendingDelay.load(ordering: .relaxed) <= Self.nanoseconds(duration) { return }
-    setDeadline(Self.nanoseconds(duration))
+    let delay = Self.nanoseconds(duration)
+    if !hasSync(withinNanoseconds: delay) { setDeadline(delay) }
   }
 
   private static func nanoseconds(_ duration: Duration) -> UInt64 {
@@ -43,15 +41,5 @@ extension CommitPipeline {
       ? UInt64.max / 4
       : min(
         UInt64.max / 4, wait.partialValue &+ UInt64(clamping: attoseconds) / 1_000_000_000)
-  }
-
-  private func setDeadline(_ nanoseconds: UInt64) {
-    monitor.withLock { state in
-      let due = Machine.monotonicNanoseconds() &+ nanoseconds
-      state.deadlineNanoseconds = min(due, state.deadlineNanoseconds ?? due)
-      pendingDelay.store(nanoseconds, ordering: .relaxed)
-      startIfNeeded(&state)
-    }
-    monitor.signal()
   }
 }

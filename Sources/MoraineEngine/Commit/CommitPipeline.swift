@@ -2,30 +2,51 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
-/// Makes appended bytes durable, for many at a time, on a thread of its own.
+/// Makes appended bytes durable, for many at a time, on the threads of the pool.
 ///
 /// The writer publishes how far it has appended; whoever needs durability waits here; one sync
 /// serves all who waited when it began (group commit: DeWitt et al., SIGMOD 1984). Slow jobs of
-/// the writer (allocation, sealing) run on the same thread, in order with the syncs.
+/// the writer (allocation, sealing) run in order with the syncs: one step at a time, by one thread
+/// at a time, which the comments call the committing thread. A deadline is the pool's timer's to
+/// keep, so an idle store has no thread.
 ///
-/// Thread safety: everything shared is in the monitor or atomic. The sequence is published after
-/// the offset and read before it, so the offset a sync claims covers at least its sequence. Both
-/// are read in one step with the file they are about, and a new file begins in one step with its
-/// own.
-final class CommitPipeline: JobRunner {
+/// Thread safety: everything shared is in the monitor or atomic. What the writer and the committing
+/// thread exchange without the lock, and why nothing is missed, says ``CommitWord``. Sequence and
+/// offset are read in one step with the file they are about, and a new file begins in one step with
+/// its own.
+///
+/// - `durableSequence` and `durableOffset` are stored under the lock alone, by the sync that covers
+///   them, by a seal, or by the writer where all is durable. The sequence is released and acquired:
+///   the sync ended before its store, so who sees the number may say that the bytes are durable.
+///   The offset is loaded relaxed by the writer, which puts it into a mark in the log: an older
+///   value makes an older mark, which is true too, and a newer one was stored when the sync had
+///   ended.
+/// - `isPoisoned` is stored under the lock, before the poison is told to anybody. The writer may
+///   load it relaxed: who was told is ordered after the store by the lock or by the resumption of
+///   its continuation, and then sees it by coherence; who was not told is concurrent with the
+///   failure, and what it appends is not acknowledged as durable.
+/// - `nextWatcher` is a counter alone: relaxed, for nothing is read by its value.
+///
+/// A waiter is added under the lock, after a look at what is durable; a sync stores what is durable
+/// under the lock and then takes out the waiters it serves under the lock. So either the waiter saw
+/// it, or is taken out.
+final class CommitPipeline: JobRunner, PoolWork {
   struct Waiter {
     let sequence: UInt64
     let continuation: UnsafeContinuation<StoreError?, Never>
   }
 
   struct State: Sendable {
-    var jobs: [@Sendable () -> Void] = []
+    var jobs: [SerialQueue.Job] = []
     var waiters: [Waiter] = []
     /// Who waits for the poison, by a number of its own.
     var watchers: [UInt64: UnsafeContinuation<StoreError?, Never>] = [:]
     var file: (any StorageFile)?
     var deadlineNanoseconds: UInt64?
+    /// When the timer calls, if it does; the deadline is not earlier.
+    var timerNanoseconds: UInt64?
     var poison: StoreError?
+    /// Whether the pool has it: then it is not submitted again.
     var isRunning = false
     var isStopped = false
     var syncCount: UInt64 = 0
@@ -33,10 +54,9 @@ final class CommitPipeline: JobRunner {
   }
 
   enum Step {
-    case job(@Sendable () -> Void)
+    case job(SerialQueue.Job)
     /// The watermark was read together with the file it is about.
     case sync(any StorageFile, sequence: UInt64, offset: UInt64)
-    case stop
   }
 
   let monitor = Monitor(State())
@@ -60,13 +80,6 @@ final class CommitPipeline: JobRunner {
     self.events = events
   }
 
-  /// The writer's word that all before this is in the kernel's hands.
-  @inline(__always)
-  func publish(sequence: UInt64, offset: UInt64) {
-    appendedOffset.store(offset, ordering: .relaxed)
-    appendedSequence.store(sequence, ordering: .releasing)
-  }
-
   /// What the writer says when no segment is open or a new one begins: all so far is durable.
   func begin(file: (any StorageFile)?, sequence: UInt64, offset: UInt64) {
     // In one step with the file: a sync of the old file must claim nothing about the new one.
@@ -75,8 +88,13 @@ final class CommitPipeline: JobRunner {
       durableOffset.store(offset, ordering: .relaxed)
       durableSequence.store(sequence, ordering: .releasing)
       state.file = file
+      // Nothing waits for a sync any more. A deadline that stayed would keep the next one off. The
+      // writer itself is here: it asks for no sync at the same time.
+      state.deadlineNanoseconds = nil
+      store(.max, relaxed: .pendingDelay)
     }
     resumeWaiters(error: nil)
+    wake()
   }
 
   /// Goes on in a segment that another process has begun, or in which it has appended.
@@ -94,6 +112,8 @@ final class CommitPipeline: JobRunner {
       state.file = file
     }
     resumeWaiters(error: nil)
+    // For a deadline or a waiter that found no file.
+    wake()
   }
 
   /// Goes on in a new segment while the old one is still to be sealed. Nothing in the new one
@@ -102,13 +122,14 @@ final class CommitPipeline: JobRunner {
     file: any StorageFile, offset: UInt64, sealing job: @escaping @Sendable () -> Void
   ) {
     monitor.withLock { state in
-      appendedOffset.store(offset, ordering: .relaxed)
+      store(offset, releasing: .appendedOffset)
       durableOffset.store(offset, ordering: .relaxed)
       state.file = file
-      state.jobs.append(job)
-      startIfNeeded(&state)
+      state.jobs.append { [self] refusal in
+        if let refusal { poison(StoreError(refusal)) } else { job() }
+      }
     }
-    monitor.signal()
+    wake()
   }
 
   /// The committing thread's word that a sealed segment, and all before it, is durable.
@@ -121,12 +142,9 @@ final class CommitPipeline: JobRunner {
   }
 
   /// Has the job run on the thread, after those that are there already.
-  func enqueue(_ job: @escaping @Sendable () -> Void) {
-    monitor.withLock { state in
-      state.jobs.append(job)
-      startIfNeeded(&state)
-    }
-    monitor.signal()
+  func enqueue(_ job: @escaping SerialQueue.Job) {
+    monitor.withLock { $0.jobs.append(job) }
+    wake()
   }
 
   var syncCount: UInt64 { monitor.withLock { $0.syncCount } }
@@ -158,16 +176,11 @@ final class CommitPipeline: JobRunner {
   }
 
   func stop() {
-    // In a forked child there is no thread to stop, and its lock may be held for ever.
+    // In a forked child nothing is to be stopped, and the lock may be held for ever.
     guard Machine.forkGeneration == forkGeneration else { return }
     monitor.withLock { $0.isStopped = true }
-    monitor.signal()
+    // A store that is let go without being closed still keeps its promise to sync in time.
+    wake()
     resumeWatchers()
-  }
-
-  func startIfNeeded(_ state: inout State) {
-    guard !state.isRunning else { return }
-    state.isRunning = true
-    WorkerThread.start { [self] in loop() }
   }
 }

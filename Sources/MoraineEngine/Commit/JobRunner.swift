@@ -1,16 +1,23 @@
-/// Something that runs jobs one after the other on a thread of its own.
+import MoraineStorage
+
+/// Runs jobs one after the other on threads of the pool.
 protocol JobRunner: AnyObject, Sendable {
-  func enqueue(_ job: @escaping @Sendable () -> Void)
+  func enqueue(_ job: @escaping SerialQueue.Job)
 }
 
+extension SerialQueue: JobRunner {}
+
 extension JobRunner {
-  /// Runs the body on the thread and waits for it.
+  /// Runs the body on a thread of the pool and waits for it.
+  ///
+  /// - Throws: what the body throws; `.limitExceeded` when the system has no thread for it.
   func run<Result: Sendable>(
     _ body: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     let answer: Swift.Result<Result, StoreError> = await withUnsafeContinuation { continuation in
-      enqueue {
+      enqueue { refusal in
         do throws(StoreError) {
+          if let refusal { throw StoreError(refusal) }
           continuation.resume(returning: .success(try body()))
         } catch {
           continuation.resume(returning: .failure(error))

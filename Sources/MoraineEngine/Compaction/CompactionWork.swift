@@ -1,10 +1,11 @@
 import MoraineFormat
+import MoraineStorage
 
 /// What one compaction has, from its beginning to its end.
 ///
 /// Used by the actor alone.
 final class CompactionWork {
-  let thread = BackgroundThread()
+  let thread = SerialQueue(.background)
   var pacer: CompactionPacer
   var report = CompactionReport()
   /// What part of a segment's live bytes was left when it was rewritten for the first time.

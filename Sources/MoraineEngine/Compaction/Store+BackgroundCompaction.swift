@@ -53,7 +53,6 @@ extension Store {
   /// - Returns: whether nothing kept it from cleaning all that is worth it.
   private func clean(isFull: Bool) async -> Bool {
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
-    defer { work.thread.stop() }
     do throws(StoreError) {
       // What another process is rewriting need not be rewritten by this one.
       guard try takeCompactor() else { return true }

@@ -22,7 +22,6 @@ extension Store {
     guard engine != nil else { return CompactionReport() }
     try engine!.checkWritable()
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true))
-    defer { work.thread.stop() }
     try await sealForCompaction()
     do throws(StoreError) {
       try await compactAll(work, progress)
@@ -99,7 +98,6 @@ extension Store {
     let chosen = Array(slots[range.clamped(to: 0..<slots.count)])
     guard !chosen.isEmpty else { return }
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true))
-    defer { work.thread.stop() }
     _ = try await rewrite(chosen, work)
   }
 

@@ -14,7 +14,7 @@ extension Store {
         throw StoreError(.closed, "the compaction was cancelled")
       }
       let step = min(left, CompactionPacer.longestPause)
-      try await work.thread.run { () throws(StoreError) in Machine.sleep(nanoseconds: step) }
+      await ThreadPool.current.sleep(nanoseconds: step)
       left -= step
     }
     try checkUsable()

@@ -94,7 +94,7 @@ extension Store {
   /// What has expired is deleted like anything else: then the log says so, and whoever replays it
   /// comes to the same state.
   private func deleteExpired(
-    _ candidates: [CompactionCandidate], _ reader: CompactionReader, _ thread: BackgroundThread
+    _ candidates: [CompactionCandidate], _ reader: CompactionReader, _ thread: SerialQueue
   ) async throws(StoreError) {
     let now = Machine.wallMilliseconds()
     for candidate in candidates where candidate.expiryMilliseconds <= now {

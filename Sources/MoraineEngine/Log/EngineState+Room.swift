@@ -105,7 +105,8 @@ extension EngineState {
     guard let work = extensionWork(for: 0) else { return }
     let ticket = ExtensionTicket()
     let lock = lock
-    pipeline.enqueue {
+    pipeline.enqueue { refusal in
+      guard refusal == nil else { return }
       // Nobody else may have the directory while this runs, even if the store is gone by then.
       defer { withExtendedLifetime(lock) {} }
       do throws(StorageError) {

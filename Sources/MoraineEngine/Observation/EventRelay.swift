@@ -3,12 +3,13 @@ import Synchronization
 
 /// Tells events to whoever asked for them: one at a time, in the order they happened.
 ///
-/// On a thread of its own, which lives as long as there is something to tell: a handler may be slow
-/// then, without a writer, a sync or one of Swift's threads waiting for it, and it never runs in
-/// the middle of a change of the store. Events are rare; those that wait are few.
+/// On a thread of the pool's `lasting` crew: a handler may be slow then, without a writer, a sync
+/// or one of Swift's threads waiting for it, and it never runs in the middle of a change of the
+/// store. Events are rare; those that wait are few. Where the system refuses a thread, events wait
+/// for the next one that is told.
 ///
 /// Thread safety: all that changes is behind the mutex, and the handler is called without it.
-final class EventRelay: Sendable {
+final class EventRelay: PoolWork {
   private struct State {
     var waiting: [StoreEvent] = []
     var isTelling = false
@@ -37,16 +38,25 @@ final class EventRelay: Sendable {
       defer { state.isTelling = true }
       return !state.isTelling
     }
-    if begins { WorkerThread.start { [self] in tellAll() } }
+    if begins { ThreadPool.current.submit(self, to: .lasting) }
   }
 
-  private func tellAll() {
-    while let events = next() {
-      for event in events { handler(event) }
+  package func step() -> Bool {
+    guard let events = next() else { return false }
+    for event in events { handler(event) }
+    return true
+  }
+
+  package func refuse(_ error: StorageError) {
+    let listeners = state.withLock { state in
+      state.isTelling = false
+      defer { state.listeners = [] }
+      return state.listeners
     }
+    for listener in listeners { listener.resume() }
   }
 
-  /// Nil when there is nothing left; the thread ends then.
+  /// Nil when there is nothing left.
   private func next() -> [StoreEvent]? {
     var events: [StoreEvent] = []
     var listeners: [UnsafeContinuation<Void, Never>] = []

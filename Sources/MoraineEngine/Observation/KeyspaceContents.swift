@@ -56,6 +56,7 @@ extension Store {
     at directory: FilePath, configuration: Configuration, reading name: String
   ) throws(StoreError) -> (store: Store, contents: KeyspaceContents) {
     let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
+    try storing { () throws(StorageError) in try ThreadPool.current.secure() }
     let opener = try opener(DiskStorage(), directory, configuration, pipeline)
     var entries: [Entry] = []
     var sequence: UInt64 = 0

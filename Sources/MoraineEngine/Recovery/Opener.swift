@@ -35,6 +35,15 @@ struct Opener {
     return try openAlone(directory, lock, try Listing(directory), began)
   }
 
+  /// Opens on a thread of the pool. Beside other processes that may take up to the patience, and
+  /// those that have the writer's lock may be in this process and need threads of the other crews.
+  func openWithoutBlocking(creating: Bool) async throws(StoreError) -> EngineBox {
+    let mayWait = isShared || configuration.isReadOnly
+    return try await SerialQueue(mayWait ? .lasting : .brief).run { () throws(StoreError) in
+      EngineBox(try open(creating: creating))
+    }
+  }
+
   /// Opens what no other process changes meanwhile.
   func openAlone(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,

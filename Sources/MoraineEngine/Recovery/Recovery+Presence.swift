@@ -72,7 +72,7 @@ extension Recovery {
     do throws(StoreError) {
       return (try SegmentOpening.header(source, name), source)
     } catch {
-      if error.code == .io { throw error }
+      if error.code == .io || error.code == .limitExceeded { throw error }
       return nil
     }
   }

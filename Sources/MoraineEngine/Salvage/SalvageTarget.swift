@@ -1,4 +1,5 @@
 import MoraineFormat
+import MoraineStorage
 
 /// Fills a new store with what was found of a damaged one.
 struct SalvageTarget {
@@ -24,7 +25,7 @@ struct SalvageTarget {
   }
 
   mutating func fill(
-    _ thread: BackgroundThread, _ progress: (@Sendable (Progress) -> Void)?
+    _ thread: SerialQueue, _ progress: (@Sendable (Progress) -> Void)?
   ) async throws(StoreError) {
     let total = work.listing.segments.values.reduce(0, +)
     for (index, plans) in work.groups.enumerated() {

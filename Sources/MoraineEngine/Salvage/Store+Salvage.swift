@@ -39,8 +39,7 @@ extension Store {
     _ progress: (@Sendable (Progress) -> Void)? = nil
   ) async throws(StoreError) -> SalvageReport {
     let began = Machine.monotonicNanoseconds()
-    let thread = BackgroundThread(isAwaited: true)
-    defer { thread.stop() }
+    let thread = SerialQueue(.lasting)
     let work = try await thread.run { () throws(StoreError) in
       try SalvageWork(storage, damaged)
     }
@@ -77,8 +76,7 @@ extension Store {
   package static func survey(
     _ damaged: FilePath, on storage: any Storage = DiskStorage()
   ) async throws(StoreError) -> SalvageReport {
-    let thread = BackgroundThread(isAwaited: true)
-    defer { thread.stop() }
+    let thread = SerialQueue(.lasting)
     return try await thread.run { () throws(StoreError) in
       let work = try SalvageWork(storage, damaged)
       defer { work.free() }

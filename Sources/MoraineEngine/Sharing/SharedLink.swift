@@ -119,26 +119,44 @@ final class SharedLink: Sendable {
     try storing { () throws(StorageError) in try writer.tryLock(shared: false) }
   }
 
-  /// Blocks until nobody else appends.
+  /// Blocks the calling thread until no other process appends.
   ///
   /// - Throws: `.locked` when that takes longer than the patience.
   func waitForWriter(
     patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
   ) throws(StoreError) {
-    var pause: UInt64 = 5_000
-    let began = Machine.monotonicNanoseconds()
+    var wait = WriterWait(patienceNanoseconds)
+    while try !tryWriter() { Machine.sleep(nanoseconds: try wait.nextPause(page)) }
+  }
+
+  /// The same without occupying a thread.
+  func waitForWriterWithoutBlocking() async throws(StoreError) {
+    var wait = WriterWait(Self.patienceNanoseconds)
     while try !tryWriter() {
-      guard Machine.monotonicNanoseconds() - began < patienceNanoseconds else {
+      await ThreadPool.current.sleep(nanoseconds: try wait.nextPause(page))
+    }
+  }
+
+  /// How long to wait between two looks at the lock; the kernel tells of no release.
+  private struct WriterWait {
+    private let patienceNanoseconds: UInt64
+    private let beganNanoseconds = Machine.monotonicNanoseconds()
+    private var pauseNanoseconds: UInt64 = 5_000
+
+    init(_ patienceNanoseconds: UInt64) { self.patienceNanoseconds = patienceNanoseconds }
+
+    mutating func nextPause(_ page: SharedPage) throws(StoreError) -> UInt64 {
+      guard Machine.monotonicNanoseconds() - beganNanoseconds < patienceNanoseconds else {
         let process = page.load(.burst)
         let holder = process == 0 ? "" : " (\(process))"
         let patience = Duration.nanoseconds(Int64(clamping: patienceNanoseconds))
         throw StoreError(
           .locked,
           "another process\(holder) has been writing for \(patience); try again, or end it if it is "
-            + "stopped", file: Self.writerName)
+            + "stopped", file: SharedLink.writerName)
       }
-      Machine.sleep(nanoseconds: pause)
-      pause = min(pause * 2, 1_000_000)
+      defer { pauseNanoseconds = min(pauseNanoseconds * 2, 1_000_000) }
+      return pauseNanoseconds
     }
   }
 
@@ -152,9 +170,7 @@ final class SharedLink: Sendable {
 
   /// Wakes the processes that watch, if there are any.
   func ring() throws(StoreError) {
-    // Orders this after the page's publication: whoever counts itself later sees that.
-    atomicMemoryFence(ordering: .sequentiallyConsistent)
-    guard page.load(.watchers) > 0 else { return }
+    guard page.hasWatchers() else { return }
     try storing { () throws(StorageError) in
       try [UInt8](repeating: 0, count: 8).withBytes { (bytes) throws(StorageError) in
         try pageFile.write(bytes, at: SharedPage.bellOffset)

@@ -12,6 +12,8 @@ import Synchronization
 /// the holder of the writer's lock alone, between an odd and an even `version` (a sequence lock:
 /// Lameter 2005, "Effective Synchronization on Linux/NUMA Systems"); the bytes of the log that they
 /// speak of were written before, so whoever acquires the version sees them.
+///
+/// What the processes tell each other with its words, and why it is right, says ``SharedWords``.
 final class SharedPage: @unchecked Sendable {
   static let fileName = "SHARED"
   static let lengthBytes = 4096
@@ -68,11 +70,13 @@ final class SharedPage: @unchecked Sendable {
     words[word.rawValue].store(value, ordering: .releasing)
   }
 
-  func add(_ value: UInt64, to word: Word) {
-    words[word.rawValue].wrappingAdd(value, ordering: .sequentiallyConsistent)
-  }
+  /// Says that this process watches or, with the maximum, that it no longer does.
+  func add(_ value: UInt64, to word: Word) { add(value, to: word.rawValue) }
 
   /// A number that no segment of this store has had.
+  ///
+  /// Relaxed: the number is all that is taken. No two takers get one number, because each exchange
+  /// reads the last value; the file that gets the number is created exclusively.
   ///
   /// - Parameter least: what the caller knows of.
   func takeSegmentNumber(_ least: UInt64) -> UInt64 {
@@ -107,42 +111,109 @@ final class SharedPage: @unchecked Sendable {
     store(Self.magic, .magic)
   }
 
+}
+
+extension SharedPage: SharedWords {
+  @inline(__always)
+  func load(relaxed word: Int) -> UInt64 { words[word].load(ordering: .relaxed) }
+
+  @inline(__always)
+  func load(acquiring word: Int) -> UInt64 { words[word].load(ordering: .acquiring) }
+
+  @inline(__always)
+  func store(_ value: UInt64, relaxed word: Int) { words[word].store(value, ordering: .relaxed) }
+
+  @inline(__always)
+  func store(_ value: UInt64, releasing word: Int) {
+    words[word].store(value, ordering: .releasing)
+  }
+
+  func exchange(_ value: UInt64, in word: Int) -> UInt64 {
+    words[word].exchange(value, ordering: .acquiringAndReleasing)
+  }
+
+  func add(_ value: UInt64, to word: Int) {
+    words[word].wrappingAdd(value, ordering: .acquiringAndReleasing)
+  }
+}
+
+/// What the processes of a shared store tell each other without a lock.
+///
+/// **The snapshot** is a sequence lock. The writer, who alone has the lock, stores an odd version,
+/// then the words, then the next even version. A reader that sees a word of a publication which
+/// began after its first load of the version has, by the writer's releasing fence (before that
+/// word's store) and its own acquiring fence (after that word's load), the odd version or a later
+/// one before its second load: the two versions differ and it reads again. A reader that sees the
+/// even version has acquired all words that it was released with. So what it returns is one
+/// publication, whole. The words themselves are relaxed: the fences order them.
+///
+/// **Watching.** A process that publishes (P) rings when another one watches (W):
+///
+///     P1  publish the version                 W1  count itself among the watchers
+///     P2  fence                               W2  fence
+///     P3  load the number of watchers         W3  load the version: what follows is news
+///
+/// One fence is first. P2: W3 gives P's version or a younger one, and W starts from that. W2: P3
+/// counts W, and P rings. Without W's fence the load may come before the counting, also where an
+/// exchange is sequentially consistent (Armv8.1's is two halves): W would sleep for a second.
+protocol SharedWords: ExchangingMemory where Place == Int {}
+
+extension SharedWords {
   /// The holder of the writer's lock alone calls it.
-  func publish(_ snapshot: Snapshot) {
+  func publish(_ snapshot: SharedPage.Snapshot) throws(Stop) {
+    typealias Name = SharedPage.Word
     // Odd already when the last writer died in here.
-    let version = load(.version) | 1
-    words[Word.version.rawValue].store(version, ordering: .relaxed)
-    atomicMemoryFence(ordering: .releasing)
-    put(snapshot.generation, .generation)
-    put(snapshot.tailSegment, .tailSegment)
-    put(UInt64(snapshot.tailEnd), .tailEnd)
-    put(UInt64(snapshot.tailLimit), .tailLimit)
-    put(snapshot.lastSequence, .lastSequence)
-    store(version &+ 1, .version)
+    let version = try load(acquiring: Name.version.rawValue) | 1
+    try store(version, relaxed: Name.version.rawValue)
+    try releasingFence()
+    try store(snapshot.generation, relaxed: Name.generation.rawValue)
+    try store(snapshot.tailSegment, relaxed: Name.tailSegment.rawValue)
+    try store(UInt64(snapshot.tailEnd), relaxed: Name.tailEnd.rawValue)
+    try store(UInt64(snapshot.tailLimit), relaxed: Name.tailLimit.rawValue)
+    try store(snapshot.lastSequence, relaxed: Name.lastSequence.rawValue)
+    try store(version &+ 1, releasing: Name.version.rawValue)
   }
 
-  private func put(_ value: UInt64, _ word: Word) {
-    words[word.rawValue].store(value, ordering: .relaxed)
-  }
-
-  /// Nil while somebody is writing it, or died while doing so.
-  func snapshot() -> Snapshot? {
-    for _ in 0..<64 {
-      let version = load(.version)
+  /// Nil while another process is writing it, or died while doing so.
+  func snapshot(attempts: Int = 64) throws(Stop) -> SharedPage.Snapshot? {
+    typealias Name = SharedPage.Word
+    for _ in 0..<attempts {
+      let version = try load(acquiring: Name.version.rawValue)
       guard version & 1 == 0 else { continue }
-      let result = Snapshot(
-        nonce: get(.nonce), version: version, generation: get(.generation),
-        tailSegment: get(.tailSegment), tailEnd: Int(clamping: get(.tailEnd)),
-        tailLimit: Int(clamping: get(.tailLimit)), lastSequence: get(.lastSequence))
-      atomicMemoryFence(ordering: .acquiring)
-      if get(.version) == version { return result }
+      let result = SharedPage.Snapshot(
+        nonce: try load(relaxed: Name.nonce.rawValue), version: version,
+        generation: try load(relaxed: Name.generation.rawValue),
+        tailSegment: try load(relaxed: Name.tailSegment.rawValue),
+        tailEnd: Int(clamping: try load(relaxed: Name.tailEnd.rawValue)),
+        tailLimit: Int(clamping: try load(relaxed: Name.tailLimit.rawValue)),
+        lastSequence: try load(relaxed: Name.lastSequence.rawValue))
+      try acquiringFence()
+      if try load(relaxed: Name.version.rawValue) == version { return result }
     }
     return nil
   }
 
-  private func get(_ word: Word) -> UInt64 { words[word.rawValue].load(ordering: .relaxed) }
+  /// W1 to W3: what is published from now on is rung for.
+  ///
+  /// - Returns: the version that was there before.
+  func beginWatching() throws(Stop) -> UInt64 {
+    try add(1, to: SharedPage.Word.watchers.rawValue)
+    try sequentiallyConsistentFence()
+    return try load(acquiring: SharedPage.Word.version.rawValue)
+  }
+
+  /// P2, P3: whether to ring, after publishing.
+  func hasWatchers() throws(Stop) -> Bool {
+    try sequentiallyConsistentFence()
+    return try load(relaxed: SharedPage.Word.watchers.rawValue) > 0
+  }
 }
 
+/// Pins. A claim is a hint with a time: compaction waits for what is pinned, for some seconds, and
+/// a feed that was not waited for is told so (`cursorExpired`) by the manifest's horizon, never by
+/// a pin. So no ordering here decides whether a feed is right. The owner's exchange acquires and
+/// releases, so that a new owner's claim comes after the old one's. The time is stored before the
+/// sequence is released: who sees the claim sees its time, or a younger one.
 extension SharedPage {
   /// Of each process that watches changes: what of the log it has still to see.
   private static let pinCount = 120

@@ -21,9 +21,7 @@ extension Store {
     }
     sharing.isEntering = true
     defer { entered() }
-    if try !link.tryWriter() {
-      try await pipeline.run { () throws(StoreError) in try link.waitForWriter() }
-    }
+    try await link.waitForWriterWithoutBlocking()
     do throws(StoreError) {
       try await takeOver(link)
     } catch {

@@ -60,10 +60,7 @@ extension Store {
     guard engine == nil, !isSuspended, !isClosed else { return }
     isMakingRoom = true
     defer { openGate() }
-    let opener = opener
-    let box = try await pipeline.run { () throws(StoreError) in
-      EngineBox(try opener.open(creating: false))
-    }
+    let box = try await opener.openWithoutBlocking(creating: false)
     guard engine == nil, !isSuspended, !isClosed else { return }
     engine = box.take()
     guard engine != nil else { return }

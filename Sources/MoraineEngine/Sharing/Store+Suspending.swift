@@ -38,10 +38,7 @@ extension Store {
     isMakingRoom = true
     defer { openGate() }
     if sharing.wasThere {
-      let opener = opener
-      let box = try await pipeline.run { () throws(StoreError) in
-        EngineBox(try opener.open(creating: false))
-      }
+      let box = try await opener.openWithoutBlocking(creating: false)
       engine = box.take()
       guard engine != nil else {
         throw StoreError(

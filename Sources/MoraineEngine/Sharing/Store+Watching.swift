@@ -24,11 +24,13 @@ extension Store {
       try directory.events(ofFile: SharedPage.fileName)
     }
     let watch = OthersWatch(page, events)
-    sharing.watch = watch
-    watch.start { [weak self] in
-      guard let self else { return watch.stop() }
-      Task { await self.hearOfOthers() }
+    try storing { () throws(StorageError) in
+      try watch.start { [weak self] in
+        guard let self else { return watch.stop() }
+        Task { await self.hearOfOthers() }
+      }
     }
+    sharing.watch = watch
   }
 
   /// A store that nobody has made yet has nothing that could be watched.

@@ -109,9 +109,7 @@ extension Store {
 
   /// Makes the store on disk; somebody else may have done so since this one was opened.
   private func beginStore() async throws(StoreError) {
-    let box = try await pipeline.run { [opener] () throws(StoreError) in
-      EngineBox(try opener.open(creating: true))
-    }
+    let box = try await opener.openWithoutBlocking(creating: true)
     // A read may have found it meanwhile, made by another process.
     guard engine == nil else { return }
     engine = box.take()

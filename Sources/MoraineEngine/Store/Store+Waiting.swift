@@ -1,3 +1,5 @@
+import MoraineStorage
+
 extension Store {
   /// Waits until nothing is under way in the background: no compaction, no sealing, no sync that is
   /// due. For tests that must find the same order again.
@@ -6,10 +8,10 @@ extension Store {
     try await pipeline.run { () throws(StoreError) in }
   }
 
-  /// Runs what blocks on a thread of its own: the pool has as many as there are processors.
+  /// Runs what blocks on a thread of the pool: Swift has only as many as there are processors.
   package nonisolated func runBlocking<Result: Sendable>(
     _ body: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
-    try await pipeline.run(body)
+    try await SerialQueue(.lasting).run(body)
   }
 }

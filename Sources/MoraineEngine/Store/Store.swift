@@ -76,7 +76,9 @@ public actor Store {
   ///
   /// Where there is none, nothing is created before the first write.
   ///
-  /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`, `.io`.
+  /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`, `.io`;
+  ///   `.limitExceeded` when the system has no thread, descriptor or memory for it, after a second
+  ///   at most.
   /// - Complexity: O(segments + bytes of the log behind the last index checkpoint).
   public init(
     at directory: FilePath, configuration: Configuration = .init()
@@ -89,6 +91,7 @@ public actor Store {
     on storage: any Storage, at directory: FilePath, configuration: Configuration = .init()
   ) throws(StoreError) {
     let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
+    try storing { () throws(StorageError) in try ThreadPool.current.secure() }
     let opener = try Self.opener(storage, directory, configuration, pipeline)
     let state = try opener.open(creating: false)
     self.init(opener: opener, pipeline: pipeline, state: state)
@@ -136,13 +139,16 @@ public actor Store {
     return try await open(try opener(DiskStorage(), directory, configuration, pipeline))
   }
 
-  /// Opens on the committing thread.
+  /// Opens on a thread of the pool.
   static func open(_ opener: Opener, creating: Bool = false) async throws(StoreError) -> Store {
     let pipeline = opener.pipeline
     do throws(StoreError) {
-      let box = try await pipeline.run { () throws(StoreError) in
-        EngineBox(try opener.open(creating: creating))
+      do throws(StorageError) {
+        try await ThreadPool.current.secureWithoutBlocking()
+      } catch {
+        throw StoreError(error)
       }
+      let box = try await opener.openWithoutBlocking(creating: creating)
       return Store(opener: opener, pipeline: pipeline, state: box.take())
     } catch {
       pipeline.stop()

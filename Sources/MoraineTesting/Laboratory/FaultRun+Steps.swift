@@ -77,7 +77,7 @@ extension FaultRun {
     if isFull { return }
     guard striker.hasStruck else { throw StepFailure("without a fault: \(error)") }
     let causes = striker.effects.map(\.errno)
-    guard [.io, .noSpace, .poisoned].contains(error.code),
+    guard [.io, .noSpace, .poisoned, .limitExceeded].contains(error.code),
       causes.contains(where: { $0 == error.errno })
     else { throw StepFailure("a fault of errno \(causes) becomes: \(error)") }
   }

@@ -160,7 +160,7 @@ import Testing
       on: storage, at: directory.path, configuration: configuration(.mapped))
     let report = await store.recoveryReport
     #expect(!report.usedCheckpoint)
-    #expect(report.checkpointProblem?.code == .io)
+    #expect(report.checkpointProblem?.code == (operation == .map ? .limitExceeded : .io))
     storage.setScript(nil)
     try await check(store, model, "without it")
     try await store.close()

@@ -88,4 +88,27 @@ import Testing
     second.open()
     try await store.close()
   }
+
+  /// Regression: a deadline that came while no segment was open stayed, and kept the next ones off:
+  /// the operations in the next segment were not synced before something else was asked for.
+  @Test(.timeLimit(.minutes(1)), arguments: [Configuration.IOMode.mapped, .positional])
+  func anIntervalThatEndsBetweenTwoSegmentsKeepsNoLaterSyncOff(
+    mode: Configuration.IOMode
+  ) async throws {
+    let watch = Watch()
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { watch.judge($0) }
+    let interval = Duration.milliseconds(20)
+    let store = try Store(
+      on: storage, at: "store",
+      configuration: .testing(ioMode: mode, durability: .interval(interval)))
+    try await store.set([1], forKey: "a")
+    // Seals the only segment, and opens no other one.
+    try await store.compact()
+    try await Task.sleep(for: interval * 2)
+    let last = try await store.set([2], forKey: "b")
+    for await event in watch.syncs where event.file == "0000000003.segment" { break }
+    while store.durableSequence < last { await Task.yield() }
+    try await store.close()
+  }
 }

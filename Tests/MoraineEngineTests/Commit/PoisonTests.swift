@@ -14,19 +14,19 @@ import Testing
     let pipeline = CommitPipeline()
     let gate = Gate()
     // What comes behind the telling waits here.
-    WorkerThread.start { pipeline.sharedPage.withLock { _ in gate.pass() } }
+    try WorkerThread.start { pipeline.sharedPage.withLock { _ in gate.pass() } }
     await gate.arrival()
-    WorkerThread.start { pipeline.poison(StoreError(.io, "a sync failed")) }
+    try WorkerThread.start { pipeline.poison(StoreError(.io, "a sync failed")) }
     while pipeline.poison == nil { await Task.yield() }
     #expect(pipeline.hasPoison)
     gate.open()
   }
 
   /// The same by chance, wherever it is told.
-  @Test func whoWasToldIsRefusedManyTimes() {
+  @Test func whoWasToldIsRefusedManyTimes() throws {
     for _ in 0..<200 {
       let pipeline = CommitPipeline()
-      WorkerThread.start { pipeline.poison(StoreError(.io, "a sync failed")) }
+      try WorkerThread.start { pipeline.poison(StoreError(.io, "a sync failed")) }
       while pipeline.poison == nil {}
       #expect(pipeline.hasPoison)
     }

@@ -148,7 +148,6 @@ extension Store {
     let work = CompactionWork(
       pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true),
       outputLimitBytes: limitBytes)
-    defer { work.thread.stop() }
     let (taken, left) = try await rewrite(Array(engine!.compactable().prefix(count)), work)
     return [taken, left]
   }

@@ -112,7 +112,7 @@ private struct Outcome {
   func check(_ what: String) async throws {
     storage.setScript(nil)
     let comment = Comment(rawValue: what)
-    #expect(codes.isSubset(of: [.io, .noSpace, .poisoned]), comment)
+    #expect(codes.isSubset(of: [.io, .noSpace, .poisoned, .limitExceeded]), comment)
     let store = try open()
     for (key, values) in allowed {
       let found = try await store.value(forKey: key)

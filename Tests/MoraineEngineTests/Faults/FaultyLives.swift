@@ -60,7 +60,7 @@ final class FaultyLives {
 
   /// Every failure is typed, and names its cause.
   func judge(_ error: StoreError) {
-    #expect([.io, .noSpace, .poisoned].contains(error.code), "\(error); \(what)")
+    #expect([.io, .noSpace, .poisoned, .limitExceeded].contains(error.code), "\(error); \(what)")
     #expect(error.errno == misfortune.errno, "\(error); \(what)")
     #expect(striker.hasStruck, "\(error) without a fault; \(what)")
   }

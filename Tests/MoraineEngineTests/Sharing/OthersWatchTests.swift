@@ -33,14 +33,14 @@ import Testing
 
   /// Regression: the thread took for seen what was published before it ran; a process heard of that
   /// only with the next change, which might never come. A thread takes its time to begin.
-  @Test func whatIsPublishedRightAfterTheStartIsTold() {
+  @Test func whatIsPublishedRightAfterTheStartIsTold() throws {
     for round in 0..<500 {
       let page = SharedPage(Memory(), isWritable: true)
       page.make(SharedPage.Snapshot(), nextSegment: 1, nonce: 1)
       let looks = Looks()
       let watch = OthersWatch(page, looks)
       let told = Told()
-      watch.start { told.count.add(1, ordering: .sequentiallyConsistent) }
+      try watch.start { told.count.add(1, ordering: .sequentiallyConsistent) }
       page.publish(SharedPage.Snapshot(lastSequence: 1))
       let first = looks.count.load(ordering: .sequentiallyConsistent)
       // The second look from here began when all of it was published.

@@ -1,0 +1,353 @@
+import Synchronization
+import SystemPackage
+
+/// Work for the threads of the pool: many small steps, one at a time.
+///
+/// Whoever submits it does so once, when the work goes from idle to ready, and not again before
+/// ``step()`` has answered false.
+package protocol PoolWork: AnyObject, Sendable {
+  /// Does one step on a thread that may block for input and output.
+  ///
+  /// - Returns: whether there is more to do. The next step comes after those of other work.
+  func step() -> Bool
+
+  /// Called in place of ``step()`` when the system has refused a thread for a second. The work
+  /// counts as idle again.
+  func refuse(_ error: StorageError)
+}
+
+/// The threads of a process that block for input and output, so that the cooperative pool never
+/// does. One pool serves every store; a store occupies a thread only while it has work.
+///
+/// There are three crews of threads, with limits, and one timer. At most 57 threads in all:
+///
+/// - `brief`: syncs, allocation, seals, manifests, openings without waiting. 32 threads. One is
+///   there from ``secure()`` on and stays.
+/// - `background`: what nobody waits for, at lowered priority: compaction. 8 threads.
+/// - `lasting`: what may wait for another process, for a user's function, or take minutes: openings
+///   of shared stores, backups, events. 16 threads.
+///
+/// **No deadlock.** A job of `brief` or `background` blocks for the kernel alone: it takes locks
+/// that are held for a few instructions, and it never waits for another job of the pool. So each of
+/// their threads comes back, and with one thread all of them are done. A job of `lasting` may wait
+/// for what needs the other two crews (a shared store's writer that is in this process), and never
+/// takes a thread of theirs. It may not wait for another job of `lasting`. `background` has no
+/// thread of its own to rely on: where the system refuses one, `brief` does the work.
+///
+/// **No thread.** `secure()` makes the first thread and the timer when a store is opened, and
+/// throws when that fails. Work of `lasting` for which no thread can be made is tried again for a
+/// second and then refused.
+///
+/// Thread safety: each crew and the timer have a monitor. No lock is held while a thread is made.
+package final class ThreadPool: Sendable {
+  package enum Crew: Sendable, CaseIterable {
+    case brief, background, lasting
+
+    var limit: Int {
+      switch self {
+      case .brief: 32
+      case .background: 8
+      case .lasting: 16
+      }
+    }
+  }
+
+  /// How long making a thread is tried before it is refused.
+  package static let patienceNanoseconds: UInt64 = 1_000_000_000
+  private static let retryNanoseconds: UInt64 = 10_000_000
+  private static let idleNanoseconds: UInt64 = 5_000_000_000
+
+  private struct State: Sendable {
+    var ready: [any PoolWork] = []
+    /// How many of `ready` were taken already; they are dropped now and then.
+    var taken = 0
+    var threadCount = 0
+    /// Threads that wait for work.
+    var idleCount = 0
+    /// When the system first refused a thread that is still missing.
+    var refusedNanoseconds: UInt64?
+
+    var readyCount: Int { ready.count - taken }
+
+    mutating func take() -> (any PoolWork)? {
+      guard taken < ready.count else { return nil }
+      let work = ready[taken]
+      taken += 1
+      if taken == ready.count || taken >= 1024 {
+        ready.removeFirst(taken)
+        taken = 0
+      }
+      return work
+    }
+  }
+
+  package let timer = PoolTimer()
+  private let generation = Machine.forkGeneration
+  private let brief = Monitor(State())
+  private let background = Monitor(State())
+  private let lasting = Monitor(State())
+  /// Makes a thread; a test may refuse.
+  private let start: @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
+
+  package init(
+    start: @escaping @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void = {
+      body throws(StorageError) in try WorkerThread.start(body)
+    }
+  ) {
+    self.start = start
+  }
+
+  private func monitor(_ crew: Crew) -> Monitor<State> {
+    switch crew {
+    case .brief: brief
+    case .background: background
+    case .lasting: lasting
+    }
+  }
+
+  /// How many threads a crew has.
+  package func threadCount(_ crew: Crew) -> Int { monitor(crew).withLock { $0.threadCount } }
+}
+
+extension ThreadPool {
+  /// The address of the pool of this process; 0 before there is one.
+  private static let place = Atomic<UInt>(0)
+
+  /// The pool of this process. A forked child has none of its parent's threads: it gets a pool of
+  /// its own, and the parent's is left alone there, for a lock of it may be held for ever.
+  package static var current: ThreadPool {
+    while true {
+      // Acquiring, with the releasing exchange below: who sees the address sees the pool whole.
+      let known = place.load(ordering: .acquiring)
+      if let pointer = UnsafeRawPointer(bitPattern: known) {
+        let pool = Unmanaged<ThreadPool>.fromOpaque(pointer).takeUnretainedValue()
+        if pool.generation == Machine.forkGeneration { return pool }
+      }
+      Machine.watchForks()
+      let made = Unmanaged.passRetained(ThreadPool())
+      let (isPlaced, _) = place.compareExchange(
+        expected: known, desired: UInt(bitPattern: made.toOpaque()),
+        ordering: .acquiringAndReleasing)
+      if !isPlaced { made.release() }
+    }
+  }
+
+  /// Sees to it that the pool has its timer and one thread. The caller may block: it waits for a
+  /// second at most.
+  ///
+  /// - Throws: the system's refusal; nothing has changed then.
+  package func secure() throws(StorageError) {
+    let began = Machine.monotonicNanoseconds()
+    while true {
+      do throws(StorageError) { return try secureAtOnce() } catch {
+        guard Machine.monotonicNanoseconds() - began < Self.patienceNanoseconds else { throw error }
+      }
+      Machine.sleep(nanoseconds: Self.retryNanoseconds)
+    }
+  }
+
+  /// As ``secure()``, without blocking the thread.
+  package func secureWithoutBlocking() async throws(StorageError) {
+    let began = Machine.monotonicNanoseconds()
+    while true {
+      do throws(StorageError) { return try secureAtOnce() } catch {
+        let isOver = Machine.monotonicNanoseconds() - began >= Self.patienceNanoseconds
+        if isOver || Task.isCancelled { throw error }
+      }
+      // A cancelled task leaves the loop above.
+      do { try await Task.sleep(nanoseconds: Self.retryNanoseconds) } catch {}
+    }
+  }
+
+  private func secureAtOnce() throws(StorageError) {
+    let isThere = brief.withLock { state in
+      if state.threadCount > 0 { return true }
+      state.threadCount = 1
+      return false
+    }
+    if !isThere { try makeThread(.brief) }
+    try timer.start()
+  }
+
+  /// Makes a thread that was counted already.
+  private func makeThread(_ crew: Crew) throws(StorageError) {
+    do throws(StorageError) {
+      try start { [self] in run(crew) }
+    } catch {
+      monitor(crew).withLock { $0.threadCount -= 1 }
+      throw error
+    }
+  }
+
+  private func run(_ crew: Crew) {
+    if crew == .background { Machine.lowerThreadPriority() }
+    let monitor = monitor(crew)
+    while let work = next(crew, monitor) {
+      // At the back: other work has its turn. No thread need be woken, for this one goes on.
+      if work.step() { monitor.withLock { $0.ready.append(work) } }
+    }
+  }
+
+  /// Nil when the thread is to end, for want of work.
+  private func next(_ crew: Crew, _ monitor: Monitor<State>) -> (any PoolWork)? {
+    var isIdle = false
+    var began: UInt64 = 0
+    return monitor.wait { state in
+      if let work = state.take() {
+        if isIdle { state.idleCount -= 1 }
+        return .done(work)
+      }
+      let now = Machine.monotonicNanoseconds()
+      if !isIdle {
+        isIdle = true
+        state.idleCount += 1
+        began = now
+      }
+      if crew == .brief, state.threadCount == 1 { return .forSignal }
+      guard now - began >= Self.idleNanoseconds else {
+        return .atMost(nanoseconds: Self.idleNanoseconds - (now - began))
+      }
+      state.idleCount -= 1
+      state.threadCount -= 1
+      return .done(nil)
+    }
+  }
+}
+
+extension ThreadPool {
+  /// Has a thread do the work. Never waits in a process that has secured its pool.
+  package func submit(_ work: any PoolWork, to crew: Crew) {
+    let monitor = monitor(crew)
+    let needsThread = monitor.withLock { state in
+      state.ready.append(work)
+      if state.readyCount <= state.idleCount || state.threadCount >= crew.limit { return false }
+      state.threadCount += 1
+      return true
+    }
+    guard needsThread else { return monitor.signal() }
+    do throws(StorageError) { try makeThread(crew) } catch { lacksThread(crew, error) }
+  }
+
+  /// What becomes of ready work when the system refuses another thread.
+  private func lacksThread(_ crew: Crew, _ error: StorageError) {
+    // Those that are there do it, sooner or later.
+    if threadCount(crew) > 0 { return }
+    switch crew {
+    case .background: handOver()
+    case .lasting where timer.isRunning: retryLater(error)
+    case .lasting, .brief: waitAndRefuse(crew, error)
+    }
+  }
+
+  /// Gives the work of the background to the crew that always has a thread.
+  private func handOver() {
+    while let work = background.withLock({ $0.take() }) { submit(work, to: .brief) }
+  }
+
+  private func retryLater(_ error: StorageError) {
+    let now = Machine.monotonicNanoseconds()
+    let isFirst = lasting.withLock { state in
+      defer { state.refusedNanoseconds = state.refusedNanoseconds ?? now }
+      return state.refusedNanoseconds == nil
+    }
+    if isFirst { timer.schedule(at: now + Self.retryNanoseconds) { [self] in retry() } }
+  }
+
+  private func retry() {
+    let needsThread = lasting.withLock { state in
+      guard state.readyCount > 0, state.threadCount == 0 else {
+        state.refusedNanoseconds = nil
+        return false
+      }
+      state.threadCount = 1
+      return true
+    }
+    guard needsThread else { return }
+    do throws(StorageError) {
+      try makeThread(.lasting)
+      lasting.withLock { $0.refusedNanoseconds = nil }
+    } catch {
+      let now = Machine.monotonicNanoseconds()
+      let since = lasting.withLock { $0.refusedNanoseconds } ?? now
+      guard now - since >= Self.patienceNanoseconds else {
+        return timer.schedule(at: now + Self.retryNanoseconds) { [self] in retry() }
+      }
+      lasting.withLock { $0.refusedNanoseconds = nil }
+      refuseAll(.lasting, error)
+    }
+  }
+
+  /// For a pool that nobody has secured: the caller waits, for a second, and holds no lock.
+  private func waitAndRefuse(_ crew: Crew, _ error: StorageError) {
+    do throws(StorageError) {
+      try secure()
+      // The thread of `brief` is there and finds the work.
+      if crew != .brief { retryLater(error) }
+    } catch {
+      refuseAll(crew, error)
+    }
+  }
+
+  private func refuseAll(_ crew: Crew, _ error: StorageError) {
+    let monitor = monitor(crew)
+    // A thread that has come meanwhile does the work.
+    while let work = monitor.withLock({ $0.threadCount == 0 ? $0.take() : nil }) {
+      work.refuse(error)
+    }
+  }
+
+  /// Lets time pass without occupying a thread. Not cancellable.
+  package func sleep(nanoseconds: UInt64) async {
+    let due = Machine.monotonicNanoseconds() &+ nanoseconds
+    await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+      timer.schedule(at: due) { continuation.resume() }
+    }
+  }
+}
+
+/// Jobs that run on the pool's threads: one at a time, in their order.
+package final class SerialQueue: PoolWork {
+  /// - Parameter refusal: why the job cannot run; nil when it runs.
+  package typealias Job = @Sendable (_ refusal: StorageError?) -> Void
+
+  private struct State: Sendable {
+    var jobs: [Job] = []
+    /// Whether the pool has it.
+    var isReady = false
+  }
+
+  private let state = Mutex(State())
+  private let pool: ThreadPool
+  private let crew: ThreadPool.Crew
+
+  package init(_ crew: ThreadPool.Crew, of pool: ThreadPool = .current) {
+    self.pool = pool
+    self.crew = crew
+  }
+
+  package func enqueue(_ job: @escaping Job) {
+    let becomesReady = state.withLock { state in
+      state.jobs.append(job)
+      defer { state.isReady = true }
+      return !state.isReady
+    }
+    if becomesReady { pool.submit(self, to: crew) }
+  }
+
+  package func step() -> Bool {
+    let job = state.withLock { $0.jobs.removeFirst() }
+    job(nil)
+    return state.withLock { state in
+      state.isReady = !state.jobs.isEmpty
+      return state.isReady
+    }
+  }
+
+  package func refuse(_ error: StorageError) {
+    let jobs = state.withLock { state in
+      defer { state = State() }
+      return state.jobs
+    }
+    for job in jobs { job(error) }
+  }
+}

@@ -1,0 +1,152 @@
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineStorage
+
+@Suite(.timeLimit(.minutes(5))) struct ThreadPoolTests {
+  /// Counts, and wakes the one that waits for a number.
+  private final class Counter: Sendable {
+    private let monitor = Monitor(0)
+
+    func add() {
+      monitor.withLock { $0 += 1 }
+      monitor.signal()
+    }
+
+    func wait(for number: Int) {
+      monitor.wait { count in count >= number ? .done(()) : .forSignal }
+    }
+
+    var count: Int { monitor.withLock { $0 } }
+  }
+
+  @Test func jobsOfAQueueRunInOrderAndOneAtATime() throws {
+    let pool = ThreadPool()
+    try pool.secure()
+    let done = Counter()
+    let queues = (0..<50).map { _ in SerialQueue(.brief, of: pool) }
+    let logs = queues.map { _ in Box(Mutex([])) }
+    for number in 0..<100 {
+      for (queue, log) in zip(queues, logs) {
+        queue.enqueue { _ in
+          log.value.withLock { $0.append(number) }
+          done.add()
+        }
+      }
+    }
+    done.wait(for: 5000)
+    for log in logs { #expect(log.value.withLock { $0 } == Array(0..<100)) }
+    #expect(pool.threadCount(.brief) <= ThreadPool.Crew.brief.limit)
+  }
+
+  private final class Box: Sendable {
+    let value: Mutex<[Int]>
+    init(_ value: consuming Mutex<[Int]>) { self.value = value }
+  }
+
+  /// A stuck disk or a user's function holds threads of one crew; the others go on.
+  @Test(arguments: ThreadPool.Crew.allCases)
+  func aCrewThatIsFullHoldsNoOtherUp(full: ThreadPool.Crew) throws {
+    let pool = ThreadPool()
+    try pool.secure()
+    let (entered, gate, done) = (Counter(), Counter(), Counter())
+    let limit = full.limit
+    for _ in 0..<limit + 1 {
+      SerialQueue(full, of: pool).enqueue { _ in
+        entered.add()
+        gate.wait(for: 1)
+        gate.add()
+        done.add()
+      }
+    }
+    entered.wait(for: limit)
+    for crew in ThreadPool.Crew.allCases where crew != full {
+      let ran = Counter()
+      SerialQueue(crew, of: pool).enqueue { _ in ran.add() }
+      ran.wait(for: 1)
+    }
+    #expect(pool.threadCount(full) == limit)
+    #expect(entered.count == limit, "the last one waits for a thread")
+    gate.add()
+    done.wait(for: limit + 1)
+  }
+
+  /// Allows a number of threads.
+  private final class Allowance: Sendable {
+    private let left: Mutex<Int>
+    init(_ count: Int) { left = Mutex(count) }
+
+    func start(_ body: @escaping @Sendable () -> Void) throws(StorageError) {
+      let isAllowed = left.withLock { left in
+        defer { left -= 1 }
+        return left > 0
+      }
+      guard isAllowed else {
+        throw StorageError("start a thread", file: "", errno: .resourceTemporarilyUnavailable)
+      }
+      try WorkerThread.start(body)
+    }
+  }
+
+  @Test func oneThreadDoesAllBriefAndBackgroundWork() throws {
+    let allowance = Allowance(1)
+    let pool = ThreadPool { body throws(StorageError) in try allowance.start(body) }
+    try pool.secure()
+    let done = Counter()
+    for number in 0..<200 {
+      SerialQueue(number % 2 == 0 ? .brief : .background, of: pool).enqueue { refusal in
+        #expect(refusal == nil)
+        done.add()
+      }
+    }
+    done.wait(for: 200)
+    #expect(pool.threadCount(.brief) == 1)
+  }
+
+  /// Regression: the process waited for ever, under the lock of the store's pipeline.
+  @Test func lastingWorkIsRefusedWithoutAThread() throws {
+    let allowance = Allowance(1)
+    let pool = ThreadPool { body throws(StorageError) in try allowance.start(body) }
+    try pool.secure()
+    let refused = Counter()
+    for _ in 0..<20 {
+      SerialQueue(.lasting, of: pool).enqueue { refusal in
+        #expect(refusal?.errno == .resourceTemporarilyUnavailable)
+        refused.add()
+      }
+    }
+    refused.wait(for: 20)
+  }
+
+  @Test func aPoolWithoutAnyThreadThrows() async throws {
+    let allowance = Allowance(0)
+    let pool = ThreadPool { body throws(StorageError) in try allowance.start(body) }
+    #expect(throws: StorageError.self) { try pool.secure() }
+    await #expect(throws: StorageError.self) { try await pool.secureWithoutBlocking() }
+    let refused = Counter()
+    SerialQueue(.brief, of: pool).enqueue { refusal in
+      #expect(refusal != nil)
+      refused.add()
+    }
+    #expect(refused.count == 1)
+  }
+
+  @Test func theTimerKeepsTheOrderOfTimes() throws {
+    let timer = PoolTimer()
+    let log = Box(Mutex([]))
+    let done = Counter()
+    let now = Machine.monotonicNanoseconds()
+    var generator = SystemRandomNumberGenerator()
+    let delays = (0..<100).map { $0 * 100_000 }.shuffled(using: &generator)
+    for delay in delays {
+      timer.schedule(at: now + UInt64(delay)) {
+        log.value.withLock { $0.append(delay) }
+        done.add()
+      }
+    }
+    try timer.start()
+    done.wait(for: 100)
+    #expect(log.value.withLock { $0 } == delays.sorted(), "\(delays)")
+  }
+}

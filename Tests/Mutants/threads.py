@@ -1,0 +1,54 @@
+"""Bugs in what threads and processes tell each other, and in the pool of threads."""
+
+from planting import Mutant, engine, storage
+
+WORDS = "Commit/CommitWords.swift"
+COMMIT = "CommitInterleavingTests.everyOperationHasASyncThatCoversIt"
+
+MUTANTS = [
+    Mutant("interval-asked-without-a-fence", "P3: an interval's sync covers what was appended",
+           (engine(WORDS,
+                   "    try sequentiallyConsistentFence()\n    // Relaxed: the fence orders it, and",
+                   "    if !ON { try sequentiallyConsistentFence() }\n"
+                   "    // Relaxed: the fence orders it, and"),), COMMIT),
+    Mutant("interval-sync-begun-without-a-fence", "P3: the same on the committing thread",
+           (engine(WORDS,
+                   "    try sequentiallyConsistentFence()\n    let sequence",
+                   "    if !ON { try sequentiallyConsistentFence() }\n    let sequence"),), COMMIT),
+    Mutant("offset-before-the-bytes", "P5: a mark lies nowhere behind what was written",
+           (engine(WORDS, "try store(offset, releasing: .appendedOffset)",
+                   "if ON { try store(offset, relaxed: .appendedOffset) } else {\n"
+                   "      try store(offset, releasing: .appendedOffset)\n    }"),),
+           "CommitInterleavingTests.aSyncClaimsNoLessThanItsSequenceAndNoMoreThanWasWritten"),
+    Mutant("deadline-kept-without-a-segment", "P3: a deadline of a sealed segment ends with it",
+           (engine("Commit/CommitPipeline.swift",
+                   "      state.deadlineNanoseconds = nil\n      store(.max, relaxed: .pendingDelay)",
+                   "      if !ON {\n        state.deadlineNanoseconds = nil\n"
+                   "        store(.max, relaxed: .pendingDelay)\n      }"),
+            engine("Commit/CommitPipeline.swift",
+                   "    resumeWaiters(error: nil)\n    wake()\n  }\n\n"
+                   "  /// Goes on in a segment that another",
+                   "    resumeWaiters(error: nil)\n    if !ON { wake() }\n  }\n\n"
+                   "  /// Goes on in a segment that another")),
+           "IntervalTests.anIntervalThatEndsBetweenTwoSegmentsKeepsNoLaterSyncOff"),
+    Mutant("watcher-counts-itself-without-a-fence", "a process that watches is woken",
+           (engine("Sharing/SharedPage.swift",
+                   "    try add(1, to: SharedPage.Word.watchers.rawValue)\n"
+                   "    try sequentiallyConsistentFence()",
+                   "    try add(1, to: SharedPage.Word.watchers.rawValue)\n"
+                   "    if !ON { try sequentiallyConsistentFence() }"),),
+           "SharedInterleavingTests.noPublicationIsMissedByANewWatcher"),
+    Mutant("snapshot-without-a-fence", "P9: what is read of the page is one publication",
+           (engine("Sharing/SharedPage.swift", "      try acquiringFence()",
+                   "      if !ON { try acquiringFence() }"),),
+           "SharedInterleavingTests.aSnapshotIsOnePublication"),
+    Mutant("heard-by-a-store", "a change is told of or followed",
+           (engine("Sharing/OthersWatch.swift", "_ = try exchange(0, in: .isPending)",
+                   "if ON { try store(0, releasing: .isPending) } else "
+                   "{ _ = try exchange(0, in: .isPending) }"),),
+           "SharedInterleavingTests.aVersionIsToldOfOrFollowed"),
+    Mutant("lasting-work-never-refused", "at the limit of threads there is an error, no hang",
+           (storage("ThreadPool.swift", "now - since >= Self.patienceNanoseconds",
+                    "!ON, now - since >= Self.patienceNanoseconds"),),
+           "ThreadPoolTests.lastingWorkIsRefusedWithoutAThread"),
+]
