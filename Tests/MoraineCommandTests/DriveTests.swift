@@ -22,7 +22,7 @@ import Testing
     #expect(
       seen == [
         "ok 1", "value 76", "none", "ok 2", "value -", "ok 3", "value abff", "ok -", "ok 4", "ok 7",
-        "ok 7", "count 2 \(digest([([], []), ([0x62], [0x02])]))", "ok 7", "ok",
+        "ok -", "count 2 \(digest([([], []), ([0x62], [0x02])]))", "ok 7", "ok",
       ])
     let stats = try await answers("stats")
     let json = try #require(stats.first?.dropFirst("stats ".count))
@@ -37,6 +37,28 @@ import Testing
       "put", "del", "get", "batch", "scan", "sync", "compact", "stats", "close",
     ] {
       #expect(help.lines.contains { $0.hasPrefix("  \(command) ") }, "\(command)")
+    }
+  }
+
+  /// The numbers in between are another process's.
+  @Test func aBatchAnswersItsOwnNumberBesideOtherProcesses() async throws {
+    let place = place
+    _ = try await place.talk("--shared") { (other) async throws in
+      _ = try await place.talk("--shared") { (talk) async throws in
+        #expect(try await other.ask("put 6b 00") == "ok 1")
+        #expect(try await talk.ask("batch 0") == "ok -")
+        #expect(try await talk.ask("batch 1\ndel 6c") == "ok -")
+        let count = 2_000
+        try await other.say(Array(repeating: "put 6b 01", count: count).joined(separator: "\n"))
+        var ours: Set<String?> = []
+        for _ in 0..<300 { ours.insert(try await talk.ask("batch 2\nput 61 01\nput 62 02")) }
+        var theirs: Set<String?> = []
+        for _ in 0..<count { theirs.insert(try await other.hear()) }
+        #expect(ours.count == 300 && theirs.count == count)
+        #expect(ours.isDisjoint(with: theirs))
+        _ = try await talk.ask("close")
+      }
+      _ = try await other.ask("close")
     }
   }
 

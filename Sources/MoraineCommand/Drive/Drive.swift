@@ -19,7 +19,8 @@ struct Drive: AsyncParsableCommand {
         del KEY         ok SEQUENCE, or ok - when it was not there
         get KEY         value VALUE, or none
         batch N         then N lines of put and del, all or nothing:
-                        ok LAST-SEQUENCE
+                        ok LAST-SEQUENCE of the batch, or ok - when it wrote
+                        nothing
         scan            count N DIGEST: the sum, modulo 2^64, of FNV-1a of
                         each key's length in 8 bytes, the key and the value
         sync            ok DURABLE-SEQUENCE

@@ -1,4 +1,5 @@
 import Moraine
+import Synchronization
 import SystemPackage
 
 /// Answers the lines of `drive`'s protocol, each before the next is read.
@@ -118,18 +119,12 @@ final class DriveSession {
       }
     }
     if let failure { throw failure }
-    let batch = operations
-    try await store.write { target in
-      for (key, value) in batch {
-        if let value {
-          try target.set(value, forKey: key)
-        } else {
-          try target.removeValue(forKey: key)
-        }
-      }
+    // What the store says is its last number may be another process's by now.
+    let receipt = Mutex<CommitReceipt?>(nil)
+    try await store.keyspace(named: "").commit(operations, durability: nil) { done in
+      receipt.withLock { $0 = done }
     }
-    // The batch's own: the session is the store's only writer, and takes one command at a time.
-    return "ok \(await store.lastSequence)"
+    return "ok " + (receipt.withLock { $0?.sequence }.map { "\($0)" } ?? "-")
   }
 
   private func scan() async throws -> String {
