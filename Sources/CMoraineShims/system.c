@@ -137,6 +137,10 @@ int moraine_share(int directory, const char *name, int target, const char *new_n
 
 int moraine_mkdir(const char *path, unsigned mode) { return RESULT(mkdir(path, (mode_t)mode)); }
 
+int moraine_may_create(const char *path) {
+  return RESULT(faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS));
+}
+
 int moraine_ftruncate(int fd, off_t length) { return RESULT(ftruncate(fd, length)); }
 
 void *moraine_map(int fd, size_t length, bool writable, int *error) {

@@ -16,6 +16,8 @@ final class DiskDirectory: StorageDirectory {
   private let device: UInt64
   private let inode: UInt64
 
+  var identity: FileIdentity? { FileIdentity(device: device, inode: inode) }
+
   init(path: FilePath, descriptor: CInt) throws(StorageError) {
     var status = stat()
     let answer = fstat(descriptor, &status)

@@ -38,9 +38,60 @@ package struct DiskStorage: Storage {
     try synchronizeParent(of: path)
   }
 
-  private func synchronizeParent(of path: FilePath) throws(StorageError) {
+  package func checkWritable(_ path: FilePath) throws(StorageError) {
+    if try canCreate(in: path) { return }
+    if try canCreate(in: Self.parent(of: path)) { return }
+    throw StorageError("create directory", file: path.string, errno: .noSuchFileOrDirectory)
+  }
+
+  /// - Returns: false when nothing has that name.
+  /// - Throws: when the system says that nothing can be created there.
+  private func canCreate(in path: FilePath) throws(StorageError) -> Bool {
+    do throws(StorageError) {
+      _ = try SystemCall.retrying("create files in", path.string) {
+        path.withPlatformString { moraine_may_create($0) }
+      }
+    } catch {
+      if error.errno == .noSuchFileOrDirectory { return false }
+      // Other answers may mean that the question is not permitted, as in some containers. The first
+      // write then says what is wrong.
+      if error.errno == .permissionDenied || error.errno == .readOnlyFileSystem { throw error }
+    }
+    return true
+  }
+
+  /// The directory that the last component of a path is in.
+  private static func parent(of path: FilePath) -> FilePath {
     let parent = path.removingLastComponent()
-    let name = parent.isEmpty ? FilePath(".") : parent
+    return parent.isEmpty ? FilePath(".") : parent
+  }
+
+  /// What a path leads to; nil where nothing has that name. The last component is not followed
+  /// where it is a symbolic link: a store's directory is none.
+  package func identity(of path: FilePath) throws(StorageError) -> FileIdentity? {
+    try identity(path) { lstat($0, &$1) }
+  }
+
+  /// As ``identity(of:)``, of the directory that the last component is in. Links are followed.
+  package func identityOfParent(of path: FilePath) throws(StorageError) -> FileIdentity? {
+    try identity(Self.parent(of: path)) { stat($0, &$1) }
+  }
+
+  private func identity(
+    _ path: FilePath, _ ask: (UnsafePointer<CInterop.PlatformChar>, inout stat) -> CInt
+  ) throws(StorageError) -> FileIdentity? {
+    var status = stat()
+    guard path.withPlatformString({ ask($0, &status) }) == 0 else {
+      let saved = Errno(rawValue: errno)
+      if saved == .noSuchFileOrDirectory || saved == .notDirectory { return nil }
+      throw StorageError("inspect", file: path.string, errno: saved)
+    }
+    return FileIdentity(
+      device: UInt64(truncatingIfNeeded: status.st_dev), inode: UInt64(status.st_ino))
+  }
+
+  private func synchronizeParent(of path: FilePath) throws(StorageError) {
+    let name = Self.parent(of: path)
     // A parent that is a symbolic link is fine: only the store itself must not be one.
     let descriptor = try SystemCall.retrying("open directory", name.string) { () -> CInt in
       let opened = name.withPlatformString { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }

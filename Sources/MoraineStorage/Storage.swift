@@ -15,6 +15,26 @@ package protocol Storage: Sendable {
   /// Makes a directory readable by its owner alone, and makes its name durable in its parent.
   /// An existing directory is not an error.
   func createDirectory(_ path: FilePath) throws(StorageError)
+
+  /// Throws when files cannot be created in the directory, or, where nothing has that name, when
+  /// the directory cannot be created in its parent. Creates nothing.
+  func checkWritable(_ path: FilePath) throws(StorageError)
+}
+
+extension Storage {
+  /// Storage without permissions is always writable.
+  package func checkWritable(_ path: FilePath) throws(StorageError) {}
+}
+
+/// A file or a directory, whichever path leads to it.
+package struct FileIdentity: Hashable, Sendable {
+  package var device: UInt64
+  package var inode: UInt64
+
+  package init(device: UInt64, inode: UInt64) {
+    self.device = device
+    self.inode = inode
+  }
 }
 
 package enum EntryKind: Sendable {
@@ -40,6 +60,8 @@ package enum FileAccess: Sendable {
 /// An open directory. Names are plain file names; no path is ever followed out of it.
 package protocol StorageDirectory: AnyObject, Sendable {
   var path: FilePath { get }
+  /// Nil where only the path tells directories apart.
+  var identity: FileIdentity? { get }
   func entries() throws(StorageError) -> [DirectoryEntry]
   /// Makes a new file, readable and writable by its owner alone. The name must be free.
   func createFile(_ name: String) throws(StorageError) -> any StorageFile
@@ -118,6 +140,8 @@ package protocol FileEvents: AnyObject, Sendable {
 }
 
 extension StorageDirectory {
+  package var identity: FileIdentity? { nil }
+
   package func share(
     _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
   ) throws(StorageError) -> Bool { false }

@@ -51,6 +51,9 @@ package final class Monitor<State>: @unchecked Sendable {
 
   package func signal() { pthread_cond_signal(condition) }
 
+  /// Wakes all threads that wait.
+  package func broadcast() { pthread_cond_broadcast(condition) }
+
   /// Runs the body again after every signal, and at the time it names, until it has an answer.
   package func wait<Answer>(_ body: (inout State) -> Wait<Answer>) -> Answer {
     pthread_mutex_lock(mutex)

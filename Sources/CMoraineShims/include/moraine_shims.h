@@ -31,6 +31,7 @@ ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset);
 int moraine_renameat(int directory, const char *from, const char *to);
 int moraine_unlinkat(int directory, const char *name);
 int moraine_mkdir(const char *path, unsigned mode);
+int moraine_may_create(const char *path);  // names in a directory, as the effective user
 int moraine_ftruncate(int fd, off_t length);
 
 // A shared mapping of a file, or NULL with *error = errno.

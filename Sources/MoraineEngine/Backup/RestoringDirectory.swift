@@ -17,6 +17,7 @@ final class RestoringDirectory: StorageDirectory {
   }
 
   var path: FilePath { base.path }
+  var identity: FileIdentity? { base.identity }
 
   private func name(_ name: String) -> String {
     name == Manifest.fileName ? Self.manifestName : name

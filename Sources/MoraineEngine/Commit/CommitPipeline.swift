@@ -147,6 +147,11 @@ final class CommitPipeline: JobRunner, PoolWork {
     wake()
   }
 
+  /// Has tasks run on the thread; nil in a forked child, which has no such thread.
+  var taskExecutor: (any TaskExecutor)? {
+    Machine.forkGeneration == forkGeneration ? JobRunnerExecutor(self) : nil
+  }
+
   var syncCount: UInt64 { monitor.withLock { $0.syncCount } }
 
   var hasPoison: Bool { isPoisoned.load(ordering: .acquiring) }

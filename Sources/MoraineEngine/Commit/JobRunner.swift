@@ -27,3 +27,20 @@ extension JobRunner {
     return try answer.get()
   }
 }
+
+/// Has the task go on from a thread of the task executor that it prefers.
+@concurrent @inline(never)
+func moveToPreferredExecutor() async {}
+
+/// Runs tasks on the thread of a job runner.
+final class JobRunnerExecutor: TaskExecutor {
+  private let runner: any JobRunner
+
+  init(_ runner: any JobRunner) { self.runner = runner }
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    // A task that is not run never ends: without a thread of the pool it runs where it is refused.
+    runner.enqueue { [self] _ in job.runSynchronously(on: asUnownedTaskExecutor()) }
+  }
+}

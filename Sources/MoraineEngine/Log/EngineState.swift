@@ -58,6 +58,7 @@ struct EngineState: ~Copyable {
     self.configuration = configuration
     self.pipeline = pipeline
     forkGeneration = Machine.forkGeneration
+    observers.life.took(directory)
   }
 
   @inline(__always)

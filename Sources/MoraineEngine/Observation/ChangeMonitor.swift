@@ -3,12 +3,28 @@ import Synchronization
 /// Says, without asking the store, how often a keyspace was changed.
 ///
 /// Safety: one atomic number that only the store's actor raises, after the change is visible to
-/// reads of the actor; whoever sees the number sees the change when asking the actor.
+/// reads of the actor; whoever sees the number sees the change when asking the actor. Its highest
+/// bit says that the store is closed or suspended. Counting leaves that bit as it is.
 package final class ChangeMonitor: Sendable {
-  private let count = Atomic<UInt64>(0)
+  private static let unusable: UInt64 = 1 << 63
+  private let count: Atomic<UInt64>
   private let others: OthersSight
 
-  init(_ others: OthersSight) { self.others = others }
+  init(_ others: OthersSight, isUsable: Bool) {
+    self.others = others
+    count = Atomic(isUsable ? 0 : Self.unusable)
+  }
+
+  /// False while the store is closed or suspended: nothing that was kept in memory may be given
+  /// out. It costs no load of its own: no count that was seen before is then the current one.
+  @inline(__always)
+  package static func isUsable(_ commitCount: UInt64) -> Bool { commitCount & unusable == 0 }
+
+  /// The actor alone calls it.
+  fileprivate func setUsable(_ isUsable: Bool) {
+    let number = count.load(ordering: .relaxed) & ~Self.unusable
+    count.store(isUsable ? number : number | Self.unusable, ordering: .releasing)
+  }
 
   /// Whether other processes have written what this one has not looked at yet.
   @inline(__always)
@@ -27,14 +43,31 @@ package final class ChangeMonitor: Sendable {
 final class Observers: Sendable {
   let pins = FeedPins()
   let others = OthersSight()
-  private let monitors = Mutex<[String: ChangeMonitor]>([:])
+  let life = StoreLife()
+  /// The last operation that the store knew of when it was last opened or read again. Later ones
+  /// are known to the pipeline, or to the page that the processes of a shared store have in common.
+  let openedSequence = Atomic<UInt64>(0)
+  private let monitors = Mutex(Monitors())
+
+  private struct Monitors {
+    var all: [String: ChangeMonitor] = [:]
+    var areUsable = true
+  }
+
+  /// The store's actor alone calls it.
+  func setUsable(_ isUsable: Bool) {
+    monitors.withLock { monitors in
+      monitors.areUsable = isUsable
+      for monitor in monitors.all.values { monitor.setUsable(isUsable) }
+    }
+  }
 
   /// The monitor of a keyspace, which need not be there yet.
   func monitor(of keyspace: String) -> ChangeMonitor {
     monitors.withLock { monitors in
-      if let known = monitors[keyspace] { return known }
-      let monitor = ChangeMonitor(others)
-      monitors[keyspace] = monitor
+      if let known = monitors.all[keyspace] { return known }
+      let monitor = ChangeMonitor(others, isUsable: monitors.areUsable)
+      monitors.all[keyspace] = monitor
       return monitor
     }
   }

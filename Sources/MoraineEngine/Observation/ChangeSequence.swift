@@ -100,7 +100,10 @@ extension Store {
   nonisolated func start(_ cursor: ChangeCursor?) -> FeedStart {
     if let cursor { return .cursor(cursor) }
     let shared = pipeline.sharedPage.withLock { $0?.load(.lastSequence) } ?? 0
-    return .behind(max(shared, pipeline.appendedSequence.load(ordering: .acquiring)))
+    let appended = pipeline.appendedSequence.load(ordering: .acquiring)
+    // A store that was opened for reading appends nothing, and may have no page to look at.
+    let opened = observers.openedSequence.load(ordering: .acquiring)
+    return .behind(max(shared, appended, opened))
   }
 }
 

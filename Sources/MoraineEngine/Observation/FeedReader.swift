@@ -55,6 +55,7 @@ final class FeedReader: @unchecked Sendable {
   /// Nil when the store is closed.
   private func currentPlace() async throws(StoreError) -> FeedPlace? {
     if let place { return place }
+    _ = await store.waitWhileSuspended()
     guard let begun = try await store.beginFeed(start) else { return nil }
     place = begun
     if pin == nil { pin = store.observers.pins.add(begun.sequence) }

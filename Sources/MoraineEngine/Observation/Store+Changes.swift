@@ -6,7 +6,10 @@ extension Store {
   ///
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
   func beginFeed(_ start: FeedStart) throws(StoreError) -> FeedPlace? {
-    if isClosed { return nil }
+    if isClosed {
+      try throwRefusal()
+      return nil
+    }
     try catchUp()
     switch start {
     case .behind(let sequence): return FeedPlace(sequence: sequence)
@@ -57,6 +60,18 @@ extension Store {
     if isClosed || Task.isCancelled { return false }
     if isShared, watchOthers() { return true }
     if let engine = engine?.lastSequence, engine > sequence { return true }
+    await parkForChange()
+    return !isClosed && !Task.isCancelled
+  }
+
+  /// - Returns: false when the store was closed or the task cancelled.
+  func waitWhileSuspended() async -> Bool {
+    while isSuspended, !isClosed, !Task.isCancelled { await parkForChange() }
+    return !isClosed && !Task.isCancelled
+  }
+
+  /// Waits for ``wakeForChange()``, or for the end of the task.
+  private func parkForChange() async {
     nextChangeWaiter += 1
     let id = nextChangeWaiter
     await withTaskCancellationHandler {
@@ -70,7 +85,6 @@ extension Store {
     } onCancel: {
       Task { await self.stopWaiting(id) }
     }
-    return !isClosed && !Task.isCancelled
   }
 
   /// Waits for iterators however long they do not move; for tests on a machine that is busy.

@@ -34,9 +34,15 @@ public struct ValueSequence: AsyncSequence, Sendable {
       let store = keyspace.store
       while !Task.isCancelled {
         try await store.joinOthers()
-        guard let found = try await store.versionedValue(forKey: key, in: keyspace.name) else {
-          return nil
+        let answer: VersionedValue?
+        do throws(StoreError) {
+          answer = try await store.versionedValue(forKey: key, in: keyspace.name)
+        } catch {
+          guard error.code == .suspended else { throw error }
+          _ = await store.waitWhileSuspended()
+          continue
         }
+        guard let found = answer else { return nil }
         seenChange = found.storeSequence
         if seen != .some(found.sequence) {
           seen = .some(found.sequence)
@@ -67,11 +73,16 @@ extension Store {
   }
 
   /// Nil when the store is closed.
+  ///
+  /// - Throws: `.suspended`, and as ``value(forKey:)``.
   func versionedValue(
     forKey key: Key, in keyspace: String
   ) throws(StoreError) -> VersionedValue? {
-    if isClosed { return nil }
-    try catchUp()
+    if isClosed {
+      try throwRefusal()
+      return nil
+    }
+    try checkOpen()
     var result = VersionedValue(
       storeSequence: engine?.lastSequence ?? 0,
       commitCount: observers.monitor(of: keyspace).commitCount)

@@ -8,11 +8,38 @@ extension Opener {
   /// - Returns: nil for a reader of a copy that came without a lock file: it changes nothing.
   func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)? {
     guard let file = try lockFile(directory) else { return nil }
-    let isOurs = try storing { () throws(StorageError) in
+    if try tryLock(file) { return file }
+    if try waitForOwnStore(file, directory) { return file }
+    throw lockedError(file, directory)
+  }
+
+  private func tryLock(_ file: any StorageFile) throws(StoreError) -> Bool {
+    try storing { () throws(StorageError) in
       try file.tryLock(shared: configuration.isReadOnly || isShared)
     }
-    guard isOurs else { throw lockedError(file) }
-    return file
+  }
+
+  /// Waits while a store of this process that is being closed or released has the lock: the program
+  /// has let go of that store, and cannot see that it still is at work. Blocks the calling thread,
+  /// for ten seconds at most.
+  ///
+  /// - Returns: whether the lock is taken now.
+  private func waitForOwnStore(
+    _ file: any StorageFile, _ directory: any StorageDirectory
+  ) throws(StoreError) -> Bool {
+    guard let identity = directory.identity else { return false }
+    let began = Machine.monotonicNanoseconds()
+    var pause: UInt64 = 5_000
+    while true {
+      // Asked before the attempt: a store that leaves in between is waited for once more.
+      let holder = StoreLife.holder(of: identity)
+      if try tryLock(file) { return true }
+      guard holder == .leaving,
+        Machine.monotonicNanoseconds() - began < Self.leavingPatienceNanoseconds
+      else { return false }
+      Machine.sleep(nanoseconds: pause)
+      pause = min(pause * 2, 1_000_000)
+    }
   }
 
   private func lockFile(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)?
@@ -40,7 +67,20 @@ extension Opener {
     }
   }
 
-  private func lockedError(_ file: any StorageFile) -> StoreError {
+  private func lockedError(
+    _ file: any StorageFile, _ directory: any StorageDirectory
+  ) -> StoreError {
+    switch directory.identity.map(StoreLife.holder) ?? .elsewhere {
+    case .elsewhere: break
+    case .inUse:
+      return StoreError(
+        .locked, "this process has the store open already; use that store, or close it first",
+        file: path.string)
+    case .leaving:
+      return StoreError(
+        .locked, "this process is still closing the store; await close() before opening it again",
+        file: path.string)
+    }
     var text = [UInt8](repeating: 0, count: 20)
     var count = 0
     text.withUnsafeMutableBytes { target in

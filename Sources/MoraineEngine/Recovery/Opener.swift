@@ -17,6 +17,8 @@ struct Opener {
   var knowsDigest = true
 
   static let lockName = "LOCK"
+  /// How long an opening waits for a store of this process that is being closed or released.
+  static let leavingPatienceNanoseconds: UInt64 = 10_000_000_000
 
   /// - Parameter creating: whether to make the store when there is none.
   /// - Returns: nil when there is no store and none is to be made.
@@ -26,8 +28,10 @@ struct Opener {
     let first = try Listing(directory)
     guard first.hasStore || creating else {
       guard configuration.createIfMissing else { throw notAStore() }
+      try checkWritable()
       return nil
     }
+    try checkWritable()
     let lock = try takeLock(directory)
     if configuration.isReadOnly { return try openForReading(directory, lock, began) }
     if isShared { return try openShared(directory, lock, began) }
@@ -35,10 +39,11 @@ struct Opener {
     return try openAlone(directory, lock, try Listing(directory), began)
   }
 
-  /// Opens on a thread of the pool. Beside other processes that may take up to the patience, and
+  /// Opens on a thread of the pool. A store of this process that is being closed may have to be
+  /// waited for, which needs threads. Beside other processes that may take up to the patience, and
   /// those that have the writer's lock may be in this process and need threads of the other crews.
   func openWithoutBlocking(creating: Bool) async throws(StoreError) -> EngineBox {
-    let mayWait = isShared || configuration.isReadOnly
+    let mayWait = isShared || configuration.isReadOnly || StoreLife.isAnyLeaving
     return try await SerialQueue(mayWait ? .lasting : .brief).run { () throws(StoreError) in
       EngineBox(try open(creating: creating))
     }
@@ -129,7 +134,15 @@ struct Opener {
       throw directoryError(error)
     }
     guard configuration.createIfMissing else { throw notAStore() }
+    try checkWritable()
     return nil
+  }
+
+  /// An opening for writing fails where nothing can be written, and not the first write. It creates
+  /// nothing to find out.
+  private func checkWritable() throws(StoreError) {
+    if configuration.isReadOnly { return }
+    try storing { () throws(StorageError) in try storage.checkWritable(path) }
   }
 
   func directoryError(_ error: StorageError) -> StoreError {

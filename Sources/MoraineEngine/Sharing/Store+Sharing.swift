@@ -140,7 +140,11 @@ extension Store {
 
   /// Remembers what a state that was just read is about.
   func begunFollowing() {
-    if engine != nil { engine!.tellOfOthers() }
+    if engine != nil {
+      engine!.tellOfOthers()
+      // Readers need no order: a feed that begins now may begin here or at a later operation.
+      observers.openedSequence.store(engine!.lastSequence, ordering: .relaxed)
+    }
     guard let page = engine?.link?.page else { return }
     // Of what was read, or older: then it is followed once more, in vain.
     sharing.nonce = page.load(.nonce)

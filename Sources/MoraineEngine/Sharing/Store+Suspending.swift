@@ -12,6 +12,7 @@ extension Store {
   public func suspend() async throws(StoreError) {
     guard !isSuspended, !isClosed else { return }
     isSuspended = true
+    observers.setUsable(false)
     await compactionEnded()
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
     guard !isClosed, engine != nil else { return }
@@ -49,6 +50,7 @@ extension Store {
       tellOpened()
     }
     isSuspended = false
+    observers.setUsable(true)
     wakeForChange()
   }
 }

@@ -13,15 +13,28 @@ extension Store {
     let isFirst = !isClosed
     // From here on nobody begins anything; a compaction under way ends at its next step.
     isClosed = true
+    observers.life.beginClosing()
+    observers.setUsable(false)
     wakeForChange()
+    // An opening of the same directory in this process waits for this one, and may keep a thread of
+    // the cooperative pool that long: from here on none is needed.
+    let failure = await withTaskExecutorPreference(pipeline.taskExecutor) {
+      // The actor is free before the thread is there, so it is taken on that thread.
+      await moveToPreferredExecutor()
+      return await endInOrder(isFirst)
+    }
+    if let failure { throw failure }
+  }
+
+  private func endInOrder(_ isFirst: Bool) async -> StoreError? {
     await compactionEnded()
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
-    guard isFirst else { return }
+    guard isFirst else { return nil }
     let failure = await end()
     // Nothing comes behind this one: all threads of the store have ended their work.
     tell(.closed(failure: failure))
     await pipeline.events?.delivered()
-    if let failure { throw failure }
+    return failure
   }
 
   private func end() async -> StoreError? {
@@ -30,6 +43,7 @@ extension Store {
       pipeline.stop()
       openGate()
     }
+    defer { observers.life.end() }
     do throws(StoreError) { try await leaveDirectory() } catch { return error }
     return nil
   }

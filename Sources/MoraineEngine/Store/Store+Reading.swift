@@ -80,7 +80,7 @@ extension Store {
   }
 
   func checkUsable() throws(StoreError) {
-    if isClosed { throw StoreError(.closed, "the store was closed; open it again") }
+    if isClosed { throw closedError }
     if isSuspended { throw StoreError(.suspended, "the store is suspended; resume it first") }
   }
 }

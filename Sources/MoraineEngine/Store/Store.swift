@@ -29,6 +29,8 @@ public actor Store {
     }
   #endif
   var isClosed = false
+  /// Why a store that never was open cannot be used.
+  private let refusal: StoreError?
   /// Between ``suspend()`` and ``resume()``.
   var isSuspended = false
   var sharing = SharingState()
@@ -71,14 +73,19 @@ public actor Store {
   /// segment is sealed. Or what is damaged: such a segment is left as it is until the store is
   /// reopened, and the others are compacted all the same.
   public internal(set) var compactionFailure: StoreError?
+  /// The last of all stored properties: see ``StoreEnding``.
+  private let ending: StoreEnding
 
   /// Opens the store in a directory; blocks the calling thread for the time it takes to read it.
   ///
-  /// Where there is none, nothing is created before the first write.
+  /// Where there is none, nothing is created before the first write. While another `Store` of this
+  /// process that has the directory is being closed or released, opening waits for that, for ten
+  /// seconds at most.
   ///
-  /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`, `.io`;
-  ///   `.limitExceeded` when the system has no thread, descriptor or memory for it, after a second
-  ///   at most.
+  /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`; `.io`, also where
+  ///   the store is opened for writing and its directory, or the directory that it is to be created
+  ///   in, cannot be written; `.limitExceeded` when the system has no thread, descriptor or memory
+  ///   for it, after a second at most.
   /// - Complexity: O(segments + bytes of the log behind the last index checkpoint).
   public init(
     at directory: FilePath, configuration: Configuration = .init()
@@ -97,23 +104,48 @@ public actor Store {
     self.init(opener: opener, pipeline: pipeline, state: state)
   }
 
-  init(opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?) {
+  /// - Parameter refusal: why there is no state, and never will be.
+  init(
+    opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?,
+    refusal: StoreError? = nil
+  ) {
+    self.refusal = refusal
+    isClosed = refusal != nil
     self.opener = opener
     self.pipeline = pipeline
     checkpointNames = state?.checkpointNames ?? []
     let page = state?.link?.page
     if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
     if page != nil { state!.tellOfOthers() }
+    let observers = opener.observers
+    if let last = state?.lastSequence { observers.openedSequence.store(last, ordering: .releasing) }
+    ending = StoreEnding(observers.life)
     #if DEBUG
       engine = state
     #else
       cell = EngineCell(state)
     #endif
-    guard let page else { return }
-    sharing.nonce = page.load(.nonce)
-    pipeline.sharedPage.withLock { $0 = page }
-    observers.pins.share(page)
-    observers.others.follow(page)
+    if let page {
+      sharing.nonce = page.load(.nonce)
+      pipeline.sharedPage.withLock { $0 = page }
+      observers.pins.share(page)
+      observers.others.follow(page)
+    }
+    if isClosed {
+      observers.life.beginClosing()
+      observers.setUsable(false)
+    }
+    observers.life.opened(self)
+  }
+
+  /// Why nothing can be done with a store that is closed.
+  var closedError: StoreError {
+    refusal ?? StoreError(.closed, "the store was closed; open it again")
+  }
+
+  /// For what ends without an error in a store that was closed.
+  func throwRefusal() throws(StoreError) {
+    if let refusal { throw refusal }
   }
 
   deinit {
@@ -174,6 +206,15 @@ final class EngineBox: @unchecked Sendable {
 }
 
 extension Store {
+  /// A store that could not be opened: whatever can throw throws the error, and nothing is kept.
+  package static func refusing(_ error: StoreError) -> Store {
+    let pipeline = CommitPipeline()
+    let opener = Opener(
+      storage: MemoryStorage(), path: "/memory", configuration: Configuration(),
+      pipeline: pipeline, observers: Observers())
+    return Store(opener: opener, pipeline: pipeline, state: nil, refusal: error)
+  }
+
   /// A store that lives in memory and goes with its last reference: for tests and previews.
   ///
   /// It runs the same code as one on disk. It begins empty, so `isReadOnly` and `createIfMissing`

@@ -11,6 +11,7 @@ final class FaultDirectory: StorageDirectory {
   }
 
   var path: FilePath { base.path }
+  var identity: FileIdentity? { base.identity }
 
   func entries() throws(StorageError) -> [DirectoryEntry] {
     _ = try storage.meet(.entries, path.string)

@@ -46,6 +46,32 @@ import Testing
     for store in writers + [reader] { try await store.close() }
   }
 
+  /// Nobody has the store open, so there is no page that says how far it reaches.
+  @Test(arguments: SharedStoreTests.modes, [true, false])
+  func changesBeginNowInAnIdleStoreThatIsOpenedForReading(
+    mode: Configuration.IOMode, isClosedInOrder: Bool
+  ) async throws {
+    let directory = try TestDirectory()
+    do {
+      let store = try Store(at: directory.path, configuration: .shared(mode))
+      for number in 0..<3 { try await store.set([1], forKey: Key("old \(number)")) }
+      if isClosedInOrder { try await store.close() }
+    }
+    for openings in 0..<2 {
+      var configuration = Configuration.shared(mode)
+      configuration.isReadOnly = true
+      let reader = try Store(at: directory.path, configuration: configuration)
+      var changes = reader.changes().makeAsyncIterator()
+      var named = try reader.keyspace(named: "").changes().makeAsyncIterator()
+      let writer = try Store(at: directory.path, configuration: .shared(mode))
+      try await writer.set([2], forKey: "new \(openings)")
+      #expect(try await changes.next()?.key == "new \(openings)")
+      #expect(try await named.next()?.key == "new \(openings)")
+      if isClosedInOrder { try await writer.close() }
+      try await reader.close()
+    }
+  }
+
   @Test func aValueThatAnotherWritesIsSeen() async throws {
     let directory = try TestDirectory()
     let writer = try Store(at: directory.path, configuration: .shared())
