@@ -40,6 +40,17 @@ public struct Persisted<Value: Codable & Sendable>: Sendable {
     self.init(PersistedKey(name, default: wrappedValue), in: store)
   }
 
+  /// An optional value, which is nil while nothing is stored.
+  ///
+  /// ```swift
+  /// @Persisted("name") var name: String?
+  /// ```
+  public init(
+    _ name: String, in store: PersistedStore = .default
+  ) where Value: ExpressibleByNilLiteral {
+    self.init(PersistedKey(name, default: nil), in: store)
+  }
+
   /// A value whose key is declared elsewhere, with its default.
   public init(_ key: PersistedKey<Value>, in store: PersistedStore = .default) {
     space = store.space

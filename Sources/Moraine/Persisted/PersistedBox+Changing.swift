@@ -21,6 +21,8 @@ extension PersistedBox {
       if refusal == .impossible || (refusal == .unreadable && !givesUp) { return result }
       let waiting = state.withLock { state in
         state.value = value
+        // It is on its way to the store.
+        state.error = nil
         state.refusal = .none
         state.setCount += 1
         state.isUnsaved = false
@@ -79,12 +81,16 @@ extension PersistedBox {
     }
   }
 
-  /// Shows why what follows the store has stopped.
+  /// Shows why what follows the store has stopped. The value stays, and those who wait for another
+  /// one get it once more: it is time to look at the error.
   func fail(_ error: StoreError) {
-    defer { signal.tell() }
-    state.withLock { state in
-      if state.error == nil { state.error = error }
+    let waiting = state.withLock { state -> [UnsafeContinuation<Void, Never>] in
+      guard state.error == nil || error.code == .storeReplaced else { return [] }
+      state.error = error
+      return state.takeWaiters()
     }
+    signal.tell()
+    waiting.forEach { $0.resume() }
   }
 }
 

@@ -31,11 +31,20 @@ protocol SettingBox: AnyObject, Sendable {
   func couldNotSave(_ count: UInt64, _ error: StoreError) -> Bool
   func take(_ stored: StoredSetting, always: Bool)
   func fail(_ error: StoreError)
+  /// The numbers of another store's records begin anew.
+  func forgetStore()
   /// The type of its value, for messages.
   var kind: String { get }
 }
 
 extension PersistedBox: SettingBox {
+  func forgetStore() {
+    state.withLock { state in
+      state.sequence = 0
+      state.late = nil
+    }
+  }
+
   func beginSaving(_ count: UInt64) -> Bool {
     state.withLock { state in
       guard state.settledCount < count else { return false }

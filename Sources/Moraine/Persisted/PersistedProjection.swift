@@ -13,7 +13,8 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
   ///
   /// A failed save, with the value kept for another attempt; or something stored that cannot be
   /// read, is of a later version, or of another type than this program uses for the key; or a store
-  /// that cannot be opened: then setting changes nothing.
+  /// that cannot be opened: then setting changes nothing. Or `.storeReplaced`, when the files of
+  /// the store were deleted, moved or replaced: then nothing can be saved before ``reload()``.
   public var error: StoreError? { box.error }
 
   /// Reads, changes and sets the value, with nobody in this process coming between.
@@ -43,10 +44,14 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
     try await space.sync()
   }
 
-  /// Takes what the store holds for the value; what could not be saved is given up. Opens the store
-  /// when that has failed before.
+  /// Takes what the store holds for the value; what could not be saved is given up.
   ///
-  /// - Throws: as ``/MoraineEngine/Store/value(forKey:)``, and `.decodingFailed`, `.newerFormat`.
+  /// Where the store could not be opened before, was closed, or its files were deleted, moved or
+  /// replaced, this opens the store that is at the place now, and all its values are taken from
+  /// there. A store that was given as a keyspace is not opened again.
+  ///
+  /// - Throws: as opening a ``PersistedStore``, as ``/MoraineEngine/Store/value(forKey:)``, and
+  ///   `.decodingFailed`, `.newerFormat`.
   public func reload() async throws(StoreError) {
     try await space.reload(Key(box.key.name), box)
     try box.throwError()

@@ -47,7 +47,7 @@ extension PersistedSpace {
         do throws(StoreError) {
           let changes = try await feed.next()
           // Closed, or cancelled.
-          if changes.isEmpty { break }
+          if changes.isEmpty { return }
           guard let self else { return }
           take(changes)
         } catch {
@@ -78,22 +78,28 @@ extension PersistedSpace {
     for box in boxes.values { box.fail(error) }
   }
 
-  /// Takes what the store holds for a key, and begins to follow again where that has stopped.
-  func reload(_ key: Key, _ box: any SettingBox) async throws(StoreError) {
-    if keyspace == nil, let opening {
-      let (keyspace, contents) = try opening()
-      state.withLock { state in
-        state.keyspace = keyspace
-        state.obstacle = nil
-      }
-      takeAll(contents, always: true)
-      follow(contents.feed, of: keyspace)
-      PersistedSpaces.shared.add(self, for: keyspace)
-      return
+  /// Opens the store that is at the place now, and takes all that it holds.
+  private func reopen(_ source: @escaping Source) async throws(StoreError) {
+    let keyspace = Keyspace(try await StoreRegistry.shared.store(at: source))
+    let contents = try await keyspace.contents()
+    let boxes = state.withLock { state in
+      state.keyspace = keyspace
+      state.obstacle = nil
+      return state.boxes
     }
-    let keyspace = try openKeyspace()
+    for box in boxes.values { box.forgetStore() }
+    takeAll(contents, always: true)
+    follow(contents.feed, of: keyspace)
+    PersistedSpaces.shared.add(self, for: keyspace)
+  }
+
+  /// Takes what the store holds for a key, and begins to follow again where that has stopped. Opens
+  /// the store where it is not open any more.
+  func reload(_ key: Key, _ box: any SettingBox) async throws(StoreError) {
     // What is under way comes first.
     await writingEnded()
+    if let source, keyspace == nil || isOver { return try await reopen(source) }
+    let keyspace = try openKeyspace()
     if state.withLock({ $0.following == nil }) {
       adopt(keyspace, try await keyspace.contents())
     }

@@ -1,13 +1,14 @@
 import MoraineEngine
 import Synchronization
+import SystemPackage
 
 /// The settings of one keyspace in this process: what it holds, who shows it, and what is to be
 /// written.
 ///
 /// All of it is in memory, as bytes until somebody asks for a key.
 final class PersistedSpace: Sendable {
-  /// Opens the store anew, when that has failed.
-  typealias Opening = @Sendable () throws(StoreError) -> (Keyspace, KeyspaceContents)
+  /// Says which store to open, and how.
+  typealias Source = @Sendable () throws(StoreError) -> (path: FilePath, wish: StoreWish)
 
   struct State {
     /// Nil: it could not be opened, and `obstacle` says why.
@@ -23,24 +24,31 @@ final class PersistedSpace: Sendable {
   let state = Mutex(State())
   /// For messages.
   let place: String
-  let opening: Opening?
+  /// Where the store is opened again; nil for one that was given.
+  let source: Source?
 
-  init(_ keyspace: Keyspace, _ contents: KeyspaceContents, place: String) {
+  init(
+    _ keyspace: Keyspace, _ contents: KeyspaceContents, place: String, source: Source?
+  ) {
     self.place = place
-    opening = nil
+    self.source = source
     adopt(keyspace, contents)
   }
 
   /// One that is not open.
-  init(_ obstacle: StoreError, place: String, opening: Opening?) {
+  init(_ obstacle: StoreError, place: String, source: Source?) {
     self.place = place
-    self.opening = opening
+    self.source = source
     state.withLock { $0.obstacle = obstacle }
   }
 
   deinit { state.withLock { $0.following }?.cancel() }
 
   var keyspace: Keyspace? { state.withLock { $0.keyspace } }
+
+  /// Whether the store was open and cannot be written to any more: it is closed, or its files were
+  /// replaced.
+  var isOver: Bool { keyspace?.store.isOver ?? false }
 
   /// The keyspace, or why there is none.
   func openKeyspace() throws(StoreError) -> Keyspace {

@@ -26,50 +26,66 @@ final class PersistedSpaces: Sendable {
     var spaces: [ID: Entry] = [:]
     /// Those that were opened here by a place. They stay open: a setting is written at any time,
     /// and a store that goes with its last user takes a moment for it.
-    var opened: [String: PersistedSpace] = [:]
+    var opened: [PersistedSpace] = []
+
+    mutating func insert(
+      _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String,
+      _ source: PersistedSpace.Source?
+    ) -> PersistedSpace {
+      if let space = spaces[ID(keyspace)]?.space { return space }
+      let space = PersistedSpace(keyspace, contents, place: place, source: source)
+      spaces = spaces.filter { $0.value.space != nil }
+      spaces[ID(keyspace)] = Entry(space: space)
+      return space
+    }
   }
 
   private let state = Mutex(State())
 
-  func space(
-    at path: FilePath, _ configuration: Configuration
-  ) throws(StoreError) -> PersistedSpace {
-    // Under the lock: of two who come at once, the second gets what the first has made.
-    let result = state.withLock { state -> Result<PersistedSpace, StoreError> in
-      if let space = state.opened[path.string] { return .success(space) }
-      if let store = StoreRegistry.shared.openStore(at: path),
-        let space = state.spaces[ID(Keyspace(store))]?.space
-      {
-        return .success(space)
+  /// - Throws: `.locked` when this process has the store open for something else, or in another way
+  ///   than is asked for. As opening a store.
+  func space(at path: FilePath, _ wish: StoreWish) throws(StoreError) -> PersistedSpace {
+    try StoreRegistry.shared.atPlace(path) { (place) throws(StoreError) in
+      if let store = try place.openStore(wish) {
+        if let space = known(Keyspace(store)) { return space }
+        throw StoreError(
+          .locked,
+          "this process has the store open already; await PersistedStore(_:) with a keyspace of it",
+          file: path.string)
       }
-      do throws(StoreError) {
-        let (keyspace, contents) = try open(path, configuration)
-        let space = Self.insert(keyspace, contents, path.string, &state.spaces)
-        state.opened[path.string] = space
-        return .success(space)
-      } catch {
-        return .failure(error)
+      let (store, contents) = try place.newStore(wish.configuration, reading: "")
+      return state.withLock { state in
+        let space = state.insert(Keyspace(store), contents, path.string) { (path, wish) }
+        state.opened.removeAll { $0.isOver }
+        state.opened.append(space)
+        return space
       }
     }
-    return try result.get()
   }
 
-  /// Takes in a space that could be opened at last.
+  private func known(_ keyspace: Keyspace) -> PersistedSpace? {
+    state.withLock { $0.spaces[ID(keyspace)]?.space }
+  }
+
+  /// Takes in a space whose store could be opened at last, or is another one now.
   func add(_ space: PersistedSpace, for keyspace: Keyspace) {
-    state.withLock { $0.spaces[ID(keyspace)] = Entry(space: space) }
+    state.withLock { state in
+      state.spaces = state.spaces.filter { $0.value.space != nil && $0.value.space !== space }
+      if state.spaces[ID(keyspace)] == nil { state.spaces[ID(keyspace)] = Entry(space: space) }
+      if !state.opened.contains(where: { $0 === space }) { state.opened.append(space) }
+    }
   }
 
-  /// Forgets a space: whoever names its place next opens it anew.
+  /// Forgets a space whose store is closed.
   func remove(_ space: PersistedSpace) {
     state.withLock { state in
       state.spaces = state.spaces.filter { $0.value.space !== space }
-      state.opened = state.opened.filter { $0.value !== space }
+      state.opened.removeAll { $0 === space }
     }
-    if let store = space.keyspace?.store { StoreRegistry.shared.remove(store) }
   }
 
   func space(in keyspace: Keyspace) async throws(StoreError) -> PersistedSpace {
-    if let space = state.withLock({ $0.spaces[ID(keyspace)]?.space }) { return space }
+    if let space = known(keyspace) { return space }
     let contents = try await keyspace.contents()
     let place = keyspace.name.isEmpty ? "a given store" : "keyspace '\(keyspace.name)'"
     return insert(keyspace, contents, place)
@@ -79,26 +95,7 @@ final class PersistedSpaces: Sendable {
   func insert(
     _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String
   ) -> PersistedSpace {
-    state.withLock { Self.insert(keyspace, contents, place, &$0.spaces) }
-  }
-
-  private static func insert(
-    _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String,
-    _ spaces: inout [ID: Entry]
-  ) -> PersistedSpace {
-    if let space = spaces[ID(keyspace)]?.space { return space }
-    let space = PersistedSpace(keyspace, contents, place: place)
-    spaces = spaces.filter { $0.value.space != nil }
-    spaces[ID(keyspace)] = Entry(space: space)
-    return space
-  }
-
-  /// Opens a store that nobody in this process has open.
-  func open(
-    _ path: FilePath, _ configuration: Configuration
-  ) throws(StoreError) -> (Keyspace, KeyspaceContents) {
-    let (store, contents) = try StoreRegistry.shared.newStore(at: path, configuration, reading: "")
-    return (Keyspace(store), contents)
+    state.withLock { $0.insert(keyspace, contents, place, nil) }
   }
 }
 

@@ -12,14 +12,28 @@ extension PersistedStore {
   /// The store of all persisted values that name none: the one that was chosen, or else
   /// `settings.moraine` in ``defaultDirectory``.
   ///
+  /// One that was closed, or whose files were replaced, is opened again for values that are made
+  /// later.
+  ///
   /// When it cannot be opened, every value in it is its default, cannot be set, and says why in
   /// ``PersistedProjection/error``; ``PersistedProjection/reload()`` tries again.
   public static var `default`: PersistedStore {
     chosen.withLock { chosen in
-      if let chosen { return chosen }
-      let store = opened()
+      if let chosen, !chosen.space.isOver { return chosen }
+      // One that was closed, or whose files were replaced, is opened again where it was.
+      let store = chosen.map(reopened) ?? opened()
       chosen = store
       return store
+    }
+  }
+
+  private static func reopened(_ store: PersistedStore) -> PersistedStore {
+    guard let source = store.space.source else { return store }
+    do throws(StoreError) {
+      let (path, wish) = try source()
+      return PersistedStore(try PersistedSpaces.shared.space(at: path, wish))
+    } catch {
+      return PersistedStore(PersistedSpace(error, place: store.space.place, source: source))
     }
   }
 
@@ -28,7 +42,9 @@ extension PersistedStore {
   /// - Throws: `.locked` when another one is the default already.
   public static func setDefault(_ store: PersistedStore) throws(StoreError) {
     let isNew = chosen.withLock { chosen in
-      guard chosen == nil || chosen?.space === store.space else { return false }
+      guard chosen.map({ $0.space === store.space || $0.space.isOver }) ?? true else {
+        return false
+      }
       chosen = store
       return true
     }
@@ -67,13 +83,12 @@ extension PersistedStore {
     do throws(StoreError) {
       return try PersistedStore(directory: directory)
     } catch {
-      let opening: PersistedSpace.Opening = { () throws(StoreError) in
+      let source: PersistedSpace.Source = { () throws(StoreError) in
         let folder = if let directory { directory } else { try defaultDirectory(creating: true) }
-        let path = try StorePlace.path(folder, "settings")
-        return try PersistedSpaces.shared.open(path, configuration)
+        return (try StorePlace.path(folder, "settings"), wish(nil))
       }
       return PersistedStore(
-        PersistedSpace(error, place: "the default settings", opening: opening))
+        PersistedSpace(error, place: "the default settings", source: source))
     }
   }
 }

@@ -24,6 +24,14 @@ public struct PersistedStore: Sendable {
     return configuration
   }
 
+  /// - Parameter configuration: nil for the usual one, or as the store is open already.
+  static func wish(_ configuration: Configuration?) -> StoreWish {
+    var wish = StoreWish(configuration ?? Self.configuration)
+    wish.anySharing = configuration == nil
+    wish.anyDurability = configuration == nil
+    return wish
+  }
+
   /// Opens, or will create, the store `filename.moraine` in a directory; blocks while it does. It
   /// stays open until the process ends, or ``close()``.
   ///
@@ -31,17 +39,19 @@ public struct PersistedStore: Sendable {
   ///   - directory: nil is ``defaultDirectory``, which is made where it is missing.
   ///   - filename: a name, not a path.
   ///   - configuration: nil is the usual one, but `shared`: the program may run twice at once, and
-  ///     other processes may show and change the same settings.
+  ///     other processes may show and change the same settings. Where this process has the store
+  ///     open already, nil takes it as it is.
   /// - Throws: `.locked` when another process has the store for itself, or when this one has it
-  ///   open for something else: then ``init(_:)`` takes a keyspace of that. As
-  ///   opening a ``LocalRepository``.
+  ///   open for something else: then ``init(_:)`` takes a keyspace of that; or when this one has it
+  ///   open with another sharing or durability than `configuration` says. As opening a
+  ///   ``LocalRepository``.
   public init(
     directory: URL? = nil, filename: String = "settings",
     configuration: Configuration? = nil
   ) throws(StoreError) {
     let folder = if let directory { directory } else { try Self.defaultDirectory(creating: true) }
     let path = try StorePlace.path(folder, filename)
-    space = try PersistedSpaces.shared.space(at: path, configuration ?? Self.configuration)
+    space = try PersistedSpaces.shared.space(at: path, Self.wish(configuration))
   }
 
   /// The settings in a keyspace of a store that is open. It awaits the reading of them.
@@ -72,13 +82,14 @@ public struct PersistedStore: Sendable {
   }
 
   /// Saves everything, and closes the store for all who use it. Values that are still in use keep
-  /// what they are, and can no longer be saved.
+  /// what they are, and cannot be saved before ``PersistedProjection/reload()``. Naming the place
+  /// again opens the store again.
   ///
   /// - Throws: as ``save()`` and ``/MoraineEngine/Store/close()``; the store is closed even so.
   public func close() async throws(StoreError) {
     let store = try space.openKeyspace().store
     try await space.attempt()
-    PersistedSpaces.shared.remove(space)
+    defer { PersistedSpaces.shared.remove(space) }
     try await store.close()
   }
 }

@@ -2,8 +2,9 @@ import Synchronization
 
 /// A persisted value: the one that is there, and each later one that is found when asked.
 ///
-/// Values between two calls are left out: a slow reader gets the latest, and nothing piles up. It
-/// ends when the task is cancelled.
+/// Values between two calls are left out: a slow reader gets the latest, and nothing piles up. When
+/// the store cannot be followed any more, the value comes once more, and
+/// ``PersistedProjection/error`` says why. The sequence ends when the task is cancelled.
 public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendable {
   public typealias Element = Value
   public typealias Failure = Never

@@ -19,7 +19,29 @@ extension LocalRepository where Model.ID == UUID {
   }
 }
 
+extension LocalRepository
+where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible & Sendable {
+  /// As for ids that are `LosslessStringConvertible`, with the raw value of an enum.
+  @_disfavoredOverload
+  public static func inMemory(
+    _ models: [Model] = [], format: ModelFormat<Model> = .json
+  ) -> LocalRepository {
+    inMemory(models, keys: .rawValue, format: format)
+  }
+}
+
 extension LocalRepository {
+  /// Not available: an id of this type does not say how it is written.
+  @available(
+    *, unavailable, message: "give keys: ModelKey(text:id:), or a LosslessStringConvertible id"
+  )
+  @_disfavoredOverload
+  public static func inMemory(
+    _ models: [Model] = [], format: ModelFormat<Model> = .json
+  ) -> LocalRepository {
+    fatalError("the compiler does not permit this call")
+  }
+
   /// For ids that say neither, with the text that you give them.
   public static func inMemory(
     _ models: [Model] = [], keys: ModelKey<Model.ID>, format: ModelFormat<Model> = .json

@@ -3,7 +3,8 @@ public import MoraineEngine
 extension LocalRepository {
   /// The model with an id, or nil when there is none.
   ///
-  /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`.
+  /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`,
+  ///   `.suspended`, the last two also for a model in memory.
   /// - Complexity: O(1) for a model in memory, otherwise O(model).
   @inlinable
   public func find(by id: Model.ID) async throws(StoreError) -> Model? {
@@ -64,6 +65,7 @@ extension LocalRepository {
   private func mayTrustCache() -> Bool {
     if cache.isOff { return false }
     let count = monitor.commitCount
+    guard ChangeMonitor.isUsable(count) else { return false }
     if count == ownCommits.known { return true }
     if ownCommits.underWay > 0 { return false }
     cache.removeAll()

@@ -38,3 +38,12 @@ extension ModelKey where ID == UUID {
     ModelKey(text: \.uuidString, id: { UUID(uuidString: $0) })
   }
 }
+
+extension ModelKey where ID: RawRepresentable, ID.RawValue: LosslessStringConvertible & Sendable {
+  /// For enums and other types with a raw value: the text of the raw value.
+  public static var rawValue: ModelKey {
+    ModelKey(
+      text: { $0.rawValue.description },
+      id: { ID.RawValue($0).flatMap { ID(rawValue: $0) } })
+  }
+}

@@ -66,6 +66,20 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
     }
   }
 
+  @Test func aDefaultStoreThatWasClosedIsOpenedAgain() async {
+    await #expect(processExitsWith: .success) {
+      let folder = try Folder()
+      setVariable(folder.url.path)
+      for round in 0..<3 {
+        @Persisted("round") var number = 0
+        #expect(number == round)
+        number += 1
+        try await PersistedStore.default.save()
+        try await PersistedStore.default.keyspace?.store.close()
+      }
+    }
+  }
+
   @Test func itHasAFolderOfTheProgramsOwn() throws {
     let folder = try PersistedStore.defaultDirectory
     let name = ProcessInfo.processInfo.processName

@@ -44,6 +44,21 @@ private struct Size: Codable, Hashable, Sendable {
     try await store.close()
   }
 
+  /// The error is over when the value is on its way, not when it has arrived.
+  @Test func overwritingEndsTheErrorAtOnce() async throws {
+    for round in 0..<50 {
+      let store = PersistedStore.inMemory()
+      try await store.keyspace?.set([0], forKey: "theme")
+      @Persisted(.theme, in: store) var theme
+      let projection = $theme
+      await observed { projection.error != nil }
+      if round % 2 == 0 { projection.overwrite(with: .dark) } else { projection.reset() }
+      #expect(projection.error == nil)
+      try await projection.save()
+      #expect(projection.error == nil)
+    }
+  }
+
   @Test func resetGivesItUpToo() async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)

@@ -76,6 +76,43 @@ extension PersistedKey where Value == Theme {
     try await again.close()
   }
 
+  /// By the keyspace too: opening the place again gives a store that is open.
+  @Test func settingsThatWereClosedByTheirStoreAreOpenedAgain() async throws {
+    let folder = try Folder()
+    for round in 0..<3 {
+      let store = try PersistedStore(directory: folder.url)
+      let settings = Settings(store)
+      #expect(settings.launches == round)
+      settings.launches += 1
+      try await store.save()
+      try await store.keyspace?.store.close()
+      settings.launches += 10
+      let error = await #expect(throws: StoreError.self) { try await settings.$launches.save() }
+      #expect(error?.code == .closed)
+    }
+  }
+
+  /// A value that is in use goes on with the store that is at the place.
+  @Test func reloadOpensAStoreThatWasClosed() async throws {
+    let folder = try Folder()
+    let store = try PersistedStore(directory: folder.url)
+    let settings = Settings(store)
+    settings.theme = .dark
+    try await store.close()
+    let path = folder.url.appendingPathComponent("settings.moraine").path
+    try await withStore(at: .init(path)) { store in
+      try await store.set(Array("7".utf8), forKey: "launches")
+    }
+    try await settings.$theme.reload()
+    #expect(settings.theme == .dark)
+    #expect(settings.launches == 7, "all settings of the store")
+    settings.theme = .sepia
+    try await settings.$theme.save()
+    let again = try PersistedStore(directory: folder.url)
+    #expect(Settings(again).theme == .sepia)
+    try await again.close()
+  }
+
   /// Only the store itself can say then what it holds, and that takes an `await`.
   @Test func aStoreThatIsOpenForSomethingElseIsAwaited() async throws {
     let folder = try Folder()

@@ -35,15 +35,14 @@ import Testing
     #expect(try await things.loadAll() == [Tagged(id: "a", number: 2)])
   }
 
-  /// Opening makes nothing, so the first save says it.
-  @Test func aDirectoryThatIsNotThereIsNamed() async throws {
+  @Test func openingNamesADirectoryThatIsMissing() throws {
     let folder = try Folder()
     let missing = folder.url.appendingPathComponent("missing")
-    let notes = try LocalRepository<Note>(directory: missing)
-    let error = await #expect(throws: StoreError.self) {
-      try await notes.save(Note(id: 1, text: "a"))
+    let error = #expect(throws: StoreError.self) {
+      try LocalRepository<Note>(directory: missing)
     }
-    #expect(error?.code == .io && error?.file?.contains("missing") == true)
+    #expect(error?.code == .io && error?.errno == .noSuchFileOrDirectory)
+    #expect(error?.file?.contains("missing") == true)
     #expect(!FileManager.default.fileExists(atPath: missing.path))
   }
 
