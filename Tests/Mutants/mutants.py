@@ -8,8 +8,9 @@ import salvage
 import sharing
 import snapshots
 import threads
+import typed_layer
 import writing
 
 MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
     + sharing.MUTANTS + snapshots.MUTANTS + backups.MUTANTS \
-    + salvage.MUTANTS + threads.MUTANTS
+    + salvage.MUTANTS + threads.MUTANTS + typed_layer.MUTANTS
