@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #if defined(__linux__)
@@ -63,6 +64,42 @@ void moraine_watch_interrupt(int watch, int other) {
   (void)written;
 }
 
+int moraine_directory_events(void) {
+  int queue = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  return queue < 0 ? -errno : queue;
+}
+
+int64_t moraine_directory_watch(int queue, int directory) {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", directory);
+  int watch = inotify_add_watch(
+      queue, path,
+      IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE_SELF |
+          IN_MOVE_SELF | IN_ONLYDIR);
+  return watch < 0 ? -errno : watch;
+}
+
+void moraine_directory_unwatch(int queue, int64_t watch) {
+  (void)inotify_rm_watch(queue, (int)watch);
+}
+
+ssize_t moraine_directory_read(int queue, int timeout_ms, struct moraine_directory_event *events) {
+  struct pollfd source = {queue, POLLIN, 0};
+  if (poll(&source, 1, timeout_ms) <= 0) return 0;
+  // Holds no more events than the caller has places for: each takes 16 bytes at least.
+  _Alignas(struct inotify_event) char bytes[16 * moraine_directory_event_limit];
+  ssize_t length = read(queue, bytes, sizeof bytes), count = 0;
+  for (ssize_t place = 0; place < length; count++) {
+    const struct inotify_event *event = (const struct inotify_event *)(bytes + place);
+    struct moraine_directory_event *result = &events[count];
+    result->watch = event->mask & IN_Q_OVERFLOW ? -1 : event->wd;
+    bool fits = event->len > 0 && strlen(event->name) < sizeof result->name;
+    snprintf(result->name, sizeof result->name, "%s", fits ? event->name : event->len > 0 ? "?" : "");
+    place += (ssize_t)sizeof *event + event->len;
+  }
+  return count;
+}
+
 #elif defined(__APPLE__)
 
 #include <sys/event.h>
@@ -99,6 +136,43 @@ void moraine_watch_interrupt(int watch, int other) {
   kevent(watch, &trigger, 1, NULL, 0, NULL);
 }
 
+int moraine_directory_events(void) {
+  int queue = kqueue();
+  return queue < 0 ? -errno : queue;
+}
+
+// The watch is a descriptor of its own, so that it does not end with the caller's.
+int64_t moraine_directory_watch(int queue, int directory) {
+  int watch = openat(directory, ".", O_EVTONLY | O_CLOEXEC);
+  if (watch < 0) return -errno;
+  struct kevent wanted;
+  EV_SET(&wanted, watch, EVFILT_VNODE, EV_ADD | EV_CLEAR,
+         NOTE_WRITE | NOTE_EXTEND | NOTE_DELETE | NOTE_RENAME | NOTE_REVOKE, 0, NULL);
+  if (kevent(queue, &wanted, 1, NULL, 0, NULL) < 0) {
+    int code = -errno;
+    close(watch);
+    return code;
+  }
+  return watch;
+}
+
+void moraine_directory_unwatch(int queue, int64_t watch) {
+  (void)queue;
+  close((int)watch);
+}
+
+ssize_t moraine_directory_read(int queue, int timeout_ms, struct moraine_directory_event *events) {
+  struct kevent found[moraine_directory_event_limit];
+  struct timespec limit = {timeout_ms / 1000, (timeout_ms % 1000) * 1000000L};
+  int count = kevent(
+      queue, NULL, 0, found, moraine_directory_event_limit, timeout_ms < 0 ? NULL : &limit);
+  for (int place = 0; place < count; place++) {
+    events[place].watch = (int64_t)found[place].ident;
+    events[place].name[0] = 0;
+  }
+  return count < 0 ? 0 : count;
+}
+
 #else
 
 int moraine_watch(int directory, const char *name, int *other) {
@@ -117,6 +191,20 @@ void moraine_watch_wait(int watch, int other, int timeout_ms) {
 void moraine_watch_interrupt(int watch, int other) {
   (void)watch;
   (void)other;
+}
+
+int moraine_directory_events(void) { return -ENOSYS; }
+
+int64_t moraine_directory_watch(int queue, int directory) {
+  (void)queue, (void)directory;
+  return -ENOSYS;
+}
+
+void moraine_directory_unwatch(int queue, int64_t watch) { (void)queue, (void)watch; }
+
+ssize_t moraine_directory_read(int queue, int timeout_ms, struct moraine_directory_event *events) {
+  (void)queue, (void)timeout_ms, (void)events;
+  return 0;
 }
 
 #endif

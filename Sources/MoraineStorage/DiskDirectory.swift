@@ -1,4 +1,5 @@
 import CMoraineShims
+import Synchronization
 import SystemPackage
 
 #if canImport(Darwin)
@@ -15,6 +16,8 @@ final class DiskDirectory: StorageDirectory {
   private let descriptor: CInt
   private let device: UInt64
   private let inode: UInt64
+  /// The process that holds the lock through this object; 0 for none.
+  private let lockHolder = Atomic<pid_t>(0)
 
   var identity: FileIdentity? { FileIdentity(device: device, inode: inode) }
 
@@ -32,7 +35,10 @@ final class DiskDirectory: StorageDirectory {
     inode = UInt64(status.st_ino)
   }
 
-  deinit { close(descriptor) }
+  deinit {
+    unlock()
+    close(descriptor)
+  }
 
   func entries() throws(StorageError) -> [DirectoryEntry] {
     // A descriptor of its own: reading moves its position.
@@ -145,5 +151,49 @@ final class DiskDirectory: StorageDirectory {
       throw StorageError("inspect", file: path.string, errno: saved)
     }
     return UInt64(truncatingIfNeeded: status.st_dev) == device && UInt64(status.st_ino) == inode
+  }
+
+  func stamp(of name: String) throws(StorageError) -> FileStamp? {
+    var status = stat()
+    guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
+      let saved = Errno(rawValue: errno)
+      if saved == .noSuchFileOrDirectory { return nil }
+      throw StorageError("inspect", file: name, errno: saved)
+    }
+    #if canImport(Darwin)
+      let time = status.st_ctimespec
+    #else
+      let time = status.st_ctim
+    #endif
+    let changed =
+      UInt64(truncatingIfNeeded: time.tv_sec) &* 1_000_000_000
+      &+ UInt64(truncatingIfNeeded: time.tv_nsec)
+    return FileStamp(
+      identity: FileIdentity(
+        device: UInt64(truncatingIfNeeded: status.st_dev), inode: UInt64(status.st_ino)),
+      lengthBytes: UInt64(max(0, status.st_size)), changed: changed)
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool {
+    do throws(StorageError) {
+      _ = try SystemCall.retrying("lock", path.string) { moraine_lock(descriptor, shared) }
+      lockHolder.store(getpid(), ordering: .relaxed)
+      return true
+    } catch {
+      if error.errno == .wouldBlock { return false }
+      throw error
+    }
+  }
+
+  /// As for files: a child of the process that took the lock must not give it back.
+  func unlock() {
+    guard lockHolder.exchange(0, ordering: .relaxed) == getpid() else { return }
+    moraine_unlock(descriptor)
+  }
+
+  func watch(
+    _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
+  ) -> (any DirectoryWatch)? {
+    DirectoryEvents.watch(descriptor, isOfInterest, body)
   }
 }

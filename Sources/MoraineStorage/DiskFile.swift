@@ -12,7 +12,8 @@ import SystemPackage
 
 /// An open regular file of the real disk.
 final class DiskFile: StorageFile {
-  private let name: String
+  let name: String
+  let identity: FileIdentity
   private let descriptor: CInt
   /// Where files and mappings have caches of their own, a sync must first hand over the mapping's.
   private let written = Mutex(WeakMapping())
@@ -34,6 +35,8 @@ final class DiskFile: StorageFile {
     }
     self.name = name
     self.descriptor = descriptor
+    identity = FileIdentity(
+      device: UInt64(truncatingIfNeeded: status.st_dev), inode: UInt64(status.st_ino))
   }
 
   deinit {

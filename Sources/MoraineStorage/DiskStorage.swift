@@ -14,6 +14,7 @@ package struct DiskStorage: Storage {
   package init() {}
 
   package func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)? {
+    let path = try absolute(path)
     do throws(StorageError) {
       let descriptor = try SystemCall.retrying("open directory", path.string) {
         path.withPlatformString { moraine_open_directory($0) }
@@ -23,6 +24,16 @@ package struct DiskStorage: Storage {
       if error.errno == .noSuchFileOrDirectory { return nil }
       throw error
     }
+  }
+
+  package func absolute(_ path: FilePath) throws(StorageError) -> FilePath {
+    if path.isAbsolute { return path }
+    guard let current = getcwd(nil, 0) else {
+      throw StorageError(
+        "find the current directory", file: path.string, errno: Errno(rawValue: errno))
+    }
+    defer { free(current) }
+    return FilePath(platformString: current).pushing(path)
   }
 
   package func createDirectory(_ path: FilePath) throws(StorageError) {

@@ -6,6 +6,10 @@ final class MemoryDirectory: StorageDirectory {
   /// The directory itself, which all its openers share.
   final class Node: Sendable {
     let files = Mutex<[String: MemoryNode]>([:])
+    /// Has no bytes: only its lock is used.
+    let lock: MemoryNode
+
+    init(in space: MemorySpace) { lock = MemoryNode(in: space) }
   }
 
   let path: FilePath
@@ -17,6 +21,8 @@ final class MemoryDirectory: StorageDirectory {
     self.node = node
     self.storage = storage
   }
+
+  deinit { unlock() }
 
   func entries() throws(StorageError) -> [DirectoryEntry] {
     node.files.withLock { files in
@@ -78,4 +84,14 @@ final class MemoryDirectory: StorageDirectory {
   func isInPlace() throws(StorageError) -> Bool {
     storage.node(at: path) === node
   }
+
+  func stamp(of name: String) throws(StorageError) -> FileStamp? {
+    node.files.withLock { $0[name] }?.stamp
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool {
+    node.lock.tryLock(ObjectIdentifier(self), shared: shared)
+  }
+
+  func unlock() { node.lock.unlock(ObjectIdentifier(self)) }
 }

@@ -2,7 +2,7 @@ import SystemPackage
 
 /// A file of ``MemoryStorage`` as one opener has it: what it may do, and the lock it holds.
 final class MemoryFile: StorageFile {
-  private let name: String
+  let name: String
   private let access: FileAccess
   private let node: MemoryNode
 
@@ -13,6 +13,8 @@ final class MemoryFile: StorageFile {
   }
 
   deinit { node.unlock(ObjectIdentifier(self)) }
+
+  var identity: FileIdentity { node.stamp.identity }
 
   func lengthBytes() throws(StorageError) -> UInt64 { UInt64(node.lengthBytes) }
 

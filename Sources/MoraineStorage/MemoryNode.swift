@@ -14,6 +14,8 @@ final class MemoryNode: Sendable {
     var length = 0
     /// From then on someone may hold the address, and the memory stays where it is.
     var isMapped = false
+    /// How often a call has changed the file.
+    var changes: UInt64 = 0
     var exclusiveHolder: ObjectIdentifier?
     var sharedHolders: Set<ObjectIdentifier> = []
 
@@ -33,8 +35,13 @@ final class MemoryNode: Sendable {
     }
   }
 
+  /// The last number that was given to a file.
+  private static let lastNumber = Atomic<UInt64>(0)
+
   private let contents = Mutex(Contents())
   private let space: MemorySpace
+  /// No other file of the process has it, nor will have it.
+  private let number = lastNumber.add(1, ordering: .relaxed).newValue
 
   init(in space: MemorySpace) {
     self.space = space
@@ -48,6 +55,14 @@ final class MemoryNode: Sendable {
   }
 
   var lengthBytes: Int { contents.withLock { $0.length } }
+
+  var stamp: FileStamp {
+    contents.withLock { contents in
+      FileStamp(
+        identity: FileIdentity(device: 0, inode: number), lengthBytes: UInt64(contents.length),
+        changed: contents.changes)
+    }
+  }
 
   func read(into target: UnsafeMutableRawBufferPointer, at offset: Int) -> Int {
     contents.withLock { contents in
@@ -68,6 +83,7 @@ final class MemoryNode: Sendable {
       if let refusal = grow(&contents, to: end) { return refusal }
       guard let memory = contents.memory else { return .noMemory }
       (memory.base + offset).copyMemory(from: source, byteCount: bytes.count)
+      contents.changes += 1
       return nil
     }
   }
@@ -99,6 +115,7 @@ final class MemoryNode: Sendable {
       }
       space.change(from: contents.length, to: length)
       contents.length = length
+      contents.changes += 1
       return nil
     }
   }

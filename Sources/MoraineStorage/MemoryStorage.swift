@@ -22,7 +22,7 @@ package final class MemoryStorage: Storage {
 
   package func createDirectory(_ path: FilePath) throws(StorageError) {
     directories.withLock { directories in
-      if directories[path.string] == nil { directories[path.string] = MemoryDirectory.Node() }
+      if directories[path.string] == nil { directories[path.string] = .init(in: space) }
     }
   }
 

@@ -19,11 +19,17 @@ package protocol Storage: Sendable {
   /// Throws when files cannot be created in the directory, or, where nothing has that name, when
   /// the directory cannot be created in its parent. Creates nothing.
   func checkWritable(_ path: FilePath) throws(StorageError)
+
+  /// The same place by a path that does not depend on the process's current directory.
+  func absolute(_ path: FilePath) throws(StorageError) -> FilePath
 }
 
 extension Storage {
   /// Storage without permissions is always writable.
   package func checkWritable(_ path: FilePath) throws(StorageError) {}
+
+  /// Paths that are names and no more stay as they are.
+  package func absolute(_ path: FilePath) throws(StorageError) -> FilePath { path }
 }
 
 /// A file or a directory, whichever path leads to it.
@@ -34,6 +40,21 @@ package struct FileIdentity: Hashable, Sendable {
   package init(device: UInt64, inode: UInt64) {
     self.device = device
     self.inode = inode
+  }
+}
+
+/// The file that a name leads to, as it was last changed. Two equal stamps mean that nobody wrote
+/// to the file in between; two different ones may mean less than that.
+package struct FileStamp: Hashable, Sendable {
+  package var identity: FileIdentity
+  package var lengthBytes: UInt64
+  /// The time of the last change, in nanoseconds, or another number that grows with changes.
+  package var changed: UInt64
+
+  package init(identity: FileIdentity, lengthBytes: UInt64, changed: UInt64) {
+    self.identity = identity
+    self.lengthBytes = lengthBytes
+    self.changed = changed
   }
 }
 
@@ -86,8 +107,28 @@ package protocol StorageDirectory: AnyObject, Sendable {
   /// What tells when a file is written to by `write`; nil where only asking tells.
   func events(ofFile name: String) throws(StorageError) -> (any FileEvents)?
   /// True while the path it was opened by still leads to this directory.
+  ///
+  /// - Throws: where that cannot be found out.
   func isInPlace() throws(StorageError) -> Bool
+  /// What a name leads to now; nil when nothing has it. A link is not followed.
+  func stamp(of name: String) throws(StorageError) -> FileStamp?
+  /// Takes the kernel's advisory lock on the directory itself, which nobody can delete unnoticed,
+  /// without waiting; false when another holder has it. The lock lives as long as this object.
+  func tryLock(shared: Bool) throws(StorageError) -> Bool
+  /// Gives back what ``tryLock(shared:)`` took.
+  func unlock()
+  /// Calls the body soon after a name in the directory, or the directory's own, was created,
+  /// removed, moved or overwritten, until the watch is let go. A hint: it may call too often.
+  ///
+  /// - Parameter isOfInterest: which names count. Called on the thread that waits for events.
+  /// - Returns: nil where no other process can reach the directory.
+  func watch(
+    _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
+  ) -> (any DirectoryWatch)?
 }
+
+/// Events of a directory are told as long as this lives.
+package protocol DirectoryWatch: AnyObject, Sendable {}
 
 package enum SyncScope: Sendable {
   /// The bytes of the file and what is needed to read them again.
@@ -98,6 +139,9 @@ package enum SyncScope: Sendable {
 
 /// An open regular file.
 package protocol StorageFile: AnyObject, Sendable {
+  /// The name by which it was opened, within its directory.
+  var name: String { get }
+  var identity: FileIdentity { get }
   func lengthBytes() throws(StorageError) -> UInt64
   /// Fills the buffer; returns less than its size only at the end of the file.
   func read(
@@ -147,6 +191,10 @@ extension StorageDirectory {
   ) throws(StorageError) -> Bool { false }
 
   package func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? { nil }
+
+  package func watch(
+    _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
+  ) -> (any DirectoryWatch)? { nil }
 }
 
 /// Bytes of a file in memory; unmapped when released.

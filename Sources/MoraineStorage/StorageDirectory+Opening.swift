@@ -1,3 +1,5 @@
+import SystemPackage
+
 extension StorageDirectory {
   /// Opens a file for reading and writing, and makes it when there is none.
   package func openOrCreateFile(_ name: String) throws(StorageError) -> any StorageFile {
@@ -8,6 +10,17 @@ extension StorageDirectory {
       // Another process may have made it in between.
       if let file = try openFile(name, .readWrite) { return file }
       throw error
+    }
+  }
+
+  /// As ``tryLock(shared:)``; true also where the file system has no locks of directories, as on
+  /// NFS. The lock on a file is all there is then.
+  package func tryLockIfSupported(shared: Bool) throws(StorageError) -> Bool {
+    do throws(StorageError) { return try tryLock(shared: shared) } catch {
+      let isRefused = [.badFileDescriptor, .noLocks, .isDirectory, .permissionDenied]
+        .contains(error.errno)
+      guard isRefused || error.isUnsupported else { throw error }
+      return true
     }
   }
 }

@@ -28,7 +28,12 @@ package struct StorageError: Error, Sendable {
   }
 
   /// The file system cannot do this at all; another way must be taken.
+  ///
+  /// Linux answers ENODEV where a file system has no shared mappings, as many in user space (FUSE).
   package var isUnsupported: Bool {
-    errno == .notSupported || errno == .noFunction || errno == .invalidArgument
+    switch errno {
+    case .notSupported, .noFunction, .invalidArgument, .operationNotSupportedByDevice: true
+    default: false
+    }
   }
 }

@@ -4,6 +4,7 @@ import backups
 import compaction
 import observation
 import recovery
+import replacing
 import salvage
 import sharing
 import snapshots
@@ -13,4 +14,5 @@ import writing
 
 MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
     + sharing.MUTANTS + snapshots.MUTANTS + backups.MUTANTS \
-    + salvage.MUTANTS + threads.MUTANTS + typed_layer.MUTANTS
+    + salvage.MUTANTS + threads.MUTANTS + typed_layer.MUTANTS \
+    + replacing.MUTANTS

@@ -13,12 +13,11 @@ MUTANTS = [
     Mutant("poison-told-before-it-holds", "P6: nothing is appended after a failed sync was told",
            (engine("Commit/CommitPipeline.swift",
                    "      isPoisoned.store(true, ordering: .releasing)\n    }\n"
-                   "    sharedPage.withLock { page in\n"
-                   "      if let page, page.isWritable { page.store(1, .poison) }\n    }\n",
+                   "    // Where the store was replaced, its page may be another store's by now.\n"
+                   "    if cause.code != .storeReplaced {\n",
                    "      if !ON { isPoisoned.store(true, ordering: .releasing) }\n    }\n"
-                   "    sharedPage.withLock { page in\n"
-                   "      if let page, page.isWritable { page.store(1, .poison) }\n    }\n"
-                   "    isPoisoned.store(true, ordering: .releasing)\n"),),
+                   "    defer { isPoisoned.store(true, ordering: .releasing) }\n"
+                   "    if cause.code != .storeReplaced {\n"),),
            "PoisonTests.whoWasToldIsRefused"),
     Mutant("birth-file-sync", "rule 1: a new segment's header is synced",
            (engine(BIRTH, "try file.synchronize(.full)",
@@ -69,10 +68,6 @@ MUTANTS = [
                    "pipeline.poison(StoreError(error))\n      throw StoreError(error)",
                    "if !ON { pipeline.poison(StoreError(error)) }\n      throw StoreError(error)"),),
            POISON),
-    Mutant("moved-directory-unnoticed", "fault: the store's folder is moved while it is open",
-           (engine(PUBLISHER, "guard try directory.isInPlace() else {",
-                   "let isInPlace = try directory.isInPlace()\n      guard ON || isInPlace else {"),),
-           "MovedDirectoryTests.aMovedDirectoryIsNoticedAtTheNextSwap"),
     Mutant("acknowledged-before-the-sync", "P1: acknowledged means durable",
            (engine(THREAD, "      try file.synchronize(.data)",
                    "      if ON {\n"
@@ -154,7 +149,8 @@ MUTANTS = [
                    "var isInItsProcess: Bool { ON || Machine.forkGeneration == forkGeneration }"),),
            "ForkTests.aChildsWritesAreRefused"),
     Mutant("lock-ignored", "P9: one writer at a time",
-           (engine("Recovery/Opener+Lock.swift", "guard isOurs else {", "guard isOurs || ON else {"),),
+           (engine("Recovery/Opener+Lock.swift", "    throw lockedError(file, directory)\n",
+                   "    if ON { return file }\n    throw lockedError(file, directory)\n"),),
            "StoreTests.theSameDirectoryTwiceIsLocked"),
     Mutant("salt-not-in-the-checksum", "rule 7: a record counts in its own segment alone",
            (format_module("Segment/SegmentHeader.swift",

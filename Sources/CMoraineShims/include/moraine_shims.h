@@ -68,6 +68,20 @@ int moraine_watch(int directory, const char *name, int *other);
 void moraine_watch_wait(int watch, int other, int timeout_ms);
 void moraine_watch_interrupt(int watch, int other);
 
+// Events of directories, for all directories of a process together. Something was created, removed,
+// moved or overwritten there; `name` is empty where it was the directory itself, or is not known, or
+// is longer than any name of ours.
+struct moraine_directory_event {
+  int64_t watch;  // -1: events were lost, of any directory
+  char name[64];
+};
+enum { moraine_directory_event_limit = 256 };
+int moraine_directory_events(void);  // a queue of events, or -errno, -ENOSYS
+int64_t moraine_directory_watch(int queue, int directory);  // or -errno
+void moraine_directory_unwatch(int queue, int64_t watch);
+// Waits so long for events, or for ever if that is negative; at most moraine_directory_event_limit.
+ssize_t moraine_directory_read(int queue, int timeout_ms, struct moraine_directory_event *events);
+
 // Rises in the child of every fork; read with moraine_fork_generation.
 void moraine_watch_forks(void);
 uint64_t moraine_fork_generation(void);

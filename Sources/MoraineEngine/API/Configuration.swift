@@ -3,7 +3,7 @@ public struct Configuration: Sendable {
   /// How bytes get into the active segment.
   public enum IOMode: Sendable {
     /// Through a mapping of preallocated space: no system call a write. Falls back to
-    /// ``positional`` where the file system cannot preallocate.
+    /// ``positional`` where the file system cannot preallocate, or has no shared mappings.
     case mapped
     /// With `pread` and `pwrite`: slower, and an I/O error while reading is always a thrown error
     /// (a mapping raises `SIGBUS` instead).
@@ -22,7 +22,14 @@ public struct Configuration: Sendable {
   /// directory is made at the first write, not before.
   public var createIfMissing = true
   /// Opens without changing anything; writes throw ``StoreError/Code/readOnly``. May be opened
-  /// beside other readers, and beside processes that share the store.
+  /// beside other readers, and beside processes that share the store; ``StoreError/Code/locked``
+  /// where a process has the store for itself.
+  ///
+  /// The store is locked only while it is being opened. After that a writer may open it for itself,
+  /// and this opening continues to show the moment at which it was opened: mapped segments stay
+  /// mapped, and without mappings up to 64 segment files stay open. In a larger store that is read
+  /// without mappings, a value in a segment that the writer has compacted away is `.locked` until
+  /// the writer has closed the store.
   public var isReadOnly = false
 
   /// Who else may have the store open.

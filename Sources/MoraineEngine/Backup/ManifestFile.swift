@@ -39,11 +39,16 @@ extension Storage {
 /// The kernel's lock on a directory that no store is open in yet.
 struct DirectoryLock {
   let file: any StorageFile
+  private let directory: any StorageDirectory
 
   /// - Throws: `.locked` when somebody has it.
   init(_ directory: any StorageDirectory) throws(StoreError) {
     file = try Opener.makeLockFile(directory)
-    let isOurs = try storing { () throws(StorageError) in try file.tryLock(shared: false) }
+    self.directory = directory
+    let isOurs = try storing { [file] () throws(StorageError) in
+      guard try file.tryLock(shared: false) else { return false }
+      return try directory.tryLockIfSupported(shared: false)
+    }
     guard isOurs else {
       throw StoreError(
         .locked, "a store, a backup or a restore is at work in this directory",
@@ -52,5 +57,8 @@ struct DirectoryLock {
   }
 
   /// At once, and not when the last who knows the file has forgotten it: a thread may be late.
-  func free() { file.unlock() }
+  func free() {
+    file.unlock()
+    directory.unlock()
+  }
 }

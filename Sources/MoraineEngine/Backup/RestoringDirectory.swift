@@ -49,6 +49,15 @@ final class RestoringDirectory: StorageDirectory {
   func synchronize() throws(StorageError) { try base.synchronize() }
   func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
+
+  func stamp(of name: String) throws(StorageError) -> FileStamp? {
+    try base.stamp(of: self.name(name))
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool { try base.tryLock(shared: shared) }
+
+  /// The lock is the restore's, which has it longer than the store that is being checked.
+  func unlock() {}
 }
 
 /// The storage around it.

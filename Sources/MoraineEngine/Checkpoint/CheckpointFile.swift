@@ -26,6 +26,7 @@ enum CheckpointFile {
     _ image: CheckpointImage, as name: String, _ directory: any StorageDirectory,
     _ pipeline: CommitPipeline
   ) throws(StoreError) {
+    try pipeline.checkPresence()
     let file: any StorageFile
     do throws(StorageError) {
       try directory.remove(temporaryName)
@@ -36,6 +37,7 @@ enum CheckpointFile {
       throw StoreError(error)
     }
     if let poison = pipeline.poison { throw poison }
+    try pipeline.checkPresence()
     do throws(StorageError) {
       try file.synchronize(.full)
       try directory.rename(temporaryName, to: name)

@@ -71,6 +71,11 @@ extension CommitPipeline {
       poison(StoreError(error))
       return
     }
+    do throws(StoreError) { try checkPresence(of: file, syncedTo: offset) } catch {
+      // Nothing is acknowledged that no name leads to; whoever waits was told by the poison.
+      monitor.withLock { $0.syncBeganNanoseconds = nil }
+      return
+    }
     monitor.withLock { state in
       if state.file === file {
         durableOffset.store(offset, ordering: .relaxed)

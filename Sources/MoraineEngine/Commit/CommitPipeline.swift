@@ -72,6 +72,8 @@ final class CommitPipeline: JobRunner, PoolWork {
   let isPoisoned = Atomic<Bool>(false)
   /// Where the other processes are told of a failed sync.
   let sharedPage = Mutex<SharedPage?>(nil)
+  /// Whether the store's names still lead to its files; nil while nothing is written.
+  let presence = Mutex<StorePresence?>(nil)
   let nextWatcher = Atomic<UInt64>(0)
   /// Who is told what happens, if anybody is.
   let events: EventRelay?
@@ -165,14 +167,20 @@ final class CommitPipeline: JobRunner, PoolWork {
     monitor.withLock { state in
       guard state.poison == nil else { return }
       isFirst = true
-      state.poison = StoreError(
-        .poisoned, "writing stopped for good after: \(cause); reopen the store", file: cause.file,
-        offset: cause.offset, errno: cause.errno)
+      state.poison =
+        cause.code == .storeReplaced
+        ? cause
+        : StoreError(
+          .poisoned, "writing stopped for good after: \(cause); reopen the store",
+          file: cause.file, offset: cause.offset, errno: cause.errno)
       // In one step: after somebody was told, no writer appends who has not looked.
       isPoisoned.store(true, ordering: .releasing)
     }
-    sharedPage.withLock { page in
-      if let page, page.isWritable { page.store(1, .poison) }
+    // Where the store was replaced, its page may be another store's by now.
+    if cause.code != .storeReplaced {
+      sharedPage.withLock { page in
+        if let page, page.isWritable { page.store(1, .poison) }
+      }
     }
     let poison = poison
     if isFirst, let poison { events?.tell(.poisoned(poison)) }

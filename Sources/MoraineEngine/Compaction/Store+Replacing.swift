@@ -68,7 +68,7 @@ extension Store {
   func remove(_ slots: [Int]) async throws(StoreError) {
     var names = slots.map { engine!.table.fileName($0) }
     // Without a mapping, a snapshot opens a file when it reads it.
-    if opener.configuration.ioMode == .positional { names = snapshots.living.removable(names) }
+    if opener.configuration.ioMode == .positional { names = heldBack(names) }
     for slot in slots {
       guard engine!.table[slot].liveBytes == 0, engine!.table[slot].digest == StateDigest() else {
         let error = StoreError(
@@ -80,10 +80,36 @@ extension Store {
       engine!.table.drop(slot)
     }
     let directory = engine!.directoryHandle()
-    try await pipeline.run { [names] () throws(StoreError) in
-      try storing { () throws(StorageError) in
-        for name in names { try directory.remove(name) }
+    try await pipeline.run { [names, pipeline] () throws(StoreError) in
+      try pipeline.remove(names, in: directory)
+    }
+  }
+
+  /// Which of the files of replaced segments no snapshot may read. The others are removed when the
+  /// last snapshot that may read them is let go.
+  private func heldBack(_ names: [String]) -> [String] {
+    let directory = engine!.directoryHandle()
+    return snapshots.living.removable(names) { [pipeline] names in
+      // Whoever lets a snapshot go need not wait for the disk.
+      pipeline.enqueue { refusal in
+        guard refusal == nil else { return }
+        do throws(StoreError) { try pipeline.remove(names, in: directory) } catch {
+          // They are removed at the latest when the store is opened the next time.
+        }
       }
+    }
+  }
+}
+
+extension CommitPipeline {
+  /// Removes files that the manifest does not list any more; on the committing thread.
+  func remove(_ names: [String], in directory: any StorageDirectory) throws(StoreError) {
+    if names.isEmpty { return }
+    if let poison { throw poison }
+    // The names may be another store's by now.
+    try checkPresence()
+    try storing { () throws(StorageError) in
+      for name in names { try directory.remove(name) }
     }
   }
 }

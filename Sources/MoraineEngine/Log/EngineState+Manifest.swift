@@ -2,6 +2,14 @@ import MoraineFormat
 import MoraineStorage
 
 extension EngineState {
+  /// From now on nothing is written unless the names in the directory lead to this store's files.
+  func watchOver() {
+    if configuration.isReadOnly { return }
+    pipeline.watchOver(
+      StorePresence(
+        directory, lock: lock, manifest: manifest, isShared: configuration.sharing == .shared))
+  }
+
   func publisher() -> ManifestPublisher {
     ManifestPublisher(directory: directory, pipeline: pipeline)
   }

@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 import SystemPackage
 
 /// Puts a new manifest in the old one's place: temporary written and synced, renamed, directory
@@ -11,6 +12,7 @@ struct ManifestPublisher {
   func publish(_ manifest: Manifest) throws(StoreError) {
     // What it would list as sealed may have failed to become durable.
     if let poison = pipeline.poison { throw poison }
+    try pipeline.checkPresence()
     do throws(StorageError) {
       try writeTemporary(manifest.encoded())
     } catch {
@@ -19,18 +21,29 @@ struct ManifestPublisher {
       }
       throw StoreError(error)
     }
+    var problem: StoreError?
     do throws(StorageError) {
-      guard try directory.isInPlace() else {
-        throw StorageError(
-          "find (it was moved or replaced while open)", file: directory.path.string,
-          errno: .staleNFSFileHandle)
-      }
-      try directory.rename(Manifest.temporaryFileName, to: Manifest.fileName)
-      try directory.synchronize()
+      if try replace(by: manifest, &problem) { try directory.synchronize() }
     } catch {
       pipeline.poison(StoreError(error))
       throw StoreError(error)
     }
+    if let problem {
+      pipeline.poison(problem)
+      throw problem
+    }
+  }
+
+  /// - Returns: false when the store was replaced; `problem` is set then.
+  private func replace(
+    by manifest: Manifest, _ problem: inout StoreError?
+  ) throws(StorageError) -> Bool {
+    if let presence = pipeline.presence.withLock({ $0 }) {
+      return try presence.replaceManifest(by: manifest, &problem)
+    }
+    // The first manifest of a new store.
+    try directory.rename(Manifest.temporaryFileName, to: Manifest.fileName)
+    return true
   }
 
   private func writeTemporary(_ bytes: [UInt8]) throws(StorageError) {

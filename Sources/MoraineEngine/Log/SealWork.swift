@@ -21,6 +21,7 @@ struct SealWork: Sendable {
       pipeline.poison(StoreError(error))
       throw StoreError(error)
     }
+    try pipeline.checkPresence(of: file, syncedTo: lengthBytes)
     pipeline.becameDurable(through: lastSequence)
     pipeline.events?.tell(.segmentSealed(number, lengthBytes: lengthBytes))
   }

@@ -29,6 +29,7 @@ struct SegmentBirth: Sendable {
     // It may have waited behind a seal whose sync failed; nothing is synced after that.
     if let poison = pipeline.poison { throw poison }
     if isOneTooMany { throw SegmentTable.full }
+    try pipeline.checkPresence()
     let name = header.number.fileName
     do throws(StorageError) {
       // A leftover of a birth that failed; the manifest never listed it.

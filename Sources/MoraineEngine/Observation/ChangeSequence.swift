@@ -48,7 +48,8 @@ public struct ChangeSequence: AsyncSequence, Sendable {
       self.reader = reader
     }
 
-    /// - Throws: `.cursorExpired`, `.cursorDiverged`, `.corrupted`, `.io`.
+    /// - Throws: `.cursorExpired`, `.cursorDiverged`, `.corrupted`, `.io`; `.storeReplaced` when
+    ///   the store's files were deleted, moved or replaced.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Change? {

@@ -40,7 +40,7 @@ final class FeedReader: @unchecked Sendable {
         self.place = place
         pin?.move(to: place.sequence)
         if !changes.isEmpty { return changes }
-        guard await store.waitForChange(behind: place.sequence) else { break }
+        guard try await store.waitForChange(behind: place.sequence) else { break }
       }
     } catch {
       hasEnded = true

@@ -56,12 +56,17 @@ extension Store {
   /// Waits for an operation behind the sequence number.
   ///
   /// - Returns: false when the store was closed or the task cancelled.
-  func waitForChange(behind sequence: UInt64) async -> Bool {
+  /// - Throws: `.storeReplaced`: nothing will change any more.
+  func waitForChange(behind sequence: UInt64) async throws(StoreError) -> Bool {
     if isClosed || Task.isCancelled { return false }
+    try checkNotReplaced()
+    wakeWhenReplaced()
     if isShared, watchOthers() { return true }
     if let engine = engine?.lastSequence, engine > sequence { return true }
     await parkForChange()
-    return !isClosed && !Task.isCancelled
+    if isClosed || Task.isCancelled { return false }
+    try checkNotReplaced()
+    return true
   }
 
   /// - Returns: false when the store was closed or the task cancelled.
@@ -84,6 +89,21 @@ extension Store {
       }
     } onCancel: {
       Task { await self.stopWaiting(id) }
+    }
+  }
+
+  private func checkNotReplaced() throws(StoreError) {
+    guard pipeline.hasPoison, let poison = pipeline.poison else { return }
+    if poison.code == .storeReplaced { throw poison }
+  }
+
+  /// Has those who wait for changes woken when the store's files are replaced. One task for the
+  /// store; it ends with the poison, or when the store is closed or released.
+  private func wakeWhenReplaced() {
+    guard !isAwaitingPoison else { return }
+    isAwaitingPoison = true
+    Task { [weak self, pipeline] in
+      if await pipeline.waitUntilPoisoned() != nil { await self?.wakeForChange() }
     }
   }
 

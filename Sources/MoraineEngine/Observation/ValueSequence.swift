@@ -48,7 +48,7 @@ public struct ValueSequence: AsyncSequence, Sendable {
           seen = .some(found.sequence)
           return .some(found.value)
         }
-        guard await store.waitForChange(behind: seenChange) else { return nil }
+        guard try await store.waitForChange(behind: seenChange) else { return nil }
       }
       return nil
     }

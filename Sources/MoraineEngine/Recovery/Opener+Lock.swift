@@ -8,14 +8,26 @@ extension Opener {
   /// - Returns: nil for a reader of a copy that came without a lock file: it changes nothing.
   func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)? {
     guard let file = try lockFile(directory) else { return nil }
-    if try tryLock(file) { return file }
-    if try waitForOwnStore(file, directory) { return file }
+    if try tryLock(file, directory) { return HeldLock(file, directory) }
+    if try waitForOwnStore(file, directory) { return HeldLock(file, directory) }
     throw lockedError(file, directory)
   }
 
-  private func tryLock(_ file: any StorageFile) throws(StoreError) -> Bool {
-    try storing { () throws(StorageError) in
-      try file.tryLock(shared: configuration.isReadOnly || isShared)
+  /// Takes the lock on `LOCK`, and the same lock on the directory itself: deleting `LOCK` lets no
+  /// second writer in.
+  ///
+  /// - Returns: false when another opening has one of them; neither is taken then.
+  private func tryLock(
+    _ file: any StorageFile, _ directory: any StorageDirectory
+  ) throws(StoreError) -> Bool {
+    let shared = configuration.isReadOnly || isShared
+    return try storing { () throws(StorageError) in
+      guard try file.tryLock(shared: shared) else { return false }
+      guard try directory.tryLockIfSupported(shared: shared) else {
+        file.unlock()
+        return false
+      }
+      return true
     }
   }
 
@@ -33,7 +45,7 @@ extension Opener {
     while true {
       // Asked before the attempt: a store that leaves in between is waited for once more.
       let holder = StoreLife.holder(of: identity)
-      if try tryLock(file) { return true }
+      if try tryLock(file, directory) { return true }
       guard holder == .leaving,
         Machine.monotonicNanoseconds() - began < Self.leavingPatienceNanoseconds
       else { return false }
@@ -94,4 +106,51 @@ extension Opener {
     return StoreError(
       .locked, "the store is open elsewhere\(hint); close it there first", file: path.string)
   }
+}
+
+/// The lock on `LOCK` and the one on the directory, which are given back together.
+final class HeldLock: StorageFile {
+  private let file: any StorageFile
+  private let directory: any StorageDirectory
+
+  init(_ file: any StorageFile, _ directory: any StorageDirectory) {
+    self.file = file
+    self.directory = directory
+  }
+
+  /// The directory's object lives longer than the lock, in a snapshot perhaps.
+  deinit { directory.unlock() }
+
+  func unlock() {
+    file.unlock()
+    directory.unlock()
+  }
+
+  var name: String { file.name }
+  var identity: FileIdentity { file.identity }
+  func lengthBytes() throws(StorageError) -> UInt64 { try file.lengthBytes() }
+
+  func read(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int { try file.read(into: target, at: offset) }
+
+  func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
+    try file.write(bytes, at: offset)
+  }
+
+  func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
+    try file.allocate(from: start, to: end)
+  }
+
+  func truncate(to lengthBytes: UInt64) throws(StorageError) {
+    try file.truncate(to: lengthBytes)
+  }
+
+  func synchronize(_ scope: SyncScope) throws(StorageError) { try file.synchronize(scope) }
+
+  func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
+    try file.map(lengthBytes: lengthBytes, access)
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool { try file.tryLock(shared: shared) }
 }

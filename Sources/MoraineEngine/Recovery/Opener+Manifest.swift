@@ -41,6 +41,20 @@ extension Opener {
     }
   }
 
+  /// The manifest that lies in a directory; nil when there is none.
+  static func readManifest(
+    _ directory: any StorageDirectory
+  ) throws(StoreError) -> Manifest? {
+    let stamp = try storing { () throws(StorageError) in
+      try directory.stamp(of: Manifest.fileName)
+    }
+    if stamp == nil { return nil }
+    let bytes = try readWhole(directory, Manifest.fileName, limit: Manifest.lengthLimit)
+    return try bytes.withBytes { (raw) throws(StoreError) in
+      try formatting(Manifest.fileName) { () throws(FormatError) in try Manifest(decoding: raw) }
+    }
+  }
+
   private static func readWhole(
     _ directory: any StorageDirectory, _ name: String, limit: Int
   ) throws(StoreError) -> [UInt8] {

@@ -33,7 +33,12 @@ struct Opener {
     }
     try checkWritable()
     let lock = try takeLock(directory)
-    if configuration.isReadOnly { return try openForReading(directory, lock, began) }
+    if configuration.isReadOnly {
+      // Only while it opens: nobody recovers, creates or compacts the store meanwhile. From then on
+      // writers may do as they like; what this one reads stays mapped or open.
+      defer { lock?.unlock() }
+      return try openForReading(directory, nil, began)
+    }
     if isShared { return try openShared(directory, lock, began) }
     // What was seen before the lock may have changed.
     return try openAlone(directory, lock, try Listing(directory), began)
@@ -99,6 +104,7 @@ struct Opener {
     var state = EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
       pipeline: pipeline, observers: observers)
+    state.watchOver()
     state.checkpointNames = recovery.checkpointNumber.map { [CheckpointFile.name($0)] } ?? []
     var report = RecoveryReport()
     report.foreignFiles = recovery.listing.foreign
@@ -118,6 +124,7 @@ struct Opener {
     // The directory may be left from a birth that died before its name was durable.
     try storing { () throws(StorageError) in try storage.createDirectory(path) }
     try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
+    state.watchOver()
     state.report.foreignFiles = listing.foreign
     state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     return state

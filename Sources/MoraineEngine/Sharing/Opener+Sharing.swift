@@ -55,7 +55,16 @@ extension Opener {
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
     if try link.isInUse() { return try joined(directory, lock, link, began) }
-    return try openAlone(directory, lock, try Listing(directory), began)
+    return try readAlone(directory, lock, began)
+  }
+
+  private func readAlone(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
+  ) throws(StoreError) -> EngineState {
+    let state = try openAlone(directory, lock, try Listing(directory), began)
+    // A writer that comes later may compact them away.
+    try state.table.holdFiles()
+    return state
   }
 
   /// There is no lock yet that would keep others from sharing it meanwhile: then all is read anew.
@@ -63,7 +72,7 @@ extension Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState {
     do throws(StoreError) {
-      let state = try openAlone(directory, lock, try Listing(directory), began)
+      let state = try readAlone(directory, lock, began)
       if try SharedLink(reading: directory) == nil { return state }
     } catch {
       guard try SharedLink(reading: directory) != nil else { throw error }

@@ -67,7 +67,8 @@ extension Store {
 }
 
 extension SegmentTable {
-  fileprivate func holdFiles() throws(StoreError) {
+  /// Opens the files that are read without a mapping, as far as open files are kept.
+  func holdFiles() throws(StoreError) {
     for slot in readingOrder.prefix(FileCache.limit) where self[slot].base == nil {
       _ = try files.file(for: slot, named: fileName(slot))
     }

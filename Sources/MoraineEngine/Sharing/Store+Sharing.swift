@@ -79,7 +79,13 @@ extension Store {
       // Another process may have made the store since. This one cannot be waited for here for long.
       var opener = opener
       opener.patienceNanoseconds = Self.briefPatienceNanoseconds
-      engine = try opener.open(creating: false)
+      do throws(StoreError) {
+        engine = try opener.open(creating: false)
+      } catch {
+        guard error.code == .locked, error.file == SharedLink.writerName, try isBeingCreated()
+        else { throw error }
+        return
+      }
       guard engine != nil else { return }
       begunFollowing()
       tellOpened()
@@ -91,6 +97,16 @@ extension Store {
       return
     }
     try follow(news)
+  }
+
+  /// Whether another process is creating the store: until it has made the page, it has acknowledged
+  /// nothing, so there is nothing to be read.
+  private func isBeingCreated() throws(StoreError) -> Bool {
+    let directory = try storing { () throws(StorageError) in
+      try opener.storage.openDirectory(opener.path)
+    }
+    guard let directory, let link = try SharedLink(reading: directory) else { return true }
+    return !link.page.isMade
   }
 
   private func follow(_ news: SharedPage.Snapshot) throws(StoreError) {
@@ -118,6 +134,15 @@ extension Store {
     }
     let directory = engine!.directoryHandle()
     let lock = engine!.lockHandle()
+    var heldMeanwhile: (any StorageFile)?
+    if opener.configuration.isReadOnly {
+      do throws(StoreError) { heldMeanwhile = try opener.takeLock(directory) } catch {
+        // A process has the store for itself now. What this one knows of it stays as it is.
+        guard error.code == .locked, !engine!.isFollowedInPart else { throw error }
+        return
+      }
+    }
+    defer { heldMeanwhile?.unlock() }
     var state = try opener.follow(
       directory, lock, link, Machine.monotonicNanoseconds(), to: published)
     state.appendedBytes = engine!.appendedBytes

@@ -79,32 +79,74 @@ final class SnapshotHandle: Sendable {
 /// Keeps the files that compaction replaces, as long as it lives.
 final class FileHold: Sendable {
   private let living: LivingSnapshots
+  /// When the snapshot was taken, counted in compactions.
+  private let moment: UInt64
 
   init(_ living: LivingSnapshots) {
     self.living = living
-    living.enter()
+    moment = living.enter()
   }
 
-  deinit { living.leave() }
+  deinit { living.leave(moment) }
 }
 
-/// How many snapshots of a store are alive, and the files that are to be removed when none is.
+/// The snapshots of a store that are alive, and the files that are kept for them.
 final class LivingSnapshots: Sendable {
-  private let count = Atomic(0)
-  private let held = Mutex<[String]>([])
+  /// Files that one compaction replaced.
+  private struct Batch {
+    /// Snapshots of this moment, or of an earlier one, may read them.
+    let moment: UInt64
+    let names: [String]
+    let remove: @Sendable ([String]) -> Void
+  }
 
-  func enter() { count.add(1, ordering: .relaxed) }
+  private struct State {
+    /// How often files were replaced.
+    var moment: UInt64 = 0
+    /// How many snapshots of a moment are alive.
+    var counts: [UInt64: Int] = [:]
+    /// By their moments, which rise.
+    var batches: [Batch] = []
 
-  func leave() { count.subtract(1, ordering: .releasing) }
+    /// Takes out the files that no snapshot may read any more.
+    mutating func takeFree() -> [Batch] {
+      let first = counts.keys.min() ?? .max
+      let free = batches.prefix { $0.moment < first }
+      batches.removeFirst(free.count)
+      return Array(free)
+    }
+  }
 
-  /// Which files can be removed: these and earlier ones, unless a snapshot may still open them.
-  /// What is left when the process ends, the next opening removes.
-  func removable(_ names: [String]) -> [String] {
-    held.withLock { held in
-      held += names
-      guard count.load(ordering: .acquiring) == 0 else { return [] }
-      defer { held = [] }
-      return held
+  private let state = Mutex(State())
+
+  /// - Returns: the moment, for ``leave(_:)``.
+  func enter() -> UInt64 {
+    state.withLock { state in
+      state.counts[state.moment, default: 0] += 1
+      return state.moment
+    }
+  }
+
+  /// On any thread; what can be removed then is removed elsewhere.
+  func leave(_ moment: UInt64) {
+    let free = state.withLock { state in
+      let left = (state.counts[moment] ?? 1) - 1
+      state.counts[moment] = left == 0 ? nil : left
+      return left == 0 ? state.takeFree() : []
+    }
+    for batch in free { batch.remove(batch.names) }
+  }
+
+  /// Which files the caller is to remove; the others are given to `remove` when no snapshot may
+  /// open them any more. What is left when the process ends, the next opening removes.
+  func removable(
+    _ names: [String], _ remove: @escaping @Sendable ([String]) -> Void
+  ) -> [String] {
+    state.withLock { state in
+      if state.counts.isEmpty { return names }
+      state.batches.append(Batch(moment: state.moment, names: names, remove: remove))
+      state.moment += 1
+      return []
     }
   }
 }

@@ -8,7 +8,9 @@ extension Store {
   /// Everything written is on stable storage when this returns.
   ///
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed even so, and opening it again is
-  ///   safe. A store that was poisoned before has said so already, and closes without a word.
+  ///   safe. A store that was poisoned before has said so already, and closes without a word, but
+  ///   for `.storeReplaced`: then nothing was written to the directory, and what was written since
+  ///   the files were replaced may be lost.
   public func close() async throws(StoreError) {
     let isFirst = !isClosed
     // From here on nobody begins anything; a compaction under way ends at its next step.
@@ -53,6 +55,7 @@ extension Store {
     defer {
       sharing.watch?.stop()
       sharing.watch = nil
+      pipeline.endWatch()
       engine = nil
     }
     // After a fork the log, and the thread that would end it, are the parent's.
@@ -60,6 +63,7 @@ extension Store {
     var failure: StoreError?
     do throws(StoreError) {
       if !pipeline.hasPoison, !opener.configuration.isReadOnly {
+        try await pipeline.run { [pipeline] () throws(StoreError) in try pipeline.checkPresence() }
         if isShared { try await leaveForGood() } else { try await sealForGood() }
       }
     } catch {
@@ -68,6 +72,7 @@ extension Store {
     // Jobs run in order: behind this empty one, nothing uses the directory any more.
     try await pipeline.run { () throws(StoreError) in }
     if let failure { throw failure }
+    if let poison = pipeline.poison, poison.code == .storeReplaced { throw poison }
   }
 
   func sealForGood() async throws(StoreError) {

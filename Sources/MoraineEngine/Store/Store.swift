@@ -57,6 +57,8 @@ public actor Store {
   /// Who waits for a change, by a number of its own.
   var changeWaiters: [UInt64: UnsafeContinuation<Void, Never>] = [:]
   var nextChangeWaiter: UInt64 = 0
+  /// Whether a task waits for the poison, to wake those who wait for a change.
+  var isAwaitingPoison = false
   /// Whether the compaction under way was begun because the disk is full.
   var isCompactingBecauseFull = false
   /// Whether an operation found no space, and nobody has found any for more values since.
@@ -158,8 +160,9 @@ public actor Store {
     _ pipeline: CommitPipeline
   ) throws(StoreError) -> Opener {
     Machine.watchForks()
+    let path = try storing { () throws(StorageError) in try storage.absolute(directory) }
     return Opener(
-      storage: storage, path: directory, configuration: configuration.bounded(),
+      storage: storage, path: path, configuration: configuration.bounded(),
       pipeline: pipeline, observers: Observers())
   }
 

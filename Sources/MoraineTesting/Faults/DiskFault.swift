@@ -91,7 +91,7 @@ extension DiskFault.Operation {
       switch operation {
       case .openDirectory, .openFile: .open
       case .createDirectory, .createFile, .share: .create
-      case .entries, .freeBytes, .isInPlace, .length: .list
+      case .entries, .freeBytes, .isInPlace, .stamp, .length: .list
       case .rename: .rename
       case .remove: .remove
       case .read: .read

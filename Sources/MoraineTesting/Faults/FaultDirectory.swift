@@ -65,4 +65,20 @@ final class FaultDirectory: StorageDirectory {
     _ = try storage.meet(.isInPlace, path.string)
     return try base.isInPlace()
   }
+
+  func stamp(of name: String) throws(StorageError) -> FileStamp? {
+    _ = try storage.meet(.stamp, name)
+    return try base.stamp(of: name)
+  }
+
+  func tryLock(shared: Bool) throws(StorageError) -> Bool {
+    _ = try storage.meet(.lock, path.string)
+    return try base.tryLock(shared: shared)
+  }
+
+  func unlock() { base.unlock() }
+
+  func watch(
+    _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
+  ) -> (any DirectoryWatch)? { base.watch(isOfInterest, body) }
 }

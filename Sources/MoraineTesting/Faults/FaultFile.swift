@@ -3,7 +3,7 @@ import SystemPackage
 
 final class FaultFile: StorageFile {
   private let base: any StorageFile
-  private let name: String
+  let name: String
   private let storage: FaultStorage
 
   init(_ base: any StorageFile, _ name: String, _ storage: FaultStorage) {
@@ -11,6 +11,8 @@ final class FaultFile: StorageFile {
     self.name = name
     self.storage = storage
   }
+
+  var identity: FileIdentity { base.identity }
 
   func lengthBytes() throws(StorageError) -> UInt64 {
     _ = try storage.meet(.length, name)

@@ -60,6 +60,10 @@ package final class FaultStorage: Storage {
     return try base.openDirectory(path).map { FaultDirectory($0, self) }
   }
 
+  package func absolute(_ path: FilePath) throws(StorageError) -> FilePath {
+    try base.absolute(path)
+  }
+
   package func createDirectory(_ path: FilePath) throws(StorageError) {
     _ = try meet(.createDirectory, path.string)
     try base.createDirectory(path)

@@ -3,7 +3,7 @@ package import SystemPackage
 /// One call at the storage seam.
 package struct StorageEvent: Hashable, Sendable, CustomStringConvertible {
   package enum Operation: String, Hashable, Sendable, CaseIterable {
-    case openDirectory, createDirectory, entries, freeBytes, isInPlace, synchronizeDirectory
+    case openDirectory, createDirectory, entries, freeBytes, isInPlace, stamp, synchronizeDirectory
     case createFile, openFile, rename, remove, share
     case length, read, write, allocate, truncate, synchronizeData, synchronizeFull, map, lock
 

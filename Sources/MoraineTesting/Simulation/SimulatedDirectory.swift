@@ -70,4 +70,7 @@ final class SimulatedDirectory: StorageDirectory {
   }
 
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
+  func stamp(of name: String) throws(StorageError) -> FileStamp? { try base.stamp(of: name) }
+  func tryLock(shared: Bool) throws(StorageError) -> Bool { try base.tryLock(shared: shared) }
+  func unlock() { base.unlock() }
 }

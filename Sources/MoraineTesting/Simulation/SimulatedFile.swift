@@ -11,6 +11,9 @@ final class SimulatedFile: StorageFile {
     self.disk = disk
   }
 
+  var name: String { base.name }
+  var identity: FileIdentity { base.identity }
+
   func lengthBytes() throws(StorageError) -> UInt64 { try base.lengthBytes() }
 
   func read(

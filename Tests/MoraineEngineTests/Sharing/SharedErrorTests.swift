@@ -137,7 +137,10 @@ import Testing
     #expect(error?.code == .corrupted)
     try replaceManifest(right)
     #expect(try await reader.value(forKey: "a") == [2])
-    for store in [reader, writer, other] { try await store.close() }
+    // The reader has seen the other store's files in the place of its own.
+    let closing = await #expect(throws: StoreError.self) { try await reader.close() }
+    #expect(closing?.code == .storeReplaced)
+    for store in [writer, other] { try await store.close() }
   }
 
   @Test func theManifestCountsOtherRecords() async throws {
@@ -153,7 +156,10 @@ import Testing
     #expect(error?.code == .corrupted)
     try replaceManifest(right)
     #expect(try await reader.value(forKey: "c") == [3])
-    for store in [reader, writer] { try await store.close() }
+    // The reader has seen a manifest that is of the same generation and says something else.
+    let closing = await #expect(throws: StoreError.self) { try await reader.close() }
+    #expect(closing?.code == .storeReplaced)
+    try await writer.close()
   }
 
   @Test func whatWasPublishedIsNotInTheLog() async throws {

@@ -145,11 +145,40 @@ import Testing
     #expect(try segmentCount() >= before)
     try snapshot?.check(Self.model(0..<300))
     snapshot = nil
-    try await store.set([1], forKey: "a")
-    try await store.removeValue(forKey: "a")
-    _ = try await store.compact()
+    try await store.waitUntilIdle()
     #expect(try segmentCount() <= 2)
     try await store.close()
+  }
+
+  /// The files of each moment are kept for its own snapshots alone: with one snapshot alive at any
+  /// time, none was ever removed.
+  @Test func filesGoAlsoWhenYoungerSnapshotsLive() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(
+      on: storage, at: "store", configuration: Self.configuration(.positional))
+    try await Self.fill(store, Self.model(0..<300))
+    var snapshots = [try await store.snapshot()]
+    for round in 0..<6 {
+      for number in 0..<300 { try await store.set([UInt8(round)], forKey: Key("\(number)")) }
+      _ = try await store.compact()
+      snapshots.append(try await store.snapshot())
+      if round > 0 { snapshots.removeFirst() }
+      try await store.waitUntilIdle()
+      let listed = await store.statistics.segmentCount
+      let directory = try #require(try storage.openDirectory("store"))
+      let files = try directory.entries().count { $0.name.hasSuffix(".segment") }
+      #expect(files <= listed * (snapshots.count + 1), "round \(round)")
+      guard round > 0 else { continue }
+      let expected = (0..<300).map { (Key("\($0)"), [UInt8(round - 1)]) }
+      try snapshots[0].check(Dictionary(uniqueKeysWithValues: expected))
+    }
+    snapshots = []
+    try await store.close()
+    let directory = try #require(try storage.openDirectory("store"))
+    let files = try directory.entries().count { $0.name.hasSuffix(".segment") }
+    let again = try Store(on: storage, at: "store", configuration: Self.configuration(.positional))
+    #expect(await again.statistics.segmentCount == files)
+    try await again.close()
   }
 
   /// Damage is an error that names its place, never a missing value.

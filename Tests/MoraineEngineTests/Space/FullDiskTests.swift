@@ -1,7 +1,8 @@
-import MoraineEngine
 import MoraineStorage
 import SystemPackage
 import Testing
+
+@testable import MoraineEngine
 
 /// A small disk, filled to the brim: errors say so, deletes and compaction free it, writes resume
 /// in the same store, and nothing is lost.
@@ -111,7 +112,7 @@ import Testing
       length += 4096
       try filler.allocate(from: 0, to: length)
     }
-    try directory.remove("LOCK")
+    await killed.releaseLocks()
     let store = try open(storage, item)
     #expect(await store.count == count)
     #expect(try await store.removeValue(forKey: "old 3", durability: .sync) != nil)
@@ -148,4 +149,9 @@ import Testing
     #expect(await store.count == 500)
     try await store.close()
   }
+}
+
+extension Store {
+  /// As the death of the process does.
+  fileprivate func releaseLocks() { engine?.lockHandle()?.unlock() }
 }

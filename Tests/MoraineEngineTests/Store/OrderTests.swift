@@ -86,9 +86,9 @@ import Testing
       let failure = await firstFailure(store)
       #expect(failure != nil)
       let error = await #expect(throws: StoreError.self) { try await store.set([1], forKey: "b") }
-      #expect(error?.code == .poisoned)
+      #expect(error?.code == .storeReplaced)
       #expect(try await store.value(forKey: "a") == [1])
-      try await store.close()
+      await #expect(throws: StoreError.self) { try await store.close() }
     }
     let again = try Store(on: memory, at: "store", configuration: configuration)
     #expect(try await again.value(forKey: "other") == [2])

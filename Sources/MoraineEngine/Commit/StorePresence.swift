@@ -1,0 +1,221 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+import SystemPackage
+
+/// Whether the names in the store's directory still lead to the files that this process has open:
+/// the directory by its path, `LOCK`, the manifest, and the active segment.
+///
+/// People delete, move and overwrite files under a running program. What such a program writes then
+/// reaches files that no name leads to, or overwrites what was put in their place. So the names are
+/// checked after each sync before anything is acknowledged, before each rotation, seal and rename,
+/// and after each event in the directory that the file system reports. Where a name leads
+/// elsewhere, the store stops writing for good (`.storeReplaced`). Where the file system cannot
+/// tell, because the call fails, nothing follows from that.
+///
+/// In a shared store the other processes replace the manifest, and seal and compact the active
+/// segment: a newer manifest of the same store is right there.
+///
+/// Thread safety: what changes is behind the mutex. It is held across the rename of a manifest, so
+/// that no other thread takes this process's own manifest for another one's.
+final class StorePresence: Sendable {
+  /// The manifest that this process has read or written last.
+  private struct Known {
+    var manifest: Manifest
+    /// Nil before the first look.
+    var stamp: FileStamp?
+  }
+
+  private let directory: any StorageDirectory
+  /// Of the file that whoever writes has open and locked: no other file gets its number.
+  private let lock: (name: String, identity: FileIdentity)?
+  private let isShared: Bool
+  private let known: Mutex<Known>
+  private let watch = Mutex<(any DirectoryWatch)?>(nil)
+
+  /// - Parameter manifest: as it lies in the directory.
+  init(
+    _ directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest, isShared: Bool
+  ) {
+    self.directory = directory
+    self.lock = lock.map { ($0.name, $0.identity) }
+    self.isShared = isShared
+    known = Mutex(Known(manifest: manifest))
+  }
+
+  /// Checks all names but the active segment's.
+  ///
+  /// - Throws: `.storeReplaced`.
+  func check() throws(StoreError) {
+    try known.withLock { (known) throws(StoreError) in try check(&known) }
+  }
+
+  /// Checks all names.
+  ///
+  /// - Parameters:
+  ///   - active: the segment that is appended to.
+  ///   - end: how far its bytes were just synced; nil when nothing was synced.
+  /// - Throws: `.storeReplaced`.
+  func check(active: any StorageFile, syncedTo end: UInt64?) throws(StoreError) {
+    try known.withLock { (known) throws(StoreError) in
+      try check(&known)
+      let found = told { () throws(StorageError) in try directory.stamp(of: active.name) }
+      guard case .some(let stamp) = found else { return }
+      if let stamp, stamp.identity == active.identity {
+        if stamp.lengthBytes >= end ?? 0 { return }
+        throw replaced("\(active.name) was cut", active.name)
+      }
+      guard isShared else { throw replaced("\(active.name) was deleted or replaced", active.name) }
+      try checkReplacement(active, stamp != nil, end, known.manifest)
+    }
+  }
+
+  /// Renames a manifest that was written under its temporary name, unless the manifest that lies
+  /// there is not the one that this process knows.
+  ///
+  /// - Returns: false when the store was replaced; `problem` is set then.
+  func replaceManifest(
+    by next: Manifest, _ problem: inout StoreError?
+  ) throws(StorageError) -> Bool {
+    try known.withLock { (known) throws(StorageError) in
+      do throws(StoreError) {
+        try check(&known)
+        guard known.manifest.generation < next.generation else {
+          throw replaced(
+            "the manifest is as new as the one that this process is about to write",
+            Manifest.fileName)
+        }
+      } catch {
+        problem = error
+        return false
+      }
+      try directory.rename(Manifest.temporaryFileName, to: Manifest.fileName)
+      known.manifest = next
+      known.stamp =
+        told { () throws(StorageError) in
+          try directory.stamp(of: Manifest.fileName)
+        } ?? nil
+      return true
+    }
+  }
+
+  /// Whether this is about the same life of the same store.
+  func isAboutSameStore(as other: StorePresence) -> Bool {
+    let manifest = known.withLock { $0.manifest }
+    return other.known.withLock { $0.manifest.isOfSameStore(as: manifest) }
+  }
+
+  /// Calls the body soon after something happened to the names.
+  func watch(_ body: @escaping @Sendable () -> Void) {
+    let started = directory.watch(
+      { name in
+        name == Manifest.fileName || name == Opener.lockName || name.hasSuffix(".segment")
+      }, body)
+    watch.withLock { $0 = started }
+  }
+
+  /// The other processes may do what they like with the directory from now on.
+  func stopWatching() { watch.withLock { $0 = nil } }
+}
+
+extension StorePresence {
+  private func check(_ known: inout Known) throws(StoreError) {
+    if case .some(false) = told({ () throws(StorageError) in try directory.isInPlace() }) {
+      throw replaced(
+        "the store's directory was deleted, moved or replaced", directory.path.string)
+    }
+    if let lock {
+      let stamp = told { () throws(StorageError) in try directory.stamp(of: lock.name) }
+      if case .some(let stamp) = stamp, stamp?.identity != lock.identity {
+        throw replaced("\(lock.name) was deleted or replaced", lock.name)
+      }
+    }
+    let stamp = told { () throws(StorageError) in try directory.stamp(of: Manifest.fileName) }
+    guard case .some(let stamp) = stamp else { return }
+    guard let stamp else { throw replaced("the manifest was deleted", Manifest.fileName) }
+    if stamp != known.stamp { try read(stamp, &known) }
+  }
+
+  /// The manifest was written to, or is another file: then its content decides.
+  private func read(_ stamp: FileStamp, _ known: inout Known) throws(StoreError) {
+    let found: Manifest?
+    do throws(StoreError) {
+      found = try Opener.readManifest(directory)
+    } catch {
+      // Not what lies there, but what keeps it from being read.
+      if [.io, .noSpace, .limitExceeded].contains(error.code) { return }
+      throw replaced("the manifest was overwritten (\(error.message))", Manifest.fileName)
+    }
+    guard let found else { throw replaced("the manifest was deleted", Manifest.fileName) }
+    let isRight =
+      isShared
+      ? found.isOfSameStore(as: known.manifest)
+        && (found == known.manifest || found.generation > known.manifest.generation)
+      : found == known.manifest
+    guard isRight else {
+      throw replaced("the manifest was replaced by another one", Manifest.fileName)
+    }
+    known = Known(manifest: found, stamp: stamp)
+  }
+
+  /// Whether another process of a shared store did what it may do with the active segment: sealed
+  /// it, and then compacted it perhaps; or, after its writer died, put an identical copy in its
+  /// place that the disk holds.
+  private func checkReplacement(
+    _ active: any StorageFile, _ isThere: Bool, _ end: UInt64?, _ manifest: Manifest
+  ) throws(StoreError) {
+    let number = SegmentNumber(fileName: active.name)
+    let isOpen = manifest.segments.contains { $0.number == number && !$0.isSealed }
+    guard isOpen else { return }
+    guard isThere else { throw replaced("\(active.name) was deleted", active.name) }
+    // Nothing is about to be acknowledged; the manifest will say what the copy is.
+    guard let end else { return }
+    let isCopy = told { () throws(StorageError) in
+      guard let copy = try directory.openFile(active.name, .readWrite),
+        try Self.areEqual(active, copy, through: end)
+      else { return false }
+      try copy.synchronize(.full)
+      return true
+    }
+    guard isCopy == true else { throw replaced("\(active.name) was replaced", active.name) }
+  }
+
+  private static func areEqual(
+    _ one: any StorageFile, _ other: any StorageFile, through end: UInt64
+  ) throws(StorageError) -> Bool {
+    let length = 1 << 18
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 2 * length, alignment: 16)
+    defer { buffer.deallocate() }
+    var offset: UInt64 = 0
+    while offset < end {
+      let count = Int(min(UInt64(length), end - offset))
+      let first = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
+      let second = UnsafeMutableRawBufferPointer(rebasing: buffer[length..<length + count])
+      guard try one.read(into: first, at: offset) == count,
+        try other.read(into: second, at: offset) == count,
+        UnsafeRawBufferPointer(first).elementsEqualFast(UnsafeRawBufferPointer(second))
+      else { return false }
+      offset += UInt64(count)
+    }
+    return true
+  }
+
+  /// Nil when the file system cannot tell.
+  private func told<Answer>(_ question: () throws(StorageError) -> Answer) -> Answer? {
+    do throws(StorageError) { return try question() } catch { return nil }
+  }
+
+  private func replaced(_ what: String, _ file: String) -> StoreError {
+    StoreError(
+      .storeReplaced,
+      "\(what) while the store was open; what was written since may be lost. Open the path again "
+        + "to go on with what is there now", file: file, errno: .staleNFSFileHandle)
+  }
+}
+
+extension Manifest {
+  fileprivate func isOfSameStore(as other: Manifest) -> Bool {
+    storeID == other.storeID && instanceID == other.instanceID && epoch == other.epoch
+      && isBackup == other.isBackup
+  }
+}

@@ -1,0 +1,314 @@
+import Foundation
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Files of an open store are deleted, moved or replaced.
+@Suite(.timeLimit(.minutes(10))) struct ReplacedStoreTests {
+  enum Mishap: CaseIterable, Sendable {
+    case directoryDeleted, directoryMoved, directoryEmptied, directoryRenamedOver
+    case segmentDeleted, segmentMovedAway, manifestDeleted, manifestReplaced
+    case lockDeleted, backupCopiedOver
+  }
+
+  /// A store with a backup beside it, and a store of another identity.
+  private struct Ground {
+    let directory: TestDirectory
+    let store: Store
+    var backup: URL { directory.url.appendingPathComponent("backup") }
+    var other: URL { directory.url.appendingPathComponent("other") }
+    let elsewhere: URL
+    let configuration: Configuration
+
+    init(_ configuration: Configuration) async throws {
+      self.configuration = configuration
+      directory = try TestDirectory()
+      elsewhere = directory.url.appendingPathComponent("elsewhere")
+      try await withStore(at: FilePath(directory.url.path).appending("other")) {
+        try await $0.set([7], forKey: "other")
+      }
+      store = try Store(at: directory.path, configuration: configuration)
+      try await store.set([1], forKey: "early", durability: .sync)
+      try await store.backup(to: FilePath(directory.url.path).appending("backup"))
+      try await store.set([2], forKey: "late", durability: .sync)
+    }
+
+    private func file(_ name: String) -> URL { directory.store.appendingPathComponent(name) }
+
+    func strike(_ mishap: Mishap) throws {
+      let files = FileManager.default
+      switch mishap {
+      case .directoryDeleted: try files.removeItem(at: directory.store)
+      case .directoryMoved: try files.moveItem(at: directory.store, to: elsewhere)
+      case .directoryEmptied:
+        try files.moveItem(at: directory.store, to: elsewhere)
+        try files.createDirectory(at: directory.store, withIntermediateDirectories: false)
+      case .directoryRenamedOver:
+        try files.removeItem(at: directory.store)
+        try files.moveItem(at: other, to: directory.store)
+      case .segmentDeleted: try files.removeItem(at: try #require(directory.segments().last))
+      case .segmentMovedAway:
+        try files.moveItem(at: try #require(directory.segments().last), to: elsewhere)
+      case .manifestDeleted: try files.removeItem(at: file("MANIFEST"))
+      case .manifestReplaced:
+        try files.removeItem(at: file("MANIFEST"))
+        try files.copyItem(at: other.appendingPathComponent("MANIFEST"), to: file("MANIFEST"))
+      case .lockDeleted: try files.removeItem(at: file("LOCK"))
+      case .backupCopiedOver:
+        for name in try files.contentsOfDirectory(atPath: backup.path).sorted() {
+          // As `cp` does: into the file that is there.
+          let bytes = try Data(contentsOf: backup.appendingPathComponent(name))
+          if !files.fileExists(atPath: file(name).path) {
+            _ = files.createFile(atPath: file(name).path, contents: nil)
+          }
+          let handle = try FileHandle(forWritingTo: file(name))
+          try handle.truncate(atOffset: 0)
+          try handle.write(contentsOf: bytes)
+          try handle.close()
+        }
+      }
+    }
+
+    /// Every file of the store's path, with its bytes; nothing when there is no directory.
+    func picture() throws -> [String: Data] {
+      guard FileManager.default.fileExists(atPath: directory.store.path) else { return [:] }
+      var result: [String: Data] = [:]
+      for name in try directory.names() { result[name] = try Data(contentsOf: file(name)) }
+      return result
+    }
+  }
+
+  private static let configurations: [Configuration] = [
+    .testing(), .testing(ioMode: .positional), .shared(), .shared(.positional),
+  ]
+
+  /// Bytes that no name reaches are not durable, however well they were synced.
+  @Test(arguments: Mishap.allCases, configurations.indices)
+  func noSyncIsAcknowledgedAfterwards(_ mishap: Mishap, _ number: Int) async throws {
+    let ground = try await Ground(Self.configurations[number])
+    let store = ground.store
+    let feed = Task { for try await _ in store.changes() {} }
+    try ground.strike(mishap)
+    let before = try ground.picture()
+    let error = await #expect(throws: StoreError.self) {
+      try await store.set([3], forKey: "lost", durability: .sync)
+    }
+    #expect(error?.code == .storeReplaced, "\(String(describing: error))")
+    let second = await #expect(throws: StoreError.self) { try await store.set([4], forKey: "b") }
+    #expect(second?.code == .storeReplaced)
+    #expect(await store.waitUntilPoisoned()?.code == .storeReplaced)
+    let ended = await #expect(throws: StoreError.self) { try await feed.value }
+    #expect(ended?.code == .storeReplaced)
+    if ground.configuration.ioMode == .mapped {
+      #expect(try await store.value(forKey: "early") == [1], "what is mapped is read on")
+    }
+    let closing = await #expect(throws: StoreError.self) { try await store.close() }
+    #expect(closing?.code == .storeReplaced)
+    let after = try ground.picture()
+    #expect(after.keys.sorted() == before.keys.sorted(), "nothing is written to the directory")
+    #expect(after["MANIFEST"] == before["MANIFEST"])
+  }
+
+  /// Nothing is asked of the store, and yet it is told.
+  @Test(arguments: Mishap.allCases, [0, 2])
+  func anIdleStoreIsTold(_ mishap: Mishap, _ number: Int) async throws {
+    let ground = try await Ground(Self.configurations[number])
+    let store = ground.store
+    let values = Task { for try await _ in store.values(forKey: "early") {} }
+    try ground.strike(mishap)
+    #expect(await store.waitUntilPoisoned()?.code == .storeReplaced)
+    let ended = await #expect(throws: StoreError.self) { try await values.value }
+    #expect(ended?.code == .storeReplaced)
+    await #expect(throws: StoreError.self) { try await store.close() }
+  }
+
+  /// `close` renamed its own manifest over that of the restored files, and reported success.
+  @Test(arguments: [true, false])
+  func closingLeavesWhatWasRestoredAsItIs(_ isShared: Bool) async throws {
+    let ground = try await Ground(isShared ? .shared() : .testing())
+    try FileManager.default.removeItem(at: ground.backup)
+    // A copy of a store that was closed in order, as a backup program makes it.
+    try await ground.store.close()
+    try FileManager.default.copyItem(at: ground.directory.store, to: ground.backup)
+    let store = try Store(at: ground.directory.path, configuration: ground.configuration)
+    try await store.set([9], forKey: "after", durability: .sync)
+    // The directory stays the same one.
+    for name in try ground.directory.names() {
+      try FileManager.default.removeItem(at: ground.directory.store.appendingPathComponent(name))
+    }
+    try ground.strike(.backupCopiedOver)
+    let error = await #expect(throws: StoreError.self) { try await store.close() }
+    #expect(error?.code == .storeReplaced)
+    try await withStore(at: ground.directory.path) { store in
+      let (late, after) = (
+        try await store.value(forKey: "late"), try await store.value(forKey: "after")
+      )
+      #expect(late == [2] && after == nil)
+      let isSound = try await store.verify().isSound
+      #expect(isSound)
+    }
+  }
+
+  /// People delete lock files. A second writer came in, and what it had synced was lost.
+  @Test func deletingTheLockFileLetsNoSecondWriterIn() async throws {
+    let ground = try await Ground(.testing())
+    try ground.strike(.lockDeleted)
+    let error = #expect(throws: StoreError.self) { try Store(at: ground.directory.path) }
+    #expect(error?.code == .locked)
+    await #expect(throws: StoreError.self) { try await ground.store.close() }
+    try await withStore(at: ground.directory.path) { #expect(await $0.count == 2) }
+  }
+
+  /// What the store does itself, what the other processes of a shared store do, and tools that read
+  /// or touch.
+  @Test(arguments: configurations.indices)
+  func ordinaryWorkRaisesNoAlarm(_ number: Int) async throws {
+    var configuration = Self.configurations[number]
+    configuration.segmentSizeBytes = 2000
+    configuration.checkpointFloorBytes = 0
+    let ground = try await Ground(configuration)
+    var stores = [ground.store]
+    if configuration.sharing == .shared {
+      stores.append(try Store(at: ground.directory.path, configuration: configuration))
+    }
+    for step in 0..<200 {
+      let store = stores[step % stores.count]
+      let durability: Durability = step % 7 == 0 ? .sync : .none
+      try await store.set([UInt8](0..<50), forKey: Key("\(step % 40)"), durability: durability)
+      if step % 31 == 0 { try await store.compact() }
+      if step % 50 == 0 {
+        try await store.backup(to: FilePath(ground.backup.path))
+        for name in try ground.directory.names() {
+          let path = ground.directory.store.appendingPathComponent(name).path
+          try FileManager.default.setAttributes(
+            [.posixPermissions: 0o640, .modificationDate: Date()], ofItemAtPath: path)
+        }
+      }
+      for store in stores {
+        try await store.runBlocking { () throws(StoreError) in try store.pipeline.checkPresence() }
+      }
+    }
+    for store in stores { try await store.close() }
+    let isSound = try await withStore(at: ground.directory.path) { try await $0.verify().isSound }
+    #expect(isSound)
+  }
+
+  /// A question that fails says nothing about the files.
+  @Test func aQuestionThatFailsStopsNothing() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000))
+    try await store.set([1], forKey: "a", durability: .sync)
+    storage.setScript { [.stamp, .isInPlace].contains($0.operation) ? .fail(.ioError) : nil }
+    for number in 0..<40 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number)"), durability: .sync)
+    }
+    try await store.close()
+    storage.setScript(nil)
+    let again = try Store(on: storage, at: "store", configuration: .testing())
+    #expect(await again.count == 41)
+    try await again.close()
+  }
+
+  /// Deletes, moves or replaces a file at a random moment of a random workload, on the simulated
+  /// disk: nothing is acknowledged as durable afterwards, and what was is in the moved files.
+  @Test(arguments: 0..<60)
+  func nothingIsAcknowledgedOnceANameLeadsElsewhere(seed: Int) async throws {
+    var generator = SeededGenerator(seed: UInt64(seed))
+    let disk = SimulatedDisk()
+    let modes: [Configuration.IOMode] = [.mapped, .positional]
+    let store = try disk.openStore(
+      configuration: .testing(
+        segmentSizeBytes: 600, ioMode: modes[seed % 2], durability: .sync))
+    let steps = Int.random(in: 1...30, using: &generator)
+    for step in 0..<steps {
+      try await store.set([UInt8](0..<40), forKey: Key("\(step % 9)"))
+      if step % 11 == 10 { try await store.compact() }
+    }
+    // After a compaction no segment is open.
+    try await store.set([UInt8](0..<40), forKey: "last")
+    let directory = try #require(try disk.openDirectory("store"))
+    let segments = try directory.entries().map(\.name).filter { $0.hasSuffix(".segment") }
+    let names = ["LOCK", "MANIFEST", try #require(segments.max())]
+    let name = try #require(names.randomElement(using: &generator))
+    if Bool.random(using: &generator) {
+      try directory.remove(name)
+    } else {
+      try directory.rename(name, to: "away")
+      _ = try directory.createFile(name)
+    }
+    for step in 0..<20 {
+      let error = await #expect(throws: StoreError.self, "seed \(seed), step \(step), \(name)") {
+        try await store.set([1], forKey: Key("\(step)"))
+      }
+      #expect(error?.code == .storeReplaced, "seed \(seed), \(name)")
+    }
+    let error = await #expect(throws: StoreError.self) { try await store.close() }
+    #expect(error?.code == .storeReplaced)
+  }
+
+  /// Moved away and back while nothing was published: the names lead where they did.
+  @Test func aFileThatIsBackAgainIsNoReplacement() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store", configuration: .testing())
+    try await store.set([1], forKey: "a", durability: .sync)
+    let directory = try #require(try storage.openDirectory("store"))
+    for name in ["LOCK", "MANIFEST", "0000000001.segment"] {
+      try directory.rename(name, to: "away")
+      try directory.rename("away", to: name)
+      try await store.set([2], forKey: "a", durability: .sync)
+    }
+    try storage.renameDirectory("store", to: "elsewhere")
+    try storage.renameDirectory("elsewhere", to: "store")
+    try await store.set([3], forKey: "a", durability: .sync)
+    try await store.close()
+  }
+}
+
+/// The process changes its current directory, as `daemon` does.
+@Suite struct CurrentDirectoryTests {
+  /// The store's path was asked again at the next rotation, and led elsewhere.
+  @Test(.timeLimit(.minutes(10))) func changingItAfterOpeningHasNoEffect() async throws {
+    await #expect(processExitsWith: .success) {
+      let directory = try TestDirectory()
+      try #require(chdir(directory.url.path) == 0)
+      let configuration = Configuration.testing(segmentSizeBytes: 1000)
+      let store = try Store(at: "store", configuration: configuration)
+      let unmade = try Store(at: "./later", configuration: configuration)
+      try #require(chdir("/") == 0)
+      for number in 0..<60 {
+        try await store.set([UInt8](0..<50), forKey: Key("\(number)"), durability: .sync)
+      }
+      try await unmade.set([1], forKey: "a")
+      try await store.compact()
+      try await unmade.close()
+      try await store.close()
+      try await withStore(at: directory.path) { #expect(await $0.count == 60) }
+      #expect(FileManager.default.fileExists(atPath: directory.url.path + "/later/MANIFEST"))
+    }
+  }
+}
+
+/// File systems in user space refuse shared mappings with ENODEV.
+@Suite struct RefusedMappingTests {
+  @Test(arguments: [
+    Errno.operationNotSupportedByDevice, .notSupported, .invalidArgument, .noMemory,
+  ])
+  func aStoreWithoutMappingsWorks(_ refusal: Errno) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    storage.setScript { $0.operation == .map ? .fail(refusal) : nil }
+    let configuration = Configuration.testing(segmentSizeBytes: 1000)
+    for life in 0..<3 {
+      let store = try Store(on: storage, at: "store", configuration: configuration)
+      for number in 0..<40 {
+        try await store.set([UInt8](0..<50), forKey: Key("\(life) \(number)"), durability: .sync)
+      }
+      try await store.compact()
+      #expect(try await store.verify().isSound)
+      #expect(await store.count == 40 * (life + 1))
+      try await store.close()
+    }
+  }
+}
