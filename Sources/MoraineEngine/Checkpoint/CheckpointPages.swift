@@ -9,6 +9,8 @@ final class CheckpointPages {
   let header: CheckpointHeader
   let mapping: any FileMapping
   private var isChecked: [Bool]
+  /// How many pages were checked.
+  private(set) var checkedCount = 0
   /// The bucket that each overflow bucket was found to belong to, counted from 1; 0 when none was.
   private var owners: [UInt32]
   private var retired: [Int] = []
@@ -82,6 +84,7 @@ final class CheckpointPages {
     let bytes = UnsafeRawBufferPointer(start: base, count: CheckpointHeader.pageBytes)
     guard header.checksum(ofPage: page, bytes) == header.pageChecksums[page] else { return false }
     isChecked[page] = true
+    checkedCount += 1
     return true
   }
 }

@@ -3,22 +3,36 @@ import MoraineStorage
 import Synchronization
 
 extension EngineState {
-  /// Makes sure of what an operation on a hash touches of an index that was loaded.
+  /// Checks what an operation on a hash touches of an index that was loaded, and brings a few pages
+  /// home that snapshots had. Pointers to entries are no longer valid.
   @inline(__always)
   mutating func admit(_ hash: UInt64) throws(StoreError) {
-    if index.isLazy { try admitLoaded(hash) }
+    if index.needsCare { try careAndAdmit(hash) }
   }
 
-  private mutating func admitLoaded(_ hash: UInt64) throws(StoreError) {
-    if !index.admit(hash) { try rebuildIndex() }
+  private mutating func careAndAdmit(_ hash: UInt64) throws(StoreError) {
+    if index.isLazy, !index.admit(hash) { try rebuildIndex() }
+    index.tend()
   }
 
-  /// Makes sure of the whole index, for those who go through all of it.
+  /// Checks the whole index at once: for a snapshot, which many threads read without the actor, and
+  /// for work that goes through the whole log on the actor and takes longer than this.
+  ///
+  /// - Complexity: O(index), the first time.
   mutating func admitAll() throws(StoreError) {
     if !index.admitAll() { try rebuildIndex() }
   }
 
-  /// The index and what it covers, as they are now. No compaction is under way.
+  /// Checks a part of the index that takes less than a millisecond.
+  ///
+  /// - Returns: whether there is more to check.
+  mutating func admitNext() throws(StoreError) -> Bool {
+    if !index.admitNext() { try rebuildIndex() }
+    return index.isLazy
+  }
+
+  /// The index and what it covers, as they are now. No compaction is under way. The caller has
+  /// checked the index with ``admitNext()`` before.
   mutating func checkpointImage() throws(StoreError) -> CheckpointImage {
     try admitAll()
     var header = CheckpointHeader(storeID: manifest.storeID)
@@ -71,6 +85,7 @@ extension EngineState {
           "\(index.count) keys in the log, but \(fresh.count) in the checkpoint",
           checkpointNames.first)
       }
+      try recountMoving()
     } catch {
       swap(&fresh, &index)
       throw error
@@ -93,6 +108,29 @@ extension EngineState {
       fresh.insert(try table.hashOfRecord(at: address), address, rehashing: table)
     }
     index = fresh
+  }
+
+  /// Counts what is live in segments that compaction is moving records between: an index that was
+  /// made from the log names the copies, also those that `install` has not counted yet.
+  private mutating func recountMoving() throws(StoreError) {
+    let slots = Set(table.movingSlots)
+    if slots.isEmpty { return }
+    var counts: [Int: (liveBytes: UInt64, digest: StateDigest)] = [:]
+    for address in index.addresses() where slots.contains(address.slot) {
+      let hash = try table.hashOfRecord(at: address)
+      let header = try table.record(at: address).header
+      var count = counts[address.slot] ?? (0, StateDigest())
+      count.liveBytes &+= UInt64(aligned(header.length))
+      count.digest.add(hash: hash, sequence: header.sequence)
+      counts[address.slot] = count
+    }
+    for slot in slots {
+      let count = counts[slot] ?? (0, StateDigest())
+      liveBytes = liveBytes &- table[slot].liveBytes &+ count.liveBytes
+      (table[slot].liveBytes, table[slot].digest) = count
+    }
+    // A copy may be longer or shorter than its record; which of them were counted is not known.
+    if !keyspaces.isEmpty { keyspaces.isCounted = false }
   }
 
   private mutating func reindex(_ slot: Int) throws(StoreError) {

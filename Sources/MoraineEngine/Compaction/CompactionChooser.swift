@@ -2,10 +2,9 @@
 struct SegmentFigures: Equatable {
   var bytes: Int
   var liveBytes: Int
-  /// Deletes that must stay, because an older segment may hold what they delete.
+  /// Bytes of the deletes that the copy would keep: an older segment may hold what they hide, or an
+  /// iterator of changes has not seen them.
   var keptDeleteBytes = 0
-  /// Whether a record in it is to disappear by now.
-  var hasExpired = false
   /// Whether it cannot be read whole: it stays as it is, and its garbage with it.
   var isDamaged = false
   /// Whether what it holds does not fit into one segment together with a neighbour's.
@@ -41,9 +40,6 @@ struct CompactionChooser {
     let allowed = Double(totalLiveBytes) * spaceAmplificationLimit + Double(garbageFloorBytes)
     if Double(totalBytes) > allowed, let worst = worst(segments) {
       return extend(worst..<worst + 1, in: segments)
-    }
-    if let expired = segments.firstIndex(where: { $0.hasExpired && !$0.isDamaged }) {
-      return expired..<expired + 1
     }
     return smallRun(segments)
   }

@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
 extension EngineState {
   /// The sealed segments that compaction may rewrite, in replay order: all before the open ones.
@@ -10,7 +11,7 @@ extension EngineState {
   /// - Parameter slots: neighbours from the log's beginning on.
   func figures(_ slots: [Int]) -> [SegmentFigures] {
     var cleaned = UInt64.max
-    let now = Machine.wallMilliseconds()
+    let pin = observers.pins.leastSequence
     return slots.map { slot in
       let view = table[slot]
       defer { cleaned = min(cleaned, view.cleanedThrough) }
@@ -20,8 +21,8 @@ extension EngineState {
         + (table.infos[slot].flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
       return SegmentFigures(
         bytes: view.end - overhead, liveBytes: Int(clamping: view.liveBytes),
-        keptDeleteBytes: view.lastSequence <= cleaned ? 0 : Int(clamping: view.deleteBytes),
-        hasExpired: view.earliestExpiry <= now,
+        keptDeleteBytes: view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)
+          ? 0 : Int(clamping: view.deleteBytes),
         isDamaged: table.damage[slot] != nil, isRewrittenAlone: table.rewrittenAlone.contains(slot))
     }
   }
@@ -45,7 +46,8 @@ extension EngineState {
     let least = observers.pins.leastSequence
     let free = slots.prefix { table[$0].lastSequence <= least }
     let keptBytes = slots[free.count...].reduce(0) { $0 + table[$1].end }
-    return keptBytes > FeedPins.limitBytes ? slots : Array(free)
+    let limitBytes = observers.pins.limitBytes.load(ordering: .relaxed)
+    return keptBytes > limitBytes ? slots : Array(free)
   }
 
   /// The neighbours that a thorough compaction looks at together, among `count` from a place on.
@@ -68,7 +70,7 @@ extension EngineState {
     let window = chooser.window(expected, from: 0)
     let chosen = Array(slots[window])
     let isWorthIt =
-      chosen.count > 1 || inputs[window].contains { $0.garbageBytes > 0 || $0.hasExpired }
+      chosen.count > 1 || inputs[window].contains { $0.garbageBytes > 0 }
       || chosen.contains(where: isNew)
     return (chosen, chosen.reduce(0) { $0 + UInt64(table[$1].end) }, isWorthIt)
   }
@@ -105,17 +107,34 @@ extension EngineState {
     return cleaned
   }
 
-  /// Which of the records must be copied: live puts, and deletes that an older record may still
-  /// need.
+  /// The sequence number of the last delete that compaction may leave out of a segment.
   ///
-  /// A delete goes when every segment ahead of its own was rewritten after the delete had been made
-  /// (or there is none): the rewriting dropped what it deletes. And when those who watch have seen
-  /// it.
-  func judge(
+  /// A delete is left out when every segment ahead of its own was rewritten after the delete had
+  /// been made (or there is none): the rewriting dropped what the delete hides. And when the
+  /// iterators of changes have seen it. The choice of segments and the copy both ask here: a choice
+  /// that counted as garbage what the copy keeps would rewrite the same segments without end.
+  ///
+  /// - Parameters:
+  ///   - cleanedThrough: as ``cleanedThrough(before:)`` answers.
+  ///   - pin: as ``FeedPins/leastSequence`` answers.
+  private static func lastDroppableDelete(_ cleanedThrough: UInt64, pin: UInt64) -> UInt64 {
+    min(cleanedThrough, pin)
+  }
+
+  /// Answers which of the records must be copied: live puts, and deletes that an older record or an
+  /// iterator of changes may still need.
+  ///
+  /// Checks the pages of the index that the records need, where it was loaded from a checkpoint.
+  ///
+  /// - Throws: `.corrupted`, `.io` when a page is damaged and the index cannot be made again.
+  mutating func judge(
     _ candidates: [CompactionCandidate], cleanedThrough: UInt64
-  ) -> [Bool] {
+  ) throws(StoreError) -> [Bool] {
     for candidate in candidates { index.prefetch(candidate.hash) }
-    let droppable = min(cleanedThrough, observers.pins.leastSequence)
+    if index.needsCare {
+      for candidate in candidates where !candidate.isDelete { try admit(candidate.hash) }
+    }
+    let droppable = Self.lastDroppableDelete(cleanedThrough, pin: observers.pins.leastSequence)
     return candidates.map { candidate in
       candidate.isDelete
         ? candidate.sequence > droppable
@@ -159,6 +178,9 @@ extension EngineState {
   }
 
   /// Points index entries at the copies, each only if it still names the record that was copied.
+  ///
+  /// The pages that this touches were checked when ``judge(_:cleanedThrough:)`` found the records
+  /// live; a page that was checked stays so.
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
     for relocation in relocations { index.prefetch(relocation.hash) }
     for relocation in relocations {

@@ -14,7 +14,6 @@ extension Store {
   ) async throws(StoreError) -> (taken: Int, left: Int) {
     let began = Machine.monotonicNanoseconds()
     try engine!.checkWritable()
-    try engine!.admitAll()
     guard engine!.table.vacancyCount > 0 else { throw SegmentTable.full }
     let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
@@ -71,8 +70,7 @@ extension Store {
         if count > 1, output.lengthBytes > limitBytes { return (count, cleaned) }
         count += 1
       }
-      try await deleteExpired(candidates, reader, thread)
-      let isKept = engine!.judge(candidates, cleanedThrough: cleanedBefore)
+      let isKept = try engine!.judge(candidates, cleanedThrough: cleanedBefore)
       for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
         output.lastDroppedDelete = candidate.sequence
       }
@@ -89,28 +87,5 @@ extension Store {
       try await sleep(pause, work)
     }
     return (slots.count, cleaned)
-  }
-
-  /// What has expired is deleted like anything else: then the log says so, and whoever replays it
-  /// comes to the same state.
-  private func deleteExpired(
-    _ candidates: [CompactionCandidate], _ reader: CompactionReader, _ thread: SerialQueue
-  ) async throws(StoreError) {
-    let now = Machine.wallMilliseconds()
-    for candidate in candidates where candidate.expiryMilliseconds <= now {
-      let (key, keyspace) = try await thread.run { () throws(StoreError) in
-        let record = try reader.record(candidate)
-        return (Key([UInt8](record.key)), record.header.keyspace)
-      }
-      try await passGateToCompact()
-      let _: SequenceNumber? = try await withRoom(isDelete: true) {
-        (engine) throws(StoreError) in
-        // Somebody may have stored the key anew meanwhile.
-        guard engine.index.holds(candidate.address, candidate.hash) else { return .done(nil) }
-        return try key.bytes.withBytes { (bytes) throws(StoreError) in
-          try engine.delete(bytes, keyspace: keyspace)
-        }
-      }
-    }
   }
 }

@@ -20,6 +20,7 @@ extension HashIndex {
     let overflowCount = Int(clamping: header.overflowCount)
     self.pages = pages
     isLazy = true
+    needsCare = true
     guard pages.checkBuckets(from: BucketArray.firstOfLastChunk(bucketCount)),
       pages.checkOverflowBuckets(from: BucketArray.firstOfLastChunk(overflowCount))
     else { return nil }
@@ -27,19 +28,20 @@ extension HashIndex {
     overflow.adopt(pages.overflow, count: overflowCount)
   }
 
-  /// Makes sure of all that a look-up, a change or a removal of a hash touches.
+  /// Checks all that a look-up, a change or a removal of a hash touches.
   ///
-  /// - Returns: false when a page is not what was written: the index must be made anew.
-  func admit(_ hash: UInt64) -> Bool {
-    var left = overflow.count
-    return admit(bucket: place(hash).bucket, &left)
-  }
+  /// - Returns: false when a page is not what was written: the index must be made from the log.
+  func admit(_ hash: UInt64) -> Bool { admit(bucket: place(hash).bucket) }
 
-  /// - Parameter left: how many links may still be followed. There is one for each overflow bucket
-  ///   at most; more are a circle, which checksums do not tell from a chain.
-  private func admit(bucket number: Int, _ left: inout Int) -> Bool {
+  /// Checks what the next split touches.
+  func admitSplit() -> Bool { admit(bucket: split) }
+
+  func admit(bucket number: Int) -> Bool {
     guard let pages else { return true }
     guard pages.checkBucket(number) else { return false }
+    // One link for each overflow bucket at most; more are a circle, which checksums do not tell from
+    // a chain.
+    var left = overflow.count
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {
       let next = Self.linkTarget(last)
@@ -52,28 +54,40 @@ extension HashIndex {
     return true
   }
 
-  /// Makes sure of what the next split touches.
-  func admitSplit() -> Bool {
-    var left = overflow.count
-    return admit(bucket: split, &left)
+  /// What one step of ``admitNext(_:)`` does at most. With 32 pages of 64 KiB it takes less than a
+  /// millisecond.
+  struct AdmissionStep {
+    var pages = 32
+    var buckets = 1 << 14
+
+    static var whole: AdmissionStep { AdmissionStep(pages: .max, buckets: .max) }
   }
 
-  /// Makes sure of everything; from then on nothing is asked any more.
+  /// Checks the next pages that were not checked yet. After the last one, ``isLazy`` is false.
+  ///
+  /// - Returns: as ``admit(_:)``.
+  mutating func admitNext(_ step: AdmissionStep = AdmissionStep()) -> Bool {
+    guard isLazy, let pages else { return true }
+    let pageGoal = pages.checkedCount.addingReportingOverflow(step.pages)
+    let lastPage = pageGoal.overflow ? Int.max : pageGoal.partialValue
+    var left = step.buckets
+    while admittedCount < buckets.count {
+      guard left > 0, pages.checkedCount < lastPage else { return true }
+      guard admit(bucket: admittedCount) else { return false }
+      admittedCount += 1
+      left -= 1
+    }
+    guard pages.checkOverflowBuckets(from: 0) else { return false }
+    isLazy = false
+    freeOverflow += pages.takeRetired()
+    return true
+  }
+
+  /// Checks everything; from then on nothing is asked any more.
   ///
   /// - Returns: as ``admit(_:)``.
   /// - Complexity: O(index), the first time.
-  mutating func admitAll() -> Bool {
-    guard isLazy else { return true }
-    guard pages?.checkBuckets(from: 0) != false, pages?.checkOverflowBuckets(from: 0) != false
-    else {
-      return false
-    }
-    var left = overflow.count
-    for number in 0..<buckets.count where !admit(bucket: number, &left) { return false }
-    isLazy = false
-    freeOverflow += pages?.takeRetired() ?? []
-    return true
-  }
+  mutating func admitAll() -> Bool { admitNext(.whole) }
 
   /// Takes out every entry whose segment slot is among those. Everything was admitted before.
   ///

@@ -111,6 +111,12 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
       ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
   }
 
+  /// Segments that records are moving between: those being given up, and the one that takes their
+  /// place. None outside of a compaction.
+  var movingSlots: [Int] {
+    retiring.slots.isEmpty ? [] : retiring.slots + order[retiring.place...].prefix(1)
+  }
+
   /// Puts a segment, or none, in the place of neighbours. These keep their slots until dropped.
   mutating func retire(_ range: Range<Int>, for slot: Int?) {
     retiring = (Array(order[range]), range.lowerBound)

@@ -6,8 +6,8 @@ import Synchronization
 final class FeedPins: Sendable {
   /// An iterator that has not moved for so long is waited for no more.
   let patienceNanoseconds = Atomic<UInt64>(10_000_000_000)
-  /// So much of the log is kept for iterators at most.
-  static let limitBytes = 64 << 20
+  /// How many bytes of the log compaction leaves to iterators, at most.
+  let limitBytes = Atomic<Int>(64 << 20)
 
   private struct Place {
     var sequence: UInt64

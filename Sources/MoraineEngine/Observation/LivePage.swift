@@ -74,7 +74,6 @@ extension EngineState {
   fileprivate mutating func readLive(
     _ place: inout FeedPlace, keyspace: UInt16, through end: UInt64, count: Int, bytes: Int
   ) throws(StoreError) -> [Entry] {
-    try admitAll()
     var result: [Entry] = []
     var left = bytes
     for slot in table.order where table[slot].lastSequence > place.sequence {
@@ -108,12 +107,14 @@ extension EngineState {
   }
 
   /// Nil when something newer is live.
-  private func liveEntry(
+  private mutating func liveEntry(
     _ key: [UInt8], _ sequence: UInt64, _ keyspace: UInt16
   ) throws(StoreError) -> Entry? {
     try key.withBytes { (bytes) throws(StoreError) in
+      let hash = hash(bytes, keyspace)
+      try admit(hash)
       guard
-        let found = try table.find(bytes, keyspace, hash: hash(bytes, keyspace), in: index),
+        let found = try table.find(bytes, keyspace, hash: hash, in: index),
         found.record.header.sequence == sequence
       else { return nil }
       try table.verify(found.record, at: found.address)

@@ -38,7 +38,6 @@ import Testing
     segments[1].liveBytes = 10
     #expect(choose(segments) == 0..<2, "all that lives fits into one")
     segments[1].isDamaged = true
-    segments[1].hasExpired = true
     #expect(choose(segments) == 2..<4 || choose(segments) == 0..<1)
     for index in segments.indices { segments[index].isDamaged = true }
     #expect(choose(segments) == nil)

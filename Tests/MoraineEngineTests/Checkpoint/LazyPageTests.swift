@@ -1,0 +1,120 @@
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// The pages of an index that was loaded from a checkpoint are checked when they are needed, and a few
+/// at a time.
+@Suite(.timeLimit(.minutes(10))) struct LazyPageTests {
+  private static let configuration: Configuration = {
+    var configuration = Configuration.testing(segmentSizeBytes: 16 << 20)
+    configuration.checkpointFloorBytes = 0
+    configuration.compaction = .manual
+    return configuration
+  }()
+
+  /// A first segment with four keys, a second one with very many, and a checkpoint of both.
+  private static func store() async throws -> Store {
+    let storage = MemoryStorage()
+    let small = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<4 { try await small.set([7], forKey: Key("small \(number)")) }
+    try await small.close()
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let count = 260_000
+    for start in stride(from: 0, to: count, by: 20_000) {
+      try await store.write { batch in
+        for number in start..<start + 20_000 { try batch.set([], forKey: Key("\(number)")) }
+      }
+    }
+    try await store.close()
+    return try Store(on: storage, at: "store", configuration: configuration)
+  }
+
+  @Test func compactionChecksThePagesOfWhatItCopiesAlone() async throws {
+    let store = try await Self.store()
+    let before = try #require(await store.checkedPages())
+    try await store.compact(segments: 0..<1)
+    let after = try #require(await store.checkedPages(), "the index is still checked as needed")
+    #expect(after - before <= 12, "four keys: four buckets and what hangs from them")
+    for number in 0..<4 { #expect(try await store.value(forKey: Key("small \(number)")) == [7]) }
+    try await store.close()
+  }
+
+  @Test func aCheckpointChecksTheIndexInSmallSteps() async throws {
+    let store = try await Self.store()
+    let steps = try await store.admitInSteps()
+    #expect(steps.count > 1)
+    #expect(steps.allSatisfy { $0 <= 40 }, "\(steps)")
+    #expect(await store.checkedPages() == nil)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// A page that is found damaged while copies are being installed: the index that is made from the
+  /// log names the copies that were not counted yet.
+  @Test func indexMadeAnewBetweenCopyAndInstallLosesNothing() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration)
+    let settings = try store.keyspace(named: "settings")
+    for number in 0..<500 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number % 300)"))
+      try await settings.set([1], forKey: Key("\(number % 20)"))
+    }
+    let before = await store.statistics
+    try await store.rewriteRebuildingInTheMiddle()
+    let after = await store.statistics
+    #expect(after.count == before.count && after.digest == before.digest)
+    #expect(after.poison == nil && after.segmentCount == 1)
+    #expect(try await settings.count == 20)
+    #expect(try await store.verify().isSound)
+    #expect(await store.segmentStatistics.reduce(0) { $0 + $1.liveBytes } == after.liveBytes)
+    try await store.compact()
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+}
+
+extension Store {
+  /// Nil when all of the index was checked.
+  fileprivate func checkedPages() -> Int? {
+    engine!.index.isLazy ? engine!.index.pages?.checkedCount : nil
+  }
+
+  /// - Returns: how many pages each step has checked.
+  fileprivate func admitInSteps() throws -> [Int] {
+    var steps: [Int] = []
+    while engine!.index.isLazy {
+      let before = engine!.index.pages?.checkedCount ?? 0
+      _ = try engine!.admitNext()
+      steps.append((engine!.index.pages?.checkedCount ?? 0) - before)
+    }
+    return steps
+  }
+
+  /// The steps of ``rewrite(_:_:limitBytes:isRewrittenAlone:)``, and the index made from the log when
+  /// the output is part of the store and half of the entries name the old records.
+  fileprivate func rewriteRebuildingInTheMiddle() async throws {
+    try await sealForCompaction()
+    let slots = engine!.compactable()
+    let inputs = engine!.compactionInputs(slots)
+    let directory = engine!.directoryHandle()
+    let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
+    let output = CompactionOutput(
+      engine!.compactionHeader(), directory, limitBytes: Limits.recordOffsetBytes)
+    let cleaned = engine!.lastSequence
+    while let candidates = try reader.chunk() {
+      let isKept = try engine!.judge(candidates, cleanedThrough: .max)
+      for (candidate, isKept) in zip(candidates, isKept) where isKept {
+        try output.append(try reader.record(candidate), candidate, &reader.values)
+      }
+    }
+    try output.finish(pipeline)
+    let slot = try #require(try await publish(slots, output, cleaned))
+    let half = output.relocations.count / 2
+    engine!.install(output.relocations[..<half], in: slot)
+    try engine!.rebuildIndex()
+    engine!.install(output.relocations[half...], in: slot)
+    try await remove(slots)
+  }
+}

@@ -1,0 +1,103 @@
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Compaction comes to an end: what the choice of segments counts as garbage, the copy leaves out.
+@Suite(.timeLimit(.minutes(10))) struct SettledCompactionTests {
+  private static func configuration() -> Configuration {
+    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    // The test takes the steps of the compaction in the background itself.
+    configuration.compaction = .manual
+    return configuration
+  }
+
+  /// The feed lags by more than what compaction leaves to it: then segments whose deletes it has
+  /// not seen may be rewritten, and the copy keeps the deletes. They were garbage to the choice, and
+  /// rewriting them was due again at once.
+  @Test func idleStoreWithALaggingFeedRewritesNothingTwice() async throws {
+    let store = try Store(
+      on: MemoryStorage(), at: "store", configuration: Self.configuration())
+    store.waitForIteratorsForever()
+    store.observers.pins.limitBytes.store(10_000, ordering: .relaxed)
+    try await store.set([0], forKey: "a")
+    var iterator = store.contentsAndChanges().makeAsyncIterator()
+    _ = try await iterator.next()
+    for number in 0..<3000 {
+      try await store.set([UInt8](repeating: UInt8(number % 256), count: 40), forKey: "b")
+      try await store.removeValue(forKey: "b")
+    }
+    let first = try await store.compactInSteps(limit: 1000)
+    #expect(first > 0 && first < 1000, "\(first) steps")
+    let before = await store.statistics
+    #expect(try await store.compactInSteps(limit: 1000) == 0)
+    #expect(await store.statistics.compactionBytes == before.compactionBytes)
+    // The deletes are still there for the feed.
+    var removals = 0
+    while let change = try await iterator.next() {
+      if change.isRemoval { removals += 1 }
+      if change.sequence == before.lastSequence { break }
+    }
+    #expect(removals == 3000)
+    // Only the feed kept them.
+    #expect(try await store.compactInSteps(limit: 1000) > 0)
+    #expect(await store.statistics.diskBytes < before.diskBytes / 2)
+    try await store.close()
+  }
+
+  /// Whatever was written, and wherever feeds stand: when compaction has ended, it has nothing to do.
+  @Test(arguments: 0..<12)
+  func secondCompactionFindsNothingToDo(seed: UInt64) async throws {
+    var random = SeededGenerator(seed: seed)
+    let store = try Store(
+      on: MemoryStorage(), at: "store", configuration: Self.configuration())
+    store.waitForIteratorsForever()
+    let limit = [0, 20_000, 64 << 20][Int(seed % 3)]
+    store.observers.pins.limitBytes.store(limit, ordering: .relaxed)
+    try await store.set([0], forKey: "a")
+    var iterators: [ChangeSequence.Iterator] = []
+    for round in 0..<4 {
+      for _ in 0..<1500 {
+        let key = Key("\(random.next() % 50)")
+        if random.next() % 3 == 0 {
+          try await store.removeValue(forKey: key)
+        } else {
+          try await store.set([UInt8](repeating: 1, count: Int(random.next() % 80)), forKey: key)
+        }
+      }
+      if random.next() % 2 == 0 {
+        var iterator = store.contentsAndChanges().makeAsyncIterator()
+        for _ in 0..<random.next() % 40 { _ = try await iterator.next() }
+        iterators.append(iterator)
+      }
+      let steps = try await store.compactInSteps(limit: 1000)
+      let replay = Comment("seed \(seed), round \(round)")
+      try #require(steps < 1000, replay)
+      let bytes = await store.statistics.compactionBytes
+      #expect(try await store.compactInSteps(limit: 1000) == 0, replay)
+      #expect(await store.statistics.compactionBytes == bytes, replay)
+      #expect(try await store.verify().isSound, replay)
+    }
+    try await store.close()
+  }
+}
+
+extension Store {
+  /// Rewrites what the compaction in the background would, step by step.
+  ///
+  /// - Returns: how many steps it took; `limit` when there was more to do.
+  fileprivate func compactInSteps(limit: Int) async throws -> Int {
+    let policy = CompactionPolicy()
+    let work = CompactionWork(pacer: CompactionPacer(policy: policy, isUrgent: true))
+    try await sealForCompaction()
+    var count = 0
+    while count < limit, let slots = engine?.nextCompaction(policy) {
+      _ = try await rewrite(slots, work)
+      count += 1
+    }
+    return count
+  }
+}
