@@ -11,8 +11,11 @@ extension EngineState {
     try admit(hash)
     guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return nil }
     try table.verify(found.record, at: found.address)
-    if found.record.header.codec == .raw, table[found.address.slot].base != nil {
-      return .inPlace(found.record.stored)
+    let slot = found.address.slot
+    if found.record.header.codec == .raw, table[slot].base != nil,
+      let mapping = table.infos[slot].mapping
+    {
+      return .inPlace(found.record.stored, mapping)
     }
     return .copy(try table.value(of: found.record, at: found.address))
   }
@@ -41,7 +44,9 @@ extension EngineState {
 }
 
 enum StoredValue {
-  /// Valid while the segment is mapped.
-  case inPlace(UnsafeRawBufferPointer)
+  /// Bytes in a mapping, which the borrower keeps as long as it uses them: the store may drop the segment while the bytes are
+  /// lent, when the borrower calls the store again and the store applies what another process has
+  /// compacted.
+  case inPlace(UnsafeRawBufferPointer, any FileMapping)
   case copy([UInt8])
 }

@@ -41,7 +41,8 @@ extension Store {
   ///
   /// - Returns: false when nothing has changed: what is missing is missing.
   private func followReplacement() throws(StoreError) -> Bool {
-    guard isShared || opener.configuration.isReadOnly, sharing.burstDepth == 0, !sharing.keepsSlots
+    guard isShared || opener.configuration.isReadOnly, sharing.burstDepth == 0,
+      sharing.walkDepth == 0, !sharing.keepsSlots
     else { return false }
     let directory = engine!.directoryHandle()
     let manifest = try Opener.readManifest(directory, Listing(directory))

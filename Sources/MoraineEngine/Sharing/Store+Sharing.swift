@@ -26,6 +26,10 @@ struct SharingState {
   var hasCompactor = false
   /// Whether segments are being rewritten: they keep their slots.
   var keepsSlots = false
+  /// How many walks over the log lend entries to a caller's closure. A walk names segments by their
+  /// slots, so that calls of the closure see the store as the walk does: nothing that other processes
+  /// write is applied before the walk ends.
+  var walkDepth = 0
 }
 
 extension Store {
@@ -36,7 +40,9 @@ extension Store {
   /// - Throws: `.corrupted`, `.io`.
   @inline(__always)
   func catchUp() throws(StoreError) {
-    if isShared, sharing.burstDepth == 0, !isSuspended, !isClosed { try catchUpWithOthers() }
+    guard isShared, sharing.burstDepth == 0, sharing.walkDepth == 0, !isSuspended, !isClosed
+    else { return }
+    try catchUpWithOthers()
   }
 
   /// Notes how far this process has followed the others.
@@ -47,6 +53,15 @@ extension Store {
 
   /// Takes in what other processes have written.
   package func followOthers() throws(StoreError) { try checkOpen() }
+
+  /// Runs a walk whose segments keep their slots, whatever the caller's closure asks of the store.
+  func walking<Result, Failure: Error>(
+    _ body: () throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    sharing.walkDepth += 1
+    defer { sharing.walkDepth -= 1 }
+    return try body()
+  }
 
   static let briefPatienceNanoseconds: UInt64 = 100_000_000
 

@@ -76,12 +76,12 @@ public struct Snapshot: Sendable {
         try key.bytes.withBytes { (bytes) throws(StoreError) in try state.storedValue(bytes, number)
         }
       } ?? nil
-    return try withExtendedLifetime(handle) {
-      switch stored {
-      case nil: return nil
-      case .inPlace(let bytes): return try body(bytes.bytes)
-      case .copy(let value): return try body(value.span.bytes)
-      }
+    switch stored {
+    case nil: return nil
+    case .inPlace(let bytes, let mapping):
+      defer { withExtendedLifetime(mapping) {} }
+      return try body(bytes.bytes)
+    case .copy(let value): return try body(value.span.bytes)
     }
   }
 

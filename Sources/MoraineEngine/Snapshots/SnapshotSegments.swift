@@ -30,6 +30,8 @@ struct SnapshotSegments: ~Copyable, RecordSource {
 
   func dictionary(of slot: Int) -> [UInt8] { infos[slot].dictionary }
 
+  func mapping(of slot: Int) -> (any FileMapping)? { infos[slot].mapping }
+
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer {
     let bytes = try files.read(
       count, at: address.offset, of: address.slot, named: fileName(address.slot))

@@ -62,7 +62,11 @@ final class SnapshotState: @unchecked Sendable {
     }
     guard let found = try segments.find(key, keyspace, hash: hash, in: index) else { return nil }
     try segments.verify(found.record, at: found.address)
-    if found.record.header.codec == .raw { return .inPlace(found.record.stored) }
+    if found.record.header.codec == .raw,
+      let mapping = segments.mapping(of: found.address.slot)
+    {
+      return .inPlace(found.record.stored, mapping)
+    }
     return .copy(try segments.value(of: found.record, at: found.address))
   }
 }

@@ -11,11 +11,13 @@ extension Store {
     precondition(partCount > 0, "a segment has at least one part")
     try checkOpen()
     try catchUp()
+    // Asks for what other processes have written once more; the slots are those of the state after.
+    let segments = segmentStatistics
     guard engine != nil else { return [] }
     try engine!.admitAll()
     let slots = Array(engine!.table.order)
     var result: [SegmentLiveness] = []
-    for (slot, segment) in zip(slots, segmentStatistics) {
+    for (slot, segment) in zip(slots, segments) {
       var shares = [Double](repeating: 0, count: partCount)
       let length = Double(max(segment.lengthBytes, 1))
       var cursor = LogCursor(slot: slot, keyspace: nil, asksAlways: true)

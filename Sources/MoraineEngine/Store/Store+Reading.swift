@@ -15,7 +15,8 @@ extension Store {
   }
 
   /// Lends a value to the body; where it is stored as it is and the segment is mapped, no byte is
-  /// copied.
+  /// copied. The bytes stay valid and unchanged until the body returns, whatever other processes do
+  /// and whatever the body asks of the store.
   ///
   /// - Returns: what the body returns, or nil when the key is not there.
   /// - Throws: as ``value(forKey:)``, and what the body throws.
@@ -38,7 +39,9 @@ extension Store {
     }
     switch stored {
     case nil: return nil
-    case .inPlace(let bytes): return try body(bytes.bytes)
+    case .inPlace(let bytes, let mapping):
+      defer { withExtendedLifetime(mapping) {} }
+      return try body(bytes.bytes)
     case .copy(let value): return try body(value.span.bytes)
     }
   }

@@ -20,12 +20,12 @@ extension Store {
     let check = engine!.manifestCheck()
     let problem = try await pipeline.run { () throws(StoreError) in check.problem() }
     try checkOpen()
-    var report = try verifyAll(problem, progress)
+    var report = try walking { () throws(StoreError) in try verifyAll(problem, progress) }
     for _ in 0..<Self.rereadLimit {
       // What another process has removed meanwhile is no damage.
       do throws(StoreError) {
         guard let problem = report.problems.first, try wasReplaced(problem) else { break }
-        report = try verifyAll(nil, progress)
+        report = try walking { () throws(StoreError) in try verifyAll(nil, progress) }
       } catch {
         report.problems.append(error)
         break

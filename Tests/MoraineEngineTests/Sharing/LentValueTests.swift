@@ -1,0 +1,95 @@
+import MoraineStorage
+import MoraineTesting
+import Testing
+
+@testable import MoraineEngine
+
+/// What a shared store lends stays as it is while the borrower calls the store.
+@Suite(.timeLimit(.minutes(10))) struct LentValueTests {
+  /// Two openings of one store. The second has compacted what the first has mapped, and the first
+  /// has not looked yet.
+  private static func stores(
+    _ directory: TestDirectory
+  ) async throws -> (first: Store, second: Store, value: [UInt8]) {
+    let configuration = Configuration.shared(.mapped, segmentSizeBytes: 4000)
+    let first = try Store(at: directory.path, configuration: configuration)
+    let second = try Store(at: directory.path, configuration: configuration)
+    var random = SeededGenerator(seed: 1)
+    // It cannot be compressed, so that it is lent where it lies.
+    let value = (0..<1000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    try await first.set(value, forKey: "a")
+    for number in 0..<200 { try await first.set([UInt8](0..<100), forKey: Key("\(number % 3)")) }
+    try await second.compact()
+    return (first, second, value)
+  }
+
+  /// The call takes in what was compacted, and with it drops the segment that the value lies in.
+  @Test func aLentValueKeepsItsMappingWhileTheBorrowerCallsTheStore() async throws {
+    let directory = try TestDirectory()
+    let (first, second, value) = try await Self.stores(directory)
+    let (lent, isAlive, isAliveAfterwards) = try await first.lendAndFollow("a")
+    #expect(isAlive, "the mapping that the value lies in")
+    #expect(lent == value)
+    #expect(!isAliveAfterwards, "a mapping of a segment that is gone")
+    try await first.close()
+    try await second.close()
+  }
+
+  /// A walk names segments by their slots; what others have compacted comes to other ones.
+  @Test func callsWithinAWalkSeeTheStoreAsTheWalkDoes() async throws {
+    let directory = try TestDirectory()
+    let (first, second, _) = try await Self.stores(directory)
+    let (within, after) = try await first.numbersAroundAWalk()
+    #expect(within.before == within.during)
+    #expect(after != within.before, "what was compacted is known after the walk")
+    try await first.close()
+    try await second.close()
+  }
+}
+
+private struct WeakMapping {
+  weak var mapping: (any FileMapping)?
+
+  func holds(_ place: UnsafeRawPointer) -> Bool {
+    guard let mapping else { return false }
+    let base = UnsafeRawPointer(mapping.base)
+    return place >= base && place < base + mapping.lengthBytes
+  }
+}
+
+extension Store {
+  /// Lends a value, follows the others within the body, and only then reads the bytes, if their
+  /// mapping is alive.
+  fileprivate func lendAndFollow(
+    _ key: Key
+  ) throws -> (lent: [UInt8], isAlive: Bool, isAliveAfterwards: Bool) {
+    let mappings = engine!.table.infos.map { WeakMapping(mapping: $0.mapping) }
+    var place = 0
+    var isAlive = false
+    // Not the public one: that looks for what others have done before.
+    let lent = try withValue(forKey: key, keyspace: 0) { span in
+      place = mappings.firstIndex { mapping in
+        span.withUnsafeBytes { mapping.holds($0.baseAddress!) }
+      }!
+      _ = try contains("0")
+      isAlive = mappings[place].mapping != nil
+      return isAlive ? span.withUnsafeBytes { [UInt8]($0) } : []
+    }
+    return (lent ?? [], isAlive, mappings[place].mapping != nil)
+  }
+
+  fileprivate func numbersAroundAWalk() throws -> (
+    within: (before: [UInt64], during: [UInt64]), after: [UInt64]
+  ) {
+    func numbers() -> [UInt64] {
+      engine!.table.order.map { engine!.table.infos[$0].number.rawValue }
+    }
+    let before = numbers()
+    let during = try walking {
+      _ = try contains("0")
+      return numbers()
+    }
+    _ = try contains("0")
+    return ((before, during), numbers())
+  }
+}
