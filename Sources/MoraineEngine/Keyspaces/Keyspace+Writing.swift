@@ -30,12 +30,13 @@ extension Store {
       sequence = done
     } else {
       try await passGate()
+      let prepared = PreparedValue()
       sequence = try await withRoom(mayWait: true, creating: [keyspace]) {
         (engine) throws(StoreError) in
         guard let id = engine.keyspaces.id(of: keyspace) else {
           fatalError("a write came before its keyspace")
         }
-        return try engine.put(key, value, keyspace: id)
+        return try engine.put(key, value, keyspace: id, prepared)
       }
     }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }

@@ -60,13 +60,38 @@ extension EngineState {
   ) {
     guard let active else { return }
     place.hasCalled = true
-    let record = encoded(draft, at: end, for: active)
     do throws(StorageError) {
-      try active.file.write(record, at: UInt64(end))
+      try write(draft, at: end, to: active)
     } catch {
       // The space is there, and the mapping takes the same bytes. A device that fails says so again
       // when they are synced.
       draft.write(to: target, at: UInt64(end), seed: table[active.slot].seed)
+    }
+  }
+
+  /// From this length on a record goes to its file in two parts, so that no second copy of a large
+  /// value is made. A failure between the parts leaves what a failure within one would: a record whose
+  /// checksum does not match, which the caller cuts off or overwrites.
+  private static var piecewiseLength: Int { 1 << 20 }
+
+  private func write(
+    _ draft: RecordDraft, at end: Int, to active: ActiveSegment
+  ) throws(StorageError) {
+    guard draft.length >= Self.piecewiseLength else {
+      return try active.file.write(encoded(draft, at: end, for: active), at: UInt64(end))
+    }
+    let head = draft.encodedHead(at: UInt64(end), seed: table[active.slot].seed)
+    try active.file.write(draft.stored, at: UInt64(end + head.count))
+    let padding = aligned(draft.length) - draft.length
+    if padding > 0 {
+      let zeros = [UInt8](repeating: 0, count: padding)
+      try zeros.withBytes { (bytes) throws(StorageError) in
+        try active.file.write(bytes, at: UInt64(end + draft.length))
+      }
+    }
+    // Last: until then the place reads as "nothing here".
+    try head.withBytes { (bytes) throws(StorageError) in
+      try active.file.write(bytes, at: UInt64(end))
     }
   }
 
@@ -85,9 +110,8 @@ extension EngineState {
 
   private func appendToFile(_ draft: RecordDraft, at end: Int) throws(StoreError) {
     guard let active else { return }
-    let record = encoded(draft, at: end, for: active)
     do throws(StorageError) {
-      try active.file.write(record, at: UInt64(end))
+      try write(draft, at: end, to: active)
     } catch {
       try takeBack(to: end, active, after: error)
     }

@@ -4,15 +4,17 @@ import MoraineStorage
 extension EngineState {
   /// Appends all operations as one atomic unit and makes them visible together.
   ///
-  /// - Parameter isDelete: true when it gives back space and needs hardly any.
+  /// - Parameters:
+  ///   - isDelete: true when it gives back space and needs hardly any.
+  ///   - prepared: the value of a batch of one put, for all attempts.
   /// - Returns: the last number; nil when there was nothing to do.
   /// - Complexity: O(bytes). The index is asked twice for each key: whatever may fail must have
   ///   failed before the first byte is written; the first time fetches what the second one needs.
   mutating func commit(
-    _ batch: BatchOperations, isDelete: Bool
+    _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try batch.withPieces { (batch) throws(StoreError) in
-      if batch.count == 1 { return try commitAlone(batch) }
+      if batch.count == 1 { return try commitAlone(batch, prepared) }
       return try commitTogether(batch, isDelete: isDelete)
     }
   }
@@ -36,6 +38,7 @@ extension EngineState {
     // Whatever happens now, these numbers are used up.
     lastSequence += UInt64(batch.count)
     let places = try appendAll(batch, after: first)
+    compressor.trim()
     for index in 0..<batch.count {
       let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
       show(
@@ -50,13 +53,13 @@ extension EngineState {
   /// A single operation may be as large as its value, and asks for exactly the room that it takes:
   /// what is left behind it in a segment larger than others could not be addressed.
   private mutating func commitAlone(
-    _ batch: BatchPieces
+    _ batch: BatchPieces, _ prepared: PreparedValue
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     let operation = batch.operations[0]
     let key = batch.key(0)
     if operation.isDelete { return try delete(key, keyspace: operation.keyspace) }
     let outcome = try batch.withValue(0) { (value) throws(StoreError) in
-      try put(key, value, keyspace: operation.keyspace)
+      try put(key, value, keyspace: operation.keyspace, prepared)
     }
     switch outcome {
     case .done(let sequence): return .done(sequence)
@@ -66,7 +69,7 @@ extension EngineState {
 
   /// The most that a record of this operation takes.
   private static func recordBound(_ operation: BatchOperation) -> Int {
-    aligned(RecordHeader.fixedLength + 10 + operation.keyLength + operation.valueLength)
+    recordBound(keyLength: operation.keyLength, valueLength: operation.valueLength)
   }
 
   private func hashesFetchingBuckets(_ batch: BatchPieces) -> [UInt64] {
@@ -86,7 +89,7 @@ extension EngineState {
   ) throws(StoreError) -> [ReplacedRecord?] {
     var older: [ReplacedRecord?] = []
     older.reserveCapacity(batch.count)
-    if index.isLazy { for hash in hashes { try admit(hash) } }
+    if index.needsCare { for hash in hashes { try admit(hash) } }
     for position in 0..<batch.count {
       let keyspace = batch.operations[position].keyspace
       let found = try table.find(

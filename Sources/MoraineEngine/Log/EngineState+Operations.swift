@@ -47,21 +47,28 @@ extension EngineState {
     }
   }
 
+  /// - Parameter prepared: of an operation that is tried until there is room; nil for one attempt.
   @inline(__always)
   mutating func put(
-    _ key: Key, _ value: [UInt8], keyspace: UInt16 = 0
+    _ key: Key, _ value: [UInt8], keyspace: UInt16 = 0, _ prepared: PreparedValue? = nil
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     try key.bytes.withBytes { (keyBytes) throws(StoreError) in
       try value.withBytes { (bytes) throws(StoreError) in
-        try put(keyBytes, bytes, keyspace: keyspace)
+        try put(keyBytes, bytes, keyspace: keyspace, prepared)
       }
     }
   }
 
   /// Appends one put and makes it visible.
+  ///
+  /// - Parameter prepared: as ``put(_:_:keyspace:_:)``.
   mutating func put(
-    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
+    _ prepared: PreparedValue? = nil
   ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if value.count > PreparedValue.leastBytes {
+      return try putLarge(key, value, keyspace: keyspace, prepared)
+    }
     try checkWritable()
     try Self.checkLimits(key, value)
     let hash = hash(key, keyspace)
@@ -74,6 +81,46 @@ extension EngineState {
       draft.rawLength = value.count
       draft.stored = compressed
     }
+    return try put(draft, hash: hash)
+  }
+
+  /// Appends a put of a value that is worth compressing only once.
+  private mutating func putLarge(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
+    _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try checkWritable()
+    try Self.checkLimits(key, value)
+    // A single attempt compresses only where there is room whatever comes of it.
+    let bound = Self.recordBound(keyLength: key.count, valueLength: value.count)
+    guard prepared != nil || hasRoom(forPuts: bound) else { return .needsRoom(bound) }
+    let hash = hash(key, keyspace)
+    var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
+    draft.keyspace = keyspace
+    defer { compressor.trim() }
+    if prepared?.isCompressed != true { largeCompressionCount += 1 }
+    if let compressed = prepared?.compressed(value)
+      ?? (prepared == nil ? compressor.compress(value) : nil)
+    {
+      draft.codec = .lz4
+      draft.rawLength = value.count
+      draft.stored = compressed
+    }
+    defer { withExtendedLifetime(prepared) {} }
+    return try put(draft, hash: hash)
+  }
+
+  /// The most that the record of a put takes, aligned.
+  static func recordBound(keyLength: Int, valueLength: Int) -> Int {
+    aligned(RecordHeader.fixedLength + 10 + keyLength + valueLength)
+  }
+
+  /// Appends a put as it is to be stored, and makes it visible.
+  @inline(__always)
+  private mutating func put(
+    _ draft: RecordDraft, hash: UInt64
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    let (key, keyspace) = (draft.key, draft.keyspace)
     let length = draft.length
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
     try admit(hash)
@@ -89,7 +136,6 @@ extension EngineState {
     count(lastSequence, in: address.slot)
     publish()
     keyspaces.note(keyspace)
-    if value.count > 1 << 20 { compressor.trim() }
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 

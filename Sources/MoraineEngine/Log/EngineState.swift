@@ -28,6 +28,8 @@ struct EngineState: ~Copyable {
   var isFollowedInPart = false
   let pipeline: CommitPipeline
   var compressor = Compressor()
+  /// How often a value that ``PreparedValue`` is for was compressed; for tests.
+  var largeCompressionCount = 0
   let writeScratch = ScratchBuffer()
   var digest = StateDigest()
   var lastSequence: UInt64 = 0

@@ -48,8 +48,9 @@ extension Store {
     _ key: Key, _ value: [UInt8]
   ) async throws(StoreError) -> SequenceNumber {
     try await passGate()
+    let prepared = PreparedValue()
     return try await withRoom(mayWait: true) { (engine) throws(StoreError) in
-      try engine.put(key, value)
+      try engine.put(key, value, prepared)
     }
   }
 
@@ -114,9 +115,10 @@ extension Store {
   func commit(_ batch: BatchCommit) async throws(StoreError) -> SequenceNumber? {
     if batch.isEmpty { return nil }
     let isDelete = batch.areDeletes
+    let prepared = PreparedValue()
     let sequence = try await withRoom(isDelete: isDelete, creating: batch.written) {
       (engine) throws(StoreError) in
-      try engine.commit(batch.numbered(in: engine.keyspaces), isDelete: isDelete)
+      try engine.commit(batch.numbered(in: engine.keyspaces), isDelete: isDelete, prepared)
     }
     compactAfterDeleting()
     return sequence

@@ -40,6 +40,20 @@ public struct RecordDraft {
   @inlinable @inline(__always)
   public func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
     let length = self.length
+    let position = writeFields(to: target)
+    if let base = stored.baseAddress {
+      (target + position).copyMemory(from: base, byteCount: stored.count)
+    }
+    let checksum = RecordHeader.checksum(of: target, length: length, at: offset, seed: seed)
+    target.storeBytes(of: checksum.littleEndian, toByteOffset: 4, as: UInt32.self)
+    moraine_store_release_u32(target, UInt32(truncatingIfNeeded: length).littleEndian)
+  }
+
+  /// Writes what stands between the checksum and the value.
+  ///
+  /// - Returns: where the value begins.
+  @inlinable @inline(__always)
+  func writeFields(to target: UnsafeMutableRawPointer) -> Int {
     let kindByte = kind.rawValue | codec.rawValue &<< 4 | batch.rawValue &<< 6
     let word = sequence | UInt64(kindByte) &<< 56
     target.storeBytes(of: word.littleEndian, toByteOffset: 8, as: UInt64.self)
@@ -64,11 +78,27 @@ public struct RecordDraft {
       (target + position).copyMemory(from: base, byteCount: key.count)
       position &+= key.count
     }
-    if let base = stored.baseAddress {
-      (target + position).copyMemory(from: base, byteCount: stored.count)
+    return position
+  }
+
+  /// What precedes the value in the record, with the checksum of the whole: for a value that is
+  /// written by itself, because a copy of it would take too much memory.
+  ///
+  /// - Parameter offset: the place of the record in the segment.
+  /// - Complexity: O(key + value).
+  public func encodedHead(at offset: UInt64, seed: Checksum) -> [UInt8] {
+    let length = length
+    var head = [UInt8](repeating: 0, count: length - stored.count)
+    head.withUnsafeMutableBytes { bytes in
+      guard let base = bytes.baseAddress else { return }
+      _ = writeFields(to: base)
+      var checksum = Checksum(
+        moraine_crc32c_place(
+          seed.value, offset, UInt32(truncatingIfNeeded: length), base + 8, bytes.count - 8))
+      checksum.update(stored)
+      base.storeBytes(of: UInt32(truncatingIfNeeded: length).littleEndian, as: UInt32.self)
+      base.storeBytes(of: checksum.value.littleEndian, toByteOffset: 4, as: UInt32.self)
     }
-    let checksum = RecordHeader.checksum(of: target, length: length, at: offset, seed: seed)
-    target.storeBytes(of: checksum.littleEndian, toByteOffset: 4, as: UInt32.self)
-    moraine_store_release_u32(target, UInt32(truncatingIfNeeded: length).littleEndian)
+    return head
   }
 }

@@ -1,7 +1,11 @@
 import Foundation
-import MoraineEngine
+import MoraineStorage
 import MoraineTesting
+import Synchronization
+import SystemPackage
 import Testing
+
+@testable import MoraineEngine
 
 /// Large records are written by calls into a mapped segment too.
 @Suite struct LargeRecordTests {
@@ -11,7 +15,9 @@ import Testing
   }
 
   /// Around the length at which that begins, with small ones in between.
-  private static let lengths = [65_000, 65_500, 65_536, 100, 70_001, 70_002, 70_003, 1, 1 << 20]
+  private static let lengths = [
+    65_000, 65_500, 65_536, 100, 70_001, 70_002, 70_003, 1, 1 << 20, (3 << 19) + 1,
+  ]
 
   @Test func theyAreReadBackAlsoByTheNextProcess() async throws {
     let directory = try TestDirectory()
@@ -56,6 +62,60 @@ import Testing
     for number in 0..<3 { #expect(try await next.value(forKey: Key("\(number)")) == large) }
   }
 
+  /// The same for a record that goes to its file in parts: whichever of them fails.
+  @Test(arguments: 2...4, [Configuration.IOMode.mapped, .positional])
+  func aPartThatFailsLosesNothing(occurrence: Int, mode: Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let configuration = Configuration.testing(ioMode: mode)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    try await store.set([1], forKey: "small")
+    let large = Self.value(1, (3 << 19) + 1)
+    let counter = Counter()
+    storage.setScript { event in
+      guard event.operation == .write, event.file.hasSuffix(".segment") else { return nil }
+      return counter.next() == occurrence ? .fail(.ioError) : nil
+    }
+    let error = await failure { try await store.set(large, forKey: "large", durability: .sync) }
+    storage.setScript(nil)
+    // The mapping takes what the call has refused; without one the put has failed.
+    if error == nil {
+      #expect(try await store.value(forKey: "large") == large)
+    } else {
+      #expect(mode == .positional && error?.code == .io)
+      #expect(try await store.value(forKey: "large") == nil)
+    }
+    try await store.set(large, forKey: "later", durability: .sync)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+    let again = try Store(on: storage, at: "store", configuration: configuration)
+    #expect(try await again.value(forKey: "later") == large)
+    #expect(try await again.verify().isSound)
+    try await again.close()
+  }
+
+  /// Each attempt to find room compressed the value once more.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func aLargeValueIsCompressedOnce(mode: Configuration.IOMode) async throws {
+    let configuration = Configuration.testing(segmentSizeBytes: 4 << 20, ioMode: mode)
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    let settings = try store.keyspace(named: "settings")
+    let text = (0..<300_000).flatMap { Array("\($0)".utf8) }
+    var count = 0
+    for number in 0..<4 {
+      let value = number == 3 ? Self.value(3, 3 << 19) : text
+      try await store.set(value, forKey: Key("\(number)"))
+      try await settings.set(value, forKey: Key("\(number)"))
+      try await store.write { try $0.set(value, forKey: Key("batch \(number)")) }
+      count += 3
+      #expect(await store.largeCompressionCount == count)
+      #expect(try await store.value(forKey: Key("\(number)")) == value)
+      #expect(try await settings.value(forKey: Key("\(number)")) == value)
+      #expect(try await store.value(forKey: Key("batch \(number)")) == value)
+    }
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
   /// A power failure at each call, the record torn between its sectors.
   @Test func aCrashTearsNoneOfThem() async throws {
     var experiment = CrashExperiment()
@@ -81,10 +141,31 @@ import Testing
     }
   }
 
+  private func failure(_ body: () async throws -> Void) async -> StoreError? {
+    do { try await body() } catch { return error as? StoreError }
+    return nil
+  }
+
   private func check(_ store: Store) async throws {
     for (number, length) in Self.lengths.enumerated() {
       let found = try await store.value(forKey: Key("\(number)"))
       #expect(found == Self.value(UInt64(number), length))
     }
   }
+}
+
+private final class Counter: Sendable {
+  private let count = Mutex(0)
+
+  /// Begins with 1.
+  func next() -> Int {
+    count.withLock { count in
+      count += 1
+      return count
+    }
+  }
+}
+
+extension Store {
+  fileprivate var largeCompressionCount: Int { engine?.largeCompressionCount ?? 0 }
 }
