@@ -2,6 +2,7 @@
 
 import backups
 import compaction
+import costs
 import observation
 import recovery
 import replacing
@@ -15,4 +16,4 @@ import writing
 MUTANTS = writing.MUTANTS + recovery.MUTANTS + compaction.MUTANTS + observation.MUTANTS \
     + sharing.MUTANTS + snapshots.MUTANTS + backups.MUTANTS \
     + salvage.MUTANTS + threads.MUTANTS + typed_layer.MUTANTS \
-    + replacing.MUTANTS
+    + replacing.MUTANTS + costs.MUTANTS

@@ -14,9 +14,25 @@ struct BucketArray: ~Copyable {
   private var pages: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>
   private var pageCount = 0
   private var capacity = chunkBuckets / pageBuckets
-  /// For each page, how many snapshots had been taken when it was made. Only since the first one.
-  private var births: [UInt64]?
+  /// What is known of the page of each place, since the first snapshot.
+  private var origins: [Origin]?
+  /// Places whose page is a copy; a few of them may have gone home since.
+  private var away: [Int] = []
+  /// The next of these that ``bringHome(_:)`` looks at.
+  private var nextAway = 0
   private let memory: IndexMemory
+
+  /// Where the page of a place is from.
+  private struct Origin {
+    /// The page that was made for the place.
+    let home: UnsafeMutablePointer<UInt64>
+    /// How many snapshots had been taken when the place got the page that it has.
+    var born: UInt64
+    /// When the place had its original page last. Before the first copy nobody asks.
+    var homeTerm = IndexMemory.Term(born: 0, retired: 0)
+    /// Whether `away` has the place.
+    var isListed = false
+  }
 
   init(_ memory: IndexMemory) {
     self.memory = memory
@@ -64,8 +80,12 @@ struct BucketArray: ~Copyable {
       pages[pageCount + page] =
         (base + page * Self.pageBytes).assumingMemoryBound(to: UInt64.self)
     }
+    if origins != nil {
+      for page in pageCount..<pageCount + added {
+        origins?.append(Origin(home: pages[page], born: memory.snapshotCount))
+      }
+    }
     pageCount += added
-    births?.append(contentsOf: repeatElement(memory.snapshotCount, count: added))
   }
 
   private mutating func enlargeTable(atLeast least: Int) {
@@ -84,7 +104,7 @@ extension BucketArray {
   ///
   /// - Complexity: O(pages): eight bytes for 64 buckets.
   mutating func freeze() -> FrozenBuckets {
-    if births == nil { births = Array(repeating: 0, count: pageCount) }
+    if origins == nil { origins = (0..<pageCount).map { Origin(home: pages[$0], born: 0) } }
     let used = (count + Self.pageBuckets - 1) / Self.pageBuckets
     return FrozenBuckets(copying: pages, pageCount: used)
   }
@@ -92,11 +112,52 @@ extension BucketArray {
   /// Makes a bucket one that no snapshot has. Pointers into its page are no longer valid.
   mutating func thaw(_ number: Int) {
     let page = number >> Self.pageShift
-    guard let born = births?[page],
-      let copy = memory.replacement(for: pages[page], born: born)
+    guard var origin = origins?[page],
+      let new = memory.replacement(
+        for: pages[page], born: origin.born, home: origin.home, origin.homeTerm)
     else { return }
-    pages[page] = copy
-    births?[page] = memory.snapshotCount
+    let count = memory.snapshotCount
+    if pages[page] == origin.home {
+      origin.homeTerm = IndexMemory.Term(born: origin.born, retired: count)
+      if !origin.isListed { away.append(page) }
+      origin.isListed = true
+    }
+    pages[page] = new
+    origin.born = count
+    origins?[page] = origin
+  }
+
+  /// Whether some page may be a copy.
+  var isAway: Bool { !away.isEmpty }
+
+  /// Copies the bytes of pages back to where they were made, where no snapshot has that page any more.
+  /// Pointers into buckets are no longer valid.
+  ///
+  /// - Parameter limit: how many places are looked at; reduced by those that were.
+  /// - Returns: whether all places were looked at since this was answered last.
+  mutating func bringHome(_ limit: inout Int) -> Bool {
+    while limit > 0, nextAway < away.count {
+      limit -= 1
+      let page = away[nextAway]
+      guard var origin = origins?[page] else { fatalError("a copy of a page without an original") }
+      if pages[page] != origin.home {
+        guard
+          memory.bringHome(pages[page], born: origin.born, home: origin.home, origin.homeTerm)
+        else {
+          nextAway += 1
+          continue
+        }
+        pages[page] = origin.home
+        origin.born = memory.snapshotCount
+      }
+      origin.isListed = false
+      origins?[page] = origin
+      away.swapAt(nextAway, away.count - 1)
+      away.removeLast()
+    }
+    guard nextAway >= away.count else { return false }
+    nextAway = 0
+    return true
   }
 }
 

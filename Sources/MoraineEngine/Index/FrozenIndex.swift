@@ -1,4 +1,4 @@
-/// An index as it was at one moment; whoever has it may ask it from any thread.
+/// An index as it was at one moment; any thread that has it may ask it.
 struct FrozenIndex: ~Copyable, ProbedIndex {
   let level: Int
   let split: Int
@@ -16,6 +16,7 @@ struct FrozenIndex: ~Copyable, ProbedIndex {
     buckets = index.buckets.freeze()
     overflow = index.overflow.freeze()
     index.isFrozen = true
+    index.needsCare = true
   }
 
   deinit { memory.release(number) }
@@ -58,5 +59,32 @@ extension HashIndex {
       overflow.thaw(next)
       last = overflow[next][Self.slotsPerBucket - 1]
     }
+  }
+
+  /// How many pages one operation takes home: each is a copy of 4 KiB.
+  static let homePages = 2
+
+  /// Brings pages home that snapshots have no more, a few at a time. Pointers to entries are no longer
+  /// valid.
+  ///
+  /// - Returns: whether there are more to look at now.
+  @discardableResult
+  mutating func tend(pages limit: Int = HashIndex.homePages) -> Bool {
+    if isFrozen, !memory.isFrozen { isFrozen = false }
+    let released = memory.releaseCount
+    var left = limit
+    if buckets.isAway || overflow.isAway, released != tendedThrough {
+      // Releases that come while it goes round are seen in the next round.
+      if roundBegan == nil { roundBegan = released }
+      if !hasTendedBuckets { hasTendedBuckets = buckets.bringHome(&left) }
+      if hasTendedBuckets, overflow.bringHome(&left) {
+        tendedThrough = roundBegan ?? released
+        roundBegan = nil
+        hasTendedBuckets = false
+      }
+    }
+    let isAway = buckets.isAway || overflow.isAway
+    needsCare = isLazy || isFrozen || isAway
+    return isAway && released != tendedThrough
   }
 }

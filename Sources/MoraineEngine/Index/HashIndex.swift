@@ -44,8 +44,18 @@ struct HashIndex: ~Copyable, ProbedIndex {
   var pages: CheckpointPages?
   /// While true, what an operation touches must be admitted before.
   var isLazy = false
+  /// How many buckets ``admitNext(_:)`` has checked, from the first one on.
+  var admittedCount = 0
   /// While true, a snapshot may have what is about to change.
   var isFrozen = false
+  /// Whether an operation has more to do than itself: pages to be checked, or to be brought home.
+  var needsCare = false
+  /// How many snapshots had ended when ``tend(pages:)`` began its last round that came to its end, and
+  /// the one that it is in.
+  var tendedThrough: UInt64 = 0
+  var roundBegan: UInt64?
+  /// Whether that round has come to the overflow buckets.
+  var hasTendedBuckets = false
 
   init() {
     self.init(empty: IndexMemory())

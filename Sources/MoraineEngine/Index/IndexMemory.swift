@@ -3,18 +3,28 @@ import Synchronization
 
 /// The memory of an index and of its snapshots.
 ///
-/// Copy on write, by pages: a page that a snapshot has is never written again while it lives.
-/// Whoever changes the index takes a copy of the page first; the old one is used anew when the last
-/// snapshot that has it is gone. (The idea is that of shadow paging: Lorie, "Physical integrity in
+/// Copy on write, by pages: a page that a snapshot has is never written again while the snapshot
+/// lives. The owner of the index takes a copy of the page first. When no snapshot has the original
+/// page any more, the copy's bytes go back there, and the copy's memory is returned: originals lie
+/// together in huge pages, where a look-up costs less. (The idea is that of shadow paging: Lorie, "Physical integrity in
 /// a large segmented database", TODS 1977; LMDB does it with pages of a file.)
 ///
-/// Safety: what is in a page is written by the one who has the index, and read by that one and by
-/// snapshots. A page in a snapshot's table is in one of two states. It is in the index's table too:
-/// then it was made before that snapshot was taken, ``replacement(for:born:)`` answers with a copy
-/// to each change, and nobody writes to it. Or it is retired: then it is in `retired`, from where
-/// it gets to `free`, and to a writer, only when no snapshot is alive that was taken between its
-/// making and its retirement; the lock orders that snapshot's last read before the writer's first
-/// write. Memory as a whole is given back by `deinit`: the index and every snapshot hold a
+/// Safety: what is in a page is written by the owner of the index, and read by the owner and by
+/// snapshots. A page has a *term*: it enters the index's table when `born` snapshots had been taken,
+/// and leaves it when `retired` had been. Exactly the snapshots with numbers from `born + 1` to
+/// `retired` have the page in their tables. A page in a snapshot's table is in one of three states.
+/// - The index's table has it too. Its term began before that snapshot was taken, so ``replacement``
+///   answers each change with another page, and nobody writes to it.
+/// - It is a copy that another page has replaced. It is in `retired`, and is taken again, or unmapped,
+///   only when no snapshot within its term is alive.
+/// - It is an original that a copy has replaced. It belongs to its place in the index alone: its next
+///   writer is ``replacement`` or ``bringHome``, which copy into it only when no snapshot within its
+///   last term is alive. An earlier term ended the same way.
+///
+/// Snapshots are taken by the owner, so that none begins while the owner asks. They end anywhere:
+/// ``release(_:)`` takes a number out of `live` under the lock after the snapshot's last read, and each
+/// of the writers above looks at `live` under the lock before its first write; so the lock orders the
+/// read before the write. Memory as a whole is returned by `deinit`: the index and every snapshot hold a
 /// reference.
 final class IndexMemory: Sendable {
   /// Safety of `@unchecked Sendable`: it only says where a page is. Who may read and write there,
@@ -25,10 +35,20 @@ final class IndexMemory: Sendable {
 
   private struct Retired {
     let page: Page
-    /// How many snapshots had been taken when it was made.
-    let born: UInt64
-    /// And when it was replaced.
-    let retired: UInt64
+    let term: Term
+  }
+
+  /// When a page was in the index's table, in numbers of snapshots.
+  struct Term {
+    /// How many snapshots had been taken when it entered the table.
+    var born: UInt64
+    /// And when it left.
+    var retired: UInt64
+
+    /// Whether one of these snapshots has the page. They are in ascending order, and few.
+    func isNeeded(by live: [UInt64]) -> Bool {
+      live.contains { $0 > born && $0 <= retired }
+    }
   }
 
   private struct State {
@@ -36,28 +56,37 @@ final class IndexMemory: Sendable {
     var mapping: (any FileMapping)?
     /// The numbers of the snapshots that are alive, ascending.
     var live: [UInt64] = []
+    /// Copies that left the index's table and that snapshots have.
     var retired: [Retired] = []
-    var free: [Page] = []
-    /// What was allocated for copies, each a page.
-    var copies: [Page] = []
+    var copies = PageCopies()
   }
 
   private let state = Mutex(State())
   /// The number of the youngest snapshot that is alive; 0 when there is none.
   private let youngest = Atomic<UInt64>(0)
   private let taken = Atomic<UInt64>(0)
+  private let released = Atomic<UInt64>(0)
 
   init() {}
 
   deinit {
     state.withLock { state in
       for chunk in state.chunks { chunk.deallocate() }
-      for page in state.copies { page.base.deallocate() }
+      state.copies.deallocate()
     }
   }
 
   /// How many snapshots were ever taken. They are numbered from 1.
   var snapshotCount: UInt64 { taken.load(ordering: .relaxed) }
+
+  /// How many snapshots have ended. Relaxed: the owner only decides by it whether looking for pages
+  /// that can go home is worth it; ``bringHome`` asks under the lock.
+  var releaseCount: UInt64 { released.load(ordering: .relaxed) }
+
+  /// How many copies of pages there are, and how many slabs they lie in; for tests.
+  var copyCounts: (pages: Int, slabs: Int) {
+    state.withLock { ($0.copies.count, $0.copies.slabCount) }
+  }
 
   /// Whether any snapshot is alive. When there is none, all that they have read was read.
   var isFrozen: Bool { youngest.load(ordering: .acquiring) != 0 }
@@ -88,35 +117,61 @@ final class IndexMemory: Sendable {
       state.live.removeAll { $0 == number }
       let live = state.live
       state.retired.removeAll { retired in
-        let isNeeded = live.contains { $0 > retired.born && $0 <= retired.retired }
-        if !isNeeded { state.free.append(retired.page) }
-        return !isNeeded
+        if retired.term.isNeeded(by: live) { return false }
+        state.copies.give(retired.page.base)
+        return true
       }
       youngest.store(live.last ?? 0, ordering: .releasing)
+      released.add(1, ordering: .relaxed)
     }
   }
 
-  /// - Returns: a copy to be written to; nil when no snapshot has the page.
+  /// - Parameters:
+  ///   - page: the page in the index's table, there since `born` snapshots had been taken.
+  ///   - home: the original page of its place, and the term in which the index's table had it last.
+  /// - Returns: a page with the same bytes to be written to, `home` if no snapshot has it any more;
+  ///   nil when no snapshot has the page.
   func replacement(
-    for page: UnsafeMutablePointer<UInt64>, born: UInt64
+    for page: UnsafeMutablePointer<UInt64>, born: UInt64, home: UnsafeMutablePointer<UInt64>,
+    _ homeTerm: Term
   ) -> UnsafeMutablePointer<UInt64>? {
     guard born < youngest.load(ordering: .acquiring) else { return nil }
     let old = Page(base: page)
-    let copy = state.withLock { state -> Page? in
+    let original = Page(base: home)
+    let new = state.withLock { state -> Page? in
       guard let youngest = state.live.last, born < youngest else { return nil }
-      let copy = state.free.popLast() ?? Self.makePage(&state)
-      copy.base.update(from: old.base, count: BucketArray.pageBytes / 8)
-      state.retired.append(Retired(page: old, born: born, retired: snapshotCount))
-      return copy
+      let isAway = old.base != original.base
+      let mayGoHome = isAway && !homeTerm.isNeeded(by: state.live)
+      let new = mayGoHome ? original : Page(base: state.copies.take())
+      new.base.update(from: old.base, count: BucketArray.pageBytes / 8)
+      if isAway {
+        state.retired.append(Retired(page: old, term: Term(born: born, retired: snapshotCount)))
+      }
+      return new
     }
-    return copy?.base
+    return new?.base
   }
 
-  private static func makePage(_ state: inout State) -> Page {
-    let raw = UnsafeMutableRawPointer.allocate(
-      byteCount: BucketArray.pageBytes, alignment: HashIndex.bucketBytes)
-    let page = Page(base: raw.bindMemory(to: UInt64.self, capacity: BucketArray.pageBytes / 8))
-    state.copies.append(page)
-    return page
+  /// Copies a page's bytes back to the original page of its place, if no snapshot has that.
+  ///
+  /// - Parameters: as ``replacement(for:born:home:_:)``; `page` is a copy.
+  /// - Returns: whether the bytes are there now; the copy is no longer the caller's then.
+  func bringHome(
+    _ page: UnsafeMutablePointer<UInt64>, born: UInt64, home: UnsafeMutablePointer<UInt64>,
+    _ homeTerm: Term
+  ) -> Bool {
+    let copy = Page(base: page)
+    let original = Page(base: home)
+    return state.withLock { state in
+      guard !homeTerm.isNeeded(by: state.live) else { return false }
+      original.base.update(from: copy.base, count: BucketArray.pageBytes / 8)
+      let term = Term(born: born, retired: snapshotCount)
+      if term.isNeeded(by: state.live) {
+        state.retired.append(Retired(page: copy, term: term))
+      } else {
+        state.copies.give(copy.base)
+      }
+      return true
+    }
   }
 }

@@ -1,0 +1,81 @@
+import MoraineStorage
+
+/// Memory for copies of index pages: taken page by page, and returned to the system as soon as no page
+/// of a slab is in use, but for one slab.
+struct PageCopies {
+  typealias Page = UnsafeMutablePointer<UInt64>
+
+  private struct Slab {
+    let memory: ZeroedMemory
+    let base: UnsafeMutableRawPointer
+    /// A bit for each page that is not in use.
+    var free = UInt64.max
+  }
+
+  /// 256 KiB; a slab begins at a multiple of that, so that a page tells its slab.
+  private static let slabBytes = 64 * BucketArray.pageBytes
+  /// By the slab's address.
+  private var slabs: [UInt: Slab] = [:]
+  /// Addresses of slabs with free pages; some of them may be full or gone by now.
+  private var candidates: [UInt] = []
+  private var emptyCount = 0
+  /// How many pages are in use.
+  private(set) var count = 0
+
+  var slabCount: Int { slabs.count }
+
+  /// The bytes of the page are undefined.
+  mutating func take() -> Page {
+    while let key = candidates.last {
+      if let page = takePage(of: key) { return page }
+      candidates.removeLast()
+    }
+    let key = makeSlab()
+    candidates.append(key)
+    guard let page = takePage(of: key) else { fatalError("a new slab has no free page") }
+    return page
+  }
+
+  private mutating func takePage(of key: UInt) -> Page? {
+    guard var slab = slabs[key], slab.free != 0 else { return nil }
+    if slab.free == .max { emptyCount -= 1 }
+    let number = slab.free.trailingZeroBitCount
+    slab.free &= slab.free - 1
+    slabs[key] = slab
+    count += 1
+    return (slab.base + number * BucketArray.pageBytes).assumingMemoryBound(to: UInt64.self)
+  }
+
+  private mutating func makeSlab() -> UInt {
+    let memory = ZeroedMemory(byteCount: 2 * Self.slabBytes)
+    let base = memory.base.alignedUp(toMultipleOf: Self.slabBytes)
+    let key = UInt(bitPattern: base)
+    slabs[key] = Slab(memory: memory, base: base)
+    emptyCount += 1
+    return key
+  }
+
+  /// Gives back a page that nobody reads any more.
+  mutating func give(_ page: Page) {
+    let place = UInt(bitPattern: page)
+    let key = place & ~UInt(Self.slabBytes - 1)
+    guard var slab = slabs[key] else { fatalError("a page that is no copy was given back") }
+    let bit: UInt64 = 1 << UInt64((place - key) / UInt(BucketArray.pageBytes))
+    precondition(slab.free & bit == 0, "a copy of a page was given back twice")
+    if slab.free == 0 { candidates.append(key) }
+    slab.free |= bit
+    slabs[key] = slab
+    count -= 1
+    guard slab.free == .max else { return }
+    emptyCount += 1
+    guard emptyCount > 1 else { return }
+    emptyCount -= 1
+    slabs[key] = nil
+    slab.memory.deallocate()
+  }
+
+  mutating func deallocate() {
+    for slab in slabs.values { slab.memory.deallocate() }
+    slabs = [:]
+  }
+}

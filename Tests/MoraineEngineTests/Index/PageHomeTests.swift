@@ -1,0 +1,156 @@
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Pages of the index that a snapshot had copied go back to where they were made, and the copies'
+/// memory is returned.
+@Suite(.timeLimit(.minutes(10))) struct PageHomeTests {
+  private final class Hashes: RehashSource {
+    static func hash(_ number: Int) -> UInt64 {
+      var x = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
+      x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
+      return x ^ (x >> 31)
+    }
+
+    static func address(_ number: Int) -> Address { Address(slot: 3, offset: number * 4) }
+
+    func hashOfRecord(at address: Address) throws(StoreError) -> UInt64 {
+      Self.hash(address.offset / 4)
+    }
+  }
+
+  @Test func pagesGoHomeWhenTheLastSnapshotIsLetGo() {
+    var index = HashIndex()
+    let hashes = Hashes()
+    for number in 0..<60_000 {
+      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+    }
+    func places(_ index: borrowing HashIndex) -> [UnsafeMutablePointer<UInt64>] {
+      stride(from: 0, to: index.buckets.count, by: BucketArray.pageBuckets).map {
+        index.buckets[$0]
+      }
+    }
+    let before = places(index)
+    do {
+      let snapshot = index.freeze()
+      for number in 0..<60_000 {
+        let isThere = index.move(
+          Hashes.address(number), to: Hashes.address(number + 100_000), Hashes.hash(number))
+        #expect(isThere)
+      }
+      #expect(places(index).allSatisfy { !before.contains($0) }, "every page was changed")
+      #expect(index.memory.copyCounts.pages >= before.count)
+      while index.tend(pages: 100) {}
+      #expect(places(index).allSatisfy { !before.contains($0) }, "the snapshot has the pages")
+      let isThere = snapshot.holds(Hashes.address(1), Hashes.hash(1))
+      #expect(isThere)
+    }
+    var steps = 0
+    while index.tend() { steps += 1 }
+    #expect(steps >= before.count / HashIndex.homePages - 1, "a few pages at a time")
+    #expect(places(index) == before)
+    #expect(index.memory.copyCounts.pages == 0)
+    #expect(index.memory.copyCounts.slabs <= 1, "the memory was returned")
+    #expect(!index.needsCare && !index.isFrozen)
+    for number in 0..<60_000 {
+      let isThere = index.holds(Hashes.address(number + 100_000), Hashes.hash(number))
+      #expect(isThere)
+    }
+  }
+
+  /// Snapshots that overlap, are let go in any order, and changes and steps home in between.
+  @Test(arguments: 0..<8)
+  func indexAndSnapshotsEqualTheirModels(seed: UInt64) {
+    var random = SeededGenerator(seed: seed)
+    var index = HashIndex()
+    let hashes = Hashes()
+    var model: Set<Int> = []
+    var snapshots: [Int: FrozenHolder] = [:]
+    var next = 0
+    let replay = Comment("seed \(seed)")
+    for step in 0..<40_000 {
+      switch random.next() % 100 {
+      case 0 where snapshots.count < 4:
+        snapshots[step] = FrozenHolder(index.freeze(), model)
+      case 1:
+        guard let key = snapshots.keys.sorted().first(where: { _ in random.next() % 2 == 0 }) else {
+          continue
+        }
+        if let snapshot = snapshots.removeValue(forKey: key) { check(snapshot, next, replay) }
+      case 2...20:
+        index.tend(pages: Int(random.next() % 5))
+      case 21...35 where next > 0:
+        let number = Int(random.next() % UInt64(next))
+        guard model.remove(number) != nil else { continue }
+        index.thaw(Hashes.hash(number))
+        var probe = index.probe(Hashes.hash(number))
+        while let slot = probe.next(index) {
+          guard slot.pointee & Address.mask == Hashes.address(number).rawValue else { continue }
+          index.remove(slot)
+          break
+        }
+      default:
+        index.insert(Hashes.hash(next), Hashes.address(next), rehashing: hashes)
+        model.insert(next)
+        next += 1
+      }
+    }
+    for snapshot in snapshots.values { check(snapshot, next, replay) }
+    snapshots = [:]
+    while index.tend(pages: 50) {}
+    #expect(index.memory.copyCounts.pages == 0, replay)
+    #expect(index.count == model.count, replay)
+    for number in 0..<next {
+      let isThere = index.holds(Hashes.address(number), Hashes.hash(number))
+      if isThere != model.contains(number) { Issue.record("\(number) of the index, seed \(seed)") }
+    }
+  }
+
+  private final class FrozenHolder {
+    let index: FrozenIndex
+    let numbers: Set<Int>
+
+    init(_ index: consuming FrozenIndex, _ numbers: Set<Int>) {
+      self.index = index
+      self.numbers = numbers
+    }
+  }
+
+  private func check(_ snapshot: FrozenHolder, _ count: Int, _ replay: Comment) {
+    #expect(snapshot.index.count == snapshot.numbers.count, replay)
+    for number in stride(from: 0, to: count, by: 3) {
+      let isThere = snapshot.index.holds(Hashes.address(number), Hashes.hash(number))
+      if isThere != snapshot.numbers.contains(number) {
+        Issue.record("\(number) of a snapshot: \(replay)")
+      }
+    }
+  }
+
+  /// A store that is only read after a snapshot was let go; and a checkpoint, which takes one.
+  @Test func readsAndCheckpointsBringPagesHome() async throws {
+    var configuration = Configuration.testing()
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 0
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    for number in 0..<2000 { try await store.set([1], forKey: Key("\(number)")) }
+    do {
+      let snapshot = try await store.snapshot()
+      for number in 0..<2000 { try await store.set([2], forKey: Key("\(number)")) }
+      #expect(try snapshot.value(forKey: "1999") == [1])
+      #expect(await store.copyCount > 10)
+    }
+    for number in 0..<200 { #expect(try await store.contains(Key("\(number)"))) }
+    #expect(await store.copyCount == 0)
+    try await store.compact()
+    #expect(await store.copyCount == 0)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+}
+
+extension Store {
+  fileprivate var copyCount: Int { engine?.index.memory.copyCounts.pages ?? 0 }
+}
