@@ -31,13 +31,15 @@ extension Store {
   /// One that cannot be begun, for want of space perhaps, is left out: it is only a shortcut.
   func writeCheckpoint(on runner: any JobRunner) async throws(StoreError) {
     try await writeImage(on: runner)
-    // Pages that changed beside the image go home now that it is gone, a quarter megabyte at a time.
+    // Pages that changed beside the image go home now that it is gone, a quarter megabyte at a
+    // time.
     while engine != nil, engine!.index.tend(pages: 64) { await Task.yield() }
   }
 
   private func writeImage(on runner: any JobRunner) async throws(StoreError) {
     guard engine != nil, !pipeline.hasPoison else { return }
-    // In parts, so that others get their turn: at a hundred million keys it is more than a gigabyte.
+    // In parts, so that others get their turn: at a hundred million keys it is more than a
+    // gigabyte.
     while engine != nil, try engine!.admitNext() { await Task.yield() }
     try await passBurst()
     guard engine != nil else { return }

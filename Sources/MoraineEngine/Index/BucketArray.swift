@@ -130,8 +130,8 @@ extension BucketArray {
   /// Whether some page may be a copy.
   var isAway: Bool { !away.isEmpty }
 
-  /// Copies the bytes of pages back to where they were made, where no snapshot has that page any more.
-  /// Pointers into buckets are no longer valid.
+  /// Copies the bytes of pages back to where they were made, where no snapshot has that page any
+  /// more. Pointers into buckets are no longer valid.
   ///
   /// - Parameter limit: how many places are looked at; reduced by those that were.
   /// - Returns: whether all places were looked at since this was answered last.

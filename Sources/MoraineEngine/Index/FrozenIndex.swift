@@ -64,8 +64,8 @@ extension HashIndex {
   /// How many pages one operation takes home: each is a copy of 4 KiB.
   static let homePages = 2
 
-  /// Brings pages home that snapshots have no more, a few at a time. Pointers to entries are no longer
-  /// valid.
+  /// Brings pages home that snapshots have no more, a few at a time. Pointers to entries are no
+  /// longer valid.
   ///
   /// - Returns: whether there are more to look at now.
   @discardableResult

@@ -39,8 +39,8 @@ extension HashIndex {
   func admit(bucket number: Int) -> Bool {
     guard let pages else { return true }
     guard pages.checkBucket(number) else { return false }
-    // One link for each overflow bucket at most; more are a circle, which checksums do not tell from
-    // a chain.
+    // One link for each overflow bucket at most; more are a circle, which checksums do not tell
+    // from a chain.
     var left = overflow.count
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {

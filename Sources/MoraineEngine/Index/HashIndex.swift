@@ -50,8 +50,8 @@ struct HashIndex: ~Copyable, ProbedIndex {
   var isFrozen = false
   /// Whether an operation has more to do than itself: pages to be checked, or to be brought home.
   var needsCare = false
-  /// How many snapshots had ended when ``tend(pages:)`` began its last round that came to its end, and
-  /// the one that it is in.
+  /// How many snapshots had ended when ``tend(pages:)`` began its last round that came to its end,
+  /// and the one that it is in.
   var tendedThrough: UInt64 = 0
   var roundBegan: UInt64?
   /// Whether that round has come to the overflow buckets.

@@ -6,26 +6,28 @@ import Synchronization
 /// Copy on write, by pages: a page that a snapshot has is never written again while the snapshot
 /// lives. The owner of the index takes a copy of the page first. When no snapshot has the original
 /// page any more, the copy's bytes go back there, and the copy's memory is returned: originals lie
-/// together in huge pages, where a look-up costs less. (The idea is that of shadow paging: Lorie, "Physical integrity in
-/// a large segmented database", TODS 1977; LMDB does it with pages of a file.)
+/// together in huge pages, where a look-up costs less. (The idea is that of shadow paging: Lorie,
+/// "Physical integrity in a large segmented database", TODS 1977; LMDB does it with pages of a
+/// file.)
 ///
 /// Safety: what is in a page is written by the owner of the index, and read by the owner and by
-/// snapshots. A page has a *term*: it enters the index's table when `born` snapshots had been taken,
-/// and leaves it when `retired` had been. Exactly the snapshots with numbers from `born + 1` to
-/// `retired` have the page in their tables. A page in a snapshot's table is in one of three states.
-/// - The index's table has it too. Its term began before that snapshot was taken, so ``replacement``
-///   answers each change with another page, and nobody writes to it.
-/// - It is a copy that another page has replaced. It is in `retired`, and is taken again, or unmapped,
-///   only when no snapshot within its term is alive.
-/// - It is an original that a copy has replaced. It belongs to its place in the index alone: its next
-///   writer is ``replacement`` or ``bringHome``, which copy into it only when no snapshot within its
-///   last term is alive. An earlier term ended the same way.
+/// snapshots. A page has a *term*: it enters the index's table when `born` snapshots had been
+/// taken, and leaves it when `retired` had been. Exactly the snapshots with numbers from `born + 1`
+/// to `retired` have the page in their tables. A page in a snapshot's table is in one of three
+/// states.
+/// - The index's table has it too. Its term began before that snapshot was taken, so
+///   ``replacement`` answers each change with another page, and nobody writes to it.
+/// - It is a copy that another page has replaced. It is in `retired`, and is taken again, or
+///   unmapped, only when no snapshot within its term is alive.
+/// - It is an original that a copy has replaced. It belongs to its place in the index alone: its
+///   next writer is ``replacement`` or ``bringHome``, which copy into it only when no snapshot
+///   within its last term is alive. An earlier term ended the same way.
 ///
 /// Snapshots are taken by the owner, so that none begins while the owner asks. They end anywhere:
-/// ``release(_:)`` takes a number out of `live` under the lock after the snapshot's last read, and each
-/// of the writers above looks at `live` under the lock before its first write; so the lock orders the
-/// read before the write. Memory as a whole is returned by `deinit`: the index and every snapshot hold a
-/// reference.
+/// ``release(_:)`` takes a number out of `live` under the lock after the snapshot's last read, and
+/// each of the writers above looks at `live` under the lock before its first write; so the lock
+/// orders the read before the write. Memory as a whole is returned by `deinit`: the index and every
+/// snapshot hold a reference.
 final class IndexMemory: Sendable {
   /// Safety of `@unchecked Sendable`: it only says where a page is. Who may read and write there,
   /// and when, is the argument above.

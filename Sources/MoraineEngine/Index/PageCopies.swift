@@ -1,7 +1,7 @@
 import MoraineStorage
 
-/// Memory for copies of index pages: taken page by page, and returned to the system as soon as no page
-/// of a slab is in use, but for one slab.
+/// Memory for copies of index pages: taken page by page, and returned to the system as soon as no
+/// page of a slab is in use, but for one slab.
 struct PageCopies {
   typealias Page = UnsafeMutablePointer<UInt64>
 

@@ -70,8 +70,8 @@ extension EngineState {
   }
 
   /// From this length on a record goes to its file in two parts, so that no second copy of a large
-  /// value is made. A failure between the parts leaves what a failure within one would: a record whose
-  /// checksum does not match, which the caller cuts off or overwrites.
+  /// value is made. A failure between the parts leaves what a failure within one would: a record
+  /// whose checksum does not match, which the caller cuts off or overwrites.
   private static var piecewiseLength: Int { 1 << 20 }
 
   private func write(

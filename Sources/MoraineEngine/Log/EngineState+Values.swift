@@ -44,9 +44,9 @@ extension EngineState {
 }
 
 enum StoredValue {
-  /// Bytes in a mapping, which the borrower keeps as long as it uses them: the store may drop the segment while the bytes are
-  /// lent, when the borrower calls the store again and the store applies what another process has
-  /// compacted.
+  /// Bytes in a mapping, which the borrower keeps as long as it uses them: the store may drop the
+  /// segment while the bytes are lent, when the borrower calls the store again and the store
+  /// applies what another process has compacted.
   case inPlace(UnsafeRawBufferPointer, any FileMapping)
   case copy([UInt8])
 }

@@ -27,8 +27,8 @@ struct SharingState {
   /// Whether segments are being rewritten: they keep their slots.
   var keepsSlots = false
   /// How many walks over the log lend entries to a caller's closure. A walk names segments by their
-  /// slots, so that calls of the closure see the store as the walk does: nothing that other processes
-  /// write is applied before the walk ends.
+  /// slots, so that calls of the closure see the store as the walk does: nothing that other
+  /// processes write is applied before the walk ends.
   var walkDepth = 0
 }
 

@@ -4,8 +4,8 @@ extension Store {
   /// Calls the body with every live record of the unnamed keyspace, in the order of the log, until
   /// it answers false.
   ///
-  /// Consistent: nothing else runs on the store until it ends, and what the body asks of the store is
-  /// answered as of the beginning of the walk, even if other processes write.
+  /// Consistent: nothing else runs on the store until it ends, and what the body asks of the store
+  /// is answered as of the beginning of the walk, even if other processes write.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws. `.locked` when another
   ///   process compacts a store of more than 64 segments that is read without mappings, so that its

@@ -5,8 +5,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The pages of an index that was loaded from a checkpoint are checked when they are needed, and a few
-/// at a time.
+/// The pages of an index that was loaded from a checkpoint are checked when they are needed, and a
+/// few at a time.
 @Suite(.timeLimit(.minutes(10))) struct LazyPageTests {
   private static let configuration: Configuration = {
     var configuration = Configuration.testing(segmentSizeBytes: 16 << 20)
@@ -92,8 +92,8 @@ extension Store {
     return steps
   }
 
-  /// The steps of ``rewrite(_:_:limitBytes:isRewrittenAlone:)``, and the index made from the log when
-  /// the output is part of the store and half of the entries name the old records.
+  /// The steps of ``rewrite(_:_:limitBytes:isRewrittenAlone:)``, and the index made from the log
+  /// when the output is part of the store and half of the entries name the old records.
   fileprivate func rewriteRebuildingInTheMiddle() async throws {
     try await sealForCompaction()
     let slots = engine!.compactable()

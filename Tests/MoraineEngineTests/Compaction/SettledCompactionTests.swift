@@ -16,8 +16,8 @@ import Testing
   }
 
   /// The feed lags by more than what compaction leaves to it: then segments whose deletes it has
-  /// not seen may be rewritten, and the copy keeps the deletes. They were garbage to the choice, and
-  /// rewriting them was due again at once.
+  /// not seen may be rewritten, and the copy keeps the deletes. They were garbage to the choice,
+  /// and rewriting them was due again at once.
   @Test func idleStoreWithALaggingFeedRewritesNothingTwice() async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: Self.configuration())
@@ -48,7 +48,8 @@ import Testing
     try await store.close()
   }
 
-  /// Whatever was written, and wherever feeds stand: when compaction has ended, it has nothing to do.
+  /// Whatever was written, and wherever feeds stand: when compaction has ended, it has nothing to
+  /// do.
   @Test(arguments: 0..<12)
   func secondCompactionFindsNothingToDo(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)

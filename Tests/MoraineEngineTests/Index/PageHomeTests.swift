@@ -54,7 +54,8 @@ import Testing
     #expect(places(index) == before)
     #expect(index.memory.copyCounts.pages == 0)
     #expect(index.memory.copyCounts.slabs <= 1, "the memory was returned")
-    #expect(!index.needsCare && !index.isFrozen)
+    let isAtRest = !index.needsCare && !index.isFrozen
+    #expect(isAtRest)
     for number in 0..<60_000 {
       let isThere = index.holds(Hashes.address(number + 100_000), Hashes.hash(number))
       #expect(isThere)

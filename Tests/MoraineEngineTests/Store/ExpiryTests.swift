@@ -3,8 +3,8 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// The expiry of a record is reserved: version 1 writers set none. Reads show a record whose expiry has
-/// passed, so compaction keeps it.
+/// The expiry of a record is reserved: version 1 writers set none. Reads show a record whose expiry
+/// has passed, so compaction keeps it.
 @Suite struct ExpiryTests {
   /// What a killed process leaves: one record whose first eight bytes behind the header are made
   /// its expiry, and one without.
