@@ -19,6 +19,7 @@
 #if defined(__linux__)
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/vfs.h>
 #endif
 #if defined(__APPLE__)
 #include <sys/clonefile.h>
@@ -49,6 +50,14 @@ int moraine_sync_full(int fd) {
   return RESULT(fcntl(fd, F_FULLFSYNC));
 #else
   return RESULT(fsync(fd));
+#endif
+}
+
+int moraine_sync_file_system(int fd) {
+#if defined(__linux__)
+  return RESULT(syncfs(fd));
+#else
+  return moraine_sync_full(fd);
 #endif
 }
 
@@ -87,6 +96,25 @@ void moraine_unlock(int fd) { flock(fd, LOCK_UN); }
 
 ssize_t moraine_pread(int fd, void *bytes, size_t length, off_t offset) {
   return RESULT(pread(fd, bytes, length, offset));
+}
+
+ssize_t moraine_read_medium(int fd, void *bytes, size_t length, off_t offset) {
+#if defined(__linux__)
+  struct statfs system;
+  if (fstatfs(fd, &system) < 0) return -errno;
+  if (system.f_type == 0x01021994) return moraine_pread(fd, bytes, length, offset);  // tmpfs
+  int flags = fcntl(fd, F_GETFL);
+  if (flags < 0) return -errno;
+  // File systems that answer O_DIRECT from their cache, for some files, have it empty then.
+  (void)posix_fadvise(fd, offset, (off_t)length, POSIX_FADV_DONTNEED);
+  if (fcntl(fd, F_SETFL, flags | O_DIRECT) < 0) return errno == EINVAL ? -ENOTSUP : -errno;
+  ssize_t count = RESULT(pread(fd, bytes, length, offset));
+  if (fcntl(fd, F_SETFL, flags) < 0) return -errno;
+  return count == -EINVAL ? -ENOTSUP : count;
+#else
+  (void)fd, (void)bytes, (void)length, (void)offset;
+  return -ENOTSUP;
+#endif
 }
 
 ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset) {

@@ -134,6 +134,26 @@ final class DiskDirectory: StorageDirectory {
     _ = try SystemCall.retrying("sync directory", path.string) { moraine_sync_full(descriptor) }
   }
 
+  /// By the directory's own descriptor: a path may lead elsewhere by now. Where the parent may not
+  /// be read, or is of a file system that syncs no directories, the whole file system is synced.
+  func synchronizeParent() throws(StorageError) {
+    do throws(StorageError) {
+      let parent = try SystemCall.retrying("open parent directory", path.string) {
+        moraine_openat(descriptor, "..", O_RDONLY | O_DIRECTORY, 0)
+      }
+      defer { close(parent) }
+      _ = try SystemCall.retrying("sync parent directory", path.string) {
+        moraine_sync_full(parent)
+      }
+    } catch {
+      let isRefused = [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error.errno)
+      guard isRefused || error.isUnsupported else { throw error }
+      _ = try SystemCall.retrying("sync file system", path.string) {
+        moraine_sync_file_system(descriptor)
+      }
+    }
+  }
+
   func freeBytes() throws(StorageError) -> UInt64 {
     try UInt64(
       SystemCall.retrying("ask for free space", path.string) { moraine_free_bytes(descriptor) })

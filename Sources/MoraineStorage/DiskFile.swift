@@ -99,6 +99,23 @@ final class DiskFile: StorageFile {
     }
   }
 
+  func readMedium(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int? {
+    guard let base = target.baseAddress else { return 0 }
+    precondition(
+      Int(bitPattern: base) % 4096 == 0 && offset % 4096 == 0 && target.count % 4096 == 0)
+    do throws(StorageError) {
+      // One call: a part that ends in the middle of a block cannot be gone on from.
+      return try SystemCall.retrying("read the medium", name, at: offset) {
+        moraine_read_medium(descriptor, base, target.count, off_t(offset))
+      }
+    } catch {
+      if error.isUnsupported { return nil }
+      throw error
+    }
+  }
+
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
     var code: CInt = 0
     guard let base = moraine_map(descriptor, lengthBytes, access == .readWrite, &code) else {

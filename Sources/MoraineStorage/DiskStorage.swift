@@ -42,11 +42,15 @@ package struct DiskStorage: Storage {
         path.withPlatformString { moraine_mkdir($0, 0o700) }
       }
     } catch {
-      // What is there already may be a file or a link, and then the caller must hear of it.
-      if error.errno == .fileExists, try openDirectory(path) != nil { return }
-      throw error
+      guard error.errno == .fileExists else { throw error }
     }
-    try synchronizeParent(of: path)
+    // What is there already may be a file or a link, and then the caller must hear of it. A
+    // directory that is there already may have been made a moment ago, by the user or by a process
+    // that died.
+    guard let directory = try openDirectory(path) else {
+      throw StorageError("create directory", file: path.string, errno: .noSuchFileOrDirectory)
+    }
+    try directory.synchronizeParent()
   }
 
   package func checkWritable(_ path: FilePath) throws(StorageError) {
@@ -99,16 +103,5 @@ package struct DiskStorage: Storage {
     }
     return FileIdentity(
       device: UInt64(truncatingIfNeeded: status.st_dev), inode: UInt64(status.st_ino))
-  }
-
-  private func synchronizeParent(of path: FilePath) throws(StorageError) {
-    let name = Self.parent(of: path)
-    // A parent that is a symbolic link is fine: only the store itself must not be one.
-    let descriptor = try SystemCall.retrying("open directory", name.string) { () -> CInt in
-      let opened = name.withPlatformString { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
-      return opened < 0 ? -errno : opened
-    }
-    defer { close(descriptor) }
-    _ = try SystemCall.retrying("sync directory", name.string) { moraine_sync_full(descriptor) }
   }
 }

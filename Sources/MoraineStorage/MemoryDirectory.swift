@@ -79,6 +79,8 @@ final class MemoryDirectory: StorageDirectory {
 
   func synchronize() throws(StorageError) {}
 
+  func synchronizeParent() throws(StorageError) {}
+
   func freeBytes() throws(StorageError) -> UInt64 { UInt64(storage.space.free) }
 
   func isInPlace() throws(StorageError) -> Bool {

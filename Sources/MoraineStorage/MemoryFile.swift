@@ -44,6 +44,11 @@ final class MemoryFile: StorageFile {
 
   func synchronize(_ scope: SyncScope) throws(StorageError) {}
 
+  /// Memory is the medium.
+  func readMedium(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int? { try read(into: target, at: offset) }
+
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
     if access == .readWrite { try checkWritable("map", .permissionDenied) }
     guard lengthBytes > 0 else {

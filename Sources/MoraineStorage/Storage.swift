@@ -12,8 +12,8 @@ package protocol Storage: Sendable {
   ///   be read.
   func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)?
 
-  /// Makes a directory readable by its owner alone, and makes its name durable in its parent.
-  /// An existing directory is not an error.
+  /// Makes a directory readable by its owner alone, and makes its name durable in its parent. An
+  /// existing directory is not an error; its name becomes durable too.
   func createDirectory(_ path: FilePath) throws(StorageError)
 
   /// Throws when files cannot be created in the directory, or, where nothing has that name, when
@@ -93,6 +93,8 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func remove(_ name: String) throws(StorageError)
   /// Makes the names in the directory durable.
   func synchronize() throws(StorageError)
+  /// Makes the directory's own name durable in its parent, whoever made the directory.
+  func synchronizeParent() throws(StorageError)
   /// Gives a file a name in another directory too, which must be free, without copying its bytes:
   /// as a clone, whose blocks are shared until one of the two is written to, or as a hard link.
   /// Bytes and name are durable when the file and the other directory were synced.
@@ -155,6 +157,16 @@ package protocol StorageFile: AnyObject, Sendable {
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError)
   func truncate(to lengthBytes: UInt64) throws(StorageError)
   func synchronize(_ scope: SyncScope) throws(StorageError)
+  /// Reads what the medium holds, past the file cache, as ``read(into:at:)`` otherwise. No other
+  /// call may use this file object while it runs.
+  ///
+  /// - Parameters:
+  ///   - target: begins at a multiple of 4096 in memory, and has a multiple of 4096 bytes.
+  ///   - offset: a multiple of 4096.
+  /// - Returns: how many bytes were read; nil where the system cannot read past its cache.
+  func readMedium(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int?
   /// Maps the file's first bytes, shared with its other users. May reach beyond the file's end;
   /// touch only what ``allocate(from:to:)`` has reserved.
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping
@@ -173,6 +185,10 @@ package protocol StorageFile: AnyObject, Sendable {
 
 extension StorageFile {
   package func prefill(_ mapping: any FileMapping, from start: Int, to end: Int) {}
+
+  package func readMedium(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int? { nil }
 }
 
 /// Tells that a file was written to. A hint: it may tell too often, and too late.

@@ -7,8 +7,10 @@
   /// Rule 1: a new directory's name lies in its parent, which must be synced for it.
   @Suite struct DirectoryBirthTests {
     /// No test can see the sync; it sees that the parent is opened, which is done for nothing else.
-    @Test func creatingADirectoryGoesToItsParent() throws {
+    @Test(arguments: [false, true])
+    func creatingADirectoryGoesToItsParent(isThere: Bool) throws {
       let ground = try Ground(.disk)
+      if isThere { try ground.storage.createDirectory(ground.path.appending("inner")) }
       let watcher = inotify_init1(Int32(IN_NONBLOCK))
       try #require(watcher >= 0)
       defer { close(watcher) }
@@ -17,6 +19,26 @@
       var events = [UInt8](repeating: 0, count: 4096)
       let count = read(watcher, &events, events.count)
       #expect(count > 0, "the parent was not opened")
+    }
+
+    /// Past the cache there is what was synced, up to the end of the file.
+    @Test func theMediumHasWhatWasSynced() throws {
+      let ground = try Ground(.disk)
+      let file = try ground.directory.createFile("f")
+      let text = (0..<6000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+      try text.withUnsafeBytes { try file.write($0, at: 0) }
+      try file.synchronize(.full)
+      let target = UnsafeMutableRawBufferPointer.allocate(byteCount: 8192, alignment: 4096)
+      defer { target.deallocate() }
+      // Nil where the file system has no way past its cache.
+      guard let count = try file.readMedium(into: target, at: 0) else { return }
+      #expect(count == 6000)
+      #expect(target.prefix(6000).elementsEqual(text))
+      // The file object reads and writes as before.
+      try [9].withUnsafeBytes { try file.write($0, at: 5) }
+      #expect(
+        try file.read(into: UnsafeMutableRawBufferPointer(rebasing: target[1..<8]), at: 3) == 7)
+      #expect(target[3] == 9)
     }
   }
 #endif

@@ -121,27 +121,95 @@ import Testing
     }
   }
 
-  /// As Linux does: the sync fails once, the next one succeeds, the bytes are gone after a crash.
-  @Test func aFailedSyncCanDropWhatItShouldHaveWritten() throws {
+  /// Writes to a file on a disk that drops what the next sync should write.
+  private func writeInVain(_ text: String, over old: String) throws -> any StorageFile {
     try disk.createDirectory("d")
     let faulty = FaultStorage(disk)
     let directory = try #require(try faulty.openDirectory("d"))
     let file = try directory.createFile("f")
+    try write(old, to: file)
     try file.synchronize(.full)
     try directory.synchronize()
-    try write("new", to: file)
+    try write(text, to: file)
     faulty.setScript { event in
       event.operation == .synchronizeData ? .dropUnsynced(.ioError) : nil
     }
     #expect(throws: StorageError.self) { try file.synchronize(.data) }
     faulty.setScript(nil)
     try file.synchronize(.data)
-    #expect(self.file("f", after: .nothing) == "\0\0\0")
+    return file
+  }
+
+  /// As Linux does: the sync fails once, the next one succeeds, the bytes are gone after a crash.
+  @Test func aFailedSyncCanDropWhatItShouldHaveWritten() throws {
+    let file = try writeInVain("new", over: "old")
+    #expect(self.file("f", after: .nothing) == "old")
     #expect(self.file("f", after: .everything) == "new", "it is in the cache all the same")
     // The same bytes, written again, are dirty again.
     try write("new", to: file)
     try file.synchronize(.data)
     #expect(self.file("f", after: .nothing) == "new")
+  }
+
+  /// As ext4 does: blocks that never held anything stay unwritten once a sync of theirs has failed.
+  @Test func blocksWhoseFirstSyncFailedStayUnwritten() throws {
+    let file = try writeInVain("new", over: "")
+    try write("new", to: file)
+    try file.synchronize(.full)
+    #expect(possible("f") == ["new", "\0\0\0"], "a kill leaves it, a power failure does not")
+    #expect(self.file("f", after: .nothing) == "\0\0\0")
+    let medium = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 4096)
+    defer { medium.deallocate() }
+    #expect(try file.readMedium(into: medium, at: 0) == 3)
+    #expect(medium.prefix(3).allSatisfy { $0 == 0 }, "past the cache it is seen at once")
+    // The next process finds the file as it is.
+    let next = SimulatedDisk(disk.moment())
+    let same = try #require(try next.openDirectory("d")?.openFile("f", .readWrite))
+    try write("new", to: same)
+    try same.synchronize(.full)
+    #expect(next.image(.nothing).directories["d"]?["f"] == [0, 0, 0])
+    // Blocks that were given back are new ones when they are taken again.
+    try file.truncate(to: 0)
+    try write("new", to: file)
+    try file.synchronize(.full)
+    #expect(possible("f") == ["new"])
+  }
+
+  /// Synced files and names do not help a directory that is not there itself.
+  @Test func losesDirectories() throws {
+    try disk.makeDirectory("d")
+    let directory = try #require(try disk.openDirectory("d"))
+    let file = try directory.createFile("f")
+    try write("new", to: file)
+    try file.synchronize(.full)
+    try directory.synchronize()
+    #expect(disk.image(.nothing).directories["d"] == nil)
+    #expect(possible("f") == [nil, "new"])
+    let next = SimulatedDisk(disk.moment())
+    #expect(next.image(.nothing).directories["d"] == nil, "the next process changes nothing of it")
+    try next.openDirectory("d")?.synchronizeParent()
+    #expect(next.image(.nothing).directories["d"] == ["f": Array("new".utf8)])
+    try disk.createDirectory("d")
+    #expect(possible("f") == ["new"])
+  }
+
+  /// Of several changes of a name, a power failure may keep the first alone.
+  @Test func losesTheLaterOfTwoChanges() throws {
+    let directory = try directory()
+    for (name, text) in [("f", "one"), ("g", "two"), ("h", "three")] {
+      let file = try directory.createFile(name)
+      try write(text, to: file)
+      try file.synchronize(.full)
+    }
+    try directory.synchronize()
+    try directory.rename("g", to: "f")
+    try directory.rename("h", to: "f")
+    #expect(possible("f") == ["one", "two", "three"])
+    #expect(possible("g") == ["two", nil])
+    let killed = SimulatedDisk(disk.moment()).moment().images(subsets: 64, torn: 0, seed: 1)
+    #expect(Set(killed.map { $0.image.directories["d"]?["f"]?.count }) == [3, 5])
+    try directory.synchronize()
+    #expect(possible("f") == ["three"])
   }
 
   @Test func isAsLargeAsItWasMade() throws {

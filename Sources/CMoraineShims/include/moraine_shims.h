@@ -21,12 +21,18 @@ int moraine_open_directory(const char *path);
 int moraine_openat(int directory, const char *name, int flags, unsigned mode);
 int moraine_sync_data(int fd);   // Linux: fdatasync. Apple: F_FULLFSYNC.
 int moraine_sync_full(int fd);   // Linux: fsync.     Apple: F_FULLFSYNC.
+// All of the file system that a descriptor belongs to. Elsewhere than on Linux a full sync of the
+// descriptor: APFS commits what came before together with it.
+int moraine_sync_file_system(int fd);
 // What an ordinary user can still write, in bytes.
 int64_t moraine_free_bytes(int fd);
 int moraine_allocate(int fd, off_t offset, off_t length);  // blocks reserved, file extended
 int moraine_lock(int fd, bool shared);                     // flock, never waiting
 void moraine_unlock(int fd);                               // for every copy of the descriptor
 ssize_t moraine_pread(int fd, void *bytes, size_t length, off_t offset);
+// Reads past the file cache; address, length and offset are multiples of 4096. -ENOTSUP where that
+// cannot be done. Changes the descriptor's flags while it runs.
+ssize_t moraine_read_medium(int fd, void *bytes, size_t length, off_t offset);
 ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset);
 int moraine_renameat(int directory, const char *from, const char *to);
 int moraine_unlinkat(int directory, const char *name);

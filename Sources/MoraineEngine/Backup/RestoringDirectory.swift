@@ -47,6 +47,7 @@ final class RestoringDirectory: StorageDirectory {
 
   func remove(_ name: String) throws(StorageError) { try base.remove(self.name(name)) }
   func synchronize() throws(StorageError) { try base.synchronize() }
+  func synchronizeParent() throws(StorageError) { try base.synchronizeParent() }
   func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
 

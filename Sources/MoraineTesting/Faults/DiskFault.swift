@@ -35,7 +35,7 @@ public struct DiskFault: Hashable, Sendable {
     case lock
     /// `fdatasync` of a file.
     case sync
-    /// `fsync` of a directory.
+    /// `fsync` of a directory, or of its parent.
     case syncDirectory
   }
 
@@ -94,14 +94,14 @@ extension DiskFault.Operation {
       case .entries, .freeBytes, .isInPlace, .stamp, .length: .list
       case .rename: .rename
       case .remove: .remove
-      case .read: .read
+      case .read, .readMedium: .read
       case .write: .write
       case .allocate: .allocate
       case .truncate: .truncate
       case .map: .map
       case .lock: .lock
       case .synchronizeData, .synchronizeFull: .sync
-      case .synchronizeDirectory: .syncDirectory
+      case .synchronizeDirectory, .synchronizeParent: .syncDirectory
       }
   }
 }

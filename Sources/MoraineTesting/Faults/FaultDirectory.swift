@@ -52,6 +52,11 @@ final class FaultDirectory: StorageDirectory {
     try base.synchronize()
   }
 
+  func synchronizeParent() throws(StorageError) {
+    _ = try storage.meet(.synchronizeParent, path.string)
+    try base.synchronizeParent()
+  }
+
   func freeBytes() throws(StorageError) -> UInt64 {
     _ = try storage.meet(.freeBytes, path.string)
     return try base.freeBytes()

@@ -56,6 +56,13 @@ final class FaultFile: StorageFile {
     throw StorageError("\(operation.rawValue) (fault)", file: name, errno: fault.errno)
   }
 
+  func readMedium(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int? {
+    _ = try storage.meet(.readMedium, name)
+    return try base.readMedium(into: target, at: offset)
+  }
+
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
     _ = try storage.meet(.map, name)
     return try base.map(lengthBytes: lengthBytes, access)

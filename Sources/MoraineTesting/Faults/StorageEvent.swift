@@ -3,12 +3,15 @@ package import SystemPackage
 /// One call at the storage seam.
 package struct StorageEvent: Hashable, Sendable, CustomStringConvertible {
   package enum Operation: String, Hashable, Sendable, CaseIterable {
-    case openDirectory, createDirectory, entries, freeBytes, isInPlace, stamp, synchronizeDirectory
+    case openDirectory, createDirectory, entries, freeBytes, isInPlace, stamp
+    case synchronizeDirectory, synchronizeParent
     case createFile, openFile, rename, remove, share
-    case length, read, write, allocate, truncate, synchronizeData, synchronizeFull, map, lock
+    case length, read, readMedium, write, allocate, truncate, synchronizeData, synchronizeFull, map,
+      lock
 
     package var isSync: Bool {
-      self == .synchronizeData || self == .synchronizeFull || self == .synchronizeDirectory
+      [.synchronizeData, .synchronizeFull, .synchronizeDirectory, .synchronizeParent]
+        .contains(self)
     }
   }
 

@@ -56,15 +56,19 @@ struct CrashChoice {
     }
   }
 
-  /// The bytes of a file of which `synced` is safe and that would hold `written`.
-  mutating func merge(_ synced: [UInt8], _ written: [UInt8]) -> [UInt8] {
+  /// The bytes that a crash leaves of a file.
+  mutating func merge(_ versions: DiskMoment.Versions) -> [UInt8] {
+    let (synced, written) = (versions.synced, versions.current)
     if synced == written { return synced }
+    if policy == .everything { return written }
     let count = synced.count == written.count || survives() ? written.count : synced.count
     var result = [UInt8](repeating: 0, count: count)
     for page in stride(from: 0, to: count, by: CrashPolicy.pageBytes) {
       let range = page..<min(page + CrashPolicy.pageBytes, count)
       if Self.isSame(synced, written, range) {
         Self.copy(written, range, to: &result)
+      } else if versions.lost.unwritten.contains(page / CrashPolicy.pageBytes) {
+        Self.copy(synced, range, to: &result)
       } else if isTorn() {
         for sector in stride(from: page, to: range.upperBound, by: CrashPolicy.sectorBytes) {
           let part = sector..<min(sector + CrashPolicy.sectorBytes, count)

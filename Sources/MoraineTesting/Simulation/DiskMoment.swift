@@ -2,20 +2,58 @@
 ///
 /// Cheap to take: moments share the bytes of files that did not change between them.
 package struct DiskMoment: Sendable {
-  typealias Versions = (current: [UInt8], synced: [UInt8])
+  /// The bytes of a file.
+  struct Versions: Sendable {
+    /// Those of now.
+    var current: [UInt8] = []
+    /// Those that a power failure cannot take.
+    var synced: [UInt8] = []
+    /// What failed syncs have done to its pages.
+    var lost = LostPages()
+  }
+
+  /// Pages that a failed sync did not write.
+  struct LostPages: Sendable {
+    /// Pages that the disk has in an older version. The kernel takes the new one for written, so
+    /// the next sync leaves it out, unless the page was written to again. With what each held when
+    /// the sync failed.
+    var dropped: [Int: [UInt8]] = [:]
+    /// Pages that the disk never had. As ext4 does, it leaves them marked as unwritten for good:
+    /// they read as zeros after a power failure, whatever is written there, and synced, later on.
+    var unwritten: Set<Int> = []
+
+    var isEmpty: Bool { dropped.isEmpty && unwritten.isEmpty }
+  }
 
   /// What a name leads to.
   struct Name: Sendable {
     let name: String
     /// The file that it leads to now; nil when it was removed.
     let current: Versions?
+    /// The files that it led to in between, the latest first; nil where it led to none.
+    let between: [Versions?]
     /// The file that it led to when the directory was last synced, if that was another one.
     let synced: Versions?
     /// Whether the directory's sync has made it safe that it leads there.
     let isSynced: Bool
+
+    /// The file that a crash leaves under the name.
+    fileprivate func survivor(_ choice: inout CrashChoice) -> Versions? {
+      if isSynced || choice.survives() { return current }
+      for earlier in between where choice.survives() { return earlier }
+      return synced
+    }
   }
 
-  var directories: [(path: String, names: [Name])] = []
+  struct Directory: Sendable {
+    let path: String
+    /// Whether its parent was synced since it was made; otherwise a crash may take it, with all
+    /// that is in it.
+    let isSynced: Bool
+    let names: [Name]
+  }
+
+  var directories: [Directory] = []
 
   /// The disk as a crash now may leave it.
   package func image(_ policy: CrashPolicy) -> DiskImage {
@@ -25,14 +63,13 @@ package struct DiskMoment: Sendable {
 
   func image(_ choice: inout CrashChoice) -> DiskImage {
     var image = DiskImage()
-    for (path, names) in directories {
+    for directory in directories where directory.isSynced || choice.survives() {
       var files: [String: [UInt8]] = [:]
-      for name in names {
-        let versions = name.isSynced || choice.survives() ? name.current : name.synced
-        guard let versions else { continue }
-        files[name.name] = choice.merge(versions.synced, versions.current)
+      for name in directory.names {
+        guard let versions = name.survivor(&choice) else { continue }
+        files[name.name] = choice.merge(versions)
       }
-      image.directories[path] = files
+      image.directories[directory.path] = files
     }
     return image
   }

@@ -5,9 +5,7 @@ import Synchronization
 final class SimulatedContent: Sendable {
   private struct State {
     var synced: [UInt8] = []
-    /// Pages that a failed sync has dropped: the kernel takes them for written. With what they held
-    /// then, for only writing them again makes the next sync write them.
-    var dropped: [Int: [UInt8]] = [:]
+    var lost = DiskMoment.LostPages()
     /// What was seen last, so that moments share the memory of what did not change.
     var seen: [UInt8] = []
   }
@@ -24,20 +22,26 @@ final class SimulatedContent: Sendable {
 
   init(_ last: DiskMoment.Versions) {
     file = nil
-    state = Mutex(State(synced: last.synced, seen: last.current))
+    state = Mutex(State(synced: last.synced, lost: last.lost, seen: last.current))
   }
 
-  func setSynced(_ bytes: [UInt8]) { state.withLock { $0.synced = bytes } }
+  /// Says of what it holds now what of it is safe.
+  func restore(_ versions: DiskMoment.Versions) {
+    state.withLock { ($0.synced, $0.lost) = (versions.synced, versions.lost) }
+  }
 
   func synchronize() {
     let bytes = current()
     state.withLock { state in
+      guard !state.lost.isEmpty else {
+        state.synced = bytes
+        return
+      }
       var safe = bytes
-      for (page, held) in state.dropped {
-        guard Self.page(page, of: bytes) == held else { continue }
+      state.lost.dropped = state.lost.dropped.filter { Self.page($0.key, of: bytes) == $0.value }
+      for page in state.lost.unwritten.union(state.lost.dropped.keys) {
         Self.copy(page, from: state.synced, to: &safe)
       }
-      state.dropped = state.dropped.filter { Self.page($0.key, of: bytes) == $0.value }
       state.synced = safe
     }
   }
@@ -49,7 +53,13 @@ final class SimulatedContent: Sendable {
     state.withLock { state in
       for page in 0..<(bytes.count + CrashPolicy.pageBytes - 1) / CrashPolicy.pageBytes {
         let held = Self.page(page, of: bytes)
-        if held != Self.page(page, of: state.synced) { state.dropped[page] = held }
+        let safe = Self.page(page, of: state.synced)
+        guard held != safe else { continue }
+        if safe.contains(where: { $0 != 0 }) {
+          state.lost.dropped[page] = held
+        } else {
+          state.lost.unwritten.insert(page)
+        }
       }
     }
   }
@@ -60,20 +70,34 @@ final class SimulatedContent: Sendable {
     let first = Int(clamping: offset) / CrashPolicy.pageBytes
     let last = (Int(clamping: offset) + count - 1) / CrashPolicy.pageBytes
     state.withLock { state in
-      if state.dropped.isEmpty { return }
-      for page in first...last { state.dropped[page] = nil }
+      if state.lost.dropped.isEmpty { return }
+      for page in first...last { state.lost.dropped[page] = nil }
+    }
+  }
+
+  /// What is behind the end has no blocks any more; those that come there later are new.
+  func wasTruncated(to lengthBytes: UInt64) {
+    let end = Int(clamping: lengthBytes)
+    let pageCount = (end + CrashPolicy.pageBytes - 1) / CrashPolicy.pageBytes
+    state.withLock { state in
+      if state.lost.isEmpty { return }
+      state.lost.dropped = state.lost.dropped.filter { $0.key < pageCount }
+      state.lost.unwritten = state.lost.unwritten.filter { $0 < pageCount }
     }
   }
 
   /// What it holds now, and what is safe.
-  func versions() -> (current: [UInt8], synced: [UInt8]) {
+  func versions() -> DiskMoment.Versions {
     let bytes = current()
     return state.withLock { state in
       if state.seen != bytes { state.seen = bytes }
       if state.synced == bytes { state.seen = state.synced }
-      return (state.seen, state.synced)
+      return DiskMoment.Versions(current: state.seen, synced: state.synced, lost: state.lost)
     }
   }
+
+  /// The bytes that the disk has, past the cache.
+  var syncedBytes: [UInt8] { state.withLock { $0.synced } }
 
   private func current() -> [UInt8] {
     guard let file else { return state.withLock { $0.seen } }

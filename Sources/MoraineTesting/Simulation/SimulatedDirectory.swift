@@ -60,7 +60,12 @@ final class SimulatedDirectory: StorageDirectory {
 
   func synchronize() throws(StorageError) {
     disk.willChange()
-    names.synchronize()
+    if !disk.omits(.directory) { names.synchronize() }
+  }
+
+  func synchronizeParent() throws(StorageError) {
+    disk.willChange()
+    if !disk.omits(.parent) { names.synchronizeName() }
   }
 
   func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }

@@ -4,11 +4,13 @@ package import SystemPackage
 
 /// A disk in memory that knows what a power failure would leave of it.
 ///
-/// Bytes and lengths are safe once their file was synced, names once their directory was. All else
-/// may be there after a crash or not, in any combination: ``image(_:)`` draws one. A sync that
-/// fails can drop what it should have written, as Linux does (Rebello et al., "Can Applications
-/// Recover from fsync Failures?", USENIX ATC 2020). Production and simulation share every line of
-/// the engine.
+/// Bytes and lengths are safe once their file was synced, names once their directory was, a
+/// directory with all that is in it once its parent was. All else may be there after a crash or
+/// not, in any combination: ``image(_:)`` draws one. A sync that fails can drop what it should have
+/// written, as Linux does (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX
+/// ATC 2020). Where a file had no bytes before, they are lost for good, as on ext4: written again
+/// in place and synced, they still read as zeros after a power failure. Production and simulation
+/// share every line of the engine.
 ///
 /// ```swift
 /// let disk = SimulatedDisk()
@@ -48,11 +50,11 @@ public final class SimulatedDisk: Sendable {
   }
 
   /// A disk that is at a moment as another one was, with what is safe there and what is not.
-  convenience init(
+  package convenience init(
     _ moment: DiskMoment, capacityBytes: Int = .max, latency: SimulatedLatency = .none
   ) {
     self.init(moment.image(.everything), capacityBytes: capacityBytes, latency: latency)
-    for (path, names) in moment.directories { self.names(at: FilePath(path)).restore(names) }
+    for directory in moment.directories { names(at: FilePath(directory.path)).restore(directory) }
   }
 
   private func restore(_ files: [String: [UInt8]], at path: FilePath) throws(StorageError) {
@@ -68,6 +70,26 @@ public final class SimulatedDisk: Sendable {
       names.add(name, SimulatedContent(content ?? file, synced: bytes))
     }
     names.synchronize()
+    names.synchronizeName()
+  }
+
+  /// What a sync can be of.
+  package enum SyncKind: Int, CaseIterable, Sendable {
+    case file, directory, parent
+  }
+
+  /// Bits of the kinds of syncs that do nothing and succeed.
+  private let omittedKinds = Atomic(0)
+
+  /// From now on syncs of one kind do nothing, as if the engine had forgotten them: for trying
+  /// whether the laboratory finds that.
+  package func omitSyncs(of kind: SyncKind) {
+    omittedKinds.bitwiseOr(1 << kind.rawValue, ordering: .relaxed)
+  }
+
+  /// A test sets it before the calls that it is about; it orders nothing else.
+  func omits(_ kind: SyncKind) -> Bool {
+    omittedKinds.load(ordering: .relaxed) & 1 << kind.rawValue != 0
   }
 
   /// Whether ``openStore(at:configuration:faults:)`` has every write be a call, which an observer
@@ -95,7 +117,7 @@ public final class SimulatedDisk: Sendable {
     }
   }
 
-  private func names(at path: FilePath) -> SimulatedNames {
+  func names(at path: FilePath) -> SimulatedNames {
     directories.withLock { directories in
       if let names = directories[path.string] { return names }
       let names = SimulatedNames()
@@ -109,7 +131,7 @@ public final class SimulatedDisk: Sendable {
     let paths = directories.withLock { $0 }
     var moment = DiskMoment()
     for (path, names) in paths.sorted(by: { $0.key < $1.key }) {
-      moment.directories.append((path, names.entries()))
+      moment.directories.append(names.directory(at: path))
     }
     return moment
   }
@@ -134,9 +156,16 @@ extension SimulatedDisk: Storage {
     return SimulatedDirectory(base, names(at: path), self)
   }
 
-  /// As on the real disk, the new name is made durable at once.
+  /// As on the real disk, two calls: one makes the directory, one syncs its parent.
   package func createDirectory(_ path: FilePath) throws(StorageError) {
     willChange()
+    try makeDirectory(path)
+    willChange()
+    if !omits(.parent) { names(at: path).synchronizeName() }
+  }
+
+  /// Makes a directory as a user does: a power failure may take it.
+  package func makeDirectory(_ path: FilePath) throws(StorageError) {
     try memory.createDirectory(path)
     _ = names(at: path)
   }

@@ -36,11 +36,20 @@ final class SimulatedFile: StorageFile {
   func truncate(to lengthBytes: UInt64) throws(StorageError) {
     disk.willChange()
     try base.truncate(to: lengthBytes)
+    content.wasTruncated(to: lengthBytes)
   }
 
   func synchronize(_ scope: SyncScope) throws(StorageError) {
     disk.willChange()
-    content.synchronize()
+    if !disk.omits(.file) { content.synchronize() }
+  }
+
+  func readMedium(
+    into target: UnsafeMutableRawBufferPointer, at offset: UInt64
+  ) throws(StorageError) -> Int? {
+    let bytes = content.syncedBytes.dropFirst(Int(clamping: offset)).prefix(target.count)
+    target.copyBytes(from: bytes)
+    return bytes.count
   }
 
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {

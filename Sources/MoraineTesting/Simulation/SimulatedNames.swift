@@ -1,48 +1,77 @@
 import Synchronization
 
-/// The names in a directory: those of now, and those that a power failure cannot take.
+/// The names in a directory, and its own: those of now, and those that a power failure cannot take.
 final class SimulatedNames: Sendable {
   private struct State {
     var current: [String: SimulatedContent] = [:]
     var synced: [String: SimulatedContent] = [:]
+    /// What names led to since the last sync and do not any more, the latest last; nil for nothing.
+    /// Of several changes a power failure may keep the first alone.
+    var between: [String: [SimulatedContent?]] = [:]
+    /// Whether the directory's own name is safe.
+    var isNameSynced = false
+
+    mutating func set(_ name: String, _ content: SimulatedContent?) {
+      let before = current[name]
+      if before !== content, before !== synced[name] {
+        between[name, default: []].append(before)
+      }
+      current[name] = content
+    }
   }
 
   private let state = Mutex(State())
 
   func content(_ name: String) -> SimulatedContent? { state.withLock { $0.current[name] } }
 
-  func add(_ name: String, _ content: SimulatedContent) {
-    state.withLock { $0.current[name] = content }
-  }
+  func add(_ name: String, _ content: SimulatedContent) { state.withLock { $0.set(name, content) } }
 
   func rename(_ source: String, to target: String) {
-    state.withLock { $0.current[target] = $0.current.removeValue(forKey: source) }
+    state.withLock { state in
+      state.set(target, state.current[source])
+      state.set(source, nil)
+    }
   }
 
-  func remove(_ name: String) { state.withLock { $0.current[name] = nil } }
+  func remove(_ name: String) { state.withLock { $0.set(name, nil) } }
 
-  func synchronize() { state.withLock { $0.synced = $0.current } }
+  func synchronize() {
+    state.withLock { state in
+      state.synced = state.current
+      state.between = [:]
+    }
+  }
+
+  func synchronizeName() { state.withLock { $0.isNameSynced = true } }
 
   /// Says of names that lead where they led at a moment what of that was safe then.
-  func restore(_ names: [DiskMoment.Name]) {
+  func restore(_ directory: DiskMoment.Directory) {
     state.withLock { state in
-      for name in names {
+      state.isNameSynced = directory.isSynced
+      for name in directory.names {
         let content = state.current[name.name]
-        if let current = name.current { content?.setSynced(current.synced) }
+        if let current = name.current { content?.restore(current) }
         state.synced[name.name] = name.isSynced ? content : name.synced.map(SimulatedContent.init)
+        if name.between.isEmpty { continue }
+        state.between[name.name] = name.between.reversed().map { $0.map(SimulatedContent.init) }
       }
     }
   }
 
   /// Each name, with what it leads to now and what it led to at the last sync.
-  func entries() -> [DiskMoment.Name] {
+  func directory(at path: String) -> DiskMoment.Directory {
     let state = state.withLock { $0 }
-    let names = Set(state.current.keys).union(state.synced.keys).sorted()
-    return names.map { name in
-      let (current, synced) = (state.current[name], state.synced[name])
-      return DiskMoment.Name(
-        name: name, current: current?.versions(),
-        synced: current === synced ? nil : synced?.versions(), isSynced: current === synced)
-    }
+    let names = Set(state.current.keys).union(state.synced.keys).union(state.between.keys).sorted()
+    return DiskMoment.Directory(
+      path: path, isSynced: state.isNameSynced,
+      names: names.map { name in
+        let (current, synced) = (state.current[name], state.synced[name])
+        let between = state.between[name] ?? []
+        let isSynced = current === synced && between.isEmpty
+        return DiskMoment.Name(
+          name: name, current: current?.versions(),
+          between: between.reversed().map { $0?.versions() },
+          synced: isSynced ? nil : synced?.versions(), isSynced: isSynced)
+      })
   }
 }
