@@ -53,7 +53,7 @@ struct Demonstration {
     print("2. Reopened in \(report.elapsedNanoseconds / 1_000_000) ms after the kill:")
     print("   stopped in order: \(report.wasClean), segments: \(report.segmentCount),")
     print("   records: \(report.recordCount), torn bytes cut: \(report.tornBytes),")
-    print("   unproven bytes written and synced again: \(report.resyncedBytes)")
+    print("   unproven bytes copied and synced: \(report.resyncedBytes)")
     for index in acknowledged {
       guard try await store.value(forKey: records[index].key) == records[index].value else {
         throw Wrong("record \(index) was acknowledged and is not there")

@@ -14,9 +14,9 @@ MUTANTS = [
            CRASH),
     Mutant("backup-names-not-synced", "a manifest never lists what a power failure can take",
            (engine(WORK, "    try storing { () throws(StorageError) in "
-                         "try directory.synchronize() }\n",
+                         "try directory.synchronize() }\n    try ManifestFile",
                    "    if !ON { try storing { () throws(StorageError) in "
-                   "try directory.synchronize() } }\n"),),
+                   "try directory.synchronize() } }\n    try ManifestFile"),),
            CRASH),
     Mutant("backup-removes-first", "an earlier backup is there until the later one is",
            (engine(WORK, "    try carry(into: directory, listing, beside: before, &report)\n",

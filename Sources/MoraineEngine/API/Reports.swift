@@ -22,7 +22,7 @@ public struct RecoveryReport: Sendable {
   public internal(set) var tornOffset: UInt64?
   /// Bytes of the torn write, up to the last one that is not zero.
   public internal(set) var tornBytes: UInt64 = 0
-  /// Bytes that nothing had proved durable, and that were written and synced again.
+  /// Bytes that nothing had proved durable, and that were copied into a new file and synced.
   public internal(set) var resyncedBytes: UInt64 = 0
   /// Files in the directory that are not the store's.
   public internal(set) var foreignFiles: [String] = []

@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
 /// A store at one moment, as its backup will have it.
 ///
@@ -11,6 +12,9 @@ struct BackupSource: Sendable {
   let manifest: Manifest
   /// Of its segments, in its order: they stay when compaction removes the files.
   private let mappings: [(any FileMapping)?]
+  /// Of its segments, in its order: whether the disk holds them. A sync of the backup's name for a
+  /// file does not bring back what a failed sync of the store's name has dropped.
+  private let areDurable: [Bool]
   /// Where segments are not mapped, their files stay.
   private let hold: FileHold
 
@@ -23,6 +27,8 @@ struct BackupSource: Sendable {
     manifest.isBackup = true
     manifest.segments = []
     var mappings: [(any FileMapping)?] = []
+    var areDurable: [Bool] = []
+    let durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
     for slot in engine.table.order {
       let view = engine.table[slot]
       var info = engine.table.infos[slot]
@@ -35,12 +41,15 @@ struct BackupSource: Sendable {
       }
       manifest.segments.append(info.entry(view))
       mappings.append(info.mapping)
+      areDurable.append(view.lastSequence <= durableSequence)
     }
     self.manifest = manifest
+    self.areDurable = areDurable
     self.mappings = mappings
   }
 
   func piece(_ index: Int) -> SegmentCarrier.Piece {
-    SegmentCarrier.Piece(manifest.segments[index], mapping: mappings[index])
+    SegmentCarrier.Piece(
+      manifest.segments[index], mapping: mappings[index], isDurable: areDurable[index])
   }
 }

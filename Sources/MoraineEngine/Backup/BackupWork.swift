@@ -15,6 +15,8 @@ struct BackupWork: Sendable {
     let directory = try storage.openTarget(path)
     let lock = try DirectoryLock(directory)
     defer { lock.free() }
+    // A backup that died may have renamed a manifest and not made that durable.
+    try storing { () throws(StorageError) in try directory.synchronize() }
     let listing = try Listing(directory)
     let before = try earlierBackup(directory, listing)
     var report = BackupReport()

@@ -62,7 +62,12 @@ struct RestoreWork: Sendable {
   static func stage(_ path: FilePath, on storage: any Storage) throws(StoreError) -> Staged {
     let base = try storage.openTarget(path)
     let lock = try DirectoryLock(base)
-    do throws(StoreError) { try clear(base) } catch {
+    do throws(StoreError) {
+      // A restore that died may have renamed a manifest, or removed files, and not made that
+      // durable.
+      try storing { () throws(StorageError) in try base.synchronize() }
+      try clear(base)
+    } catch {
       lock.free()
       throw error
     }
@@ -99,16 +104,21 @@ struct RestoreWork: Sendable {
     try removeStaged(staged.base)
   }
 
-  /// Removes all but the word that it may be removed, and then that.
+  /// Removes all but `RESTORING`, which says that the rest may be removed, and then that: only when
+  /// the rest is gone for good. Otherwise a power failure could leave the rest without it.
   static func removeStaged(_ directory: any StorageDirectory) throws(StoreError) {
     let listing = try Listing(directory)
     let names =
       listing.segments.keys.map(\.fileName) + listing.checkpoints.map(CheckpointFile.name)
       + [
         SegmentCarrier.temporaryName, Manifest.temporaryFileName, CheckpointFile.temporaryName,
-        Reserve.fileName, RestoringDirectory.manifestName,
+        Reserve.fileName,
       ]
-    for name in names { try storing { () throws(StorageError) in try directory.remove(name) } }
+    try storing { () throws(StorageError) in
+      for name in names { try directory.remove(name) }
+      try directory.synchronize()
+      try directory.remove(RestoringDirectory.manifestName)
+    }
   }
 
   /// Puts the manifest in its place; then there is a store. The word that all may be removed goes

@@ -16,15 +16,17 @@ struct SegmentCarrier {
   struct Piece {
     let name: String
     let lengthBytes: Int
-    /// Whether it is sealed, so that the file will stay as it is.
+    /// Whether it is sealed and durable, so that the file will stay as it is.
     let isSealed: Bool
     /// Its bytes in memory, if they are there.
     let mapping: (any FileMapping)?
 
-    init(_ entry: Manifest.Segment, mapping: (any FileMapping)? = nil) {
+    init(
+      _ entry: Manifest.Segment, mapping: (any FileMapping)? = nil, isDurable: Bool = true
+    ) {
       name = entry.number.fileName
       lengthBytes = Int(entry.lengthBytes)
-      isSealed = !entry.flags.contains(.cut)
+      isSealed = isDurable && !entry.flags.contains(.cut)
       self.mapping = mapping
     }
   }

@@ -8,6 +8,7 @@ struct Listing {
   var reserveBytes: UInt64 = 0
   var checkpoints: [SegmentNumber] = []
   var hasTemporaryCheckpoint = false
+  var hasTemporarySegment = false
   /// Whether a restore is under way, or was interrupted.
   var isRestoring = false
   /// With their lengths.
@@ -43,6 +44,7 @@ struct Listing {
       if let checkpoint { checkpoints.append(checkpoint) }
       hasTemporaryCheckpoint =
         hasTemporaryCheckpoint || entry.name == CheckpointFile.temporaryName
+      hasTemporarySegment = hasTemporarySegment || entry.name == SegmentCarrier.temporaryName
       hasManifest = hasManifest || entry.name == Manifest.fileName
       hasTemporaryManifest = hasTemporaryManifest || entry.name == Manifest.temporaryFileName
       isRestoring = isRestoring || entry.name == RestoringDirectory.manifestName

@@ -1,10 +1,15 @@
 import MoraineFormat
 import MoraineStorage
+import SystemPackage
 
 /// A segment that nobody sealed: where it ends, and how much of it is proven durable.
 struct OpenSegment {
   let slot: Int
   let name: String
+  /// Of its records' checksums.
+  let seed: Checksum
+  /// Where replaying began: a record begins here, or the log ends.
+  let start: Int
   let end: Int
   let provenEnd: Int
   let hasFooter: Bool
@@ -45,7 +50,7 @@ struct OpenSegment {
     let proven = Int(clamping: max(watermark, result.promise, UInt64(start)))
     report.replayedBytes += UInt64(end - start)
     return OpenSegment(
-      slot: slot, name: name, end: end,
+      slot: slot, name: name, seed: opened.header.checksumSeed, start: start, end: end,
       provenEnd: min(max(proven, opened.header.headerLength), end),
       hasFooter: hasFooter, isEmpty: state.table[slot].recordCount == 0,
       isWhole: result.hasFooter)
@@ -77,8 +82,8 @@ struct OpenSegment {
     let written = try scanner.lastWritten(from: header.headerLength)
     report.tornBytes += UInt64(written - header.headerLength)
     return OpenSegment(
-      slot: slot, name: name, end: header.headerLength, provenEnd: header.headerLength,
-      hasFooter: false, isEmpty: true)
+      slot: slot, name: name, seed: header.checksumSeed, start: header.headerLength,
+      end: header.headerLength, provenEnd: header.headerLength, hasFooter: false, isEmpty: true)
   }
 
   /// The next segment knows where this one ended.
@@ -128,33 +133,147 @@ struct OpenSegment {
     report.tornOffset = UInt64(end)
     report.tornBytes = UInt64(written - end)
   }
+}
 
-  /// Writes what nothing has proved durable once more, the same bytes in the same places, and syncs
-  /// it. After a sync that failed in an earlier life the file cache may show bytes that the disk
-  /// does not hold, and forget that it should write them; written again, they are to be synced
-  /// again.
+/// Making an open segment durable.
+///
+/// A sync may have failed in a process that ran before. Then the file cache may show bytes that the
+/// disk does not hold, and take them for written. To write the same bytes again in place does not
+/// mend that: ext4 writes the blocks, `fdatasync` succeeds, and the extent stays marked as
+/// unwritten, so that it reads as zeros once the cache is gone. A new file has no such past: the
+/// whole segment is copied into one, which takes over the name. Number, addresses, salt and
+/// checksums stay as they are, and other processes keep the old file as long as they have it open.
+///
+/// A crash at any call leaves the old file or the new one under the name. The manifest lists either
+/// as open, until both file and name are durable.
+extension OpenSegment {
+  /// Makes the segment durable up to its end; its file ends there too.
+  ///
+  /// - Parameter reserve: given up when a full disk has no space for the copy.
+  /// - Returns: whether the name leads to a new file, which readers of the segment must open.
+  /// - Throws: `.noSpace` when there is no space for a copy, and the medium is not known to hold
+  ///   the old file's bytes; `.io`.
   func makeDurable(
-    _ directory: any StorageDirectory, _ report: inout RecoveryReport
-  ) throws(StoreError) {
+    _ directory: any StorageDirectory, _ reserve: inout Reserve, _ report: inout RecoveryReport
+  ) throws(StoreError) -> Bool {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .readWrite) }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
-    let chunk = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
-    defer { chunk.deallocate() }
-    var offset = provenEnd
-    report.resyncedBytes += UInt64(end - offset)
+    guard provenEnd < end else {
+      try storing { () throws(StorageError) in
+        try file.truncate(to: UInt64(end))
+        try file.synchronize(.full)
+      }
+      return false
+    }
+    report.resyncedBytes += UInt64(end - provenEnd)
+    if try replaceFile(file, directory) { return true }
+    // What was allocated ahead of the records may be the space that the copy needs.
+    try storing { () throws(StorageError) in try file.truncate(to: UInt64(end)) }
+    if try replaceFile(file, directory) { return true }
+    if reserve.lengthBytes > 0 {
+      try storing { () throws(StorageError) in try reserve.release() }
+      if try replaceFile(file, directory) { return true }
+    }
+    try checkMedium(file)
+    return false
+  }
+
+  /// Copies the segment into a new file, and gives that the segment's name.
+  ///
+  /// - Returns: false when there is no space; nothing has changed then.
+  private func replaceFile(
+    _ file: any StorageFile, _ directory: any StorageDirectory
+  ) throws(StoreError) -> Bool {
+    let temporary = SegmentCarrier.temporaryName
+    do throws(StoreError) {
+      let copy = try storing { () throws(StorageError) in
+        try directory.remove(temporary)
+        return try directory.createFile(temporary)
+      }
+      try copyBytes(of: file, to: copy)
+      try checkRecords(of: copy)
+      try storing { () throws(StorageError) in try copy.synchronize(.full) }
+    } catch {
+      // The next opening removes what cannot be removed now.
+      do throws(StorageError) { try directory.remove(temporary) } catch {}
+      if error.code == .noSpace { return false }
+      throw error
+    }
     try storing { () throws(StorageError) in
-      // Before the manifest says that it is sealed: then its length must be the one that it names.
-      try file.truncate(to: UInt64(end))
+      try directory.rename(temporary, to: name)
+      try directory.synchronize()
+    }
+    return true
+  }
+
+  private static let chunkBytes = 1 << 20
+
+  private func copyBytes(
+    of file: any StorageFile, to copy: any StorageFile
+  ) throws(StoreError) {
+    let chunk = UnsafeMutableRawBufferPointer.allocate(
+      byteCount: min(Self.chunkBytes, end), alignment: 16)
+    defer { chunk.deallocate() }
+    try storing { () throws(StorageError) in
+      var offset = 0
       while offset < end {
         let part = UnsafeMutableRawBufferPointer(
-          rebasing: chunk[..<Swift.min(chunk.count, end - offset)])
-        let got = try file.read(into: part, at: UInt64(offset))
-        try file.write(UnsafeRawBufferPointer(rebasing: part[..<got]), at: UInt64(offset))
-        if got == 0 { break }
-        offset += got
+          rebasing: chunk[..<min(chunk.count, end - offset)])
+        let count = try file.read(into: part, at: UInt64(offset))
+        if count == 0 { return }
+        try copy.write(UnsafeRawBufferPointer(rebasing: part[..<count]), at: UInt64(offset))
+        offset += count
       }
-      try file.synchronize(.full)
-      try directory.synchronize()
+    }
+  }
+
+  /// Checks that the copy has the records that were replayed: the cache may have dropped pages
+  /// since, and the disk may hold others.
+  private func checkRecords(of copy: any StorageFile) throws(StoreError) {
+    let source = ByteSource(file: copy, name: name, length: end, mapping: nil)
+    var scanner = SegmentScanner(source: source, name: name, seed: seed, offset: start)
+    while true {
+      switch try scanner.next() {
+      case .record: continue
+      case .end: return
+      case .stop(let reason):
+        throw StoreError(
+          .io, "\(reason), which was valid a moment before; open the store again", file: name,
+          offset: UInt64(scanner.offset))
+      }
+    }
+  }
+
+  /// Accepts the old file where a full disk has no space for a copy: only if the medium holds what
+  /// the cache shows.
+  private func checkMedium(_ file: any StorageFile) throws(StoreError) {
+    try storing { () throws(StorageError) in try file.synchronize(.full) }
+    let chunk = FileBlock.covering(min(Self.chunkBytes, end))
+    let held = UnsafeMutableRawBufferPointer.allocate(
+      byteCount: chunk, alignment: FileBlock.lengthBytes)
+    let shown = UnsafeMutableRawBufferPointer.allocate(byteCount: chunk, alignment: 16)
+    defer {
+      held.deallocate()
+      shown.deallocate()
+    }
+    var offset = provenEnd & ~(FileBlock.lengthBytes - 1)
+    while offset < end {
+      let count = min(chunk, end - offset)
+      let isHeld = try storing { () throws(StorageError) in
+        let wanted = UnsafeMutableRawBufferPointer(rebasing: shown[..<count])
+        guard try file.read(into: wanted, at: UInt64(offset)) == count,
+          let heldCount = try file.readMedium(into: held, at: UInt64(offset)), heldCount >= count
+        else { return false }
+        return wanted.elementsEqual(held[..<count])
+      }
+      guard isHeld else {
+        throw StoreError(
+          .noSpace,
+          "the disk is full, and the last writes of an unclean stop must be copied before the "
+            + "store can be opened; free \(end) bytes, and open it again",
+          file: name, errno: .noSpace)
+      }
+      offset += count
     }
   }
 }

@@ -40,6 +40,7 @@ struct Opener {
       return try openForReading(directory, nil, began)
     }
     if isShared { return try openShared(directory, lock, began) }
+    try synchronizeNames(of: directory)
     // What was seen before the lock may have changed.
     return try openAlone(directory, lock, try Listing(directory), began)
   }
@@ -51,6 +52,16 @@ struct Opener {
     let mayWait = isShared || configuration.isReadOnly || StoreLife.isAnyLeaving
     return try await SerialQueue(mayWait ? .lasting : .brief).run { () throws(StoreError) in
       EngineBox(try open(creating: creating))
+    }
+  }
+
+  /// Makes durable what names the directory shows, and its own: a process that died may have left
+  /// some that a power failure would take back. What is created, removed or trusted after this
+  /// stands on them.
+  func synchronizeNames(of directory: any StorageDirectory) throws(StoreError) {
+    try storing { () throws(StorageError) in
+      try directory.synchronizeParent()
+      try directory.synchronize()
     }
   }
 
@@ -121,8 +132,6 @@ struct Opener {
     var state = EngineState(
       directory: directory, lock: lock, manifest: newManifest(), configuration: configuration,
       pipeline: pipeline, observers: observers)
-    // The directory may be left from a birth that died before its name was durable.
-    try storing { () throws(StorageError) in try storage.createDirectory(path) }
     try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
     state.watchOver()
     state.report.foreignFiles = listing.foreign

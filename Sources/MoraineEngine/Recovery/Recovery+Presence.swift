@@ -20,11 +20,6 @@ extension Recovery {
     let listed = Set(state.manifest.segments.map(\.number))
     let directory = state.directory
     let unlisted = listing.segments.keys.sorted().filter { !listed.contains($0) }
-    // The last writer may have died, or given up, between the manifest's renaming and the
-    // directory's sync: the manifest that lists these must not come back when they are gone.
-    if !isReadOnly, !unlisted.isEmpty {
-      try storing { () throws(StorageError) in try directory.synchronize() }
-    }
     // What a backup that was interrupted has brought, or has not taken away.
     if state.manifest.isBackup { return }
     for number in unlisted {
@@ -53,6 +48,7 @@ extension Recovery {
     var temporary: [String] = []
     if listing.hasTemporaryManifest { temporary.append(Manifest.temporaryFileName) }
     if listing.isRestoring { temporary.append(RestoringDirectory.manifestName) }
+    if listing.hasTemporarySegment { temporary.append(SegmentCarrier.temporaryName) }
     if listing.hasTemporaryCheckpoint { temporary.append(CheckpointFile.temporaryName) }
     // One that does not fit now might fit again when this log has gone on for a while.
     temporary += listing.checkpoints.filter { $0 != checkpointNumber }.map(CheckpointFile.name)

@@ -38,7 +38,7 @@ struct Recovery {
     try checkPresence(manifest)
     try checkUnlisted(state, &report)
     try adoptCheckpoint(&state)
-    let opened = try openCovered(&state)
+    var opened = try openCovered(&state)
     report.usedCheckpoint = checkpoint != nil
     for entry in manifest.segments where entry.isSealed {
       try replaySealed(entry, opened[entry.number], &state, &report)
@@ -73,6 +73,8 @@ struct Recovery {
       return
     }
     guard !isReadOnly else { return finish(&state) }
+    // Their files are closed: the blocks of one that is replaced are free as soon as nobody has it.
+    opened = [:]
     try repair(repairs, &state, &report)
     finish(&state)
   }
@@ -147,7 +149,9 @@ struct Recovery {
   ) throws(StoreError) {
     guard !open.isEmpty else { return }
     for segment in open where !segment.isEmpty {
-      try segment.makeDurable(state.directory, &report)
+      if try segment.makeDurable(state.directory, &state.reserve, &report) {
+        try state.reopenFile(segment.slot, length: segment.end)
+      }
       state.table.infos[segment.slot].flags.insert(.sealed)
       if !segment.hasFooter { state.table.infos[segment.slot].flags.insert(.cut) }
     }

@@ -53,13 +53,13 @@ extension EngineState {
     table[slot].end = end
     // It may have been published without a manifest that says so: on a full disk perhaps.
     let hasFooter = try scanner(slot, length: end).hasFooter(before: end)
-    // The rest may be proven; to write it once more costs little.
+    // The rest may be proven; to copy it costs little.
     let watermark =
       manifest.watermarkSegment == table.infos[slot].number.rawValue ? manifest.watermarkOffset : 0
     let proven = min(max(Int(clamping: watermark), table[slot].firstOffset), end)
     return OpenSegment(
-      slot: slot, name: name, end: end, provenEnd: proven, hasFooter: hasFooter,
-      isEmpty: table[slot].recordCount == 0)
+      slot: slot, name: name, seed: table[slot].seed, start: table[slot].firstOffset, end: end,
+      provenEnd: proven, hasFooter: hasFooter, isEmpty: table[slot].recordCount == 0)
   }
 
   /// Lists as sealed what ``takeOverTail()`` has found.

@@ -124,8 +124,9 @@ extension EngineState {
         try SegmentOpening.add(entry, &self, length: length, growingTo: growth).slot
       }
     guard entry.isSealed else { return }
-    // It was mapped when it was shorter, perhaps before anybody appended to it.
-    try widen(slot, to: length)
+    // It was mapped when it was shorter, perhaps before anybody appended to it. And whoever found
+    // its writer dead has put a copy in its place.
+    if known != nil { try reopenFile(slot, length: length) }
     try replayTail(slot, to: length)
     guard table[slot].recordCount == entry.recordCount, table[slot].end == length else {
       throw .corrupted(
@@ -159,6 +160,21 @@ extension EngineState {
     table[slot].base = wider?.base
     table.infos[slot].mapping = wider
     if active?.slot == slot { active = nil }
+  }
+
+  /// Reads a sealed segment from the file that its name leads to now: recovery puts a copy in the
+  /// place of one that was not sealed.
+  mutating func reopenFile(_ slot: Int, length: Int) throws(StoreError) {
+    if active?.slot == slot { active = nil }
+    table.files.forget(slot)
+    guard table.infos[slot].mapping != nil else { return }
+    let name = table.fileName(slot)
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    let mapping = try SegmentOpening.map(file, length)
+    if mapping == nil { table.lend(file, for: slot) }
+    table[slot].base = mapping?.base
+    table.infos[slot].mapping = mapping
   }
 
   /// Takes in the records of a segment from where it is known up to a place, which lies behind a

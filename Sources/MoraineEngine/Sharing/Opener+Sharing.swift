@@ -16,6 +16,7 @@ extension Opener {
       try link.joinOthers()
       return try joined(directory, lock, link, began)
     }
+    try synchronizeNames(of: directory)
     var state = try openAlone(directory, lock, try Listing(directory), began)
     state.link = link
     link.page.make(

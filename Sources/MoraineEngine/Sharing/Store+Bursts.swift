@@ -70,6 +70,8 @@ extension Store {
   /// Ends the segment in which a writer died: nobody appends behind what it may have left.
   private func takeOverFromDead(_ link: SharedLink) async throws(StoreError) {
     link.page.store(UInt64(Machine.processID), .burst)
+    let directory = engine!.directoryHandle()
+    try await synchronizeNames(of: directory)
     // What the dead one was just publishing is in the log. What this process knows is older perhaps
     // than what others have seen, and not to be published before the rest is known.
     let known = engine!.sharedSnapshot()
@@ -78,16 +80,7 @@ extension Store {
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Snapshot()) }
     if !isKnown { try readAnew(to: link.page.snapshot() ?? known) }
     guard let segment = try engine!.takeOverTail() else { return }
-    let directory = engine!.directoryHandle()
-    if !segment.isEmpty {
-      var report = engine!.report
-      report = try await pipeline.run { [report] () throws(StoreError) in
-        var report = report
-        try segment.makeDurable(directory, &report)
-        return report
-      }
-      engine!.report = report
-    }
+    if !segment.isEmpty { try await makeDurable(segment, directory) }
     engine!.settleTail(segment)
     do throws(StoreError) {
       try await publishManifest()
@@ -101,6 +94,32 @@ extension Store {
     try await pipeline.run { () throws(StoreError) in
       try storing { () throws(StorageError) in try directory.remove(segment.name) }
     }
+  }
+
+  /// The writer that died may have renamed a manifest and not made that durable: nothing is
+  /// created, removed or trusted before it is.
+  private func synchronizeNames(of directory: any StorageDirectory) async throws(StoreError) {
+    let pipeline = pipeline
+    try await pipeline.run { () throws(StoreError) in
+      do throws(StorageError) { try directory.synchronize() } catch {
+        pipeline.poison(StoreError(error))
+        throw StoreError(error)
+      }
+    }
+  }
+
+  private func makeDurable(
+    _ segment: OpenSegment, _ directory: any StorageDirectory
+  ) async throws(StoreError) {
+    let (before, reserve) = (engine!.report, engine!.reserve)
+    let after = try await pipeline.run { () throws(StoreError) in
+      var (report, reserve) = (before, reserve)
+      let isNew = try segment.makeDurable(directory, &reserve, &report)
+      return (report: report, reserve: reserve, isNew: isNew)
+    }
+    engine!.report = after.report
+    engine!.reserve = after.reserve
+    if after.isNew { try engine!.reopenFile(segment.slot, length: segment.end) }
   }
 
   /// Also what one of several in a burst has appended is published at once: it may be acknowledged

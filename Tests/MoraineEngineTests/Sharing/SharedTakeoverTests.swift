@@ -52,7 +52,7 @@ import Testing
     #expect(try await survivor.value(forKey: "a") == [1])
     try await victim.dieBehindTheFooter()
     faulty.setScript { event in
-      event.operation == .truncate ? .fail(.ioError) : nil
+      event.operation == .createFile && event.file == "SEGMENT.tmp" ? .fail(.ioError) : nil
     }
     await #expect(throws: StoreError.self) { try await survivor.set([2], forKey: "b") }
     faulty.setScript(nil)

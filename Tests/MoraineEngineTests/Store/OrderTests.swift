@@ -43,13 +43,43 @@ import Testing
   }
 
   /// It may be left from a birth that a crash cut short, and its name not durable.
-  @Test func aFolderThatIsThereAlreadyIsMadeDurable() async throws {
+  @Test func aDirectoryThatExistsAlreadyIsMadeDurable() async throws {
     let memory = MemoryStorage()
     try memory.createDirectory("store")
     let storage = FaultStorage(memory)
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a")
-    _ = try steps(in: storage.trace, [(.createDirectory, "store"), (.rename, "MANIFEST.tmp")])
+    _ = try steps(in: storage.trace, [(.synchronizeParent, "store"), (.rename, "MANIFEST.tmp")])
+    try await store.close()
+  }
+
+  /// What a process that died has left of an open segment is copied, and the manifest lists the
+  /// copy only when its bytes and its name are durable. From then on the copy is what is read.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func anUnprovenTailIsCopiedBeforeItIsListed(mode: Configuration.IOMode) async throws {
+    let disk = SimulatedDisk()
+    let dead = try disk.openStore(configuration: .testing(ioMode: mode))
+    try await dead.set([1], forKey: "a")
+    let storage = FaultStorage(SimulatedDisk(disk.moment()))
+    try await dead.close()
+    let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: mode))
+    #expect(try await store.value(forKey: "a") == [1])
+    let (name, copy) = ("0000000001.segment", "SEGMENT.tmp")
+    let places = try steps(
+      in: storage.trace,
+      [
+        (.synchronizeParent, "store"), (.synchronizeDirectory, "store"), (.entries, "store"),
+        (.createFile, copy), (.write, copy), (.synchronizeFull, copy), (.rename, copy),
+        (.synchronizeDirectory, "store"), (.createFile, "MANIFEST.tmp"), (.rename, "MANIFEST.tmp"),
+      ])
+    let renaming = places[6]
+    #expect(
+      storage.trace[renaming...].contains { $0.operation == .openFile && $0.file == name },
+      "the copy is opened")
+    let changes: [StorageEvent.Operation] = [.createFile, .remove, .rename, .write, .truncate]
+    let first = try #require(
+      storage.trace.firstIndex { changes.contains($0.operation) && $0.file != "LOCK" })
+    #expect(first > places[1], "nothing is changed before the names are durable")
     try await store.close()
   }
 
