@@ -1,8 +1,9 @@
 import Foundation
 import MoraineEngine
-import MoraineTesting
 import SystemPackage
 import Testing
+
+@testable import MoraineTesting
 
 /// The laboratory finds what is wrong, and finds nothing wrong with the engine.
 @Suite struct LaboratoryTests {
@@ -22,6 +23,23 @@ import Testing
     let (tally, violation) = await laboratory.run(scenario, seed: 1)
     #expect(violation == nil)
     #expect(tally.distinctImages >= 2)
+  }
+
+  /// An engine that forgets one kind of its syncs is found out, whichever kind it is.
+  @Test(arguments: SimulatedDisk.SyncKind.allCases, ["sync-mapped", "sync-positional"])
+  func findsSyncsThatAreLeftOut(kind: SimulatedDisk.SyncKind, name: String) async throws {
+    var scenario = try #require(CrashScenario.named(name))
+    scenario.omittedSyncs = kind
+    var laboratory = CrashLaboratory()
+    (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (3, 1)
+    (laboratory.nestingPeriod, laboratory.killPeriod) = (0, 0)
+    // In one of them the user has made the directory.
+    for seed in UInt64(1)...2 {
+      let steps = scenario.shape.steps(seed: seed)
+      var tally = CrashTally()
+      let violation = await laboratory.attempt(scenario, seed, steps, &tally)
+      #expect(violation != nil, "seed \(seed)")
+    }
   }
 
   /// Row 4 of the proof: with a period of one, no recovery is left out, nor the recovery from it.

@@ -36,6 +36,11 @@ public struct CrashExperiment: Sendable {
   public var subsetsPerPoint = 50
   /// How many disks with pages torn between sectors are tried at each moment.
   public var tornPerPoint = 10
+  /// At every so many crash points the process dies first, and the machine later: the check runs on
+  /// what the dead process has left in the file cache, and again on what a power failure at some
+  /// call of that check leaves. So the check must accept what a check before it has done; 0 for
+  /// never.
+  public var killPeriod = 0
   /// One crash in the words of ``CrashViolation/circumstances``: only that one is tried.
   ///
   /// The work is done as ever, and must make the same calls; what several tasks do at once may not.
@@ -68,6 +73,9 @@ public struct CrashExperiment: Sendable {
       for point in try await points(work, isMapped: isMapped) {
         tally.crashPoints += 1
         try await judge(point, isMapped, &tally, check)
+        if killPeriod > 0, point.number.isMultiple(of: killPeriod) {
+          try await judgeAfterKill(at: point, isMapped, &tally, check)
+        }
       }
     }
     if let only, tally.distinctImages == 0 {
@@ -111,16 +119,60 @@ public struct CrashExperiment: Sendable {
       // What the death of the process alone leaves has all that was acknowledged.
       let isKill = policy == .everything
       guard seen.insert(image.fingerprint).inserted || isKill else { continue }
-      tally.distinctImages += 1
       let least = isKill ? point.before.acknowledged : point.before.durable
-      willCheck?(circumstances)
-      do {
-        try await check(SimulatedDisk(image), least...max(least, point.after.begun))
-      } catch {
-        var violation = violation(circumstances, "\(error)")
-        violation.image = image
-        throw violation
+      try await judge(
+        SimulatedDisk(image), least...max(least, point.after.begun), circumstances, &tally, check)
+    }
+  }
+
+  /// How many crash points of the next process are tried.
+  private static let nextPointLimit = 12
+
+  nonisolated(nonsending) private func judgeAfterKill(
+    at point: CrashPoint, _ isMapped: Bool, _ tally: inout CrashTally,
+    _ check: (SimulatedDisk, ClosedRange<UInt64>) async throws -> Void
+  ) async throws {
+    let place = "\(isMapped ? "mapped" : "positional"), crash \(point.number), the process killed"
+    if let only, !only.hasPrefix(place) { return }
+    let disk = SimulatedDisk(point.moment)
+    if !isMapped { disk.isNeverMapped.store(true, ordering: .relaxed) }
+    let choice = CrashPointChoice(limit: Self.nextPointLimit, phase: point.number)
+    let recorder = CrashRecorder(CrashLedger(), choice: choice)
+    recorder.watch(disk)
+    defer { disk.setObserver(nil) }
+    let acknowledged = point.before.acknowledged
+    try await judge(
+      disk, acknowledged...max(acknowledged, point.after.begun), place, &tally, check)
+    disk.setObserver(nil)
+    let durable = point.before.durable
+    let steps = durable...max(durable, point.after.begun)
+    var seen: Set<DiskImage.Fingerprint> = []
+    for later in recorder.points + [CrashPoint(disk.moment())] {
+      for (policy, image) in later.moment.images(
+        subsets: min(subsetsPerPoint, 3), torn: min(tornPerPoint, 1),
+        seed: seed &* 1_000_003 &+ UInt64(later.number) &* 64)
+      {
+        let circumstances = "\(place), the next one's crash \(later.number), \(policy)"
+        if let only, only != circumstances { continue }
+        tally.images += 1
+        guard seen.insert(image.fingerprint).inserted else { continue }
+        try await judge(SimulatedDisk(image), steps, circumstances, &tally, check)
       }
+    }
+  }
+
+  nonisolated(nonsending) private func judge(
+    _ disk: SimulatedDisk, _ steps: ClosedRange<UInt64>, _ circumstances: String,
+    _ tally: inout CrashTally,
+    _ check: (SimulatedDisk, ClosedRange<UInt64>) async throws -> Void
+  ) async throws {
+    tally.distinctImages += 1
+    let image = disk.image(.everything)
+    willCheck?(circumstances)
+    do { try await check(disk, steps) } catch {
+      var violation = violation(circumstances, "\(error)")
+      violation.image = image
+      throw violation
     }
   }
 

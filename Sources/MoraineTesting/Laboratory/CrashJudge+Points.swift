@@ -56,18 +56,26 @@ extension CrashJudge {
       let recorder = CrashRecorder(CrashLedger())
       recorder.watch(disk)
       let store = try disk.openStore(configuration: scenario.configuration)
-      disk.setObserver(nil)
+      let openingCount = recorder.points.count
       let state = try await store.contents()
       if let text = judge(state, candidates(point, .everything)) { return finding(text) }
-      for later in recorder.points {
+      // It goes on: a segment begins, and manifests are replaced, over what the dead one has left.
+      let next = try await write(to: store, holding: state)
+      disk.setObserver(nil)
+      let points = recorder.points
+      for later in points.prefix(openingCount) {
         let found = await findingAfterPowerFailure(
           self, later.moment, candidates(point, .nothing), seed, &tally)
         if let found { return found }
       }
       // What this process has served is there to stay.
       let served = CrashJudge(
-        scenario: scenario, model: ModelStore(only: state), nestingPeriod: 0)
-      let found = await findingAfterPowerFailure(served, disk.moment(), 0...0, seed, &tally)
+        scenario: scenario, model: ModelStore(state, then: next), nestingPeriod: 0)
+      for later in points.dropFirst(openingCount) {
+        let found = await findingAfterPowerFailure(served, later.moment, 0...1, seed, &tally)
+        if let found { return found }
+      }
+      let found = await findingAfterPowerFailure(served, disk.moment(), 1...1, seed, &tally)
       try await store.close()
       return found
     } catch {
@@ -76,6 +84,20 @@ extension CrashJudge {
       }
       return finding("the next process: \(error)")
     }
+  }
+
+  /// - Returns: what the store holds, durably, when this returns.
+  private func write(
+    to store: Store, holding state: ModelStore.State
+  ) async throws -> ModelStore.State {
+    var state = state
+    do throws(StoreError) {
+      try await store.set([8], forKey: "next", durability: .sync)
+      state["next"] = [8]
+    } catch {
+      guard error.code == .noSpace, scenario.capacityBytes < .max else { throw error }
+    }
+    return state
   }
 
   private func findingAfterPowerFailure(

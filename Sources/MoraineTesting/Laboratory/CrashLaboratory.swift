@@ -15,9 +15,9 @@ public struct CrashLaboratory: Sendable {
   /// that; 0 for never.
   public var nestingPeriod = 97
   /// Every so many crash points the process dies first and the machine later: the next process
-  /// opens what the first one left in the cache, and a power failure comes while it does, or after;
-  /// 0 for never.
-  public var killPeriod = 7
+  /// opens what the first one left in the cache and writes, and a power failure comes while it
+  /// does, or after; 0 for never.
+  public var killPeriod = 17
   /// Every so many crash points are tried; 1 for all.
   public var pointPeriod = 1
   /// At most so many crash points of a workload are tried, spread over it, in each seed others; nil
@@ -52,7 +52,7 @@ public struct CrashLaboratory: Sendable {
   ) async -> CrashViolation? {
     var choice = CrashPointChoice(period: pointPeriod)
     if let pointLimit { (choice.limit, choice.phase) = (pointLimit, Int(seed % 1021)) }
-    let run = ScenarioRun(scenario, steps, choice)
+    let run = ScenarioRun(scenario, steps, choice, isDirectoryMade: seed.isMultiple(of: 2))
     let points: [CrashPoint]
     do { points = try await run.run() } catch {
       return violation(scenario, seed, "without any crash", "\(error)")

@@ -15,6 +15,8 @@ public struct CrashScenario: Sendable {
   /// Whether what goes on in the background has ended before the next step begins. Then a seed
   /// leads to the same calls each time.
   public var isSerial = true
+  /// The kind of syncs that do nothing on its disk; nil for none.
+  package var omittedSyncs: SimulatedDisk.SyncKind?
   /// How long the disk's calls take.
   public var latency = SimulatedLatency.none
 

@@ -70,7 +70,11 @@ final class FaultRun {
     guard let store else { return }
     do {
       let state = try await store.contents()
-      if possible.saw(state) { return }
+      if possible.saw(state) {
+        // Whatever is there when a store has been opened stays, also after a power failure.
+        possible.becameDurable()
+        return
+      }
       let difference = StateDifference(state, possible.states[0])
       throw StepFailure("in life \(life) it holds \(difference)")
     } catch let error as StoreError {

@@ -1,5 +1,6 @@
 import MoraineEngine
 import Synchronization
+import SystemPackage
 
 /// Does a scenario's steps on a simulated disk, once, and takes crash points.
 ///
@@ -9,6 +10,8 @@ final class ScenarioRun {
   let ledger = CrashLedger()
   private let steps: [WorkloadStep]
   private let recorder: CrashRecorder
+  /// Whether the user has made the store's directory, and not its name durable.
+  private let isDirectoryMade: Bool
   private let watched = WatchedStore()
   private(set) var disk: SimulatedDisk
   private(set) var store: Store?
@@ -17,10 +20,11 @@ final class ScenarioRun {
 
   init(
     _ scenario: CrashScenario, _ steps: [WorkloadStep],
-    _ choice: CrashPointChoice = CrashPointChoice()
+    _ choice: CrashPointChoice = CrashPointChoice(), isDirectoryMade: Bool = false
   ) {
     self.scenario = scenario
     self.steps = steps
+    self.isDirectoryMade = isDirectoryMade
     disk = SimulatedDisk(capacityBytes: scenario.capacityBytes, latency: scenario.latency)
     recorder = CrashRecorder(ledger, choice: choice) { [ledger, watched] in
       // The watermark is a promise too (P3).
@@ -30,6 +34,8 @@ final class ScenarioRun {
 
   /// - Throws: what a step threw that must not fail, or ``StepFailure``.
   func run() async throws -> [CrashPoint] {
+    omitSyncs()
+    if isDirectoryMade { try disk.makeDirectory("store") }
     recorder.watch(disk)
     defer { disk.setObserver(nil) }
     try await open()
@@ -43,6 +49,10 @@ final class ScenarioRun {
     try await close()
     if let finding = disk.trespass(beside: "store") { throw StepFailure(finding) }
     return recorder.points
+  }
+
+  private func omitSyncs() {
+    if let kind = scenario.omittedSyncs { disk.omitSyncs(of: kind) }
   }
 
   private func open() async throws {
@@ -83,6 +93,7 @@ final class ScenarioRun {
     forget()
     disk = SimulatedDisk(
       moment, capacityBytes: scenario.capacityBytes, latency: scenario.latency)
+    omitSyncs()
     recorder.watch(disk)
     try await toleratingFullDisk { try await dead?.close() }
     try await open()

@@ -18,6 +18,12 @@ public struct ModelStore: Sendable {
     states = [state]
   }
 
+  /// A model of a state and the one that follows.
+  init(_ state: State, then next: State) {
+    states = [state, next]
+    sequences = [0, 1]
+  }
+
   /// The state after all operations.
   public var current: State { states[states.count - 1] }
 
