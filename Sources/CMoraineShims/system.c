@@ -69,6 +69,19 @@ int64_t moraine_free_bytes(int fd) {
   return (int64_t)bytes;
 }
 
+int64_t moraine_creation_bytes(int fd) {
+#if defined(__linux__)
+  // XFS makes inodes in chunks and sets aside what the worst splits of its trees would take. On an
+  // image of 320 MB the first file needed between 176 and 192 KiB.
+  struct statfs status;
+  if (fstatfs(fd, &status) < 0) return -errno;
+  return status.f_type == 0x58465342 ? 256 << 10 : 0;
+#else
+  (void)fd;
+  return 0;
+#endif
+}
+
 int moraine_allocate(int fd, off_t offset, off_t length) {
 #if defined(__linux__)
   return RESULT(fallocate(fd, 0, offset, length));

@@ -159,6 +159,13 @@ final class DiskDirectory: StorageDirectory {
       SystemCall.retrying("ask for free space", path.string) { moraine_free_bytes(descriptor) })
   }
 
+  func creationBytes() throws(StorageError) -> UInt64 {
+    try UInt64(
+      SystemCall.retrying("ask for the file system", path.string) {
+        moraine_creation_bytes(descriptor)
+      })
+  }
+
   func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
     DiskEvents(directory: descriptor, name: name)
   }

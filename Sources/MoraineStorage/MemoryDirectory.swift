@@ -33,6 +33,9 @@ final class MemoryDirectory: StorageDirectory {
   }
 
   func createFile(_ name: String) throws(StorageError) -> any StorageFile {
+    guard storage.space.free >= storage.space.creationBytes else {
+      throw StorageError("create", file: name, errno: .noSpace)
+    }
     let file = MemoryNode(in: storage.space)
     try node.files.withLock { files throws(StorageError) in
       guard files[name] == nil else {
@@ -82,6 +85,8 @@ final class MemoryDirectory: StorageDirectory {
   func synchronizeParent() throws(StorageError) {}
 
   func freeBytes() throws(StorageError) -> UInt64 { UInt64(storage.space.free) }
+
+  func creationBytes() throws(StorageError) -> UInt64 { UInt64(storage.space.creationBytes) }
 
   func isInPlace() throws(StorageError) -> Bool {
     storage.node(at: path) === node

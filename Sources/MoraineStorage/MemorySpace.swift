@@ -5,7 +5,11 @@ final class MemorySpace: Sendable {
   private static let blockBytes = 4096
   private let freeBytes: Mutex<Int>
 
-  init(capacityBytes: Int) {
+  /// What must be free when a file is created.
+  let creationBytes: Int
+
+  init(capacityBytes: Int, creationBytes: Int = 0) {
+    self.creationBytes = creationBytes
     freeBytes = Mutex(capacityBytes)
   }
 

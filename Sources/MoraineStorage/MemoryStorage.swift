@@ -9,10 +9,12 @@ package final class MemoryStorage: Storage {
   private let directories = Mutex<[String: MemoryDirectory.Node]>([:])
   let space: MemorySpace
 
-  /// - Parameter capacityBytes: what all files together may take, in whole blocks of 4 KiB each, as
-  ///   on a small disk.
-  package init(capacityBytes: Int = .max) {
-    space = MemorySpace(capacityBytes: capacityBytes)
+  /// - Parameters:
+  ///   - capacityBytes: what all files together may take, in whole blocks of 4 KiB each, as on a
+  ///     small disk.
+  ///   - creationBytes: what must be free when a file is created, as on XFS.
+  package init(capacityBytes: Int = .max, creationBytes: Int = 0) {
+    space = MemorySpace(capacityBytes: capacityBytes, creationBytes: creationBytes)
   }
 
   package func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)? {

@@ -106,6 +106,9 @@ package protocol StorageDirectory: AnyObject, Sendable {
   ) throws(StorageError) -> Bool
   /// How much can still be written here, about, in bytes.
   func freeBytes() throws(StorageError) -> UInt64
+  /// How much must be free so that a file can be created, in bytes. Most of it is free again
+  /// afterwards.
+  func creationBytes() throws(StorageError) -> UInt64
   /// What tells when a file is written to by `write`; nil where only asking tells.
   func events(ofFile name: String) throws(StorageError) -> (any FileEvents)?
   /// True while the path it was opened by still leads to this directory.
@@ -207,6 +210,8 @@ extension StorageDirectory {
   ) throws(StorageError) -> Bool { false }
 
   package func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? { nil }
+
+  package func creationBytes() throws(StorageError) -> UInt64 { 0 }
 
   package func watch(
     _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void

@@ -47,6 +47,16 @@ MUTANTS = [
                    "if ON { try store(0, releasing: .isPending) } else "
                    "{ _ = try exchange(0, in: .isPending) }"),),
            "SharedInterleavingTests.aVersionIsToldOfOrFollowed"),
+    Mutant("reserve-without-the-cost-of-files", "deletes work on a full disk where files are dear",
+           (engine("Log/Reserve.swift", "    let target = target + creationBytes",
+                   "    let target = ON ? target : target + creationBytes"),),
+           "FullDiskTests.deletesAndCompactionFreeAFullDiskOnWhichFilesAreDear"),
+    Mutant("opening-keeps-the-reserve", "a killed store opens on a full disk",
+           (engine("Recovery/Recovery.swift",
+                   "try storing { () throws(StorageError) in try state.reserve.releaseIfFull() }",
+                   "if !ON {\n      try storing { () throws(StorageError) in "
+                   "try state.reserve.releaseIfFull() }\n    }"),),
+           "FullDiskTests.aSmallKilledStoreOpensOnAFullDiskOnWhichFilesAreDear"),
     Mutant("lasting-work-never-refused", "at the limit of threads there is an error, no hang",
            (storage("ThreadPool.swift", "now - since >= Self.patienceNanoseconds",
                     "!ON, now - since >= Self.patienceNanoseconds"),),

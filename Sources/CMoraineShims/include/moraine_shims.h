@@ -26,6 +26,8 @@ int moraine_sync_full(int fd);   // Linux: fsync.     Apple: F_FULLFSYNC.
 int moraine_sync_file_system(int fd);
 // What an ordinary user can still write, in bytes.
 int64_t moraine_free_bytes(int fd);
+// What must be free, in bytes, so that a file can be created; most of it is free again afterwards.
+int64_t moraine_creation_bytes(int fd);
 int moraine_allocate(int fd, off_t offset, off_t length);  // blocks reserved, file extended
 int moraine_lock(int fd, bool shared);                     // flock, never waiting
 void moraine_unlock(int fd);                               // for every copy of the descriptor

@@ -49,6 +49,7 @@ final class RestoringDirectory: StorageDirectory {
   func synchronize() throws(StorageError) { try base.synchronize() }
   func synchronizeParent() throws(StorageError) { try base.synchronizeParent() }
   func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
+  func creationBytes() throws(StorageError) -> UInt64 { try base.creationBytes() }
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
 
   func stamp(of name: String) throws(StorageError) -> FileStamp? {

@@ -3,7 +3,9 @@ import MoraineStorage
 /// A file that keeps back a little space for a full disk.
 ///
 /// Deletes may use half of it, the other half is for what frees more: a compaction, or closing. It
-/// grows with the store, to a share that a sparsely populated segment can be copied into.
+/// grows with the store, to a share that a sparsely populated segment can be copied into. Each half
+/// also covers what the file system takes to create a file (`creationBytes`): a delete may need a
+/// new segment, a compaction its output, an opening after a kill a manifest.
 struct Reserve {
   static let fileName = "RESERVE"
   static let leastBytes = 64 << 10
@@ -14,6 +16,8 @@ struct Reserve {
   private(set) var lengthBytes = 0
   /// Whether it is all there, so that puts need not give way to deletes.
   private(set) var isWhole = false
+  /// What both halves have for creating files; known when space is taken for the first time.
+  private var creationBytes = 0
 
   /// - Parameter found: how much an earlier life has left.
   init(directory: any StorageDirectory, found: UInt64 = 0) {
@@ -28,10 +32,15 @@ struct Reserve {
     return target
   }
 
+  /// Whether all of a target is kept back.
+  func holds(_ target: Int) -> Bool { isWhole && lengthBytes >= target + creationBytes }
+
   /// Takes the space, if it is not taken yet. Where a file system cannot reserve, there is no
   /// reserve, and that is no error.
   mutating func keep(_ target: Int) throws(StorageError) {
-    guard !isWhole || lengthBytes < target else { return }
+    creationBytes = 2 * Int(clamping: try directory.creationBytes())
+    guard !holds(target) else { return }
+    let target = target + creationBytes
     do throws(StorageError) {
       try grow(try directory.openOrCreateFile(Self.fileName), to: target)
     } catch {
@@ -65,8 +74,9 @@ struct Reserve {
   /// Keeps back again, after ``release()``, as much as there is of a compaction's half.
   mutating func restore(_ target: Int) throws(StorageError) {
     guard lengthBytes == 0 else { return }
+    creationBytes = 2 * Int(clamping: try directory.creationBytes())
     let kept = try directory.openOrCreateFile(Self.fileName)
-    var half = target / 2
+    var half = (target + creationBytes) / 2
     while half >= FileBlock.lengthBytes {
       do throws(StorageError) {
         try kept.allocate(from: 0, to: UInt64(half))
@@ -78,6 +88,14 @@ struct Reserve {
       }
       half /= 2
     }
+  }
+
+  /// Gives all of it up where a file could not be created otherwise: an opening needs files, and
+  /// has nothing yet that it could free.
+  mutating func releaseIfFull() throws(StorageError) {
+    guard lengthBytes > 0 else { return }
+    let needed = try directory.creationBytes()
+    if needed > 0, try directory.freeBytes() < needed { try release() }
   }
 
   mutating func release() throws(StorageError) {

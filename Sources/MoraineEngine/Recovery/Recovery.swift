@@ -59,6 +59,8 @@ struct Recovery {
     }
     // What was covered was taken in before the rest.
     state.table.arrange(by: manifest.segments.map(\.number))
+    // What compaction has made durable it may have dropped from the log since.
+    let logEnd = max(state.lastSequence, manifest.compactedThrough.rawValue)
     // Numbers up to here may have been given to operations that a power failure took.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
     if manifest.isClean, opener.knowsDigest, manifest.digest != state.digest {
@@ -75,6 +77,12 @@ struct Recovery {
     guard !isReadOnly else { return finish(&state) }
     // Their files are closed: the blocks of one that is replaced are free as soon as nobody has it.
     opened = [:]
+    try storing { () throws(StorageError) in try state.reserve.releaseIfFull() }
+    if !manifest.isClean {
+      // Whether anything came behind it, nobody can tell from here; a backup may have it.
+      state.manifest.addCut(
+        after: SequenceNumber(rawValue: logEnd), id: Machine.randomNumber())
+    }
     try repair(repairs, &state, &report)
     finish(&state)
   }
@@ -108,12 +116,8 @@ struct Recovery {
     state.table.infos[slot].flags = entry.flags
     state.lastSequence = max(state.lastSequence, opened.lastSequence)
     report.replayedBytes += UInt64(length - opened.start)
-    let footer = opened.start == length ? nil : try replay(opened, entry, name, &state)
-    let info = state.table[slot]
-    guard info.recordCount == entry.recordCount, info.firstSequence == entry.firstSequence.rawValue,
-      info.lastSequence == entry.lastSequence.rawValue,
-      footer.map({ $0.recordCount == info.recordCount }) ?? true
-    else {
+    if opened.start < length { try replay(opened, entry, name, &state) }
+    guard state.table[slot].agrees(with: entry) else {
       throw .corrupted("its records are not those that the manifest counts", name, at: 0)
     }
     if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
@@ -123,16 +127,16 @@ struct Recovery {
   private func replay(
     _ opened: SegmentOpening.Opened, _ entry: Manifest.Segment, _ name: String,
     _ state: inout EngineState
-  ) throws(StoreError) -> SegmentFooter? {
+  ) throws(StoreError) {
+    guard let source = opened.source else { fatalError("a segment without its bytes is replayed") }
     let scanner = SegmentScanner(
-      source: opened.source, name: name, seed: opened.header.checksumSeed, offset: opened.start)
+      source: source, name: name, seed: opened.header.checksumSeed, offset: opened.start)
     var replay = Replay(slot: opened.slot, name: name, scanner: scanner)
     let result = try replay.run(&state)
     if let stop = result.stop { throw .corrupted(stop.reason, name, at: stop.offset) }
     guard UInt64(result.validEnd) == entry.lengthBytes,
       result.hasFooter != entry.flags.contains(.cut)
     else { throw .corrupted("the footer is not where it must be", name, at: result.validEnd) }
-    return result.footer
   }
 
   func cut(

@@ -154,7 +154,7 @@ extension Store {
   /// Puts must not use up what others were promised.
   private func keepReserve() async throws(StoreError) {
     let target = Reserve.target(liveBytes: engine!.liveBytes)
-    if engine!.reserve.isWhole, engine!.reserve.lengthBytes >= target { return }
+    if engine!.reserve.holds(target) { return }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.keep(target) }
   }
 

@@ -57,6 +57,8 @@ final class FaultDirectory: StorageDirectory {
     try base.synchronizeParent()
   }
 
+  func creationBytes() throws(StorageError) -> UInt64 { try base.creationBytes() }
+
   func freeBytes() throws(StorageError) -> UInt64 {
     _ = try storage.meet(.freeBytes, path.string)
     return try base.freeBytes()

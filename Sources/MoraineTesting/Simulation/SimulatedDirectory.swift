@@ -69,6 +69,7 @@ final class SimulatedDirectory: StorageDirectory {
   }
 
   func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
+  func creationBytes() throws(StorageError) -> UInt64 { try base.creationBytes() }
 
   func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
     try base.events(ofFile: name)

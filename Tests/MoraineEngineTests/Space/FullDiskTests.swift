@@ -120,6 +120,69 @@ import Testing
     withExtendedLifetime((killed, filler)) {}
   }
 
+  /// Takes every last block.
+  private func fillUp(_ storage: MemoryStorage) throws {
+    let directory = try #require(try storage.openDirectory("store"))
+    let filler = try #require(try directory.openFile("filler", .readWrite))
+    var length = try filler.lengthBytes()
+    while try directory.freeBytes() > 0 {
+      length += 4096
+      try filler.allocate(from: 0, to: length)
+    }
+  }
+
+  /// Regression: on XFS a file can be created only where some 200 KB are free, and what was kept
+  /// back was 64 KiB. Deletes that needed a new segment failed, and so did a compaction.
+  @Test(arguments: cases)
+  func deletesAndCompactionFreeAFullDiskOnWhichFilesAreDear(_ item: Case) async throws {
+    let storage = MemoryStorage(capacityBytes: 2 << 20, creationBytes: 192 << 10)
+    let store = try open(storage, item)
+    let count = try await fill(store, "old")
+    let directory = try #require(try storage.openDirectory("store"))
+    if try directory.freeBytes() >= 192 << 10 { _ = try directory.createFile("filler") }
+    if try directory.openFile("filler", .read) != nil { try fillUp(storage) }
+    for number in 0..<count * 3 / 4 {
+      #expect(try await delete(Key("old \(number)"), from: store), "key \(number) of \(count)")
+    }
+    try await store.compact()
+    try directory.remove("filler")
+    #expect(try await fill(store, "new") > count / 2)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// Regression: the same after a kill, for a store with three settings: it could not be opened for
+  /// writing, because its manifest needs a file.
+  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  func aSmallKilledStoreOpensOnAFullDiskOnWhichFilesAreDear(
+    mode: Configuration.IOMode
+  ) async throws {
+    let storage = MemoryStorage(capacityBytes: 2 << 20, creationBytes: 192 << 10)
+    let item = Case(mode: mode, segmentSizeBytes: 64 << 20, isAutomatic: true)
+    do {
+      let killed = try open(storage, item)
+      for number in 0..<3 { try await killed.set([1], forKey: Key("\(number)")) }
+      let directory = try #require(try storage.openDirectory("store"))
+      _ = try directory.createFile("filler")
+      try fillUp(storage)
+    }
+    // What the store has under way keeps the lock for a moment.
+    var opened: Store?
+    while opened == nil {
+      do throws(StoreError) {
+        opened = try Store(on: storage, at: "store", configuration: .testing(ioMode: mode))
+      } catch {
+        guard error.code == .locked else { throw error }
+        await Task.yield()
+      }
+    }
+    let store = try #require(opened)
+    #expect(await store.count == 3)
+    #expect(try await store.removeValue(forKey: "1", durability: .sync) != nil)
+    #expect(await store.count == 2)
+    try await store.close()
+  }
+
   /// There is nothing to gain, and nothing is lost by trying.
   @Test func compactionOfAFullDiskWithoutGarbageIsHarmless() async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
