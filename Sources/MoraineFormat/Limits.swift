@@ -4,6 +4,12 @@ public enum Limits {
   public static let keyLengthBytes = 65_536
   /// The longest value, in bytes: 1 GiB.
   public static let valueLengthBytes = 1 << 30
+  /// No record is longer, whatever its optional fields, key and value, in bytes.
+  public static let recordLengthBytes = (1 << 30) + (1 << 20)
+
+  /// The longest segment, in bytes.
+  public static let segmentLengthBytes: UInt64 = 4 << 30
+
   /// All records of one atomic batch together, in bytes, unless the batch has one record. With the
   /// header before them, the last one still begins where an address can name it.
   public static let batchLengthBytes = (1 << 30) - (1 << 20)

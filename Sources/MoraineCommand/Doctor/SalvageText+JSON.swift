@@ -7,6 +7,7 @@ extension SalvageText: JSONRepresentable {
       "segmentCount": report.segmentCount, "readBytes": report.readBytes,
       "losses": report.losses.map { member($0) }, "torn": report.torn.map { member($0) },
       "segmentsWithoutHeader": report.segmentsWithoutHeader, "ignoredFiles": report.ignoredFiles,
+      "unlistedSegments": unlistedObjects,
       "elapsedMilliseconds": report.elapsedNanoseconds / 1_000_000,
     ]
     return object.json
@@ -16,9 +17,18 @@ extension SalvageText: JSONRepresentable {
   /// before it.
   var previewObject: JSONObject {
     [
-      "recordCount": report.recordCount,
+      "recordCount": report.recordCount, "unlistedSegments": unlistedObjects,
       "losses": report.losses.map { member($0, isPreview: true) },
     ]
+  }
+
+  private var unlistedObjects: [JSONObject] {
+    report.unlistedSegments.map {
+      [
+        "file": $0.file, "recordCount": $0.recordCount, "firstSequence": $0.firstSequence,
+        "lastSequence": $0.lastSequence,
+      ]
+    }
   }
 
   private func member(_ loss: SalvageLoss, isPreview: Bool = false) -> JSONObject {

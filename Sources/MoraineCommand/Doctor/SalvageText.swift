@@ -19,6 +19,7 @@ struct SalvageText {
       let names = report.ignoredFiles.joined(separator: ", ")
       lines.append("Not read, because they are no segments of this store, or not listed: \(names).")
     }
+    lines += unlisted
     if !report.torn.isEmpty {
       lines.append("Torn, and promised to nobody; opening would have cut it off too:")
       lines += report.torn.flatMap { describe($0) }
@@ -37,9 +38,18 @@ struct SalvageText {
 
   /// What a salvage would not bring back, before one is tried.
   var preview: [String] {
-    guard !report.losses.isEmpty else { return [] }
-    return ["A salvage would bring back \(operations), and lose:"]
+    guard !report.losses.isEmpty else { return unlisted }
+    return unlisted + ["A salvage would bring back \(operations), and lose:"]
       + report.losses.flatMap { describe($0, isPreview: true) }
+  }
+
+  /// Intact segments that the manifest does not list.
+  private var unlisted: [String] {
+    report.unlistedSegments.map {
+      "\($0.file) is intact, and the manifest does not list it: "
+        + Units.counted(Int(clamping: $0.recordCount), "operation")
+        + ", sequence \($0.firstSequence) to \($0.lastSequence), not taken over."
+    }
   }
 
   private func describe(_ loss: SalvageLoss, isPreview: Bool = false) -> [String] {

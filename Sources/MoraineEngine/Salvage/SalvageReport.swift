@@ -17,13 +17,30 @@ public struct SalvageReport: Sendable {
   public internal(set) var torn: [SalvageLoss] = []
   /// Segments whose own header is damaged, and whose records were found all the same.
   public internal(set) var segmentsWithoutHeader: [String] = []
-  /// Segment files that the manifest does not list, or of another store; they were not read.
+  /// Segment files that the manifest does not list, or of another store; nothing of them was taken
+  /// over.
   public internal(set) var ignoredFiles: [String] = []
+  /// Those of ``ignoredFiles`` that are this store's, and have whole operations. A compaction or a
+  /// backup that was interrupted leaves such segments, and then nothing of them is missing. So does
+  /// a manifest that lists too few: compare their sequence numbers with what you expect to have.
+  public internal(set) var unlistedSegments: [UnlistedSegment] = []
   /// How long it took, in nanoseconds.
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 
   /// Whether nothing that was ever promised is missing.
   public var isComplete: Bool { losses.isEmpty }
+}
+
+/// A segment of the damaged store that is intact, and that its manifest does not list.
+public struct UnlistedSegment: Sendable {
+  /// The file's name in the store's directory.
+  public let file: String
+  /// Whole puts and deletes in it.
+  public let recordCount: UInt64
+  /// The sequence number of the first of them.
+  public let firstSequence: SequenceNumber
+  /// The sequence number of the last of them.
+  public let lastSequence: SequenceNumber
 }
 
 /// A part of a damaged store that could not be recovered.

@@ -27,7 +27,7 @@ struct SalvageTarget {
   mutating func fill(
     _ thread: SerialQueue, _ progress: (@Sendable (Progress) -> Void)?
   ) async throws(StoreError) {
-    let total = work.listing.segments.values.reduce(0, +)
+    let total = work.listing.segments.values.reduce(0, &+)
     for (index, plans) in work.groups.enumerated() {
       let isLast = index == work.groups.count - 1
       let group = try await thread.run { [work] () throws(StoreError) in
@@ -48,16 +48,41 @@ struct SalvageTarget {
     report.add(group)
     // Compaction's output has some of the records of its inputs: one that can be had is enough.
     var last: (sequence: UInt64, loss: SalvageLoss?) = (0, nil)
+    var taken: (segment: Int, offset: Int)?
     for place in group.order {
       if place.sequence != last.sequence {
         if let loss = last.loss { report.losses.append(loss) }
+        taken = nil
       } else if last.loss == nil {
+        if let taken { compare(group, (place.segment, place.offset), with: taken) }
         continue
       }
       let loss = try await take(group.segments[place.segment], at: place.offset)
+      if loss == nil { taken = (place.segment, place.offset) }
       last = (place.sequence, loss)
     }
     if let loss = last.loss { report.losses.append(loss) }
+  }
+
+  /// Says so where two operations have one sequence number and are not the same: which of them came
+  /// last, nothing tells.
+  private mutating func compare(
+    _ group: SalvageWork.Group, _ other: (segment: Int, offset: Int),
+    with taken: (segment: Int, offset: Int)
+  ) {
+    let segment = group.segments[other.segment]
+    let (left, right) = (
+      group.segments[taken.segment].operation(at: taken.offset),
+      segment.operation(at: other.offset)
+    )
+    let isSame =
+      left.header.kind == right.header.kind && left.header.keyspace == right.header.keyspace
+      && left.key == right.key && (right.value == nil || left.value == right.value)
+    guard !isSame else { return }
+    report.losses.append(
+      loss(
+        right, of: segment, at: other.offset,
+        "another operation has its sequence number; which of the two counts cannot be told"))
   }
 
   /// - Returns: what is lost, when its value cannot be had.
@@ -67,18 +92,11 @@ struct SalvageTarget {
     let record = segment.operation(at: offset)
     let keyspace = work.name(ofKeyspace: record.header.keyspace)
     if record.header.kind == .put, record.value == nil {
-      var loss = SalvageLoss(
-        kind: .value, file: segment.plan.name, offset: UInt64(offset),
-        lengthBytes: UInt64(record.header.length),
-        reason: "its value needs the dictionary in the segment's header, which is damaged")
-      loss.recordCount = 1
-      let sequence = SequenceNumber(rawValue: record.header.sequence)
-      loss.after = SequenceNumber(rawValue: record.header.sequence - 1)
-      loss.before = SequenceNumber(rawValue: record.header.sequence + 1)
-      loss.keys = [
-        SalvagedKey(keyspace: keyspace, key: record.key, sequence: sequence, isProven: true)
-      ]
-      return loss
+      return loss(
+        record, of: segment, at: offset,
+        record.header.codec == .lz4Dictionary
+          ? "its value needs the dictionary in the segment's header, which is damaged"
+          : "its value does not decompress")
     }
     report.recordCount += 1
     let bytes = record.key.bytes.count + (record.value?.count ?? 0)
@@ -89,6 +107,25 @@ struct SalvageTarget {
     pending.append(Operation(keyspace: keyspace, key: record.key, value: record.value))
     pendingBytes += bytes
     return nil
+  }
+
+  private func loss(
+    _ record: (header: RecordHeader, key: Key, value: [UInt8]?), of segment: SalvageWork.Segment,
+    at offset: Int, _ reason: String
+  ) -> SalvageLoss {
+    var loss = SalvageLoss(
+      kind: .value, file: segment.plan.name, offset: UInt64(offset),
+      lengthBytes: UInt64(record.header.length), reason: reason)
+    loss.recordCount = 1
+    let sequence = record.header.sequence
+    loss.after = SequenceNumber(rawValue: sequence == 0 ? 0 : sequence - 1)
+    loss.before = SequenceNumber(rawValue: sequence + 1)
+    loss.keys = [
+      SalvagedKey(
+        keyspace: work.name(ofKeyspace: record.header.keyspace), key: record.key,
+        sequence: SequenceNumber(rawValue: sequence), isProven: true)
+    ]
+    return loss
   }
 
   private mutating func flush() async throws(StoreError) {

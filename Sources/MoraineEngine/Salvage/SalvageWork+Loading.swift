@@ -130,6 +130,13 @@ extension SalvageWork {
   private func count(_ segment: inout Segment) {
     guard let entry = segment.plan.entry, entry.isSealed else { return }
     let missing = Int(clamping: entry.recordCount) - segment.survivors.count
+    if missing > 0, segment.losses.isEmpty {
+      let hole = SegmentSalvage.Hole(
+        range: segment.bytes.bytes.count..<segment.bytes.bytes.count,
+        reason: "the manifest counts \(entry.recordCount) records, and there are "
+          + "\(segment.survivors.count)", after: segment.survivors.last?.sequence ?? 0)
+      segment.losses.append(loss(hole, segment.plan, segment.bytes))
+    }
     guard missing == 0 || segment.losses.count == 1 else { return }
     for index in segment.losses.indices {
       segment.losses[index].recordCount = UInt64(max(0, missing))

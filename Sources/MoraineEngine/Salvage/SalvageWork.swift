@@ -72,8 +72,9 @@ struct SalvageWork: Sendable {
     }
     if let manifest, problem == nil { plan(manifest) } else { try planWithoutManifest() }
     let used = Set(groups.joined().compactMap(\.file))
-    report.ignoredFiles = listing.segments.keys.filter { !used.contains($0) }.sorted()
-      .map(\.fileName)
+    let ignored = Set(listing.segments.keys.filter { !used.contains($0) })
+    report.unlistedSegments = try unlistedSegments(ignored)
+    report.ignoredFiles = ignored.sorted().map(\.fileName)
   }
 
   func free() { lock?.unlock() }
@@ -84,9 +85,11 @@ struct SalvageWork: Sendable {
     return manifest?.keyspaces.first { $0.id == id }?.name ?? "keyspace-\(id)"
   }
 
-  /// In the order of the log, each as long as the manifest says.
+  /// Each as long as the manifest says. The order is that of the sequence numbers, whatever the
+  /// order of the list is.
   private mutating func plan(_ manifest: Manifest) {
     let (holders, lengths) = (files.holders, files.lengths)
+    var sealed: [(plan: Plan, first: UInt64, last: UInt64)] = []
     var open: [Plan] = []
     var last: UInt64 = 0
     for entry in manifest.segments {
@@ -102,12 +105,14 @@ struct SalvageWork: Sendable {
         plan.sequences =
           isEmpty ? (1, 0) : (entry.firstSequence.rawValue, entry.lastSequence.rawValue)
         last = max(last, entry.lastSequence.rawValue)
-        groups.append([plan])
+        sealed.append((plan, entry.firstSequence.rawValue, entry.lastSequence.rawValue))
       } else {
-        plan.sequences.lowest = last &+ 1
         open.append(plan)
       }
     }
+    group(sealed)
+    // Nothing in them comes before what is sealed.
+    for index in open.indices { open[index].sequences.lowest = last &+ 1 }
     if !open.isEmpty { groups.append(open) }
   }
 
@@ -122,11 +127,35 @@ struct SalvageWork: Sendable {
       let first = segment.survivors.first?.sequence ?? 0
       ranges.append((plan, first, segment.survivors.last?.sequence ?? first))
     }
+    group(ranges)
+  }
+
+  /// Puts together what overlaps, and the rest in the order of the sequence numbers.
+  private mutating func group(_ ranges: [(plan: Plan, first: UInt64, last: UInt64)]) {
     var end: UInt64 = 0
     for range in ranges.sorted(by: { $0.first < $1.first }) {
       if groups.isEmpty || range.first > end { groups.append([]) }
       groups[groups.count - 1].append(range.plan)
       end = max(end, range.last)
     }
+  }
+
+  /// Intact segments of this store that the manifest does not list. They are not taken over: that
+  /// they are not listed may be right, and what they hold may have been overwritten or deleted.
+  private func unlistedSegments(_ names: Set<SegmentNumber>) throws(StoreError) -> [UnlistedSegment]
+  {
+    var result: [UnlistedSegment] = []
+    for name in names.sorted() {
+      guard let header = files.headers[name], files.isOurs(header),
+        let segment = try load(Plan(number: header.number, file: name, entry: nil)),
+        let first = segment.survivors.first, let last = segment.survivors.last
+      else { continue }
+      result.append(
+        UnlistedSegment(
+          file: name.fileName, recordCount: UInt64(segment.survivors.count),
+          firstSequence: SequenceNumber(rawValue: first.sequence),
+          lastSequence: SequenceNumber(rawValue: last.sequence)))
+    }
+    return result
   }
 }

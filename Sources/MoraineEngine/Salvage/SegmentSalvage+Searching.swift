@@ -92,7 +92,8 @@ extension SegmentSalvage {
     let end = min(limit, source.bytes.count)
     guard offset + RecordHeader.fixedLength <= end else { return nil }
     let length = source.bytes.withUnsafeBytes { RecordHeader.length(at: $0.baseAddress! + offset) }
-    return length >= RecordHeader.fixedLength && length <= end - offset ? length : nil
+    let longest = min(end - offset, Limits.recordLengthBytes)
+    return length >= RecordHeader.fixedLength && length <= longest ? length : nil
   }
 
   private func isWhole(_ base: UnsafeRawPointer, _ length: Int, _ offset: Int) -> Bool {

@@ -70,7 +70,8 @@ struct SegmentSalvage {
   }
 
   private mutating func take(_ header: RecordHeader, at offset: Int) {
-    lastSequence = max(lastSequence, header.sequence)
+    // A mark's number says what was given before it, and nothing of what comes behind it.
+    if header.kind.isOperation { lastSequence = max(lastSequence, header.sequence) }
     switch header.kind {
     case .footer: break
     case .syncMark: promise = max(promise, durableOffset(of: offset, header))

@@ -11,7 +11,9 @@ extension RecordHeader {
   ) -> RecordHeader? {
     guard let base = bytes.baseAddress, offset >= 0, offset + fixedLength <= end else { return nil }
     let length = length(at: base + offset)
-    guard length >= fixedLength, length <= end - offset else { return nil }
+    guard length >= fixedLength, length <= min(end - offset, Limits.recordLengthBytes) else {
+      return nil
+    }
     return parse(base + offset, length: length)
   }
 
