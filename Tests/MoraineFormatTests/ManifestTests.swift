@@ -144,4 +144,54 @@ import Testing
       #expect(try kind(decoding: adding(tag: 2, flags: 1, entry)) == .damaged, "\(id) \(name)")
     }
   }
+
+  private func cutManifest(_ ends: [UInt64]) -> Manifest {
+    var manifest = Manifest(
+      storeID: Identifier(low: 1, high: 2), instanceID: Identifier(low: 3, high: 4),
+      hashKey: HashKey(k0: 5, k1: 6))
+    manifest.lastSequence = SequenceNumber(rawValue: 1 << 40)
+    for (place, end) in ends.enumerated() {
+      manifest.addCut(after: SequenceNumber(rawValue: end), id: UInt64(place + 1))
+    }
+    return manifest
+  }
+
+  /// A cut that ended the log no later than an earlier one says all that this one said.
+  @Test func cutsAreKeptWhileTheySaySomething() throws {
+    #expect(cutManifest([10, 20, 15]).cuts.map(\.lastSequence.rawValue) == [10, 15])
+    #expect(cutManifest([10, 20, 15]).cuts.map(\.number) == [1, 3])
+    #expect(cutManifest([10, 20, 10]).cuts.map(\.number) == [3])
+    let manifest = cutManifest([10, 20, 15])
+    let bytes = manifest.encoded()
+    #expect(try bytes.withUnsafeBytes { try Manifest(decoding: $0) } == manifest)
+  }
+
+  @Test func whatAnEarlierCopyHasMayBeLost() {
+    func lost(_ ends: [UInt64], _ known: Int, _ last: UInt64) -> Bool {
+      let before = cutManifest(Array(ends[..<known])).cuts
+      return cutManifest(ends).mayHaveLost(through: SequenceNumber(rawValue: last), since: before)
+    }
+    #expect(!lost([10, 20], 2, 500))
+    #expect(!lost([10, 20], 1, 20))
+    #expect(lost([10, 20], 1, 21))
+    #expect(lost([10, 20], 0, 11))
+    #expect(!lost([10, 20], 0, 10))
+    #expect(lost([30, 20], 0, 21))
+    // Of a copy that went another way, or of a later moment.
+    var other = cutManifest([])
+    other.addCut(after: SequenceNumber(rawValue: 10), id: 99)
+    #expect(cutManifest([10]).mayHaveLost(through: .none, since: other.cuts))
+    #expect(cutManifest([]).mayHaveLost(through: .none, since: other.cuts))
+  }
+
+  @Test func cutsAreBounded() throws {
+    let ends = (1...500).map { UInt64($0 * 10) }
+    let manifest = cutManifest(ends)
+    #expect(manifest.cuts.count == 64)
+    #expect(manifest.cuts.last?.number == 500)
+    // The oldest says as much as all that it stands for.
+    let none: [Manifest.Cut] = []
+    #expect(manifest.mayHaveLost(through: SequenceNumber(rawValue: 11), since: none))
+    #expect(!manifest.mayHaveLost(through: SequenceNumber(rawValue: 10), since: none))
+  }
 }

@@ -61,11 +61,15 @@ struct BackupWork: Sendable {
     return manifest
   }
 
-  /// A store that a power failure has set back goes on without what its backup still has.
+  /// A store that a power failure has set back goes on without what its backup still has. The cuts
+  /// in its manifest tell, however far it has come since.
   private func checkNothingIsLost(_ before: Manifest) throws(StoreError) {
     let lengths = Dictionary(
       source.manifest.segments.map { ($0.number, $0.lengthBytes) }, uniquingKeysWith: { $1 })
-    for entry in before.segments where entry.lengthBytes > lengths[entry.number] ?? .max {
+    let isShorter = before.segments.contains { $0.lengthBytes > lengths[$0.number] ?? .max }
+    // The segment may be gone as a whole, or have grown again since.
+    let last = before.segments.map(\.lastSequence).max() ?? .none
+    if isShorter || source.manifest.mayHaveLost(through: last, since: before.cuts) {
       throw StoreError(
         .cursorDiverged,
         "this backup has operations that the store has lost since, in a crash; "

@@ -9,6 +9,7 @@ struct ManifestFile {
   init(_ directory: any StorageDirectory) { self.directory = directory }
 
   func write(_ manifest: Manifest, over name: String) throws(StoreError) {
+    try manifest.checkCounters()
     try storing { () throws(StorageError) in
       try directory.remove(Manifest.temporaryFileName)
       let file = try directory.createFile(Manifest.temporaryFileName)

@@ -13,6 +13,7 @@ extension RestoreWork {
     if let sequence { try rewind(&manifest, to: sequence, in: source) }
     manifest.isBackup = false
     manifest.instanceID = Identifier(low: Machine.randomNumber(), high: Machine.randomNumber())
+    manifest.forgetCuts()
     manifest.epoch += 1
     manifest.generation += 1
     manifest.createdMilliseconds = Machine.wallMilliseconds()

@@ -68,6 +68,8 @@ extension Store {
     opener.knowsDigest = !isRewound
     let store = try await open(opener)
     do throws(StoreError) {
+      // What it says of segments that were cut is of the moment of the backup.
+      if isRewound { try await store.publishManifest() }
       let total = staged.report.totalBytes
       let report = try await store.verify { part in
         progress?(
@@ -77,7 +79,6 @@ extension Store {
       staged.report.checkedBytes = report.checkedBytes
       staged.report.count = await store.count
       staged.report.sequence = await store.statistics.lastSequence
-      if isRewound { try await store.publishManifest() }
     } catch {
       do throws(StoreError) { try await store.close() } catch {}
       throw error

@@ -12,6 +12,7 @@ struct ManifestPublisher {
   func publish(_ manifest: Manifest) throws(StoreError) {
     // What it would list as sealed may have failed to become durable.
     if let poison = pipeline.poison { throw poison }
+    try manifest.checkCounters()
     try pipeline.checkPresence()
     do throws(StorageError) {
       try writeTemporary(manifest.encoded())
@@ -55,6 +56,21 @@ struct ManifestPublisher {
     } catch {
       pipeline.poison(StoreError(error))
       throw error
+    }
+  }
+}
+
+extension Manifest {
+  /// Throws where a counter has come to its end: no reader would take such a manifest, and it would
+  /// stand in the place of one that readers take.
+  func checkCounters() throws(StoreError) {
+    guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter,
+      nextSegmentNumber > 0, lastSequence <= .max
+    else {
+      throw StoreError(
+        .limitExceeded,
+        "the store has used up its epochs, generations or segment numbers; "
+          + "dump it, and load it into a new one", file: Self.fileName)
     }
   }
 }

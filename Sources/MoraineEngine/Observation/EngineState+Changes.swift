@@ -55,7 +55,9 @@ extension EngineState {
   }
 
   func cursor(at sequence: UInt64) -> ChangeCursor {
-    ChangeCursor(storeID: manifest.storeID, epoch: manifest.epoch, sequence: sequence)
+    ChangeCursor(
+      storeID: manifest.storeID, epoch: manifest.epoch, cut: manifest.cuts.last?.number ?? 0,
+      sequence: sequence)
   }
 
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
@@ -67,7 +69,10 @@ extension EngineState {
     let isOfThisLife =
       cursor.epoch <= manifest.epoch
       && later.map { cursor.sequence < $0.firstSequence } ?? true
-    guard isOfThisLife, cursor.sequence.rawValue <= lastSequence else {
+    let isLost = manifest.cuts.contains {
+      $0.number > cursor.cut ?? .max && $0.lastSequence < cursor.sequence
+    }
+    guard isOfThisLife, !isLost, cursor.sequence.rawValue <= lastSequence else {
       throw StoreError(
         .cursorDiverged,
         "the cursor is of changes that this store has lost, in a crash or a restore; begin anew")

@@ -83,6 +83,7 @@ extension Manifest {
     case .segments: try decodeSegments(&payload)
     case .keyspaces: try decodeKeyspaces(&payload)
     case .epochs: try decodeEpochs(&payload)
+    case .cuts: try decodeCuts(&payload)
     case nil:
       guard flags & 1 == 0 else {
         throw FormatError(newer: "manifest section \(rawTag)", at: start)
@@ -105,7 +106,7 @@ extension Manifest {
       segment.flags = Segment.Flags(rawValue: try reader.read())
       try reader.skipZeros(12, "manifest segment entry")
       guard number.rawValue > 0, number.rawValue < nextSegmentNumber,
-        segment.lengthBytes <= 4 << 30, segments.count < Limits.segmentCount
+        segment.lengthBytes <= Limits.segmentLengthBytes, segments.count < Limits.segmentCount
       else { throw FormatError("impossible segment entry", at: start) }
       guard seen.insert(number).inserted else {
         throw FormatError("segment \(number) is listed twice", at: start)
@@ -140,5 +141,17 @@ extension Manifest {
           epoch: try reader.read(), firstSequence: SequenceNumber(rawValue: try reader.read()),
           instanceID: try reader.readIdentifier()))
     }
+  }
+
+  private mutating func decodeCuts(_ reader: inout ByteReader) throws(FormatError) {
+    let start = reader.offset
+    var list = cuts
+    while reader.remaining > 0 {
+      list.append(
+        Cut(
+          number: try reader.read(), lastSequence: SequenceNumber(rawValue: try reader.read()),
+          id: try reader.read()))
+    }
+    guard takeCuts(list) else { throw FormatError("impossible cuts of the log", at: start) }
   }
 }

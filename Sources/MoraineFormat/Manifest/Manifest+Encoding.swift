@@ -3,6 +3,8 @@ extension Manifest {
     case segments = 1
     case keyspaces = 2
     case epochs = 3
+    /// A reader that does not know them is right to ignore them.
+    case cuts = 4
   }
 
   public func encoded() -> [UInt8] {
@@ -26,11 +28,12 @@ extension Manifest {
     writer.append(digest)
     writer.append(createdMilliseconds)
     writer.append(isBackup ? Self.backupFlag : 0)
-    writer.append(UInt32(3))
+    writer.append(UInt32(cuts.isEmpty ? 3 : 4))
     precondition(writer.bytes.count == Self.fixedLength, "manifest layout changed")
     append(.segments, encodedSegments(), to: &writer)
     append(.keyspaces, encodedKeyspaces(), to: &writer)
     append(.epochs, encodedEpochs(), to: &writer)
+    if !cuts.isEmpty { append(.cuts, encodedCuts(), to: &writer) }
     writer.replace(at: 12, with: UInt32(writer.bytes.count + 4))
     writer.append(Checksum.of(writer.bytes))
     return writer.bytes
@@ -38,7 +41,7 @@ extension Manifest {
 
   private func append(_ tag: SectionTag, _ payload: [UInt8], to writer: inout ByteWriter) {
     writer.append(tag.rawValue)
-    writer.append(UInt16(1))
+    writer.append(UInt16(tag == .cuts ? 0 : 1))
     writer.append(UInt32(payload.count))
     writer.append(contentsOf: payload)
   }
@@ -78,6 +81,16 @@ extension Manifest {
       writer.append(entry.epoch)
       writer.append(entry.firstSequence.rawValue)
       writer.append(entry.instanceID)
+    }
+    return writer.bytes
+  }
+
+  private func encodedCuts() -> [UInt8] {
+    var writer = ByteWriter()
+    for cut in cuts {
+      writer.append(cut.number)
+      writer.append(cut.lastSequence.rawValue)
+      writer.append(cut.id)
     }
     return writer.bytes
   }

@@ -51,7 +51,26 @@ public struct Manifest: Equatable, Sendable {
     }
   }
 
+  /// Where a recovery ended the log after an unclean stop. What came behind it, if there was
+  /// anything, is lost, and its sequence numbers may be given again.
+  public struct Cut: Equatable, Sendable {
+    /// Counted from 1.
+    public var number: UInt64
+    /// The last operation that the log had, or that a compaction has made durable.
+    public var lastSequence: SequenceNumber
+    /// Random: the cuts of two copies of a store have the same numbers.
+    public var id: UInt64
+
+    public init(number: UInt64, lastSequence: SequenceNumber, id: UInt64) {
+      self.number = number
+      self.lastSequence = lastSequence
+      self.id = id
+    }
+  }
+
   static let backupFlag: UInt32 = 1 << 0
+  /// How many cuts a manifest lists.
+  static let cutLimit = 64
 
   public static let fileName = "MANIFEST"
   public static let temporaryFileName = "MANIFEST.tmp"
@@ -78,11 +97,50 @@ public struct Manifest: Equatable, Sendable {
   public var segments: [Segment] = []
   public var keyspaces: [Keyspace] = []
   public var epochs: [Epoch] = []
+  /// By rising numbers, and by rising sequence numbers: a cut says all that an earlier one says
+  /// which did not end before it.
+  public private(set) var cuts: [Cut] = []
 
   public init(storeID: Identifier, instanceID: Identifier, hashKey: HashKey) {
     self.storeID = storeID
     self.instanceID = instanceID
     self.hashKey = hashKey
+  }
+
+  /// Adds a cut after all others. Of too many, the two oldest become one that says as much as both,
+  /// and more than either.
+  public mutating func addCut(after last: SequenceNumber, id: UInt64) {
+    let number = (cuts.last?.number ?? 0) + 1
+    cuts.removeAll { $0.lastSequence >= last }
+    cuts.append(Cut(number: number, lastSequence: last, id: id))
+    guard cuts.count > Self.cutLimit else { return }
+    cuts[1].lastSequence = cuts[0].lastSequence
+    cuts.removeFirst()
+  }
+
+  /// The list of a store that begins, or that begins again with another identity.
+  public mutating func forgetCuts() { cuts = [] }
+
+  /// Takes a list that was read.
+  ///
+  /// - Returns: false when no recovery makes such a list.
+  mutating func takeCuts(_ list: [Cut]) -> Bool {
+    cuts = list
+    return list.count <= Self.cutLimit && list.allSatisfy { $0.number > 0 && $0.number < 1 << 63 }
+      && zip(list, list.dropFirst()).allSatisfy {
+        $0.number < $1.number && $0.lastSequence < $1.lastSequence
+      } && list.allSatisfy { $0.lastSequence <= lastSequence }
+  }
+
+  /// Whether operations up to a number, which somebody has who knew these cuts, may not be this
+  /// store's: a cut came since that ended the log before that number, or the cuts are of a copy.
+  public func mayHaveLost(through sequence: SequenceNumber, since known: [Cut]) -> Bool {
+    let last = known.last?.number ?? 0
+    if last > cuts.last?.number ?? 0 { return true }
+    if let same = cuts.first(where: { $0.number == last }), same.id != known.last?.id {
+      return true
+    }
+    return cuts.contains { $0.number > last && $0.lastSequence < sequence }
   }
 
   /// True when the last user of the store closed it in order.
