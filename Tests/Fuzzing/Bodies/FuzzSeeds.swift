@@ -17,6 +17,7 @@ package enum FuzzSeeds {
     case .checkpoint: return behind(Array(0..<8), edits)
     case .lz4: return try compressed(records.joined().map { $0 })
     case .operations: return operations
+    case .store: return behind(Array(0..<8), stores)
     }
   }
 
@@ -35,6 +36,13 @@ package enum FuzzSeeds {
     [1, 0, 0, 7, 255, 255, 255, 255, 255, 255, 255, 255], [12, 100, 0, 0], [12, 100, 0, 1, 0],
     // Without keys; then a page of overflow buckets, a link to the first, and its link to itself.
     [3, 9, 0, 0, 0], grown, grown + link, grown + link + [3, 7, 34] + toFirst,
+  ]
+
+  /// A live byte more in a checkpoint, an entry less, a mark's number, a footer's count, segments in
+  /// another order, a key's length.
+  private static let stores: [[UInt8]] = [
+    [], [11, 184, 0, 2], [11, 0, 16, 33, 0, 0, 0, 0, 0, 0, 0, 0], [0, 140, 0, 1], [1, 144, 0, 2],
+    [12, 80, 0, 1], [13, 168, 0, 1, 13, 240, 0, 1], [3, 145, 0, 2, 3, 16, 1, 3],
   ]
 
   private static let grown: [UInt8] = [15, 0, 128, 1, 0, 0, 96, 0, 0, 1, 0, 104, 0, 0, 2]

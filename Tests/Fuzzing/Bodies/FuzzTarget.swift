@@ -1,6 +1,6 @@
 /// What is fuzzed. Each takes any bytes, and none may lead to a trap, a hang, or a wrong answer.
 public enum FuzzTarget: String, CaseIterable, Sendable {
-  case record, segment, manifest, checkpoint, lz4, operations
+  case record, segment, manifest, checkpoint, lz4, operations, store
 
   /// Runs one input.
   ///
@@ -14,6 +14,7 @@ public enum FuzzTarget: String, CaseIterable, Sendable {
     case .checkpoint: try await CheckpointBody.run(&bytes)
     case .lz4: try CompressionBody.run(&bytes)
     case .operations: try await OperationsBody.run(&bytes)
+    case .store: try await StoreBody.run(&bytes)
     }
   }
 }

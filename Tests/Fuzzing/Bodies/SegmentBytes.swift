@@ -29,6 +29,11 @@ struct SegmentBytes {
     let sound = Self.header.encoded()
     // The magic, who it belongs to, and which it is; not the lengths, flags and what must be zero.
     for range in [0..<10, 16..<56, 72..<80] { bytes.replaceSubrange(range, with: sound[range]) }
+    mendHeaderChecksum()
+  }
+
+  mutating func mendHeaderChecksum() {
+    guard bytes.count >= SegmentHeader.fixedLength else { return }
     let length = min(max(headerLength, SegmentHeader.fixedLength), bytes.count)
     var checksum = Checksum()
     bytes.withUnsafeBytes { raw in
