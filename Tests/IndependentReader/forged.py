@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 import read_store
-from moraine_format import Violation, crc32c
-from segments import FOOTER, MARK, number
+from moraine_format import Newer, Violation, crc32c
+from segments import FOOTER, MARK, PUT, number
 
 
 def manifest(change):
@@ -75,27 +75,51 @@ def split(data):
     struct.pack_into("<I", data, 156, number(data, 156, 4) + 1)
 
 
-FORBIDDEN = {
+NEWER = {
     "another manifest version": manifest(patch(8, "<H", 2)),
     "a manifest flag to be understood": manifest(patch(152, "<I", 1 << 20)),
+    "entry bytes that must be zero": manifest(patch(168 + 60, "<B", 1)),
+    "a section to be understood": section(77, 1, b"abcd"),
+    "another segment version": segment(patch(8, "<H", 2)),
+    "header bytes that must be zero": segment(patch(110, "<B", 1)),
+    "a header flag to be understood": segment(patch(96, "<I", 1 << 16)),
+    "an encrypted segment": segment(patch(96, "<I", 4)),
+    "a record of an unknown kind": record(PUT, 15, "<B", 9),
+    "a record of an unknown codec": record(PUT, 15, "<B", 0x31),
+    "a record of an unknown batch field": record(PUT, 15, "<B", 0xC1),
+    "a record with an unknown flag": record(PUT, 16, "<B", 0x40),
+    "an extension to be understood": record(PUT, 16, "<B", 0x20),
+    "a key beyond its record": record(PUT, 17, "<H", 5000),
+    "an impossible raw length": record(PUT, 15, "<B", 0x11),
+    "a mark with a flag": record(MARK, 16, "<B", 8),
+    "footer bytes that must be zero": record(FOOTER, 20 + 50, "<B", 1),
+}
+FORBIDDEN = {
     "an epoch before the segments'": manifest(patch(64, "<Q", 0)),
     "a last sequence before the segments'": manifest(patch(80, "<Q", 1)),
     "a next number that is listed": manifest(patch(88, "<Q", 1)),
-    "entry bytes that must be zero": manifest(patch(168 + 60, "<B", 1)),
     "sections that are not there": manifest(patch(156, "<I", 9)),
     "an entry in two sections": manifest(split),
-    "a section to be understood": section(77, 1, b"abcd"),
     "half a keyspace": section(2, 1, bytes([1, 0, 0, 9])),
     "a name for keyspace 0": section(2, 1, b"\0\0\0\1a"),
     "a keyspace without a name": section(2, 1, b"\1\0\0\0"),
     "two names for a keyspace": section(2, 1, b"\1\0\0\1a\1\0\0\1b"),
     "two keyspaces of a name": section(2, 1, b"\1\0\0\1a\2\0\0\1a"),
-    "another segment version": segment(patch(8, "<H", 2)),
-    "header bytes that must be zero": segment(patch(110, "<B", 1)),
+    "two spellings of a name": section(2, 1, b"\1\0\0\2\xc3\xa9\2\0\0\3e\xcc\x81"),
+    "cuts that fall": section(4, 0, struct.pack("<QQQQQQ", 2, 0, 1, 1, 1, 1)),
+    "a cut behind the log": section(4, 0, struct.pack("<QQQ", 1, 1 << 40, 1)),
+    "half a cut": section(4, 0, bytes(12)),
     "a later generation": segment(patch(72, "<Q", 999)),
     "a key id without the flag": segment(patch(104, "<I", 5)),
     "another store": segment(patch(16, "<Q", 5)),
-    "footer bytes that must be zero": record(FOOTER, 20 + 50, "<B", 1),
+    "a predecessor behind all numbers": segment(patch(64, "<Q", 1 << 56)),
+    "a batch count": record(PUT, 15, "<B", 0x81),
+    "a batch without an end": record(PUT, 15, "<B", 0x41),
+    "a keyspace that is not listed": record(PUT, 16, "<H", 1 | 2 << 8),
+    "a sequence number that does not rise": record(PUT, 8, "<I", 1),
+    "a footer of another count": record(FOOTER, 20, "<Q", 9),
+    "a footer of another first number": record(FOOTER, 28, "<Q", 2),
+    "a footer of another last number": record(FOOTER, 36, "<Q", 1),
     "an older footer": record(FOOTER, 8, "<I", 1),
     "another footer digest": record(FOOTER, 20 + 32, "<Q", 1),
     "a mark that promises too much": record(MARK, 20, "<Q", 1 << 20),
@@ -105,6 +129,11 @@ ALLOWED = {
     "nothing": manifest(lambda data: None),
     "an unknown flag": manifest(patch(152, "<I", 2)),
     "an unknown section": section(77, 0, b"abcd"),
+    "unknown section flags": section(77, 0xFFFE, b"abcd"),
+    "a segment flag of the manifest": manifest(patch(168 + 58, "<H", 1)),
+    "a keyspace of another index": section(2, 1, b"\1\0\7\1a"),
+    "a cut": section(4, 0, struct.pack("<QQQ", 1, 1, 1)),
+    "a mark far ahead": record(MARK, 12, "<B", 1),
     "a tag again": section(1, 1, b""),
     "keyspaces": section(2, 1, b"\1\0\0\1a\7\0\0\1b"),
     "an unknown header flag": segment(patch(96, "<I", 1 << 9)),
@@ -119,9 +148,9 @@ def forge(source, target, change):
 
 def verdict(directory):
     try:
-        return read_store.lines(directory), "reads it"
+        return read_store.lines(directory), 0, "reads it"
     except Violation as violation:
-        return None, str(violation)
+        return None, 7 if isinstance(violation, Newer) else 3, str(violation)
 
 
 def make(moraine, scratch):
@@ -131,7 +160,7 @@ def make(moraine, scratch):
     os.makedirs(store)
     subprocess.run(
         [moraine, "drive", store, "--durability", "none"], check=True, text=True,
-        stdout=subprocess.DEVNULL, input="put 6b31 76\nsync\nput 6b32 77\nsync\nclose\n")
+        stdout=subprocess.DEVNULL, input="put 6b31 76\nsync\nput 6b32 7777777777\nsync\nclose\n")
     return store, target
 
 
@@ -139,15 +168,14 @@ def check(moraine, scratch):
     """The reader and the program refuse what is forbidden, and nothing else."""
     directory, target = make(moraine, scratch)
     sound = read_store.lines(directory)
-    for cases, expected in ((FORBIDDEN, None), (ALLOWED, sound)):
+    for cases, expected, outcome in ((NEWER, None, 7), (FORBIDDEN, None, 3), (ALLOWED, sound, 0)):
         for name, change in cases.items():
             forge(directory, target, change)
-            lines, text = verdict(target)
-            assert lines == expected, f"forged: {name}: {text}"
+            lines, found, text = verdict(target)
+            assert (lines, found) == (expected, outcome), f"forged: {name}: {text}"
             code = verify(moraine, target).returncode
-            right = code in (3, 7) if expected is None else code == 0
-            assert right, f"forged: {name}: verify exits {code}"
-    return len(FORBIDDEN) + len(ALLOWED)
+            assert code == outcome, f"forged: {name}: verify exits {code}"
+    return len(NEWER) + len(FORBIDDEN) + len(ALLOWED)
 
 
 def verify(moraine, target):
@@ -159,12 +187,12 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     store, target = make(sys.argv[1], sys.argv[2])
-    for cases, heading in ((FORBIDDEN, "forbidden"), (ALLOWED, "allowed")):
+    for cases, heading in ((NEWER, "newer"), (FORBIDDEN, "forbidden"), (ALLOWED, "allowed")):
         for name, change in cases.items():
             forge(store, target, change)
             program = verify(sys.argv[1], target)
             print(f"{heading}: {name}: moraine verify exits {program.returncode}; "
-                  f"reader: {verdict(target)[1]}")
+                  f"reader: {verdict(target)[2]}")
     return 0
 
 

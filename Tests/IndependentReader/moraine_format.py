@@ -10,6 +10,10 @@ class Violation(Exception):
         super().__init__(f"{file} at {offset}: {what}")
 
 
+class Newer(Violation):
+    """Sound, and written by a later version."""
+
+
 def _table():
     table = []
     for value in range(256):

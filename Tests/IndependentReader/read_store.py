@@ -2,14 +2,16 @@
 """Reads a Moraine store, after FileFormat.md alone.  read_store.py DIR [KEYSPACE]
 
 Prints `<key hex> <sequence> <value hex>` for every live record of the keyspace of that name, or of
-the unnamed one, by sequence. Exit code 0: sound; 2: usage; 3: something is not as the page says it must be.
+the unnamed one, by sequence. Exit code 0: sound; 2: usage; 3: something is not as the page says it must be;
+7: something is of a later version.
 """
 
 import os
 import sys
 from collections import namedtuple
+from unicodedata import normalize
 
-from moraine_format import Violation, crc32c, digest_of, siphash13
+from moraine_format import Newer, Violation, crc32c, digest_of, siphash13
 from segments import DELETE, FOOTER, MARK, PUT, Segment, number
 
 Entry = namedtuple("Entry", "number length count first last live epoch flags")
@@ -26,7 +28,7 @@ class Manifest:
         if crc32c(data[:-4]) != number(data, len(data) - 4, 4):
             fail(len(data) - 4, "checksum")
         if number(data, 8, 2) != 1 or number(data, 10, 2) or number(data, 152, 4) >> 16:
-            fail(8, "a newer version")
+            raise Newer("MANIFEST", 8, "a newer version")
         self.store_id = data[16:32]
         self.k0, self.k1 = number(data, 48, 8), number(data, 56, 8)
         self.watermark_segment, self.watermark = number(data, 104, 8), number(data, 112, 8)
@@ -39,10 +41,11 @@ class Manifest:
         self._check_keyspaces(payloads[2], fail)
         if len(payloads[3]) % 32:
             fail(160, "half an epoch")
+        self._check_cuts(payloads[4], fail)
 
     def _sections(self, data, fail):
         """A tag may come more than once; each payload holds whole entries."""
-        payloads = {1: b"", 2: b"", 3: b""}
+        payloads = {1: b"", 2: b"", 3: b"", 4: b""}
         place = 160
         for _ in range(number(data, 156, 4)):
             if place + 8 > len(data) - 4:
@@ -53,11 +56,11 @@ class Manifest:
             if place + length > len(data) - 4:
                 fail(place, "a section beyond the end")
             if tag in payloads:
-                if length % {1: 72, 2: 1, 3: 32}[tag]:
+                if length % {1: 72, 2: 1, 3: 32, 4: 24}[tag]:
                     fail(place, "half an entry")
                 payloads[tag] += data[place:place + length]
             elif flags & 1:
-                fail(place, "a section that must be understood")
+                raise Newer("MANIFEST", place, "a section that must be understood")
             place += length
         if place != len(data) - 4:
             fail(place, "bytes behind the sections")
@@ -71,7 +74,7 @@ class Manifest:
             fields = [number(payload, start + 8 * index, 8) for index in range(7)]
             entry = Entry(*fields, number(payload, start + 56, 4))
             if any(payload[start + 60:start + 72]):
-                fail(160, f"segment {entry.number}: bytes that must be zero")
+                raise Newer("MANIFEST", 160, f"segment {entry.number}: bytes that must be zero")
             if entry.number >= self.next_number or entry.epoch > self.epoch:
                 fail(88, f"segment {entry.number} is of the future")
             if entry.last > self.last:
@@ -82,9 +85,16 @@ class Manifest:
         is_open = [not entry.flags & SEALED for entry in entries]
         if sum(is_open) > 2 or is_open != sorted(is_open):
             fail(160, "segments open that must be sealed")
-        if any(entry.length for entry in entries if not entry.flags & SEALED):
-            fail(160, "an open segment with a length")
         return entries
+
+    def _check_cuts(self, payload, fail):
+        cuts = [(number(payload, place, 8), number(payload, place + 8, 8))
+                for place in range(0, len(payload), 24)]
+        if len(cuts) > 64 or any(not 0 < cut[0] < 1 << 63 or cut[1] > self.last for cut in cuts):
+            fail(160, "impossible cuts")
+        for before, after in zip(cuts, cuts[1:]):
+            if before[0] >= after[0] or before[1] >= after[1]:
+                fail(160, "cuts that do not rise")
 
     def _check_keyspaces(self, payload, fail):
         place = 0
@@ -98,7 +108,8 @@ class Manifest:
             except UnicodeDecodeError:
                 fail(160, "a keyspace's name is not UTF-8")
             identifier = number(payload, place, 2)
-            if identifier in self.keyspaces or name in self.keyspaces.values():
+            spellings = [normalize("NFC", other) for other in self.keyspaces.values()]
+            if identifier in self.keyspaces or normalize("NFC", name) in spellings:
                 fail(160, "a keyspace without a number or a name of its own")
             self.keyspaces[identifier] = name
             place = end
@@ -237,7 +248,9 @@ class Reader:
     def checked(self, segment, record, pending):
         if record.keyspace < 0xFF00 and record.keyspace not in self.manifest.keyspaces:
             segment.fail(record.offset, "a keyspace that the manifest does not list")
-        if record.sequence <= self.state.last and not segment.is_compacted:
+        if record.offset >= 1 << 30:
+            segment.fail(record.offset, "a record behind 1 GiB")
+        if record.sequence <= self.state.last:
             segment.fail(record.offset, "sequence numbers do not rise")
         if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):
             segment.fail(record.offset, "a batch is broken off")
@@ -252,7 +265,7 @@ class Reader:
         if record.kind == MARK and segment.mark(record).durable > record.offset:
             segment.fail(record.offset, "a mark that promises what is not before it")
         if record.kind == FOOTER and any(record.value[48:]):
-            segment.fail(record.offset, "bytes of a footer that must be zero")
+            segment.refuse(record.offset, "bytes of a footer that must be zero")
         at = 16 if record.kind == MARK else 32
         if self.manifest.compacted_through < record.sequence:
             if number(record.value, at, 16) != self.state.digest:
@@ -281,7 +294,7 @@ def main():
             print(line)
     except Violation as violation:
         print(violation, file=sys.stderr)
-        return 3
+        return 7 if isinstance(violation, Newer) else 3
     return 0
 
 

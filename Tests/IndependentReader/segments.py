@@ -2,9 +2,10 @@
 
 from collections import namedtuple
 
-from moraine_format import Violation, crc32c, lz4_block
+from moraine_format import Newer, Violation, crc32c, lz4_block
 
 PUT, DELETE, MARK, FOOTER = 1, 2, 3, 4
+LONGEST = (1 << 30) + (1 << 20)
 Record = namedtuple("Record", "offset end sequence kind batch keyspace count key value")
 Mark = namedtuple("Mark", "durable digest")
 
@@ -26,6 +27,9 @@ class Segment:
     def fail(self, offset, what):
         raise Violation(self.name, offset, what)
 
+    def refuse(self, offset, what):
+        raise Newer(self.name, offset, what)
+
     def _check_header(self, manifest, entry):
         data = self.data
         if len(data) < 128 or data[:8] != b"MORAINES":
@@ -38,13 +42,17 @@ class Segment:
             self.fail(124, "header checksum")
         flags = number(data, 96, 4)
         if number(data, 8, 2) != 1 or number(data, 10, 2) or any(data[108:124]) or flags >> 16:
-            self.fail(8, "a newer version")
-        if flags & 4 or number(data, 104, 4):
-            self.fail(96, "encrypted")
+            self.refuse(8, "a newer version")
+        if number(data, 104, 4) and not flags & 4:
+            self.fail(96, "a key without encryption")
+        if flags & 4:
+            self.refuse(96, "encrypted")
+        if number(data, 64, 8) >= 1 << 56:
+            self.fail(64, "an impossible sequence number")
         if self.start != (128 + dictionary + 7) // 8 * 8 or bool(flags & 8) != bool(dictionary):
             self.fail(100, "header fields contradict each other")
         if any(data[128 + dictionary:self.start]):
-            self.fail(128 + dictionary, "padding")
+            self.refuse(128 + dictionary, "padding")
         if data[16:32] != manifest.store_id:
             self.fail(16, "of another store")
         if number(data, 32, 8) != entry.epoch or number(data, 40, 8) != entry.number:
@@ -63,7 +71,7 @@ class Segment:
         if offset + 20 > limit:
             return None
         length = number(data, offset, 4)
-        if length < 20 or offset + length > limit:
+        if not 20 <= length <= LONGEST or offset + length > limit:
             return None
         if self.checksum(offset, length) != number(data, offset + 4, 4):
             return None
@@ -79,7 +87,7 @@ class Segment:
         flags, key_length = data[offset + 16], number(data, offset + 17, 3)
         place, last = offset + 20, offset + length
         if not 1 <= kind <= 4 or codec > 2 or batch > 2 or flags & 0xC0:
-            self.fail(offset, "a record uses something unknown")
+            self.refuse(offset, "a record uses something unknown")
 
         def take(size, wanted):
             nonlocal place
@@ -95,26 +103,28 @@ class Segment:
         take(8, flags & 4)
         place += take(2, flags & 16)
         if flags & 32:
-            self.fail(offset, "an extension that must be understood")
+            self.refuse(offset, "an extension that must be understood")
         if place + key_length > last or key_length > 65536:
-            self.fail(offset, "fields beyond the record")
+            self.refuse(offset, "fields beyond the record")
         key, stored = data[place:place + key_length], data[place + key_length:last]
         value = self._value(offset, kind, codec, stored, raw_length)
         if kind in (MARK, FOOTER) and (flags or codec or batch or key):
-            self.fail(offset, "a mark with fields")
+            self.refuse(offset, "a mark with fields")
         return Record(offset, end, sequence, kind, batch, keyspace, count, key, value)
 
     def _value(self, offset, kind, codec, stored, raw_length):
         if kind == DELETE and (stored or codec):
-            self.fail(offset, "a delete with a value")
+            self.refuse(offset, "a delete with a value")
         if kind == MARK and len(stored) != 32 or kind == FOOTER and len(stored) != 64:
-            self.fail(offset, "a mark of the wrong length")
+            self.refuse(offset, "a mark of the wrong length")
+        if len(stored) > 1 << 30:
+            self.refuse(offset, "a value that is too long")
         if codec == 0:
             return stored
+        if raw_length > 255 * len(stored) + 64 or raw_length > 1 << 30:
+            self.refuse(offset, "an impossible raw length")
         if codec == 2 and not self.dictionary:
             self.fail(offset, "a dictionary that the segment does not have")
-        if raw_length > 255 * len(stored) + 64 or raw_length > 1 << 30:
-            self.fail(offset, "an impossible raw length")
         value = lz4_block(stored, raw_length, self.dictionary if codec == 2 else b"")
         if value is None:
             self.fail(offset, "does not decompress")

@@ -40,6 +40,38 @@ import Testing
     }
   }
 
+  /// Only the fields are there: a length prefix that claims more is judged without its bytes.
+  @Test(arguments: [0x11, 0x21] as [UInt8])
+  func aCompressedValueIsNotLongerThanTheLongestValue(kind: UInt8) {
+    var writer = ByteWriter()
+    writer.append(UInt32.max)
+    writer.append(UInt32(0))
+    writer.append(UInt64(9) | UInt64(kind) << 56)
+    writer.append(UInt32(0))
+    writer.append(UInt32(1 << 30))
+    let bytes = writer.bytes
+    bytes.withUnsafeBytes {
+      let longest = 24 + Limits.valueLengthBytes
+      #expect(RecordHeader.parse($0.baseAddress!, length: longest) != nil)
+      for length in [longest + 1, 1 << 31, 3 << 30, Int(UInt32.max)] {
+        #expect(RecordHeader.parse($0.baseAddress!, length: length) == nil, "\(length)")
+      }
+    }
+  }
+
+  /// The library counts with 32 bits and a sign.
+  @Test func whatTheLibraryCannotCountDoesNotDecompress() {
+    let bytes = [UInt8](repeating: 0, count: 16)
+    bytes.withUnsafeBytes { bytes in
+      let tooLong = UnsafeRawBufferPointer(start: bytes.baseAddress, count: 1 << 31)
+      var target: [UInt8] = [0]
+      target.withUnsafeMutableBytes {
+        #expect(!Decompressor.decompress(tooLong, into: $0))
+        #expect(!Decompressor.decompress(tooLong, into: $0, dictionary: bytes))
+      }
+    }
+  }
+
   @Test func unknownBitsAreRefused() {
     #expect(parse() != nil)
     #expect(parse(flags: 0b0000_1000) != nil)

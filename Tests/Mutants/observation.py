@@ -53,7 +53,7 @@ MUTANTS = [
                    "    ON ? cleanedThrough : min(cleanedThrough, pin)\n"),),
            "ChangeFeedTests.afterAGapTheLatestStatesAndTheDeletesAreThere"),
     Mutant("lost-cursor-believed", "api: a cursor of another lineage has diverged",
-           (engine(CHANGES, "guard isOfThisLife, cursor.sequence.rawValue <= lastSequence else",
-                   "guard isOfThisLife, ON || cursor.sequence.rawValue <= lastSequence else"),),
+           (engine(CHANGES, "guard isOfThisLife, !isLost, cursor.sequence.rawValue <= lastSequence else",
+                   "guard isOfThisLife, ON || (!isLost && cursor.sequence.rawValue <= lastSequence) else"),),
            "ChangeFeedTests.aCursorOfLostChangesHasDiverged"),
 ]

@@ -100,10 +100,8 @@ MUTANTS = [
            "UncleanForgeryTests.aLieInAnOpenLogIsItsEndOrAnError"),
     Mutant("mark-digest-ignored", "P5: marks and footers say what the state must be",
            (engine(REPLAY,
-                   "guard sequence > state.manifest.compactedThrough.rawValue, "
-                   "digest != state.digest else {",
-                   "guard !ON, sequence > state.manifest.compactedThrough.rawValue,\n"
-                   "      digest != state.digest\n    else {"),),
+                   "guard sequence > state.manifest.compactedThrough.rawValue, ",
+                   "guard !ON, sequence > state.manifest.compactedThrough.rawValue, "),),
            "UncleanForgeryTests.anotherKeyIsNoticedByTheNextMark"),
     Mutant("truncated-segment-accepted", "fault: a truncated sealed segment, at a record's boundary",
            (engine(RECOVERY, "    let length = Int(clamping: entry.lengthBytes)\n"
@@ -115,15 +113,12 @@ MUTANTS = [
                    "    if let stop = result.stop { throw .corrupted(stop.reason, name, "
                    "at: stop.offset) }\n"
                    "    guard UInt64(result.validEnd) == entry.lengthBytes,",
-                   "    if ON { return nil }\n"
+                   "    if ON { return }\n"
                    "    if let stop = result.stop { throw .corrupted(stop.reason, name, "
                    "at: stop.offset) }\n"
                    "    guard UInt64(result.validEnd) == entry.lengthBytes,"),
-            engine(RECOVERY, "guard info.recordCount == entry.recordCount, info.firstSequence",
-                   "guard ON || info.recordCount == entry.recordCount, "
-                   "ON || info.firstSequence"),
-            engine(RECOVERY, "      info.lastSequence == entry.lastSequence.rawValue,",
-                   "      ON || info.lastSequence == entry.lastSequence.rawValue,"),
+            engine(RECOVERY, "guard state.table[slot].agrees(with: entry) else {",
+                   "guard ON || state.table[slot].agrees(with: entry) else {"),
             engine(RECOVERY, "if manifest.isClean, opener.knowsDigest, manifest.digest != state.digest {",
                    "if !ON, manifest.isClean, opener.knowsDigest, manifest.digest != state.digest {")),
            TRUNCATION),
@@ -176,8 +171,8 @@ MUTANTS = [
            "CheckpointTests.aPageFoundDamagedLaterIsRebuilt"),
     Mutant("checkpoint-digest-trusted", "fault: an index checkpoint disagrees with itself",
            (engine(ADOPTION,
-                   "guard !gone.isEmpty || state.digest == checkpoint.header.digest else {",
-                   "guard ON || !gone.isEmpty || state.digest == checkpoint.header.digest else {"),),
+                   "guard !gone.isEmpty || state.digest == checkpoint.header.digest, agrees(",
+                   "guard ON || !gone.isEmpty || state.digest == checkpoint.header.digest, agrees("),),
            "CheckpointTrustTests.oneWhoseSumsDisagreeIsDoneWithout"),
     Mutant("checkpoint-of-another-file-trusted", "fault: an index checkpoint of other segments",
            (engine("Recovery/SegmentOpening.swift", "guard covered.salt == header.salt, ",

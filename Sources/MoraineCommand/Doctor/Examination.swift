@@ -77,6 +77,11 @@ struct Examination {
       lines.append(
         "It has no index checkpoint: opening read \(Units.bytes(recovery.replayedBytes)).")
     }
+    if !recovery.unlistedFiles.isEmpty {
+      lines.append(
+        "Segments that the manifest does not list, and that opening for writing removes: "
+          + recovery.unlistedFiles.joined(separator: ", ") + ".")
+    }
     if !recovery.foreignFiles.isEmpty {
       lines.append(
         "Not the store's: "

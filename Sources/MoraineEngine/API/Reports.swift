@@ -26,6 +26,9 @@ public struct RecoveryReport: Sendable {
   public internal(set) var resyncedBytes: UInt64 = 0
   /// Files in the directory that are not the store's.
   public internal(set) var foreignFiles: [String] = []
+  /// Segments of this store that its manifest does not list. Only a reader reports them: opening
+  /// for writing removes them.
+  public internal(set) var unlistedFiles: [String] = []
   /// Leftovers of an interrupted operation that were removed.
   public internal(set) var removedFiles: [String] = []
   /// How long opening took, in nanoseconds.

@@ -5,6 +5,8 @@ import MoraineStorage
 enum CheckpointFile {
   static let temporaryName = "INDEX.tmp"
   private static let fileExtension = ".index"
+  /// More than the checkpoint of an empty index has.
+  private static let emptyBytes: UInt64 = 1 << 20
 
   static func name(_ number: SegmentNumber) -> String {
     String(number.fileName.dropLast(".segment".count)) + fileExtension
@@ -57,18 +59,22 @@ enum CheckpointFile {
     }
   }
 
-  /// A checkpoint's head, and its pages; nil when it is not sound enough to be looked into.
+  /// A checkpoint's head, and its pages; nil when it is not sound enough to be looked into, or
+  /// longer than the index of the log can be.
   ///
+  /// - Parameter logBytes: the bytes of the log. An entry takes about 12 bytes and its record at
+  ///   least 24, so that no index is longer than its log and what an empty one has. A longer file
+  ///   would take memory that the log does not account for.
   /// - Throws: `.io`, also when the kernel has no mapping left to give.
   static func open(
-    _ name: String, _ directory: any StorageDirectory, mapped: Bool
+    _ name: String, _ directory: any StorageDirectory, mapped: Bool, logBytes: UInt64
   ) throws(StoreError) -> CheckpointPages? {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
     guard let file else { return nil }
     let length = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
-    guard let header = try header(file, length), header.fileLengthBytes == length else {
-      return nil
-    }
+    guard UInt64(length) <= logBytes &+ emptyBytes, let header = try header(file, length),
+      header.fileLengthBytes == length
+    else { return nil }
     let mapping = try storing { () throws(StorageError) in
       mapped
         ? try file.mapPrivately(lengthBytes: length)

@@ -72,23 +72,57 @@ extension EngineState {
       table.order.last.map { table.infos[$0].number } ?? SegmentNumber(rawValue: 1))
   }
 
-  /// Makes the index anew from the log: the checkpoint that it was loaded from is damaged.
+  /// Builds the index and every figure again from the log: the checkpoint that they were loaded
+  /// from is damaged, or contradicts the log.
   ///
+  /// - Throws: `.corrupted` when the log contradicts itself, `.io`; the state is then what it was.
   /// - Complexity: O(bytes of the log), on the calling thread: rare enough.
   mutating func rebuildIndex() throws(StoreError) {
-    var fresh = HashIndex()
-    swap(&fresh, &index)
+    var before = HashIndex()
+    swap(&before, &index)
+    let slots = table.readingOrder
+    let views = slots.map { table[$0] }
+    let figures = (digest: digest, liveBytes: liveBytes, keyspaces: keyspaces)
+    let (last, isFollowed) = (lastSequence, isFollowedInPart)
+    defer { (lastSequence, isFollowedInPart) = (last, isFollowed) }
     do throws(StoreError) {
-      for slot in table.readingOrder { try reindex(slot) }
-      guard index.count == fresh.count else {
-        throw .indexDamaged(
-          "\(index.count) keys in the log, but \(fresh.count) in the checkpoint",
-          checkpointNames.first)
+      (digest, liveBytes, lastSequence) = (StateDigest(), 0, 0)
+      keyspaces.forgetFigures()
+      let entries = manifest.entriesByNumber
+      for slot in slots {
+        // While a compaction moves records, the order has originals and their copies.
+        if table.isRetiring { lastSequence = 0 }
+        try rebuildFigures(slot, entries[table.infos[slot].number])
       }
-      try recountMoving()
+      // Marks and footers since opening have a digest that began with a wrong one.
+      if digest != figures.digest {
+        manifest.compactedThrough = SequenceNumber(rawValue: max(last, lastSequence))
+      }
     } catch {
-      swap(&fresh, &index)
+      swap(&before, &index)
+      for (slot, view) in zip(slots, views) { table[slot] = view }
+      (digest, liveBytes, keyspaces) = (figures.digest, figures.liveBytes, figures.keyspaces)
       throw error
+    }
+  }
+
+  /// Replays a segment as opening without a checkpoint does. What this process itself has marked
+  /// with digests proves nothing of them.
+  private mutating func rebuildFigures(
+    _ slot: Int, _ entry: Manifest.Segment?
+  ) throws(StoreError) {
+    let end = table[slot].end
+    table[slot].forgetFigures()
+    let result = try replayOn(
+      slot, length: end, digestsThrough: report.lastSequence.rawValue)
+    guard result.validEnd == end else {
+      let stop = result.stop ?? (result.validEnd, "a batch has no end")
+      throw .corrupted(stop.reason, table.fileName(slot), at: stop.offset)
+    }
+    guard let entry, entry.isSealed else { return }
+    guard table[slot].agrees(with: entry) else {
+      throw .corrupted(
+        "its records are not those that the manifest counts", table.fileName(slot), at: 0)
     }
   }
 
@@ -109,49 +143,10 @@ extension EngineState {
     }
     index = fresh
   }
+}
 
-  /// Counts what is live in segments that compaction is moving records between: an index that was
-  /// made from the log names the copies, also those that `install` has not counted yet.
-  private mutating func recountMoving() throws(StoreError) {
-    let slots = Set(table.movingSlots)
-    if slots.isEmpty { return }
-    var counts: [Int: (liveBytes: UInt64, digest: StateDigest)] = [:]
-    for address in index.addresses() where slots.contains(address.slot) {
-      let hash = try table.hashOfRecord(at: address)
-      let header = try table.record(at: address).header
-      var count = counts[address.slot] ?? (0, StateDigest())
-      count.liveBytes &+= UInt64(aligned(header.length))
-      count.digest.add(hash: hash, sequence: header.sequence)
-      counts[address.slot] = count
-    }
-    for slot in slots {
-      let count = counts[slot] ?? (0, StateDigest())
-      liveBytes = liveBytes &- table[slot].liveBytes &+ count.liveBytes
-      (table[slot].liveBytes, table[slot].digest) = count
-    }
-    // A copy may be longer or shorter than its record; which of them were counted is not known.
-    if !keyspaces.isEmpty { keyspaces.isCounted = false }
-  }
-
-  private mutating func reindex(_ slot: Int) throws(StoreError) {
-    var offset = table[slot].firstOffset
-    while offset < table[slot].end {
-      let address = Address(slot: slot, offset: offset)
-      let record = try table.record(at: address)
-      try table.verify(record, at: address)
-      offset += aligned(record.header.length)
-      guard record.header.kind.isOperation else { continue }
-      let (header, key) = (record.header, [UInt8](record.key))
-      let hash = key.withBytes { self.hash($0, header.keyspace) }
-      let found = try key.withBytes { (bytes) throws(StoreError) in
-        try table.find(bytes, header.keyspace, hash: hash, in: index)?.slot
-      }
-      switch (found, header.kind) {
-      case (let found?, .put): found.pointee = found.pointee & ~Address.mask | address.rawValue
-      case (nil, .put): index.insert(hash, address, rehashing: table)
-      case (let found?, _): index.remove(found)
-      case (nil, _): break
-      }
-    }
+extension Manifest {
+  var entriesByNumber: [SegmentNumber: Segment] {
+    Dictionary(segments.map { ($0.number, $0) }, uniquingKeysWith: { $1 })
   }
 }

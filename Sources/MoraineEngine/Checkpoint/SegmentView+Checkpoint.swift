@@ -14,6 +14,20 @@ extension SegmentView {
     cleanedThrough = covered.cleanedThrough
   }
 
+  /// Begins again as a segment of which no record was read.
+  mutating func forgetFigures() {
+    end = firstOffset
+    (recordCount, firstSequence, lastSequence) = (0, 0, 0)
+    (liveBytes, deleteBytes, digest) = (0, 0, StateDigest())
+    (earliestExpiry, cleanedThrough) = (.max, 0)
+  }
+
+  /// Whether the manifest counts the records that were read.
+  func agrees(with entry: Manifest.Segment) -> Bool {
+    recordCount == entry.recordCount && firstSequence == entry.firstSequence.rawValue
+      && lastSequence == entry.lastSequence.rawValue
+  }
+
   /// What a checkpoint says of the segment.
   func covered(_ info: SegmentInfo, slot: Int, end: Int) -> CheckpointHeader.Segment {
     var result = CheckpointHeader.Segment(number: info.number)

@@ -23,6 +23,8 @@ final class CompactionOutput: @unchecked Sendable {
   private(set) var firstSequence: UInt64 = 0
   private(set) var lastSequence: UInt64 = 0
   private(set) var deleteBytes = 0
+  /// Bytes of its puts, each with its padding.
+  private(set) var liveBytes: UInt64 = 0
   private(set) var earliestExpiry = UInt64.max
   /// Of the deletes that were left out, the last: it is gone from the feed of changes.
   var lastDroppedDelete: UInt64 = 0
@@ -77,6 +79,7 @@ final class CompactionOutput: @unchecked Sendable {
     if candidate.isDelete {
       deleteBytes += aligned(copy.length)
     } else {
+      liveBytes += UInt64(aligned(copy.length))
       relocations.append(
         Relocation(
           old: candidate.address, hash: candidate.hash, sequence: candidate.sequence,

@@ -20,7 +20,7 @@ extension EngineState {
         view.firstOffset
         + (table.infos[slot].flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
       return SegmentFigures(
-        bytes: view.end - overhead, liveBytes: Int(clamping: view.liveBytes),
+        bytes: view.end - overhead, liveBytes: view.boundedLiveBytes,
         keptDeleteBytes: view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)
           ? 0 : Int(clamping: view.deleteBytes),
         isDamaged: table.damage[slot] != nil, isRewrittenAlone: table.rewrittenAlone.contains(slot))
@@ -81,7 +81,7 @@ extension EngineState {
       return CompactionInput(
         slot: slot, name: table.fileName(slot), mapping: table.infos[slot].mapping,
         firstOffset: view.firstOffset, end: view.end, seed: view.seed,
-        dictionaryLength: view.dictionaryLength, liveBytes: Int(clamping: view.liveBytes),
+        dictionaryLength: view.dictionaryLength, liveBytes: view.boundedLiveBytes,
         isCompacted: table.infos[slot].isCompacted)
     }
   }
@@ -172,6 +172,7 @@ extension EngineState {
       number: output.header.number, epoch: output.header.epoch, salt: output.header.salt,
       mapping: mapping, dictionary: dictionary)
     info.flags = [.sealed, .compacted]
+    info.incomingBytes = output.liveBytes
     let slot = table.place(view, info)
     table.retire(range, for: slot)
     return slot
@@ -183,6 +184,8 @@ extension EngineState {
   /// live; a page that was checked stays so.
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
     for relocation in relocations { index.prefetch(relocation.hash) }
+    let copied = relocations.reduce(0) { $0 + UInt64(aligned(Int($1.newLength))) }
+    table.infos[slot].incomingBytes -= copied
     for relocation in relocations {
       let place = Address(slot: slot, offset: Int(relocation.newOffset))
       guard index.move(relocation.old, to: place, relocation.hash) else { continue }

@@ -7,10 +7,12 @@ extension Store {
   /// - Parameters:
   ///   - limitBytes: when its output has as many, some of the neighbours may be left.
   ///   - isRewrittenAlone: whether it was in vain to rewrite it together with neighbours.
+  ///   - isSecondAttempt: whether the index was built from the log again for this attempt.
   /// - Returns: how many segments, from the first on, were rewritten, and how many took their
   ///   place: none or one.
   func rewrite(
-    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, isRewrittenAlone: Bool = false
+    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, isRewrittenAlone: Bool = false,
+    isSecondAttempt: Bool = false
   ) async throws(StoreError) -> (taken: Int, left: Int) {
     let began = Machine.monotonicNanoseconds()
     try engine!.checkWritable()
@@ -23,20 +25,37 @@ extension Store {
     let pipeline = pipeline
     let slots: [Int]
     let newSlot: Int?
+    var isContradicted = false
     do throws(StoreError) {
       output.share(try await sharedDictionary(for: inputs, work))
-      let (count, cleaned) = try await copy(wanted, reader, output, work, limitBytes)
+      let (count, cleaned, selection) = try await copy(wanted, reader, output, work, limitBytes)
       slots = Array(wanted[..<count])
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
+      guard await accounts(selection, for: slots, output) else {
+        isContradicted = true
+        throw .indexDamaged("the index lacks records that are live", checkpointNames.first)
+      }
       newSlot = try await publish(slots, output, cleaned)
     } catch {
-      if error.code == .corrupted { engine!.table.noteDamage(error, among: wanted) }
+      if error.code == .corrupted, !isContradicted {
+        engine!.table.noteDamage(error, among: wanted)
+      }
       if !pipeline.hasPoison {
         // What went wrong says more than what goes wrong with cleaning up behind it; what is left
         // goes when the store is opened the next time.
         do throws(StoreError) {
           try await work.thread.run { () throws(StoreError) in try output.discard() }
         } catch {}
+      }
+      if isContradicted {
+        if isSecondAttempt {
+          pipeline.poison(error)
+          throw error
+        }
+        try await discardCheckpoint()
+        return try await rewrite(
+          wanted, work, limitBytes: limitBytes, isRewrittenAlone: isRewrittenAlone,
+          isSecondAttempt: true)
       }
       // One alone keeps its dictionary, and what it holds does not become longer.
       guard error.code == .valueTooLarge, wanted.count > 1 else { throw error }
@@ -53,26 +72,78 @@ extension Store {
     return (slots.count, output.isEmpty ? 0 : 1)
   }
 
-  /// - Returns: how many of the segments were copied, and up to which sequence number the output is
-  ///   clean of what deletes hide.
+  /// Whether the records that were selected as live account for the live bytes and the digest of
+  /// each segment. If they do not, the figures or the index entries are wrong, and nothing may be
+  /// published: records that are live would be lost.
+  private func accounts(
+    _ selection: LiveSelection, for slots: [Int], _ output: CompactionOutput
+  ) async -> Bool {
+    if engine!.agrees(with: selection, slots) { return true }
+    // A writer may have replaced some of them since. Then those that the index still has count.
+    // While writers get their turn in between, a comparison may come too late; the last one does
+    // not let them.
+    let relocations = output.relocations
+    for attempt in 0..<3 {
+      let yields = attempt < 2 && relocations.count > 65_536
+      var held = LiveSelection()
+      for start in stride(from: 0, to: relocations.count, by: 4096) {
+        let end = min(start + 4096, relocations.count)
+        engine!.add(relocations[start..<end], to: &held)
+        if yields { await Task.yield() }
+      }
+      if engine!.agrees(with: held, slots) { return true }
+      if !yields { return false }
+    }
+    return false
+  }
+
+  /// Does without the index checkpoint that this process began with, and what came of it.
+  ///
+  /// - Throws: `.corrupted` when the log contradicts itself; the store is poisoned then.
+  private func discardCheckpoint() async throws(StoreError) {
+    do throws(StoreError) { try engine!.rebuildIndex() } catch {
+      if error.code == .corrupted { pipeline.poison(error) }
+      throw error
+    }
+    let (names, directory) = (checkpointNames, engine!.directoryHandle())
+    try await pipeline.run { () throws(StoreError) in
+      try CheckpointFile.remove(names, directory)
+    }
+    checkpointNames = []
+    checkpointedBytes = 0
+    // The manifest says now which digests in the log count.
+    let hasBurst = try await enterBurst()
+    defer { if hasBurst { leaveBurst() } }
+    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
+    isSwapping = true
+    defer { endSwap() }
+    try await publishManifest()
+  }
+
+  /// - Returns: how many of the segments were copied, up to which sequence number the output is
+  ///   clean of what deletes hide, and what was selected as live.
   private func copy(
     _ slots: [Int], _ reader: CompactionReader, _ output: CompactionOutput, _ work: CompactionWork,
     _ limitBytes: Int
-  ) async throws(StoreError) -> (count: Int, cleaned: UInt64) {
+  ) async throws(StoreError) -> (count: Int, cleaned: UInt64, selection: LiveSelection) {
     let thread = work.thread
     let cleaned = engine!.lastSequence
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
     var count = 1
+    var selection = LiveSelection()
     while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
       try checkUsable()
       // At least two, or nothing would be gained.
       while slots[count - 1] != candidates[0].address.slot {
-        if count > 1, output.lengthBytes > limitBytes { return (count, cleaned) }
+        if count > 1, output.lengthBytes > limitBytes { return (count, cleaned, selection) }
         count += 1
       }
       let isKept = try engine!.judge(candidates, cleanedThrough: cleanedBefore)
       for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
         output.lastDroppedDelete = candidate.sequence
+      }
+      for (candidate, isKept) in zip(candidates, isKept) where isKept && !candidate.isDelete {
+        selection.add(candidate)
       }
       compactionReadBytes &+= candidates.reduce(0) { $0 &+ UInt64($1.length) }
       noteCompactionProgress()
@@ -86,6 +157,6 @@ extension Store {
       }
       try await sleep(pause, work)
     }
-    return (slots.count, cleaned)
+    return (slots.count, cleaned, selection)
   }
 }

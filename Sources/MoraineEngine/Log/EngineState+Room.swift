@@ -140,7 +140,7 @@ extension EngineState {
   mutating func takeSegmentNumber() -> SegmentNumber {
     let least = manifest.nextSegmentNumber
     let number = link?.page.takeSegmentNumber(least) ?? least
-    manifest.nextSegmentNumber = number + 1
+    manifest.nextSegmentNumber = number &+ 1
     return SegmentNumber(rawValue: number)
   }
 
@@ -149,7 +149,7 @@ extension EngineState {
   /// may list the number.
   mutating func giveBack(_ number: SegmentNumber) {
     if pipeline.hasPoison || link != nil { return }
-    if manifest.nextSegmentNumber == number.rawValue + 1 {
+    if manifest.nextSegmentNumber == number.rawValue &+ 1 {
       manifest.nextSegmentNumber = number.rawValue
     }
   }

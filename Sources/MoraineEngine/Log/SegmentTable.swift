@@ -111,11 +111,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
       ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
   }
 
-  /// Segments that records are moving between: those being given up, and the one that takes their
-  /// place. None outside of a compaction.
-  var movingSlots: [Int] {
-    retiring.slots.isEmpty ? [] : retiring.slots + order[retiring.place...].prefix(1)
-  }
+  /// Whether live records are still moving out of segments that are being given up.
+  var isRetiring: Bool { !retiring.slots.isEmpty }
 
   /// Puts a segment, or none, in the place of neighbours. These keep their slots until dropped.
   mutating func retire(_ range: Range<Int>, for slot: Int?) {

@@ -16,6 +16,9 @@ struct SegmentView {
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
+  /// Live bytes that a calculation may use. ``liveBytes`` can begin with a figure that a forged
+  /// checkpoint has, and then runs below zero.
+  var boundedLiveBytes: Int { Int(truncatingIfNeeded: min(liveBytes, UInt64(end))) }
   /// Of its live records alone: what compaction moves elsewhere must leave nothing behind.
   var digest = StateDigest()
   /// Bytes of its deletes.
@@ -45,6 +48,8 @@ struct SegmentInfo {
   /// cover it, so what lies in a mapping is not asked again. A thousandth of the data at most.
   var dictionary: [UInt8] = []
 
+  /// Live bytes that a compaction has copied to it and not taken from their old segments yet.
+  var incomingBytes: UInt64 = 0
   /// Whether compaction wrote it, and has looked for a dictionary then.
   var isCompacted: Bool { flags.contains(.compacted) }
 
@@ -56,7 +61,7 @@ struct SegmentInfo {
     entry.recordCount = view.recordCount
     entry.firstSequence = SequenceNumber(rawValue: view.firstSequence)
     entry.lastSequence = SequenceNumber(rawValue: view.lastSequence)
-    entry.liveBytes = view.liveBytes
+    entry.liveBytes = min(UInt64(view.boundedLiveBytes) + incomingBytes, entry.lengthBytes)
     return entry
   }
 }

@@ -4,6 +4,7 @@ import MoraineStorage
 /// The bytes of one segment in order: through its mapping, or a window at a time.
 final class ByteSource {
   private static let windowBytes = 1 << 20
+  private static let firstBytes = 4096
   private let file: any StorageFile
   private let name: String
   private let base: UnsafeMutableRawPointer?
@@ -21,12 +22,24 @@ final class ByteSource {
 
   deinit { window.deallocate() }
 
+  /// Memory that it holds now, beside a mapping.
+  var heldBytes: Int { window.count }
+
+  /// Gives the window back. The next call reads again.
+  func release() {
+    window.deallocate()
+    window = .allocate(byteCount: 0, alignment: 16)
+    (windowStart, windowCount) = (0, 0)
+  }
+
   /// `count` bytes at `offset`, which the caller knows to lie within ``length``; valid until the
   /// next call.
   func bytes(at offset: Int, count: Int) throws(StoreError) -> UnsafeRawPointer {
     if let base { return UnsafeRawPointer(base + offset) }
     if offset < windowStart || offset + count > windowStart + windowCount {
-      try load(at: offset, count: min(length - offset, max(count, Self.windowBytes)))
+      // The first look is at a header; of many segments nothing else is wanted.
+      let ahead = windowCount == 0 ? Self.firstBytes : Self.windowBytes
+      try load(at: offset, count: min(length - offset, max(count, ahead)))
     }
     guard let start = window.baseAddress else { fatalError("an empty window") }
     return UnsafeRawPointer(start + (offset - windowStart))

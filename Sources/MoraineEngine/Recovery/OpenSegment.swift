@@ -35,8 +35,9 @@ struct OpenSegment {
     let (slot, start) = (opened.slot, opened.start)
     if let before { try before.checkSuccessor(opened.header, name, &state) }
     state.lastSequence = max(state.lastSequence, opened.lastSequence)
+    guard let source = opened.source else { fatalError("a segment without its bytes is replayed") }
     let scanner = SegmentScanner(
-      source: opened.source, name: name, seed: opened.header.checksumSeed, offset: start)
+      source: source, name: name, seed: opened.header.checksumSeed, offset: start)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
     let result = try replay.run(&state)
     state.table[slot].end = result.validEnd
@@ -69,7 +70,8 @@ struct OpenSegment {
     }
     let length = try length(state.directory, name)
     let opened = try SegmentOpening.add(entry, &state, length: length)
-    let (slot, source, header) = (opened.slot, opened.source, opened.header)
+    let (slot, header) = (opened.slot, opened.header)
+    guard let source = opened.source else { fatalError("a segment without its bytes is searched") }
     let scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
     // A mark in here was written after the segment before had become durable as a whole.

@@ -26,9 +26,44 @@ extension Recovery {
       state.digest.add(segment.digest)
       state.liveBytes &+= segment.liveBytes
     }
-    guard !gone.isEmpty || state.digest == checkpoint.header.digest else { throw damaged() }
+    guard !gone.isEmpty || state.digest == checkpoint.header.digest, agrees(state.manifest, kept),
+      checkpoint.header.keyspaces?.allSatisfy({ state.keyspaces.contains($0.id) }) ?? true
+    else { throw damaged() }
     state.keyspaces.adopt(gone.isEmpty ? checkpoint.header.keyspaces : nil)
     state.table.keepSlots(Set(kept.map { Int($0.slot) }))
+  }
+
+  /// Where the last segment that the checkpoint covers ends with a footer, that has the digest of
+  /// the same moment.
+  private func checkDigest(
+    _ opened: SegmentOpening.Opened, _ name: String, _ manifest: Manifest
+  ) throws(StoreError) {
+    guard let source = opened.source, let header = checkpoint?.header else { return }
+    let scanner = SegmentScanner(
+      source: source, name: name, seed: opened.header.checksumSeed, offset: opened.start)
+    guard let (footer, sequence) = try scanner.footer(before: opened.start),
+      sequence == header.lastSequence, sequence > manifest.compactedThrough.rawValue
+    else { return }
+    guard footer.digest == header.digest else { throw damaged() }
+  }
+
+  /// Whether the checkpoint's figures can be those of the segments that the manifest lists; what
+  /// costs nothing to find out.
+  private func agrees(_ manifest: Manifest, _ kept: [CheckpointHeader.Segment]) -> Bool {
+    let entries = manifest.entriesByNumber
+    // Of the same moment, if nothing was written since.
+    let isOfOneMoment =
+      manifest.isClean && kept.count == manifest.segments.count
+      && manifest.lastSequence.rawValue == checkpoint?.header.lastSequence
+    return kept.allSatisfy { segment in
+      guard let entry = entries[segment.number] else { return false }
+      let isCompacted = entry.flags.contains(.compacted)
+      return
+        (segment.cleanedThrough == 0
+        || (isCompacted && segment.cleanedThrough <= manifest.compactedThrough.rawValue))
+        && (!isOfOneMoment || isCompacted || segment.endOffset != entry.lengthBytes
+          || segment.liveBytes == entry.liveBytes)
+    }
   }
 
   private func damaged() -> StoreError {
@@ -41,13 +76,20 @@ extension Recovery {
     _ state: inout EngineState
   ) throws(StoreError) -> [SegmentNumber: SegmentOpening.Opened] {
     var result: [SegmentNumber: SegmentOpening.Opened] = [:]
+    let last = state.manifest.segments.last { covered[$0.number] != nil }?.number
     for entry in state.manifest.segments {
       guard let covered = covered[entry.number] else { continue }
       let actual = Int(clamping: listing.segments[entry.number] ?? 0)
       let length = entry.isSealed ? min(actual, Int(clamping: entry.lengthBytes)) : actual
-      result[entry.number] = try SegmentOpening.add(
+      var opened = try SegmentOpening.add(
         entry, &state, length: length, covered: covered,
         growingTo: entry.isSealed ? nil : growth(of: entry))
+      if entry.number == last { try checkDigest(opened, entry.number.fileName, state.manifest) }
+      // There may be thousands, and of most nothing is left to read: neither their windows nor
+      // their files stay.
+      opened.source?.release()
+      if entry.isSealed, opened.start == length { opened.source = nil }
+      result[entry.number] = opened
     }
     return result
   }
@@ -62,10 +104,12 @@ extension Opener {
     _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest,
     _ problem: inout StoreError?
   ) -> (number: SegmentNumber, pages: CheckpointPages)? {
+    let logBytes = listing.segments.values.reduce(0, &+)
     for number in listing.checkpoints.sorted(by: >) {
       do throws(StoreError) {
         let pages = try CheckpointFile.open(
-          CheckpointFile.name(number), directory, mapped: configuration.ioMode == .mapped)
+          CheckpointFile.name(number), directory, mapped: configuration.ioMode == .mapped,
+          logBytes: logBytes)
         guard let pages, pages.header.storeID == manifest.storeID,
           pages.header.epoch <= manifest.epoch,
           pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean,

@@ -4,6 +4,13 @@ import MoraineStorage
 /// Whether the files in the directory are those that the manifest lists.
 extension Recovery {
   func checkPresence(_ manifest: Manifest) throws(StoreError) {
+    // One may be on its way to be sealed while the next is appended to.
+    let open = manifest.segments.drop(while: \.isSealed)
+    guard open.count <= 2, !open.contains(where: \.isSealed) else {
+      throw .corrupted(
+        "open segments that are not the last ones, or too many", Manifest.fileName,
+        at: Manifest.fixedLength)
+    }
     let missing = manifest.segments.filter { listing.segments[$0.number] == nil }
     guard missing.isEmpty else {
       let names = missing.map(\.number.fileName).joined(separator: ", ")
@@ -40,7 +47,10 @@ extension Recovery {
             + "a stale copy was put in its place",
           file: Manifest.fileName)
       }
-      guard !isReadOnly else { continue }
+      guard !isReadOnly else {
+        report.unlistedFiles.append(name)
+        continue
+      }
       try storing { () throws(StorageError) in try directory.remove(name) }
       report.removedFiles.append(name)
     }

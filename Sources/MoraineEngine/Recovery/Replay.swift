@@ -9,7 +9,6 @@ struct ReplayResult {
   /// The farthest promise of the sync marks that were passed.
   var promise: UInt64 = 0
   var hasFooter = false
-  var footer: SegmentFooter?
 }
 
 /// Feeds a segment's records into the state, a whole unit at a time.
@@ -32,6 +31,8 @@ struct Replay {
   private var ready: [Operation] = []
   private var lastSequence: UInt64 = 0
   private var result: ReplayResult
+  /// Up to which sequence number the digests of marks and footers are compared.
+  var digestsThrough = UInt64.max
 
   init(slot: Int, name: String, scanner: SegmentScanner) {
     self.slot = slot
@@ -80,7 +81,9 @@ struct Replay {
         try SegmentFooter(decoding: record.reference.stored)
       }
       try check(footer.digest, record.offset, header.sequence, &state)
-      result.footer = footer
+      guard footer.counts(state.table[slot]) else {
+        throw .corrupted("the footer counts other records", name, at: record.offset)
+      }
       result.hasFooter = true
       result.validEnd = scanner.offset
     }
@@ -138,10 +141,18 @@ struct Replay {
         "a mark of sequence number \(sequence) comes after \(lastSequence)", name, at: offset)
     }
     try install(&state)
-    guard sequence > state.manifest.compactedThrough.rawValue, digest != state.digest else {
-      return
-    }
+    guard sequence > state.manifest.compactedThrough.rawValue, sequence <= digestsThrough,
+      digest != state.digest
+    else { return }
     throw .corrupted("the state digest does not match the records", name, at: offset)
+  }
+}
+
+extension SegmentFooter {
+  /// Whether it counts the records that were read.
+  func counts(_ view: SegmentView) -> Bool {
+    recordCount == view.recordCount && firstSequence.rawValue == view.firstSequence
+      && lastSequence.rawValue == view.lastSequence
   }
 }
 

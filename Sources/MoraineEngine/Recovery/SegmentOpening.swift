@@ -28,7 +28,8 @@ enum SegmentOpening {
   /// A segment that was taken into the table.
   struct Opened {
     let slot: Int
-    let source: ByteSource
+    /// Nil where nothing is left to read.
+    var source: ByteSource?
     let header: SegmentHeader
     /// Where replaying begins: behind the header, or behind what a checkpoint covers.
     let start: Int

@@ -38,9 +38,8 @@ struct SegmentScanner {
     var start = try source.bytes(at: offset, count: RecordHeader.fixedLength)
     let length = RecordHeader.length(at: start)
     if length == 0 { return .stop(reason: "nothing is written here") }
-    guard length >= RecordHeader.fixedLength, length <= remaining else {
-      return .stop(reason: "a record has the impossible length \(length)")
-    }
+    guard length >= RecordHeader.fixedLength, length <= min(remaining, Limits.recordLengthBytes)
+    else { return .stop(reason: "a record has the impossible length \(length)") }
     let padded = min(aligned(length), remaining)
     start = try source.bytes(at: offset, count: padded)
     let checksum = RecordHeader.checksum(of: start, length: length, at: UInt64(offset), seed: seed)
@@ -85,16 +84,25 @@ struct SegmentScanner {
   }
 
   /// Whether the log ends with a footer before a place: one who comes later has not passed it.
-  func hasFooter(before end: Int) throws(StoreError) -> Bool {
+  func hasFooter(before end: Int) throws(StoreError) -> Bool { try footer(before: end) != nil }
+
+  /// The footer that ends at a place, and the sequence number of its record.
+  func footer(
+    before end: Int
+  ) throws(StoreError) -> (footer: SegmentFooter, sequence: UInt64)? {
     let place = end - SegmentFooter.recordLength
-    guard place >= SegmentHeader.fixedLength, end <= source.length else { return false }
+    guard place >= SegmentHeader.fixedLength, end <= source.length else { return nil }
     let base = try source.bytes(at: place, count: SegmentFooter.recordLength)
     guard RecordHeader.length(at: base) == SegmentFooter.recordLength,
       let header = RecordHeader.parse(base, length: SegmentFooter.recordLength),
-      header.kind == .footer
-    else { return false }
-    return RecordHeader.checksum(of: base, length: header.length, at: UInt64(place), seed: seed)
-      == RecordHeader.storedChecksum(at: base)
+      header.kind == .footer,
+      RecordHeader.checksum(of: base, length: header.length, at: UInt64(place), seed: seed)
+        == RecordHeader.storedChecksum(at: base)
+    else { return nil }
+    let footer = try formatting(name) { () throws(FormatError) in
+      try SegmentFooter(decoding: RecordReference(base: base, header: header).stored)
+    }
+    return (footer, header.sequence)
   }
 
   /// Where the last byte lies that is not zero, at or behind a place; for the report.

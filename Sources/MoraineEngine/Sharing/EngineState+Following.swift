@@ -191,9 +191,14 @@ extension EngineState {
   }
 
   /// Takes in the whole units of a segment's bytes from where it is known.
-  mutating func replayOn(_ slot: Int, length: Int) throws(StoreError) -> ReplayResult {
+  ///
+  /// - Parameter digestsThrough: up to which sequence number digests are compared.
+  mutating func replayOn(
+    _ slot: Int, length: Int, digestsThrough: UInt64 = .max
+  ) throws(StoreError) -> ReplayResult {
     let scanner = try scanner(slot, length: length)
     var replay = Replay(slot: slot, name: scanner.name, scanner: scanner)
+    replay.digestsThrough = digestsThrough
     // A replay that fails leaves out what it had read and not taken in yet.
     isFollowedInPart = true
     let result = try replay.run(&self)
@@ -202,13 +207,15 @@ extension EngineState {
     return result
   }
 
-  /// Goes on in a segment from where it is known.
-  func scanner(_ slot: Int, length: Int) throws(StoreError) -> SegmentScanner {
+  /// Goes through a segment's records from a place on; from where it is known, unless told.
+  func scanner(
+    _ slot: Int, from start: Int? = nil, length: Int
+  ) throws(StoreError) -> SegmentScanner {
     let name = table.fileName(slot)
     let source = ByteSource(
       file: try table.files.file(for: slot, named: name), name: name, length: length,
       mapping: table.infos[slot].mapping)
     return SegmentScanner(
-      source: source, name: name, seed: table[slot].seed, offset: table[slot].end)
+      source: source, name: name, seed: table[slot].seed, offset: start ?? table[slot].end)
   }
 }

@@ -1,3 +1,4 @@
+import MoraineFormat
 import MoraineStorage
 import Synchronization
 
@@ -41,6 +42,14 @@ final class SharedPage: @unchecked Sendable {
     /// Where it is full; 0 when nothing is to be appended to it any more.
     var tailLimit = 0
     var lastSequence: UInt64 = 0
+
+    /// Whether a log can reach that far. The words have no checksum: a number that no log has is
+    /// taken for the page of a writer that died while it wrote.
+    var isPlausible: Bool {
+      let longest = Int(clamping: Limits.segmentLengthBytes)
+      return tailEnd <= longest && tailLimit <= longest && generation <= Limits.manifestCounter
+        && lastSequence <= SequenceNumber.max.rawValue
+    }
   }
 
   private let mapping: any FileMapping
@@ -85,7 +94,7 @@ final class SharedPage: @unchecked Sendable {
     while true {
       let number = max(known, least)
       let (exchanged, original) = place.pointee.compareExchange(
-        expected: known, desired: number + 1, ordering: .relaxed)
+        expected: known, desired: number &+ 1, ordering: .relaxed)
       if exchanged { return number }
       known = original
     }
@@ -174,7 +183,8 @@ extension SharedWords {
     try store(version &+ 1, releasing: Name.version.rawValue)
   }
 
-  /// Nil while another process is writing it, or died while doing so.
+  /// Nil while another process is writing it, or died while doing so, and where its words are no
+  /// log's.
   func snapshot(attempts: Int = 64) throws(Stop) -> SharedPage.Snapshot? {
     typealias Name = SharedPage.Word
     for _ in 0..<attempts {
@@ -188,7 +198,9 @@ extension SharedWords {
         tailLimit: Int(clamping: try load(relaxed: Name.tailLimit.rawValue)),
         lastSequence: try load(relaxed: Name.lastSequence.rawValue))
       try acquiringFence()
-      if try load(relaxed: Name.version.rawValue) == version { return result }
+      if try load(relaxed: Name.version.rawValue) == version {
+        return result.isPlausible ? result : nil
+      }
     }
     return nil
   }

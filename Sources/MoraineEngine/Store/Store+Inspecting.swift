@@ -31,7 +31,7 @@ extension Store {
       let (info, view) = (engine!.table.infos[slot], engine!.table[slot])
       var result = SegmentStatistics(number: info.number)
       result.lengthBytes = UInt64(view.end)
-      result.liveBytes = view.liveBytes
+      result.liveBytes = UInt64(view.boundedLiveBytes)
       result.recordCount = view.recordCount
       result.lastSequence = SequenceNumber(rawValue: view.lastSequence)
       result.isSealed = info.flags.contains(.sealed)
@@ -44,12 +44,12 @@ extension Store {
     result.appendedBytes = engine!.appendedBytes
     result.count = engine!.index.count
     result.indexBytes = engine!.index.byteCount
-    result.liveBytes = engine!.liveBytes
     result.lastSequence = SequenceNumber(rawValue: engine!.lastSequence)
     result.digest = engine!.digest
     for slot in engine!.table.readingOrder {
       result.segmentCount += 1
       result.diskBytes += UInt64(engine!.table[slot].end)
     }
+    result.liveBytes = min(engine!.liveBytes, result.diskBytes)
   }
 }

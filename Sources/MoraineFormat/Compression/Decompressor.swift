@@ -6,13 +6,15 @@ public enum Decompressor {
   public static func decompress(
     _ stored: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
   ) -> Bool {
-    guard let source = stored.baseAddress else { return false }
+    // The library counts with 32 bits and a sign.
+    guard let source = stored.baseAddress, let storedCount = Int32(exactly: stored.count),
+      let targetCount = Int32(exactly: target.count)
+    else { return false }
     var none: CChar = 0
     return withUnsafeMutablePointer(to: &none) { placeholder in
       let output = target.baseAddress?.assumingMemoryBound(to: CChar.self) ?? placeholder
       let count = LZ4_decompress_safe(
-        source.assumingMemoryBound(to: CChar.self), output,
-        Int32(stored.count), Int32(target.count))
+        source.assumingMemoryBound(to: CChar.self), output, storedCount, targetCount)
       return count >= 0 && Int(count) == target.count
     }
   }

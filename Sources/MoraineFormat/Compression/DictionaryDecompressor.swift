@@ -13,12 +13,14 @@ extension Decompressor {
     guard let source = stored.baseAddress, dictionary.count <= SegmentHeader.dictionaryLimit,
       let dictionaryStart = dictionary.baseAddress
     else { return decompress(stored, into: target) }
+    guard let storedCount = Int32(exactly: stored.count),
+      let targetCount = Int32(exactly: target.count)
+    else { return false }
     var none: CChar = 0
     return withUnsafeMutablePointer(to: &none) { placeholder in
       let output = target.baseAddress?.assumingMemoryBound(to: CChar.self) ?? placeholder
       let count = LZ4_decompress_safe_usingDict(
-        source.assumingMemoryBound(to: CChar.self), output,
-        Int32(stored.count), Int32(target.count),
+        source.assumingMemoryBound(to: CChar.self), output, storedCount, targetCount,
         dictionaryStart.assumingMemoryBound(to: CChar.self), Int32(dictionary.count))
       return count >= 0 && Int(count) == target.count
     }

@@ -120,7 +120,9 @@ extension RecordHeader {
   var isPlausible: Bool {
     switch kind {
     case .put:
-      if codec == .raw { return storedLength <= Limits.valueLengthBytes }
+      // Also of a compressed value: no writer stores one that compression makes longer.
+      guard storedLength <= Limits.valueLengthBytes else { return false }
+      if codec == .raw { return true }
       return rawLength <= Limits.valueLengthBytes
         && rawLength <= Limits.rawLengthBound(stored: storedLength)
     case .delete: return storedLength == 0 && codec == .raw

@@ -89,6 +89,10 @@ extension SegmentHeader {
     guard headerLength == claimedLength, flags.contains(.hasDictionary) == !dictionary.isEmpty,
       flags.contains(.encrypted) || encryptionKeyID == 0
     else { throw FormatError("header fields contradict each other", at: 96) }
+    // Recovery counts on from this number.
+    guard predecessor.lastSequence <= .max else {
+      throw FormatError("impossible sequence number \(predecessor.lastSequence)", at: 64)
+    }
     try reader.skipZeros(reader.remaining, "header padding")
   }
 

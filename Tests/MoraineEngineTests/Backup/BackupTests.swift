@@ -120,6 +120,58 @@ import Testing
     try await store.close()
   }
 
+  /// The store may have lost the whole segment, or have written as much again in its place: the
+  /// manifest says where the log was cut, also after compactions and further failures.
+  @Test(arguments: BackupBench.modes, [20, 0])
+  func operationsThatOnlyTheBackupHasAreNotOverwritten(
+    mode: Configuration.IOMode, durable: Int
+  ) async throws {
+    let disk = SimulatedDisk()
+    let bench = try BackupBench(mode, on: disk, segmentSizeBytes: 1 << 20)
+    var states: [UInt64: BackupBench.State] = [:]
+    var state = BackupBench.State()
+    try await bench.store.set([0], forKey: "first", durability: .sync)
+    try await bench.store.compact()
+    if durable > 0 {
+      state = try await BackupBench.write(0..<durable, to: bench.store, &states)
+      try await bench.store.sync()
+    }
+    state = try await BackupBench.write(20..<50, to: bench.store, &states, from: state)
+    let elsewhere = MemoryStorage()
+    _ = try await bench.store.backup(to: BackupBench.backup, on: elsewhere)
+    let last = await bench.store.statistics.lastSequence.rawValue
+    var found: ChangeCursor?
+    for try await change in bench.store.changes(behind: SequenceNumber(rawValue: last - 1)) {
+      found = change.cursor
+      break
+    }
+    let cursor = try #require(found)
+    let kept = try await bench.store.everything()
+    var after = SimulatedDisk(disk.image(.nothing))
+    for round in 0..<3 {
+      let store = try after.openStore(configuration: bench.configuration)
+      #expect(try await store.everything() != kept)
+      _ = try await BackupBench.write(50..<300, to: store, &states)
+      try await store.sync()
+      try await store.compact()
+      #expect(await store.statistics.lastSequence > cursor.sequence, "round \(round)")
+      let error = await #expect(throws: StoreError.self) {
+        _ = try await store.backup(to: BackupBench.backup, on: elsewhere)
+      }
+      #expect(error?.code == .cursorDiverged, "round \(round)")
+      let lost = await #expect(throws: StoreError.self) {
+        for try await _ in store.changes(since: cursor) { break }
+      }
+      #expect(lost?.code == .cursorDiverged, "round \(round)")
+      // A backup that was begun behind the failure goes on.
+      _ = try await store.backup(to: "another", on: elsewhere)
+      after = SimulatedDisk(after.image(.nothing))
+    }
+    let restored = try await Store.restore(
+      BackupBench.backup, to: BackupBench.restored, on: elsewhere)
+    #expect(restored.count == kept.count)
+  }
+
   /// On one disk sealed segments are not written twice.
   @Test func sharesSealedSegmentsOnOneDisk() async throws {
     let directory = try TestDirectory()

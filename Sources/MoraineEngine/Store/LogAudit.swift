@@ -1,0 +1,369 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Reads all segments and compares them with the index, the manifest, and the figures that the
+/// engine keeps: each must say what the log says, and nothing else.
+///
+/// A record that is not live must be replaced by a later one: by the live record of its key, or by
+/// a delete that follows. The second case needs memory for each key that waits for its delete.
+/// Where there are too many, a share of all keys is checked at a time, and the log is read once for
+/// each share.
+struct LogAudit: ~Copyable {
+  /// What the records of one segment add up to.
+  private struct Sums {
+    var view: SegmentView
+    var putBytes: UInt64 = 0
+
+    mutating func add(_ header: RecordHeader, hash: UInt64, isLive: Bool) {
+      let size = UInt64(aligned(header.length))
+      view.recordCount += 1
+      if view.firstSequence == 0 { view.firstSequence = header.sequence }
+      view.lastSequence = header.sequence
+      if header.kind == .put { putBytes += size } else { view.deleteBytes += size }
+      guard isLive else { return }
+      view.liveBytes += size
+      view.digest.add(hash: hash, sequence: header.sequence)
+    }
+  }
+
+  /// A put that is not live, and has no live record of its key beside it.
+  private struct Hidden {
+    let sequence: UInt64
+    /// How far its segment claims to be clean of what deletes hide.
+    let cleanedThrough: UInt64
+  }
+
+  /// How many keys are remembered at a time: 48 MiB or so.
+  private static let hiddenLimit = 1 << 20
+  private static let progressBytes = 4 << 20
+
+  private(set) var report = VerificationReport()
+  private let total: UInt64
+  private let progress: (@Sendable (Progress) -> Void)?
+  /// What is wrong between the log and what was derived from it.
+  private var contradictions: [StoreError] = []
+  private var sums: [Int: Sums] = [:]
+  private var keyspaces: [UInt16: KeyspaceTable.Figures] = [:]
+  private var liveCount = 0
+  private var hidden: [UInt64: Hidden] = [:]
+  /// Into how many shares the keys are divided, and which is looked at.
+  private var shares: (count: UInt64, number: UInt64) = (1, 0)
+  private var lastSequence: UInt64 = 0
+  private var told = 0
+
+  init(totalBytes: UInt64, _ progress: (@Sendable (Progress) -> Void)?) {
+    total = totalBytes
+    self.progress = progress
+  }
+
+  /// Reads everything. All of the index was admitted.
+  mutating func run(_ engine: inout EngineState) {
+    let slots = engine.table.readingOrder
+    for slot in slots {
+      do throws(StoreError) {
+        try read(slot, &engine)
+      } catch {
+        report.problems.append(error)
+      }
+    }
+    // Where a segment could not be read, what is missing follows from that.
+    guard report.problems.isEmpty else { return }
+    do throws(StoreError) {
+      checkHidden(engine)
+      while shares.number + 1 < shares.count {
+        shares.number += 1
+        hidden = [:]
+        lastSequence = 0
+        for slot in slots { try follow(slot, &engine) }
+        checkHidden(engine)
+      }
+    } catch {
+      report.problems.append(error)
+    }
+    // A compaction that moves records has their figures in two places.
+    if !engine.table.isRetiring { compare(slots, engine) }
+    report.problems += contradictions
+  }
+
+  // MARK: Reading
+
+  private mutating func read(_ slot: Int, _ engine: inout EngineState) throws(StoreError) {
+    try engine.table.verifyHeader(slot, storeID: engine.manifest.storeID)
+    let view = engine.table[slot]
+    var empty = view
+    empty.forgetFigures()
+    empty.end = view.end
+    sums[slot] = Sums(view: empty)
+    // A compaction under way has copies of what its inputs still hold.
+    var units = UnitCheck(
+      engine.table.fileName(slot), engine.table.isRetiring ? 0 : lastSequence)
+    var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
+    while let record = try next(&scanner) {
+      try units.take(record, engine.keyspaces)
+      try take(record, slot, &engine)
+      tell(scanner.offset)
+    }
+    try units.end(at: view.end, isOpen: !engine.table.infos[slot].flags.contains(.sealed))
+    lastSequence = max(lastSequence, units.lastSequence)
+    let sum = sums[slot]?.view
+    report.recordCount += sum?.recordCount ?? 0
+    report.checkedBytes += UInt64(view.end)
+    progress?(Progress(completedBytes: report.checkedBytes, totalBytes: total))
+  }
+
+  private func next(
+    _ scanner: inout SegmentScanner
+  ) throws(StoreError) -> SegmentScanner.Record? {
+    let place = scanner.offset
+    switch try scanner.next() {
+    case .end: return nil
+    case .stop(let reason): throw .corrupted(reason, scanner.name, at: place)
+    case .record(let record): return record
+    }
+  }
+
+  private mutating func tell(_ offset: Int) {
+    guard offset / Self.progressBytes != told else { return }
+    told = offset / Self.progressBytes
+    progress?(
+      Progress(completedBytes: report.checkedBytes + UInt64(offset), totalBytes: total))
+  }
+
+  private mutating func take(
+    _ record: SegmentScanner.Record, _ slot: Int, _ engine: inout EngineState
+  ) throws(StoreError) {
+    let header = record.reference.header
+    guard header.kind.isOperation else {
+      guard header.kind == .footer, let view = sums[slot]?.view else { return }
+      let name = engine.table.fileName(slot)
+      let footer = try formatting(name) { () throws(FormatError) in
+        try SegmentFooter(decoding: record.reference.stored)
+      }
+      if !footer.counts(view) {
+        report.problems.append(
+          .corrupted("the footer counts other records", name, at: record.offset))
+      }
+      return
+    }
+    let address = Address(slot: slot, offset: record.offset)
+    let hash = engine.hash(record.reference.key, header.keyspace)
+    let size = UInt64(aligned(header.length))
+    let isLive = header.kind == .put && engine.index.holds(address, hash)
+    sums[slot]?.add(header, hash: hash, isLive: isLive)
+    if header.kind == .put { checkValue(record.reference, address, engine) }
+    if isLive {
+      liveCount += 1
+      keyspaces[header.keyspace, default: .init()].count += 1
+      keyspaces[header.keyspace, default: .init()].liveBytes += size
+    } else {
+      explain(record.reference, slot, hash, &engine)
+    }
+  }
+
+  /// Values that are not live are decompressed too: a salvage may need them.
+  private mutating func checkValue(
+    _ record: RecordReference, _ address: Address, _ engine: borrowing EngineState
+  ) {
+    guard record.header.codec != .raw else { return }
+    do throws(StoreError) {
+      _ = try engine.table.value(of: record, at: address)
+    } catch {
+      report.problems.append(error)
+    }
+  }
+
+  // MARK: What is not live
+
+  private mutating func follow(_ slot: Int, _ engine: inout EngineState) throws(StoreError) {
+    let view = engine.table[slot]
+    var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
+    while let record = try next(&scanner) {
+      let header = record.reference.header
+      guard header.kind.isOperation else { continue }
+      let hash = engine.hash(record.reference.key, header.keyspace)
+      guard isInShare(hash) else { continue }
+      let address = Address(slot: slot, offset: record.offset)
+      if header.kind == .put, engine.index.holds(address, hash) { continue }
+      explain(record.reference, slot, hash, &engine)
+    }
+  }
+
+  private func isInShare(_ hash: UInt64) -> Bool {
+    hash >> 40 & (shares.count - 1) == shares.number
+  }
+
+  /// Finds what has replaced a record that is not live.
+  private mutating func explain(
+    _ record: RecordReference, _ slot: Int, _ hash: UInt64, _ engine: inout EngineState
+  ) {
+    guard isInShare(hash) else { return }
+    let header = record.header
+    let live: UInt64?
+    do throws(StoreError) {
+      let found = try engine.table.find(
+        record.key, header.keyspace, hash: hash, in: engine.index)
+      live = found?.record.header.sequence
+    } catch {
+      // Damage is found where it lies; an entry that names no record, by the number of keys.
+      return
+    }
+    if let live, live < header.sequence {
+      return contradict(
+        engine, "the index has record \(live), which record \(header.sequence) replaces")
+    }
+    if header.kind == .delete {
+      guard let put = hidden.removeValue(forKey: hash) else { return }
+      if header.sequence <= put.cleanedThrough {
+        contradict(
+          engine,
+          "a segment that is clean through \(put.cleanedThrough) has record \(put.sequence), "
+            + "which delete \(header.sequence) hides")
+      }
+    } else if live == nil {
+      let known = hidden[hash]
+      hidden[hash] = Hidden(
+        sequence: header.sequence,
+        cleanedThrough: max(engine.table[slot].cleanedThrough, known?.cleanedThrough ?? 0))
+      if shares.number == 0, hidden.count > Self.hiddenLimit { divide() }
+    }
+  }
+
+  private mutating func divide() {
+    shares.count *= 2
+    hidden = hidden.filter { isInShare($0.key) }
+  }
+
+  private mutating func checkHidden(_ engine: borrowing EngineState) {
+    guard let first = hidden.values.map(\.sequence).min() else { return }
+    contradict(
+      engine,
+      "the index lacks \(hidden.count) records that nothing replaces, such as record \(first)")
+  }
+
+  private mutating func contradict(_ engine: borrowing EngineState, _ what: String) {
+    // One says enough; a forged page can have thousands.
+    guard contradictions.count < 16 else { return }
+    contradictions.append(.indexDamaged(what, engine.checkpointNames.first))
+  }
+
+  // MARK: Figures
+
+  private mutating func compare(_ slots: [Int], _ engine: borrowing EngineState) {
+    var (liveBytes, digest) = (UInt64(0), StateDigest())
+    let entries = engine.manifest.entriesByNumber
+    for slot in slots {
+      guard let sum = sums[slot] else { continue }
+      liveBytes += sum.view.liveBytes
+      digest.add(sum.view.digest)
+      let wrong = sum.view.differences(from: engine.table[slot])
+      if !wrong.isEmpty {
+        contradict(
+          engine,
+          "of \(engine.table.fileName(slot)) the log has another "
+            + wrong.joined(separator: ", "))
+      }
+      if let entry = entries[engine.table.infos[slot].number] { compare(sum, entry, engine) }
+    }
+    guard contradictions.isEmpty else { return }
+    if liveCount != engine.index.count {
+      contradict(engine, "\(liveCount) live records, but \(engine.index.count) keys")
+    } else if digest != engine.digest {
+      contradict(engine, "the state digest does not match the live records")
+    } else if liveBytes != engine.liveBytes {
+      contradict(engine, "\(liveBytes) live bytes, but \(engine.liveBytes) were counted")
+    } else if engine.keyspaces.isCounted {
+      for id in engine.keyspaces.listedIDs where engine.keyspaces[id] != keyspaces[id] ?? .init() {
+        contradict(engine, "keyspace \(id) has other live records than were counted")
+      }
+    }
+    if engine.lastSequence < lastSequence {
+      contradict(engine, "the log goes on behind sequence number \(engine.lastSequence)")
+    }
+  }
+
+  /// What the manifest says of a segment. Its `liveBytes` are of the moment at which it was
+  /// written: nothing becomes live again, so there are not more now. What it says of a segment that
+  /// compaction wrote may be of a moment at which not all records had been moved to it.
+  private mutating func compare(
+    _ sum: Sums, _ entry: Manifest.Segment, _ engine: borrowing EngineState
+  ) {
+    guard entry.isSealed else { return }
+    let live = sum.view.liveBytes
+    let isCurrent =
+      engine.manifest.lastSequence.rawValue == engine.lastSequence && engine.manifest.isClean
+    let isPossible =
+      entry.liveBytes <= sum.putBytes
+      && (entry.flags.contains(.compacted)
+        || (isCurrent ? entry.liveBytes == live : entry.liveBytes >= live))
+    if !sum.view.agrees(with: entry) || entry.lengthBytes != UInt64(sum.view.end) || !isPossible {
+      report.problems.append(
+        .corrupted(
+          "what it says of segment \(entry.number) is not what the segment holds",
+          Manifest.fileName,
+          at: Manifest.fixedLength))
+    }
+  }
+}
+
+extension SegmentView {
+  /// The figures that differ, in words.
+  fileprivate func differences(from other: SegmentView) -> [String] {
+    var result: [String] = []
+    if recordCount != other.recordCount { result.append("number of records") }
+    if firstSequence != other.firstSequence { result.append("first sequence number") }
+    if lastSequence != other.lastSequence { result.append("last sequence number") }
+    if liveBytes != other.liveBytes { result.append("number of live bytes") }
+    if deleteBytes != other.deleteBytes { result.append("number of bytes of deletes") }
+    if digest != other.digest { result.append("digest of live records") }
+    return result
+  }
+}
+
+/// What holds between the records of a segment, whatever they are about: sequence numbers rise,
+/// batches are whole, marks and keyspaces are possible.
+private struct UnitCheck {
+  let name: String
+  var lastSequence: UInt64
+  private var batchCount = 0
+
+  init(_ name: String, _ lastSequence: UInt64) {
+    self.name = name
+    self.lastSequence = lastSequence
+  }
+
+  mutating func take(
+    _ record: SegmentScanner.Record, _ keyspaces: KeyspaceTable
+  ) throws(StoreError) {
+    let header = record.reference.header
+    func damaged(_ what: String) -> StoreError { .corrupted(what, name, at: record.offset) }
+    guard header.kind.isOperation else {
+      guard batchCount == 0 else { throw damaged("a batch is broken off by a mark") }
+      guard header.sequence >= lastSequence else {
+        throw damaged("a mark of sequence number \(header.sequence) comes after \(lastSequence)")
+      }
+      return
+    }
+    guard header.sequence > lastSequence else {
+      throw damaged("sequence number \(header.sequence) comes after \(lastSequence)")
+    }
+    guard batchCount == 0 || (header.batch != .alone && header.sequence == lastSequence + 1) else {
+      throw damaged("a batch is broken off by another record")
+    }
+    guard keyspaces.contains(header.keyspace) else {
+      throw damaged("keyspace \(header.keyspace) is not in the manifest")
+    }
+    lastSequence = header.sequence
+    batchCount += 1
+    if header.batch == .more { return }
+    guard header.batch == .alone || header.batchCount == batchCount else {
+      throw damaged("a batch of \(batchCount) says it has \(header.batchCount)")
+    }
+    batchCount = 0
+  }
+
+  func end(at place: Int, isOpen: Bool) throws(StoreError) {
+    guard batchCount == 0 || isOpen else {
+      throw .corrupted("a batch has no end", name, at: place)
+    }
+  }
+}
