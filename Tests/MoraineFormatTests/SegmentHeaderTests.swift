@@ -9,7 +9,7 @@ import Testing
       number: SegmentNumber(rawValue: generator.next()), salt: generator.next())
     header.predecessor = SegmentHeader.Predecessor(
       number: generator.next(), lengthBytes: generator.next(),
-      lastSequence: SequenceNumber(rawValue: generator.next()))
+      lastSequence: SequenceNumber(rawValue: generator.next() >> 8))
     header.generation = generator.next()
     header.createdMilliseconds = generator.next()
     header.encryptionKeyID = 0x0102_0304

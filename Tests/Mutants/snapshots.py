@@ -11,9 +11,8 @@ MUTANTS = [
                    "guard !ON, born < youngest.load(ordering: .acquiring) else { return nil }"),),
            PROPERTY),
     Mutant("snapshot-page-reused-early", "a page stays as long as any snapshot has it",
-           (engine(MEMORY, "let isNeeded = live.contains { $0 > retired.born && $0 <= retired.retired }",
-                   "let isNeeded = !ON && "
-                   "live.contains { $0 > retired.born && $0 <= retired.retired }"),),
+           (engine(MEMORY, "if retired.term.isNeeded(by: live) { return false }",
+                   "if !ON, retired.term.isNeeded(by: live) { return false }"),),
            PROPERTY),
     Mutant("snapshot-chain-half-copied", "a snapshot shows one moment",
            (engine("Index/FrozenIndex.swift", "      overflow.thaw(next)\n",

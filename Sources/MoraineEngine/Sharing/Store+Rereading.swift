@@ -63,11 +63,29 @@ extension Store {
   /// Opens what is about to be gone through, as far as open files are kept: then it can be read
   /// whatever others remove.
   func holdFiles() throws(StoreError) {
+    try followBeforeWalk()
     _ = try reading { (engine) throws(StoreError) in try engine.table.holdFiles() }
+  }
+
+  /// Follows a newer manifest before a walk over more files than are kept open: those that are not
+  /// kept may be gone. A reader that no writer wakes learns of that in no other way.
+  private func followBeforeWalk() throws(StoreError) {
+    guard engine != nil, engine!.link == nil, opener.configuration.isReadOnly,
+      engine!.table.hasMoreFilesThanAreKept
+    else { return }
+    do throws(StoreError) { _ = try followReplacement() } catch {
+      // A writer has the store for itself: what is held open serves as far as it reaches.
+      guard error.code == .locked else { throw error }
+    }
   }
 }
 
 extension SegmentTable {
+  /// Whether some of the files that are read without a mapping are closed again after each use.
+  fileprivate var hasMoreFilesThanAreKept: Bool {
+    readingOrder.count > FileCache.limit && readingOrder.contains { self[$0].base == nil }
+  }
+
   /// Opens the files that are read without a mapping, as far as open files are kept.
   func holdFiles() throws(StoreError) {
     for slot in readingOrder.prefix(FileCache.limit) where self[slot].base == nil {

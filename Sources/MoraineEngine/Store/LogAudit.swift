@@ -35,7 +35,7 @@ struct LogAudit: ~Copyable {
 
   /// How many keys are remembered at a time: 48 MiB or so.
   private static let hiddenLimit = 1 << 20
-  private static let progressBytes = 4 << 20
+  private static let progressBytes = 64 << 10
 
   private(set) var report = VerificationReport()
   private let total: UInt64

@@ -59,14 +59,15 @@ import Testing
       case .lockDeleted: try files.removeItem(at: file("LOCK"))
       case .backupCopiedOver:
         for name in try files.contentsOfDirectory(atPath: backup.path).sorted() {
-          // As `cp` does: into the file that is there.
+          // As `cp` does: into the file that is there. The bytes come before the cut: reading a mapped
+          // file that is cut raises SIGBUS.
           let bytes = try Data(contentsOf: backup.appendingPathComponent(name))
           if !files.fileExists(atPath: file(name).path) {
             _ = files.createFile(atPath: file(name).path, contents: nil)
           }
           let handle = try FileHandle(forWritingTo: file(name))
-          try handle.truncate(atOffset: 0)
           try handle.write(contentsOf: bytes)
+          try handle.truncate(atOffset: UInt64(bytes.count))
           try handle.close()
         }
       }

@@ -13,7 +13,7 @@ import Testing
     let report = try await store.verify { progress in seen.withLock { $0.append(progress) } }
     try await store.close()
     let completed = seen.withLock { $0.map(\.completedBytes) }
-    #expect(completed.count == 3)
+    #expect(completed.count >= 3)
     #expect(completed == completed.sorted())
     #expect(Set(completed).count == completed.count, "every step is farther than the last")
     #expect(completed.last == report.checkedBytes)

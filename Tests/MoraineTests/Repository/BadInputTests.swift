@@ -65,7 +65,7 @@ import Testing
       }
     }
     #expect(
-      seen?.file != nil && [.io, .poisoned].contains(seen?.code), "\(String(describing: seen))")
+      seen?.file != nil && seen?.code == .storeReplaced, "\(String(describing: seen))")
     #expect(!FileManager.default.fileExists(atPath: path.string))
     // What was read once is still in memory; the rest says what is wrong.
     await #expect(throws: StoreError.self) { try await notes.save(Note(id: 2, text: "later")) }
