@@ -14,7 +14,7 @@ import Synchronization
 ///
 /// Where the kernel has no such queue, or no place in it, the thread asks once a second.
 ///
-/// Thread safety: everything that changes is behind the mutex, which is held for moments only, and
+/// Thread safety: the mutex protects everything that changes; it is held for moments only, and
 /// not while a body is called. A child of a process that forked has no such thread, and shares the
 /// queue with its parent: the first watch of the child begins with a queue of its own. `place` is
 /// released when an object is stored and acquired when it is loaded, so its properties are seen.

@@ -104,7 +104,8 @@ final class DiskFile: StorageFile {
   ) throws(StorageError) -> Int? {
     guard let base = target.baseAddress else { return 0 }
     precondition(
-      Int(bitPattern: base) % 4096 == 0 && offset % 4096 == 0 && target.count % 4096 == 0)
+      Int(bitPattern: base) % 4096 == 0 && offset % 4096 == 0 && target.count % 4096 == 0,
+      "a read past the cache needs multiples of 4096")
     do throws(StorageError) {
       // One call: a part that ends in the middle of a block cannot be gone on from.
       return try SystemCall.retrying("read the medium", name, at: offset) {

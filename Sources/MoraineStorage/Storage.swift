@@ -43,7 +43,7 @@ package struct FileIdentity: Hashable, Sendable {
   }
 }
 
-/// The file that a name leads to, as it was last changed. Two equal stamps mean that nobody wrote
+/// The file that a name leads to, as it was last changed. Two equal stamps mean that no call wrote
 /// to the file in between; two different ones may mean less than that.
 package struct FileStamp: Hashable, Sendable {
   package var identity: FileIdentity
@@ -93,7 +93,7 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func remove(_ name: String) throws(StorageError)
   /// Makes the names in the directory durable.
   func synchronize() throws(StorageError)
-  /// Makes the directory's own name durable in its parent, whoever made the directory.
+  /// Makes the directory's own name durable in its parent, also where another process made it.
   func synchronizeParent() throws(StorageError)
   /// Gives a file a name in another directory too, which must be free, without copying its bytes:
   /// as a clone, whose blocks are shared until one of the two is written to, or as a hard link.
@@ -117,7 +117,7 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func isInPlace() throws(StorageError) -> Bool
   /// What a name leads to now; nil when nothing has it. A link is not followed.
   func stamp(of name: String) throws(StorageError) -> FileStamp?
-  /// Takes the kernel's advisory lock on the directory itself, which nobody can delete unnoticed,
+  /// Takes the kernel's advisory lock on the directory itself, which cannot be deleted unnoticed,
   /// without waiting; false when another holder has it. The lock lives as long as this object.
   func tryLock(shared: Bool) throws(StorageError) -> Bool
   /// Gives back what ``tryLock(shared:)`` took.

@@ -3,7 +3,7 @@ import SystemPackage
 
 /// Work for the threads of the pool: many small steps, one at a time.
 ///
-/// Whoever submits it does so once, when the work goes from idle to ready, and not again before
+/// The owner submits it once, when the work goes from idle to ready, and not again before
 /// ``step()`` has answered false.
 package protocol PoolWork: AnyObject, Sendable {
   /// Does one step on a thread that may block for input and output.
@@ -23,7 +23,7 @@ package protocol PoolWork: AnyObject, Sendable {
 ///
 /// - `brief`: syncs, allocation, seals, manifests, openings without waiting. 32 threads. One is
 ///   there from ``secure()`` on and stays.
-/// - `background`: what nobody waits for, at lowered priority: compaction. 8 threads.
+/// - `background`: what no caller waits for, at lowered priority: compaction. 8 threads.
 /// - `lasting`: what may wait for another process, for a user's function, or take minutes: openings
 ///   of shared stores, backups, events. 16 threads.
 ///
@@ -277,7 +277,7 @@ extension ThreadPool {
     }
   }
 
-  /// For a pool that nobody has secured: the caller waits, for a second, and holds no lock.
+  /// For a pool that was not secured: the caller waits, for a second, and holds no lock.
   private func waitAndRefuse(_ crew: Crew, _ error: StorageError) {
     do throws(StorageError) {
       try secure()
@@ -290,7 +290,7 @@ extension ThreadPool {
 
   private func refuseAll(_ crew: Crew, _ error: StorageError) {
     let monitor = monitor(crew)
-    // A thread that has come meanwhile does the work.
+    // A thread that has started since does the work.
     while let work = monitor.withLock({ $0.threadCount == 0 ? $0.take() : nil }) {
       work.refuse(error)
     }

@@ -31,7 +31,7 @@ protocol SettingBox: AnyObject, Sendable {
   func couldNotSave(_ count: UInt64, _ error: StoreError) -> Bool
   func take(_ stored: StoredSetting, always: Bool)
   func fail(_ error: StoreError)
-  /// The numbers of another store's records begin anew.
+  /// The sequence numbers of another store begin again.
   func forgetStore()
   /// The type of its value, for messages.
   var kind: String { get }

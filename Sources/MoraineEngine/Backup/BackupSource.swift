@@ -12,7 +12,7 @@ struct BackupSource: Sendable {
   let manifest: Manifest
   /// Of its segments, in its order: they stay when compaction removes the files.
   private let mappings: [(any FileMapping)?]
-  /// Of its segments, in its order: whether the disk holds them. A sync of the backup's name for a
+  /// For each segment, in its order: whether the disk holds it. A sync of the backup's name for a
   /// file does not bring back what a failed sync of the store's name has dropped.
   private let areDurable: [Bool]
   /// Where segments are not mapped, their files stay.

@@ -5,8 +5,10 @@ import MoraineStorage
 enum CheckpointFile {
   static let temporaryName = "INDEX.tmp"
   private static let fileExtension = ".index"
-  /// More than the checkpoint of an empty index has.
+  /// More than the checkpoint of an empty index has, in bytes.
   private static let emptyBytes: UInt64 = 1 << 20
+  /// The most bytes of a checkpoint for each byte of the log.
+  private static let sparsest: UInt64 = 8
 
   static func name(_ number: SegmentNumber) -> String {
     String(number.fileName.dropLast(".segment".count)) + fileExtension
@@ -62,9 +64,10 @@ enum CheckpointFile {
   /// A checkpoint's head, and its pages; nil when it is not sound enough to be looked into, or
   /// longer than the index of the log can be.
   ///
-  /// - Parameter logBytes: the bytes of the log. An entry takes about 12 bytes and its record at
-  ///   least 24, so that no index is longer than its log and what an empty one has. A longer file
-  ///   would take memory that the log does not account for.
+  /// - Parameter logBytes: the bytes of the log. A record takes at least 24. An index has fewer
+  ///   than 16 slots of 8 bytes for each of its keys, or compaction makes it smaller: less than
+  ///   eight times the log, and what an empty index has. A longer file would take memory that the
+  ///   log does not account for.
   /// - Throws: `.io`, also when the kernel has no mapping left to give.
   static func open(
     _ name: String, _ directory: any StorageDirectory, mapped: Bool, logBytes: UInt64
@@ -72,8 +75,8 @@ enum CheckpointFile {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
     guard let file else { return nil }
     let length = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
-    guard UInt64(length) <= logBytes &+ emptyBytes, let header = try header(file, length),
-      header.fileLengthBytes == length
+    guard UInt64(length) <= logBytes &* sparsest &+ emptyBytes,
+      let header = try header(file, length), header.fileLengthBytes == length
     else { return nil }
     let mapping = try storing { () throws(StorageError) in
       mapped

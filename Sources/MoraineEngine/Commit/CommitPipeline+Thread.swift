@@ -72,7 +72,7 @@ extension CommitPipeline {
       return
     }
     do throws(StoreError) { try checkPresence(of: file, syncedTo: offset) } catch {
-      // Nothing is acknowledged that no name leads to; whoever waits was told by the poison.
+      // Nothing is acknowledged that no name leads to; the poison has resumed the waiters.
       monitor.withLock { $0.syncBeganNanoseconds = nil }
       return
     }

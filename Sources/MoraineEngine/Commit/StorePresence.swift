@@ -16,7 +16,7 @@ import SystemPackage
 /// In a shared store the other processes replace the manifest, and seal and compact the active
 /// segment: a newer manifest of the same store is right there.
 ///
-/// Thread safety: what changes is behind the mutex. It is held across the rename of a manifest, so
+/// Thread safety: the mutex protects what changes. It is held across the rename of a manifest, so
 /// that no other thread takes this process's own manifest for another one's.
 final class StorePresence: Sendable {
   /// The manifest that this process has read or written last.
@@ -27,7 +27,7 @@ final class StorePresence: Sendable {
   }
 
   private let directory: any StorageDirectory
-  /// Of the file that whoever writes has open and locked: no other file gets its number.
+  /// Name and identity of the lock file. The writer has it open, so no other file gets its number.
   private let lock: (name: String, identity: FileIdentity)?
   private let isShared: Bool
   private let known: Mutex<Known>
@@ -159,7 +159,7 @@ extension StorePresence {
   }
 
   /// Whether another process of a shared store did what it may do with the active segment: sealed
-  /// it, and then compacted it perhaps; or, after its writer died, put an identical copy in its
+  /// it, and may have compacted it since; or, after its writer died, put an identical copy in its
   /// place that the disk holds.
   private func checkReplacement(
     _ active: any StorageFile, _ isThere: Bool, _ end: UInt64?, _ manifest: Manifest

@@ -90,7 +90,7 @@ extension Store {
   private func heldBack(_ names: [String]) -> [String] {
     let directory = engine!.directoryHandle()
     return snapshots.living.removable(names) { [pipeline] names in
-      // Whoever lets a snapshot go need not wait for the disk.
+      // The thread that releases a snapshot need not wait for the disk.
       pipeline.enqueue { refusal in
         guard refusal == nil else { return }
         do throws(StoreError) { try pipeline.remove(names, in: directory) } catch {

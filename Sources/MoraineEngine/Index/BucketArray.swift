@@ -28,7 +28,7 @@ struct BucketArray: ~Copyable {
     let home: UnsafeMutablePointer<UInt64>
     /// How many snapshots had been taken when the place got the page that it has.
     var born: UInt64
-    /// When the place had its original page last. Before the first copy nobody asks.
+    /// When the place had its original page last. Not read before the first copy.
     var homeTerm = IndexMemory.Term(born: 0, retired: 0)
     /// Whether `away` has the place.
     var isListed = false

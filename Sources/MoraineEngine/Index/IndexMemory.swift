@@ -16,7 +16,7 @@ import Synchronization
 /// to `retired` have the page in their tables. A page in a snapshot's table is in one of three
 /// states.
 /// - The index's table has it too. Its term began before that snapshot was taken, so
-///   ``replacement`` answers each change with another page, and nobody writes to it.
+///   ``replacement`` answers each change with another page, and no thread writes to it.
 /// - It is a copy that another page has replaced. It is in `retired`, and is taken again, or
 ///   unmapped, only when no snapshot within its term is alive.
 /// - It is an original that a copy has replaced. It belongs to its place in the index alone: its

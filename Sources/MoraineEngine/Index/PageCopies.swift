@@ -55,7 +55,7 @@ struct PageCopies {
     return key
   }
 
-  /// Gives back a page that nobody reads any more.
+  /// Frees a page that has no reader any more.
   mutating func give(_ page: Page) {
     let place = UInt(bitPattern: page)
     let key = place & ~UInt(Self.slabBytes - 1)

@@ -6,12 +6,12 @@ extension EngineState {
   ///
   /// - Parameters:
   ///   - isDelete: true when it gives back space and needs hardly any.
-  ///   - prepared: the value of a batch of one put, for all attempts.
+  ///   - prepared: for a batch of one large value, which all attempts share; nil for others.
   /// - Returns: the last number; nil when there was nothing to do.
   /// - Complexity: O(bytes). The index is asked twice for each key: whatever may fail must have
   ///   failed before the first byte is written; the first time fetches what the second one needs.
   mutating func commit(
-    _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue
+    _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try batch.withPieces { (batch) throws(StoreError) in
       if batch.count == 1 { return try commitAlone(batch, prepared) }
@@ -53,7 +53,7 @@ extension EngineState {
   /// A single operation may be as large as its value, and asks for exactly the room that it takes:
   /// what is left behind it in a segment larger than others could not be addressed.
   private mutating func commitAlone(
-    _ batch: BatchPieces, _ prepared: PreparedValue
+    _ batch: BatchPieces, _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     let operation = batch.operations[0]
     let key = batch.key(0)

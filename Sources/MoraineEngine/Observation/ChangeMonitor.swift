@@ -3,8 +3,8 @@ import Synchronization
 /// Says, without asking the store, how often a keyspace was changed.
 ///
 /// Safety: one atomic number that only the store's actor raises, after the change is visible to
-/// reads of the actor; whoever sees the number sees the change when asking the actor. Its highest
-/// bit says that the store is closed or suspended. Counting leaves that bit as it is.
+/// reads of the actor; a thread that sees the number sees the change when it asks the actor. Its
+/// highest bit says that the store is closed or suspended. Counting leaves that bit as it is.
 package final class ChangeMonitor: Sendable {
   private static let unusable: UInt64 = 1 << 63
   private let count: Atomic<UInt64>

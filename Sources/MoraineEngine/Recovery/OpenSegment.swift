@@ -6,7 +6,7 @@ import SystemPackage
 struct OpenSegment {
   let slot: Int
   let name: String
-  /// Of its records' checksums.
+  /// Seed of its records' checksums.
   let seed: Checksum
   /// Where replaying began: a record begins here, or the log ends.
   let start: Int

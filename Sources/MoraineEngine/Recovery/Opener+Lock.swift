@@ -118,7 +118,7 @@ final class HeldLock: StorageFile {
     self.directory = directory
   }
 
-  /// The directory's object lives longer than the lock, in a snapshot perhaps.
+  /// The directory's object may live longer than the lock, for example in a snapshot.
   deinit { directory.unlock() }
 
   func unlock() {

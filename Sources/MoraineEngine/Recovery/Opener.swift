@@ -34,7 +34,7 @@ struct Opener {
     try checkWritable()
     let lock = try takeLock(directory)
     if configuration.isReadOnly {
-      // Only while it opens: nobody recovers, creates or compacts the store meanwhile. From then on
+      // Held only while it opens, so that no writer recovers, creates or compacts the store. Later
       // writers may do as they like; what this one reads stays mapped or open.
       defer { lock?.unlock() }
       return try openForReading(directory, nil, began)

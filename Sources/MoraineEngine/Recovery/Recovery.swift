@@ -75,11 +75,11 @@ struct Recovery {
       return
     }
     guard !isReadOnly else { return finish(&state) }
-    // Their files are closed: the blocks of one that is replaced are free as soon as nobody has it.
+    // Their files are closed here: a replaced file frees its blocks when its last user closes it.
     opened = [:]
     try storing { () throws(StorageError) in try state.reserve.releaseIfFull() }
     if !manifest.isClean {
-      // Whether anything came behind it, nobody can tell from here; a backup may have it.
+      // The log does not tell whether anything came after this place; a backup may have it.
       state.manifest.addCut(
         after: SequenceNumber(rawValue: logEnd), id: Machine.randomNumber())
     }

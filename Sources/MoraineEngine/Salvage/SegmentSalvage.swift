@@ -70,7 +70,7 @@ struct SegmentSalvage {
   }
 
   private mutating func take(_ header: RecordHeader, at offset: Int) {
-    // A mark's number says what was given before it, and nothing of what comes behind it.
+    // A mark's number says what was given before it, and nothing of what comes after it.
     if header.kind.isOperation { lastSequence = max(lastSequence, header.sequence) }
     switch header.kind {
     case .footer: break

@@ -124,7 +124,7 @@ extension EngineState {
         try SegmentOpening.add(entry, &self, length: length, growingTo: growth).slot
       }
     guard entry.isSealed else { return }
-    // It was mapped when it was shorter, perhaps before anybody appended to it. And whoever found
+    // It may have been mapped before it was appended to. And the process that found
     // its writer dead has put a copy in its place.
     if known != nil { try reopenFile(slot, length: length) }
     try replayTail(slot, to: length)

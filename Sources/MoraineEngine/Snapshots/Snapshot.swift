@@ -16,7 +16,7 @@ public import MoraineFormat
 /// segments that compaction replaces, and the pages of the index that change: keep it for a piece
 /// of work, not for a program's life. Without mappings (``Configuration/IOMode/positional``)
 /// readers of one snapshot take turns, and files that are compacted away are removed when the last
-/// snapshot that may read them is let go; when the store is opened anew, or another process
+/// snapshot that may read them is let go; when the store is opened again, or another process
 /// compacts it, they go at once, and reading what was in them is `.corrupted`.
 public struct Snapshot: Sendable {
   /// Nil when there was no store yet. What it refers to is kept by the handle.

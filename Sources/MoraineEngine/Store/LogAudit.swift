@@ -277,7 +277,7 @@ struct LogAudit: ~Copyable {
       }
     }
     if engine.lastSequence < lastSequence {
-      contradict(engine, "the log goes on behind sequence number \(engine.lastSequence)")
+      contradict(engine, "the log continues after sequence number \(engine.lastSequence)")
     }
   }
 

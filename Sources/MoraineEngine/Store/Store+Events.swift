@@ -4,8 +4,8 @@ extension Store {
   /// Waits until the store stops writing for good, because a failure left it unknown what the disk
   /// holds: for what supervises a store, and would rather end than run on without it.
   ///
-  /// Also because its files were deleted, moved or replaced (`.storeReplaced`): on an idle store
-  /// that is noticed within a second.
+  /// One such failure is that the files were deleted, moved or replaced (`.storeReplaced`). An idle
+  /// store notices that within a second.
   ///
   /// - Returns: why; nil when the store was closed before, or when the task was cancelled.
   public nonisolated func waitUntilPoisoned() async -> StoreError? {

@@ -115,7 +115,7 @@ extension Store {
   func commit(_ batch: BatchCommit) async throws(StoreError) -> SequenceNumber? {
     if batch.isEmpty { return nil }
     let isDelete = batch.areDeletes
-    let prepared = PreparedValue()
+    let prepared = batch.isOneLargeValue ? PreparedValue() : nil
     let sequence = try await withRoom(isDelete: isDelete, creating: batch.written) {
       (engine) throws(StoreError) in
       try engine.commit(batch.numbered(in: engine.keyspaces), isDelete: isDelete, prepared)

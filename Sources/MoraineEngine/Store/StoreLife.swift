@@ -79,7 +79,7 @@ final class StoreLife: Sendable {
     weak var life: StoreLife?
   }
 
-  /// Of all stores of this process that have a directory of the disk.
+  /// The lives of all stores of this process that have a directory on the disk.
   private static let all = Mutex<[Reference]>([])
 
   /// What the stores of this process do with a directory that is locked.

@@ -7,7 +7,7 @@ package import SystemPackage
 ///
 /// A store that is closed, or whose files were replaced, is not handed out any more.
 ///
-/// Thread safety: one thread at a time is at a place, and the list is behind a lock of its own,
+/// Thread safety: one thread at a time is at a place, and the list has a lock of its own,
 /// which is not held while a store is opened. A thread that waits for a place blocks; the thread
 /// that has the place opens a store and waits for nothing else.
 package final class StoreRegistry: Sendable {

@@ -145,6 +145,11 @@ struct BatchCommit {
   var isEmpty: Bool { operations.count == 0 }
   var areDeletes: Bool { operations.areDeletes }
 
+  /// Whether compressing its value once for all attempts pays.
+  var isOneLargeValue: Bool {
+    operations.count == 1 && operations.operations[0].valueLength > PreparedValue.leastBytes
+  }
+
   /// Those that must be there before it is committed.
   var written: [String] {
     if keyspaces.count == 1 { return [] }

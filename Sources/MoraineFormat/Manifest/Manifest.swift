@@ -51,7 +51,7 @@ public struct Manifest: Equatable, Sendable {
     }
   }
 
-  /// Where a recovery ended the log after an unclean stop. What came behind it, if there was
+  /// Where a recovery ended the log after an unclean stop. What came after it, if there was
   /// anything, is lost, and its sequence numbers may be given again.
   public struct Cut: Equatable, Sendable {
     /// Counted from 1.
@@ -132,7 +132,7 @@ public struct Manifest: Equatable, Sendable {
       } && list.allSatisfy { $0.lastSequence <= lastSequence }
   }
 
-  /// Whether operations up to a number, which somebody has who knew these cuts, may not be this
+  /// Whether operations up to a number, which a backup has that knew these cuts, may not be this
   /// store's: a cut came since that ended the log before that number, or the cuts are of a copy.
   public func mayHaveLost(through sequence: SequenceNumber, since known: [Cut]) -> Bool {
     let last = known.last?.number ?? 0

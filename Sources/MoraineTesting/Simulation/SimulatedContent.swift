@@ -75,7 +75,7 @@ final class SimulatedContent: Sendable {
     }
   }
 
-  /// What is behind the end has no blocks any more; those that come there later are new.
+  /// Bytes after the end have no blocks any more; blocks that come there later are new.
   func wasTruncated(to lengthBytes: UInt64) {
     let end = Int(clamping: lengthBytes)
     let pageCount = (end + CrashPolicy.pageBytes - 1) / CrashPolicy.pageBytes

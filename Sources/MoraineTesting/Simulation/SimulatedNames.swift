@@ -6,7 +6,7 @@ final class SimulatedNames: Sendable {
     var current: [String: SimulatedContent] = [:]
     var synced: [String: SimulatedContent] = [:]
     /// What names led to since the last sync and do not any more, the latest last; nil for nothing.
-    /// Of several changes a power failure may keep the first alone.
+    /// A power failure may keep the first of several changes alone.
     var between: [String: [SimulatedContent?]] = [:]
     /// Whether the directory's own name is safe.
     var isNameSynced = false
