@@ -45,6 +45,8 @@ final class FeedReader: @unchecked Sendable {
     } catch {
       hasEnded = true
       pin = nil
+      // Where another store's bytes were written over the files, the log looks damaged.
+      if error.code == .corrupted { try await store.checkPresence() }
       throw error
     }
     hasEnded = true

@@ -92,6 +92,13 @@ extension Store {
     }
   }
 
+  /// Checks that the names in the directory lead to this store's files.
+  ///
+  /// - Throws: `.storeReplaced`.
+  nonisolated func checkPresence() async throws(StoreError) {
+    try await runBlocking { [pipeline] () throws(StoreError) in try pipeline.checkPresence() }
+  }
+
   private func checkNotReplaced() throws(StoreError) {
     guard pipeline.hasPoison, let poison = pipeline.poison else { return }
     if poison.code == .storeReplaced { throw poison }

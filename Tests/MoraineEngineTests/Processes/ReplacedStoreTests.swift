@@ -91,8 +91,10 @@ import Testing
   func noSyncIsAcknowledgedAfterwards(_ mishap: Mishap, _ number: Int) async throws {
     let ground = try await Ground(Self.configurations[number])
     let store = ground.store
-    let feed = Task { for try await _ in store.changes() {} }
+    let changes = store.changes()
     try ground.strike(mishap)
+    // Not before: halfway through a copy the log looks damaged, and nothing says why yet.
+    let feed = Task { for try await _ in changes {} }
     let before = try ground.picture()
     let error = await #expect(throws: StoreError.self) {
       try await store.set([3], forKey: "lost", durability: .sync)
