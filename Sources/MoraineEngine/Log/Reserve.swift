@@ -62,12 +62,19 @@ struct Reserve {
     }
   }
 
-  /// Gives deletes their half.
-  mutating func shrink() throws(StorageError) {
-    let half = lengthBytes / 2
+  /// Gives deletes their half, also of what an earlier life of the store kept back.
+  mutating func shrink(for target: Int) throws(StorageError) {
+    guard lengthBytes > 0 else { return }
+    let least = target / 2 + Int(clamping: try directory.creationBytes())
+    let half = isWhole ? max(least, lengthBytes / 2) : least
+    if lengthBytes > half { try shrink(to: half) }
+  }
+
+  /// Gives up all but so many bytes.
+  mutating func shrink(to length: Int) throws(StorageError) {
     let file = try directory.openFile(Self.fileName, .readWrite)
-    try file?.truncate(to: UInt64(half))
-    lengthBytes = half
+    try file?.truncate(to: UInt64(length))
+    lengthBytes = length
     isWhole = false
   }
 

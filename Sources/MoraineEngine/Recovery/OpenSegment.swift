@@ -172,13 +172,25 @@ extension OpenSegment {
     // What was allocated ahead of the records may be the space that the copy needs.
     try storing { () throws(StorageError) in try file.truncate(to: UInt64(end)) }
     if try replaceFile(file, directory) { return true }
+    // Another process may keep the old file's blocks, and a manifest must be written after this.
+    if reserve.lengthBytes > Self.keptBytes {
+      try storing { () throws(StorageError) in try reserve.shrink(to: Self.keptBytes) }
+      if try replaceFile(file, directory) { return true }
+    }
+    if try mediumHolds(file) { return false }
     if reserve.lengthBytes > 0 {
       try storing { () throws(StorageError) in try reserve.release() }
       if try replaceFile(file, directory) { return true }
     }
-    try checkMedium(file)
-    return false
+    throw StoreError(
+      .noSpace,
+      "the disk is full, and the last writes of an unclean stop must be copied before the "
+        + "store can be opened; free \(end) bytes, and open it again",
+      file: name, errno: .noSpace)
   }
+
+  /// What the copy leaves of the reserve, for a manifest.
+  static let keptBytes = 4 * FileBlock.lengthBytes
 
   /// Copies the segment into a new file, and gives that the segment's name.
   ///
@@ -246,9 +258,9 @@ extension OpenSegment {
     }
   }
 
-  /// Accepts the old file where a full disk has no space for a copy: only if the medium holds what
-  /// the cache shows.
-  private func checkMedium(_ file: any StorageFile) throws(StoreError) {
+  /// Whether the medium holds what the cache shows: then the old file will do where a full disk has
+  /// no space for a copy.
+  private func mediumHolds(_ file: any StorageFile) throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try file.synchronize(.full) }
     let chunk = FileBlock.covering(min(Self.chunkBytes, end))
     let held = UnsafeMutableRawBufferPointer.allocate(
@@ -268,14 +280,9 @@ extension OpenSegment {
         else { return false }
         return wanted.elementsEqual(held[..<count])
       }
-      guard isHeld else {
-        throw StoreError(
-          .noSpace,
-          "the disk is full, and the last writes of an unclean stop must be copied before the "
-            + "store can be opened; free \(end) bytes, and open it again",
-          file: name, errno: .noSpace)
-      }
+      guard isHeld else { return false }
       offset += count
     }
+    return true
   }
 }

@@ -169,6 +169,10 @@ struct Recovery {
       try storing { () throws(StorageError) in try state.reserve.release() }
       try state.publisher().publish(next)
     }
+    // What the copy of a tail has left of it; deletes may need it now.
+    if state.reserve.lengthBytes <= OpenSegment.keptBytes {
+      try storing { () throws(StorageError) in try state.reserve.release() }
+    }
     state.manifest = next
     for segment in open where segment.isEmpty {
       try storing { () throws(StorageError) in try state.directory.remove(segment.name) }

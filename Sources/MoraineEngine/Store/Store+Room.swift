@@ -121,9 +121,11 @@ extension Store {
   ///
   /// - Returns: whether there was anything left.
   private func shrinkReserve() async throws(StoreError) -> Bool {
-    guard engine != nil, engine!.reserve.isWhole else { return false }
-    try await changeReserve { (reserve) throws(StorageError) in try reserve.shrink() }
-    return true
+    guard engine != nil else { return false }
+    let before = engine!.reserve.lengthBytes
+    let target = Reserve.target(liveBytes: engine!.liveBytes)
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.shrink(for: target) }
+    return engine != nil && engine!.reserve.lengthBytes < before
   }
 
   /// Gives up all that was kept back, for what frees more.
