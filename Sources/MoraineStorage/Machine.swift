@@ -58,6 +58,14 @@ package enum Machine {
   /// The size of a page of memory, in bytes: a power of two.
   package static let pageBytes = Int(sysconf(Int32(_SC_PAGESIZE)))
 
+  /// Returns the memory of whole pages of a private mapping that no thread reads or writes any
+  /// more: what they have now is lost. A hint.
+  package static func discard(_ base: UnsafeMutableRawPointer, byteCount: Int) {
+    let first = base.alignedUp(toMultipleOf: pageBytes)
+    let end = (base + byteCount).alignedDown(toMultipleOf: pageBytes)
+    if end > first { moraine_unload(first, end - first) }
+  }
+
   /// A length rounded up to whole pages.
   package static func pagesCovering(_ length: Int) -> Int {
     (length + pageBytes - 1) & ~(pageBytes - 1)

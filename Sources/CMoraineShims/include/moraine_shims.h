@@ -56,7 +56,8 @@ void moraine_prefault(void *base, size_t length);
 // there first, many pages at a time. The kernel then need not make each page for itself, and syncs
 // them together.
 void moraine_prefill(int fd, off_t offset, void *base, size_t length);
-// Takes pages out of a mapping's page table; their bytes stay in the file cache. A sync of mapped
+// Takes pages out of a mapping's page table. The bytes of a shared mapping stay in the file cache;
+// what was written to a private one, or to memory without a file, is lost. A sync of mapped
 // pages interrupts every processor once a page to protect them; unmapped, none. A hint.
 void moraine_unload(void *base, size_t length);
 // Hands a mapping's changes to the kernel's file cache where mappings and files are apart.

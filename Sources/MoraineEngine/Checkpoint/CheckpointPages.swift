@@ -13,7 +13,8 @@ final class CheckpointPages {
   private(set) var checkedCount = 0
   /// The bucket that each overflow bucket was found to belong to, counted from 1; 0 when none was.
   private var owners: [UInt32]
-  private var retired: [Int] = []
+  /// The overflow buckets that ``retireOverflow(_:)`` has kept.
+  private(set) var retiredOverflow: [Int] = []
 
   init(_ header: CheckpointHeader, _ mapping: any FileMapping) {
     self.header = header
@@ -56,16 +57,12 @@ final class CheckpointPages {
   func retireOverflow(_ number: Int) -> Bool {
     guard number < owners.count else { return false }
     owners[number] = .max
-    retired.append(number)
+    retiredOverflow.append(number)
     return true
   }
 
-  /// The overflow buckets that were kept back, now that everything is checked and nobody will ask
-  /// any more.
-  func takeRetired() -> [Int] {
-    defer { (owners, retired) = ([], []) }
-    return retired
-  }
+  /// Whether an overflow bucket was found in a chain, or retired.
+  func isClaimed(_ number: Int) -> Bool { owners[number] != 0 }
 
   /// Checks the pages of all buckets from this one on.
   func checkBuckets(from first: Int) -> Bool {

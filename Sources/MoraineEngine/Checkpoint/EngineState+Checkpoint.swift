@@ -126,22 +126,18 @@ extension EngineState {
     }
   }
 
-  /// Makes a sparse index anew, as small as what it holds allows: it grows with the keys, and does
-  /// not shrink with them by itself.
+  /// Does a part of making a sparse index smaller that takes less than a millisecond: checks pages
+  /// that were loaded from a checkpoint, or merges buckets. Reads no record.
   ///
-  /// - Throws: `.corrupted`, `.io` when a key could not be read; the index is as it was then.
-  /// - Complexity: O(index), and a look at the record of each key that is left.
-  mutating func shrinkIndex() throws(StoreError) {
-    let slots = index.buckets.count * HashIndex.slotsPerBucket
-    guard index.buckets.count > 1 << (HashIndex.initialLevel + 1), index.count < slots / 16 else {
-      return
+  /// - Returns: whether there is more to do.
+  /// - Throws: as ``rebuildIndex()``, when a page of the checkpoint is damaged.
+  mutating func shrinkIndexStep() throws(StoreError) -> Bool {
+    if index.isLazy {
+      _ = try admitNext()
+      return true
     }
-    try admitAll()
-    var fresh = HashIndex()
-    for address in index.addresses() {
-      fresh.insert(try table.hashOfRecord(at: address), address, rehashing: table)
-    }
-    index = fresh
+    var limit = HashIndex.shrinkStep
+    return index.shrink(&limit)
   }
 }
 

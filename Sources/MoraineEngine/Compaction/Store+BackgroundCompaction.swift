@@ -73,7 +73,7 @@ extension Store {
           guard error.code == .noSpace, try await makeSpace(work) else { throw error }
         }
       }
-      try engine?.shrinkIndex()
+      try await shrinkIndex()
       if isCheckpointDue, !isClosed, !isSuspended { try await writeCheckpoint(on: work.thread) }
       compactionFailure = engine?.table.damage.values.first
       return true

@@ -2,7 +2,8 @@ import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Rewrites the log so that it holds little but what is live.
+  /// Rewrites the log so that it holds little but what is live, and makes the index smaller where
+  /// most of its keys were deleted.
   ///
   /// Reading and writing go on meanwhile. Needs at most about one segment's worth of extra space at
   /// a time, and none for what holds nothing live. Cancelling the task ends it after the segment in
@@ -30,7 +31,7 @@ extension Store {
       guard work.isCancelled, error.code == .closed else { throw error }
     }
     await restoreReserve()
-    try engine!.shrinkIndex()
+    try await shrinkIndex()
     if isCheckpointDue { try await writeCheckpoint(on: work.thread) }
     return work.report
   }
@@ -87,6 +88,17 @@ extension Store {
     } else if !hasMerged || !fits(from: start, remaining) {
       start += 1
       remaining -= 1
+    }
+  }
+
+  /// Makes a sparse index smaller: it grows with the keys, and does not become smaller with them by
+  /// itself. Goes on in steps of less than a millisecond, between which others use the store.
+  func shrinkIndex() async throws(StoreError) {
+    guard engine != nil, engine!.index.isSparse else { return }
+    while engine != nil, !isClosed, !isSuspended, !Task.isCancelled,
+      try engine!.shrinkIndexStep()
+    {
+      await Task.yield()
     }
   }
 

@@ -9,14 +9,23 @@ struct BucketArray: ~Copyable {
   static let pageBytes = pageBuckets * HashIndex.bucketBytes
   /// What it grows by: 2 MiB, the size of a huge page.
   static let chunkBuckets = 1 << 15
+  private static let chunkBytes = chunkBuckets * HashIndex.bucketBytes
+  private static let chunkPages = chunkBuckets / pageBuckets
+  /// The most buckets that ``settle()`` moves: copying them takes less than a tenth of a
+  /// millisecond.
+  static let settlingBuckets = 1 << 12
 
   private(set) var count = 0
   private var pages: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>
   private var pageCount = 0
-  private var capacity = chunkBuckets / pageBuckets
+  private var capacity = chunkPages
+  /// How many of the first pages lie in a checkpoint's mapping: whole chunks.
+  private var mappedPageCount = 0
+  /// The most buckets that there were before ``shrink(to:)``, since the first chunk was made.
+  private var touchedCount = 0
   /// What is known of the page of each place, since the first snapshot.
   private var origins: [Origin]?
-  /// Places whose page is a copy; a few of them may have gone home since.
+  /// Places whose page is a copy; a few of them may have gone home since, or left the table.
   private var away: [Int] = []
   /// The next of these that ``bringHome(_:)`` looks at.
   private var nextAway = 0
@@ -50,8 +59,7 @@ struct BucketArray: ~Copyable {
   mutating func grow(to newCount: Int) {
     while pageCount * Self.pageBuckets < newCount {
       // The first chunk is all that a small store has: it grows by small pages.
-      let byteCount = Self.chunkBuckets * HashIndex.bucketBytes
-      add(memory.chunk(byteCount, isHuge: pageCount > 0), byteCount: byteCount)
+      add(memory.chunk(Self.chunkBytes, isHuge: pageCount > 0), byteCount: Self.chunkBytes)
     }
     count = newCount
   }
@@ -65,6 +73,7 @@ struct BucketArray: ~Copyable {
     precondition(pageCount == 0, "buckets are there already")
     let rest = Self.firstOfLastChunk(newCount)
     add(base, byteCount: rest * HashIndex.bucketBytes)
+    mappedPageCount = pageCount
     grow(to: newCount)
     for number in stride(from: rest, to: newCount, by: Self.pageBuckets) {
       UnsafeMutableRawPointer(self[number]).copyMemory(
@@ -139,7 +148,12 @@ extension BucketArray {
     while limit > 0, nextAway < away.count {
       limit -= 1
       let page = away[nextAway]
-      guard var origin = origins?[page] else { fatalError("a copy of a page without an original") }
+      // The page may have left the table with its chunk; another chunk may have taken its place.
+      guard page < pageCount, var origin = origins?[page] else {
+        away.swapAt(nextAway, away.count - 1)
+        away.removeLast()
+        continue
+      }
       if pages[page] != origin.home {
         guard
           memory.bringHome(pages[page], born: origin.born, home: origin.home, origin.homeTerm)
@@ -158,6 +172,59 @@ extension BucketArray {
     guard nextAway >= away.count else { return false }
     nextAway = 0
     return true
+  }
+}
+
+extension BucketArray {
+  /// Leaves out the last buckets. All their slots are free, so that ``grow(to:)`` can bring them
+  /// back.
+  mutating func shrink(to newCount: Int) {
+    assert(newCount <= count, "shrinking makes an array longer")
+    touchedCount = max(touchedCount, count)
+    count = newCount
+  }
+
+  /// Returns the memory of chunks that have no bucket any more, each as soon as no snapshot has a
+  /// page of it.
+  ///
+  /// - Complexity: O(chunks that are returned).
+  mutating func returnEmptyChunks() {
+    while pageCount > 0, (pageCount - Self.chunkPages) * Self.pageBuckets >= count {
+      retireLastChunk()
+    }
+  }
+
+  /// Moves the buckets to a new chunk, if they are few beside those that there were: the old chunk
+  /// may lie in a checkpoint's mapping, and most of its pages were touched. Pointers into buckets
+  /// are no longer valid.
+  mutating func settle() {
+    let touched = mappedPageCount > 0 ? pageCount * Self.pageBuckets : touchedCount
+    guard pageCount == Self.chunkPages, count <= Self.settlingBuckets, touched > count * 4 else {
+      return
+    }
+    let base = memory.chunk(Self.chunkBytes, isHuge: false)
+    for page in 0..<(count + Self.pageBuckets - 1) / Self.pageBuckets {
+      (base + page * Self.pageBytes).copyMemory(from: pages[page], byteCount: Self.pageBytes)
+    }
+    retireLastChunk()
+    add(base, byteCount: Self.chunkBytes)
+    touchedCount = count
+  }
+
+  /// Takes the pages of the last chunk out of the table.
+  private mutating func retireLastChunk() {
+    let first = pageCount - Self.chunkPages
+    let base = origins?[first].home ?? pages[first]
+    if let origins {
+      for page in first..<pageCount where pages[page] != origins[page].home {
+        memory.retire(copy: pages[page], born: origins[page].born)
+      }
+    }
+    memory.retire(chunkAt: UnsafeMutableRawPointer(base), byteCount: Self.chunkBytes)
+    origins?.removeLast(Self.chunkPages)
+    pageCount = first
+    mappedPageCount = min(mappedPageCount, pageCount)
+    touchedCount = min(touchedCount, pageCount * Self.pageBuckets)
   }
 }
 

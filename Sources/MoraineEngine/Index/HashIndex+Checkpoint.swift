@@ -10,7 +10,6 @@ extension HashIndex {
   /// - Returns: nil when one of these is damaged.
   init?(_ pages: CheckpointPages) {
     self.init(empty: IndexMemory())
-    memory.keep(pages.mapping)
     let header = pages.header
     level = Int(header.level)
     split = Int(clamping: header.split)
@@ -21,11 +20,19 @@ extension HashIndex {
     self.pages = pages
     isLazy = true
     needsCare = true
-    guard pages.checkBuckets(from: BucketArray.firstOfLastChunk(bucketCount)),
-      pages.checkOverflowBuckets(from: BucketArray.firstOfLastChunk(overflowCount))
+    let mapped = BucketArray.firstOfLastChunk(bucketCount)
+    let mappedOverflow = BucketArray.firstOfLastChunk(overflowCount)
+    guard tagShift == Self.tagShift(atLevel: level), pages.checkBuckets(from: mapped),
+      pages.checkOverflowBuckets(from: mappedOverflow)
     else { return nil }
+    memory.keep(pages.mapping, byteCount: (mapped + mappedOverflow) * Self.bucketBytes)
     buckets.adopt(pages.buckets, count: bucketCount)
     overflow.adopt(pages.overflow, count: overflowCount)
+  }
+
+  /// The tag's first bit in an index that has grown to a level.
+  private static func tagShift(atLevel level: Int) -> Int {
+    max(initialLevel, (level - 1) / levelsPerTag * levelsPerTag)
   }
 
   /// Checks all that a look-up, a change or a removal of a hash touches.
@@ -63,7 +70,8 @@ extension HashIndex {
     static var whole: AdmissionStep { AdmissionStep(pages: .max, buckets: .max) }
   }
 
-  /// Checks the next pages that were not checked yet. After the last one, ``isLazy`` is false.
+  /// Checks the next pages that were not checked yet, and finds the overflow buckets that no chain
+  /// has. After the last one, ``isLazy`` is false.
   ///
   /// - Returns: as ``admit(_:)``.
   mutating func admitNext(_ step: AdmissionStep = AdmissionStep()) -> Bool {
@@ -77,9 +85,29 @@ extension HashIndex {
       admittedCount += 1
       left -= 1
     }
-    guard pages.checkOverflowBuckets(from: 0) else { return false }
+    let loadedCount = Int(clamping: pages.header.overflowCount)
+    while admittedOverflowCount < loadedCount {
+      guard left > 0, pages.checkedCount < lastPage else { return true }
+      guard admitUnclaimed(admittedOverflowCount, pages) else { return false }
+      admittedOverflowCount += 1
+      left -= 1
+    }
     isLazy = false
-    freeOverflow += pages.takeRetired()
+    for number in pages.retiredOverflow { freeOverflow.insert(number) }
+    self.pages = nil
+    return true
+  }
+
+  /// Checks an overflow bucket, and gives it free if no bucket's chain has it. All buckets were
+  /// admitted before.
+  ///
+  /// - Returns: as ``admit(_:)``.
+  private mutating func admitUnclaimed(_ number: Int, _ pages: CheckpointPages) -> Bool {
+    guard pages.checkOverflow(number) else { return false }
+    if pages.isClaimed(number) { return true }
+    let bucket = overflow[number]
+    guard (0..<Self.slotsPerBucket).allSatisfy({ bucket[$0] == 0 }) else { return false }
+    freeOverflow.insert(number)
     return true
   }
 

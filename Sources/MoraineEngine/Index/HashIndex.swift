@@ -4,9 +4,10 @@ import MoraineStorage
 /// caller confirms a candidate by the key in its record.
 ///
 /// Linear hashing (Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980):
-/// one bucket splits at a time, so that no insertion pays for rehashing the world. A bucket is one
-/// cache line of eight slots; a slot is a 16-bit tag over a 48-bit address, 0 when free. A bucket
-/// that overflows has a link to a further one in its last slot.
+/// one bucket splits at a time, so that no insertion pays for rehashing the world. The index
+/// becomes smaller the same way: the last bucket is merged into the one that it was split from. A
+/// bucket is one cache line of eight slots; a slot is a 16-bit tag over a 48-bit address, 0 when
+/// free. A bucket that overflows has a link to a further one in its last slot.
 ///
 /// ```
 ///   63        48 47                                   0
@@ -18,7 +19,8 @@ import MoraineStorage
 /// The tag is the hash's bits from `tagShift` on. A split needs the hash bit just above the
 /// bucket's own, which the tag has; so growth never touches a record until the table has grown
 /// 2^10-fold. Then the entries of each splitting bucket get new tags, from the keys in their
-/// records.
+/// records. Merging never touches a record: the bits that a new tag has lost are those of the
+/// bucket's number.
 struct HashIndex: ~Copyable, ProbedIndex {
   static let slotsPerBucket = 8
   static let bucketBytes = 64
@@ -30,7 +32,7 @@ struct HashIndex: ~Copyable, ProbedIndex {
   let memory: IndexMemory
   var buckets: BucketArray
   var overflow: BucketArray
-  var freeOverflow: [Int] = []
+  var freeOverflow = FreeNumbers()
   /// 2^level buckets existed when this round of splits began.
   var level = Self.initialLevel
   /// The next bucket to split in this round.
@@ -40,12 +42,13 @@ struct HashIndex: ~Copyable, ProbedIndex {
   /// The entries of the bucket that is being split; kept so that a split allocates nothing.
   var staying: [UInt64] = []
   var rising: [UInt64] = []
-  /// Where it was loaded from, when it was: keeps that memory alive.
+  /// The checkpoint that the index was loaded from, until all of it is checked.
   var pages: CheckpointPages?
   /// While true, what an operation touches must be admitted before.
   var isLazy = false
-  /// How many buckets ``admitNext(_:)`` has checked, from the first one on.
+  /// How many buckets ``admitNext(_:)`` has checked, from the first one on; then overflow buckets.
   var admittedCount = 0
+  var admittedOverflowCount = 0
   /// While true, a snapshot may have what is about to change.
   var isFrozen = false
   /// Whether an operation has more to do than itself: pages to be checked, or to be brought home.

@@ -12,8 +12,8 @@ import Synchronization
 ///
 /// Safety: what is in a page is written by the owner of the index, and read by the owner and by
 /// snapshots. A page has a *term*: it enters the index's table when `born` snapshots had been
-/// taken, and leaves it when `retired` had been. Exactly the snapshots with numbers from `born + 1`
-/// to `retired` have the page in their tables. A page in a snapshot's table is in one of three
+/// taken, and leaves it when `retired` had been. Only the snapshots with numbers from `born + 1` to
+/// `retired` can have the page in their tables. A page in a snapshot's table is in one of four
 /// states.
 /// - The index's table has it too. Its term began before that snapshot was taken, so
 ///   ``replacement`` answers each change with another page, and no thread writes to it.
@@ -22,11 +22,16 @@ import Synchronization
 /// - It is an original that a copy has replaced. It belongs to its place in the index alone: its
 ///   next writer is ``replacement`` or ``bringHome``, which copy into it only when no snapshot
 ///   within its last term is alive. An earlier term ended the same way.
+/// - It is an original of a chunk that has left the index's table, because the index became smaller
+///   or moved its buckets to another chunk. The index never writes to the chunk again: a place that
+///   comes back gets a page of a new chunk. The chunk is in `retiredChunks`, and is unmapped only
+///   when all snapshots are gone that were taken before it left the table.
 ///
 /// Snapshots are taken by the owner, so that none begins while the owner asks. They end anywhere:
 /// ``release(_:)`` takes a number out of `live` under the lock after the snapshot's last read, and
 /// each of the writers above looks at `live` under the lock before its first write; so the lock
-/// orders the read before the write. Memory as a whole is returned by `deinit`: the index and every
+/// orders the read before the write. The same holds for unmapping: it comes after a look at `live`
+/// under the lock that found no reader. What is left is returned by `deinit`: the index and every
 /// snapshot hold a reference.
 final class IndexMemory: Sendable {
   /// Safety of `@unchecked Sendable`: it only says where a page is. Who may read and write there,
@@ -53,14 +58,59 @@ final class IndexMemory: Sendable {
     }
   }
 
+  /// Memory that an index grew by.
+  private enum Chunk {
+    case own(ZeroedMemory)
+    /// A part of the mapping that was kept.
+    case mapped(Page, byteCount: Int)
+  }
+
+  private struct RetiredChunk {
+    let chunk: Chunk
+    /// How many snapshots had been taken when it left the index's table.
+    let retired: UInt64
+  }
+
   private struct State {
     var chunks: [ZeroedMemory] = []
     var mapping: (any FileMapping)?
+    /// How many bytes of the mapping are in use.
+    var mappedBytes = 0
+    /// Chunks that left the index's table and that snapshots may have.
+    var retiredChunks: [RetiredChunk] = []
     /// The numbers of the snapshots that are alive, ascending.
     var live: [UInt64] = []
     /// Copies that left the index's table and that snapshots have.
     var retired: [Retired] = []
     var copies = PageCopies()
+
+    /// Takes out the chunks that no snapshot has any more. The caller returns their memory.
+    mutating func takeFreeChunks() -> FreeChunks {
+      if retiredChunks.isEmpty { return FreeChunks() }
+      let oldest = live.first ?? .max
+      let free = FreeChunks(
+        chunks: retiredChunks.filter { $0.retired < oldest }.map(\.chunk), mapping: mapping)
+      retiredChunks.removeAll { $0.retired < oldest }
+      for case .mapped(_, let byteCount) in free.chunks { mappedBytes -= byteCount }
+      if mappedBytes == 0 { mapping = nil }
+      return free
+    }
+  }
+
+  /// Chunks that no thread reads or writes any more.
+  private struct FreeChunks {
+    var chunks: [Chunk] = []
+    /// What mapped chunks lie in: unmapped with the last of them.
+    var mapping: (any FileMapping)?
+
+    func returnMemory() {
+      for chunk in chunks {
+        switch chunk {
+        case .own(let memory): memory.deallocate()
+        case .mapped(let page, let byteCount): Machine.discard(page.base, byteCount: byteCount)
+        }
+      }
+    }
   }
 
   private let state = Mutex(State())
@@ -74,6 +124,7 @@ final class IndexMemory: Sendable {
   deinit {
     state.withLock { state in
       for chunk in state.chunks { chunk.deallocate() }
+      assert(state.retiredChunks.isEmpty, "a snapshot outlives the memory of its index")
       state.copies.deallocate()
     }
   }
@@ -99,8 +150,23 @@ final class IndexMemory: Sendable {
     return chunk.base
   }
 
-  /// Keeps a mapping that pages lie in.
-  func keep(_ mapping: any FileMapping) { state.withLock { $0.mapping = mapping } }
+  /// How many chunks there are, and whether some are in a checkpoint's mapping; for tests.
+  var chunkCounts: (own: Int, hasMapping: Bool) {
+    state.withLock { state in
+      let retired = state.retiredChunks.count { if case .own = $0.chunk { true } else { false } }
+      return (state.chunks.count + retired, state.mapping != nil)
+    }
+  }
+
+  /// Keeps a mapping that chunks lie in, until they are retired.
+  func keep(_ mapping: any FileMapping, byteCount: Int) {
+    guard byteCount > 0 else { return }
+    state.withLock { state in
+      precondition(state.mapping == nil, "an index lies in two mappings")
+      state.mapping = mapping
+      state.mappedBytes = byteCount
+    }
+  }
 
   /// - Returns: the number of a snapshot that is being taken.
   func takeSnapshot() -> UInt64 {
@@ -115,7 +181,7 @@ final class IndexMemory: Sendable {
 
   /// Gives back what only that snapshot has kept.
   func release(_ number: UInt64) {
-    state.withLock { state in
+    let free = state.withLock { state in
       state.live.removeAll { $0 == number }
       let live = state.live
       state.retired.removeAll { retired in
@@ -125,6 +191,39 @@ final class IndexMemory: Sendable {
       }
       youngest.store(live.last ?? 0, ordering: .releasing)
       released.add(1, ordering: .relaxed)
+      return state.takeFreeChunks()
+    }
+    free.returnMemory()
+  }
+
+  /// Returns a chunk's memory as soon as no snapshot has a page of it. The index's table has none.
+  func retire(chunkAt base: UnsafeMutableRawPointer, byteCount: Int) {
+    let page = Page(base: base.assumingMemoryBound(to: UInt64.self))
+    let free = state.withLock { state in
+      let chunk: Chunk
+      if let place = state.chunks.lastIndex(where: { $0.base == page.base }) {
+        chunk = .own(state.chunks.remove(at: place))
+      } else {
+        precondition(state.mappedBytes >= byteCount, "a chunk is retired that was not made")
+        chunk = .mapped(page, byteCount: byteCount)
+      }
+      state.retiredChunks.append(RetiredChunk(chunk: chunk, retired: snapshotCount))
+      return state.takeFreeChunks()
+    }
+    free.returnMemory()
+  }
+
+  /// Gives up a copy whose place has left the index's table. It was there since `born` snapshots
+  /// had been taken.
+  func retire(copy page: UnsafeMutablePointer<UInt64>, born: UInt64) {
+    let copy = Page(base: page)
+    state.withLock { state in
+      let term = Term(born: born, retired: snapshotCount)
+      if term.isNeeded(by: state.live) {
+        state.retired.append(Retired(page: copy, term: term))
+      } else {
+        state.copies.give(copy.base)
+      }
     }
   }
 

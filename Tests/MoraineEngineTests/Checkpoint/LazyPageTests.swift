@@ -84,10 +84,10 @@ extension Store {
   /// - Returns: how many pages each step has checked.
   fileprivate func admitInSteps() throws -> [Int] {
     var steps: [Int] = []
-    while engine!.index.isLazy {
-      let before = engine!.index.pages?.checkedCount ?? 0
+    while let pages = engine!.index.pages {
+      let before = pages.checkedCount
       _ = try engine!.admitNext()
-      steps.append((engine!.index.pages?.checkedCount ?? 0) - before)
+      steps.append(pages.checkedCount - before)
     }
     return steps
   }

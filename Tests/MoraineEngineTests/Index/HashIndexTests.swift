@@ -6,26 +6,6 @@ import Testing
 
 /// The index by itself: what a store reaches only with millions of keys.
 @Suite struct HashIndexTests {
-  /// Knows the hash of every address, unless it may not say it.
-  private final class Hashes: RehashSource {
-    var isReadable = true
-    private(set) var count = 0
-
-    static func hash(_ number: Int) -> UInt64 {
-      var x = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
-      x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
-      return x ^ (x >> 31)
-    }
-
-    static func address(_ number: Int) -> Address { Address(slot: 3, offset: number * 4) }
-
-    func hashOfRecord(at address: Address) throws(StoreError) -> UInt64 {
-      count += 1
-      guard isReadable else { throw StoreError(.io, "a read failed") }
-      return Self.hash(address.offset / 4)
-    }
-  }
-
   @Test func allEightTagsAreComparedAtOnce() {
     var generator = SeededGenerator(seed: 11)
     let bucket = UnsafeMutablePointer<UInt64>.allocate(capacity: 8)
@@ -54,18 +34,19 @@ import Testing
   private func expectAll(_ index: borrowing HashIndex, _ numbers: Range<Int>) {
     #expect(index.count == numbers.count)
     for number in numbers {
-      let isThere = index.holds(Hashes.address(number), Hashes.hash(number))
+      let isThere = index.holds(NumberedHashes.address(number), NumberedHashes.hash(number))
       #expect(isThere, "\(number)")
-      let other = index.holds(Hashes.address(number), Hashes.hash(number) ^ 1 << 40 ^ 1 << 5)
+      let other = index.holds(
+        NumberedHashes.address(number), NumberedHashes.hash(number) ^ 1 << 40 ^ 1 << 5)
       #expect(!other, "\(number)")
     }
   }
 
   @Test func newTagsComeFromTheRecords() {
     var index = index()
-    let hashes = Hashes()
+    let hashes = NumberedHashes()
     for number in 0..<20_000 {
-      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+      index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     #expect(index.level > HashIndex.initialLevel)
     #expect(index.tagShift == HashIndex.initialLevel)
@@ -75,16 +56,16 @@ import Testing
 
   @Test func aKeyThatCannotBeReadPutsTheSplitOff() {
     var index = index()
-    let hashes = Hashes()
+    let hashes = NumberedHashes()
     hashes.isReadable = false
     for number in 0..<8000 {
-      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+      index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     #expect(index.buckets.count == 1 << HashIndex.initialLevel)
     expectAll(index, 0..<8000)
     hashes.isReadable = true
     for number in 8000..<20_000 {
-      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+      index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     #expect(index.tagShift == HashIndex.initialLevel)
     expectAll(index, 0..<20_000)
@@ -93,10 +74,10 @@ import Testing
   /// Splits, overflow buckets, new chunks and new tags: none of it reaches what was frozen.
   @Test func aFrozenIndexStaysAsItWasWhileTheOtherGrows() {
     var index = index()
-    let hashes = Hashes()
+    let hashes = NumberedHashes()
     func fill(_ numbers: Range<Int>) {
       for number in numbers {
-        index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+        index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
       }
     }
     fill(0..<3_000)
@@ -107,7 +88,7 @@ import Testing
     #expect(index.buckets.count > BucketArray.chunkBuckets)
     #expect(small.count == 3_000 && large.count == 150_000)
     func holds(_ index: borrowing FrozenIndex, _ number: Int) -> Bool {
-      index.holds(Hashes.address(number), Hashes.hash(number))
+      index.holds(NumberedHashes.address(number), NumberedHashes.hash(number))
     }
     for number in 0..<400_000 {
       #expect(holds(small, number) == (number < 3_000), "\(number)")

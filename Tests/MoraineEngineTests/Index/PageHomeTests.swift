@@ -8,25 +8,11 @@ import Testing
 /// Pages of the index that a snapshot had copied go back to where they were made, and the copies'
 /// memory is returned.
 @Suite(.timeLimit(.minutes(10))) struct PageHomeTests {
-  private final class Hashes: RehashSource {
-    static func hash(_ number: Int) -> UInt64 {
-      var x = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
-      x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
-      return x ^ (x >> 31)
-    }
-
-    static func address(_ number: Int) -> Address { Address(slot: 3, offset: number * 4) }
-
-    func hashOfRecord(at address: Address) throws(StoreError) -> UInt64 {
-      Self.hash(address.offset / 4)
-    }
-  }
-
   @Test func pagesGoHomeWhenTheLastSnapshotIsLetGo() {
     var index = HashIndex()
-    let hashes = Hashes()
+    let hashes = NumberedHashes()
     for number in 0..<60_000 {
-      index.insert(Hashes.hash(number), Hashes.address(number), rehashing: hashes)
+      index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     func places(_ index: borrowing HashIndex) -> [UnsafeMutablePointer<UInt64>] {
       stride(from: 0, to: index.buckets.count, by: BucketArray.pageBuckets).map {
@@ -38,14 +24,15 @@ import Testing
       let snapshot = index.freeze()
       for number in 0..<60_000 {
         let isThere = index.move(
-          Hashes.address(number), to: Hashes.address(number + 100_000), Hashes.hash(number))
+          NumberedHashes.address(number), to: NumberedHashes.address(number + 100_000),
+          NumberedHashes.hash(number))
         #expect(isThere)
       }
       #expect(places(index).allSatisfy { !before.contains($0) }, "every page was changed")
       #expect(index.memory.copyCounts.pages >= before.count)
       while index.tend(pages: 100) {}
       #expect(places(index).allSatisfy { !before.contains($0) }, "the snapshot has the pages")
-      let isThere = snapshot.holds(Hashes.address(1), Hashes.hash(1))
+      let isThere = snapshot.holds(NumberedHashes.address(1), NumberedHashes.hash(1))
       #expect(isThere)
     }
     var steps = 0
@@ -57,7 +44,8 @@ import Testing
     let isAtRest = !index.needsCare && !index.isFrozen
     #expect(isAtRest)
     for number in 0..<60_000 {
-      let isThere = index.holds(Hashes.address(number + 100_000), Hashes.hash(number))
+      let isThere = index.holds(
+        NumberedHashes.address(number + 100_000), NumberedHashes.hash(number))
       #expect(isThere)
     }
   }
@@ -67,7 +55,7 @@ import Testing
   func indexAndSnapshotsEqualTheirModels(seed: UInt64) {
     var random = SeededGenerator(seed: seed)
     var index = HashIndex()
-    let hashes = Hashes()
+    let hashes = NumberedHashes()
     var model: Set<Int> = []
     var snapshots: [Int: FrozenHolder] = [:]
     var next = 0
@@ -86,15 +74,17 @@ import Testing
       case 21...35 where next > 0:
         let number = Int(random.next() % UInt64(next))
         guard model.remove(number) != nil else { continue }
-        index.thaw(Hashes.hash(number))
-        var probe = index.probe(Hashes.hash(number))
+        index.thaw(NumberedHashes.hash(number))
+        var probe = index.probe(NumberedHashes.hash(number))
         while let slot = probe.next(index) {
-          guard slot.pointee & Address.mask == Hashes.address(number).rawValue else { continue }
+          guard slot.pointee & Address.mask == NumberedHashes.address(number).rawValue else {
+            continue
+          }
           index.remove(slot)
           break
         }
       default:
-        index.insert(Hashes.hash(next), Hashes.address(next), rehashing: hashes)
+        index.insert(NumberedHashes.hash(next), NumberedHashes.address(next), rehashing: hashes)
         model.insert(next)
         next += 1
       }
@@ -105,7 +95,7 @@ import Testing
     #expect(index.memory.copyCounts.pages == 0, replay)
     #expect(index.count == model.count, replay)
     for number in 0..<next {
-      let isThere = index.holds(Hashes.address(number), Hashes.hash(number))
+      let isThere = index.holds(NumberedHashes.address(number), NumberedHashes.hash(number))
       if isThere != model.contains(number) { Issue.record("\(number) of the index, seed \(seed)") }
     }
   }
@@ -123,7 +113,8 @@ import Testing
   private func check(_ snapshot: FrozenHolder, _ count: Int, _ replay: Comment) {
     #expect(snapshot.index.count == snapshot.numbers.count, replay)
     for number in stride(from: 0, to: count, by: 3) {
-      let isThere = snapshot.index.holds(Hashes.address(number), Hashes.hash(number))
+      let isThere = snapshot.index.holds(
+        NumberedHashes.address(number), NumberedHashes.hash(number))
       if isThere != snapshot.numbers.contains(number) {
         Issue.record("\(number) of a snapshot: \(replay)")
       }

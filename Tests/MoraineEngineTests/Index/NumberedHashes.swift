@@ -1,0 +1,53 @@
+@testable import MoraineEngine
+
+/// Keys of an index that is tested without a store: each is a number. Knows the hash of every
+/// address, and counts how often it is asked.
+final class NumberedHashes: RehashSource {
+  var isReadable = true
+  private(set) var count = 0
+
+  static func hash(_ number: Int) -> UInt64 {
+    var x = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
+    x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    return x ^ (x >> 31)
+  }
+
+  static func address(_ number: Int, slot: Int = 3) -> Address {
+    Address(slot: slot, offset: number * 4)
+  }
+
+  func hashOfRecord(at address: Address) throws(StoreError) -> UInt64 {
+    count += 1
+    guard isReadable else { throw StoreError(.io, "a read failed") }
+    return Self.hash(address.offset / 4)
+  }
+}
+
+extension HashIndex {
+  mutating func insert(_ numbers: Range<Int>, _ hashes: NumberedHashes = NumberedHashes()) {
+    for number in numbers {
+      insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
+    }
+  }
+
+  /// - Returns: whether the number was there.
+  @discardableResult
+  mutating func remove(_ number: Int, slot: Int = 3) -> Bool {
+    let hash = NumberedHashes.hash(number)
+    thaw(hash)
+    var probe = probe(hash)
+    while let entry = probe.next(self) {
+      guard entry.pointee & Address.mask == NumberedHashes.address(number, slot: slot).rawValue
+      else { continue }
+      remove(entry)
+      return true
+    }
+    return false
+  }
+}
+
+extension ProbedIndex where Self: ~Copyable {
+  func holds(_ number: Int, slot: Int = 3) -> Bool {
+    holds(NumberedHashes.address(number, slot: slot), NumberedHashes.hash(number))
+  }
+}
