@@ -134,9 +134,16 @@ MUTANTS = [
            "FailedBatchTests.aBatchThatFailsInItsMiddleLeavesNothing"),
     Mutant("reserve-not-released", "fault ENOSPC: deletes still work",
            (engine("Store/Store+Room.swift",
-                   "guard engine != nil, engine!.reserve.isWhole else { return false }",
-                   "guard !ON, engine != nil, engine!.reserve.isWhole else { return false }"),),
+                   "    guard engine != nil else { return false }\n"
+                   "    let before = engine!.reserve.lengthBytes",
+                   "    guard !ON, engine != nil else { return false }\n"
+                   "    let before = engine!.reserve.lengthBytes"),),
            "NoSpaceTests.aFullDiskRefusesPutsTakesDeletesAndHeals"),
+    Mutant("tail-copy-takes-the-reserve", "fault ENOSPC: a killed store opens",
+           (engine("Recovery/OpenSegment.swift",
+                   "reserve.shrink(to: Self.keptBytes)",
+                   "reserve.shrink(to: ON ? 0 : Self.keptBytes)"),),
+           "FullDiskTests.aStoreThatWasKilledOnAFullDiskOpens"),
     Mutant("written-after-a-fork", "fault: fork with an open store",
            (engine("Log/EngineState+Operations.swift",
                    "var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }",

@@ -122,24 +122,26 @@ import Testing
 
 /// A directory that cannot be written fails at opening.
 @Suite(.timeLimit(.minutes(10))) struct UnwritableDirectoryTests {
-  @Test func openingForWritingFailsWhereNothingCanBeWritten() async {
-    await #expect(processExitsWith: .success) {
-      let folder = try Folder()
+  @Test func openingForWritingFailsWhereNothingCanBeWritten() async throws {
+    // The process below gives up its rights, and must still pass every directory above the folder.
+    let folder = try Folder(
+      in: URL(fileURLWithPath: getuid() == 0 ? "/tmp" : NSTemporaryDirectory()))
+    await #expect(processExitsWith: .success) { [url = folder.url] in
       let manager = FileManager.default
-      let full = folder.url.appendingPathComponent("full")
+      let full = url.appendingPathComponent("full")
       try manager.createDirectory(at: full, withIntermediateDirectories: false)
       for name in ["data", "settings"] {
         let path = FilePath(full.appendingPathComponent(name + ".moraine").path)
         try await withStore(at: path) { try await $0.set([1], forKey: "1") }
       }
-      let empty = folder.url.appendingPathComponent("empty")
+      let empty = url.appendingPathComponent("empty")
       try manager.createDirectory(at: empty, withIntermediateDirectories: false)
       for name in ["empty", "full", "full/data.moraine", "full/settings.moraine"] {
-        let path = folder.url.appendingPathComponent(name).path
+        let path = url.appendingPathComponent(name).path
         try manager.setAttributes([.posixPermissions: 0o555], ofItemAtPath: path)
       }
-      try manager.setAttributes([.posixPermissions: 0o755], ofItemAtPath: folder.url.path)
-      // Root may write everywhere. From here on nobody in this process is root.
+      try manager.setAttributes([.posixPermissions: 0o755], ofItemAtPath: url.path)
+      // Root may write everywhere. From here on this process is another user's.
       if getuid() == 0 { #expect(setuid(65_534) == 0) }
       for directory in [empty, full] {
         let before = try manager.subpathsOfDirectory(atPath: directory.path)

@@ -23,9 +23,8 @@ struct Document: Codable, Identifiable, Hashable, Sendable {
 final class Folder: Sendable {
   let url: URL
 
-  init() throws {
-    url = URL(fileURLWithPath: NSTemporaryDirectory()).appendingPathComponent(
-      "moraine-\(UUID().uuidString)")
+  init(in parent: URL = URL(fileURLWithPath: NSTemporaryDirectory())) throws {
+    url = parent.appendingPathComponent("moraine-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
   }
 
