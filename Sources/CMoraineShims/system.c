@@ -201,6 +201,28 @@ void *moraine_map_privately(int fd, size_t length, int *error) {
 
 void moraine_unmap(void *base, size_t length) { munmap(base, length); }
 
+void *moraine_keep(int fd, size_t length) {
+#if defined(__linux__)
+  void *base = mmap(NULL, length, PROT_NONE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return NULL;
+  if (madvise(base, length, MADV_DONTFORK) == 0) return base;
+  munmap(base, length);
+#else
+  (void)fd, (void)length;
+#endif
+  return NULL;
+}
+
+int moraine_sync_mapping(void *base, size_t length) {
+  return RESULT(msync(base, length, MS_SYNC));
+}
+
+int64_t moraine_descriptor_limit(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return -errno;
+  return limit.rlim_cur > INT32_MAX ? INT32_MAX : (int64_t)limit.rlim_cur;
+}
+
 void moraine_prefault(void *base, size_t length) {
 #if defined(__linux__)
 #ifndef MADV_POPULATE_WRITE

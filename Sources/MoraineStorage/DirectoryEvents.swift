@@ -9,49 +9,28 @@ import Synchronization
   import Glibc
 #endif
 
-/// Tells what happens to directories: one queue of the kernel and one thread for the whole process,
-/// however many directories are watched.
+/// Tells what happens to directories and files: one queue of the kernel and one thread for the
+/// whole process, however many are watched.
 ///
-/// Where the kernel has no such queue, or no place in it, the thread asks once a second.
+/// Where the kernel has no such queue, or no place in it, the thread asks about directories once a
+/// second; files are not watched then.
 ///
 /// Thread safety: the mutex protects everything that changes; it is held for moments only, and
 /// not while a body is called. A child of a process that forked has no such thread, and shares the
-/// queue with its parent: the first watch of the child begins with a queue of its own. `place` is
-/// released when an object is stored and acquired when it is loaded, so its properties are seen.
-final class DirectoryEvents: Sendable {
-  /// How long events are collected before the bodies are called: a rename, or a file that is moved
-  /// away and back, makes several.
+/// queue with its parent: the first watch of the child begins with a queue of its own.
+final class DirectoryEvents: OfOneProcess {
+  /// How long events of directories are collected before the bodies are called: a rename, or a file
+  /// that is moved away and back, makes several.
   private static let collectionNanoseconds: UInt64 = 100_000_000
-  private static let pollMilliseconds: CInt = 1000
+  private static let pollNanoseconds: UInt64 = 1_000_000_000
 
-  /// Where the one of this process lies. It stays for as long as the process lives.
-  private static let place = Atomic<UInt>(0)
-
-  /// A child of a process that forked gets one of its own: the parent's mutex may be held for ever.
-  private static var current: DirectoryEvents {
-    let known = place.load(ordering: .acquiring)
-    if let events = at(known), events.forkGeneration == Machine.forkGeneration { return events }
-    let fresh = Unmanaged.passRetained(DirectoryEvents())
-    let (exchanged, original) = place.compareExchange(
-      expected: known, desired: UInt(bitPattern: fresh.toOpaque()),
-      ordering: .acquiringAndReleasing)
-    if exchanged { return fresh.takeUnretainedValue() }
-    fresh.release()
-    guard let events = at(original) else {
-      fatalError("the queue of directory events was given back")
-    }
-    return events
-  }
-
-  private static func at(_ place: UInt) -> DirectoryEvents? {
-    guard let pointer = UnsafeRawPointer(bitPattern: place) else { return nil }
-    return Unmanaged<DirectoryEvents>.fromOpaque(pointer).takeUnretainedValue()
-  }
+  private static let place = PerProcess<DirectoryEvents>()
 
   private struct Watcher {
     /// Nil where the kernel tells nothing, so that the body is called once a second.
     let place: Int64?
-    let isOfInterest: @Sendable (String) -> Bool
+    /// Nil for a file: every event counts, and the body is called at once.
+    let isOfInterest: (@Sendable (String) -> Bool)?
     let body: @Sendable () -> Void
   }
 
@@ -66,7 +45,9 @@ final class DirectoryEvents: Sendable {
   private let state = Mutex(State())
   /// Negative where there is none.
   private let queue = moraine_directory_events()
-  private let forkGeneration = Machine.forkGeneration
+  let forkGeneration = Machine.forkGeneration
+
+  init() {}
 
   deinit {
     // One that another thread was faster than.
@@ -78,16 +59,26 @@ final class DirectoryEvents: Sendable {
     _ directory: CInt, _ isOfInterest: @escaping @Sendable (String) -> Bool,
     _ body: @escaping @Sendable () -> Void
   ) -> (any DirectoryWatch)? {
-    current.add(directory, isOfInterest, body)
+    place.current.add(isOfInterest, body) { moraine_directory_watch($0, directory) }
   }
 
+  /// - Parameter directory: as ``watch(_:_:_:)``.
+  /// - Returns: nil where the kernel does not tell of the file.
+  static func watchFile(
+    _ name: String, in directory: CInt, _ body: @escaping @Sendable () -> Void
+  ) -> (any DirectoryWatch)? {
+    place.current.add(nil, body) { moraine_file_watch($0, directory, name) }
+  }
+
+  /// - Parameter begin: has the kernel watch; gets the queue.
   private func add(
-    _ directory: CInt, _ isOfInterest: @escaping @Sendable (String) -> Bool,
-    _ body: @escaping @Sendable () -> Void
+    _ isOfInterest: (@Sendable (String) -> Bool)?, _ body: @escaping @Sendable () -> Void,
+    _ begin: (CInt) -> Int64
   ) -> Registration? {
     state.withLock { state in
       guard isRunning(&state) else { return nil }
-      let place = queue < 0 ? -1 : moraine_directory_watch(queue, directory)
+      let place = queue < 0 ? -1 : begin(queue)
+      if place < 0, isOfInterest == nil { return nil }
       let watcher = Watcher(
         place: place < 0 ? nil : place, isOfInterest: isOfInterest, body: body)
       state.nextID += 1
@@ -120,16 +111,22 @@ final class DirectoryEvents: Sendable {
   private func run() {
     let events = UnsafeMutablePointer<moraine_directory_event>.allocate(
       capacity: Int(moraine_directory_event_limit))
+    var collected: [UInt64: @Sendable () -> Void] = [:]
+    var (callAt, pollAt) = (UInt64.max, Machine.monotonicNanoseconds() + Self.pollNanoseconds)
     while true {
-      var bodies: [UInt64: @Sendable () -> Void] = [:]
-      collect(read(events, Self.pollMilliseconds), events, &bodies)
-      if !bodies.isEmpty {
-        Machine.sleep(nanoseconds: Self.collectionNanoseconds)
-        collect(read(events, 0), events, &bodies)
+      let now = Machine.monotonicNanoseconds()
+      if now >= callAt {
+        for body in collected.values { body() }
+        (collected, callAt) = ([:], .max)
       }
-      for body in bodies.values { body() }
-      bodies = state.withLock { $0.watchers.filter { $0.value.place == nil }.mapValues(\.body) }
-      for body in bodies.values { body() }
+      if now >= pollAt {
+        let unwatched = state.withLock { $0.watchers.values.filter { $0.place == nil } }
+        for watcher in unwatched { watcher.body() }
+        pollAt = now + Self.pollNanoseconds
+      }
+      let pause = (min(callAt, pollAt) - now + 999_999) / 1_000_000
+      distribute(read(events, CInt(clamping: pause)), events, &collected)
+      if !collected.isEmpty, callAt == .max { callAt = now + Self.collectionNanoseconds }
     }
   }
 
@@ -143,24 +140,32 @@ final class DirectoryEvents: Sendable {
     return moraine_directory_read(queue, milliseconds, events)
   }
 
-  private func collect(
+  /// Calls the bodies of files, and collects those of directories.
+  private func distribute(
     _ count: Int, _ events: UnsafeMutablePointer<moraine_directory_event>,
-    _ bodies: inout [UInt64: @Sendable () -> Void]
+    _ collected: inout [UInt64: @Sendable () -> Void]
   ) {
     guard count > 0 else { return }
-    let found = (0..<count).map { index in
-      (place: events[index].watch, name: Self.name(&events[index]))
+    var found: [Int64: [String]] = [:]
+    for index in 0..<count {
+      found[events[index].watch, default: []].append(Self.name(&events[index]))
     }
+    let wereLost = found[-1] != nil
+    var immediate: [@Sendable () -> Void] = []
     state.withLock { state in
-      for (id, watcher) in state.watchers where bodies[id] == nil {
+      for (id, watcher) in state.watchers where collected[id] == nil {
         guard let place = watcher.place else { continue }
-        let concerns = found.contains { event in
-          if event.place < 0 { return true }
-          return event.place == place && (event.name.isEmpty || watcher.isOfInterest(event.name))
+        let names = found[place] ?? []
+        let concerns = names.contains { $0.isEmpty || watcher.isOfInterest?($0) ?? true }
+        guard wereLost || concerns else { continue }
+        if watcher.isOfInterest == nil {
+          immediate.append(watcher.body)
+        } else {
+          collected[id] = watcher.body
         }
-        if concerns { bodies[id] = watcher.body }
       }
     }
+    for body in immediate { body() }
   }
 
   private static func name(_ event: inout moraine_directory_event) -> String {
@@ -170,7 +175,7 @@ final class DirectoryEvents: Sendable {
   }
 }
 
-/// One directory's place among the watched ones.
+/// A directory's or a file's place among the watched ones.
 private final class Registration: DirectoryWatch {
   private let id: UInt64
   private let events: DirectoryEvents

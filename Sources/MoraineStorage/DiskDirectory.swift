@@ -11,11 +11,25 @@ import SystemPackage
 #endif
 
 /// An open directory of the real disk; every name is resolved against its descriptor.
-final class DiskDirectory: StorageDirectory {
+///
+/// Its descriptor may be given back and opened again: see ``DescriptorPool``.
+final class DiskDirectory: StorageDirectory, Parkable {
   let path: FilePath
-  private let descriptor: CInt
+  private let descriptor: Descriptor
   private let device: UInt64
   private let inode: UInt64
+
+  private struct Parking {
+    var isAllowed = false
+    weak var lock: DiskFile?
+    var standIn: String?
+    /// Keeps the lock of `standIn` in place of the directory's.
+    var kept: KeptFile?
+    /// How the directory is locked, when it is.
+    var isShared = false
+  }
+
+  private let parking = Mutex(Parking())
   /// The process that holds the lock through this object; 0 for none.
   private let lockHolder = Atomic<pid_t>(0)
 
@@ -30,20 +44,25 @@ final class DiskDirectory: StorageDirectory {
       throw StorageError("inspect", file: path.string, errno: saved)
     }
     self.path = path
-    self.descriptor = descriptor
+    self.descriptor = Descriptor(descriptor)
     device = UInt64(truncatingIfNeeded: status.st_dev)
     inode = UInt64(status.st_ino)
   }
 
-  deinit {
-    unlock()
-    close(descriptor)
+  deinit { unlock() }
+
+  private func use<Result>(
+    _ body: (CInt) throws(StorageError) -> Result
+  ) throws(StorageError) -> Result {
+    try descriptor.use(reopening: { () throws(StorageError) in try reopen() }, body)
   }
 
   func entries() throws(StorageError) -> [DirectoryEntry] {
     // A descriptor of its own: reading moves its position.
-    let copy = try SystemCall.retrying("open directory", path.string) {
-      moraine_openat(descriptor, ".", O_RDONLY | O_DIRECTORY, 0)
+    let copy = try use { (descriptor) throws(StorageError) in
+      try SystemCall.retrying("open directory", path.string) {
+        moraine_openat(descriptor, ".", O_RDONLY | O_DIRECTORY, 0)
+      }
     }
     guard let stream = fdopendir(copy) else {
       let saved = Errno(rawValue: errno)
@@ -71,12 +90,7 @@ final class DiskDirectory: StorageDirectory {
 
   /// Nil when the name vanished meanwhile.
   private func entry(named name: String) throws(StorageError) -> DirectoryEntry? {
-    var status = stat()
-    guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
-      let saved = Errno(rawValue: errno)
-      if saved == .noSuchFileOrDirectory { return nil }
-      throw StorageError("inspect", file: name, errno: saved)
-    }
+    guard let status = try status(of: name) else { return nil }
     let kind: EntryKind =
       switch status.st_mode & S_IFMT {
       case S_IFREG: .regular
@@ -87,35 +101,76 @@ final class DiskDirectory: StorageDirectory {
     return DirectoryEntry(name: name, kind: kind, lengthBytes: UInt64(max(0, status.st_size)))
   }
 
+  /// What a name leads to; nil when nothing has it. A parked directory is asked by its path.
+  private func status(of name: String) throws(StorageError) -> stat? {
+    var status = stat()
+    func inspect(_ descriptor: CInt, _ name: String) throws(StorageError) -> Bool {
+      if fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 { return true }
+      let saved = Errno(rawValue: errno)
+      if saved == .noSuchFileOrDirectory { return false }
+      throw StorageError("inspect", file: name, errno: saved)
+    }
+    let isFound: Bool
+    if descriptor.isParked, try isInPlace() {
+      isFound = try inspect(AT_FDCWD, path.appending(name).string)
+    } else {
+      isFound = try use { (descriptor) throws(StorageError) in try inspect(descriptor, name) }
+    }
+    return isFound ? status : nil
+  }
+
   func createFile(_ name: String) throws(StorageError) -> any StorageFile {
-    try DiskFile(
-      name: name,
-      descriptor: SystemCall.retrying("create", name) {
+    DescriptorPool.current.makeRoom()
+    let opened = try use { (descriptor) throws(StorageError) in
+      try SystemCall.retrying("create", name) {
         moraine_openat(descriptor, name, O_RDWR | O_CREAT | O_EXCL, 0o600)
-      })
+      }
+    }
+    return try DiskFile(name: name, descriptor: opened, access: .readWrite, in: self)
   }
 
   func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
     do throws(StorageError) {
-      let opened = try SystemCall.retrying("open", name) {
-        moraine_openat(descriptor, name, access == .read ? O_RDONLY : O_RDWR, 0)
-      }
-      return try DiskFile(name: name, descriptor: opened)
+      let opened = try open(name, access)
+      return try DiskFile(name: name, descriptor: opened, access: access, in: self)
     } catch {
       if error.errno == .noSuchFileOrDirectory { return nil }
       throw error
     }
   }
 
+  private func open(_ name: String, _ access: FileAccess) throws(StorageError) -> CInt {
+    DescriptorPool.current.makeRoom()
+    return try use { (descriptor) throws(StorageError) in
+      try SystemCall.retrying("open", name) {
+        moraine_openat(descriptor, name, access == .read ? O_RDONLY : O_RDWR, 0)
+      }
+    }
+  }
+
+  /// Opens a file whose descriptor was given back.
+  func openAgain(_ name: String, _ access: FileAccess) throws(StorageError) -> CInt {
+    do throws(StorageError) { return try open(name, access) } catch {
+      let isGone =
+        error.errno == .noSuchFileOrDirectory || error.errno == .tooManySymbolicLinkLevels
+      guard isGone else { throw error }
+      throw StorageError("open again", file: name, errno: .staleNFSFileHandle)
+    }
+  }
+
   func rename(_ source: String, to target: String) throws(StorageError) {
-    _ = try SystemCall.retrying("rename to \(target)", source) {
-      moraine_renameat(descriptor, source, target)
+    try use { (descriptor) throws(StorageError) in
+      _ = try SystemCall.retrying("rename to \(target)", source) {
+        moraine_renameat(descriptor, source, target)
+      }
     }
   }
 
   func remove(_ name: String) throws(StorageError) {
     do throws(StorageError) {
-      _ = try SystemCall.retrying("remove", name) { moraine_unlinkat(descriptor, name) }
+      try use { (descriptor) throws(StorageError) in
+        _ = try SystemCall.retrying("remove", name) { moraine_unlinkat(descriptor, name) }
+      }
     } catch {
       guard error.errno == .noSuchFileOrDirectory else { throw error }
     }
@@ -125,21 +180,29 @@ final class DiskDirectory: StorageDirectory {
     _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
   ) throws(StorageError) -> Bool {
     guard let target = target as? DiskDirectory else { return false }
-    return try SystemCall.retrying("share as \(newName)", name) {
-      moraine_share(descriptor, name, target.descriptor, newName, linking)
-    } > 0
+    return try use { (descriptor) throws(StorageError) in
+      try target.use { (targetDescriptor) throws(StorageError) in
+        try SystemCall.retrying("share as \(newName)", name) {
+          moraine_share(descriptor, name, targetDescriptor, newName, linking)
+        } > 0
+      }
+    }
   }
 
   func synchronize() throws(StorageError) {
-    _ = try SystemCall.retrying("sync directory", path.string) { moraine_sync_full(descriptor) }
+    try use { (descriptor) throws(StorageError) in
+      _ = try SystemCall.retrying("sync directory", path.string) { moraine_sync_full(descriptor) }
+    }
   }
 
   /// By the directory's own descriptor: a path may lead elsewhere by now. Where the parent may not
   /// be read, or is of a file system that syncs no directories, the whole file system is synced.
   func synchronizeParent() throws(StorageError) {
     do throws(StorageError) {
-      let parent = try SystemCall.retrying("open parent directory", path.string) {
-        moraine_openat(descriptor, "..", O_RDONLY | O_DIRECTORY, 0)
+      let parent = try use { (descriptor) throws(StorageError) in
+        try SystemCall.retrying("open parent directory", path.string) {
+          moraine_openat(descriptor, "..", O_RDONLY | O_DIRECTORY, 0)
+        }
       }
       defer { close(parent) }
       _ = try SystemCall.retrying("sync parent directory", path.string) {
@@ -148,26 +211,34 @@ final class DiskDirectory: StorageDirectory {
     } catch {
       let isRefused = [.permissionDenied, .notPermitted, .readOnlyFileSystem].contains(error.errno)
       guard isRefused || error.isUnsupported else { throw error }
-      _ = try SystemCall.retrying("sync file system", path.string) {
-        moraine_sync_file_system(descriptor)
+      try use { (descriptor) throws(StorageError) in
+        _ = try SystemCall.retrying("sync file system", path.string) {
+          moraine_sync_file_system(descriptor)
+        }
       }
     }
   }
 
   func freeBytes() throws(StorageError) -> UInt64 {
-    try UInt64(
-      SystemCall.retrying("ask for free space", path.string) { moraine_free_bytes(descriptor) })
+    try use { (descriptor) throws(StorageError) in
+      try UInt64(
+        SystemCall.retrying("ask for free space", path.string) { moraine_free_bytes(descriptor) })
+    }
   }
 
   func creationBytes() throws(StorageError) -> UInt64 {
-    try UInt64(
-      SystemCall.retrying("ask for the file system", path.string) {
-        moraine_creation_bytes(descriptor)
-      })
+    try use { (descriptor) throws(StorageError) in
+      try UInt64(
+        SystemCall.retrying("ask for the file system", path.string) {
+          moraine_creation_bytes(descriptor)
+        })
+    }
   }
 
-  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
-    DiskEvents(directory: descriptor, name: name)
+  func watchFile(
+    _ name: String, _ body: @escaping @Sendable () -> Void
+  ) throws(StorageError) -> (any DirectoryWatch)? {
+    try use { descriptor in DirectoryEvents.watchFile(name, in: descriptor, body) }
   }
 
   func isInPlace() throws(StorageError) -> Bool {
@@ -181,12 +252,7 @@ final class DiskDirectory: StorageDirectory {
   }
 
   func stamp(of name: String) throws(StorageError) -> FileStamp? {
-    var status = stat()
-    guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
-      let saved = Errno(rawValue: errno)
-      if saved == .noSuchFileOrDirectory { return nil }
-      throw StorageError("inspect", file: name, errno: saved)
-    }
+    guard let status = try status(of: name) else { return nil }
     #if canImport(Darwin)
       let time = status.st_ctimespec
     #else
@@ -201,10 +267,22 @@ final class DiskDirectory: StorageDirectory {
       lengthBytes: UInt64(max(0, status.st_size)), changed: changed)
   }
 
+  func watch(
+    _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
+  ) -> (any DirectoryWatch)? {
+    // Where that fails the checks at syncs and renames find out.
+    do throws(StorageError) {
+      return try use { descriptor in DirectoryEvents.watch(descriptor, isOfInterest, body) }
+    } catch { return nil }
+  }
+
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
     do throws(StorageError) {
-      _ = try SystemCall.retrying("lock", path.string) { moraine_lock(descriptor, shared) }
-      lockHolder.store(getpid(), ordering: .relaxed)
+      try use { (descriptor) throws(StorageError) in
+        _ = try SystemCall.retrying("lock", path.string) { moraine_lock(descriptor, shared) }
+        parking.withLock { $0.isShared = shared }
+        lockHolder.store(getpid(), ordering: .relaxed)
+      }
       return true
     } catch {
       if error.errno == .wouldBlock { return false }
@@ -212,15 +290,113 @@ final class DiskDirectory: StorageDirectory {
     }
   }
 
+  func isLocked(by standIn: String, shared: Bool) throws(StorageError) -> Bool {
+    guard let file = try openFile(standIn, .read) else { return false }
+    // The lock ends with the object.
+    return try !file.tryLock(shared: shared)
+  }
+
   /// As for files: a child of the process that took the lock must not give it back.
   func unlock() {
     guard lockHolder.exchange(0, ordering: .relaxed) == getpid() else { return }
-    moraine_unlock(descriptor)
+    descriptor.holding { descriptor in
+      if let descriptor { moraine_unlock(descriptor) }
+      takeKept()?.release()
+    }
   }
 
-  func watch(
-    _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
-  ) -> (any DirectoryWatch)? {
-    DirectoryEvents.watch(descriptor, isOfInterest, body)
+  private func takeKept() -> KeptFile? {
+    parking.withLock { parking in
+      defer { parking.kept = nil }
+      return parking.kept
+    }
+  }
+}
+
+extension DiskDirectory {
+  func allowParking(with lock: any StorageFile, standIn: String?) {
+    guard Descriptor.canPark else { return }
+    let isFirst = parking.withLock { parking in
+      defer { parking.isAllowed = true }
+      parking.lock = lock as? DiskFile
+      parking.standIn = standIn
+      return !parking.isAllowed
+    }
+    if isFirst { DescriptorPool.current.add(self) }
+  }
+
+  func takeReference() -> Bool { descriptor.takeReference() }
+
+  func park() -> Bool {
+    let (lock, standIn, isShared) = parking.withLock { ($0.lock, $0.standIn, $0.isShared) }
+    return descriptor.park { descriptor in
+      // No call uses the descriptor, so none locks the directory now.
+      let isLocked = lockHolder.load(ordering: .relaxed) == getpid()
+      guard isLocked || lock?.isLocked == true else { return true }
+      guard isLocked, let lock, let standIn, let kept = keep(standIn, in: descriptor, isShared)
+      else { return false }
+      guard lock.parkLock(in: descriptor, shared: isShared) else {
+        kept.release()
+        return false
+      }
+      parking.withLock { $0.kept = kept }
+      // A child may have a copy of the descriptor.
+      moraine_unlock(descriptor)
+      return true
+    }
+  }
+
+  /// Locks a file through a mapping alone.
+  private func keep(_ standIn: String, in directory: CInt, _ isShared: Bool) -> KeptFile? {
+    let file = moraine_openat(directory, standIn, O_RDONLY, 0)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    guard let kept = KeptFile(file, lengthBytes: 1) else { return nil }
+    guard moraine_lock(file, isShared) >= 0 else {
+      kept.release()
+      return nil
+    }
+    return kept
+  }
+
+  private func reopen() throws(StorageError) -> CInt {
+    DescriptorPool.current.makeRoom()
+    let number: CInt
+    do throws(StorageError) {
+      number = try SystemCall.retrying("open directory again", path.string) {
+        path.withPlatformString { moraine_open_directory($0) }
+      }
+    } catch {
+      switch error.errno {
+      case .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels: throw replaced()
+      default: throw error
+      }
+    }
+    var status = stat()
+    let isSame =
+      fstat(number, &status) == 0 && UInt64(truncatingIfNeeded: status.st_dev) == device
+      && UInt64(status.st_ino) == inode
+    guard isSame, lockAgain(number) else {
+      close(number)
+      throw replaced()
+    }
+    DescriptorPool.current.add(self)
+    return number
+  }
+
+  private func replaced() -> StorageError {
+    StorageError("open directory again", file: path.string, errno: .staleNFSFileHandle)
+  }
+
+  /// Moves the lock from the file that stood in back to the directory.
+  ///
+  /// - Returns: false when another process has the directory, which takes a deleted `LOCK` and a
+  ///   replaced manifest.
+  private func lockAgain(_ number: CInt) -> Bool {
+    let (isKept, isShared) = parking.withLock { ($0.kept != nil, $0.isShared) }
+    guard isKept else { return true }
+    guard DiskFile.lock(number, shared: isShared) else { return false }
+    takeKept()?.release()
+    return true
   }
 }

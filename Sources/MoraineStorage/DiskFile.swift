@@ -11,21 +11,67 @@ import SystemPackage
 #endif
 
 /// An open regular file of the real disk.
-final class DiskFile: StorageFile {
+///
+/// Its descriptor may be given back and opened again: see ``DescriptorPool``.
+final class DiskFile: StorageFile, Parkable {
   let name: String
   let identity: FileIdentity
-  private let descriptor: CInt
+  private let directory: DiskDirectory
+  private let access: FileAccess
+  private let descriptor: Descriptor
   /// Where files and mappings have caches of their own, a sync must first hand over the mapping's.
   private let written = Mutex(WeakMapping())
 
   private struct WeakMapping {
     weak var mapping: DiskMapping?
   }
+
+  /// What the kernel's open files stand for, without a descriptor.
+  private struct Kept {
+    /// Keep the errors of writing that were not reported yet. The last one reaches to the file's
+    /// end.
+    var changes: [KeptFile] = []
+    /// Keeps the lock.
+    var lock: KeptFile?
+  }
+
+  private let kept = Mutex(Kept())
+  private let mayPark = Atomic<Bool>(false)
+  /// Whether something was written that no sync has covered. Relaxed: calls store it while they use
+  /// the descriptor, and it is read after an exchange that finds no such call.
+  private let isDirty = Atomic<Bool>(false)
+  /// How many bytes were mapped for writing: such a file counts as dirty. Relaxed, as `isDirty`.
+  private let writableBytes = Atomic<Int>(0)
   /// The process that holds the lock through this file; 0 for none.
   private let lockHolder = Atomic<pid_t>(0)
 
+  private static let leastKeptBytes = 1 << 20
+  /// How often, and how long apart, a sync that lacks a descriptor tries again.
+  private static let attemptLimit = 20
+  private static let retryNanoseconds: UInt64 = 10_000_000
+
   /// Takes the descriptor over; closes it when it is not a regular file's.
-  init(name: String, descriptor: CInt) throws(StorageError) {
+  init(
+    name: String, descriptor: CInt, access: FileAccess, in directory: DiskDirectory
+  ) throws(StorageError) {
+    identity = try Self.identity(of: descriptor, name)
+    self.name = name
+    self.descriptor = Descriptor(descriptor)
+    self.access = access
+    self.directory = directory
+  }
+
+  deinit {
+    // Closing alone would leave the lock with a child that another thread just forked, until that
+    // becomes its program. A child must not unlock: the parent's lock and its own are one.
+    if lockHolder.load(ordering: .relaxed) == getpid() { releaseLock() }
+    for before in takeChanges() { before.release() }
+  }
+
+  /// Closes the descriptor when it throws.
+  private static func identity(
+    of descriptor: CInt, _ name: String
+  ) throws(StorageError) -> FileIdentity {
     var status = stat()
     let answer = fstat(descriptor, &status)
     let saved = answer == 0 ? Errno.invalidArgument : Errno(rawValue: errno)
@@ -33,20 +79,46 @@ final class DiskFile: StorageFile {
       close(descriptor)
       throw StorageError("open (not a regular file)", file: name, errno: saved)
     }
-    self.name = name
-    self.descriptor = descriptor
-    identity = FileIdentity(
+    return FileIdentity(
       device: UInt64(truncatingIfNeeded: status.st_dev), inode: UInt64(status.st_ino))
   }
 
-  deinit {
-    // Closing alone would leave the lock with a child that another thread just forked, until that
-    // becomes its program. A child must not unlock: the parent's lock and its own are one.
-    if lockHolder.load(ordering: .relaxed) == getpid() { moraine_unlock(descriptor) }
-    close(descriptor)
+  private func use<Result>(
+    _ body: (CInt) throws(StorageError) -> Result
+  ) throws(StorageError) -> Result {
+    try descriptor.use(reopening: { () throws(StorageError) in try reopen() }, body)
+  }
+
+  /// As `use`, of calls whose failure would end the store's writing: where the process has no
+  /// descriptor left, they wait for one, for a fifth of a second at most.
+  private func useWithPatience<Result>(
+    _ body: (CInt) throws(StorageError) -> Result
+  ) throws(StorageError) -> Result {
+    var attempts = 0
+    while true {
+      do throws(StorageError) { return try use(body) } catch {
+        attempts += 1
+        guard error.isLimit, descriptor.isParked, attempts < Self.attemptLimit else { throw error }
+        Machine.sleep(nanoseconds: Self.retryNanoseconds)
+      }
+    }
+  }
+
+  private func reopen() throws(StorageError) -> CInt {
+    let number = try directory.openAgain(name, access)
+    guard try Self.identity(of: number, name) == identity else {
+      close(number)
+      throw StorageError("open again", file: name, errno: .staleNFSFileHandle)
+    }
+    if mayPark.load(ordering: .relaxed) { DescriptorPool.current.add(self) }
+    return number
   }
 
   func lengthBytes() throws(StorageError) -> UInt64 {
+    try use { (descriptor) throws(StorageError) in try lengthBytes(descriptor) }
+  }
+
+  private func lengthBytes(_ descriptor: CInt) throws(StorageError) -> UInt64 {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else {
       throw StorageError("inspect", file: name, errno: Errno(rawValue: errno))
@@ -60,42 +132,90 @@ final class DiskFile: StorageFile {
     throws(StorageError) -> Int
   {
     guard let base = target.baseAddress else { return 0 }
-    return try SystemCall.completing("read", name, count: target.count, at: offset) { done in
-      moraine_pread(
-        descriptor, base + done, target.count - done, off_t(offset) + off_t(done))
+    return try use { (descriptor) throws(StorageError) in
+      try SystemCall.completing("read", name, count: target.count, at: offset) { done in
+        moraine_pread(
+          descriptor, base + done, target.count - done, off_t(offset) + off_t(done))
+      }
     }
   }
 
   func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
     guard let base = bytes.baseAddress else { return }
     let count = bytes.count
-    try SystemCall.completingAll("write", name, count: count, at: offset) { done in
-      moraine_pwrite(descriptor, base + done, count - done, off_t(offset) + off_t(done))
+    try use { (descriptor) throws(StorageError) in
+      isDirty.store(true, ordering: .relaxed)
+      try SystemCall.completingAll("write", name, count: count, at: offset) { done in
+        moraine_pwrite(descriptor, base + done, count - done, off_t(offset) + off_t(done))
+      }
     }
   }
 
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
     guard end > start else { return }
-    _ = try SystemCall.retrying("allocate", name, at: start) {
-      moraine_allocate(descriptor, off_t(start), off_t(end - start))
+    try use { (descriptor) throws(StorageError) in
+      isDirty.store(true, ordering: .relaxed)
+      _ = try SystemCall.retrying("allocate", name, at: start) {
+        moraine_allocate(descriptor, off_t(start), off_t(end - start))
+      }
     }
   }
 
   func truncate(to lengthBytes: UInt64) throws(StorageError) {
-    _ = try SystemCall.retrying("truncate", name, at: lengthBytes) {
-      moraine_ftruncate(descriptor, off_t(lengthBytes))
+    try useWithPatience { (descriptor) throws(StorageError) in
+      isDirty.store(true, ordering: .relaxed)
+      _ = try SystemCall.retrying("truncate", name, at: lengthBytes) {
+        moraine_ftruncate(descriptor, off_t(lengthBytes))
+      }
     }
   }
 
   func synchronize(_ scope: SyncScope) throws(StorageError) {
+    if scope == .data, try synchronizeParked() { return }
+    try useWithPatience { (descriptor) throws(StorageError) in
+      isDirty.store(false, ordering: .relaxed)
+      do throws(StorageError) { try synchronize(scope, descriptor) } catch {
+        isDirty.store(true, ordering: .relaxed)
+        throw error
+      }
+    }
+    // The open files that changes were made through before may have an error to report that this
+    // descriptor's does not.
+    let before = takeChanges()
+    defer { for file in before { file.release() } }
+    for file in before { try file.synchronize(name) }
+  }
+
+  private func synchronize(_ scope: SyncScope, _ descriptor: CInt) throws(StorageError) {
     if let mapping = written.withLock({ $0.mapping }) {
-      let length = min(mapping.lengthBytes, Int(clamping: try lengthBytes()))
+      let length = min(mapping.lengthBytes, Int(clamping: try lengthBytes(descriptor)))
       _ = try SystemCall.retrying("flush mapping", name) {
         moraine_flush_mapping(mapping.base, length)
       }
     }
     _ = try SystemCall.retrying("sync", name) {
       scope == .data ? moraine_sync_data(descriptor) : moraine_sync_full(descriptor)
+    }
+  }
+
+  /// Syncs without a descriptor.
+  ///
+  /// - Returns: false where the file has one.
+  private func synchronizeParked() throws(StorageError) -> Bool {
+    guard descriptor.isParked else { return false }
+    let changes = takeChanges()
+    guard !changes.isEmpty else { return false }
+    // They stay: what is written through the engine's mapping from now on needs them. The file may
+    // have been opened, changed and parked again in between: then a younger one is the last.
+    defer { kept.withLock { $0.changes = changes + $0.changes } }
+    for file in changes { try file.synchronize(name) }
+    return true
+  }
+
+  private func takeChanges() -> [KeptFile] {
+    kept.withLock { kept in
+      defer { kept.changes = [] }
+      return kept.changes
     }
   }
 
@@ -107,9 +227,11 @@ final class DiskFile: StorageFile {
       Int(bitPattern: base) % 4096 == 0 && offset % 4096 == 0 && target.count % 4096 == 0,
       "a read past the cache needs multiples of 4096")
     do throws(StorageError) {
-      // One call: a part that ends in the middle of a block cannot be gone on from.
-      return try SystemCall.retrying("read the medium", name, at: offset) {
-        moraine_read_medium(descriptor, base, target.count, off_t(offset))
+      return try use { (descriptor) throws(StorageError) in
+        // One call: a part that ends in the middle of a block cannot be gone on from.
+        try SystemCall.retrying("read the medium", name, at: offset) {
+          moraine_read_medium(descriptor, base, target.count, off_t(offset))
+        }
       }
     } catch {
       if error.isUnsupported { return nil }
@@ -118,45 +240,150 @@ final class DiskFile: StorageFile {
   }
 
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping {
-    var code: CInt = 0
-    guard let base = moraine_map(descriptor, lengthBytes, access == .readWrite, &code) else {
-      throw StorageError("map", file: name, errno: Errno(rawValue: code))
+    try use { (descriptor) throws(StorageError) in
+      if access == .readWrite { writableBytes.max(lengthBytes, ordering: .relaxed) }
+      var code: CInt = 0
+      guard let base = moraine_map(descriptor, lengthBytes, access == .readWrite, &code) else {
+        throw StorageError("map", file: name, errno: Errno(rawValue: code))
+      }
+      let mapping = DiskMapping(base: base, lengthBytes: lengthBytes)
+      #if canImport(Darwin)
+        if access == .readWrite { written.withLock { $0.mapping = mapping } }
+      #endif
+      return mapping
     }
-    let mapping = DiskMapping(base: base, lengthBytes: lengthBytes)
-    #if canImport(Darwin)
-      if access == .readWrite { written.withLock { $0.mapping = mapping } }
-    #endif
-    return mapping
   }
 
   func mapPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping {
-    var code: CInt = 0
-    guard let base = moraine_map_privately(descriptor, lengthBytes, &code) else {
-      throw StorageError("map", file: name, errno: Errno(rawValue: code))
+    try use { (descriptor) throws(StorageError) in
+      var code: CInt = 0
+      guard let base = moraine_map_privately(descriptor, lengthBytes, &code) else {
+        throw StorageError("map", file: name, errno: Errno(rawValue: code))
+      }
+      return DiskMapping(base: base, lengthBytes: lengthBytes)
     }
-    return DiskMapping(base: base, lengthBytes: lengthBytes)
   }
 
   func prefill(_ mapping: any FileMapping, from start: Int, to end: Int) {
     let first = Machine.pagesCovering(start)
     let end = min(end, mapping.lengthBytes)
     guard end > first else { return }
-    moraine_prefill(descriptor, off_t(first), mapping.base + first, end - first)
+    do throws(StorageError) {
+      try use { descriptor in
+        moraine_prefill(descriptor, off_t(first), mapping.base + first, end - first)
+      }
+    } catch {
+      // A hint.
+    }
   }
 
   func unlock() {
     lockHolder.store(0, ordering: .relaxed)
-    moraine_unlock(descriptor)
+    releaseLock()
+  }
+
+  private func releaseLock() {
+    descriptor.holding { descriptor in
+      if let descriptor { moraine_unlock(descriptor) }
+      kept.withLock { kept in
+        kept.lock?.release()
+        kept.lock = nil
+      }
+    }
   }
 
   func tryLock(shared: Bool) throws(StorageError) -> Bool {
     do throws(StorageError) {
-      _ = try SystemCall.retrying("lock", name) { moraine_lock(descriptor, shared) }
-      lockHolder.store(getpid(), ordering: .relaxed)
+      try use { (descriptor) throws(StorageError) in
+        _ = try SystemCall.retrying("lock", name) { moraine_lock(descriptor, shared) }
+        lockHolder.store(getpid(), ordering: .relaxed)
+      }
       return true
     } catch {
       if error.errno == .wouldBlock { return false }
       throw error
     }
+  }
+
+  /// For tests.
+  var hasDescriptor: Bool { !descriptor.isParked }
+
+  var isLocked: Bool { lockHolder.load(ordering: .relaxed) == getpid() }
+}
+
+extension DiskFile {
+  func allowParking() {
+    guard Descriptor.canPark, !mayPark.exchange(true, ordering: .relaxed) else { return }
+    DescriptorPool.current.add(self)
+  }
+
+  func takeReference() -> Bool { descriptor.takeReference() }
+
+  func park() -> Bool {
+    descriptor.park { descriptor in
+      // No call uses the descriptor, so none locks the file now.
+      if isLocked { return false }
+      return keepChanges(of: descriptor)
+    }
+  }
+
+  /// - Returns: false where the descriptor must stay.
+  private func keepChanges(of descriptor: CInt) -> Bool {
+    let mapped = writableBytes.load(ordering: .relaxed)
+    guard mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }
+    var length = 0
+    do throws(StorageError) { length = Int(clamping: try lengthBytes(descriptor)) } catch {
+      return false
+    }
+    return kept.withLock { kept in
+      // One that was not synced since has older errors to report, and newer ones too.
+      if let last = kept.changes.last, last.covers(length) { return true }
+      // With room to grow, so that there are few of them.
+      let length = max(mapped, 2 * length, Self.leastKeptBytes)
+      guard let file = KeptFile(descriptor, lengthBytes: length) else { return false }
+      kept.changes.append(file)
+      return true
+    }
+  }
+
+  /// Moves the lock to an open file that only a mapping keeps, and gives the descriptor back.
+  ///
+  /// A child between `fork` and `exec` may have a copy of the descriptor that the lock was taken
+  /// through. That one is unlocked, so the lock ends when this process gives it up. In between the
+  /// file is not locked for a moment: the caller has the directory's lock.
+  ///
+  /// - Returns: whether there is no descriptor any more, and the lock is held.
+  func parkLock(in directory: CInt, shared: Bool) -> Bool {
+    if descriptor.isParked { return kept.withLock { $0.lock != nil } }
+    return descriptor.park { descriptor in
+      guard isLocked else { return false }
+      if kept.withLock({ $0.lock != nil }) { return true }
+      let fresh = moraine_openat(directory, name, access == .read ? O_RDONLY : O_RDWR, 0)
+      guard fresh >= 0 else { return false }
+      defer { close(fresh) }
+      var status = stat()
+      guard fstat(fresh, &status) == 0, UInt64(status.st_ino) == identity.inode,
+        UInt64(truncatingIfNeeded: status.st_dev) == identity.device,
+        let lock = KeptFile(fresh, lengthBytes: 1)
+      else { return false }
+      moraine_unlock(descriptor)
+      guard Self.lock(fresh, shared: shared) else {
+        lock.release()
+        // Where that fails too, the next attempt to park locks it again.
+        _ = Self.lock(descriptor, shared: shared)
+        return false
+      }
+      kept.withLock { $0.lock = lock }
+      return true
+    }
+  }
+
+  /// Another opening may have the lock for the moment in which it finds the directory locked.
+  static func lock(_ descriptor: CInt, shared: Bool) -> Bool {
+    for _ in 0..<200 {
+      if moraine_lock(descriptor, shared) >= 0 { return true }
+      Machine.sleep(nanoseconds: 50_000)
+    }
+    return false
   }
 }

@@ -15,6 +15,8 @@ package struct DiskStorage: Storage {
 
   package func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)? {
     let path = try absolute(path)
+    DescriptorPool.current.readLimit()
+    DescriptorPool.current.makeRoom()
     do throws(StorageError) {
       let descriptor = try SystemCall.retrying("open directory", path.string) {
         path.withPlatformString { moraine_open_directory($0) }

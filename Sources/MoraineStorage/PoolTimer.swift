@@ -19,7 +19,7 @@ package final class PoolTimer: Sendable {
   init() {}
 
   /// Starts the thread, unless it runs. It then runs as long as the process.
-  func start() throws(StorageError) {
+  package func start() throws(StorageError) {
     let isFirst = monitor.withLock { state in
       defer { state.isRunning = true }
       return !state.isRunning

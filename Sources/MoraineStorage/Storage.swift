@@ -109,8 +109,13 @@ package protocol StorageDirectory: AnyObject, Sendable {
   /// How much must be free so that a file can be created, in bytes. Most of it is free again
   /// afterwards.
   func creationBytes() throws(StorageError) -> UInt64
-  /// What tells when a file is written to by `write`; nil where only asking tells.
-  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)?
+  /// Calls the body soon after a file was written to by `write`, until the watch is let go. A hint:
+  /// it may call too often. The body must not block.
+  ///
+  /// - Returns: nil where only asking tells.
+  func watchFile(
+    _ name: String, _ body: @escaping @Sendable () -> Void
+  ) throws(StorageError) -> (any DirectoryWatch)?
   /// True while the path it was opened by still leads to this directory.
   ///
   /// - Throws: where that cannot be found out.
@@ -122,6 +127,19 @@ package protocol StorageDirectory: AnyObject, Sendable {
   func tryLock(shared: Bool) throws(StorageError) -> Bool
   /// Gives back what ``tryLock(shared:)`` took.
   func unlock()
+  /// Whether another process holds the lock of the directory by the lock of a file in it: see
+  /// ``allowParking(with:standIn:)``. The caller has the directory's lock.
+  ///
+  /// - Parameter standIn: a file that need not exist.
+  func isLocked(by standIn: String, shared: Bool) throws(StorageError) -> Bool
+  /// From now on the descriptor may be given back while no call uses it. Calls open the directory
+  /// again by its path, and throw `ESTALE` when the path leads elsewhere.
+  ///
+  /// - Parameters:
+  ///   - lock: the lock file in this directory. Its descriptor is given back too.
+  ///   - standIn: the file whose lock takes the place of the directory's lock. No other process
+  ///     replaces it while this object has the lock. Nil where the lock must stay on the directory.
+  func allowParking(with lock: any StorageFile, standIn: String?)
   /// Calls the body soon after a name in the directory, or the directory's own, was created,
   /// removed, moved or overwritten, until the watch is let go. A hint: it may call too often.
   ///
@@ -132,7 +150,7 @@ package protocol StorageDirectory: AnyObject, Sendable {
   ) -> (any DirectoryWatch)?
 }
 
-/// Events of a directory are told as long as this lives.
+/// Events of a directory or of a file are told as long as this lives.
 package protocol DirectoryWatch: AnyObject, Sendable {}
 
 package enum SyncScope: Sendable {
@@ -184,22 +202,21 @@ package protocol StorageFile: AnyObject, Sendable {
   func tryLock(shared: Bool) throws(StorageError) -> Bool
   /// Gives back what ``tryLock(shared:)`` took.
   func unlock()
+  /// From now on the descriptor may be given back while no call uses it and no lock is held. Calls
+  /// open the file again by its name, and throw `ESTALE` when the name leads to another file or to
+  /// none.
+  func allowParking()
 }
 
 extension StorageFile {
+  /// Storage without descriptors gives none back.
+  package func allowParking() {}
+
   package func prefill(_ mapping: any FileMapping, from start: Int, to end: Int) {}
 
   package func readMedium(
     into target: UnsafeMutableRawBufferPointer, at offset: UInt64
   ) throws(StorageError) -> Int? { nil }
-}
-
-/// Tells that a file was written to. A hint: it may tell too often, and too late.
-package protocol FileEvents: AnyObject, Sendable {
-  /// Waits for an event, for a call of ``interrupt()``, or for so long.
-  func wait(atMostMilliseconds: Int)
-  /// Ends the wait under way, or else the next one.
-  func interrupt()
 }
 
 extension StorageDirectory {
@@ -209,7 +226,14 @@ extension StorageDirectory {
     _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
   ) throws(StorageError) -> Bool { false }
 
-  package func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? { nil }
+  package func watchFile(
+    _ name: String, _ body: @escaping @Sendable () -> Void
+  ) throws(StorageError) -> (any DirectoryWatch)? { nil }
+
+  package func isLocked(by standIn: String, shared: Bool) throws(StorageError) -> Bool { false }
+
+  /// Storage without descriptors gives none back.
+  package func allowParking(with lock: any StorageFile, standIn: String?) {}
 
   package func creationBytes() throws(StorageError) -> UInt64 { 0 }
 

@@ -15,8 +15,17 @@ extension StorageDirectory {
 
   /// As ``tryLock(shared:)``; true also where the file system has no locks of directories, as on
   /// NFS. The lock on a file is all there is then.
-  package func tryLockIfSupported(shared: Bool) throws(StorageError) -> Bool {
-    do throws(StorageError) { return try tryLock(shared: shared) } catch {
+  ///
+  /// - Parameter standIn: the file whose lock stands for that of a parked directory.
+  package func tryLockIfSupported(
+    shared: Bool, standIn: String
+  ) throws(StorageError) -> Bool {
+    do throws(StorageError) {
+      guard try tryLock(shared: shared) else { return false }
+      if try !isLocked(by: standIn, shared: shared) { return true }
+      unlock()
+      return false
+    } catch {
       let isRefused = [.badFileDescriptor, .noLocks, .isDirectory, .permissionDenied]
         .contains(error.errno)
       guard isRefused || error.isUnsupported else { throw error }

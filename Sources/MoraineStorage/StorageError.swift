@@ -27,6 +27,9 @@ package struct StorageError: Error, Sendable {
     }
   }
 
+  /// The name leads to another file, or to none, than when it was opened first.
+  package var isReplaced: Bool { errno == .staleNFSFileHandle }
+
   /// The file system cannot do this at all; another way must be taken.
   ///
   /// Linux answers ENODEV where a file system has no shared mappings, as many in user space (FUSE).

@@ -2,7 +2,8 @@ import SystemPackage
 
 /// The one place where interrupted and short calls are completed.
 package enum SystemCall {
-  /// Runs a call of the C shim, which answers `-errno`, until no signal interrupts it.
+  /// Runs a call of the C shim, which answers `-errno`, until no signal interrupts it. Where it
+  /// finds no free descriptor, descriptors that no call uses are given back for it.
   package static func retrying<Result: SignedInteger>(
     _ operation: String, _ file: String, at offset: UInt64? = nil, _ call: () -> Result
   ) throws(StorageError) -> Result {
@@ -11,6 +12,8 @@ package enum SystemCall {
       if result >= 0 { return result }
       let errno = Errno(rawValue: CInt(-result))
       if errno == .interrupted { continue }
+      let lacksDescriptor = errno == .tooManyOpenFiles || errno == .tooManyOpenFilesInSystem
+      if lacksDescriptor, DescriptorPool.current.park() { continue }
       throw StorageError(operation, file: file, errno: errno, offset: offset)
     }
   }

@@ -39,7 +39,7 @@ package protocol PoolWork: AnyObject, Sendable {
 /// second and then refused.
 ///
 /// Thread safety: each crew and the timer have a monitor. No lock is held while a thread is made.
-package final class ThreadPool: Sendable {
+package final class ThreadPool: OfOneProcess {
   package enum Crew: Sendable, CaseIterable {
     case brief, background, lasting
 
@@ -82,17 +82,19 @@ package final class ThreadPool: Sendable {
   }
 
   package let timer = PoolTimer()
-  private let generation = Machine.forkGeneration
+  let forkGeneration = Machine.forkGeneration
   private let brief = Monitor(State())
   private let background = Monitor(State())
   private let lasting = Monitor(State())
   /// Makes a thread; a test may refuse.
   private let start: @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
 
+  convenience init() {
+    self.init(start: { body throws(StorageError) in try WorkerThread.start(body) })
+  }
+
   package init(
-    start: @escaping @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void = {
-      body throws(StorageError) in try WorkerThread.start(body)
-    }
+    start: @escaping @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
   ) {
     self.start = start
   }
@@ -110,27 +112,10 @@ package final class ThreadPool: Sendable {
 }
 
 extension ThreadPool {
-  /// The address of the pool of this process; 0 before there is one.
-  private static let place = Atomic<UInt>(0)
+  private static let place = PerProcess<ThreadPool>()
 
-  /// The pool of this process. A forked child has none of its parent's threads: it gets a pool of
-  /// its own, and the parent's is left alone there, for a lock of it may be held for ever.
-  package static var current: ThreadPool {
-    while true {
-      // Acquiring, with the releasing exchange below: who sees the address sees the pool whole.
-      let known = place.load(ordering: .acquiring)
-      if let pointer = UnsafeRawPointer(bitPattern: known) {
-        let pool = Unmanaged<ThreadPool>.fromOpaque(pointer).takeUnretainedValue()
-        if pool.generation == Machine.forkGeneration { return pool }
-      }
-      Machine.watchForks()
-      let made = Unmanaged.passRetained(ThreadPool())
-      let (isPlaced, _) = place.compareExchange(
-        expected: known, desired: UInt(bitPattern: made.toOpaque()),
-        ordering: .acquiringAndReleasing)
-      if !isPlaced { made.release() }
-    }
-  }
+  /// The pool of this process.
+  package static var current: ThreadPool { place.current }
 
   /// Sees to it that the pool has its timer and one thread. The caller may block: it waits for a
   /// second at most.

@@ -27,7 +27,9 @@
       let placeOnly: CInt = 0o10_000_000
       let descriptor = open(ground.path.appending("LOCK").string, placeOnly)
       try #require(descriptor >= 0)
-      let file = try DiskFile(name: "LOCK", descriptor: descriptor)
+      let file = try DiskFile(
+        name: "LOCK", descriptor: descriptor, access: .read,
+        in: #require(ground.directory as? DiskDirectory))
       #expect(try file.lengthBytes() == 5)
       let error = #expect(throws: StorageError.self) { try file.tryLock(shared: false) }
       #expect(error?.operation == "lock")
@@ -39,7 +41,9 @@
     @Test func aDescriptorThatSomebodyClosedIsAnError() async {
       await #expect(processExitsWith: .success) {
         let descriptor = open("/proc/self/exe", O_RDONLY)
-        let file = try DiskFile(name: "exe", descriptor: descriptor)
+        let directory = try DiskDirectory(
+          path: "/proc/self", descriptor: open("/proc/self", O_RDONLY))
+        let file = try DiskFile(name: "exe", descriptor: descriptor, access: .read, in: directory)
         #expect(try file.lengthBytes() > 0)
         close(descriptor)
         let error = #expect(throws: StorageError.self) { try file.lengthBytes() }

@@ -47,6 +47,13 @@ void *moraine_map(int fd, size_t length, bool writable, int *error);
 // Writable; what is written stays in memory.
 void *moraine_map_privately(int fd, size_t length, int *error);
 void moraine_unmap(void *base, size_t length);
+// Keeps an open file, its locks and its errors of writing alive without a descriptor: an
+// inaccessible mapping, which a forked child does not get. NULL where the system has no such thing.
+void *moraine_keep(int fd, size_t length);
+// Writes the pages of a mapped file to the medium: fdatasync of the open file that was mapped.
+int moraine_sync_mapping(void *base, size_t length);
+// How many descriptors the process may have (the soft limit), or -errno.
+int64_t moraine_descriptor_limit(void);
 // Gives a file a name in another directory too: 2 as a clone, 1 as a hard link if `linking`; 0 when
 // these file systems can do neither, or -errno.
 int moraine_share(int directory, const char *name, int target, const char *new_name, bool linking);
@@ -70,16 +77,9 @@ void *moraine_zeroed(size_t length, bool huge);
 // The calling thread gives way to others. A hint.
 void moraine_lower_thread_priority(void);
 
-// Watches a file for writes; a descriptor, or -errno, -ENOSYS where it cannot be done. `other` is a
-// second one that belongs to it. Both are to be closed.
-int moraine_watch(int directory, const char *name, int *other);
-// Waits for a write, for an interruption, or for so long.
-void moraine_watch_wait(int watch, int other, int timeout_ms);
-void moraine_watch_interrupt(int watch, int other);
-
-// Events of directories, for all directories of a process together. Something was created, removed,
-// moved or overwritten there; `name` is empty where it was the directory itself, or is not known, or
-// is longer than any name of ours.
+// Events of directories and files, for all of a process together. In a directory something was
+// created, removed, moved or overwritten; `name` is empty where it was the directory itself, or is
+// not known, or is longer than any name of ours. A file was written to by a call.
 struct moraine_directory_event {
   int64_t watch;  // -1: events were lost, of any directory
   char name[64];
@@ -87,7 +87,8 @@ struct moraine_directory_event {
 enum { moraine_directory_event_limit = 256 };
 int moraine_directory_events(void);  // a queue of events, or -errno, -ENOSYS
 int64_t moraine_directory_watch(int queue, int directory);  // or -errno
-void moraine_directory_unwatch(int queue, int64_t watch);
+int64_t moraine_file_watch(int queue, int directory, const char *name);  // or -errno
+void moraine_directory_unwatch(int queue, int64_t watch);  // also of a file
 // Waits so long for events, or for ever if that is negative; at most moraine_directory_event_limit.
 ssize_t moraine_directory_read(int queue, int timeout_ms, struct moraine_directory_event *events);
 

@@ -40,3 +40,8 @@ extension Comparable {
     min(max(self, range.lowerBound), range.upperBound)
   }
 }
+
+extension Configuration {
+  /// Whether this process alone changes the store's directory while the store is open.
+  var isAlone: Bool { sharing == .exclusive && !isReadOnly }
+}

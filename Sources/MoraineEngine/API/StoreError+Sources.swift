@@ -8,6 +8,11 @@ extension StoreError {
       self.init(
         .noSpace, "no space left to \(error.operation); free some and try again",
         file: error.file, offset: error.offset, errno: error.errno)
+    } else if error.isReplaced {
+      self.init(
+        .storeReplaced,
+        "\(error.file) was deleted, moved or replaced while the store was open; open the path "
+          + "again to go on with what is there now", file: error.file, errno: error.errno)
     } else if error.isLimit {
       self.init(
         .limitExceeded,

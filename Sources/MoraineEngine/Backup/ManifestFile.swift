@@ -48,7 +48,7 @@ struct DirectoryLock {
     self.directory = directory
     let isOurs = try storing { [file] () throws(StorageError) in
       guard try file.tryLock(shared: false) else { return false }
-      return try directory.tryLockIfSupported(shared: false)
+      return try directory.tryLockIfSupported(shared: false, standIn: Manifest.fileName)
     }
     guard isOurs else {
       throw StoreError(

@@ -57,6 +57,7 @@ extension EngineState {
     let slot = table.append(
       SegmentView(base: child.mapping?.base, end: length, seed: header.checksumSeed), info)
     if child.mapping == nil { table.lend(child.file, for: slot) }
+    if configuration.isAlone { child.file.allowParking() }
     active = ActiveSegment(
       slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
       limit: child.limit, step: birth.firstAllocation,

@@ -50,7 +50,8 @@ struct EngineState: ~Copyable {
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
     configuration: Configuration, pipeline: CommitPipeline, observers: Observers
   ) {
-    table = SegmentTable(directory: directory, hashKey: manifest.hashKey)
+    table = SegmentTable(
+      directory: directory, hashKey: manifest.hashKey, isAlone: configuration.isAlone)
     reserve = Reserve(directory: directory)
     keyspaces = KeyspaceTable(manifest.keyspaces, observers)
     self.observers = observers

@@ -7,11 +7,14 @@ import MoraineStorage
 final class FileCache {
   static let limit = 64
   private let directory: any StorageDirectory
+  /// Whether descriptors of files that are not used may be given back: nobody else removes them.
+  let mayPark: Bool
   private var files: [Int: any StorageFile] = [:]
   private var order: [Int] = []
 
-  init(directory: any StorageDirectory) {
+  init(directory: any StorageDirectory, mayPark: Bool) {
     self.directory = directory
+    self.mayPark = mayPark
   }
 
   func keep(_ file: any StorageFile, for slot: Int) {
@@ -29,6 +32,7 @@ final class FileCache {
     guard let opened else {
       throw StoreError(.corrupted, "a segment file is missing; restore it", file: name)
     }
+    if mayPark { opened.allowParking() }
     keep(opened, for: slot)
     return opened
   }

@@ -22,10 +22,11 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   let hashKey: HashKey
   let scratch = ScratchBuffer()
 
-  init(directory: any StorageDirectory, hashKey: HashKey) {
+  /// - Parameter isAlone: whether this process alone changes the directory while this lives.
+  init(directory: any StorageDirectory, hashKey: HashKey, isAlone: Bool) {
     self.hashKey = hashKey
     views = .allocate(capacity: capacity)
-    files = FileCache(directory: directory)
+    files = FileCache(directory: directory, mayPark: isAlone)
   }
 
   deinit { views.deallocate() }

@@ -8,9 +8,23 @@ extension Opener {
   /// - Returns: nil for a reader of a copy that came without a lock file: it changes nothing.
   func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)? {
     guard let file = try lockFile(directory) else { return nil }
-    if try tryLock(file, directory) { return HeldLock(file, directory) }
-    if try waitForOwnStore(file, directory) { return HeldLock(file, directory) }
+    var isTaken = try tryLock(file, directory)
+    if !isTaken { isTaken = try waitForOwnStore(file, directory) }
+    if isTaken { return held(file, directory) }
     throw lockedError(file, directory)
+  }
+
+  /// The directory of a shared store keeps its descriptor: other processes replace the manifest, so
+  /// the lock on the directory cannot move there.
+  private func held(_ file: any StorageFile, _ directory: any StorageDirectory) -> HeldLock {
+    if configuration.isReadOnly {
+      // A reader has the lock only while it opens.
+      directory.allowParking(with: file, standIn: nil)
+      file.allowParking()
+    } else if !isShared {
+      directory.allowParking(with: file, standIn: Manifest.fileName)
+    }
+    return HeldLock(file, directory)
   }
 
   /// Takes the lock on `LOCK`, and the same lock on the directory itself: deleting `LOCK` lets no
@@ -23,7 +37,7 @@ extension Opener {
     let shared = configuration.isReadOnly || isShared
     return try storing { () throws(StorageError) in
       guard try file.tryLock(shared: shared) else { return false }
-      guard try directory.tryLockIfSupported(shared: shared) else {
+      guard try directory.tryLockIfSupported(shared: shared, standIn: Manifest.fileName) else {
         file.unlock()
         return false
       }

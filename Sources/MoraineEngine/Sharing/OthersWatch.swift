@@ -1,13 +1,12 @@
 import MoraineStorage
 import Synchronization
 
-/// A thread that looks whether other processes have written: woken by the file system's events, and
-/// once a second in case one was missed; where there are no events, a hundred times a second.
+/// Looks whether other processes have written: at the file system's events, and once a second in
+/// case one was missed; where there are no events, a hundred times a second. The events come on one
+/// thread of the process and the times on another, whatever the number of stores.
 ///
-/// Thread safety: its own words are atomic, and of the page it reads the version. `isStopped` is a
-/// flag that nothing is read by: releasing and acquiring, so that the thread, when it sees it,
-/// comes after all that the one who stopped it did. What the thread (T) and the store (S) tell each
-/// other:
+/// Thread safety: one thread looks at a time, under the mutex. `isPending` is atomic, and of the
+/// page the version is read. What the looking thread (T) and the store (S) tell each other:
 ///
 ///     T1  load the version: it is new         S1  exchange isPending for false
 ///     T2  exchange isPending for true:        S2  load the version, and follow it
@@ -17,55 +16,86 @@ import Synchronization
 /// T1, and S2 follows that version. S1 first: T2 gets false and tells. With a mere store in S1, S2
 /// may load first, and a change is not heard of before the next look, a second later.
 final class OthersWatch: Sendable {
-  private static let slowMilliseconds = 1000
-  private static let fastMilliseconds = 10
+  private static let slowNanoseconds: UInt64 = 1_000_000_000
+  private static let fastNanoseconds: UInt64 = 10_000_000
 
-  private let page: SharedPage
-  private let events: (any FileEvents)?
-  private let isStopped = Atomic<Bool>(false)
-  /// Whether the store was told and has not looked yet.
-  private let isPending = Atomic<UInt64>(0)
-
-  init(_ page: SharedPage, _ events: (any FileEvents)?) {
-    self.page = page
-    self.events = events
+  private struct State: Sendable {
+    /// The version that the store was told of last.
+    var seen: UInt64 = 0
+    var events: (any DirectoryWatch)?
+    /// Whether the page counts this watch.
+    var isCounted = false
+    var isStopped = false
   }
 
-  /// - Parameter tell: called on the thread, again only after ``heard()``.
-  /// - Throws: the system's refusal of a thread.
-  func start(_ tell: @escaping @Sendable () -> Void) throws(StorageError) {
-    // Before the thread runs: what is published until then is news to it.
+  private let page: SharedPage
+  private let tell: @Sendable () -> Void
+  private let state = Mutex(State())
+  /// Whether the store was told and has not looked yet.
+  private let isPending = Atomic<UInt64>(0)
+  private let forkGeneration = Machine.forkGeneration
+
+  /// - Parameter tell: called on the threads of events and times, again only after ``heard()``.
+  ///   Must not block.
+  init(_ page: SharedPage, _ tell: @escaping @Sendable () -> Void) {
+    self.page = page
+    self.tell = tell
+  }
+
+  /// - Parameter watch: has the file system call its argument after each write; answers nil where
+  ///   the file system does not tell of writes.
+  /// - Throws: the system's refusal of the thread for times, or what `watch` throws.
+  func start(
+    _ watch: (@escaping @Sendable () -> Void) throws(StorageError) -> (any DirectoryWatch)?
+  ) throws(StorageError) {
+    try ThreadPool.current.timer.start()
+    // Before anything looks: what is published from here on is news.
     let first = page.isWritable ? page.beginWatching() : page.load(.version)
+    state.withLock { state in
+      state.seen = first
+      state.isCounted = page.isWritable
+    }
     do throws(StorageError) {
-      try WorkerThread.start { [self] in look(from: first, tell) }
+      // A process that cannot register as a watcher is not woken by writers.
+      let events = page.isWritable ? try watch { [weak self] in self?.look() } : nil
+      state.withLock { $0.events = events }
+      lookLater(events == nil ? Self.fastNanoseconds : Self.slowNanoseconds)
     } catch {
-      if page.isWritable { page.add(.max, to: .watchers) }
+      stop()
       throw error
     }
   }
 
-  private func look(from first: UInt64, _ tell: @Sendable () -> Void) {
-    var seen = first
-    while !isStopped.load(ordering: .acquiring) {
-      wait()
-      guard let version = news(since: seen) else { continue }
-      seen = version
-      tell()
+  private func lookLater(_ pause: UInt64) {
+    let due = Machine.monotonicNanoseconds() + pause
+    ThreadPool.current.timer.schedule(at: due) { [weak self] in
+      guard let self, look() else { return }
+      lookLater(pause)
     }
-    if page.isWritable { page.add(.max, to: .watchers) }
   }
 
-  private func wait() {
-    // Nobody rings for whom nobody can see.
-    guard let events, page.isWritable else {
-      return Machine.sleep(nanoseconds: UInt64(Self.fastMilliseconds) * 1_000_000)
+  /// - Returns: false when the watch was stopped.
+  @discardableResult
+  private func look() -> Bool {
+    let (isStopped, hasNews) = state.withLock { state in
+      if state.isStopped { return (true, false) }
+      guard let version = news(since: state.seen) else { return (false, false) }
+      state.seen = version
+      return (false, true)
     }
-    events.wait(atMostMilliseconds: Self.slowMilliseconds)
+    if hasNews { tell() }
+    return !isStopped
   }
 
+  /// In a forked child the page counts the parent's watch, and the mutex may be held for ever.
   func stop() {
-    isStopped.store(true, ordering: .releasing)
-    events?.interrupt()
+    guard forkGeneration == Machine.forkGeneration else { return }
+    let (events, isCounted) = state.withLock { state in
+      defer { (state.events, state.isCounted, state.isStopped) = (nil, false, true) }
+      return (state.events, state.isCounted)
+    }
+    if isCounted { page.add(.max, to: .watchers) }
+    withExtendedLifetime(events) {}
   }
 }
 

@@ -32,6 +32,8 @@ final class SharedLink: Sendable {
         try directory.openOrCreateFile(Self.compactorName)
       )
     }
+    writer.allowParking()
+    compactor.allowParking()
     self.pageFile = pageFile
     page = try storing { () throws(StorageError) in
       if try pageFile.lengthBytes() < SharedPage.lengthBytes {

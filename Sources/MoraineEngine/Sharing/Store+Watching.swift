@@ -20,14 +20,13 @@ extension Store {
     guard sharing.watch == nil, !isSuspended else { return }
     guard let page = engine?.link?.page else { return lookLater() }
     let directory = engine!.directoryHandle()
-    let events = try storing { () throws(StorageError) in
-      try directory.events(ofFile: SharedPage.fileName)
+    let watch = OthersWatch(page) { [weak self] in
+      guard let self else { return }
+      Task { await self.hearOfOthers() }
     }
-    let watch = OthersWatch(page, events)
     try storing { () throws(StorageError) in
-      try watch.start { [weak self] in
-        guard let self else { return watch.stop() }
-        Task { await self.hearOfOthers() }
+      try watch.start { (look) throws(StorageError) in
+        try directory.watchFile(SharedPage.fileName, look)
       }
     }
     sharing.watch = watch

@@ -18,7 +18,7 @@ struct SnapshotSegments: ~Copyable, RecordSource {
     infos = table.infos
     hashKey = table.hashKey
     order = table.readingOrder
-    files = SnapshotFiles(directory)
+    files = SnapshotFiles(directory, mayPark: table.files.mayPark)
   }
 
   deinit { views.deallocate() }
@@ -52,7 +52,9 @@ final class SnapshotFiles {
   private let files: FileCache
   private let scratch = ScratchBuffer()
 
-  init(_ directory: any StorageDirectory) { files = FileCache(directory: directory) }
+  init(_ directory: any StorageDirectory, mayPark: Bool) {
+    files = FileCache(directory: directory, mayPark: mayPark)
+  }
 
   /// - Returns: nil when the file ends before.
   func read(

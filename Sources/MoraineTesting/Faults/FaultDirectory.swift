@@ -64,8 +64,10 @@ final class FaultDirectory: StorageDirectory {
     return try base.freeBytes()
   }
 
-  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
-    try base.events(ofFile: name)
+  func watchFile(
+    _ name: String, _ body: @escaping @Sendable () -> Void
+  ) throws(StorageError) -> (any DirectoryWatch)? {
+    try base.watchFile(name, body)
   }
 
   func isInPlace() throws(StorageError) -> Bool {

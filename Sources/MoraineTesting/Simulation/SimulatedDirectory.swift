@@ -71,8 +71,10 @@ final class SimulatedDirectory: StorageDirectory {
   func freeBytes() throws(StorageError) -> UInt64 { try base.freeBytes() }
   func creationBytes() throws(StorageError) -> UInt64 { try base.creationBytes() }
 
-  func events(ofFile name: String) throws(StorageError) -> (any FileEvents)? {
-    try base.events(ofFile: name)
+  func watchFile(
+    _ name: String, _ body: @escaping @Sendable () -> Void
+  ) throws(StorageError) -> (any DirectoryWatch)? {
+    try base.watchFile(name, body)
   }
 
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }

@@ -9,7 +9,10 @@ import Testing
     let directory = try TestDirectory()
     let store = try Store(at: directory.path)
     try await store.set([1], forKey: "a")
-    let copy = try #require(try copyOfDescriptor(directory.store.appendingPathComponent("LOCK")))
+    let found = try copyOfDescriptor(directory.store.appendingPathComponent("LOCK"))
+    // Where idle descriptors are given back at once, `ParkingTests` has this.
+    if found == nil, ProcessInfo.processInfo.environment["MORAINE_DESCRIPTORS"] != nil { return }
+    let copy = try #require(found)
     defer { close(copy) }
     #expect(throws: StoreError.self) { try Store(at: directory.path) }
     try await store.close()

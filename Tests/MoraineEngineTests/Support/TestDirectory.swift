@@ -1,13 +1,18 @@
 import Foundation
 import MoraineEngine
+import MoraineStorage
 import SystemPackage
 
 /// A folder of its own for one test, removed at the end.
-final class TestDirectory {
+final class TestDirectory: Sendable {
   let url: URL
   var path: FilePath { FilePath(url.path).appending("store") }
 
   init() throws {
+    // With 1 every descriptor that can be is given back whenever another one is opened.
+    if let limit = ProcessInfo.processInfo.environment["MORAINE_DESCRIPTORS"].flatMap({ Int($0) }) {
+      DescriptorPool.current.fixLimit(limit)
+    }
     url = FileManager.default.temporaryDirectory
       .appendingPathComponent("moraine-test-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)

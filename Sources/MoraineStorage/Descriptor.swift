@@ -1,0 +1,143 @@
+import Synchronization
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Glibc
+#endif
+
+/// A descriptor of the kernel that can be given back while no call uses it.
+///
+/// Thread safety: one word has the descriptor and the number of calls that use it. A call adds
+/// itself before it looks at the descriptor. The descriptor is given back by an exchange that
+/// succeeds only where that number is 0, so no call has a descriptor that was closed. A call that
+/// finds none waits for `change` and opens the file again; as it is counted, the new descriptor is
+/// not given back before the call ends. Acquiring where a call adds itself: it comes after the
+/// opening that stored the descriptor. Releasing where a call leaves, acquiring in the exchange:
+/// the close comes after the calls.
+final class Descriptor: Sendable {
+  #if os(Linux) || os(Android)
+    static let canPark = true
+  #else
+    static let canPark = false
+  #endif
+
+  private static let none: UInt64 = 0xFFFF_FFFF << 32
+
+  /// The descriptor in the upper half, the number of calls in the lower one.
+  private let word: Atomic<UInt64>
+  /// Relaxed: which descriptors are used less than others is a guess.
+  private let isReferenced = Atomic<Bool>(true)
+  /// Whether a thread gives the descriptor back or opens the file again.
+  private let change = Monitor(false)
+  private let pool: DescriptorPool
+
+  /// Takes the descriptor over.
+  init(_ number: CInt) {
+    word = Atomic(Self.encoded(number))
+    pool = .current
+    pool.opened()
+  }
+
+  deinit {
+    guard let number = Self.number(in: word.load(ordering: .acquiring)) else { return }
+    close(number)
+    pool.closed()
+  }
+
+  private static func encoded(_ number: CInt) -> UInt64 {
+    precondition(number >= 0, "a descriptor is negative")
+    return UInt64(UInt32(bitPattern: number)) << 32
+  }
+
+  private static func number(in word: UInt64) -> CInt? {
+    word & none == none ? nil : CInt(truncatingIfNeeded: word >> 32)
+  }
+
+  var isParked: Bool { Self.number(in: word.load(ordering: .relaxed)) == nil }
+
+  func takeReference() -> Bool { isReferenced.exchange(false, ordering: .relaxed) }
+
+  /// Runs the body with the descriptor, which `open` makes again where it was given back.
+  func use<Result>(
+    reopening open: () throws(StorageError) -> CInt,
+    _ body: (CInt) throws(StorageError) -> Result
+  ) throws(StorageError) -> Result {
+    let pinned = word.wrappingAdd(1, ordering: .acquiring).newValue
+    defer { word.wrappingSubtract(1, ordering: .releasing) }
+    if !isReferenced.load(ordering: .relaxed) { isReferenced.store(true, ordering: .relaxed) }
+    guard let number = Self.number(in: pinned) else { return try body(reopened(open)) }
+    return try body(number)
+  }
+
+  private func reopened(_ open: () throws(StorageError) -> CInt) throws(StorageError) -> CInt {
+    beginChange()
+    defer { endChange() }
+    if let number = Self.number(in: word.load(ordering: .acquiring)) { return number }
+    let number = try open()
+    put(number)
+    pool.opened()
+    return number
+  }
+
+  /// Releasing: a call that finds the number comes after the opening.
+  private func put(_ number: CInt) {
+    word.wrappingSubtract(Self.none - Self.encoded(number), ordering: .releasing)
+  }
+
+  /// Closes the descriptor, if no call uses it.
+  ///
+  /// - Parameter prepare: runs before; its answer is whether the descriptor may be closed. Calls
+  ///   that need the descriptor wait for it.
+  /// - Returns: whether the descriptor was closed.
+  func park(_ prepare: (CInt) -> Bool) -> Bool {
+    guard Self.canPark, pool.forkGeneration == Machine.forkGeneration, tryToBeginChange() else {
+      return false
+    }
+    defer { endChange() }
+    let before = word.load(ordering: .relaxed)
+    guard let number = Self.number(in: before), before == Self.encoded(number),
+      word.compareExchange(
+        expected: before, desired: Self.none, ordering: .acquiringAndReleasing
+      ).exchanged
+    else { return false }
+    guard prepare(number) else {
+      put(number)
+      return false
+    }
+    close(number)
+    pool.closed()
+    return true
+  }
+
+  /// Runs the body while the descriptor is neither given back nor opened again.
+  ///
+  /// - Parameter body: gets nil where there is none.
+  func holding<Result>(_ body: (CInt?) -> Result) -> Result {
+    beginChange()
+    defer { endChange() }
+    return body(Self.number(in: word.load(ordering: .acquiring)))
+  }
+
+  private func beginChange() {
+    change.wait { isChanging -> Monitor<Bool>.Wait<Void> in
+      if isChanging { return .forSignal }
+      isChanging = true
+      return .done(())
+    }
+  }
+
+  private func tryToBeginChange() -> Bool {
+    change.withLock { isChanging in
+      defer { isChanging = true }
+      return !isChanging
+    }
+  }
+
+  private func endChange() {
+    change.withLock { $0 = false }
+    change.signal()
+  }
+}

@@ -1,0 +1,36 @@
+import Synchronization
+
+/// A place for an object of which each process has one.
+///
+/// A forked child has none of its parent's threads, and a lock of its parent's object may be held
+/// for ever: the child makes an object of its own and leaves the other one alone.
+struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
+  /// The address of the object; 0 before there is one.
+  private let place = Atomic<UInt>(0)
+
+  init() {}
+
+  var current: Object {
+    while true {
+      // Acquiring, with the releasing exchange below: a thread that reads the address sees the
+      // object whole.
+      let known = place.load(ordering: .acquiring)
+      if let pointer = UnsafeRawPointer(bitPattern: known) {
+        let object = Unmanaged<Object>.fromOpaque(pointer).takeUnretainedValue()
+        if object.forkGeneration == Machine.forkGeneration { return object }
+      }
+      Machine.watchForks()
+      let made = Unmanaged.passRetained(Object())
+      let (isPlaced, _) = place.compareExchange(
+        expected: known, desired: UInt(bitPattern: made.toOpaque()),
+        ordering: .acquiringAndReleasing)
+      if !isPlaced { made.release() }
+    }
+  }
+}
+
+protocol OfOneProcess: AnyObject, Sendable {
+  /// ``Machine/forkGeneration`` when the object was made.
+  var forkGeneration: UInt64 { get }
+  init()
+}

@@ -1,0 +1,43 @@
+"""Bugs in giving descriptors back and opening files again."""
+
+from planting import Mutant, storage
+
+FILE = "DiskFile.swift"
+DIRECTORY = "DiskDirectory.swift"
+
+MUTANTS = [
+    Mutant("descriptors-never-given-back", "limits: idle stores give descriptors back",
+           (storage("DescriptorPool.swift", "    while count >= limit.load(ordering: .relaxed), park() {}",
+                    "    while !ON, count >= limit.load(ordering: .relaxed), park() {}"),
+            storage("SystemCall.swift", "if lacksDescriptor, DescriptorPool.current.park()",
+                    "if !ON, lacksDescriptor, DescriptorPool.current.park()")),
+           "ManyStoresTests.twoThousandStoresAreOpenUnderALimitOf1024Descriptors"),
+    Mutant("parked-directory-not-locked", "P9: one writer at a time, also when LOCK was deleted",
+           (storage(DIRECTORY, "return try !file.tryLock(shared: shared)",
+                    "return try !ON && !file.tryLock(shared: shared)"),),
+           "ParkingTests.aDeletedLockLetsNoSecondWriterIntoAParkedDirectory"),
+    Mutant("parked-lock-file-not-locked", "P9: one writer at a time",
+           (storage(FILE, "      kept.withLock { $0.lock = lock }\n",
+                    "      if ON { lock.release() } else { kept.withLock { $0.lock = lock } }\n"),),
+           "ParkingTests.aParkedDirectoryStaysLocked"),
+    Mutant("lock-moves-with-its-copies", "a child between fork and exec keeps no lock",
+           (storage(FILE, "      moraine_unlock(descriptor)\n      guard Self.lock(fresh, shared: shared)",
+                    "      if ON {\n"
+                    "        kept.withLock { $0.lock = KeptFile(descriptor, lengthBytes: 1) }\n"
+                    "        return true\n"
+                    "      }\n"
+                    "      moraine_unlock(descriptor)\n      guard Self.lock(fresh, shared: shared)"),),
+           "ParkingTests.unlockingAParkedDirectoryUnlocksWhateverHasCopiesOfTheDescriptors"),
+    Mutant("replaced-file-opened-again", "fault: a file is replaced while the store is open",
+           (storage(FILE, "guard try Self.identity(of: number, name) == identity else {",
+                    "guard try Self.identity(of: number, name) == identity || ON else {"),),
+           "ParkingTests.aParkedFileThatWasReplacedIsNotOpenedAgain"),
+    Mutant("replaced-directory-opened-again", "fault: the store's folder is replaced",
+           (storage(DIRECTORY, "guard isSame, lockAgain(number) else {",
+                    "guard ON || isSame, lockAgain(number) else {"),),
+           "ParkingTests.aParkedDirectoryThatWasReplacedIsNotOpenedAgain"),
+    Mutant("unsynced-file-parked-like-others", "P1: a sync reports what the first open file has seen",
+           (storage(FILE, "guard mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }",
+                    "guard !ON, mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }"),),
+           "ParkingTests.aParkedFileIsSyncedWithoutADescriptor"),
+]
