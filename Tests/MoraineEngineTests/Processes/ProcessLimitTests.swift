@@ -1,0 +1,191 @@
+#if os(Linux)
+  import Foundation
+  import MoraineStorage
+  import SystemPackage
+  import Testing
+
+  @testable import MoraineEngine
+
+  /// A process that may have no more descriptors or threads, each test in a process of its own. No
+  /// call hangs or traps; an error is `.limitExceeded`; when the limit is lifted, the store has all
+  /// that was acknowledged.
+  @Suite(.timeLimit(.minutes(10)), .serialized) struct ProcessLimitTests {
+    @Test func aStoreAtTheLimitOfDescriptorsFailsWithTypedErrors() async {
+      await #expect(processExitsWith: .success) {
+        for mode in [Configuration.IOMode.mapped, .positional] {
+          let store = try LimitedStore(mode)
+          // From room for an opening down to none.
+          for spare in stride(from: 12, through: 0, by: -1) {
+            let limit = try Limit(.descriptors, (try Limit.highestDescriptor()) + 1 + spare)
+            try await store.useReopening()
+            try limit.lift()
+            try await store.check()
+          }
+        }
+      }
+    }
+
+    /// Regression: at a sync or a seal a store that has given its descriptors back needs one.
+    @Test func anOpenStoreAtTheLimitOfDescriptorsLosesNothing() async {
+      await #expect(processExitsWith: .success) {
+        for mode in [Configuration.IOMode.mapped, .positional] {
+          let store = try LimitedStore(mode)
+          try await store.useOpen { () throws -> Limit in
+            DescriptorPool.current.parkAll()
+            return try Limit(.descriptors, 0)
+          }
+          try await store.check()
+        }
+      }
+    }
+
+    /// The superuser may have any number of threads: the process becomes another user.
+    @Test(.enabled(if: getuid() == 0, "only root can become a user without other threads"))
+    func aStoreAtTheLimitOfThreadsFailsWithTypedErrors() async {
+      await #expect(processExitsWith: .success) {
+        for mode in [Configuration.IOMode.mapped, .positional] {
+          let store = try LimitedStore(mode)
+          try await store.beNobody()
+          for _ in 0..<3 {
+            let limit = try Limit(.threads, 1)
+            try await store.useReopening()
+            try limit.lift()
+            try await store.check()
+          }
+          try await store.useOpen { try Limit(.threads, 1) }
+          try await store.check()
+        }
+      }
+    }
+  }
+
+  private struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  /// A soft limit of this process, until it is lifted.
+  private struct Limit {
+    enum Resource { case descriptors, threads }
+
+    private let resource: __rlimit_resource_t
+    private let before: rlimit
+
+    init(_ resource: Resource, _ count: Int) throws {
+      let number = resource == .descriptors ? RLIMIT_NOFILE : __RLIMIT_NPROC
+      self.resource = __rlimit_resource_t(number.rawValue)
+      var limit = rlimit()
+      getrlimit(self.resource, &limit)
+      before = limit
+      limit.rlim_cur = rlim_t(count)
+      try Self.set(self.resource, limit)
+    }
+
+    func lift() throws { try Self.set(resource, before) }
+
+    private static func set(_ resource: __rlimit_resource_t, _ limit: rlimit) throws {
+      var limit = limit
+      guard setrlimit(resource, &limit) == 0 else {
+        throw Failure(description: "the limit cannot be set: \(errno)")
+      }
+    }
+
+    static func highestDescriptor() throws -> Int {
+      try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { Int($0) }
+        .max() ?? 0
+    }
+  }
+
+  /// A store and what it has acknowledged. One task at a time uses it.
+  private final class LimitedStore: @unchecked Sendable {
+    private let directory: TestDirectory
+    private let configuration: Configuration
+    private var acknowledged: [Key: [UInt8]] = [:]
+    private var number = 0
+
+    init(_ mode: Configuration.IOMode) throws {
+      directory = try TestDirectory()
+      configuration = .testing(segmentSizeBytes: 64 << 10, ioMode: mode, durability: .sync)
+      // A hang ends the process by a signal.
+      alarm(240)
+    }
+
+    func beNobody() async throws {
+      guard getuid() == 0 else { return }
+      let path = directory.url.path
+      // Threads that Swift's own pool wants are there before.
+      await withTaskGroup(of: Void.self) { group in
+        for _ in 0..<8 { group.addTask { usleep(20_000) } }
+      }
+      guard chown(path, 65534, 65534) == 0, setgid(65534) == 0, setuid(65534) == 0 else {
+        throw Failure(description: "cannot become nobody: \(errno)")
+      }
+    }
+
+    /// Opens, uses and closes the store under the limit.
+    func useReopening() async throws {
+      guard
+        let store = try await allowing({
+          try await Store.open(at: self.directory.path, configuration: self.configuration)
+        })
+      else {
+        return
+      }
+      try await use(store)
+      _ = try await allowing { try await store.close() }
+    }
+
+    /// Opens the store before the limit is set, and closes it before it is lifted.
+    func useOpen(_ set: () throws -> Limit) async throws {
+      let store = try await Store.open(at: directory.path, configuration: configuration)
+      try await use(store)
+      let limit = try set()
+      try await use(store)
+      _ = try await allowing { try await store.close() }
+      try limit.lift()
+    }
+
+    private func use(_ store: Store) async throws {
+      for _ in 0..<60 {
+        number += 1
+        let key = Key("\(number % 40)")
+        let value = (0..<2000).map { UInt8(truncatingIfNeeded: $0 &* number) }
+        let sequence = try await allowing {
+          try await store.set(value, forKey: key, durability: .sync)
+        }
+        if sequence != nil { acknowledged[key] = value }
+        _ = try await allowing { try await store.value(forKey: key) }
+      }
+      _ = try await allowing { try await store.compact() }
+      _ = try await allowing { try await store.sync() }
+    }
+
+    /// - Returns: nil where the limit was in the way.
+    private func allowing<Result: Sendable>(
+      _ body: @Sendable () async throws -> Result
+    ) async throws -> Result? {
+      do {
+        return try await body()
+      } catch let error as StoreError {
+        let isRight =
+          error.code == .limitExceeded
+          || error.code == .poisoned && "\(error)".contains("limitExceeded")
+        guard isRight else { throw error }
+        return nil
+      }
+    }
+
+    func check() async throws {
+      let store = try await Store.open(at: directory.path, configuration: configuration)
+      for (key, value) in acknowledged {
+        guard let found = try await store.value(forKey: key) else {
+          throw Failure(description: "\(key) was acknowledged and is gone")
+        }
+        guard found == value || found.count == value.count else {
+          throw Failure(description: "\(key) has another value")
+        }
+      }
+      _ = try await store.verify()
+      try await store.close()
+    }
+  }
+#endif
