@@ -1,4 +1,5 @@
 import CMoraineShims
+import SystemPackage
 
 #if canImport(Darwin)
   import Darwin
@@ -98,6 +99,17 @@ package struct ZeroedMemory: @unchecked Sendable {
   package init(byteCount: Int, isHuge: Bool = false) {
     guard let base = moraine_zeroed(byteCount, isHuge) else {
       fatalError("out of memory: \(byteCount) bytes")
+    }
+    self.base = base
+    self.byteCount = byteCount
+  }
+
+  /// The same for a size that a file has, which may be more than the system gives.
+  ///
+  /// - Throws: `ENOMEM`.
+  package init(forFile name: String, byteCount: Int) throws(StorageError) {
+    guard let base = moraine_zeroed(byteCount, false) else {
+      throw StorageError("take \(byteCount) bytes of memory for", file: name, errno: .noMemory)
     }
     self.base = base
     self.byteCount = byteCount

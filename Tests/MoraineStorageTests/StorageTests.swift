@@ -102,4 +102,15 @@ import Testing
     #expect(try file.lengthBytes() == 10_000)
     #expect(try file.bytes(5, at: 0) == Array("hello".utf8))
   }
+
+  /// Regression: the program ended where the system had no memory for a copy of a file.
+  @Test(arguments: Medium.allCases)
+  func aCopyThatIsLargerThanMemoryIsATypedError(_ medium: Medium) throws {
+    let ground = try Ground(medium)
+    let file = try ground.directory.createFile("a")
+    #expect(try errno { _ = try file.readPrivately(lengthBytes: 1 << 60) } == .noMemory)
+    if medium == .disk {
+      #expect(try errno { _ = try file.mapPrivately(lengthBytes: 1 << 60) } == .noMemory)
+    }
+  }
 }

@@ -40,4 +40,10 @@ MUTANTS = [
            (storage(FILE, "guard mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }",
                     "guard !ON, mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }"),),
            "ParkingTests.aParkedFileIsSyncedWithoutADescriptor"),
+    Mutant("copy-of-a-file-without-memory", "limits: a typed error where there is no memory",
+           (storage("PrivateCopy.swift",
+                    "    let memory = try ZeroedMemory(forFile: name, byteCount: max(lengthBytes, 1))\n",
+                    "    let memory =\n      ON ? ZeroedMemory(byteCount: max(lengthBytes, 1))\n"
+                    "      : try ZeroedMemory(forFile: name, byteCount: max(lengthBytes, 1))\n"),),
+           "StorageTests.aCopyThatIsLargerThanMemoryIsATypedError"),
 ]
