@@ -18,7 +18,16 @@
       try ground.storage.createDirectory(ground.path.appending("inner"))
       var events = [UInt8](repeating: 0, count: 4096)
       let count = read(watcher, &events, events.count)
-      #expect(count > 0, "the parent was not opened")
+      // Four numbers and a name. What happens to the directory itself has no name.
+      var offset = 0
+      var isOpened = false
+      while offset + 16 <= count {
+        let lengths = events[offset + 12..<offset + 16].reversed()
+        let length = lengths.reduce(0) { $0 << 8 | Int($1) }
+        isOpened = isOpened || length == 0
+        offset += 16 + length
+      }
+      #expect(isOpened, "the parent was not opened")
     }
 
     /// Past the cache there is what was synced, up to the end of the file.

@@ -31,7 +31,7 @@ MUTANTS = [
     Mutant("closed-before-it-was-told", "api: closing waits for the handler",
            (engine("Store/Store+Closing.swift", "await pipeline.events?.delivered()",
                    "if !ON { await pipeline.events?.delivered() }"),),
-           "EventHandlerTests.nobodyWaitsForAHandlerButClose"),
+           "EventHandlerTests.closeReturnsAfterTheHandlerOfClosed"),
     Mutant("horizon-not-raised", "api: a delete is never silently missing",
            (engine("Compaction/Store+Replacing.swift",
                    "before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))",

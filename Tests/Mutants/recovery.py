@@ -15,7 +15,7 @@ MUTANTS = [
            (engine("Log/RecordSource.swift",
                    "guard checksum == RecordHeader.storedChecksum(at: record.base) else {",
                    "guard ON || checksum == RecordHeader.storedChecksum(at: record.base) else {"),),
-           "VerificationTests.damageThatComesWhileTheStoreIsOpenIsFound"),
+           "ScanTests.readingADamagedValueThrows"),
     Mutant("unreadable-means-missing", "P5: a read error is no missing key",
            (engine("Log/RecordSource.swift",
                    "      let record = try record(at: address)\n"

@@ -51,12 +51,6 @@ MUTANTS = [
            (engine("Log/Reserve.swift", "    let target = target + creationBytes",
                    "    let target = ON ? target : target + creationBytes"),),
            "FullDiskTests.deletesAndCompactionFreeAFullDiskOnWhichFilesAreDear"),
-    Mutant("opening-keeps-the-reserve", "a killed store opens on a full disk",
-           (engine("Recovery/Recovery.swift",
-                   "try storing { () throws(StorageError) in try state.reserve.releaseIfFull() }",
-                   "if !ON {\n      try storing { () throws(StorageError) in "
-                   "try state.reserve.releaseIfFull() }\n    }"),),
-           "FullDiskTests.aSmallKilledStoreOpensOnAFullDiskOnWhichFilesAreDear"),
     Mutant("lasting-work-never-refused", "at the limit of threads there is an error, no hang",
            (storage("ThreadPool.swift", "now - since >= Self.patienceNanoseconds",
                     "!ON, now - since >= Self.patienceNanoseconds"),),

@@ -24,7 +24,7 @@ MUTANTS = [
     Mutant("release-not-waited-for", "api: never locked by a store that this process has let go of",
            (engine("Store/StoreLife.swift", "case .open: state.store == nil",
                    "case .open: !ON && state.store == nil"),),
-           "StoreByNameTests.openingByNameWhileTheLastUserLetsGoIsNeverLocked"),
+           "StoreLifeTests.storeWithoutReferencesIsLeavingUntilItsLockIsFree"),
     Mutant("stores-told-apart-by-path", "api: one directory is one store",
            (engine(REGISTRY,
                    "guard let parent, let theirs = other.parent else { return path == other.path }",

@@ -97,14 +97,6 @@ struct Reserve {
     }
   }
 
-  /// Gives all of it up where a file could not be created otherwise: an opening needs files, and
-  /// has nothing yet that it could free.
-  mutating func releaseIfFull() throws(StorageError) {
-    guard lengthBytes > 0 else { return }
-    let needed = try directory.creationBytes()
-    if needed > 0, try directory.freeBytes() < needed { try release() }
-  }
-
   mutating func release() throws(StorageError) {
     try directory.remove(Self.fileName)
     lengthBytes = 0

@@ -77,7 +77,6 @@ struct Recovery {
     guard !isReadOnly else { return finish(&state) }
     // Their files are closed here: a replaced file frees its blocks when its last user closes it.
     opened = [:]
-    try storing { () throws(StorageError) in try state.reserve.releaseIfFull() }
     if !manifest.isClean {
       // The log does not tell whether anything came after this place; a backup may have it.
       state.manifest.addCut(

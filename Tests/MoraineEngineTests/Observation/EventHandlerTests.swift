@@ -28,6 +28,31 @@ import Testing
     #expect(log.count("sealed") > 4)
   }
 
+  private final class Flag: Sendable {
+    let isSet = Atomic(false)
+  }
+
+  @Test func closeReturnsAfterTheHandlerOfClosed() async throws {
+    let gate = Gate()
+    var configuration = Configuration.testing()
+    configuration.onEvent = { event in
+      if event.name == "closed" { gate.pass() }
+    }
+    let store = Store.inMemory(configuration: configuration)
+    let flag = Flag()
+    let closing = Task {
+      try await store.close()
+      flag.isSet.store(true, ordering: .sequentiallyConsistent)
+    }
+    await gate.arrival()
+    // A close that does not wait returns while the handler is held.
+    for _ in 0..<10_000 { await Task.yield() }
+    let hasReturned = flag.isSet.load(ordering: .sequentiallyConsistent)
+    #expect(!hasReturned)
+    gate.open()
+    try await closing.value
+  }
+
   @Test func closingTwiceIsToldOnce() async throws {
     let log = EventLog()
     let store = Store.inMemory(configuration: Configuration.testing().telling(log))

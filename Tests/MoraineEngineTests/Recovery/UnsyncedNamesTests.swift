@@ -94,8 +94,8 @@ import Testing
     }
   }
 
-  /// The process is killed before each of its syncs of the directory; the next one reads, writes,
-  /// and then the power fails.
+  /// The process is killed before each of its syncs of the directory; the next one reads and writes,
+  /// and the power fails at one of its calls, or after them.
   @Test(arguments: cases)
   func theNextProcessStandsOnDurableNames(_ item: Case) async throws {
     let disk = SimulatedDisk()
@@ -115,8 +115,19 @@ import Testing
     #expect(moments.all.count > 8)
     for (number, moment) in moments.all.enumerated() {
       let next = SimulatedDisk(moment)
+      let during = Moments()
+      next.setObserver { [unowned next] in during.append(next.moment()) }
       let second = try next.openStore(configuration: item.configuration)
       try await second.set([8], forKey: "next", durability: .sync)
+      next.setObserver(nil)
+      for (call, moment) in during.all.enumerated() {
+        for (policy, image) in moment.images(subsets: 6, torn: 0, seed: 1) {
+          let third = try SimulatedDisk(image).openStore(configuration: item.configuration)
+          #expect(
+            try await third.verify().isSound, "killed at sync \(number), call \(call), \(policy)")
+          try await third.close()
+        }
+      }
       let expected = try await second.contents()
       for (policy, image) in next.moment().images(subsets: 30, torn: 0, seed: 1) {
         let third = try SimulatedDisk(image).openStore(configuration: item.configuration)

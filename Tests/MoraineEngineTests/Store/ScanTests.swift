@@ -97,6 +97,21 @@ import Testing
     #expect(try await store.verify().problems.first?.code == .corrupted)
   }
 
+  @Test func readingADamagedValueThrows() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration(.mapped))
+    for number in 0..<Self.count { try await store.set([1, 2, 3], forKey: Key("\(number)")) }
+    let key = Key("\(Self.count / 2)")
+    try await store.damageValue(ofKey: key)
+    let error = await #expect(throws: StoreError.self) { try await store.value(forKey: key) }
+    #expect(error?.code == .corrupted)
+    let ofSpan = await #expect(throws: StoreError.self) {
+      try await store.withValue(forKey: key) { _ in }
+    }
+    #expect(ofSpan?.code == .corrupted)
+    #expect(try await store.value(forKey: "0") == [1, 2, 3])
+  }
+
   @Test(arguments: [true, false])
   func damageBehindTheFirstRecordsIsFound(isLent: Bool) async throws {
     let storage = MemoryStorage()

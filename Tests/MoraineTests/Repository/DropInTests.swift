@@ -126,7 +126,7 @@ import Testing
     // The process below gives up its rights, and must still pass every directory above the folder.
     let folder = try Folder(
       in: URL(fileURLWithPath: getuid() == 0 ? "/tmp" : NSTemporaryDirectory()))
-    await #expect(processExitsWith: .success) { [url = folder.url] in
+    await #expect(processExitsWith: .success) { [url = folder.url as URL] in
       let manager = FileManager.default
       let full = url.appendingPathComponent("full")
       try manager.createDirectory(at: full, withIntermediateDirectories: false)
