@@ -28,8 +28,9 @@ extension StorageDirectory {
     } catch {
       let isRefused = [.badFileDescriptor, .noLocks, .isDirectory, .permissionDenied]
         .contains(error.errno)
-      guard isRefused || error.isUnsupported else { throw error }
-      return true
+      if isRefused || error.isUnsupported { return true }
+      unlock()
+      throw error
     }
   }
 }

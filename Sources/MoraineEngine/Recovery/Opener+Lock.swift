@@ -37,11 +37,10 @@ extension Opener {
     let shared = configuration.isReadOnly || isShared
     return try storing { () throws(StorageError) in
       guard try file.tryLock(shared: shared) else { return false }
-      guard try directory.tryLockIfSupported(shared: shared, standIn: Manifest.fileName) else {
-        file.unlock()
-        return false
-      }
-      return true
+      var isTaken = false
+      defer { if !isTaken { file.unlock() } }
+      isTaken = try directory.tryLockIfSupported(shared: shared, standIn: Manifest.fileName)
+      return isTaken
     }
   }
 

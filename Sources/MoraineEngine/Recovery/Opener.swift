@@ -39,10 +39,16 @@ struct Opener {
       defer { lock?.unlock() }
       return try openForReading(directory, nil, began)
     }
-    if isShared { return try openShared(directory, lock, began) }
-    try synchronizeNames(of: directory)
-    // What was seen before the lock may have changed.
-    return try openAlone(directory, lock, try Listing(directory), began)
+    do throws(StoreError) {
+      if isShared { return try openShared(directory, lock, began) }
+      try synchronizeNames(of: directory)
+      // What was seen before the lock may have changed.
+      return try openAlone(directory, lock, try Listing(directory), began)
+    } catch {
+      // The caller may try again at once.
+      lock?.unlock()
+      throw error
+    }
   }
 
   /// Opens on a thread of the pool. A store of this process that is being closed may have to be

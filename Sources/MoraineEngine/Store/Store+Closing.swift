@@ -56,6 +56,9 @@ extension Store {
       sharing.watch?.stop()
       sharing.watch = nil
       pipeline.endWatch()
+      // Explicitly: an object that still refers to the lock would keep the directory locked after
+      // `close()` has returned. A forked child must not release what its parent holds.
+      if engine?.isInItsProcess == true { engine?.lockHandle()?.unlock() }
       engine = nil
     }
     // After a fork the log, and the thread that would end it, are the parent's.
