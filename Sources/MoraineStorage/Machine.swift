@@ -94,22 +94,14 @@ package struct ZeroedMemory: @unchecked Sendable {
   package let base: UnsafeMutableRawPointer
   private let byteCount: Int
 
-  /// - Parameter isHuge: asks for huge pages; the size is then a multiple of 2 MiB. Fewer misses in
-  ///   the processor's address cache when the places touched are random.
-  package init(byteCount: Int, isHuge: Bool = false) {
+  /// - Parameters:
+  ///   - purpose: the file or the part of the store that needs the memory, for the error.
+  ///   - isHuge: asks for huge pages; the size is then a multiple of 2 MiB. Fewer misses in the
+  ///     processor's address cache when the places touched are random.
+  /// - Throws: `ENOMEM`, also when the process has as many mappings as the system allows.
+  package init(for purpose: String, byteCount: Int, isHuge: Bool = false) throws(StorageError) {
     guard let base = moraine_zeroed(byteCount, isHuge) else {
-      fatalError("out of memory: \(byteCount) bytes")
-    }
-    self.base = base
-    self.byteCount = byteCount
-  }
-
-  /// The same for a size that a file has, which may be more than the system gives.
-  ///
-  /// - Throws: `ENOMEM`.
-  package init(forFile name: String, byteCount: Int) throws(StorageError) {
-    guard let base = moraine_zeroed(byteCount, false) else {
-      throw StorageError("take \(byteCount) bytes of memory for", file: name, errno: .noMemory)
+      throw StorageError("take \(byteCount) bytes of memory for", file: purpose, errno: .noMemory)
     }
     self.base = base
     self.byteCount = byteCount

@@ -19,12 +19,17 @@ final class MemoryNode: Sendable {
     var exclusiveHolder: ObjectIdentifier?
     var sharedHolders: Set<ObjectIdentifier> = []
 
-    /// False when the memory would have to move and may not.
+    /// False when the memory would have to move and may not, or the system has none.
     mutating func reserve(_ needed: Int, exactly: Bool = false) -> Bool {
       guard needed > capacity else { return true }
       guard !isMapped else { return false }
       let newCapacity = exactly ? needed : max(needed, capacity * 2, 4096)
-      let larger = ZeroedMemory(byteCount: newCapacity)
+      let larger: ZeroedMemory
+      do throws(StorageError) {
+        larger = try ZeroedMemory(for: "a file in memory", byteCount: newCapacity)
+      } catch {
+        return false
+      }
       if let memory {
         larger.base.copyMemory(from: memory.base, byteCount: length)
         memory.deallocate()

@@ -21,7 +21,7 @@ final class PrivateCopy: FileMapping, @unchecked Sendable {
 extension StorageFile {
   /// As ``mapPrivately(lengthBytes:)``, all read at once.
   package func readPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping {
-    let memory = try ZeroedMemory(forFile: name, byteCount: max(lengthBytes, 1))
+    let memory = try ZeroedMemory(for: name, byteCount: max(lengthBytes, 1))
     let copy = PrivateCopy(memory, lengthBytes: lengthBytes)
     let target = UnsafeMutableRawBufferPointer(start: copy.base, count: lengthBytes)
     // What is not there stays zero, and no checksum will match it.

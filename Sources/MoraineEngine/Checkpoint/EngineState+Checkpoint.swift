@@ -10,6 +10,18 @@ extension EngineState {
     if index.needsCare { try careAndAdmit(hash) }
   }
 
+  /// As ``admit(_:)``, before an operation that changes the index: takes the memory that the change
+  /// may need.
+  @inline(__always)
+  mutating func admitChange(_ hash: UInt64) throws(StoreError) {
+    if index.needsCare { try careAndSecure(hash) }
+  }
+
+  private mutating func careAndSecure(_ hash: UInt64) throws(StoreError) {
+    try careAndAdmit(hash)
+    if index.isFrozen || index.isShort { try index.secure(insertions: 1) }
+  }
+
   private mutating func careAndAdmit(_ hash: UInt64) throws(StoreError) {
     if index.isLazy, !index.admit(hash) { try rebuildIndex() }
     index.tend()
@@ -78,7 +90,7 @@ extension EngineState {
   /// - Throws: `.corrupted` when the log contradicts itself, `.io`; the state is then what it was.
   /// - Complexity: O(bytes of the log), on the calling thread: rare enough.
   mutating func rebuildIndex() throws(StoreError) {
-    var before = HashIndex()
+    var before = try HashIndex()
     swap(&before, &index)
     let slots = table.readingOrder
     let views = slots.map { table[$0] }
@@ -130,12 +142,15 @@ extension EngineState {
   /// that were loaded from a checkpoint, or merges buckets. Reads no record.
   ///
   /// - Returns: whether there is more to do.
-  /// - Throws: as ``rebuildIndex()``, when a page of the checkpoint is damaged.
+  /// - Throws: as ``rebuildIndex()``, when a page of the checkpoint is damaged; `.limitExceeded`
+  ///   when there is no memory for copies of pages that a snapshot has.
   mutating func shrinkIndexStep() throws(StoreError) -> Bool {
     if index.isLazy {
       _ = try admitNext()
       return true
     }
+    let isAtRisk = index.isFrozen || index.isShort
+    if isAtRisk { try index.secure(insertions: HashIndex.shrinkStep) }
     var limit = HashIndex.shrinkStep
     return index.shrink(&limit)
   }

@@ -18,6 +18,8 @@ extension Store {
     try checkUsable()
     isSwapping = true
     defer { endSwap() }
+    // Entries are moved after the manifest says so; then nothing may fail.
+    try engine!.index.reserveCopies(moves: output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.manifest
     engine!.manifest.compactedThrough = SequenceNumber(rawValue: engine!.lastSequence)
@@ -29,6 +31,7 @@ extension Store {
       engine!.manifest.compactedThrough = before.compactedThrough
       engine!.manifest.feedHorizon = before.feedHorizon
       engine!.table.reinstate(for: slot)
+      engine!.index.reservedPages = 0
       throw error
     }
     return slot
@@ -62,6 +65,7 @@ extension Store {
       // Others get their turn.
       await Task.yield()
     }
+    engine!.index.reservedPages = 0
   }
 
   /// The inputs' files go, once nothing names them any more.

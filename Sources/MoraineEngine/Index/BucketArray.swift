@@ -9,7 +9,7 @@ struct BucketArray: ~Copyable {
   static let pageBytes = pageBuckets * HashIndex.bucketBytes
   /// What it grows by: 2 MiB, the size of a huge page.
   static let chunkBuckets = 1 << 15
-  private static let chunkBytes = chunkBuckets * HashIndex.bucketBytes
+  static let chunkBytes = chunkBuckets * HashIndex.bucketBytes
   private static let chunkPages = chunkBuckets / pageBuckets
   /// The most buckets that ``settle()`` moves: copying them takes less than a tenth of a
   /// millisecond.
@@ -56,13 +56,22 @@ struct BucketArray: ~Copyable {
       + (number & (Self.pageBuckets &- 1)) &* HashIndex.slotsPerBucket
   }
 
-  mutating func grow(to newCount: Int) {
+  /// - Returns: whether memory was used that was taken ahead, and must be replaced.
+  @discardableResult
+  mutating func grow(to newCount: Int) -> Bool {
+    var usedSpare = false
     while pageCount * Self.pageBuckets < newCount {
       // The first chunk is all that a small store has: it grows by small pages.
-      add(memory.chunk(Self.chunkBytes, isHuge: pageCount > 0), byteCount: Self.chunkBytes)
+      let chunk = memory.chunk(isHuge: pageCount > 0)
+      add(chunk.base, byteCount: Self.chunkBytes)
+      usedSpare = usedSpare || chunk.isSpare
     }
     count = newCount
+    return usedSpare
   }
+
+  /// How many pages the buckets lie in.
+  var usedPageCount: Int { (count + Self.pageBuckets - 1) / Self.pageBuckets }
 
   /// Where the chunk begins that so many buckets do not fill.
   static func firstOfLastChunk(_ count: Int) -> Int { count / chunkBuckets * chunkBuckets }
@@ -114,8 +123,7 @@ extension BucketArray {
   /// - Complexity: O(pages): eight bytes for 64 buckets.
   mutating func freeze() -> FrozenBuckets {
     if origins == nil { origins = (0..<pageCount).map { Origin(home: pages[$0], born: 0) } }
-    let used = (count + Self.pageBuckets - 1) / Self.pageBuckets
-    return FrozenBuckets(copying: pages, pageCount: used)
+    return FrozenBuckets(copying: pages, pageCount: usedPageCount)
   }
 
   /// Makes a bucket one that no snapshot has. Pointers into its page are no longer valid.
@@ -202,8 +210,8 @@ extension BucketArray {
     guard pageCount == Self.chunkPages, count <= Self.settlingBuckets, touched > count * 4 else {
       return
     }
-    let base = memory.chunk(Self.chunkBytes, isHuge: false)
-    for page in 0..<(count + Self.pageBuckets - 1) / Self.pageBuckets {
+    guard let base = memory.optionalChunk() else { return }
+    for page in 0..<usedPageCount {
       (base + page * Self.pageBytes).copyMemory(from: pages[page], byteCount: Self.pageBytes)
     }
     retireLastChunk()

@@ -84,7 +84,7 @@ extension HashIndex {
       }
     }
     let isAway = buckets.isAway || overflow.isAway
-    needsCare = isLazy || isFrozen || isAway
+    needsCare = isLazy || isFrozen || isAway || isShort
     return isAway && released != tendedThrough
   }
 }

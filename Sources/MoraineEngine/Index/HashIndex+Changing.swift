@@ -54,6 +54,11 @@ extension HashIndex {
     }
   }
 
+  @inline(__always)
+  private mutating func noteGrowth(usedSpare: Bool) {
+    if usedSpare { (isShort, needsCare) = (true, true) }
+  }
+
   private mutating func takeOverflowBucket() -> Int {
     let number: Int
     if let free = freeOverflow.removeLowest() {
@@ -61,7 +66,7 @@ extension HashIndex {
     } else {
       number = overflow.count
       precondition(number < 1 << Address.offsetBits, "index overflow area is exhausted")
-      overflow.grow(to: number + 1)
+      noteGrowth(usedSpare: overflow.grow(to: number + 1))
     }
     if isFrozen { overflow.thaw(number) }
     return number
@@ -74,7 +79,7 @@ extension HashIndex {
     let source = split
     try sortEntries(of: source, hashes)
     let target = buckets.count
-    buckets.grow(to: target + 1)
+    noteGrowth(usedSpare: buckets.grow(to: target + 1))
     thaw(bucket: source)
     if isFrozen { buckets.thaw(target) }
     empty(source)

@@ -8,8 +8,11 @@ extension HashIndex {
   /// is copied, and so checked at once.
   ///
   /// - Returns: nil when one of these is damaged.
-  init?(_ pages: CheckpointPages) {
+  /// - Throws: `.limitExceeded` when the system gives no memory.
+  init?(_ pages: CheckpointPages) throws(StoreError) {
     self.init(empty: IndexMemory())
+    // The last chunks of both kinds are copied, and the index may grow at once.
+    try secure(insertions: 1)
     let header = pages.header
     level = Int(header.level)
     split = Int(clamping: header.split)

@@ -51,8 +51,14 @@ struct HashIndex: ~Copyable, ProbedIndex {
   var admittedOverflowCount = 0
   /// While true, a snapshot may have what is about to change.
   var isFrozen = false
-  /// Whether an operation has more to do than itself: pages to be checked, or to be brought home.
+  /// Whether an operation has more to do than itself: pages to be checked or to be brought home, or
+  /// memory to be taken ahead.
   var needsCare = false
+  /// How many free pages are kept for the entries that a compaction moves.
+  var reservedPages = 0
+  /// Whether the index grew by memory that had been taken ahead, and the system has given none
+  /// since.
+  var isShort = false
   /// How many snapshots had ended when ``tend(pages:)`` began its last round that came to its end,
   /// and the one that it is in.
   var tendedThrough: UInt64 = 0
@@ -60,8 +66,10 @@ struct HashIndex: ~Copyable, ProbedIndex {
   /// Whether that round has come to the overflow buckets.
   var hasTendedBuckets = false
 
-  init() {
-    self.init(empty: IndexMemory())
+  /// - Throws: `.limitExceeded` when the system gives no memory.
+  init(_ memory: IndexMemory = IndexMemory()) throws(StoreError) {
+    self.init(empty: memory)
+    try secure(insertions: 1)
     buckets.grow(to: 1 << Self.initialLevel)
   }
 
@@ -70,6 +78,45 @@ struct HashIndex: ~Copyable, ProbedIndex {
     self.memory = memory
     buckets = BucketArray(memory)
     overflow = BucketArray(memory)
+  }
+
+  /// How many pages one change may copy: those of two chains, and of a new bucket. A chain of more
+  /// than a dozen buckets needs keys that were chosen for their hashes.
+  private static let pagesPerChange = 32
+
+  /// Makes sure that the next changes find memory: one that has begun cannot fail.
+  ///
+  /// - Parameter insertions: how many keys are inserted, moved or removed.
+  /// - Throws: `.limitExceeded` when the system gives no memory, or no more mappings.
+  mutating func secure(insertions: Int) throws(StoreError) {
+    // At most one bucket and two overflow buckets for each.
+    let chunks = IndexMemory.chunksPerInsertion + 3 * insertions / BucketArray.chunkBuckets
+    // New buckets lie side by side.
+    let newPages = 3 + 3 * insertions / BucketArray.pageBuckets
+    let pages = isFrozen ? pageBound(changes: insertions) + newPages + reservedPages : 0
+    do throws(StorageError) { try memory.secure(chunks: chunks, pages: pages) } catch {
+      throw StoreError(error)
+    }
+    isShort = false
+  }
+
+  /// Takes memory for the copies that moving entries may need, and keeps other changes from using
+  /// it. With a snapshot that is taken later, the moves need as much again.
+  ///
+  /// - Throws: as ``secure(insertions:)``.
+  mutating func reserveCopies(moves: Int) throws(StoreError) {
+    reservedPages = 0
+    guard isFrozen, moves > 0 else { return }
+    let pages = pageBound(changes: moves)
+    do throws(StorageError) { try memory.secure(chunks: 0, pages: pages) } catch {
+      throw StoreError(error)
+    }
+    reservedPages = pages
+  }
+
+  /// How many pages so many changes may copy at most: each page once for all snapshots.
+  private func pageBound(changes: Int) -> Int {
+    min(changes * Self.pagesPerChange, buckets.usedPageCount + overflow.usedPageCount)
   }
 
   /// Memory in use, in bytes.

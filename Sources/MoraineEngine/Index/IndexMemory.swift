@@ -73,6 +73,8 @@ final class IndexMemory: Sendable {
 
   private struct State {
     var chunks: [ZeroedMemory] = []
+    /// Chunks that were taken ahead. Nothing has touched them, so they are addresses and no memory.
+    var spares: [ZeroedMemory] = []
     var mapping: (any FileMapping)?
     /// How many bytes of the mapping are in use.
     var mappedBytes = 0
@@ -113,17 +115,28 @@ final class IndexMemory: Sendable {
     }
   }
 
+  /// Takes a chunk's memory from the system.
+  typealias Source = @Sendable (_ isHuge: Bool) throws(StorageError) -> ZeroedMemory
+
+  private let source: Source
   private let state = Mutex(State())
   /// The number of the youngest snapshot that is alive; 0 when there is none.
   private let youngest = Atomic<UInt64>(0)
   private let taken = Atomic<UInt64>(0)
   private let released = Atomic<UInt64>(0)
 
-  init() {}
+  /// - Parameter source: where chunks come from; tests replace it.
+  init(source: @escaping Source = IndexMemory.systemChunk) {
+    self.source = source
+  }
+
+  private static let systemChunk: Source = { (isHuge) throws(StorageError) in
+    try ZeroedMemory(for: "the index", byteCount: BucketArray.chunkBytes, isHuge: isHuge)
+  }
 
   deinit {
     state.withLock { state in
-      for chunk in state.chunks { chunk.deallocate() }
+      for chunk in state.chunks + state.spares { chunk.deallocate() }
       assert(state.retiredChunks.isEmpty, "a snapshot outlives the memory of its index")
       state.copies.deallocate()
     }
@@ -144,10 +157,56 @@ final class IndexMemory: Sendable {
   /// Whether any snapshot is alive. When there is none, all that they have read was read.
   var isFrozen: Bool { youngest.load(ordering: .acquiring) != 0 }
 
-  func chunk(_ byteCount: Int, isHuge: Bool) -> UnsafeMutableRawPointer {
-    let chunk = ZeroedMemory(byteCount: byteCount, isHuge: isHuge)
-    state.withLock { $0.chunks.append(chunk) }
-    return chunk.base
+  /// How many chunks one insertion may need: one for its bucket, one for overflow buckets.
+  static let chunksPerInsertion = 2
+
+  /// Makes sure that the next change of the index finds memory: a change that has begun cannot
+  /// fail, so what it may need is taken before.
+  ///
+  /// - Parameters:
+  ///   - chunks: how many chunks the change may need.
+  ///   - pages: how many pages it may copy; none when no snapshot is alive.
+  /// - Throws: `ENOMEM`.
+  func secure(chunks: Int, pages: Int) throws(StorageError) {
+    try state.withLock { (state) throws(StorageError) in
+      while state.spares.count < chunks { state.spares.append(try source(false)) }
+      if pages > 0 { try state.copies.secure(pages) }
+    }
+  }
+
+  /// Takes a chunk from the system; one that was taken ahead, when the system refuses.
+  ///
+  /// - Returns: where the chunk begins, and whether it was taken ahead: ``secure(chunks:pages:)``
+  ///   must replace it before the next change.
+  func chunk(isHuge: Bool) -> (base: UnsafeMutableRawPointer, isSpare: Bool) {
+    state.withLock { state in
+      var isSpare = false
+      let chunk: ZeroedMemory
+      do throws(StorageError) { chunk = try source(isHuge) } catch {
+        guard let spare = state.spares.popLast() else {
+          fatalError("the index grows by a chunk for which secure() found no memory: \(error)")
+        }
+        chunk = spare
+        isSpare = true
+      }
+      state.chunks.append(chunk)
+      return (chunk.base, isSpare)
+    }
+  }
+
+  /// Takes a chunk that the index can do without.
+  ///
+  /// - Returns: nil when the system refuses.
+  func optionalChunk() -> UnsafeMutableRawPointer? {
+    state.withLock { state in
+      do throws(StorageError) {
+        let chunk = try source(false)
+        state.chunks.append(chunk)
+        return chunk.base
+      } catch {
+        return nil
+      }
+    }
   }
 
   /// How many chunks there are, and whether some are in a checkpoint's mapping; for tests.
@@ -189,6 +248,7 @@ final class IndexMemory: Sendable {
         state.copies.give(retired.page.base)
         return true
       }
+      if live.isEmpty { state.copies.returnEmptySlabs() }
       youngest.store(live.last ?? 0, ordering: .releasing)
       released.add(1, ordering: .relaxed)
       return state.takeFreeChunks()

@@ -13,7 +13,8 @@ struct PageCopies {
   }
 
   /// 256 KiB; a slab begins at a multiple of that, so that a page tells its slab.
-  private static let slabBytes = 64 * BucketArray.pageBytes
+  private static let slabBytes = slabPages * BucketArray.pageBytes
+  private static let slabPages = 64
   /// By the slab's address.
   private var slabs: [UInt: Slab] = [:]
   /// Addresses of slabs with free pages; some of them may be full or gone by now.
@@ -24,16 +25,24 @@ struct PageCopies {
 
   var slabCount: Int { slabs.count }
 
-  /// The bytes of the page are undefined.
+  /// Takes memory until so many pages are free.
+  ///
+  /// - Throws: `ENOMEM`.
+  mutating func secure(_ pageCount: Int) throws(StorageError) {
+    while slabs.count * Self.slabPages - count < pageCount { try makeSlab() }
+  }
+
+  /// Takes a page that is free, or more memory. The bytes of the page are undefined.
   mutating func take() -> Page {
-    while let key = candidates.last {
-      if let page = takePage(of: key) { return page }
-      candidates.removeLast()
+    while true {
+      while let key = candidates.last {
+        if let page = takePage(of: key) { return page }
+        candidates.removeLast()
+      }
+      do throws(StorageError) { try makeSlab() } catch {
+        fatalError("a page is copied for which secure() found no memory: \(error)")
+      }
     }
-    let key = makeSlab()
-    candidates.append(key)
-    guard let page = takePage(of: key) else { fatalError("a new slab has no free page") }
-    return page
   }
 
   private mutating func takePage(of key: UInt) -> Page? {
@@ -46,13 +55,13 @@ struct PageCopies {
     return (slab.base + number * BucketArray.pageBytes).assumingMemoryBound(to: UInt64.self)
   }
 
-  private mutating func makeSlab() -> UInt {
-    let memory = ZeroedMemory(byteCount: 2 * Self.slabBytes)
+  private mutating func makeSlab() throws(StorageError) {
+    let memory = try ZeroedMemory(for: "the index", byteCount: 2 * Self.slabBytes)
     let base = memory.base.alignedUp(toMultipleOf: Self.slabBytes)
     let key = UInt(bitPattern: base)
     slabs[key] = Slab(memory: memory, base: base)
+    candidates.append(key)
     emptyCount += 1
-    return key
   }
 
   /// Frees a page that has no reader any more.
@@ -72,6 +81,16 @@ struct PageCopies {
     emptyCount -= 1
     slabs[key] = nil
     slab.memory.deallocate()
+  }
+
+  /// Returns all slabs but one that have no page in use.
+  mutating func returnEmptySlabs() {
+    guard emptyCount > 1 else { return }
+    for (key, slab) in slabs where slab.free == .max && emptyCount > 1 {
+      slabs[key] = nil
+      slab.memory.deallocate()
+      emptyCount -= 1
+    }
   }
 
   mutating func deallocate() {

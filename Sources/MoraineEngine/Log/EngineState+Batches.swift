@@ -19,6 +19,9 @@ extension EngineState {
     }
   }
 
+  /// A batch of fewer operations needs no more memory than is always taken ahead.
+  private static let largeBatch = BucketArray.chunkBuckets / 3
+
   private mutating func commitTogether(
     _ batch: BatchPieces, isDelete: Bool
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
@@ -32,7 +35,11 @@ extension EngineState {
     }
     let hashes = hashesFetchingBuckets(batch)
     let older = try replacedRecords(batch, hashes)
-    if index.isFrozen { for hash in hashes { index.thaw(hash) } }
+    // Many insertions may need more memory than one.
+    if index.needsCare || batch.count > Self.largeBatch {
+      try index.secure(insertions: batch.count)
+      for hash in hashes { index.thaw(hash) }
+    }
     try appendSyncMarkIfDue()
     let first = lastSequence
     // Whatever happens now, these numbers are used up.

@@ -123,7 +123,7 @@ extension EngineState {
     let (key, keyspace) = (draft.key, draft.keyspace)
     let length = draft.length
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
-    try admit(hash)
+    try admitChange(hash)
     index.thaw(hash)
     let existing = try table.find(key, keyspace, hash: hash, in: index)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
@@ -146,7 +146,7 @@ extension EngineState {
     try checkWritable()
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
     let hash = hash(key, keyspace)
-    try admit(hash)
+    try admitChange(hash)
     index.thaw(hash)
     guard let existing = try table.find(key, keyspace, hash: hash, in: index) else {
       return .done(nil)

@@ -3,7 +3,7 @@ import MoraineStorage
 
 /// The whole state of an open store, for the one who has it: the actor, or whoever opens it.
 struct EngineState: ~Copyable {
-  var index = HashIndex()
+  var index: HashIndex
   var table: SegmentTable
   var active: ActiveSegment? {
     didSet {
@@ -49,7 +49,8 @@ struct EngineState: ~Copyable {
   init(
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
     configuration: Configuration, pipeline: CommitPipeline, observers: Observers
-  ) {
+  ) throws(StoreError) {
+    index = try HashIndex()
     table = SegmentTable(
       directory: directory, hashKey: manifest.hashKey, isAlone: configuration.isAlone)
     reserve = Reserve(directory: directory)

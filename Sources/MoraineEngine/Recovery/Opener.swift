@@ -118,7 +118,7 @@ struct Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ manifest: Manifest,
     _ recovery: Recovery, _ began: UInt64
   ) throws(StoreError) -> EngineState {
-    var state = EngineState(
+    var state = try EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
       pipeline: pipeline, observers: observers)
     state.watchOver()
@@ -135,7 +135,7 @@ struct Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
     _ began: UInt64
   ) throws(StoreError) -> EngineState {
-    var state = EngineState(
+    var state = try EngineState(
       directory: directory, lock: lock, manifest: newManifest(), configuration: configuration,
       pipeline: pipeline, observers: observers)
     try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)

@@ -16,7 +16,7 @@ extension Recovery {
     let listed = Set(state.manifest.segments.map(\.number))
     let gone = checkpoint.header.segments.filter { !listed.contains($0.number) }
     let kept = checkpoint.header.segments.filter { listed.contains($0.number) }
-    guard let index = HashIndex(checkpoint) else { throw damaged() }
+    guard let index = try HashIndex(checkpoint) else { throw damaged() }
     state.index = index
     if !gone.isEmpty {
       guard state.index.admitAll() else { throw damaged() }

@@ -162,6 +162,7 @@ extension EngineState {
     guard !index.isLazy || index.admit(hash) else {
       throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
     }
+    if index.isShort || index.isFrozen { try index.secure(insertions: 1) }
     index.thaw(hash)
     let record = try table.record(at: address)
     let header = record.header

@@ -82,7 +82,7 @@ import Testing
     let pipeline = CommitPipeline()
     defer { pipeline.stop() }
     let identifier = Identifier(low: 1, high: 2)
-    var state = EngineState(
+    var state = try EngineState(
       directory: folder, lock: nil,
       manifest: Manifest(
         storeID: identifier, instanceID: identifier, hashKey: HashKey(k0: 3, k1: 4)),

@@ -25,8 +25,8 @@ import Testing
   }
 
   /// An index one round of splits away from new tags, as one of 2^20 buckets is.
-  private func index() -> HashIndex {
-    var index = HashIndex()
+  private func index() throws -> HashIndex {
+    var index = try HashIndex()
     index.tagShift = index.level - HashIndex.levelsPerTag
     return index
   }
@@ -42,8 +42,8 @@ import Testing
     }
   }
 
-  @Test func newTagsComeFromTheRecords() {
-    var index = index()
+  @Test func newTagsComeFromTheRecords() throws {
+    var index = try index()
     let hashes = NumberedHashes()
     for number in 0..<20_000 {
       index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
@@ -54,8 +54,8 @@ import Testing
     expectAll(index, 0..<20_000)
   }
 
-  @Test func aKeyThatCannotBeReadPutsTheSplitOff() {
-    var index = index()
+  @Test func aKeyThatCannotBeReadPutsTheSplitOff() throws {
+    var index = try index()
     let hashes = NumberedHashes()
     hashes.isReadable = false
     for number in 0..<8000 {
@@ -72,8 +72,8 @@ import Testing
   }
 
   /// Splits, overflow buckets, new chunks and new tags: none of it reaches what was frozen.
-  @Test func aFrozenIndexStaysAsItWasWhileTheOtherGrows() {
-    var index = index()
+  @Test func aFrozenIndexStaysAsItWasWhileTheOtherGrows() throws {
+    var index = try index()
     let hashes = NumberedHashes()
     func fill(_ numbers: Range<Int>) {
       for number in numbers {

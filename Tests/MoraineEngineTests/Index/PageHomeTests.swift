@@ -8,8 +8,8 @@ import Testing
 /// Pages of the index that a snapshot had copied go back to where they were made, and the copies'
 /// memory is returned.
 @Suite(.timeLimit(.minutes(10))) struct PageHomeTests {
-  @Test func pagesGoHomeWhenTheLastSnapshotIsLetGo() {
-    var index = HashIndex()
+  @Test func pagesGoHomeWhenTheLastSnapshotIsLetGo() throws {
+    var index = try HashIndex()
     let hashes = NumberedHashes()
     for number in 0..<60_000 {
       index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
@@ -52,9 +52,9 @@ import Testing
 
   /// Snapshots that overlap, are let go in any order, and changes and steps home in between.
   @Test(arguments: 0..<8)
-  func indexAndSnapshotsEqualTheirModels(seed: UInt64) {
+  func indexAndSnapshotsEqualTheirModels(seed: UInt64) throws {
     var random = SeededGenerator(seed: seed)
-    var index = HashIndex()
+    var index = try HashIndex()
     let hashes = NumberedHashes()
     var model: Set<Int> = []
     var snapshots: [Int: FrozenHolder] = [:]

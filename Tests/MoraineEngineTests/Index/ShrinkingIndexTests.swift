@@ -36,8 +36,8 @@ import Testing
   }
 
   /// An index that renews its tags two levels above the smallest, so that shrinking undoes that.
-  private func renewingSoon() -> HashIndex {
-    var index = HashIndex()
+  private func renewingSoon() throws -> HashIndex {
+    var index = try HashIndex()
     index.tagShift = index.level + 2 - HashIndex.levelsPerTag
     return index
   }
@@ -78,8 +78,8 @@ import Testing
 
   /// Also back over a round of splits that renewed the tags.
   @Test(arguments: [false, true])
-  func sparseIndexBecomesSmallWithoutReadingARecord(renews: Bool) {
-    var index = renews ? renewingSoon() : HashIndex()
+  func sparseIndexBecomesSmallWithoutReadingARecord(renews: Bool) throws {
+    var index = try renews ? renewingSoon() : HashIndex()
     let hashes = NumberedHashes()
     index.insert(0..<400_000, hashes)
     #expect(index.memory.chunkCounts.own > 2)
@@ -113,7 +113,7 @@ import Testing
 
   /// Chunks leave the index while a snapshot has their pages: some as they were, some copied.
   @Test func snapshotKeepsTheChunksThatItHas() throws {
-    var index = HashIndex()
+    var index = try HashIndex()
     index.insert(0..<400_000)
     let full = Dictionary(uniqueKeysWithValues: (0..<400_000).map { ($0, 3) })
     var moments = [Moment(index.freeze(), full)]
@@ -147,7 +147,7 @@ import Testing
     let replay = Comment("seed \(seed)")
     var random = SeededGenerator(seed: seed)
     let renews = seed % 2 == 0
-    var index = renews ? renewingSoon() : HashIndex()
+    var index = try renews ? renewingSoon() : HashIndex()
     let hashes = NumberedHashes()
     var model: [Int: Int] = [:]
     var moments: [Moment] = []
@@ -205,7 +205,7 @@ import Testing
   /// A checkpoint does not say which overflow buckets are free; an index that was loaded finds
   /// them.
   @Test func loadedIndexReusesItsFreeOverflowBuckets() throws {
-    var index = HashIndex()
+    var index = try HashIndex()
     index.insert(0..<100_000)
     for number in 1000..<100_000 { index.remove(number) }
     // Merging leaves free overflow buckets between those in use; not all are at the end.
@@ -235,15 +235,15 @@ import Testing
     header.keyspaces = nil
     try CheckpointImage(header, of: &index).write(to: try directory.createFile("checkpoint"))
     let pages = try CheckpointFile.open("checkpoint", directory, mapped: true, logBytes: 1 << 40)
-    guard let pages, let loaded = HashIndex(pages) else {
+    guard let pages, let loaded = try HashIndex(pages) else {
       throw StoreError(.corrupted, "the checkpoint was not accepted")
     }
     return loaded
   }
 
   /// Threads ask snapshots while the index becomes smaller, and give them up on their own.
-  @Test func readersAreUndisturbedWhileTheIndexShrinks() async {
-    var index = HashIndex()
+  @Test func readersAreUndisturbedWhileTheIndexShrinks() async throws {
+    var index = try HashIndex()
     index.insert(0..<150_000)
     let full = Dictionary(uniqueKeysWithValues: (0..<150_000).map { ($0, 3) })
     let small = full.filter { $0.key < 3_000 }

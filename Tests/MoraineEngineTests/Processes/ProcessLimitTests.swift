@@ -39,6 +39,25 @@
       }
     }
 
+    /// Regression: an index for which there was no memory ended the program. What is smaller than
+    /// an index takes its memory from what the process has already.
+    @Test func aStoreWithoutAddressSpaceFailsWithTypedErrors() async {
+      await #expect(processExitsWith: .success) {
+        for mode in [Configuration.IOMode.mapped, .positional] {
+          let store = try LimitedStore(mode)
+          try await store.useReopening()
+          let limit = try Limit(.addressSpace, try Limit.addressSpaceInUse() + (1 << 20))
+          let path = store.path
+          let error = await #expect(throws: StoreError.self) {
+            try await Store.open(at: path, configuration: .testing(ioMode: mode))
+          }
+          try limit.lift()
+          #expect(error?.code == .limitExceeded)
+          try await store.check()
+        }
+      }
+    }
+
     /// The superuser may have any number of threads: the process becomes another user.
     @Test(.enabled(if: getuid() == 0, "only root can become a user without other threads"))
     func aStoreAtTheLimitOfThreadsFailsWithTypedErrors() async {
@@ -65,14 +84,18 @@
 
   /// A soft limit of this process, until it is lifted.
   private struct Limit {
-    enum Resource { case descriptors, threads }
+    enum Resource { case descriptors, threads, addressSpace }
 
     private let resource: __rlimit_resource_t
     private let before: rlimit
 
     init(_ resource: Resource, _ count: Int) throws {
-      let number = resource == .descriptors ? RLIMIT_NOFILE : __RLIMIT_NPROC
-      self.resource = __rlimit_resource_t(number.rawValue)
+      self.resource =
+        switch resource {
+        case .descriptors: __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        case .threads: __rlimit_resource_t(__RLIMIT_NPROC.rawValue)
+        case .addressSpace: __rlimit_resource_t(RLIMIT_AS.rawValue)
+        }
       var limit = rlimit()
       getrlimit(self.resource, &limit)
       before = limit
@@ -87,6 +110,14 @@
       guard setrlimit(resource, &limit) == 0 else {
         throw Failure(description: "the limit cannot be set: \(errno)")
       }
+    }
+
+    static func addressSpaceInUse() throws -> Int {
+      let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
+      guard let pages = text.split(separator: " ").first.flatMap({ Int($0) }) else {
+        throw Failure(description: "/proc/self/statm has no figures: \(text)")
+      }
+      return pages * Int(sysconf(Int32(_SC_PAGESIZE)))
     }
 
     static func highestDescriptor() throws -> Int {
@@ -108,6 +139,8 @@
       // A hang ends the process by a signal.
       alarm(240)
     }
+
+    var path: FilePath { directory.path }
 
     func beNobody() async throws {
       guard getuid() == 0 else { return }

@@ -31,7 +31,7 @@ import Testing
     let checkpoint = try #require(
       opener.loadCheckpoint(base, listing, manifest, &problem))
     let recovery = Recovery(listing: listing, opener: opener, checkpoint: checkpoint)
-    var state = EngineState(
+    var state = try EngineState(
       directory: base, lock: nil, manifest: manifest, configuration: configuration,
       pipeline: opener.pipeline, observers: Observers())
     try recovery.adoptCheckpoint(&state)
