@@ -1,6 +1,6 @@
 """Bugs in giving descriptors back and opening files again."""
 
-from planting import Mutant, storage
+from planting import Mutant, engine, storage
 
 FILE = "DiskFile.swift"
 DIRECTORY = "DiskDirectory.swift"
@@ -40,10 +40,12 @@ MUTANTS = [
            (storage(FILE, "guard mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }",
                     "guard !ON, mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }"),),
            "ParkingTests.aParkedFileIsSyncedWithoutADescriptor"),
-    Mutant("copy-of-a-file-without-memory", "limits: a typed error where there is no memory",
-           (storage("PrivateCopy.swift",
-                    "    let memory = try ZeroedMemory(forFile: name, byteCount: max(lengthBytes, 1))\n",
-                    "    let memory =\n      ON ? ZeroedMemory(byteCount: max(lengthBytes, 1))\n"
-                    "      : try ZeroedMemory(forFile: name, byteCount: max(lengthBytes, 1))\n"),),
-           "StorageTests.aCopyThatIsLargerThanMemoryIsATypedError"),
+    Mutant("growth-by-a-spare-chunk-unnoticed", "limits: a typed error where there is no memory",
+           (engine("Index/HashIndex+Changing.swift", "    if usedSpare { (isShort",
+                   "    if usedSpare, !ON { (isShort"),),
+           "RefusedMemoryTests.insertionThatNeedsAChunkSucceedsAndTheNextOneFails"),
+    Mutant("reserved-pages-used-by-others", "limits: a compaction that has begun can end",
+           (engine("Index/HashIndex.swift", "+ newPages + reservedPages : 0",
+                   "+ newPages + (ON ? 0 : reservedPages) : 0"),),
+           "RefusedMemoryTests.pagesThatACompactionReservesAreKeptFromOtherChanges"),
 ]
