@@ -11,7 +11,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
 }
 
 extension LocalRepository where Model.ID == UUID {
-  /// As for ids that are `LosslessStringConvertible`, with UUIDs.
+  /// The same for ids that are UUIDs.
   public static func inMemory(
     _ models: [Model] = [], format: ModelFormat<Model> = .json
   ) -> LocalRepository {
@@ -21,7 +21,7 @@ extension LocalRepository where Model.ID == UUID {
 
 extension LocalRepository
 where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible & Sendable {
-  /// As for ids that are `LosslessStringConvertible`, with the raw value of an enum.
+  /// The same for ids that are enums: their raw value is the text of the key.
   @_disfavoredOverload
   public static func inMemory(
     _ models: [Model] = [], format: ModelFormat<Model> = .json
@@ -42,7 +42,7 @@ extension LocalRepository {
     fatalError("the compiler does not permit this call")
   }
 
-  /// For ids that say neither, with the text that you give them.
+  /// The same for other ids: the caller gives the text of the key.
   public static func inMemory(
     _ models: [Model] = [], keys: ModelKey<Model.ID>, format: ModelFormat<Model> = .json
   ) -> LocalRepository {

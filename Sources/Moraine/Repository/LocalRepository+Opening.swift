@@ -90,7 +90,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
 }
 
 extension LocalRepository where Model.ID == UUID {
-  /// As for ids that are `LosslessStringConvertible`, with UUIDs.
+  /// The same for ids that are UUIDs.
   public init(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -103,7 +103,7 @@ extension LocalRepository where Model.ID == UUID {
       durability: durability)
   }
 
-  /// As for ids that are `LosslessStringConvertible`, with UUIDs.
+  /// The same for ids that are UUIDs.
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20), durability: Durability? = nil
@@ -112,7 +112,7 @@ extension LocalRepository where Model.ID == UUID {
       in: store, named: name, keys: .uuid, format: format, cache: cache, durability: durability)
   }
 
-  /// As for ids that are `LosslessStringConvertible`, with UUIDs.
+  /// The same for ids that are UUIDs.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -124,7 +124,7 @@ extension LocalRepository where Model.ID == UUID {
       cache: cache, durability: durability)
   }
 
-  /// As for ids that are `LosslessStringConvertible`, with UUIDs.
+  /// The same for ids that are UUIDs.
   public static func open(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -139,7 +139,7 @@ extension LocalRepository where Model.ID == UUID {
 
 extension LocalRepository
 where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible & Sendable {
-  /// As for ids that are `LosslessStringConvertible`, with the raw value of an enum.
+  /// The same for ids that are enums: their raw value is the text of the key.
   @_disfavoredOverload
   public init(
     directory: URL? = nil, filename: String = "data",
@@ -152,7 +152,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
       cache: cache, durability: durability)
   }
 
-  /// As for ids that are `LosslessStringConvertible`, with the raw value of an enum.
+  /// The same for ids that are enums: their raw value is the text of the key.
   @_disfavoredOverload
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
@@ -163,7 +163,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
       durability: durability)
   }
 
-  /// As for ids that are `LosslessStringConvertible`, with the raw value of an enum.
+  /// The same for ids that are enums: their raw value is the text of the key.
   @_disfavoredOverload
   public static func opened(
     directory: URL? = nil, filename: String = "data",
@@ -176,7 +176,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
       cache: cache, durability: durability)
   }
 
-  /// As for ids that are `LosslessStringConvertible`, with the raw value of an enum.
+  /// The same for ids that are enums: their raw value is the text of the key.
   @_disfavoredOverload
   public static func open(
     directory: URL? = nil, filename: String = "data",
@@ -223,7 +223,7 @@ extension LocalRepository {
 }
 
 extension LocalRepository {
-  /// For ids that say neither, with the text that you give them.
+  /// The same for other ids: the caller gives the text of the key.
   public init(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Configuration.Sharing = .exclusive,
@@ -237,7 +237,7 @@ extension LocalRepository {
       durability: durability)
   }
 
-  /// For ids that say neither, with the text that you give them.
+  /// The same for other ids: the caller gives the text of the key.
   public static func opened(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Configuration.Sharing = .exclusive,
@@ -255,7 +255,7 @@ extension LocalRepository {
     }
   }
 
-  /// For ids that say neither, with the text that you give them.
+  /// The same for other ids: the caller gives the text of the key.
   public static func open(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Configuration.Sharing = .exclusive,
@@ -278,7 +278,7 @@ extension LocalRepository {
     return wish
   }
 
-  /// For ids that say neither, with the text that you give them.
+  /// The same for other ids: the caller gives the text of the key.
   public init(
     in store: Store, named name: String, keys: ModelKey<Model.ID>,
     format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
