@@ -48,4 +48,8 @@ MUTANTS = [
            (engine("Index/HashIndex.swift", "+ newPages + reservedPages : 0",
                    "+ newPages + (ON ? 0 : reservedPages) : 0"),),
            "RefusedMemoryTests.pagesThatACompactionReservesAreKeptFromOtherChanges"),
+    Mutant("snapshot-during-moves-secures-nothing", "limits: a compaction that has begun can end",
+           (engine("Index/HashIndex.swift", "if movesUnderWay > 0 {",
+                   "if movesUnderWay > 0, !ON {"),),
+           "RefusedMemoryTests.snapshotDuringMovesSecuresTheirCopiesFirst"),
 ]

@@ -19,7 +19,7 @@ extension Store {
     isSwapping = true
     defer { endSwap() }
     // Entries are moved after the manifest says so; then nothing may fail.
-    try engine!.index.reserveCopies(moves: output.relocations.count)
+    try engine!.index.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.manifest
     engine!.manifest.compactedThrough = SequenceNumber(rawValue: engine!.lastSequence)
@@ -31,7 +31,7 @@ extension Store {
       engine!.manifest.compactedThrough = before.compactedThrough
       engine!.manifest.feedHorizon = before.feedHorizon
       engine!.table.reinstate(for: slot)
-      engine!.index.reservedPages = 0
+      engine!.index.movesUnderWay = 0
       throw error
     }
     return slot
@@ -65,7 +65,7 @@ extension Store {
       // Others get their turn.
       await Task.yield()
     }
-    engine!.index.reservedPages = 0
+    engine!.index.movesUnderWay = 0
   }
 
   /// The inputs' files go, once nothing names them any more.

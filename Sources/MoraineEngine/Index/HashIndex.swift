@@ -54,8 +54,8 @@ struct HashIndex: ~Copyable, ProbedIndex {
   /// Whether an operation has more to do than itself: pages to be checked or to be brought home, or
   /// memory to be taken ahead.
   var needsCare = false
-  /// How many free pages are kept for the entries that a compaction moves.
-  var reservedPages = 0
+  /// How many entries a compaction is about to move, which nothing may keep it from.
+  var movesUnderWay = 0
   /// Whether the index grew by memory that had been taken ahead, and the system has given none
   /// since.
   var isShort = false
@@ -100,19 +100,33 @@ struct HashIndex: ~Copyable, ProbedIndex {
     isShort = false
   }
 
-  /// Takes memory for the copies that moving entries may need, and keeps other changes from using
-  /// it. With a snapshot that is taken later, the moves need as much again.
+  /// Makes sure that so many entries can be moved, and keeps other changes from using the memory
+  /// for that until ``movesUnderWay`` is 0 again.
   ///
   /// - Throws: as ``secure(insertions:)``.
-  mutating func reserveCopies(moves: Int) throws(StoreError) {
-    reservedPages = 0
-    guard isFrozen, moves > 0 else { return }
-    let pages = pageBound(changes: moves)
-    do throws(StorageError) { try memory.secure(chunks: 0, pages: pages) } catch {
+  mutating func beginMoves(_ count: Int) throws(StoreError) {
+    if isFrozen { try secureCopies(moves: count) }
+    movesUnderWay = count
+  }
+
+  /// Makes sure that the moves under way find memory for copies after a snapshot was taken: each
+  /// page may have to be copied once more.
+  ///
+  /// - Throws: as ``secure(insertions:)``; then no snapshot may be taken.
+  func prepareToFreeze() throws(StoreError) {
+    if movesUnderWay > 0 { try secureCopies(moves: movesUnderWay) }
+  }
+
+  private func secureCopies(moves: Int) throws(StoreError) {
+    do throws(StorageError) {
+      try memory.secure(chunks: 0, pages: pageBound(changes: moves))
+    } catch {
       throw StoreError(error)
     }
-    reservedPages = pages
   }
+
+  /// How many free pages are kept for the moves under way.
+  var reservedPages: Int { isFrozen ? pageBound(changes: movesUnderWay) : 0 }
 
   /// How many pages so many changes may copy at most: each page once for all snapshots.
   private func pageBound(changes: Int) -> Int {

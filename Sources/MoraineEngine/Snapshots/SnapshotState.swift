@@ -22,6 +22,7 @@ final class SnapshotState: @unchecked Sendable {
 
   init(_ engine: inout EngineState, _ living: LivingSnapshots) throws(StoreError) {
     try engine.admitAll()
+    try engine.index.prepareToFreeze()
     index = engine.index.freeze()
     segments = SnapshotSegments(engine.table, engine.directory)
     sequence = SequenceNumber(rawValue: engine.lastSequence)

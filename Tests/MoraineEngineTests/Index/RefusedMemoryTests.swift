@@ -80,6 +80,35 @@ import Testing
     #expect(index.memory.copyCounts.slabs < slabs, "slabs that were not used are returned")
   }
 
+  /// Each snapshot that is taken while entries are moved may make each page be copied once more.
+  @Test func snapshotDuringMovesSecuresTheirCopiesFirst() throws {
+    var index = try HashIndex()
+    let hashes = NumberedHashes()
+    for number in 0..<20_000 {
+      index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
+    }
+    try index.beginMoves(20_000)
+    #expect(index.memory.copyCounts.slabs == 0, "no snapshot has a page")
+    try index.prepareToFreeze()
+    let first = index.freeze()
+    for number in 0..<10_000 {
+      let isMoved = index.move(
+        NumberedHashes.address(number), to: NumberedHashes.address(number + 50_000),
+        NumberedHashes.hash(number))
+      #expect(isMoved, "\(number)")
+    }
+    try index.prepareToFreeze()
+    let second = index.freeze()
+    let slabs = index.memory.copyCounts.slabs
+    for number in 10_000..<20_000 {
+      _ = index.move(
+        NumberedHashes.address(number), to: NumberedHashes.address(number + 50_000),
+        NumberedHashes.hash(number))
+    }
+    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in what was secured")
+    #expect(first.count == 20_000 && second.count == 20_000)
+  }
+
   @Test func pagesThatACompactionReservesAreKeptFromOtherChanges() throws {
     var index = try HashIndex()
     let hashes = NumberedHashes()
@@ -87,7 +116,7 @@ import Testing
       index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     let snapshot = index.freeze()
-    try index.reserveCopies(moves: 20_000)
+    try index.beginMoves(20_000)
     let reserved = index.reservedPages
     #expect(reserved > 0)
     for number in 20_000..<20_100 {
