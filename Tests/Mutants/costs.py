@@ -12,15 +12,13 @@ MUTANTS = [
            (engine("Log/EngineState+Values.swift",
                    "return .inPlace(found.record.stored, mapping)",
                    "if ON {\n"
-                   "        let none = ZeroedMapping(lengthBytes: 1)\n"
+                   "        let none = EmptyMapping()\n"
                    "        return .inPlace(found.record.stored, none)\n      }\n"
                    "      return .inPlace(found.record.stored, mapping)"),
             engine("Log/EngineState+Values.swift", "enum StoredValue {",
-                   "private final class ZeroedMapping: FileMapping {\n"
-                   "  let memory: ZeroedMemory\n  let lengthBytes: Int\n"
-                   "  var base: UnsafeMutableRawPointer { memory.base }\n"
-                   "  init(lengthBytes: Int) {\n    self.lengthBytes = lengthBytes\n"
-                   "    memory = ZeroedMemory(byteCount: lengthBytes)\n  }\n"
+                   "private final class EmptyMapping: FileMapping {\n"
+                   "  let base = UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)\n"
+                   "  let lengthBytes = 1\n"
                    "  func prefault(from start: Int, to end: Int) {}\n}\n\nenum StoredValue {")),
            "LentValueTests.aLentValueKeepsItsMappingWhileTheBorrowerCallsTheStore"),
     Mutant("applied-within-a-walk", "P9: a walk sees one moment",
