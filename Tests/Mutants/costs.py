@@ -17,7 +17,8 @@ MUTANTS = [
                    "      return .inPlace(found.record.stored, mapping)"),
             engine("Log/EngineState+Values.swift", "enum StoredValue {",
                    "private final class EmptyMapping: FileMapping {\n"
-                   "  let base = UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)\n"
+                   "  nonisolated(unsafe) let base =\n"
+                   "    UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)\n"
                    "  let lengthBytes = 1\n"
                    "  func prefault(from start: Int, to end: Int) {}\n}\n\nenum StoredValue {")),
            "LentValueTests.aLentValueKeepsItsMappingWhileTheBorrowerCallsTheStore"),
