@@ -110,7 +110,7 @@ import Testing
       let directory = try #require(try storage.openDirectory("store"))
       _ = try directory.createFile("filler")
       try fillUp(storage)
-      await killed.releaseLocks()
+      try await killed.die()
       let store = try open(storage, item)
       #expect(await store.count == count, "\(blocks) blocks less")
       #expect(try await store.removeValue(forKey: "old 3", durability: .sync) != nil)
@@ -214,6 +214,10 @@ import Testing
 }
 
 extension Store {
-  /// As the death of the process does.
-  fileprivate func releaseLocks() { engine?.lockHandle()?.unlock() }
+  /// Frees the lock as the death of the process does. What a thread of the pool still has to do comes
+  /// before: a process that is dead writes no manifest.
+  fileprivate func die() async throws(StoreError) {
+    try await waitUntilIdle()
+    engine?.lockHandle()?.unlock()
+  }
 }
