@@ -21,13 +21,26 @@ MUTANTS = [
                    "    UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)\n"
                    "  let lengthBytes = 1\n"
                    "  func prefault(from start: Int, to end: Int) {}\n}\n\nenum StoredValue {")),
-           "LentValueTests.aLentValueKeepsItsMappingWhileTheBorrowerCallsTheStore"),
-    Mutant("applied-within-a-walk", "P9: a walk sees one moment",
-           (engine("Sharing/Store+Sharing.swift", "    sharing.walkDepth += 1\n",
-                   "    sharing.walkDepth += ON ? 0 : 1\n"),
-            engine("Sharing/Store+Sharing.swift", "defer { sharing.walkDepth -= 1 }",
-                   "defer { sharing.walkDepth -= ON ? 0 : 1 }")),
-           "LentValueTests.callsWithinAWalkSeeTheStoreAsTheWalkDoes"),
+           "LentValueTests.aLentValueKeepsItsMappingUntilTheBodyReturns"),
+    Mutant("opened-on-the-actor", "P8: no wait for another process keeps the actor",
+           (engine("Sharing/Store+Sharing.swift",
+                   "let box = try await opener.openWithoutBlocking(creating: false)",
+                   "let box = ON ? EngineBox(try opener.open(creating: false))\n"
+                   "      : try await opener.openWithoutBlocking(creating: false)"),),
+           "SharedWaitTests.storeAnswersOthersWhileAReaderOpensIt"),
+    Mutant("read-again-on-the-actor", "P8: no wait for another process keeps the actor",
+           (engine("Sharing/Store+Sharing.swift",
+                   "    try await SerialQueue(.lasting).run { () throws(StoreError) in try run() }",
+                   "    if ON { return try run() }\n    return try await SerialQueue(.lasting).run {"
+                   " () throws(StoreError) in try run() }"),),
+           "SharedWaitTests.storeAnswersOthersWhileAReaderReadsItAgain"),
+    Mutant("state-of-a-reader-installed-in-a-burst", "P9: a writer's state is its own",
+           (engine("Sharing/Store+Sharing.swift",
+                   "guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,\n"
+                   "      !sharing.keepsSlots, engine != nil",
+                   "guard ON || (sharing.stateCount == known && !sharing.isTakingOver\n"
+                   "      && sharing.burstDepth == 0 && !sharing.keepsSlots), engine != nil"),),
+           "SharedWaitTests.writerKeepsItsStateWhileAReaderReadsTheStoreAgain"),
     Mutant("compressed-for-each-attempt", "P8: a large value is compressed once",
            (engine("Log/PreparedValue.swift", "    compressed = .some(result)\n",
                    "    compressed = ON ? nil : .some(result)\n"),),

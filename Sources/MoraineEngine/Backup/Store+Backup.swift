@@ -42,21 +42,21 @@ extension Store {
     var attempts = 0
     while true {
       let work = BackupWork(
-        source: try backupSource(), storage: storage, path: directory, progress: progress)
+        source: try await backupSource(), storage: storage, path: directory, progress: progress)
       do throws(StoreError) {
         return try await thread.run { () throws(StoreError) in try work.run() }
       } catch {
         attempts += 1
         // Another process has compacted the store meanwhile: what is carried already counts.
-        guard attempts < Self.rereadLimit, engine != nil, try wasReplaced(error) else {
+        guard attempts < Self.rereadLimit, engine != nil, try await wasReplaced(error) else {
           throw error
         }
       }
     }
   }
 
-  private func backupSource() throws(StoreError) -> BackupSource {
-    try checkOpen()
+  private func backupSource() async throws(StoreError) -> BackupSource {
+    try await checkOpen()
     guard engine != nil else {
       throw StoreError(
         .notAStore, "nothing was written to this store yet; there is nothing to back up",

@@ -118,7 +118,7 @@ extension Store {
   /// One at a time.
   private func beginCompaction() async throws(StoreError) {
     while isCompacting { await withUnsafeContinuation { compactionGate.append($0) } }
-    try checkOpen()
+    try await checkOpen()
     isCompacting = true
     do throws(StoreError) {
       while try !takeCompactor() { try await pause() }

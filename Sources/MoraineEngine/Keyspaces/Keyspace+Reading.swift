@@ -44,9 +44,10 @@ extension Store {
   ///
   /// Throws and takes as long as ``Keyspace/statistics``.
   public var keyspaceStatistics: [KeyspaceStatistics] {
-    get throws(StoreError) {
+    get async throws(StoreError) {
+      try await checkOpen()
       var result: [KeyspaceStatistics] = []
-      for name in [""] + keyspaceNames { result.append(try statistics(of: name)) }
+      for name in [""] + knownKeyspaceNames { result.append(try knownStatistics(of: name)) }
       return result
     }
   }
@@ -54,41 +55,58 @@ extension Store {
   /// Nil when nothing was ever written to a keyspace of the name.
   private func id(of keyspace: String) -> UInt16? { engine?.keyspaces.id(of: keyspace) }
 
-  func value(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
-    try checkOpen()
+  func value(forKey key: Key, in keyspace: String) async throws(StoreError) -> [UInt8]? {
+    try await checkOpen()
     guard let id = id(of: keyspace) else { return nil }
+    return try await value(forKey: key, keyspace: id)
+  }
+
+  /// For a batch, beside which no other process writes.
+  func ownValue(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
+    try checkUsable()
+    guard engine != nil, let id = id(of: keyspace) else { return nil }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try reading { (engine) throws(StoreError) in try engine.value(bytes, keyspace: id) } ?? nil
+      try engine!.value(bytes, keyspace: id)
     }
   }
 
   func withValue<Result>(
     forKey key: Key, in keyspace: String, _ body: sending (RawSpan) throws -> Result
-  ) throws -> sending Result? {
-    try checkOpen()
+  ) async throws -> sending Result? {
+    try await checkOpen()
     guard let id = id(of: keyspace) else { return nil }
-    return try withValue(forKey: key, keyspace: id, body)
+    return try await withValue(forKey: key, keyspace: id, body)
   }
 
-  func contains(_ key: Key, in keyspace: String) throws(StoreError) -> Bool {
-    try checkOpen()
+  func contains(_ key: Key, in keyspace: String) async throws(StoreError) -> Bool {
+    try await checkOpen()
     guard let id = id(of: keyspace) else { return false }
+    return try await contains(key, keyspace: id)
+  }
+
+  /// For a batch, beside which no other process writes.
+  func ownContains(_ key: Key, in keyspace: String) throws(StoreError) -> Bool {
+    try checkUsable()
+    guard engine != nil, let id = id(of: keyspace) else { return false }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try reading { (engine) throws(StoreError) in try engine.contains(bytes, keyspace: id) }
-        ?? false
+      try engine!.contains(bytes, keyspace: id)
     }
   }
 
   package func forEach(
     in keyspace: String, _ body: (Entry) throws -> Bool
-  ) throws {
-    try checkOpen()
+  ) async throws {
+    try await checkOpen()
     guard let id = id(of: keyspace) else { return }
-    try forEach(in: id, body)
+    try await forEach(in: id, body)
   }
 
-  func statistics(of keyspace: String) throws(StoreError) -> KeyspaceStatistics {
-    try checkOpen()
+  func statistics(of keyspace: String) async throws(StoreError) -> KeyspaceStatistics {
+    try await checkOpen()
+    return try knownStatistics(of: keyspace)
+  }
+
+  private func knownStatistics(of keyspace: String) throws(StoreError) -> KeyspaceStatistics {
     var result = KeyspaceStatistics(name: keyspace)
     guard let id = id(of: keyspace) else { return result }
     let figures = try engine!.figures(of: id)

@@ -37,8 +37,14 @@ extension Store {
   /// The names of the keyspaces that were ever written to, but for the unnamed one; sorted. None
   /// when the store is closed or suspended.
   public var keyspaceNames: [String] {
-    tryToCatchUp()
-    return engine?.manifest.keyspaces.map(\.name).sorted() ?? []
+    get async {
+      await tryToCatchUp()
+      return knownKeyspaceNames
+    }
+  }
+
+  var knownKeyspaceNames: [String] {
+    engine?.manifest.keyspaces.map(\.name).sorted() ?? []
   }
 }
 

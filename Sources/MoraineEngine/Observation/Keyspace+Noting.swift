@@ -26,7 +26,9 @@ extension Keyspace {
   }
 
   /// Everything that is live at one moment.
-  package func entries() async throws(StoreError) -> [Entry] { try await store.entries(in: name) }
+  package func entries() async throws(StoreError) -> [Entry] {
+    try await store.entries(in: name).entries
+  }
 }
 
 extension Store {

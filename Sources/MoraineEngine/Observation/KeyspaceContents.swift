@@ -44,9 +44,9 @@ extension Keyspace {
 }
 
 extension Store {
-  fileprivate func contents(of keyspace: Keyspace) throws(StoreError) -> KeyspaceContents {
-    KeyspaceContents(
-      try entries(in: keyspace.name), of: keyspace, at: engine?.lastSequence ?? 0)
+  fileprivate func contents(of keyspace: Keyspace) async throws(StoreError) -> KeyspaceContents {
+    let (entries, sequence) = try await entries(in: keyspace.name)
+    return KeyspaceContents(entries, of: keyspace, at: sequence)
   }
 
   /// Opens a store as ``init(at:configuration:)`` does, and reads a keyspace of it without a hop.

@@ -36,9 +36,9 @@ extension Keyspace {
 extension Store {
   fileprivate func livePage(
     _ walk: LiveWalk, in keyspace: String
-  ) throws(StoreError) -> LivePage {
-    try checkOpen()
-    return try reading { (engine) throws(StoreError) in
+  ) async throws(StoreError) -> LivePage {
+    try await checkOpen()
+    return try await reading { (engine) throws(StoreError) in
       try engine.livePage(walk, in: keyspace)
     } ?? LivePage()
   }

@@ -5,12 +5,12 @@ extension Store {
   /// Where a feed begins; nil when the store is closed.
   ///
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
-  func beginFeed(_ start: FeedStart) throws(StoreError) -> FeedPlace? {
+  func beginFeed(_ start: FeedStart) async throws(StoreError) -> FeedPlace? {
     if isClosed {
       try throwRefusal()
       return nil
     }
-    try catchUp()
+    try await catchUp()
     switch start {
     case .behind(let sequence): return FeedPlace(sequence: sequence)
     case .everything:
@@ -28,23 +28,23 @@ extension Store {
   /// The next changes behind a place, which moves behind them.
   func readChanges(
     _ place: inout FeedPlace, keyspace: String?
-  ) throws(StoreError) -> [Change] {
-    try catchUp()
+  ) async throws(StoreError) -> [Change] {
+    try await catchUp()
     guard !isClosed, engine != nil else { return [] }
     try engine!.checkHorizon(place)
-    guard let keyspace else { return try readChanges(&place, nil) }
+    guard let keyspace else { return try await readChanges(&place, nil) }
     guard let id = engine!.keyspaces.id(of: keyspace) else {
       place.sequence = max(place.sequence, engine!.lastSequence)
       return []
     }
-    return try readChanges(&place, id)
+    return try await readChanges(&place, id)
   }
 
   private func readChanges(
     _ place: inout FeedPlace, _ keyspace: UInt16?
-  ) throws(StoreError) -> [Change] {
+  ) async throws(StoreError) -> [Change] {
     var next = place
-    let changes = try reading { (engine) throws(StoreError) in
+    let changes = try await reading { (engine) throws(StoreError) in
       next = place
       try engine.checkHorizon(next)
       return try engine.readChanges(&next, keyspace: keyspace)
@@ -61,7 +61,7 @@ extension Store {
     if isClosed || Task.isCancelled { return false }
     try checkNotReplaced()
     wakeWhenReplaced()
-    if isShared, watchOthers() { return true }
+    if isShared, await watchOthers() { return true }
     if let engine = engine?.lastSequence, engine > sequence { return true }
     await parkForChange()
     if isClosed || Task.isCancelled { return false }

@@ -77,18 +77,18 @@ extension Store {
   /// - Throws: `.suspended`, and as ``value(forKey:)``.
   func versionedValue(
     forKey key: Key, in keyspace: String
-  ) throws(StoreError) -> VersionedValue? {
+  ) async throws(StoreError) -> VersionedValue? {
     if isClosed {
       try throwRefusal()
       return nil
     }
-    try checkOpen()
+    try await checkOpen()
     var result = VersionedValue(
       storeSequence: engine?.lastSequence ?? 0,
       commitCount: observers.monitor(of: keyspace).commitCount)
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
-    try key.bytes.withBytes { (bytes) throws(StoreError) in
-      _ = try reading { (engine) throws(StoreError) in
+    _ = try await reading { (engine) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in
         try engine.versionedValue(bytes, keyspace: id, into: &result)
       }
     }

@@ -22,6 +22,7 @@ extension Store {
     sharing.isEntering = true
     defer { entered() }
     try await link.waitForWriterWithoutBlocking()
+    sharing.isTakingOver = true
     do throws(StoreError) {
       try await takeOver(link)
     } catch {
@@ -39,6 +40,7 @@ extension Store {
 
   private func entered() {
     sharing.isEntering = false
+    sharing.isTakingOver = false
     let waiting = sharing.gate
     sharing.gate = []
     for continuation in waiting { continuation.resume() }
@@ -57,7 +59,7 @@ extension Store {
       page.store(UInt64(Machine.processID), .burst)
       return
     }
-    try catchUpWithOthers()
+    try await followAsWriter()
     guard let snapshot = page.snapshot() else { return try await takeOverFromDead(link) }
     if engine!.hasOpenTail(), snapshot.tailLimit == 0 {
       // Its writer could not end it; the disk was full perhaps.
@@ -78,7 +80,7 @@ extension Store {
     // The manifest may have been replaced, and nobody told of it.
     var isKnown = !engine!.isFollowedInPart
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Snapshot()) }
-    if !isKnown { try readAnew(to: link.page.snapshot() ?? known) }
+    if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
     guard let segment = try engine!.takeOverTail() else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
     engine!.settleTail(segment)

@@ -13,67 +13,68 @@ extension Store {
   @inline(__always)
   func reading<Value>(
     _ body: (inout EngineState) throws(StoreError) -> Value
-  ) throws(StoreError) -> Value? {
+  ) async throws(StoreError) -> Value? {
     guard engine != nil else { return nil }
     do throws(StoreError) { return try body(&engine!) } catch {
-      return try rereading(error, body)
+      return try await readAgain(error, body)
     }
   }
 
-  private func rereading<Value>(
+  private func readAgain<Value>(
     _ cause: StoreError, _ body: (inout EngineState) throws(StoreError) -> Value
-  ) throws(StoreError) -> Value {
+  ) async throws(StoreError) -> Value? {
     var cause = cause
     for _ in 0..<Self.rereadLimit {
-      guard try wasReplaced(cause) else { throw cause }
+      guard try await wasReplaced(cause) else { throw cause }
+      try checkUsable()
+      guard engine != nil else { return nil }
       do throws(StoreError) { return try body(&engine!) } catch { cause = error }
     }
     throw cause
   }
 
   /// Whether a read has failed for files that have made way for others; then those are known now.
-  func wasReplaced(_ error: StoreError) throws(StoreError) -> Bool {
+  func wasReplaced(_ error: StoreError) async throws(StoreError) -> Bool {
     guard error.code == .corrupted else { return false }
-    return try followReplacement()
+    return try await followReplacement()
   }
 
-  /// Reads all anew when another process has published a manifest that this one does not know.
+  /// Reads all again when another process has published a manifest that this one does not know.
   ///
   /// - Returns: false when nothing has changed: what is missing is missing.
-  private func followReplacement() throws(StoreError) -> Bool {
-    guard isShared || opener.configuration.isReadOnly, sharing.burstDepth == 0,
-      sharing.walkDepth == 0, !sharing.keepsSlots
+  private func followReplacement() async throws(StoreError) -> Bool {
+    guard isShared || opener.configuration.isReadOnly, engine != nil, sharing.burstDepth == 0,
+      !sharing.isTakingOver, !sharing.keepsSlots
     else { return false }
     let directory = engine!.directoryHandle()
     let manifest = try Opener.readManifest(directory, Listing(directory))
     guard let manifest, manifest.generation > engine!.manifest.generation else { return false }
-    if engine!.link == nil {
-      // A reader of a store that nobody shared then.
-      var opener = opener
-      opener.patienceNanoseconds = Self.briefPatienceNanoseconds
-      guard let state = try opener.open(creating: false) else { return false }
-      engine = consume state
-      begunFollowing()
-    } else {
-      try readAnew()
-    }
+    guard engine!.link == nil else { return try await reread() }
+    // A reader of a store that nobody shared then.
+    var opener = opener
+    opener.patienceNanoseconds = Self.briefPatienceNanoseconds
+    let known = sharing.stateCount
+    let box = try await opener.openWithoutBlocking(creating: false)
+    guard sharing.stateCount == known, let state = box.take() else { return engine != nil }
+    engine = consume state
+    begunFollowing()
     return true
   }
 
   /// Opens what is about to be gone through, as far as open files are kept: then it can be read
   /// whatever others remove.
-  func holdFiles() throws(StoreError) {
-    try followBeforeWalk()
-    _ = try reading { (engine) throws(StoreError) in try engine.table.holdFiles() }
+  func holdFiles() async throws(StoreError) {
+    try await followBeforeWalk()
+    _ = try await reading { (engine) throws(StoreError) in try engine.table.holdFiles() }
   }
 
   /// Follows a newer manifest before a walk over more files than are kept open: those that are not
   /// kept may be gone. A reader that no writer wakes learns of that in no other way.
-  private func followBeforeWalk() throws(StoreError) {
+  private func followBeforeWalk() async throws(StoreError) {
     guard engine != nil, engine!.link == nil, opener.configuration.isReadOnly,
       engine!.table.hasMoreFilesThanAreKept
     else { return }
-    do throws(StoreError) { _ = try followReplacement() } catch {
+    do throws(StoreError) { _ = try await followReplacement() } catch {
       // A writer has the store for itself: what is held open serves as far as it reaches.
       guard error.code == .locked else { throw error }
     }

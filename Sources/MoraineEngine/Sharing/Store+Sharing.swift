@@ -26,23 +26,34 @@ struct SharingState {
   var hasCompactor = false
   /// Whether segments are being rewritten: they keep their slots.
   var keepsSlots = false
-  /// How many walks over the log lend entries to a caller's closure. A walk names segments by their
-  /// slots, so that calls of the closure see the store as the walk does: nothing that other
-  /// processes write is applied before the walk ends.
-  var walkDepth = 0
+  /// Whether a writer of this process has the lock and is taking in what others have written:
+  /// readers wait at ``gate`` for the end of that.
+  var isTakingOver = false
+  /// Whether a reader reads the store again on a thread of the pool; the others wait for it.
+  var isRereading = false
+  var rereadGate: [UnsafeContinuation<Void, Never>] = []
+  /// How many states this store has had: whether one that was read on another thread still has the
+  /// place of the one that it was read for.
+  var stateCount: UInt64 = 0
 }
 
 extension Store {
   nonisolated var isShared: Bool { opener.isShared }
 
-  /// Takes in what other processes have written. Without news it is one load from memory.
+  /// Takes in what other processes have written. Without news it is one load from memory; what
+  /// takes longer is read on a thread of the pool.
   ///
-  /// - Throws: `.corrupted`, `.io`.
+  /// - Throws: `.corrupted`, `.io`, `.locked`.
   @inline(__always)
-  func catchUp() throws(StoreError) {
-    guard isShared, sharing.burstDepth == 0, sharing.walkDepth == 0, !isSuspended, !isClosed
-    else { return }
-    try catchUpWithOthers()
+  func catchUp() async throws(StoreError) {
+    guard isShared else { return }
+    try await catchUpWithOthers()
+  }
+
+  /// The same for what cannot throw: it answers what is known then, and the next call that can
+  /// throws.
+  func tryToCatchUp() async {
+    do throws(StoreError) { try await catchUp() } catch {}
   }
 
   /// Notes how far this process has followed the others.
@@ -52,66 +63,57 @@ extension Store {
   }
 
   /// Takes in what other processes have written.
-  package func followOthers() throws(StoreError) { try checkOpen() }
-
-  /// Runs a walk whose segments keep their slots, whatever the caller's closure asks of the store.
-  func walking<Result, Failure: Error>(
-    _ body: () throws(Failure) -> Result
-  ) throws(Failure) -> Result {
-    sharing.walkDepth += 1
-    defer { sharing.walkDepth -= 1 }
-    return try body()
-  }
+  package func followOthers() async throws(StoreError) { try await checkOpen() }
 
   static let briefPatienceNanoseconds: UInt64 = 100_000_000
+
+  private func catchUpWithOthers() async throws(StoreError) {
+    while true {
+      if sharing.isTakingOver {
+        await withUnsafeContinuation { sharing.gate.append($0) }
+        continue
+      }
+      // Whoever has the writer's lock knows all.
+      guard sharing.burstDepth == 0, !isSuspended, !isClosed else { return }
+      if engine == nil { return try await joinForReading() }
+      if try followAtOnce() { return }
+      guard try await reread() else { return }
+    }
+  }
+
+  /// Opens a store that another process has made since.
+  ///
+  /// A reader does not wait for long: until its maker has acknowledged something, there is nothing
+  /// to be read.
+  private func joinForReading() async throws(StoreError) {
+    do throws(StoreError) {
+      try await joinOthers(patienceNanoseconds: Self.briefPatienceNanoseconds)
+    } catch {
+      guard error.code == .locked, error.file == SharedLink.writerName, try isBeingCreated()
+      else { throw error }
+    }
+  }
 
   /// Opens a store that another process has made since, without keeping this thread.
   ///
   /// One at a time, and no writer beside it: the thread that opens waits for the writer's lock, and
   /// whoever in this process has that waits for the thread.
-  func joinOthers() async throws(StoreError) {
+  func joinOthers(
+    patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
+  ) async throws(StoreError) {
     guard isShared, engine == nil else { return }
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
     guard engine == nil, !isSuspended, !isClosed else { return }
     isMakingRoom = true
     defer { openGate() }
+    var opener = opener
+    opener.patienceNanoseconds = patienceNanoseconds
     let box = try await opener.openWithoutBlocking(creating: false)
     guard engine == nil, !isSuspended, !isClosed else { return }
     engine = box.take()
     guard engine != nil else { return }
     begunFollowing()
     tellOpened()
-  }
-
-  /// The same for what cannot throw: it answers what is known then, and the next call that can
-  /// throws.
-  func tryToCatchUp() {
-    do throws(StoreError) { try catchUp() } catch {}
-  }
-
-  func catchUpWithOthers() throws(StoreError) {
-    guard engine != nil else {
-      // Another process may have made the store since. This one cannot be waited for here for long.
-      var opener = opener
-      opener.patienceNanoseconds = Self.briefPatienceNanoseconds
-      do throws(StoreError) {
-        engine = try opener.open(creating: false)
-      } catch {
-        guard error.code == .locked, error.file == SharedLink.writerName, try isBeingCreated()
-        else { throw error }
-        return
-      }
-      guard engine != nil else { return }
-      begunFollowing()
-      tellOpened()
-      return
-    }
-    guard let link = engine!.link else { return try findWriters() }
-    if engine!.isFollowedInPart { return try readAnew() }
-    guard link.page.load(.version) != sharing.seenVersion, let news = link.page.snapshot() else {
-      return
-    }
-    try follow(news)
   }
 
   /// Whether another process is creating the store: until it has made the page, it has acknowledged
@@ -124,42 +126,100 @@ extension Store {
     return !link.page.isMade
   }
 
-  private func follow(_ news: SharedPage.Snapshot) throws(StoreError) {
+  /// Takes in what others have published, without waiting for anything.
+  ///
+  /// - Returns: false when the whole store must be read again.
+  private func followAtOnce() throws(StoreError) -> Bool {
+    guard let link = engine!.link else { return try !hasBeenShared() }
+    if engine!.isFollowedInPart { return false }
+    guard link.page.load(.version) != sharing.seenVersion, let news = link.page.snapshot() else {
+      return true
+    }
     defer { wakeForChange() }
     // The page begins anew when all who wrote have gone: then this process only reads.
-    guard news.nonce == sharing.nonce else { return try readAnew() }
+    guard news.nonce == sharing.nonce else { return false }
     do throws(StoreError) {
-      if try engine!.follow(news) { return see(news.version) }
+      guard try engine!.follow(news) else { return false }
     } catch {
       // Somebody may have rotated or compacted it while it was read.
       guard error.code == .corrupted, !sharing.keepsSlots else { throw error }
+      return false
     }
-    try readAnew()
+    see(news.version)
+    return true
   }
 
-  /// Reads all anew, as at opening: with the checkpoint of whoever has compacted the store.
+  /// Whether the store that this reader opened before anybody shared it has a page now.
+  private func hasBeenShared() throws(StoreError) -> Bool {
+    guard opener.configuration.isReadOnly else { return false }
+    return try SharedLink(reading: engine!.directoryHandle())?.page.isMade ?? false
+  }
+
+  /// Takes in what others have published, for a writer of this process that has the lock: readers
+  /// wait until it has ended.
+  func followAsWriter() async throws(StoreError) {
+    if try followAtOnce() { return }
+    try await rereadAsWriter()
+  }
+
+  /// Reads the whole store again on a thread of the pool, for a writer of this process that has the
+  /// lock.
   ///
   /// - Parameter published: how far the log reaches; nil for what the page says.
-  func readAnew(to published: SharedPage.Snapshot? = nil) throws(StoreError) {
-    guard let link = engine?.link else { return }
+  func rereadAsWriter(to published: SharedPage.Snapshot? = nil) async throws(StoreError) {
+    precondition(sharing.isTakingOver, "a writer reads the store again without the lock")
+    guard let work = try rereading(to: published) else { return }
+    let known = sharing.stateCount
+    let state = try await work.runWithoutBlocking()
+    precondition(sharing.stateCount == known, "a reader replaced the state of a writer")
+    if let state { install(state) }
+  }
+
+  /// The same for readers, one at a time.
+  ///
+  /// - Returns: false when another process has the store for itself now: what this one knows stays
+  ///   as it is.
+  func reread() async throws(StoreError) -> Bool {
+    guard !sharing.isRereading else {
+      await withUnsafeContinuation { sharing.rereadGate.append($0) }
+      return true
+    }
+    guard let work = try rereading(to: nil) else { return false }
+    sharing.isRereading = true
+    defer { endRereading() }
+    let known = sharing.stateCount
+    let state = try await work.runWithoutBlocking()
+    // A writer of this process that came first has taken in more; its segments keep their slots.
+    guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,
+      !sharing.keepsSlots, engine != nil
+    else { return true }
+    guard let state else { return false }
+    install(state)
+    return true
+  }
+
+  private func endRereading() {
+    sharing.isRereading = false
+    let waiting = sharing.rereadGate
+    sharing.rereadGate = []
+    for continuation in waiting { continuation.resume() }
+  }
+
+  func rereading(to published: SharedPage.Snapshot?) throws(StoreError) -> Rereading? {
+    guard engine != nil else { return nil }
     guard !sharing.keepsSlots else {
       throw StoreError(
         .corrupted, "segments vanished while this process alone may rewrite them; reopen the store",
         file: Manifest.fileName)
     }
-    let directory = engine!.directoryHandle()
-    let lock = engine!.lockHandle()
-    var heldMeanwhile: (any StorageFile)?
-    if opener.configuration.isReadOnly {
-      do throws(StoreError) { heldMeanwhile = try opener.takeLock(directory) } catch {
-        // A process has the store for itself now. What this one knows of it stays as it is.
-        guard error.code == .locked, !engine!.isFollowedInPart else { throw error }
-        return
-      }
-    }
-    defer { heldMeanwhile?.unlock() }
-    var state = try opener.follow(
-      directory, lock, link, Machine.monotonicNanoseconds(), to: published)
+    return Rereading(
+      opener: opener, directory: engine!.directoryHandle(), lock: engine!.lockHandle(),
+      link: engine!.link, isKnownInPart: engine!.isFollowedInPart, published: published)
+  }
+
+  /// Puts a state that was read again in the place of the one that was known.
+  func install(_ box: EngineBox) {
+    guard var state = box.take() else { return }
     state.appendedBytes = engine!.appendedBytes
     state.report = engine!.report
     state.lastSequence = max(state.lastSequence, engine!.lastSequence)
@@ -168,18 +228,9 @@ extension Store {
     engine!.keyspaces.noteAll()
   }
 
-  /// A reader that came before anybody shared the store.
-  private func findWriters() throws(StoreError) {
-    guard opener.configuration.isReadOnly else { return }
-    guard let link = try SharedLink(reading: engine!.directoryHandle()), link.page.isMade,
-      try link.isInUseNow()
-    else { return }
-    engine!.link = link
-    try readAnew()
-  }
-
   /// Remembers what a state that was just read is about.
   func begunFollowing() {
+    sharing.stateCount += 1
     if engine != nil {
       engine!.tellOfOthers()
       // Readers need no order: a feed that begins now may begin here or at a later operation.
@@ -193,5 +244,45 @@ extension Store {
     observers.others.follow(page)
     pipeline.sharedPage.withLock { $0 = page }
     observers.pins.share(page)
+  }
+}
+
+/// Reads a store again as others have published it.
+struct Rereading: Sendable {
+  let opener: Opener
+  let directory: any StorageDirectory
+  let lock: (any StorageFile)?
+  /// Nil for a reader that came before anybody shared the store.
+  let link: SharedLink?
+  let isKnownInPart: Bool
+  let published: SharedPage.Snapshot?
+
+  /// Blocks the calling thread.
+  ///
+  /// - Returns: nil when there is nothing to be taken in.
+  func run() throws(StoreError) -> EngineBox? {
+    guard let link = try linkInUse() else { return nil }
+    var held: (any StorageFile)?
+    if opener.configuration.isReadOnly {
+      do throws(StoreError) { held = try opener.takeLock(directory) } catch {
+        // A process has the store for itself now.
+        guard error.code == .locked, !isKnownInPart else { throw error }
+        return nil
+      }
+    }
+    defer { held?.unlock() }
+    return EngineBox(
+      try opener.follow(directory, lock, link, Machine.monotonicNanoseconds(), to: published))
+  }
+
+  func runWithoutBlocking() async throws(StoreError) -> EngineBox? {
+    try await SerialQueue(.lasting).run { () throws(StoreError) in try run() }
+  }
+
+  private func linkInUse() throws(StoreError) -> SharedLink? {
+    if let link { return link }
+    guard let link = try SharedLink(reading: directory), link.page.isMade, try link.isInUseNow()
+    else { return nil }
+    return link
   }
 }

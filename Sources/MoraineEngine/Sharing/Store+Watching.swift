@@ -5,11 +5,11 @@ extension Store {
   /// Has this process woken when others write.
   ///
   /// - Returns: whether something cannot be read, which the caller should hear of at once.
-  func watchOthers() -> Bool {
+  func watchOthers() async -> Bool {
     do throws(StoreError) {
       try beginWatching()
       // What came before the watch began.
-      try catchUp()
+      try await catchUp()
       return false
     } catch {
       return true
@@ -48,9 +48,9 @@ extension Store {
     wakeForChange()
   }
 
-  private func hearOfOthers() {
+  private func hearOfOthers() async {
     sharing.watch?.heard()
-    do throws(StoreError) { try catchUp() } catch {
+    do throws(StoreError) { try await catchUp() } catch {
       // Whoever waits asks again, and is told.
     }
     wakeForChange()

@@ -7,8 +7,8 @@ extension Store {
   ///   cannot be.
   /// - Complexity: O(segments), and eight bytes for about 350 keys; O(1) when nothing was written
   ///   since the last one. The first one after opening reads the whole index checkpoint.
-  public func snapshot() throws(StoreError) -> Snapshot {
-    try checkOpen()
+  public func snapshot() async throws(StoreError) -> Snapshot {
+    try await checkOpen()
     guard engine != nil else { return Snapshot(nil) }
     if let last = snapshots.last, last.state.sequence.rawValue == engine!.lastSequence,
       snapshots.compactionCount == compactionCount

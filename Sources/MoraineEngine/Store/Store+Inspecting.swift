@@ -6,7 +6,14 @@ extension Store {
   /// The store's figures at this moment. What is counted in the log is 0 when the store is closed
   /// or suspended; in a shared one whose news cannot be read, it is as it was known.
   public var statistics: Statistics {
-    tryToCatchUp()
+    get async {
+      await tryToCatchUp()
+      return knownStatistics
+    }
+  }
+
+  /// The figures without what other processes have written since this one has looked.
+  var knownStatistics: Statistics {
     var result = Statistics()
     result.durableSequence = durableSequence
     let (syncCount, began) = pipeline.monitor.withLock { ($0.syncCount, $0.syncBeganNanoseconds) }
@@ -25,7 +32,13 @@ extension Store {
   ///
   /// - Complexity: O(segments).
   public var segmentStatistics: [SegmentStatistics] {
-    tryToCatchUp()
+    get async {
+      await tryToCatchUp()
+      return knownSegmentStatistics
+    }
+  }
+
+  var knownSegmentStatistics: [SegmentStatistics] {
     guard engine != nil else { return [] }
     return engine!.table.order.map { slot in
       let (info, view) = (engine!.table.infos[slot], engine!.table[slot])

@@ -4,50 +4,54 @@ extension Store {
   /// Calls the body with every live record of the unnamed keyspace, in the order of the log, until
   /// it answers false.
   ///
-  /// Consistent: nothing else runs on the store until it ends, and what the body asks of the store
-  /// is answered as of the beginning of the walk, even if other processes write.
+  /// Consistent: nothing else runs on the store until it ends, and what other processes write is
+  /// taken in before it begins or after it has ended.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws. `.locked` when another
   ///   process compacts a store of more than 64 segments that is read without mappings, so that its
   ///   files are gone before they were reached: begin again.
   /// - Complexity: O(bytes of the log).
-  public func forEach(_ body: sending (Entry) throws -> Bool) throws {
-    try forEach(in: 0, body)
+  public func forEach(_ body: sending (Entry) throws -> Bool) async throws {
+    try await forEach(in: 0, body)
   }
 
-  func forEach(in keyspace: UInt16, _ body: (Entry) throws -> Bool) throws {
-    try checkOpen()
+  func forEach(in keyspace: UInt16, _ body: (Entry) throws -> Bool) async throws {
+    try await checkOpen()
     guard engine != nil else { return }
-    try holdFiles()
+    try await holdFiles()
     var walk = LogWalk(keyspace: keyspace, slots: [])
-    var entry = try reading { (engine) throws(StoreError) in
+    var entry = try await reading { (engine) throws(StoreError) in
       try engine.admitAll()
       walk = LogWalk(keyspace: keyspace, slots: engine.table.readingOrder)
       return try engine.next(&walk)
     }
     while let found = entry ?? nil {
-      guard try walking({ try body(found) }) else { return }
-      entry = try nextEntry(&walk)
+      guard try body(found) else { return }
+      entry = try await nextEntry(&walk)
     }
   }
 
-  private func nextEntry(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
+  private func nextEntry(_ walk: inout LogWalk) async throws(StoreError) -> Entry? {
     do throws(StoreError) { return try engine!.next(&walk) } catch {
-      guard try wasReplaced(error) else { throw error }
+      guard try await wasReplaced(error) else { throw error }
       throw StoreError(
         .locked, "another process compacted the store while it was gone through; begin again",
         file: error.file)
     }
   }
 
-  func entries(in keyspace: String) throws(StoreError) -> [Entry] {
-    try checkOpen()
-    try holdFiles()
-    return try reading { (engine) throws(StoreError) in
-      try engine.keyspaces.id(of: keyspace).map { id throws(StoreError) in
+  /// What is live in a keyspace, and the number of the store's last operation at that moment.
+  func entries(
+    in keyspace: String
+  ) async throws(StoreError) -> (entries: [Entry], sequence: UInt64) {
+    try await checkOpen()
+    try await holdFiles()
+    return try await reading { (engine) throws(StoreError) in
+      let entries = try engine.keyspaces.id(of: keyspace).map { id throws(StoreError) in
         try engine.entries(in: id)
-      } ?? []
-    } ?? []
+      }
+      return (entries ?? [], engine.lastSequence)
+    } ?? ([], 0)
   }
 }
 

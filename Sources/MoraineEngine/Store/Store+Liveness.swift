@@ -7,12 +7,10 @@ extension Store {
   /// - Parameter partCount: into how many parts a segment is divided; at least 1.
   /// - Throws: `.closed`, `.corrupted`, `.io`.
   /// - Complexity: O(bytes of the store). Nothing else runs on the store meanwhile.
-  public func segmentLiveness(partCount: Int) throws(StoreError) -> [SegmentLiveness] {
+  public func segmentLiveness(partCount: Int) async throws(StoreError) -> [SegmentLiveness] {
     precondition(partCount > 0, "a segment has at least one part")
-    try checkOpen()
-    try catchUp()
-    // Asks for what other processes have written once more; the slots are those of the state after.
-    let segments = segmentStatistics
+    try await checkOpen()
+    let segments = knownSegmentStatistics
     guard engine != nil else { return [] }
     try engine!.admitAll()
     let slots = Array(engine!.table.order)

@@ -21,13 +21,16 @@ extension Store {
     // Read where it is written, so that none is under way.
     let check = engine!.manifestCheck()
     let problem = try await pipeline.run { () throws(StoreError) in check.problem() }
-    try checkOpen()
-    var report = try walking { () throws(StoreError) in try verifyAll(problem, progress) }
+    try await checkOpen()
+    guard engine != nil else { return VerificationReport() }
+    var report = try verifyAll(problem, progress)
     for _ in 0..<Self.rereadLimit {
       // What another process has removed meanwhile is no damage.
       do throws(StoreError) {
-        guard let problem = report.problems.first, try wasReplaced(problem) else { break }
-        report = try walking { () throws(StoreError) in try verifyAll(nil, progress) }
+        guard let problem = report.problems.first, try await wasReplaced(problem),
+          engine != nil
+        else { break }
+        report = try verifyAll(nil, progress)
       } catch {
         report.problems.append(error)
         break
@@ -47,7 +50,7 @@ extension Store {
       report.problems.append(error)
       return report
     }
-    var audit = LogAudit(totalBytes: statistics.diskBytes, progress)
+    var audit = LogAudit(totalBytes: knownStatistics.diskBytes, progress)
     audit.run(&engine!)
     let found = audit.report
     report.problems += found.problems

@@ -108,7 +108,7 @@ extension WriteBatch {
     if let index = lastOperation(on: place) { return operations.value(of: index) }
     let name = keyspaces[Int(place.keyspace)]
     let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
-      do throws(StoreError) { return .success(try store.value(forKey: place.key, in: name)) } catch
+      do throws(StoreError) { return .success(try store.ownValue(forKey: place.key, in: name)) } catch
       {
         return .failure(error)
       }
@@ -120,7 +120,7 @@ extension WriteBatch {
     if let index = lastOperation(on: place) { return !operations.operations[index].isDelete }
     let name = keyspaces[Int(place.keyspace)]
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
-      do throws(StoreError) { return .success(try store.contains(place.key, in: name)) } catch {
+      do throws(StoreError) { return .success(try store.ownContains(place.key, in: name)) } catch {
         return .failure(error)
       }
     }

@@ -71,7 +71,7 @@ extension Store {
   /// Everything in the unnamed keyspace.
   func everything() async throws -> BackupBench.State {
     var state: BackupBench.State = [:]
-    try snapshot().forEach { entry in
+    try await snapshot().forEach { entry in
       state[entry.key] = entry.value
       return true
     }

@@ -40,9 +40,9 @@ struct PossibleStates {
 
 extension Store {
   /// Everything that is there.
-  func contents() throws -> PossibleStates.State {
+  func contents() async throws -> PossibleStates.State {
     var result: PossibleStates.State = [:]
-    try forEach { entry in
+    try await forEach { entry in
       result[entry.key] = entry.value
       return true
     }

@@ -85,10 +85,10 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
 
 extension Store {
   /// Everything in it.
-  func goldenContents() throws(StoreError) -> GoldenStore.Contents {
+  func goldenContents() async throws(StoreError) -> GoldenStore.Contents {
     var contents: GoldenStore.Contents = [:]
     do {
-      try forEach { entry in
+      try await forEach { entry in
         contents[entry.key] = GoldenStore.Record(
           key: entry.key.bytes, sequence: entry.sequence.rawValue, value: entry.value)
         return true

@@ -98,7 +98,7 @@ import Testing
 extension Store {
   /// The number of the last change that the log still has; nil for none.
   fileprivate func lastChange() async -> SequenceNumber? {
-    let last = segmentStatistics.map(\.lastSequence).max() ?? .none
+    let last = await segmentStatistics.map(\.lastSequence).max() ?? .none
     return last == .none ? nil : last
   }
 }

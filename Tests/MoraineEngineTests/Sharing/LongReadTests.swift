@@ -25,7 +25,7 @@ extension SharedFollowingTests {
             return true
           }
         case .entries:
-          keys = try await store.entries(in: "").map { "\($0.key)" }
+          keys = try await store.entries(in: "").entries.map { "\($0.key)" }
         case .livePages:
           var walk: LiveWalk? = LiveWalk()
           var seen: Set<String> = []

@@ -1,0 +1,109 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Reading what other processes have written may take long; the store answers others meanwhile, and
+/// no thread of Swift's is kept.
+@Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
+  @Test(arguments: SharedStoreTests.modes)
+  func storeAnswersOthersWhileAReaderOpensIt(mode: Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    let configuration = Configuration.shared(mode)
+    let reader = try Store(on: slow, at: "store", configuration: configuration)
+    #expect(try await reader.value(forKey: "a") == nil)
+    let writer = try Store(on: memory, at: "store", configuration: configuration)
+    try await writer.set([1], forKey: "a")
+    let gate = Gate()
+    slow.setScript { event in
+      event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
+    }
+    async let answer = reader.value(forKey: "a")
+    await gate.arrival()
+    #expect(await reader.recoveryReport.replayedBytes == 0, "the store is not open yet")
+    slow.setScript(nil)
+    gate.open()
+    #expect(try await answer == [1])
+    for store in [writer, reader] { try await store.close() }
+  }
+
+  /// Segments that are gone make a reader read the whole store again.
+  @Test(arguments: SharedStoreTests.modes)
+  func storeAnswersOthersWhileAReaderReadsItAgain(mode: Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    var configuration = Configuration.shared(mode, segmentSizeBytes: 4000)
+    configuration.compaction = .manual
+    let writer = try Store(on: memory, at: "store", configuration: configuration)
+    for number in 0..<100 { try await writer.set([0], forKey: Key("\(number % 3)")) }
+    let reader = try Store(on: slow, at: "store", configuration: configuration)
+    #expect(await reader.count == 3)
+    for number in 0..<300 { try await writer.set([1], forKey: Key("\(number % 4)")) }
+    try await writer.compact()
+    let gate = Gate()
+    let openings = Mutex(0)
+    slow.setScript { event in
+      guard event.operation == .openFile, event.file == Manifest.fileName else { return nil }
+      // The first look finds that segments are gone.
+      return openings.withLock { count in
+        count += 1
+        return count == 2 ? .hang(gate) : nil
+      }
+    }
+    async let answer = reader.value(forKey: "3")
+    await gate.arrival()
+    #expect(await reader.compactionFailure == nil, "the store answers")
+    // A second reader waits for the first.
+    async let other = reader.contains("3")
+    slow.setScript(nil)
+    gate.open()
+    #expect(try await answer == [1])
+    #expect(try await other)
+    #expect(try await reader.verify().isSound)
+    for store in [writer, reader] { try await store.close() }
+  }
+
+  /// A write of the same process comes while a reader reads the store again: what the reader has
+  /// then is older.
+  @Test(arguments: SharedStoreTests.modes)
+  func writerKeepsItsStateWhileAReaderReadsTheStoreAgain(mode: Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    var configuration = Configuration.shared(mode, segmentSizeBytes: 4000)
+    configuration.compaction = .manual
+    let other = try Store(on: memory, at: "store", configuration: configuration)
+    for number in 0..<100 { try await other.set([0], forKey: Key("\(number % 3)")) }
+    let store = try Store(on: slow, at: "store", configuration: configuration)
+    #expect(await store.count == 3)
+    for number in 0..<300 { try await other.set([1], forKey: Key("\(number % 4)")) }
+    try await other.compact()
+    try await other.set([1], forKey: "tail")
+    let gate = Gate()
+    let openings = Mutex(0)
+    slow.setScript { event in
+      guard event.operation == .openFile, event.file == Manifest.fileName else { return nil }
+      return openings.withLock { count in
+        count += 1
+        return count == 2 ? .hang(gate) : nil
+      }
+    }
+    async let answer = store.value(forKey: "3")
+    await gate.arrival()
+    #expect(try await store.enterBurst())
+    try await store.set([2], forKey: "mine")
+    gate.open()
+    #expect(try await answer == [1])
+    #expect(try await store.value(forKey: "mine") == [2], "within the burst")
+    try await store.set([3], forKey: "mine")
+    await store.leaveBurst()
+    slow.setScript(nil)
+    #expect(try await other.value(forKey: "mine") == [3])
+    #expect(try await store.verify().isSound)
+    for store in [other, store] { try await store.close() }
+  }
+}
