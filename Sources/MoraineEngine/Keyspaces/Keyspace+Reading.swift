@@ -1,7 +1,8 @@
 extension Keyspace {
   /// The value of a key, or nil when the key is not there. As ``Store/value(forKey:)``.
   public func value(forKey key: Key) async throws(StoreError) -> [UInt8]? {
-    try await store.value(forKey: key, in: name)
+    if store.isAlone { return try await store.ownValue(forKey: key, in: name) }
+    return try await store.value(forKey: key, in: name)
   }
 
   /// Lends a value to the body. As ``Store/withValue(forKey:_:)``.
@@ -13,7 +14,8 @@ extension Keyspace {
 
   /// Whether a key is there. As ``Store/contains(_:)``.
   public func contains(_ key: Key) async throws(StoreError) -> Bool {
-    try await store.contains(key, in: name)
+    if store.isAlone { return try await store.ownContains(key, in: name) }
+    return try await store.contains(key, in: name)
   }
 
   /// Calls the body with every live record, in the order of the log, until it answers false. As
@@ -61,13 +63,11 @@ extension Store {
     return try await value(forKey: key, keyspace: id)
   }
 
-  /// For a batch, beside which no other process writes.
+  /// For a store or a batch beside which no other process writes.
   func ownValue(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
     try checkUsable()
-    guard engine != nil, let id = id(of: keyspace) else { return nil }
-    return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine!.value(bytes, keyspace: id)
-    }
+    guard let id = id(of: keyspace) else { return nil }
+    return try ownValue(forKey: key, keyspace: id)
   }
 
   func withValue<Result>(
@@ -84,13 +84,11 @@ extension Store {
     return try await contains(key, keyspace: id)
   }
 
-  /// For a batch, beside which no other process writes.
+  /// As ``ownValue(forKey:in:)``.
   func ownContains(_ key: Key, in keyspace: String) throws(StoreError) -> Bool {
     try checkUsable()
-    guard engine != nil, let id = id(of: keyspace) else { return false }
-    return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      try engine!.contains(bytes, keyspace: id)
-    }
+    guard let id = id(of: keyspace) else { return false }
+    return try ownContains(key, keyspace: id)
   }
 
   package func forEach(

@@ -16,6 +16,10 @@ struct Opener {
   /// Whether the manifest of a store that was closed in order says what its digest is.
   var knowsDigest = true
 
+  /// Whether the store is open for writing and for this process alone.
+  @inline(__always)
+  var isAlone: Bool { !isShared && !configuration.isReadOnly }
+
   static let lockName = "LOCK"
   /// How long an opening waits for a store of this process that is being closed or released.
   static let leavingPatienceNanoseconds: UInt64 = 10_000_000_000

@@ -20,24 +20,29 @@ extension Store {
     guard engine != nil else { return }
     try await holdFiles()
     var walk = LogWalk(keyspace: keyspace, slots: [])
-    var entry = try await reading { (engine) throws(StoreError) in
+    let entry = try await reading { (engine) throws(StoreError) in
       try engine.admitAll()
       walk = LogWalk(keyspace: keyspace, slots: engine.table.readingOrder)
       return try engine.next(&walk)
     }
-    while let found = entry ?? nil {
-      guard try body(found) else { return }
-      entry = try await nextEntry(&walk)
-    }
+    guard let first = entry ?? nil else { return }
+    guard let error = try goThrough(&walk, from: first, body) else { return }
+    guard try await wasReplaced(error) else { throw error }
+    throw StoreError(
+      .locked, "another process compacted the store while it was gone through; begin again",
+      file: error.file)
   }
 
-  private func nextEntry(_ walk: inout LogWalk) async throws(StoreError) -> Entry? {
-    do throws(StoreError) { return try engine!.next(&walk) } catch {
-      guard try await wasReplaced(error) else { throw error }
-      throw StoreError(
-        .locked, "another process compacted the store while it was gone through; begin again",
-        file: error.file)
+  /// - Returns: why the log could not be read on; what the body throws is thrown.
+  private func goThrough(
+    _ walk: inout LogWalk, from first: Entry, _ body: (Entry) throws -> Bool
+  ) throws -> StoreError? {
+    var entry: Entry? = first
+    while let found = entry {
+      guard try body(found) else { return nil }
+      do throws(StoreError) { entry = try engine!.next(&walk) } catch { return error }
     }
+    return nil
   }
 
   /// What is live in a keyspace, and the number of the store's last operation at that moment.

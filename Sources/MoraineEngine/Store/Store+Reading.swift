@@ -7,9 +7,39 @@ extension Store {
   /// - Throws: `.corrupted` with file and offset when the bytes are not what was written, `.io`,
   ///   `.closed`. Damage is never answered with nil.
   /// - Complexity: O(key + value).
+  @inlinable
   public func value(forKey key: Key) async throws(StoreError) -> [UInt8]? {
+    // Compiled into the caller: a call that cannot wait costs no frame of its own.
+    if isAlone { return try ownValue(forKey: key) }
+    return try await sharedValue(forKey: key)
+  }
+
+  @usableFromInline
+  func ownValue(forKey key: Key) throws(StoreError) -> [UInt8]? {
+    try checkUsable()
+    return try ownValue(forKey: key, keyspace: 0)
+  }
+
+  @usableFromInline
+  func sharedValue(forKey key: Key) async throws(StoreError) -> [UInt8]? {
     try await checkOpen()
     return try await value(forKey: key, keyspace: 0)
+  }
+
+  @inline(__always)
+  func ownValue(forKey key: Key, keyspace: UInt16) throws(StoreError) -> [UInt8]? {
+    guard engine != nil else { return nil }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.value(bytes, keyspace: keyspace)
+    }
+  }
+
+  @inline(__always)
+  func ownContains(_ key: Key, keyspace: UInt16) throws(StoreError) -> Bool {
+    guard engine != nil else { return false }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.contains(bytes, keyspace: keyspace)
+    }
   }
 
   func value(forKey key: Key, keyspace: UInt16) async throws(StoreError) -> [UInt8]? {
@@ -52,7 +82,20 @@ extension Store {
   }
 
   /// Whether a key is there. Throws as ``value(forKey:)``.
+  @inlinable
   public func contains(_ key: Key) async throws(StoreError) -> Bool {
+    if isAlone { return try ownContains(key) }
+    return try await sharedContains(key)
+  }
+
+  @usableFromInline
+  func ownContains(_ key: Key) throws(StoreError) -> Bool {
+    try checkUsable()
+    return try ownContains(key, keyspace: 0)
+  }
+
+  @usableFromInline
+  func sharedContains(_ key: Key) async throws(StoreError) -> Bool {
     try await checkOpen()
     return try await contains(key, keyspace: 0)
   }

@@ -14,6 +14,9 @@ public import SystemPackage
 public actor Store {
   nonisolated let opener: Opener
   nonisolated let pipeline: CommitPipeline
+  /// Whether the store is open for writing and for this process alone: a read needs nothing but
+  /// what this process knows.
+  @usableFromInline nonisolated let isAlone: Bool
   nonisolated var observers: Observers { opener.observers }
 
   /// Nil until there is a store on disk: the first write makes it.
@@ -114,6 +117,7 @@ public actor Store {
     self.refusal = refusal
     isClosed = refusal != nil
     self.opener = opener
+    isAlone = opener.isAlone
     self.pipeline = pipeline
     checkpointNames = state?.checkpointNames ?? []
     let page = state?.link?.page
