@@ -47,7 +47,7 @@ protocol Parkable: AnyObject, Sendable {
 ///   opening that gets the directory's lock tries the manifest's too. So a deleted `LOCK` lets no
 ///   second writer in, whether the store is parked or not. No other process replaces the manifest
 ///   of an exclusive store; that of a shared store may be replaced, so a shared store's directory
-///   stays.
+///   stays. So do directory and `LOCK` where a mapping does not keep a lock, as on overlayfs.
 ///
 /// A file that another process may remove while this one reads it is not parked. Elsewhere than on
 /// Linux nothing is parked, for a mapping may not keep a lock there.

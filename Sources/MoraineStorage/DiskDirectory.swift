@@ -298,10 +298,12 @@ final class DiskDirectory: StorageDirectory, Parkable {
 
   /// As for files: a child of the process that took the lock must not give it back.
   func unlock() {
-    guard lockHolder.exchange(0, ordering: .relaxed) == getpid() else { return }
+    guard lockHolder.load(ordering: .relaxed) == getpid() else { return }
     descriptor.holding { descriptor in
       if let descriptor { moraine_unlock(descriptor) }
       takeKept()?.release()
+      // Not before: the descriptor would be given back as one without a lock, which a copy keeps.
+      lockHolder.store(0, ordering: .relaxed)
     }
   }
 
@@ -333,7 +335,9 @@ extension DiskDirectory {
       // No call uses the descriptor, so none locks the directory now.
       let isLocked = lockHolder.load(ordering: .relaxed) == getpid()
       guard isLocked || lock?.isLocked == true else { return true }
-      guard isLocked, let lock, let standIn, let kept = keep(standIn, in: descriptor, isShared)
+      // Of a shared lock it could not be told whether the mapping keeps it.
+      guard isLocked, !isShared, let lock, let standIn,
+        let kept = keep(standIn, in: descriptor, isShared)
       else { return false }
       guard lock.parkLock(in: descriptor, shared: isShared) else {
         kept.release()
@@ -347,7 +351,19 @@ extension DiskDirectory {
   }
 
   /// Locks a file through a mapping alone.
+  ///
+  /// - Returns: nil also where the mapping does not keep the lock: file systems that lie over
+  ///   others, as overlayfs, map the file below, and that open file is another one.
   private func keep(_ standIn: String, in directory: CInt, _ isShared: Bool) -> KeptFile? {
+    guard let kept = mapLocked(standIn, in: directory, isShared) else { return nil }
+    let other = moraine_openat(directory, standIn, O_RDONLY, 0)
+    defer { if other >= 0 { close(other) } }
+    if other >= 0, moraine_lock(other, !isShared) == -EWOULDBLOCK { return kept }
+    kept.release()
+    return nil
+  }
+
+  private func mapLocked(_ standIn: String, in directory: CInt, _ isShared: Bool) -> KeptFile? {
     let file = moraine_openat(directory, standIn, O_RDONLY, 0)
     guard file >= 0 else { return nil }
     defer { close(file) }
@@ -390,11 +406,13 @@ extension DiskDirectory {
 
   /// Moves the lock from the file that stood in back to the directory.
   ///
+  /// A forked child does not: it would have the lock for itself.
+  ///
   /// - Returns: false when another process has the directory, which takes a deleted `LOCK` and a
   ///   replaced manifest.
   private func lockAgain(_ number: CInt) -> Bool {
     let (isKept, isShared) = parking.withLock { ($0.kept != nil, $0.isShared) }
-    guard isKept else { return true }
+    guard isKept, lockHolder.load(ordering: .relaxed) == getpid() else { return true }
     guard DiskFile.lock(number, shared: isShared) else { return false }
     takeKept()?.release()
     return true

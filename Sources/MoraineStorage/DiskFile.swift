@@ -277,10 +277,7 @@ final class DiskFile: StorageFile, Parkable {
     }
   }
 
-  func unlock() {
-    lockHolder.store(0, ordering: .relaxed)
-    releaseLock()
-  }
+  func unlock() { releaseLock() }
 
   private func releaseLock() {
     descriptor.holding { descriptor in
@@ -289,6 +286,8 @@ final class DiskFile: StorageFile, Parkable {
         kept.lock?.release()
         kept.lock = nil
       }
+      // Not before: the descriptor would be given back as one without a lock, which a copy keeps.
+      lockHolder.store(0, ordering: .relaxed)
     }
   }
 

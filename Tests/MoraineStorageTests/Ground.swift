@@ -10,6 +10,10 @@ enum Medium: CaseIterable {
 
 /// A storage with one empty directory, removed with this object.
 final class Ground {
+  /// Whether other tests of this process have every descriptor given back: which are is then not
+  /// for a test to say.
+  static let othersPark = ProcessInfo.processInfo.environment["MORAINE_DESCRIPTORS"] != nil
+
   let storage: any Storage
   let path: FilePath
   let directory: any StorageDirectory

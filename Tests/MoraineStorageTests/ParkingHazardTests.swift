@@ -1,0 +1,143 @@
+#if os(Linux)
+  import CTestSupport
+  import Foundation
+  import Glibc
+  import Synchronization
+  import SystemPackage
+  import Testing
+
+  @testable import MoraineStorage
+
+  /// What a test and a thread of its own tell each other.
+  private final class OtherThread: Sendable {
+    enum Phase: Int, AtomicRepresentable {
+      case idle, parking, stopping, ending, ended
+    }
+
+    let phase = Atomic(Phase.idle)
+
+    func wait(for wanted: Phase) {
+      while phase.load(ordering: .acquiring) != wanted { sched_yield() }
+    }
+
+    /// Parks the file once each time that it is told to.
+    func park(_ file: DiskFile) {
+      while true {
+        switch phase.load(ordering: .acquiring) {
+        case .parking where !file.park(): continue
+        case .parking, .stopping:
+          phase.store(.idle, ordering: .releasing)
+        case .ending:
+          phase.store(.ended, ordering: .releasing)
+          return
+        case .idle, .ended: continue
+        }
+      }
+    }
+
+    /// After this nothing is parked.
+    func stopParking() {
+      _ = phase.compareExchange(
+        expected: .parking, desired: .stopping, ordering: .acquiringAndReleasing)
+      wait(for: .idle)
+    }
+  }
+
+  /// What may go wrong between giving a descriptor back and opening the file again.
+  @Suite(.timeLimit(.minutes(10)), .disabled(if: Ground.othersPark))
+  struct ParkingHazardTests {
+    private let ground: Ground
+    private let directory: DiskDirectory
+
+    init() throws {
+      ground = try Ground(.disk)
+      directory = try #require(ground.directory as? DiskDirectory)
+    }
+
+    private func file(_ name: String) throws -> DiskFile {
+      try #require(try directory.createFile(name) as? DiskFile)
+    }
+
+    private func path(_ name: String) -> String { ground.path.appending(name).string }
+
+    /// Regression: on overlayfs, where containers have their files, a mapping is one of the file
+    /// below, whose open file has no lock. A parked store let a second writer in.
+    @Test(.enabled(if: getuid() == 0, "only root can mount"))
+    func whereMappingsKeepNoLocksADirectoryKeepsItsDescriptor() async {
+      await #expect(processExitsWith: .success) {
+        var root = Array("/tmp/moraine-overlay-XXXXXX".utf8CString)
+        guard mkdtemp(&root) != nil, support_mount_overlay(root) == 1 else { return }
+        let path = FilePath(platformString: root).appending("merged")
+        func opened() throws -> DiskDirectory {
+          try #require(try DiskStorage().openDirectory(path) as? DiskDirectory)
+        }
+        let directory = try opened()
+        _ = try directory.createFile("MANIFEST")
+        let lock = try directory.createFile("LOCK")
+        #expect(try lock.tryLock(shared: false))
+        #expect(try directory.tryLockIfSupported(shared: false, standIn: "MANIFEST"))
+        directory.allowParking(with: lock, standIn: "MANIFEST")
+        #expect(!directory.park())
+        let other = try opened()
+        #expect(try !other.openOrCreateFile("LOCK").tryLock(shared: false))
+        #expect(try !other.tryLockIfSupported(shared: false, standIn: "MANIFEST"))
+      }
+    }
+
+    /// Regression: a forked child that read by a parked directory locked it for itself, and the
+    /// parent took its own directory for a replaced one.
+    @Test func aChildDoesNotTakeTheLockOfAParkedDirectory() async {
+      await #expect(processExitsWith: .success) {
+        alarm(60)
+        let ground = try Ground(.disk)
+        let directory = try #require(ground.directory as? DiskDirectory)
+        _ = try directory.createFile("MANIFEST")
+        let lock = try directory.createFile("LOCK")
+        #expect(try lock.tryLock(shared: false))
+        #expect(try directory.tryLockIfSupported(shared: false, standIn: "MANIFEST"))
+        directory.allowParking(with: lock, standIn: "MANIFEST")
+        #expect(directory.park())
+        Inherited.directory.withLock { $0 = directory }
+        let child = support_begin_child {
+          alarm(60)
+          do {
+            _ = try Inherited.directory.withLock { $0 }?.freeBytes()
+          } catch { _exit(1) }
+        }
+        defer { support_end_child(child) }
+        try #require(child > 0)
+        #expect(try directory.freeBytes() > 0)
+      }
+    }
+
+    private enum Inherited {
+      static let directory = Mutex<DiskDirectory?>(nil)
+    }
+
+    /// Regression: a lock that was given up at the moment in which the descriptor was given back
+    /// stayed with whatever had a copy of the descriptor.
+    @Test func aFileParkedWhileItIsUnlockedIsUnlocked() throws {
+      let file = try file("WRITER")
+      file.allowParking()
+      let other = try #require(try ground.storage.openDirectory(ground.path))
+      let second = try #require(try other.openFile("WRITER", .readWrite))
+      let state = OtherThread()
+      try WorkerThread.start { state.park(file) }
+      for round in 0..<500 {
+        #expect(try file.tryLock(shared: false))
+        let copies = try #require(ParkingTests.copies(of: ground.path.appending("WRITER")))
+        #expect(copies.count == 2)
+        state.phase.store(.parking, ordering: .releasing)
+        file.unlock()
+        let isFree = try second.tryLock(shared: false)
+        second.unlock()
+        state.stopParking()
+        for copy in copies { close(copy) }
+        #expect(isFree, "round \(round)")
+        if !isFree { break }
+      }
+      state.phase.store(.ending, ordering: .releasing)
+      state.wait(for: .ended)
+    }
+  }
+#endif
