@@ -36,10 +36,11 @@ protocol Parkable: AnyObject, Sendable {
 /// **What a descriptor stands for is kept.** Two things belong to the kernel's open file and would
 /// end with its last descriptor: its locks, and the errors of writing that no sync has reported
 /// yet. A mapping keeps the open file without a descriptor (``KeptFile``):
-/// - A file that has unsynced changes, or that is mapped for writing, is parked with such a
-///   mapping. A sync of a parked file is `msync` of that mapping: `fdatasync` of the same open
-///   file. When the file was opened again, a sync asks both open files, so it reports what either
-///   has to report.
+/// - A file that is open for writing is parked with such a mapping. A sync of a parked file is
+///   `msync` of that mapping: `fdatasync` of the same open file. When the file was opened again, a
+///   sync asks both open files, so it reports what either has to report. The mapping also keeps the
+///   inode: no other file that somebody puts in this one's place is taken for it. A file that is
+///   only read has none; each of its records says by its checksum which segment it belongs to.
 /// - The lock on `LOCK` moves to a new open file that only a mapping keeps. The mapping is not
 ///   given to forked children, so a child cannot keep the lock after its parent.
 /// - The lock on the directory cannot move to a mapping, for directories have none. While the

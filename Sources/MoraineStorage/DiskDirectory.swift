@@ -151,10 +151,13 @@ final class DiskDirectory: StorageDirectory, Parkable {
   /// Opens a file whose descriptor was given back.
   func openAgain(_ name: String, _ access: FileAccess) throws(StorageError) -> CInt {
     do throws(StorageError) { return try open(name, access) } catch {
-      let isGone =
-        error.errno == .noSuchFileOrDirectory || error.errno == .tooManySymbolicLinkLevels
-      guard isGone else { throw error }
-      throw StorageError("open again", file: name, errno: .staleNFSFileHandle)
+      switch error.errno {
+      // Nothing, a link, a directory, a socket.
+      case .noSuchFileOrDirectory, .tooManySymbolicLinkLevels, .isDirectory,
+        .noSuchAddressOrDevice:
+        throw StorageError("open again", file: name, errno: .staleNFSFileHandle)
+      default: throw error
+      }
     }
   }
 

@@ -37,10 +37,8 @@ final class DiskFile: StorageFile, Parkable {
 
   private let kept = Mutex(Kept())
   private let mayPark = Atomic<Bool>(false)
-  /// Whether something was written that no sync has covered. Relaxed: calls store it while they use
-  /// the descriptor, and it is read after an exchange that finds no such call.
-  private let isDirty = Atomic<Bool>(false)
-  /// How many bytes were mapped for writing: such a file counts as dirty. Relaxed, as `isDirty`.
+  /// How many bytes were mapped for writing. Relaxed: calls store it while they use the descriptor,
+  /// and it is read after an exchange that finds no such call.
   private let writableBytes = Atomic<Int>(0)
   /// The process that holds the lock through this file; 0 for none.
   private let lockHolder = Atomic<pid_t>(0)
@@ -83,6 +81,14 @@ final class DiskFile: StorageFile, Parkable {
       device: UInt64(truncatingIfNeeded: status.st_dev), inode: UInt64(status.st_ino))
   }
 
+  /// Whether a descriptor leads to this file.
+  private func isSelf(_ descriptor: CInt) -> Bool {
+    var status = stat()
+    return fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+      && UInt64(truncatingIfNeeded: status.st_dev) == identity.device
+      && UInt64(status.st_ino) == identity.inode
+  }
+
   private func use<Result>(
     _ body: (CInt) throws(StorageError) -> Result
   ) throws(StorageError) -> Result {
@@ -106,7 +112,7 @@ final class DiskFile: StorageFile, Parkable {
 
   private func reopen() throws(StorageError) -> CInt {
     let number = try directory.openAgain(name, access)
-    guard try Self.identity(of: number, name) == identity else {
+    guard isSelf(number) else {
       close(number)
       throw StorageError("open again", file: name, errno: .staleNFSFileHandle)
     }
@@ -144,7 +150,6 @@ final class DiskFile: StorageFile, Parkable {
     guard let base = bytes.baseAddress else { return }
     let count = bytes.count
     try use { (descriptor) throws(StorageError) in
-      isDirty.store(true, ordering: .relaxed)
       try SystemCall.completingAll("write", name, count: count, at: offset) { done in
         moraine_pwrite(descriptor, base + done, count - done, off_t(offset) + off_t(done))
       }
@@ -154,7 +159,6 @@ final class DiskFile: StorageFile, Parkable {
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError) {
     guard end > start else { return }
     try use { (descriptor) throws(StorageError) in
-      isDirty.store(true, ordering: .relaxed)
       _ = try SystemCall.retrying("allocate", name, at: start) {
         moraine_allocate(descriptor, off_t(start), off_t(end - start))
       }
@@ -163,7 +167,6 @@ final class DiskFile: StorageFile, Parkable {
 
   func truncate(to lengthBytes: UInt64) throws(StorageError) {
     try useWithPatience { (descriptor) throws(StorageError) in
-      isDirty.store(true, ordering: .relaxed)
       _ = try SystemCall.retrying("truncate", name, at: lengthBytes) {
         moraine_ftruncate(descriptor, off_t(lengthBytes))
       }
@@ -173,17 +176,13 @@ final class DiskFile: StorageFile, Parkable {
   func synchronize(_ scope: SyncScope) throws(StorageError) {
     if scope == .data, try synchronizeParked() { return }
     try useWithPatience { (descriptor) throws(StorageError) in
-      isDirty.store(false, ordering: .relaxed)
-      do throws(StorageError) { try synchronize(scope, descriptor) } catch {
-        isDirty.store(true, ordering: .relaxed)
-        throw error
-      }
+      try synchronize(scope, descriptor)
+      // The open files that changes were made through before may have an error to report that this
+      // descriptor's does not. While it is in use it is not given back for one of theirs.
+      let before = takeChanges()
+      defer { for file in before { file.release() } }
+      for file in before { try file.synchronize(name) }
     }
-    // The open files that changes were made through before may have an error to report that this
-    // descriptor's does not.
-    let before = takeChanges()
-    defer { for file in before { file.release() } }
-    for file in before { try file.synchronize(name) }
   }
 
   private func synchronize(_ scope: SyncScope, _ descriptor: CInt) throws(StorageError) {
@@ -203,7 +202,9 @@ final class DiskFile: StorageFile, Parkable {
   /// - Returns: false where the file has one.
   private func synchronizeParked() throws(StorageError) -> Bool {
     guard descriptor.isParked else { return false }
-    let changes = takeChanges()
+    // Not while the descriptor is given back: what was written through it may reach further than
+    // what is kept so far.
+    let changes = descriptor.holding { $0 == nil ? takeChanges() : [] }
     guard !changes.isEmpty else { return false }
     // They stay: what is written through the engine's mapping from now on needs them. The file may
     // have been opened, changed and parked again in between: then a younger one is the last.
@@ -328,8 +329,9 @@ extension DiskFile {
 
   /// - Returns: false where the descriptor must stay.
   private func keepChanges(of descriptor: CInt) -> Bool {
+    // Also where all is synced: no other file gets the number of an inode that is in use.
+    guard access == .readWrite else { return true }
     let mapped = writableBytes.load(ordering: .relaxed)
-    guard mapped > 0 || isDirty.load(ordering: .relaxed) else { return true }
     var length = 0
     do throws(StorageError) { length = Int(clamping: try lengthBytes(descriptor)) } catch {
       return false
@@ -360,11 +362,7 @@ extension DiskFile {
       let fresh = moraine_openat(directory, name, access == .read ? O_RDONLY : O_RDWR, 0)
       guard fresh >= 0 else { return false }
       defer { close(fresh) }
-      var status = stat()
-      guard fstat(fresh, &status) == 0, UInt64(status.st_ino) == identity.inode,
-        UInt64(truncatingIfNeeded: status.st_dev) == identity.device,
-        let lock = KeptFile(fresh, lengthBytes: 1)
-      else { return false }
+      guard isSelf(fresh), let lock = KeptFile(fresh, lengthBytes: 1) else { return false }
       moraine_unlock(descriptor)
       guard Self.lock(fresh, shared: shared) else {
         lock.release()

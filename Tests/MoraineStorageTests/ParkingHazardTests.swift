@@ -84,6 +84,103 @@
       }
     }
 
+    /// Regression: a sync that began after a write and ended before it took the file for synced;
+    /// its descriptor was given back, and with it what the write's pages had to report.
+    @Test func whatIsWrittenDuringASyncIsNotTakenForSynced() throws {
+      let file = try file("a")
+      file.allowParking()
+      let bytes = [UInt8](repeating: 7, count: 64 << 20)
+      var count = 0
+      for _ in 0..<50 where count < 5 {
+        try file.truncate(to: 0)
+        try file.synchronize(.data)
+        let state = OtherThread()
+        try WorkerThread.start {
+          do { try bytes.withUnsafeBytes { try file.write($0, at: 0) } } catch {
+            Issue.record(error)
+          }
+          state.phase.store(.ended, ordering: .releasing)
+        }
+        while try file.lengthBytes() == 0 { sched_yield() }
+        try file.synchronize(.data)
+        let wasInTime = state.phase.load(ordering: .acquiring) != .ended
+        state.wait(for: .ended)
+        guard wasInTime else { continue }
+        count += 1
+        #expect(file.park())
+        try file.synchronize(.data)
+        #expect(!file.hasDescriptor, "nothing keeps what was written")
+      }
+      print("\(count) syncs ended during a write")
+    }
+
+    /// Regression: a sync that began while the descriptor was given back synced what the last
+    /// mapping reached to, and not what was written behind that.
+    @Test func aSyncDuringTheParkingCoversTheWholeFile() throws {
+      let file = try file("a")
+      file.allowParking()
+      guard support_dirty_pages(path("a")) >= 0 else { return }
+      let state = OtherThread()
+      try WorkerThread.start { state.park(file) }
+      for round in 0..<1000 {
+        try file.truncate(to: 0)
+        try file.synchronize(.full)
+        try file.write("x", at: 0)
+        #expect(file.park())
+        try file.write("x", at: 3 << 20)
+        state.phase.store(.parking, ordering: .releasing)
+        for _ in 0..<(round % 400) { _ = file.hasDescriptor }
+        try file.synchronize(.data)
+        let count = support_dirty_pages(path("a"))
+        #expect(count == 0, "round \(round)")
+        state.stopParking()
+        if count != 0 { break }
+      }
+      state.phase.store(.ending, ordering: .releasing)
+      state.wait(for: .ended)
+    }
+
+    /// Regression: without a descriptor the inode of a deleted file was free for the next file,
+    /// which was then taken for this one.
+    @Test func noOtherFileGetsTheNumberOfAParkedOne() throws {
+      let file = try file("a")
+      try file.write("hello", at: 0)
+      try file.synchronize(.full)
+      file.allowParking()
+      #expect(file.park())
+      try directory.remove("a")
+      for _ in 0..<20 {
+        let substitute = try self.file("a")
+        #expect(substitute.identity != file.identity)
+        try substitute.write("other", at: 0)
+        #expect(try errno { try file.write("lost", at: 0) } == .staleNFSFileHandle)
+        #expect(try substitute.bytes(5, at: 0) == Array("other".utf8))
+        try directory.remove("a")
+      }
+    }
+
+    /// Regression: what is no file was an error of input and output.
+    @Test func whatIsNoFileIsNotTheFile() throws {
+      let path = path("a")
+      let replacements: [() -> CInt] = [
+        { mkdir(path, 0o700) }, { mkfifo(path, 0o600) }, { symlink("/dev/null", path) },
+        { mknod(path, S_IFSOCK | 0o600, 0) },
+      ]
+      for (number, replace) in replacements.enumerated() {
+        for access in [FileAccess.read, .readWrite] {
+          try file("a").write("hello", at: 0)
+          let file = try #require(try directory.openFile("a", access) as? DiskFile)
+          file.allowParking()
+          #expect(file.park())
+          try directory.remove("a")
+          #expect(replace() == 0)
+          let found = try errno { _ = try file.bytes(5, at: 0) }
+          #expect(found == .staleNFSFileHandle, "\(number) \(access)")
+          #expect(remove(path) == 0)
+        }
+      }
+    }
+
     /// Regression: a forked child that read by a parked directory locked it for itself, and the
     /// parent took its own directory for a replaced one.
     @Test func aChildDoesNotTakeTheLockOfAParkedDirectory() async {
