@@ -25,6 +25,9 @@ final class Descriptor: Sendable {
   #endif
 
   private static let none: UInt64 = 0xFFFF_FFFF << 32
+  /// How often, and how long apart, a call that lacks a descriptor tries again.
+  private static let attemptLimit = 20
+  private static let retryNanoseconds: UInt64 = 10_000_000
 
   /// The descriptor in the upper half, the number of calls in the lower one.
   private let word: Atomic<UInt64>
@@ -70,6 +73,23 @@ final class Descriptor: Sendable {
     if !isReferenced.load(ordering: .relaxed) { isReferenced.store(true, ordering: .relaxed) }
     guard let number = Self.number(in: pinned) else { return try body(reopened(open)) }
     return try body(number)
+  }
+
+  /// As ``use(reopening:_:)``, of calls whose failure would end a store's writing: where there is
+  /// no descriptor left, they wait for one, for a fifth of a second at most.
+  func useWithPatience<Result>(
+    reopening open: () throws(StorageError) -> CInt,
+    _ body: (CInt) throws(StorageError) -> Result
+  ) throws(StorageError) -> Result {
+    var attempts = 0
+    while true {
+      do throws(StorageError) { return try use(reopening: open, body) } catch {
+        attempts += 1
+        // Nothing but opening fails so: the body has not run.
+        guard error.lacksDescriptor, attempts < Self.attemptLimit else { throw error }
+        Machine.sleep(nanoseconds: Self.retryNanoseconds)
+      }
+    }
   }
 
   private func reopened(_ open: () throws(StorageError) -> CInt) throws(StorageError) -> CInt {

@@ -57,6 +57,13 @@ final class DiskDirectory: StorageDirectory, Parkable {
     try descriptor.use(reopening: { () throws(StorageError) in try reopen() }, body)
   }
 
+  private func useWithPatience<Result>(
+    _ body: (CInt) throws(StorageError) -> Result
+  ) throws(StorageError) -> Result {
+    try descriptor.useWithPatience(
+      reopening: { () throws(StorageError) in try reopen() }, body)
+  }
+
   func entries() throws(StorageError) -> [DirectoryEntry] {
     // A descriptor of its own: reading moves its position.
     let copy = try use { (descriptor) throws(StorageError) in
@@ -162,7 +169,7 @@ final class DiskDirectory: StorageDirectory, Parkable {
   }
 
   func rename(_ source: String, to target: String) throws(StorageError) {
-    try use { (descriptor) throws(StorageError) in
+    try useWithPatience { (descriptor) throws(StorageError) in
       _ = try SystemCall.retrying("rename to \(target)", source) {
         moraine_renameat(descriptor, source, target)
       }
@@ -193,7 +200,7 @@ final class DiskDirectory: StorageDirectory, Parkable {
   }
 
   func synchronize() throws(StorageError) {
-    try use { (descriptor) throws(StorageError) in
+    try useWithPatience { (descriptor) throws(StorageError) in
       _ = try SystemCall.retrying("sync directory", path.string) { moraine_sync_full(descriptor) }
     }
   }

@@ -44,9 +44,6 @@ final class DiskFile: StorageFile, Parkable {
   private let lockHolder = Atomic<pid_t>(0)
 
   private static let leastKeptBytes = 1 << 20
-  /// How often, and how long apart, a sync that lacks a descriptor tries again.
-  private static let attemptLimit = 20
-  private static let retryNanoseconds: UInt64 = 10_000_000
 
   /// Takes the descriptor over; closes it when it is not a regular file's.
   init(
@@ -95,19 +92,11 @@ final class DiskFile: StorageFile, Parkable {
     try descriptor.use(reopening: { () throws(StorageError) in try reopen() }, body)
   }
 
-  /// As `use`, of calls whose failure would end the store's writing: where the process has no
-  /// descriptor left, they wait for one, for a fifth of a second at most.
   private func useWithPatience<Result>(
     _ body: (CInt) throws(StorageError) -> Result
   ) throws(StorageError) -> Result {
-    var attempts = 0
-    while true {
-      do throws(StorageError) { return try use(body) } catch {
-        attempts += 1
-        guard error.isLimit, descriptor.isParked, attempts < Self.attemptLimit else { throw error }
-        Machine.sleep(nanoseconds: Self.retryNanoseconds)
-      }
-    }
+    try descriptor.useWithPatience(
+      reopening: { () throws(StorageError) in try reopen() }, body)
   }
 
   private func reopen() throws(StorageError) -> CInt {

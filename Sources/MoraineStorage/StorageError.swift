@@ -27,6 +27,12 @@ package struct StorageError: Error, Sendable {
     }
   }
 
+  /// The process or the system has as many open files as it may have. No call answers so that has
+  /// read, written or synced anything.
+  package var lacksDescriptor: Bool {
+    errno == .tooManyOpenFiles || errno == .tooManyOpenFilesInSystem
+  }
+
   /// The name leads to another file, or to none, than when it was opened first.
   package var isReplaced: Bool { errno == .staleNFSFileHandle }
 

@@ -236,5 +236,29 @@
       state.phase.store(.ending, ordering: .releasing)
       state.wait(for: .ended)
     }
+
+    /// Regression: after a manifest's rename a directory without a descriptor ended the store's
+    /// writing where the process had none for a moment.
+    @Test func aDirectoryIsSyncedWhenThereIsADescriptorAgain() async {
+      await #expect(processExitsWith: .success) {
+        let ground = try Ground(.disk)
+        let directory = try #require(ground.directory as? DiskDirectory)
+        let lock = try directory.createFile("LOCK")
+        directory.allowParking(with: lock, standIn: nil)
+        DescriptorPool.current.parkAll()
+        var before = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &before)
+        let lifted = before
+        var none = before
+        none.rlim_cur = 0
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &none)
+        try WorkerThread.start {
+          Machine.sleep(nanoseconds: 50_000_000)
+          var limit = lifted
+          setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        }
+        try directory.synchronize()
+      }
+    }
   }
 #endif

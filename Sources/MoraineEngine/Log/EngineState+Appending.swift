@@ -113,6 +113,8 @@ extension EngineState {
     do throws(StorageError) {
       try write(draft, at: end, to: active)
     } catch {
+      // Nothing was written, so nothing is to be cut off, which would take a descriptor too.
+      if error.lacksDescriptor, draft.length < Self.piecewiseLength { throw StoreError(error) }
       try takeBack(to: end, active, after: error)
     }
   }

@@ -117,6 +117,8 @@ extension EngineState {
         places.append(try append(index, of: batch, sequence: first + UInt64(index) + 1))
       }
     } catch {
+      // The first took back its own bytes.
+      if places.isEmpty { throw error }
       // Part of a batch must not stay where the next record goes.
       table[place.slot].end = start
       do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {

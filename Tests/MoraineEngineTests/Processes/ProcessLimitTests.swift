@@ -39,6 +39,37 @@
       }
     }
 
+    /// Regression: a put for which the file could not be opened again waited on a thread of Swift's,
+    /// and then ended the store's writing, though it had written nothing.
+    @Test func aStoreThatLacksADescriptorForAMomentWritesOn() async {
+      await #expect(processExitsWith: .success) {
+        alarm(60)
+        let directory = try TestDirectory()
+        let store = try await Store.open(
+          at: directory.path, configuration: .testing(ioMode: .positional, durability: .sync))
+        try await store.set([1], forKey: "a")
+        DescriptorPool.current.parkAll()
+        let limit = try Limit(.descriptors, 0)
+        let error = await #expect(throws: StoreError.self) {
+          try await store.set([2], forKey: "b")
+        }
+        #expect(error?.code == .limitExceeded)
+        let second = await #expect(throws: StoreError.self) {
+          try await store.write { try $0.set([3], forKey: "c") }
+        }
+        #expect(second?.code == .limitExceeded)
+        try limit.lift()
+        try await store.set([4], forKey: "d")
+        #expect(try await store.value(forKey: "a") == [1])
+        #expect(try await store.value(forKey: "b") == nil)
+        try await store.close()
+        let again = try await Store.open(at: directory.path)
+        #expect(try await again.verify().isSound)
+        #expect(await again.count == 2)
+        try await again.close()
+      }
+    }
+
     /// Regression: an index for which there was no memory ended the program. What is smaller than
     /// an index takes its memory from what the process has already.
     @Test func aStoreWithoutAddressSpaceFailsWithTypedErrors() async {
