@@ -115,6 +115,24 @@ import Testing
     #expect(after["MANIFEST"] == before["MANIFEST"])
   }
 
+  /// Regression: the number of a deleted segment went to the next file, and the store, which had
+  /// given its descriptor back, took that one for its own.
+  @Test func aFileInThePlaceOfAParkedSegmentIsNotWrittenTo() async {
+    await #expect(processExitsWith: .success) {
+      let ground = try await Ground(.testing(ioMode: .positional))
+      let segment = try #require(ground.directory.segments().last)
+      DescriptorPool.current.parkAll()
+      let bytes = try Data(contentsOf: segment).prefix(100)
+      try FileManager.default.removeItem(at: segment)
+      #expect(FileManager.default.createFile(atPath: segment.path, contents: bytes))
+      let error = await #expect(throws: StoreError.self) {
+        try await ground.store.set([3], forKey: "lost", durability: .sync)
+      }
+      #expect(error?.code == .storeReplaced)
+      #expect(try Data(contentsOf: segment) == bytes)
+    }
+  }
+
   /// Nothing is asked of the store, and yet it is told.
   @Test(arguments: Mishap.allCases, [0, 2])
   func anIdleStoreIsTold(_ mishap: Mishap, _ number: Int) async throws {
