@@ -71,6 +71,20 @@ package final class DescriptorPool: OfOneProcess {
     var queue: [Candidate] = []
     /// How many entries at the queue's beginning were taken; they are dropped now and then.
     var taken = 0
+    /// At how many entries those are dropped whose object is gone.
+    var sweepCount = 1024
+
+    /// - Returns: the objects that were looked at. One of them may have no other reference left,
+    ///   and must not end under the lock.
+    mutating func add(_ object: any Parkable) -> [any Parkable] {
+      queue.append(Candidate(object: object))
+      guard queue.count >= sweepCount else { return [] }
+      let living = queue[taken...].compactMap(\.object)
+      queue = living.map { Candidate(object: $0) }
+      taken = 0
+      sweepCount = max(1024, 2 * queue.count)
+      return living
+    }
 
     mutating func take() -> (any Parkable)? {
       while taken < queue.count {
@@ -146,8 +160,12 @@ package final class DescriptorPool: OfOneProcess {
 
   /// Adds what can be parked: once for each time that it was opened.
   func add(_ object: any Parkable) {
-    state.withLock { $0.queue.append(Candidate(object: object)) }
+    let living = state.withLock { $0.add(object) }
+    withExtendedLifetime(living) {}
   }
+
+  /// How many entries the queue has, for tests.
+  var queueCount: Int { state.withLock { $0.queue.count } }
 
   func opened() { openCount.add(1, ordering: .relaxed) }
 

@@ -237,6 +237,22 @@
       state.wait(for: .ended)
     }
 
+    /// Regression: below the limit nothing was ever taken out of the queue, so a process that
+    /// opened and closed stores grew without end.
+    @Test func whatIsGoneLeavesTheQueue() {
+      final class Thing: Parkable {
+        func park() -> Bool { true }
+        func takeReference() -> Bool { false }
+      }
+      let pool = DescriptorPool()
+      let living = (0..<2000).map { _ in Thing() }
+      for thing in living { pool.add(thing) }
+      for _ in 0..<100_000 { pool.add(Thing()) }
+      #expect(pool.queueCount < 10_000)
+      pool.parkAll()
+      #expect(pool.parkings == living.count)
+    }
+
     /// Regression: after a manifest's rename a directory without a descriptor ended the store's
     /// writing where the process had none for a moment.
     @Test func aDirectoryIsSyncedWhenThereIsADescriptorAgain() async {
