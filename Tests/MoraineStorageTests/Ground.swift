@@ -1,3 +1,4 @@
+import CTestSupport
 import Foundation
 import MoraineStorage
 import SystemPackage
@@ -13,6 +14,10 @@ final class Ground {
   /// Whether other tests of this process have every descriptor given back: which are is then not
   /// for a test to say.
   static let othersPark = ProcessInfo.processInfo.environment["MORAINE_DESCRIPTORS"] != nil
+
+  /// Whether the tests' directories are where mappings keep no locks: then none is parked.
+  static let isOnOverlay =
+    support_lies_on_overlay(FileManager.default.temporaryDirectory.path) != 0
 
   let storage: any Storage
   let path: FilePath

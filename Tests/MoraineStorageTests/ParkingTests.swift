@@ -6,7 +6,8 @@ import Testing
 
 /// Descriptors that are given back while no call uses them.
 @Suite(
-  .timeLimit(.minutes(10)), .enabled(if: Descriptor.canPark), .disabled(if: Ground.othersPark)
+  .timeLimit(.minutes(10)), .enabled(if: Descriptor.canPark), .disabled(if: Ground.othersPark),
+  .disabled(if: Ground.isOnOverlay, "no directory is parked on overlayfs")
 ) struct ParkingTests {
   private let ground: Ground
   private let directory: DiskDirectory

@@ -13,6 +13,7 @@
 #include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #endif
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -55,6 +56,17 @@ int support_mount_overlay(const char *root) {
   return mount("overlay", path, "overlay", 0, options) == 0;
 #else
   (void)root;
+  return 0;
+#endif
+}
+
+int support_lies_on_overlay(const char *path) {
+#if defined(__linux__)
+  const unsigned long overlay = 0x794c7630;
+  struct statfs status;
+  return statfs(path, &status) == 0 && (unsigned long)status.f_type == overlay;
+#else
+  (void)path;
   return 0;
 #endif
 }

@@ -16,6 +16,9 @@ int support_files_as_nobody(int is_nobody);
 // `root`/merged. Returns whether that is permitted and was done.
 int support_mount_overlay(const char *root);
 
+// Whether a directory lies on overlayfs, whose mappings keep no locks.
+int support_lies_on_overlay(const char *path);
+
 // How many pages of a file the kernel has not begun to write; -1 where it does not tell.
 int64_t support_dirty_pages(const char *path);
 
