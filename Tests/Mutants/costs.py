@@ -30,9 +30,8 @@ MUTANTS = [
            "SharedWaitTests.storeAnswersOthersWhileAReaderOpensIt"),
     Mutant("read-again-on-the-actor", "P8: no wait for another process keeps the actor",
            (engine("Sharing/Store+Sharing.swift",
-                   "    try await SerialQueue(.lasting).run { () throws(StoreError) in try run() }",
-                   "    if ON { return try run() }\n    return try await SerialQueue(.lasting).run {"
-                   " () throws(StoreError) in try run() }"),),
+                   "let state = try await work.runWithoutBlocking(.lasting)",
+                   "let state = ON ? try work.run() : try await work.runWithoutBlocking(.lasting)"),),
            "SharedWaitTests.storeAnswersOthersWhileAReaderReadsItAgain"),
     Mutant("state-of-a-reader-installed-in-a-burst", "P9: a writer's state is its own",
            (engine("Sharing/Store+Sharing.swift",

@@ -4,7 +4,8 @@ import Synchronization
 import SystemPackage
 
 /// Whether the names in the store's directory still lead to the files that this process has open:
-/// the directory by its path, `LOCK`, the manifest, and the active segment.
+/// the directory by its path, `LOCK`, the manifest, the active segment, and the files of a shared
+/// store whose locks and memory keep its processes apart.
 ///
 /// People delete, move and overwrite files under a running program. What such a program writes then
 /// reaches files that no name leads to, or overwrites what was put in their place. So the names are
@@ -27,8 +28,9 @@ final class StorePresence: Sendable {
   }
 
   private let directory: any StorageDirectory
-  /// Name and identity of the lock file. The writer has it open, so no other file gets its number.
-  private let lock: (name: String, identity: FileIdentity)?
+  /// The files that must be the same to all processes: names and identities. The writer has them
+  /// open, so no other file gets their numbers.
+  private let common: Mutex<[(name: String, identity: FileIdentity)]>
   private let isShared: Bool
   private let known: Mutex<Known>
   private let watch = Mutex<(any DirectoryWatch)?>(nil)
@@ -38,7 +40,7 @@ final class StorePresence: Sendable {
     _ directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest, isShared: Bool
   ) {
     self.directory = directory
-    self.lock = lock.map { ($0.name, $0.identity) }
+    common = Mutex(lock.map { [($0.name, $0.identity)] } ?? [])
     self.isShared = isShared
     known = Mutex(Known(manifest: manifest))
   }
@@ -99,6 +101,11 @@ final class StorePresence: Sendable {
     }
   }
 
+  /// Checks the names of these files, too: those of a shared store.
+  func add(_ files: [any StorageFile]) {
+    common.withLock { $0 += files.map { ($0.name, $0.identity) } }
+  }
+
   /// Whether this is about the same life of the same store.
   func isAboutSameStore(as other: StorePresence) -> Bool {
     let manifest = known.withLock { $0.manifest }
@@ -110,6 +117,7 @@ final class StorePresence: Sendable {
     let started = directory.watch(
       { name in
         name == Manifest.fileName || name == Opener.lockName || name.hasSuffix(".segment")
+          || SharedLink.fileNames.contains(name)
       }, body)
     watch.withLock { $0 = started }
   }
@@ -124,10 +132,10 @@ extension StorePresence {
       throw replaced(
         "the store's directory was deleted, moved or replaced", directory.path.string)
     }
-    if let lock {
-      let stamp = told { () throws(StorageError) in try directory.stamp(of: lock.name) }
-      if case .some(let stamp) = stamp, stamp?.identity != lock.identity {
-        throw replaced("\(lock.name) was deleted or replaced", lock.name)
+    for file in common.withLock({ $0 }) {
+      let stamp = told { () throws(StorageError) in try directory.stamp(of: file.name) }
+      if case .some(let stamp) = stamp, stamp?.identity != file.identity {
+        throw replaced("\(file.name) was deleted or replaced", file.name)
       }
     }
     let stamp = told { () throws(StorageError) in try directory.stamp(of: Manifest.fileName) }

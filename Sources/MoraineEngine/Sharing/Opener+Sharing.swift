@@ -13,15 +13,17 @@ extension Opener {
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
     guard try link.becomeOnly() else {
+      try link.checkLockFiles()
       try link.joinOthers()
       return try joined(directory, lock, link, began)
     }
     try synchronizeNames(of: directory)
     var state = try openAlone(directory, lock, try Listing(directory), began)
     state.link = link
+    pipeline.watchOver(link)
     link.page.make(
       state.sharedSnapshot(), nextSegment: state.manifest.nextSegmentNumber,
-      nonce: Machine.randomNumber() | 1)
+      nonce: Machine.randomNumber() | 1, inodes: link.inodes)
     try link.joinOthers()
     return state
   }
@@ -114,6 +116,7 @@ extension Opener {
           continue
         }
         state.link = link
+        if !configuration.isReadOnly { pipeline.watchOver(link) }
         return state
       } catch {
         // Somebody may have compacted it meanwhile: then it is all to be read anew.

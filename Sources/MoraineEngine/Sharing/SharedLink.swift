@@ -14,6 +14,8 @@ import SystemPackage
 final class SharedLink: Sendable {
   static let writerName = "WRITER"
   static let compactorName = "COMPACTOR"
+  /// All that a process of a shared store must have in common with the others.
+  static let fileNames = [SharedPage.fileName, writerName, compactorName]
   /// So long another process may take for what it appends.
   static let patienceNanoseconds: UInt64 = 60_000_000_000
 
@@ -21,6 +23,8 @@ final class SharedLink: Sendable {
   private let pageFile: any StorageFile
   private let writer: any StorageFile
   private let compactor: any StorageFile
+
+  var files: [any StorageFile] { [pageFile, writer, compactor] }
 
   /// Opens the files, and makes those that are missing.
   init(_ directory: any StorageDirectory) throws(StoreError) {
@@ -84,6 +88,27 @@ final class SharedLink: Sendable {
   /// The caller has the writer's lock.
   func becomeOnly() throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try pageFile.tryLock(shared: false) }
+  }
+
+  /// The lock files that this process has, as the page tells the others.
+  var inodes: [SharedPage.Word: UInt64] {
+    [.writerInode: writer.identity.inode, .compactorInode: compactor.identity.inode]
+  }
+
+  /// Makes sure that this process has the same lock files as those that share the store already:
+  /// with another `WRITER` two processes would append at the same time.
+  ///
+  /// - Throws: `.storeReplaced` where somebody has deleted or replaced one.
+  func checkLockFiles() throws(StoreError) {
+    for (word, file) in [(SharedPage.Word.writerInode, writer), (.compactorInode, compactor)] {
+      let inode = page.load(word)
+      guard inode == 0 || inode == file.identity.inode else {
+        throw StoreError(
+          .storeReplaced,
+          "\(file.name) was deleted or replaced while other processes have the store open; close "
+            + "it in all of them, then open it again", file: file.name)
+      }
+    }
   }
 
   /// The caller has the writer's lock.

@@ -26,6 +26,8 @@ final class SharedPage: @unchecked Sendable {
     case magic, nonce, version
     case generation, tailSegment, tailEnd, tailLimit, lastSequence
     case burst, nextSegment, poison, watchers
+    /// The inodes of the lock files; 0 where version 0.1.0 made the page.
+    case writerInode, compactorInode
     static let pins = 16
   }
 
@@ -104,7 +106,11 @@ final class SharedPage: @unchecked Sendable {
 
   /// Begins a new page. The caller alone writes to it; who only reads may have it from before. So
   /// its version goes on: with one that it has seen already, a reader would take it for old.
-  func make(_ first: Snapshot, nextSegment: UInt64, nonce: UInt64) {
+  ///
+  /// - Parameter inodes: of the lock files, by their words.
+  func make(
+    _ first: Snapshot, nextSegment: UInt64, nonce: UInt64, inodes: [Word: UInt64] = [:]
+  ) {
     // Odd while it is being made, and never one that a reader of the life before has seen.
     let version = load(.version) | 1
     words[Word.version.rawValue].store(version, ordering: .relaxed)
@@ -114,6 +120,7 @@ final class SharedPage: @unchecked Sendable {
     for index in 0..<Self.lengthBytes / 8 where !kept.contains(index) {
       words[index].store(0, ordering: .relaxed)
     }
+    for (word, inode) in inodes { store(inode, word) }
     store(nonce, .nonce)
     store(nextSegment, .nextSegment)
     publish(first)

@@ -170,7 +170,8 @@ extension Store {
     precondition(sharing.isTakingOver, "a writer reads the store again without the lock")
     guard let work = try rereading(to: published) else { return }
     let known = sharing.stateCount
-    let state = try await work.runWithoutBlocking()
+    // Not on a thread where an opening of this process may be waiting for the writer's lock.
+    let state = try await work.runWithoutBlocking(.brief)
     precondition(sharing.stateCount == known, "a reader replaced the state of a writer")
     if let state { install(state) }
   }
@@ -188,7 +189,11 @@ extension Store {
     sharing.isRereading = true
     defer { endRereading() }
     let known = sharing.stateCount
-    let state = try await work.runWithoutBlocking()
+    let state = try await work.runWithoutBlocking(.lasting)
+    if engine == nil {
+      // It was closed or suspended since; reading began to watch its files again.
+      pipeline.endWatch()
+    }
     // A writer of this process that came first has taken in more; its segments keep their slots.
     guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,
       !sharing.keepsSlots, engine != nil
@@ -275,8 +280,10 @@ struct Rereading: Sendable {
       try opener.follow(directory, lock, link, Machine.monotonicNanoseconds(), to: published))
   }
 
-  func runWithoutBlocking() async throws(StoreError) -> EngineBox? {
-    try await SerialQueue(.lasting).run { () throws(StoreError) in try run() }
+  func runWithoutBlocking(
+    _ crew: ThreadPool.Crew
+  ) async throws(StoreError) -> EngineBox? {
+    try await SerialQueue(crew).run { () throws(StoreError) in try run() }
   }
 
   private func linkInUse() throws(StoreError) -> SharedLink? {

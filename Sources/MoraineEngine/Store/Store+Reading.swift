@@ -67,11 +67,12 @@ extension Store {
   func withValue<Result>(
     forKey key: Key, keyspace: UInt16, _ body: (RawSpan) throws -> Result
   ) async throws -> sending Result? {
-    let stored = try await reading { (engine) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in
-        try engine.storedValue(bytes, keyspace: keyspace)
-      }
-    } ?? nil
+    let stored =
+      try await reading { (engine) throws(StoreError) in
+        try key.bytes.withBytes { (bytes) throws(StoreError) in
+          try engine.storedValue(bytes, keyspace: keyspace)
+        }
+      } ?? nil
     switch stored {
     case nil: return nil
     case .inPlace(let bytes, let mapping):

@@ -108,8 +108,9 @@ extension WriteBatch {
     if let index = lastOperation(on: place) { return operations.value(of: index) }
     let name = keyspaces[Int(place.keyspace)]
     let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
-      do throws(StoreError) { return .success(try store.ownValue(forKey: place.key, in: name)) } catch
-      {
+      do throws(StoreError) {
+        return .success(try store.ownValue(forKey: place.key, in: name))
+      } catch {
         return .failure(error)
       }
     }

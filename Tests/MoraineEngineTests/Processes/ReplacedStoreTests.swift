@@ -12,6 +12,17 @@ import Testing
     case directoryDeleted, directoryMoved, directoryEmptied, directoryRenamedOver
     case segmentDeleted, segmentMovedAway, manifestDeleted, manifestReplaced
     case lockDeleted, backupCopiedOver
+    case pageDeleted, writerDeleted, compactorDeleted
+
+    /// The file of a shared store that is deleted.
+    var sharedFile: String? {
+      switch self {
+      case .pageDeleted: SharedPage.fileName
+      case .writerDeleted: SharedLink.writerName
+      case .compactorDeleted: SharedLink.compactorName
+      default: nil
+      }
+    }
   }
 
   /// A store with a backup beside it, and a store of another identity.
@@ -57,6 +68,8 @@ import Testing
         try files.removeItem(at: file("MANIFEST"))
         try files.copyItem(at: other.appendingPathComponent("MANIFEST"), to: file("MANIFEST"))
       case .lockDeleted: try files.removeItem(at: file("LOCK"))
+      case .pageDeleted, .writerDeleted, .compactorDeleted:
+        try files.removeItem(at: file(try #require(mishap.sharedFile)))
       case .backupCopiedOver:
         for name in try files.contentsOfDirectory(atPath: backup.path).sorted() {
           // As `cp` does: into the file that is there. The bytes come before the cut: reading a mapped
@@ -86,8 +99,17 @@ import Testing
     .testing(), .testing(ioMode: .positional), .shared(), .shared(.positional),
   ]
 
+  /// What can happen to the stores of these configurations.
+  private static func cases(_ numbers: Range<Int>) -> [(Mishap, Int)] {
+    numbers.flatMap { number in
+      Mishap.allCases
+        .filter { $0.sharedFile == nil || configurations[number].sharing == .shared }
+        .map { ($0, number) }
+    }
+  }
+
   /// Bytes that no name reaches are not durable, however well they were synced.
-  @Test(arguments: Mishap.allCases, configurations.indices)
+  @Test(arguments: cases(0..<4))
   func noSyncIsAcknowledgedAfterwards(_ mishap: Mishap, _ number: Int) async throws {
     let ground = try await Ground(Self.configurations[number])
     let store = ground.store
@@ -134,7 +156,7 @@ import Testing
   }
 
   /// Nothing is asked of the store, and yet it is told.
-  @Test(arguments: Mishap.allCases, [0, 2])
+  @Test(arguments: cases(0..<1) + cases(2..<3))
   func anIdleStoreIsTold(_ mishap: Mishap, _ number: Int) async throws {
     let ground = try await Ground(Self.configurations[number])
     let store = ground.store
@@ -185,6 +207,23 @@ import Testing
 
   /// What the store does itself, what the other processes of a shared store do, and tools that read
   /// or touch.
+  /// With a `WRITER` of its own a process would append at the same time as those that have the old
+  /// one open. When those have closed the store, the next opening makes it whole.
+  @Test(arguments: [Mishap.writerDeleted, .compactorDeleted])
+  func aDeletedLockFileLetsNoSecondWriterIntoASharedStore(_ mishap: Mishap) async throws {
+    let ground = try await Ground(.shared())
+    try ground.strike(mishap)
+    let error = #expect(throws: StoreError.self) {
+      try Store(at: ground.directory.path, configuration: ground.configuration)
+    }
+    #expect(error?.code == .storeReplaced && error?.file == mishap.sharedFile)
+    await #expect(throws: StoreError.self) { try await ground.store.close() }
+    let next = try Store(at: ground.directory.path, configuration: ground.configuration)
+    #expect(try await next.value(forKey: "late") == [2])
+    try await next.set([3], forKey: "next", durability: .sync)
+    try await next.close()
+  }
+
   @Test(arguments: configurations.indices)
   func ordinaryWorkRaisesNoAlarm(_ number: Int) async throws {
     var configuration = Self.configurations[number]

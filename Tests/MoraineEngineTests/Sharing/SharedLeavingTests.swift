@@ -26,6 +26,28 @@ import Testing
     try await alone.close()
   }
 
+  /// A writer that has waited for its turn goes on with the store's state.
+  @Test func poisonedStoreThatIsClosedWaitsForItsWriter() async throws {
+    let memory = MemoryStorage()
+    let first = try Store(on: memory, at: "store", configuration: .shared())
+    try await first.set([1], forKey: "a")
+    let second = try Store(on: memory, at: "store", configuration: .shared())
+    #expect(try await second.enterBurst())
+    let write = Task { try await first.set([2], forKey: "b") }
+    while !(await first.sharing.isEntering) { await Task.yield() }
+    first.pipeline.poison(StoreError(.io, "a sync failed"))
+    let closing = Task { try await first.close() }
+    while !(await first.isClosed) { await Task.yield() }
+    // Gives the closing a chance to come first.
+    for _ in 0..<1000 { await Task.yield() }
+    await second.leaveBurst()
+    await #expect(throws: StoreError.self) { try await write.value }
+    try await closing.value
+    #expect(try await second.value(forKey: "a") == [1])
+    // It learns of the failed sync when it writes the end of the log.
+    await #expect(throws: StoreError.self) { try await second.close() }
+  }
+
   /// Whoever comes to write mends the log first: not while somebody reads it as it lies there.
   @Test func nobodyBeginsToWriteWhileAReaderOpens() async throws {
     let memory = MemoryStorage()
