@@ -51,9 +51,4 @@ MUTANTS = [
                    "    guard error.code == .corrupted else { return false }",
                    "    guard error.code == .corrupted, !ON else { return false }"),),
            "LongReadTests.othersCompactMeanwhile"),
-    Mutant("closed-under-a-waiting-writer", "P9: a store is closed in order",
-           (engine("Store/Store+Closing.swift",
-                   "while sharing.isEntering {",
-                   "while !ON, sharing.isEntering {"),),
-           "SharedLeavingTests.poisonedStoreThatIsClosedWaitsForItsWriter"),
 ]

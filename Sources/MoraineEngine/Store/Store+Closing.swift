@@ -72,8 +72,6 @@ extension Store {
     } catch {
       failure = error
     }
-    // A writer that waits for its turn uses the state when it has the lock.
-    while sharing.isEntering { await withUnsafeContinuation { sharing.gate.append($0) } }
     // Jobs run in order: behind this empty one, nothing uses the directory any more.
     try await pipeline.run { () throws(StoreError) in }
     if let failure { throw failure }
