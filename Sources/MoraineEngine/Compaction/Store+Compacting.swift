@@ -117,8 +117,11 @@ extension Store {
 
   /// One at a time.
   private func beginCompaction() async throws(StoreError) {
-    while isCompacting { await withUnsafeContinuation { compactionGate.append($0) } }
-    try await checkOpen()
+    repeat {
+      await compactionEnded()
+      // Another one may begin while this one takes in what other processes have written.
+      try await checkOpen()
+    } while isCompacting
     isCompacting = true
     do throws(StoreError) {
       while try !takeCompactor() { try await pause() }

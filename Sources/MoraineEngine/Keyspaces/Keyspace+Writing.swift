@@ -46,6 +46,8 @@ extension Store {
   func removeValue(
     forKey key: Key, in keyspace: String, durability: Durability?
   ) async throws(StoreError) -> SequenceNumber? {
+    // Another process may have made the keyspace.
+    if isShared { try await checkOpen() }
     try await passGateToDelete()
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
     return try await removeValue(forKey: key, keyspace: id, durability: durability)

@@ -6,11 +6,7 @@ extension Store {
   ///
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
   func beginFeed(_ start: FeedStart) async throws(StoreError) -> FeedPlace? {
-    if isClosed {
-      try throwRefusal()
-      return nil
-    }
-    try await catchUp()
+    guard try await catchUpForFeed() else { return nil }
     switch start {
     case .behind(let sequence): return FeedPlace(sequence: sequence)
     case .everything:
@@ -25,8 +21,37 @@ extension Store {
     }
   }
 
-  /// The next changes behind a place, which moves behind them.
+  /// Takes in what other processes have written, when the store is not suspended.
+  ///
+  /// - Returns: false when the store was closed or the task cancelled.
+  private func catchUpForFeed() async throws(StoreError) -> Bool {
+    while true {
+      if isClosed {
+        try throwRefusal()
+        return false
+      }
+      if isSuspended {
+        guard await waitWhileSuspended() else { return false }
+      }
+      do throws(StoreError) { try await catchUp() } catch {
+        guard isClosed || isSuspended else { throw error }
+      }
+      if !isClosed, !isSuspended { return true }
+    }
+  }
+
+  /// The next changes behind a place, which moves behind them; none where the store is closed or
+  /// suspended.
   func readChanges(
+    _ place: inout FeedPlace, keyspace: String?
+  ) async throws(StoreError) -> [Change] {
+    do throws(StoreError) { return try await readOpenChanges(&place, keyspace: keyspace) } catch {
+      guard isClosed || isSuspended else { throw error }
+      return []
+    }
+  }
+
+  private func readOpenChanges(
     _ place: inout FeedPlace, keyspace: String?
   ) async throws(StoreError) -> [Change] {
     try await catchUp()
@@ -61,7 +86,12 @@ extension Store {
     if isClosed || Task.isCancelled { return false }
     try checkNotReplaced()
     wakeWhenReplaced()
-    if isShared, await watchOthers() { return true }
+    if isShared {
+      if await watchOthers() { return true }
+      // Who closed or poisoned it since has woken nobody.
+      if isClosed || Task.isCancelled { return false }
+      try checkNotReplaced()
+    }
     if let engine = engine?.lastSequence, engine > sequence { return true }
     await parkForChange()
     if isClosed || Task.isCancelled { return false }

@@ -78,10 +78,17 @@ extension Store {
   func versionedValue(
     forKey key: Key, in keyspace: String
   ) async throws(StoreError) -> VersionedValue? {
-    if isClosed {
+    do throws(StoreError) { return try await openValue(forKey: key, in: keyspace) } catch {
+      guard isClosed else { throw error }
       try throwRefusal()
       return nil
     }
+  }
+
+  private func openValue(
+    forKey key: Key, in keyspace: String
+  ) async throws(StoreError) -> VersionedValue? {
+    if isClosed { return nil }
     try await checkOpen()
     var result = VersionedValue(
       storeSequence: engine?.lastSequence ?? 0,

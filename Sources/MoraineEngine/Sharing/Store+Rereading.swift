@@ -26,7 +26,7 @@ extension Store {
     var cause = cause
     for _ in 0..<Self.rereadLimit {
       guard try await wasReplaced(cause) else { throw cause }
-      try checkUsable()
+      try await checkOpen()
       guard engine != nil else { return nil }
       do throws(StoreError) { return try body(&engine!) } catch { cause = error }
     }
@@ -44,18 +44,26 @@ extension Store {
   /// - Returns: false when nothing has changed: what is missing is missing.
   private func followReplacement() async throws(StoreError) -> Bool {
     guard isShared || opener.configuration.isReadOnly, engine != nil, sharing.burstDepth == 0,
-      !sharing.isTakingOver, !sharing.keepsSlots
+      !sharing.keepsSlots
     else { return false }
+    if sharing.isTakingOver {
+      // A writer of this process takes all in.
+      await withUnsafeContinuation { sharing.gate.append($0) }
+      return true
+    }
     let directory = engine!.directoryHandle()
     let manifest = try Opener.readManifest(directory, Listing(directory))
     guard let manifest, manifest.generation > engine!.manifest.generation else { return false }
-    guard engine!.link == nil else { return try await reread() }
+    guard engine!.link == nil, !sharing.isRereading else { return try await reread() != .refused }
     // A reader of a store that nobody shared then.
     var opener = opener
     opener.patienceNanoseconds = Self.briefPatienceNanoseconds
     let known = sharing.stateCount
-    let box = try await opener.openWithoutBlocking(creating: false)
-    guard sharing.stateCount == known, let state = box.take() else { return engine != nil }
+    let box = try await readOnThread { [opener] () throws(StoreError) in
+      EngineBox(try opener.open(creating: false))
+    }
+    guard sharing.stateCount == known, engine != nil else { return true }
+    guard let state = box?.take() else { return false }
     engine = consume state
     begunFollowing()
     return true

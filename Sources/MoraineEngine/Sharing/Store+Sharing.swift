@@ -30,7 +30,9 @@ struct SharingState {
   /// readers wait at ``gate`` for the end of that.
   var isTakingOver = false
   /// Whether a reader reads the store again on a thread of the pool; the others wait for it.
-  var isRereading = false
+  var isRereading: Bool { rereadQueue != nil }
+  /// The thread's queue on which that is done.
+  var rereadQueue: SerialQueue?
   var rereadGate: [UnsafeContinuation<Void, Never>] = []
   /// How many states this store has had: whether one that was read on another thread still has the
   /// place of the one that it was read for.
@@ -77,7 +79,8 @@ extension Store {
       guard sharing.burstDepth == 0, !isSuspended, !isClosed else { return }
       if engine == nil { return try await joinForReading() }
       if try followAtOnce() { return }
-      guard try await reread() else { return }
+      // What this call has read itself is new enough, whatever is published since.
+      guard try await reread() == .again else { return }
     }
   }
 
@@ -171,53 +174,74 @@ extension Store {
     guard let work = try rereading(to: published) else { return }
     let known = sharing.stateCount
     // Not on a thread where an opening of this process may be waiting for the writer's lock.
-    let state = try await work.runWithoutBlocking(.brief)
+    let state = try await SerialQueue(.brief).run { () throws(StoreError) in try work.run() }
     precondition(sharing.stateCount == known, "a reader replaced the state of a writer")
     if let state { install(state) }
   }
 
+  /// What came of reading the store again.
+  enum Rereading {
+    case installed
+    /// Another reader has read it, or a writer of this process came first.
+    case again
+    /// Another process has the store for itself now: what this one knows stays as it is.
+    case refused
+  }
+
   /// The same for readers, one at a time.
-  ///
-  /// - Returns: false when another process has the store for itself now: what this one knows stays
-  ///   as it is.
-  func reread() async throws(StoreError) -> Bool {
+  func reread() async throws(StoreError) -> Rereading {
     guard !sharing.isRereading else {
       await withUnsafeContinuation { sharing.rereadGate.append($0) }
-      return true
+      return .again
     }
-    guard let work = try rereading(to: nil) else { return false }
-    sharing.isRereading = true
-    defer { endRereading() }
+    guard let work = try rereading(to: nil) else { return .refused }
     let known = sharing.stateCount
-    let state = try await work.runWithoutBlocking(.lasting)
+    let state = try await readOnThread { () throws(StoreError) in try work.run() }
+    // A writer of this process that came first has taken in more; its segments keep their slots.
+    guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,
+      !sharing.keepsSlots, engine != nil
+    else { return .again }
+    guard let state else { return .refused }
+    install(state)
+    return .installed
+  }
+
+  /// Reads a state on a thread of the pool, for a reader. Leaving the directory waits for the end
+  /// of that: the state refers to locks.
+  ///
+  /// A reader that changes nothing may have to wait for a lock, and nobody waits for its end.
+  func readOnThread(
+    _ body: @escaping @Sendable () throws(StoreError) -> EngineBox?
+  ) async throws(StoreError) -> EngineBox? {
+    let queue = SerialQueue(opener.configuration.isReadOnly ? .lasting : .brief)
+    sharing.rereadQueue = queue
+    defer { endRereading() }
+    do throws(StoreError) { return try await queue.run(body) } catch {
+      // Where it was closed or suspended since, that is why.
+      try checkUsable()
+      throw error
+    }
+  }
+
+  private func endRereading() {
+    sharing.rereadQueue = nil
     if engine == nil {
       // It was closed or suspended since; reading began to watch its files again.
       pipeline.endWatch()
     }
-    // A writer of this process that came first has taken in more; its segments keep their slots.
-    guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,
-      !sharing.keepsSlots, engine != nil
-    else { return true }
-    guard let state else { return false }
-    install(state)
-    return true
-  }
-
-  private func endRereading() {
-    sharing.isRereading = false
     let waiting = sharing.rereadGate
     sharing.rereadGate = []
     for continuation in waiting { continuation.resume() }
   }
 
-  func rereading(to published: SharedPage.Snapshot?) throws(StoreError) -> Rereading? {
+  func rereading(to published: SharedPage.Snapshot?) throws(StoreError) -> FollowedStore? {
     guard engine != nil else { return nil }
     guard !sharing.keepsSlots else {
       throw StoreError(
         .corrupted, "segments vanished while this process alone may rewrite them; reopen the store",
         file: Manifest.fileName)
     }
-    return Rereading(
+    return FollowedStore(
       opener: opener, directory: engine!.directoryHandle(), lock: engine!.lockHandle(),
       link: engine!.link, isKnownInPart: engine!.isFollowedInPart, published: published)
   }
@@ -253,7 +277,7 @@ extension Store {
 }
 
 /// Reads a store again as others have published it.
-struct Rereading: Sendable {
+struct FollowedStore: Sendable {
   let opener: Opener
   let directory: any StorageDirectory
   let lock: (any StorageFile)?
@@ -278,12 +302,6 @@ struct Rereading: Sendable {
     defer { held?.unlock() }
     return EngineBox(
       try opener.follow(directory, lock, link, Machine.monotonicNanoseconds(), to: published))
-  }
-
-  func runWithoutBlocking(
-    _ crew: ThreadPool.Crew
-  ) async throws(StoreError) -> EngineBox? {
-    try await SerialQueue(crew).run { () throws(StoreError) in try run() }
   }
 
   private func linkInUse() throws(StoreError) -> SharedLink? {

@@ -10,6 +10,10 @@ extension Store {
       try beginWatching()
       // What came before the watch began.
       try await catchUp()
+      guard sharing.watch == nil else { return false }
+      // It may have been opened since, or the look that was due may have found nobody waiting.
+      try beginWatching()
+      if sharing.watch != nil { try await catchUp() }
       return false
     } catch {
       return true

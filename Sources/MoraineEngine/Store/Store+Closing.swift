@@ -60,6 +60,7 @@ extension Store {
       // `close()` has returned. A forked child must not release what its parent holds.
       if engine?.isInItsProcess == true { engine?.lockHandle()?.unlock() }
       engine = nil
+      sharing.stateCount += 1
     }
     // After a fork the log, and the thread that would end it, are the parent's.
     guard engine?.isInItsProcess == true else { return }
@@ -72,7 +73,12 @@ extension Store {
     } catch {
       failure = error
     }
-    // Jobs run in order: behind this empty one, nothing uses the directory any more.
+    // Jobs run in order: behind these empty ones, nothing uses the directory any more.
+    if let queue = sharing.rereadQueue {
+      do throws(StoreError) { try await queue.run { () throws(StoreError) in } } catch {
+        failure = failure ?? error
+      }
+    }
     try await pipeline.run { () throws(StoreError) in }
     if let failure { throw failure }
     if let poison = pipeline.poison, poison.code == .storeReplaced { throw poison }

@@ -19,6 +19,7 @@ extension Store {
     try await checkOpen()
     guard engine != nil else { return }
     try await holdFiles()
+    try checkUsable()
     var walk = LogWalk(keyspace: keyspace, slots: [])
     let entry = try await reading { (engine) throws(StoreError) in
       try engine.admitAll()
@@ -51,6 +52,7 @@ extension Store {
   ) async throws(StoreError) -> (entries: [Entry], sequence: UInt64) {
     try await checkOpen()
     try await holdFiles()
+    try checkUsable()
     return try await reading { (engine) throws(StoreError) in
       let entries = try engine.keyspaces.id(of: keyspace).map { id throws(StoreError) in
         try engine.entries(in: id)

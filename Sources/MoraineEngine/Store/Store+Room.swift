@@ -15,7 +15,7 @@ extension Store {
   /// meanwhile holds when it is written. In a store of one's own nothing need be kept out.
   func beginUnit() async throws(StoreError) {
     try await passGate()
-    guard isShared, !opener.configuration.isReadOnly else { return }
+    guard isShared, !opener.configuration.isReadOnly else { return try await checkOpen() }
     isMakingRoom = true
     do throws(StoreError) {
       if engine == nil { try await beginStore() }

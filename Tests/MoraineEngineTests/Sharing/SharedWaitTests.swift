@@ -106,4 +106,76 @@ import Testing
     #expect(try await store.verify().isSound)
     for store in [other, store] { try await store.close() }
   }
+
+  /// A store whose segments another process has compacted away, and which hangs when it is read
+  /// again for the first time.
+  private static func outdated(
+    _ gate: Gate
+  ) async throws -> (store: Store, other: Store) {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    var configuration = Configuration.shared(segmentSizeBytes: 4000)
+    configuration.compaction = .manual
+    let other = try Store(on: memory, at: "store", configuration: configuration)
+    for number in 0..<100 { try await other.set([0], forKey: Key("\(number % 3)")) }
+    let store = try Store(on: slow, at: "store", configuration: configuration)
+    for number in 0..<300 { try await other.set([1], forKey: Key("\(number % 4)")) }
+    try await other.compact()
+    let openings = Mutex(0)
+    slow.setScript { event in
+      guard event.operation == .openFile, event.file == Manifest.fileName else { return nil }
+      return openings.withLock { count in
+        count += 1
+        return count == 2 ? .hang(gate) : nil
+      }
+    }
+    return (store, other)
+  }
+
+  /// Two that wait for the same reading would otherwise both begin when it has ended.
+  @Test func compactionsThatWaitForAReadingComeOneAfterTheOther() async throws {
+    let gate = Gate()
+    let (store, other) = try await Self.outdated(gate)
+    async let first = store.compact()
+    await gate.arrival()
+    async let second = store.compact()
+    for _ in 0..<1000 { await Task.yield() }
+    gate.open()
+    _ = try await (first, second)
+    #expect(try await store.value(forKey: "3") == [1])
+    #expect(try await store.verify().isSound)
+    for store in [other, store] { try await store.close() }
+  }
+
+  /// The feed has not begun to wait, so that closing wakes nobody.
+  @Test func feedEndsWhenTheStoreIsClosedWhileItIsReadAgain() async throws {
+    let gate = Gate()
+    let (store, other) = try await Self.outdated(gate)
+    let feed = Task { for try await _ in store.changes() {} }
+    await gate.arrival()
+    let closing = Task { try await store.close() }
+    while !(await store.isClosed) { await Task.yield() }
+    gate.open()
+    try await feed.value
+    try await closing.value
+    #expect(await store.hasNoState, "what was read for the feed is not installed")
+    try await other.close()
+  }
+
+  /// The name of the keyspace comes with the record.
+  @Test func deleteInAKeyspaceThatAnotherProcessHasMadeFindsTheKey() async throws {
+    let memory = MemoryStorage()
+    let store = try Store(on: memory, at: "store", configuration: .shared())
+    let other = try Store(on: memory, at: "store", configuration: .shared())
+    try await store.set([0], forKey: "a")
+    #expect(try await other.value(forKey: "a") == [0])
+    try await store.keyspace(named: "k").set([1], forKey: "x")
+    #expect(try await other.keyspace(named: "k").removeValue(forKey: "x") != nil)
+    #expect(try await store.keyspace(named: "k").value(forKey: "x") == nil)
+    for store in [other, store] { try await store.close() }
+  }
+}
+
+extension Store {
+  fileprivate var hasNoState: Bool { engine == nil }
 }
