@@ -88,7 +88,6 @@ extension Store {
   private func openValue(
     forKey key: Key, in keyspace: String
   ) async throws(StoreError) -> VersionedValue? {
-    if isClosed { return nil }
     try await checkOpen()
     var result = VersionedValue(
       storeSequence: engine?.lastSequence ?? 0,
