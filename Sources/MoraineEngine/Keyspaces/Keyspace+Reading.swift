@@ -63,7 +63,7 @@ extension Store {
     return try await value(forKey: key, keyspace: id)
   }
 
-  /// For a store or a batch beside which no other process writes.
+  /// The value of a key, for a caller beside which no other process writes.
   func ownValue(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
     try checkUsable()
     guard let id = id(of: keyspace) else { return nil }
@@ -84,7 +84,7 @@ extension Store {
     return try await contains(key, keyspace: id)
   }
 
-  /// As ``ownValue(forKey:in:)``.
+  /// Whether a key is there, for a caller beside which no other process writes.
   func ownContains(_ key: Key, in keyspace: String) throws(StoreError) -> Bool {
     try checkUsable()
     guard let id = id(of: keyspace) else { return false }

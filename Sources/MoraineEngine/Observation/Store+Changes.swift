@@ -40,7 +40,7 @@ extension Store {
     }
   }
 
-  /// The next changes behind a place, which moves behind them; none where the store is closed or
+  /// The next changes after a place, which moves past them; none when the store is closed or
   /// suspended.
   func readChanges(
     _ place: inout FeedPlace, keyspace: String?
@@ -88,7 +88,7 @@ extension Store {
     wakeWhenReplaced()
     if isShared {
       if await watchOthers() { return true }
-      // Who closed or poisoned it since has woken nobody.
+      // A close or a poisoning during that wait has woken no task.
       if isClosed || Task.isCancelled { return false }
       try checkNotReplaced()
     }

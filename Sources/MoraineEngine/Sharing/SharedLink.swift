@@ -98,7 +98,7 @@ final class SharedLink: Sendable {
   /// Makes sure that this process has the same lock files as those that share the store already:
   /// with another `WRITER` two processes would append at the same time.
   ///
-  /// - Throws: `.storeReplaced` where somebody has deleted or replaced one.
+  /// - Throws: `.storeReplaced` when one was deleted or replaced.
   func checkLockFiles() throws(StoreError) {
     for (word, file) in [(SharedPage.Word.writerInode, writer), (.compactorInode, compactor)] {
       let inode = page.load(word)

@@ -55,7 +55,7 @@ extension Store {
     let manifest = try Opener.readManifest(directory, Listing(directory))
     guard let manifest, manifest.generation > engine!.manifest.generation else { return false }
     guard engine!.link == nil, !sharing.isRereading else { return try await reread() != .refused }
-    // A reader of a store that nobody shared then.
+    // The reader opened the store before any process shared it.
     var opener = opener
     opener.patienceNanoseconds = Self.briefPatienceNanoseconds
     let known = sharing.stateCount
