@@ -10,8 +10,8 @@ extension EngineState {
     if index.needsCare { try careAndAdmit(hash) }
   }
 
-  /// Checks the pages that a key needs, as ``admit(_:)`` does, and takes the memory that changing the
-  /// index may need.
+  /// Checks the pages that a key needs, as ``admit(_:)`` does, and takes the memory that changing
+  /// the index may need.
   @inline(__always)
   mutating func admitChange(_ hash: UInt64) throws(StoreError) {
     if index.needsCare { try careAndSecure(hash) }

@@ -35,32 +35,13 @@ import Testing
   /// Segments that are gone make a reader read the whole store again.
   @Test(arguments: SharedStoreTests.modes)
   func storeAnswersOthersWhileAReaderReadsItAgain(mode: Configuration.IOMode) async throws {
-    let memory = MemoryStorage()
-    let slow = FaultStorage(memory)
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 4000)
-    configuration.compaction = .manual
-    let writer = try Store(on: memory, at: "store", configuration: configuration)
-    for number in 0..<100 { try await writer.set([0], forKey: Key("\(number % 3)")) }
-    let reader = try Store(on: slow, at: "store", configuration: configuration)
-    #expect(await reader.count == 3)
-    for number in 0..<300 { try await writer.set([1], forKey: Key("\(number % 4)")) }
-    try await writer.compact()
     let gate = Gate()
-    let openings = Mutex(0)
-    slow.setScript { event in
-      guard event.operation == .openFile, event.file == Manifest.fileName else { return nil }
-      // The first look finds that segments are gone.
-      return openings.withLock { count in
-        count += 1
-        return count == 2 ? .hang(gate) : nil
-      }
-    }
+    let (reader, writer) = try await Self.outdated(gate, mode)
     async let answer = reader.value(forKey: "3")
     await gate.arrival()
     #expect(await reader.compactionFailure == nil, "the store answers")
     // A second reader waits for the first.
     async let other = reader.contains("3")
-    slow.setScript(nil)
     gate.open()
     #expect(try await answer == [1])
     #expect(try await other)
@@ -72,26 +53,8 @@ import Testing
   /// then is older.
   @Test(arguments: SharedStoreTests.modes)
   func writerKeepsItsStateWhileAReaderReadsTheStoreAgain(mode: Configuration.IOMode) async throws {
-    let memory = MemoryStorage()
-    let slow = FaultStorage(memory)
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 4000)
-    configuration.compaction = .manual
-    let other = try Store(on: memory, at: "store", configuration: configuration)
-    for number in 0..<100 { try await other.set([0], forKey: Key("\(number % 3)")) }
-    let store = try Store(on: slow, at: "store", configuration: configuration)
-    #expect(await store.count == 3)
-    for number in 0..<300 { try await other.set([1], forKey: Key("\(number % 4)")) }
-    try await other.compact()
-    try await other.set([1], forKey: "tail")
     let gate = Gate()
-    let openings = Mutex(0)
-    slow.setScript { event in
-      guard event.operation == .openFile, event.file == Manifest.fileName else { return nil }
-      return openings.withLock { count in
-        count += 1
-        return count == 2 ? .hang(gate) : nil
-      }
-    }
+    let (store, other) = try await Self.outdated(gate, mode)
     async let answer = store.value(forKey: "3")
     await gate.arrival()
     #expect(try await store.enterBurst())
@@ -101,7 +64,6 @@ import Testing
     #expect(try await store.value(forKey: "mine") == [2], "within the burst")
     try await store.set([3], forKey: "mine")
     await store.leaveBurst()
-    slow.setScript(nil)
     #expect(try await other.value(forKey: "mine") == [3])
     #expect(try await store.verify().isSound)
     for store in [other, store] { try await store.close() }
@@ -110,17 +72,18 @@ import Testing
   /// A store whose segments another process has compacted away, and which hangs when it is read
   /// again for the first time.
   private static func outdated(
-    _ gate: Gate
+    _ gate: Gate, _ mode: Configuration.IOMode = .mapped
   ) async throws -> (store: Store, other: Store) {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
-    var configuration = Configuration.shared(segmentSizeBytes: 4000)
+    var configuration = Configuration.shared(mode, segmentSizeBytes: 4000)
     configuration.compaction = .manual
     let other = try Store(on: memory, at: "store", configuration: configuration)
     for number in 0..<100 { try await other.set([0], forKey: Key("\(number % 3)")) }
     let store = try Store(on: slow, at: "store", configuration: configuration)
     for number in 0..<300 { try await other.set([1], forKey: Key("\(number % 4)")) }
     try await other.compact()
+    try await other.set([1], forKey: "tail")
     let openings = Mutex(0)
     slow.setScript { event in
       guard event.operation == .openFile, event.file == Manifest.fileName else { return nil }
