@@ -15,10 +15,15 @@ struct SharingState {
   var nonce: UInt64 = 0
   /// Wakes this process when others have written.
   var watch: OthersWatch?
+  /// Whether a reader waits for a writer that is in the middle of a publication; for tests.
+  var isWaitingForPublication = false
   /// Whether a look at a store that is not there yet is due.
   var looksLater = false
   /// Whether there was a store when it was suspended.
   var wasThere = false
+  /// Whether the store is being suspended or resumed; ``turns`` are the calls that come next.
+  var isTurning = false
+  var turns: [UnsafeContinuation<Void, Never>] = []
   /// Of the page, when this process last had the lock: what is appended to is known as long as it
   /// stays so.
   var adoptedVersion: UInt64 = 0
@@ -112,7 +117,11 @@ extension Store {
     var opener = opener
     opener.patienceNanoseconds = patienceNanoseconds
     let box = try await opener.openWithoutBlocking(creating: false)
-    guard engine == nil, !isSuspended, !isClosed else { return }
+    guard engine == nil, !isSuspended, !isClosed else {
+      // Opening has begun to watch its files, and nobody will have them.
+      if engine == nil { pipeline.endWatch() }
+      return
+    }
     engine = box.take()
     guard engine != nil else { return }
     begunFollowing()

@@ -10,15 +10,18 @@ extension Store {
   ///
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the locks are free even so.
   public func suspend() async throws(StoreError) {
+    await beginTurn()
+    defer { endTurn() }
     guard !isSuspended, !isClosed else { return }
     isSuspended = true
     observers.setUsable(false)
     await compactionEnded()
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
-    guard !isClosed, engine != nil else { return }
+    guard !isClosed else { return }
+    sharing.wasThere = engine != nil
+    guard engine != nil else { return }
     isMakingRoom = true
     defer { openGate() }
-    sharing.wasThere = true
     do throws(StoreError) {
       try await leaveDirectory()
     } catch {
@@ -32,25 +35,51 @@ extension Store {
   ///
   /// - Throws: as ``init(at:configuration:)``; the store stays suspended then.
   public func resume() async throws(StoreError) {
+    await beginTurn()
+    defer { endTurn() }
     while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
-    if isClosed { throw StoreError(.closed, "the store was closed; open it again") }
+    if isClosed { throw closedError }
     guard isSuspended else { return }
     if let poison = pipeline.poison { throw poison }
     isMakingRoom = true
     defer { openGate() }
-    if sharing.wasThere {
-      let box = try await opener.openWithoutBlocking(creating: false)
-      engine = box.take()
-      guard engine != nil else {
-        throw StoreError(
-          .notAStore, "the store vanished while it was suspended", file: opener.path.string)
-      }
-      engine!.keyspaces.noteAll()
-      begunFollowing()
-      tellOpened()
-    }
+    if sharing.wasThere { try await openAgain() }
     isSuspended = false
-    observers.setUsable(true)
     wakeForChange()
+    // Closing, which waits for the gate, ends what was opened just now.
+    if isClosed { throw closedError }
+    observers.setUsable(true)
+  }
+
+  private func openAgain() async throws(StoreError) {
+    precondition(engine == nil, "a suspended store has the directory open")
+    let box = try await opener.openWithoutBlocking(creating: false)
+    engine = box.take()
+    guard engine != nil else {
+      throw StoreError(
+        .notAStore, "the store vanished while it was suspended", file: opener.path.string)
+    }
+    engine!.keyspaces.noteAll()
+    begunFollowing()
+    tellOpened()
+  }
+
+  /// Suspending and resuming come one after the other, in the order of the calls: an app may go
+  /// into the background while it still opens its stores.
+  private func beginTurn() async {
+    guard sharing.isTurning else {
+      sharing.isTurning = true
+      return
+    }
+    await withUnsafeContinuation { sharing.turns.append($0) }
+    precondition(sharing.isTurning, "the turn was not handed over")
+  }
+
+  private func endTurn() {
+    guard !sharing.turns.isEmpty else {
+      sharing.isTurning = false
+      return
+    }
+    sharing.turns.removeFirst().resume()
   }
 }

@@ -30,6 +30,124 @@ import Testing
     try await store.close()
   }
 
+  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
+  func resumingWaitsForASuspensionUnderWay(sharing: Configuration.Sharing) async throws {
+    let slow = FaultStorage(MemoryStorage())
+    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    configuration.sharing = sharing
+    configuration.compaction = .manual
+    let store = try Store(on: slow, at: "store", configuration: configuration)
+    for number in 0..<100 { try await store.set([1], forKey: Key("\(number % 10)")) }
+    let gate = Gate()
+    slow.setScript { event in
+      event.operation == .createFile && event.file.hasSuffix(".segment") ? .hang(gate) : nil
+    }
+    let compacting = Task { _ = try await store.compact() }
+    await gate.arrival()
+    let suspending = Task { try await store.suspend() }
+    while !(await store.isSuspended) { await Task.yield() }
+    let resuming = Task { try await store.resume() }
+    for _ in 0..<1000 { await Task.yield() }
+    slow.setScript(nil)
+    gate.open()
+    try await suspending.value
+    try await resuming.value
+    await #expect(throws: StoreError.self) { try await compacting.value }
+    #expect(try await store.value(forKey: "3") == [1])
+    #expect(await store.count == 10)
+    try await store.close()
+  }
+
+  /// An app may go into the background while it opens its stores.
+  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
+  func suspendingWaitsForAResumptionUnderWay(sharing: Configuration.Sharing) async throws {
+    let memory = MemoryStorage()
+    let (store, gate, slow) = try await suspended(memory, sharing)
+    let resuming = Task { try await store.resume() }
+    await gate.arrival()
+    let suspending = Task { try await store.suspend() }
+    for _ in 0..<1000 { await Task.yield() }
+    slow.setScript(nil)
+    gate.open()
+    try await resuming.value
+    try await suspending.value
+    let error = await #expect(throws: StoreError.self) { try await store.value(forKey: "a") }
+    #expect(error?.code == .suspended)
+    let other = try Store(on: memory, at: "store", configuration: .testing())
+    try await other.set([2], forKey: "a")
+    try await other.close()
+    try await store.resume()
+    #expect(try await store.value(forKey: "a") == [2])
+    try await store.close()
+  }
+
+  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
+  func closingEndsAResumptionUnderWay(sharing: Configuration.Sharing) async throws {
+    let memory = MemoryStorage()
+    let (store, gate, slow) = try await suspended(memory, sharing)
+    let resuming = Task { try await store.resume() }
+    await gate.arrival()
+    let closing = Task { try await store.close() }
+    while !(await store.isClosed) { await Task.yield() }
+    slow.setScript(nil)
+    gate.open()
+    let error = await #expect(throws: StoreError.self) { try await resuming.value }
+    #expect(error?.code == .closed)
+    try await closing.value
+    let other = try Store(on: memory, at: "store", configuration: .testing())
+    #expect(await other.recoveryReport.wasClean)
+    #expect(try await other.value(forKey: "a") == [1])
+    try await other.close()
+  }
+
+  /// A suspended store whose opening hangs.
+  private func suspended(
+    _ memory: MemoryStorage, _ sharing: Configuration.Sharing
+  ) async throws -> (Store, Gate, FaultStorage) {
+    let slow = FaultStorage(memory)
+    var configuration = Configuration.testing()
+    configuration.sharing = sharing
+    let store = try Store(on: slow, at: "store", configuration: configuration)
+    try await store.set([1], forKey: "a")
+    try await store.suspend()
+    let gate = Gate()
+    slow.setScript { event in
+      event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
+    }
+    return (store, gate, slow)
+  }
+
+  /// Its files may be replaced then.
+  @Test func openingThatASuspensionMakesUselessWatchesNoFiles() async throws {
+    let memory = MemoryStorage()
+    let slow = FaultStorage(memory)
+    let app = try Store(on: slow, at: "store", configuration: .shared())
+    let first = try Store(on: memory, at: "store", configuration: .shared())
+    try await first.set([1], forKey: "a")
+    try await first.close()
+    let gate = Gate()
+    slow.setScript { event in
+      event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
+    }
+    let reading = Task { try await app.value(forKey: "a") }
+    await gate.arrival()
+    let suspending = Task { try await app.suspend() }
+    while !(await app.isSuspended) { await Task.yield() }
+    slow.setScript(nil)
+    gate.open()
+    await #expect(throws: StoreError.self) { try await reading.value }
+    try await suspending.value
+    let directory = try #require(try memory.openDirectory("store"))
+    for entry in try directory.entries() { try directory.remove(entry.name) }
+    let second = try Store(on: memory, at: "store", configuration: .shared())
+    try await second.set([2], forKey: "b")
+    try await second.close()
+    try await app.resume()
+    #expect(try await app.value(forKey: "b") == [2])
+    try await app.set([3], forKey: "c")
+    try await app.close()
+  }
+
   @Test func aFullDiskKeepsNobodyFromSharing() async throws {
     let disk = MemoryStorage(capacityBytes: 1 << 20)
     let alone = try Store(on: disk, at: "store", configuration: .testing())
