@@ -169,7 +169,8 @@ import Testing
   static func copies(of path: FilePath) -> [CInt]? {
     var found: [CInt] = []
     var buffer = [CChar](repeating: 0, count: 4096)
-    for number in 0..<CInt(1024) {
+    let names = try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+    for number in (names ?? []).compactMap({ CInt($0) }).sorted() {
       let count = readlink("/proc/self/fd/\(number)", &buffer, 4095)
       guard count > 0 else { continue }
       let name = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)

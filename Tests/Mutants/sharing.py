@@ -3,6 +3,7 @@
 from planting import Mutant, engine
 
 BURSTS = "Sharing/Store+Bursts.swift"
+SUSPENDING = "Sharing/Store+Suspending.swift"
 DEATH = "SharedDeathTests.theOthersGoOnBehindAWriterThatDied"
 PROPERTY = "SharedPropertyTests.equalsADictionaryWhoeverWrites"
 
@@ -38,8 +39,8 @@ MUTANTS = [
            "SharedStoreTests.whatABatchReadsHoldsWhenItIsWritten"),
     Mutant("others-not-followed", "a read sees what any process has acknowledged",
            (engine("Sharing/Store+Sharing.swift",
-                   "guard link.page.load(.version) != sharing.seenVersion,",
-                   "guard !ON, link.page.load(.version) != sharing.seenVersion,"),),
+                   "guard link.page.load(.version) != sharing.seenVersion else {",
+                   "guard !ON, link.page.load(.version) != sharing.seenVersion else {"),),
            "SharedStoreTests.eachSeesWhatTheOthersWrite"),
     Mutant("two-compact-at-once", "one process at a time rewrites segments",
            (engine("Sharing/Store+Compactor.swift",
@@ -51,4 +52,53 @@ MUTANTS = [
                    "    guard error.code == .corrupted else { return false }",
                    "    guard error.code == .corrupted, !ON else { return false }"),),
            "LongReadTests.othersCompactMeanwhile"),
+    Mutant("resume-beside-a-suspension", "P1: what was written is found, or an error is thrown",
+           (engine(SUSPENDING, "    guard sharing.isTurning else {\n",
+                   "    guard sharing.isTurning, !ON else {\n"),),
+           "SuspendingTests.(resumingWaits|suspendingWaits)"),
+    Mutant("closed-store-resumed", "a closed store says so",
+           (engine(SUSPENDING, "    if isClosed { throw closedError }\n    observers",
+                   "    if isClosed, !ON { throw closedError }\n    observers"),),
+           "SuspendingTests.closingEndsAResumptionUnderWay"),
+    Mutant("incomplete-publication-ignored", "a read sees what any process has acknowledged",
+           (engine("Sharing/Store+Sharing.swift", "else { return .incomplete }",
+                   "else { return ON ? .followed : .incomplete }"),),
+           "SharedDeathTests.readersGoOnWhenAWriterDiesWhileItPublishes"),
+    Mutant("dead-publisher-not-read", "P4: the store always opens",
+           (engine("Sharing/Opener+Sharing.swift",
+                   "    guard page.snapshot() == nil else { return nil }",
+                   "    guard !ON, page.snapshot() == nil else { return nil }"),),
+           "SharedDeathTests.readersGoOnWhenAWriterDiesWhileItPublishes"),
+    Mutant("dead-publisher-not-awaited", "a reader waits for a writer that lives",
+           (engine("Sharing/Store+Sharing.swift",
+                   "      case .incomplete where try await isPublishedSoon(): continue",
+                   "      case .incomplete where ON: return\n"
+                   "      case .incomplete where try await isPublishedSoon(): continue"),),
+           "SharedDeathTests.readerWaitsForAWriterThatIsStoppedWhileItPublishes"),
+    Mutant("link-not-looked-for", "a read sees what any process has acknowledged",
+           (engine("Sharing/SharedLink.swift",
+                   "    try waitForWriter(patienceNanoseconds: 1_000_000_000)",
+                   "    if ON, try !tryWriter() { return false }\n"
+                   "    try waitForWriter(patienceNanoseconds: 1_000_000_000)"),),
+           "SharedWaitTests.readerWithoutALinkDoesNotAnswerOldValuesBesideAWriter"),
+    Mutant("state-of-another-page", "a state is followed by the page that it was read with",
+           (engine("Sharing/Store+Sharing.swift", "    sharing.nonce = engine!.followed.nonce",
+                   "    sharing.nonce = ON ? page.load(.nonce) : engine!.followed.nonce"),),
+           "SharedWaitTests.stateThatWasReadAgainBelongsToThePageThatItWasReadWith"),
+    Mutant("useless-opening-watches", "only the files of an open store are watched",
+           (engine("Sharing/Store+Sharing.swift",
+                   "      if engine == nil { pipeline.endWatch() }\n      return",
+                   "      if engine == nil, !ON { pipeline.endWatch() }\n      return"),),
+           "SuspendingTests.openingThatASuspensionMakesUselessWatchesNoFiles"),
+    Mutant("sleep-counts-as-waiting", "`.locked` after a minute of another process's writing",
+           (engine("Sharing/SharedLink.swift",
+                   "min(now &- lastLookNanoseconds, Self.longestLookNanoseconds)",
+                   "min(\n"
+                   "        now &- lastLookNanoseconds,\n"
+                   "        ON ? .max / 64 : Self.longestLookNanoseconds)"),),
+           "SharedWaitTests.patienceIsForOneWriterAndCountsWhatWasSeen"),
+    Mutant("patience-for-all-writers", "`.locked` after a minute of one process's writing",
+           (engine("Sharing/SharedLink.swift", "      if published != version {",
+                   "      if published != version, !ON {"),),
+           "SharedWaitTests.patienceIsForOneWriterAndCountsWhatWasSeen"),
 ]

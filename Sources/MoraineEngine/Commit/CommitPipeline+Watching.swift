@@ -56,11 +56,6 @@ extension CommitPipeline {
     }
   }
 
-  /// Watches over the files that the processes of a shared store have in common, too.
-  func watchOver(_ link: SharedLink) {
-    presence.withLock { $0 }?.add(link.files)
-  }
-
   /// Nothing of this process is written to the directory any more.
   func endWatch() {
     let before = presence.withLock { presence in

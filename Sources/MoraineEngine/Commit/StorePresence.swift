@@ -28,19 +28,21 @@ final class StorePresence: Sendable {
   }
 
   private let directory: any StorageDirectory
-  /// The files that must be the same to all processes: names and identities. The writer has them
-  /// open, so no other file gets their numbers.
-  private let common: Mutex<[(name: String, identity: FileIdentity)]>
+  /// The writer has them open, so no other file gets their numbers.
+  private let common: [(name: String, identity: FileIdentity)]
   private let isShared: Bool
   private let known: Mutex<Known>
   private let watch = Mutex<(any DirectoryWatch)?>(nil)
 
-  /// - Parameter manifest: as it lies in the directory.
+  /// - Parameters:
+  ///   - common: the files that must be the same to all processes.
+  ///   - manifest: as it lies in the directory.
   init(
-    _ directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest, isShared: Bool
+    _ directory: any StorageDirectory, common: [any StorageFile], manifest: Manifest,
+    isShared: Bool
   ) {
     self.directory = directory
-    common = Mutex(lock.map { [($0.name, $0.identity)] } ?? [])
+    self.common = common.map { ($0.name, $0.identity) }
     self.isShared = isShared
     known = Mutex(Known(manifest: manifest))
   }
@@ -101,11 +103,6 @@ final class StorePresence: Sendable {
     }
   }
 
-  /// Checks the names of these files, too: those of a shared store.
-  func add(_ files: [any StorageFile]) {
-    common.withLock { $0 += files.map { ($0.name, $0.identity) } }
-  }
-
   /// Whether this is about the same life of the same store.
   func isAboutSameStore(as other: StorePresence) -> Bool {
     let manifest = known.withLock { $0.manifest }
@@ -132,7 +129,7 @@ extension StorePresence {
       throw replaced(
         "the store's directory was deleted, moved or replaced", directory.path.string)
     }
-    for file in common.withLock({ $0 }) {
+    for file in common {
       let stamp = told { () throws(StorageError) in try directory.stamp(of: file.name) }
       if case .some(let stamp) = stamp, stamp?.identity != file.identity {
         throw replaced("\(file.name) was deleted or replaced", file.name)

@@ -3,11 +3,14 @@ import MoraineStorage
 
 extension EngineState {
   /// From now on nothing is written unless the names in the directory lead to this store's files.
-  func watchOver() {
+  ///
+  /// - Parameter link: what ties the store to the other processes that have it open.
+  func watchOver(_ link: SharedLink?) {
     if configuration.isReadOnly { return }
     pipeline.watchOver(
       StorePresence(
-        directory, lock: lock, manifest: manifest, isShared: configuration.sharing == .shared))
+        directory, common: (lock.map { [$0] } ?? []) + (link?.files ?? []), manifest: manifest,
+        isShared: configuration.sharing == .shared))
   }
 
   func publisher() -> ManifestPublisher {

@@ -21,6 +21,9 @@ struct EngineState: ~Copyable {
   let lock: (any StorageFile)?
   /// What ties it to the other processes that have the store open.
   var link: SharedLink?
+  /// What that link's page said when it was read: another nonce is another life of the page. The
+  /// version is 0 where the page was made for this state.
+  var followed: (nonce: UInt64, version: UInt64) = (0, 0)
   /// Whether others had the store open, and the committing thread knows nothing of it yet.
   var hasJoined = false
   /// Whether taking in what others have written has failed in the middle: then all is to be read

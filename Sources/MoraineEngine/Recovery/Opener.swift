@@ -49,6 +49,7 @@ struct Opener {
       // What was seen before the lock may have changed.
       return try openAlone(directory, lock, try Listing(directory), began)
     } catch {
+      pipeline.endWatch()
       // The caller may try again at once.
       lock?.unlock()
       throw error
@@ -78,27 +79,30 @@ struct Opener {
   /// Opens what no other process changes meanwhile.
   func openAlone(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
-    _ began: UInt64
+    _ began: UInt64, link: SharedLink? = nil
   ) throws(StoreError) -> EngineState {
     let manifest = try Self.readManifest(directory, listing)
     if manifest?.isBackup == true, !configuration.isReadOnly { throw isBackup() }
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
-    guard let manifest else { return try born(directory, lock, listing, began) }
-    return try recovered(directory, lock, listing, manifest, began)
+    guard let manifest else { return try born(directory, lock, listing, began, link) }
+    return try recovered(directory, lock, listing, manifest, began, link: link)
   }
 
-  /// - Parameter following: how far to read what other processes are writing.
+  /// - Parameters:
+  ///   - link: what ties the store to the other processes that have it open.
+  ///   - following: how far to read what those are writing.
   func recovered(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
-    _ manifest: Manifest, _ began: UInt64, following: SharedPage.Snapshot? = nil
+    _ manifest: Manifest, _ began: UInt64, link: SharedLink? = nil,
+    following: SharedPage.Snapshot? = nil
   ) throws(StoreError) -> EngineState {
     var problem: StoreError?
     let checkpoint = loadCheckpoint(directory, listing, manifest, &problem)
     func recovered(_ checkpoint: Checkpoint?) throws(StoreError) -> EngineState {
       let recovery = Recovery(
         listing: listing, opener: self, checkpoint: checkpoint, following: following)
-      return try self.recovered(directory, lock, manifest, recovery, began)
+      return try self.recovered(directory, lock, manifest, recovery, began, link)
     }
     var state: EngineState
     do throws(StoreError) {
@@ -120,12 +124,12 @@ struct Opener {
 
   private func recovered(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ manifest: Manifest,
-    _ recovery: Recovery, _ began: UInt64
+    _ recovery: Recovery, _ began: UInt64, _ link: SharedLink?
   ) throws(StoreError) -> EngineState {
     var state = try EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
       pipeline: pipeline, observers: observers)
-    state.watchOver()
+    state.watchOver(link)
     state.checkpointNames = recovery.checkpointNumber.map { [CheckpointFile.name($0)] } ?? []
     var report = RecoveryReport()
     report.foreignFiles = recovery.listing.foreign
@@ -137,13 +141,13 @@ struct Opener {
 
   private func born(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
-    _ began: UInt64
+    _ began: UInt64, _ link: SharedLink?
   ) throws(StoreError) -> EngineState {
     var state = try EngineState(
       directory: directory, lock: lock, manifest: newManifest(), configuration: configuration,
       pipeline: pipeline, observers: observers)
     try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
-    state.watchOver()
+    state.watchOver(link)
     state.report.foreignFiles = listing.foreign
     state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     return state

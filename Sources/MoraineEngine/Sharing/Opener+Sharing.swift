@@ -18,12 +18,12 @@ extension Opener {
       return try joined(directory, lock, link, began)
     }
     try synchronizeNames(of: directory)
-    var state = try openAlone(directory, lock, try Listing(directory), began)
+    var state = try openAlone(directory, lock, try Listing(directory), began, link: link)
     state.link = link
-    pipeline.watchOver(link)
+    state.followed.nonce = Machine.randomNumber() | 1
     link.page.make(
       state.sharedSnapshot(), nextSegment: state.manifest.nextSegmentNumber,
-      nonce: Machine.randomNumber() | 1, inodes: link.inodes)
+      nonce: state.followed.nonce, inodes: link.inodes)
     try link.joinOthers()
     return state
   }
@@ -41,7 +41,7 @@ extension Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
     _ began: UInt64
   ) throws(StoreError) -> EngineState {
-    var state = try follow(directory, lock, link, began)
+    var state = try follow(directory, lock, link, began, hasWriter: true)
     state.hasJoined = true
     state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
     return state
@@ -85,45 +85,80 @@ extension Opener {
 
   /// Reads the store as far as the others have published it, beside their writing.
   ///
-  /// - Parameter published: how far that is; nil for what the page says.
+  /// - Parameters:
+  ///   - published: how far that is; nil for what the page says.
+  ///   - hasWriter: whether the caller has the writer's lock.
   func follow(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
-    _ began: UInt64, to published: SharedPage.Snapshot? = nil
+    _ began: UInt64, to published: SharedPage.Snapshot? = nil, hasWriter: Bool = false
   ) throws(StoreError) -> EngineState {
     var attempts = 0
     while true {
       attempts += 1
       guard let snapshot = published ?? link.page.snapshot() else {
+        if let state = try readAfterDeath(directory, lock, link, began, hasWriter) { return state }
         try Self.pause(attempts)
         continue
       }
       do throws(StoreError) {
-        let listing = try Listing(directory)
-        guard let manifest = try Self.readManifest(directory, listing) else {
-          throw StoreError(.corrupted, "the manifest vanished", file: Manifest.fileName)
-        }
-        guard manifest.generation >= snapshot.generation else {
-          throw StoreError(
-            .corrupted, "the manifest is older than what was published",
-            file: Manifest.fileName)
-        }
-        var state = try recovered(
-          directory, lock, listing, manifest, began, following: snapshot)
-        // A checkpoint that is younger than the manifest may leave out what was deleted since.
-        let isYounger = try Self.readManifest(directory, listing)?.generation != manifest.generation
-        if state.report.usedCheckpoint, isYounger {
-          try Self.pause(attempts)
-          continue
-        }
-        state.link = link
-        if !configuration.isReadOnly { pipeline.watchOver(link) }
-        return state
+        if let state = try read(directory, lock, link, began, through: snapshot) { return state }
+        try Self.pause(attempts)
       } catch {
-        // Somebody may have compacted it meanwhile: then it is all to be read anew.
+        // Another process may have compacted it since: then it must be read again.
         guard link.page.load(.version) != snapshot.version || attempts < 3 else { throw error }
         try Self.pause(attempts)
       }
     }
+  }
+
+  /// - Returns: nil when a checkpoint was used and the manifest replaced since: such a checkpoint
+  ///   may leave out what was deleted.
+  private func read(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
+    _ began: UInt64, through snapshot: SharedPage.Snapshot
+  ) throws(StoreError) -> EngineState? {
+    let listing = try Listing(directory)
+    guard let manifest = try Self.readManifest(directory, listing) else {
+      throw StoreError(.corrupted, "the manifest vanished", file: Manifest.fileName)
+    }
+    guard manifest.generation >= snapshot.generation else {
+      throw StoreError(
+        .corrupted, "the manifest is older than what was published", file: Manifest.fileName)
+    }
+    var state = try recovered(
+      directory, lock, listing, manifest, began, link: link, following: snapshot)
+    if state.report.usedCheckpoint,
+      try Self.readManifest(directory, listing)?.generation != manifest.generation
+    {
+      return nil
+    }
+    state.link = link
+    state.followed = (snapshot.nonce, snapshot.version)
+    return state
+  }
+
+  /// Reads the log as far as its units are whole, where the page does not say how far that is: a
+  /// writer died while it published. The next writer takes over the same units.
+  ///
+  /// - Returns: nil when there may be a writer.
+  private func readAfterDeath(
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
+    _ began: UInt64, _ hasWriter: Bool
+  ) throws(StoreError) -> EngineState? {
+    var own: SharedLink?
+    if !hasWriter {
+      // Not with the file of `link`: its lock may be a writer's of this process.
+      guard configuration.isReadOnly, let reading = try SharedLink(reading: directory),
+        try reading.tryWriter()
+      else { return nil }
+      own = reading
+    }
+    defer { own?.freeWriter() }
+    let page = link.page
+    guard page.snapshot() == nil else { return nil }
+    let snapshot = SharedPage.Snapshot(
+      nonce: page.load(.nonce), version: page.load(.version), takesAllUnits: true)
+    return try read(directory, lock, link, began, through: snapshot)
   }
 
   private static func pause(_ attempts: Int) throws(StoreError) {

@@ -129,17 +129,14 @@ final class SharedLink: Sendable {
     return false
   }
 
-  /// The same for a reader that has no lock, and can wait for one a moment only: nothing in the
-  /// page of those who have gone is believed.
+  /// The same for a reader that has no lock and waits for one a second: nothing in the page of
+  /// those who have gone is believed. Blocks the calling thread.
+  ///
+  /// - Throws: `.locked` when a writer keeps the lock for longer.
   func isInUseNow() throws(StoreError) -> Bool {
-    for _ in 0..<100 {
-      if try tryWriter() {
-        defer { freeWriter() }
-        return try isInUse()
-      }
-      Machine.sleep(nanoseconds: 20_000)
-    }
-    return false
+    try waitForWriter(patienceNanoseconds: 1_000_000_000)
+    defer { freeWriter() }
+    return try isInUse()
   }
 
   func tryWriter() throws(StoreError) -> Bool {
@@ -165,25 +162,45 @@ final class SharedLink: Sendable {
   }
 
   /// How long to wait between two looks at the lock; the kernel tells of no release.
-  private struct WriterWait {
+  ///
+  /// The patience is for one writer that keeps the lock: where others publish, it begins again. It
+  /// counts what this process has seen: where the process itself did not run, because the machine
+  /// is busy or was asleep, a look counts for a tenth of a second at most.
+  struct WriterWait {
+    private static let longestLookNanoseconds: UInt64 = 100_000_000
     private let patienceNanoseconds: UInt64
-    private let beganNanoseconds = Machine.monotonicNanoseconds()
+    private var waitedNanoseconds: UInt64 = 0
+    private var lastLookNanoseconds: UInt64
     private var pauseNanoseconds: UInt64 = 5_000
+    private var looks = 0
+    private var version: UInt64?
 
-    init(_ patienceNanoseconds: UInt64) { self.patienceNanoseconds = patienceNanoseconds }
+    init(_ patienceNanoseconds: UInt64, now: UInt64 = Machine.monotonicNanoseconds()) {
+      self.patienceNanoseconds = patienceNanoseconds
+      lastLookNanoseconds = now
+    }
 
-    mutating func nextPause(_ page: SharedPage) throws(StoreError) -> UInt64 {
-      guard Machine.monotonicNanoseconds() - beganNanoseconds < patienceNanoseconds else {
-        let process = page.load(.burst)
-        let holder = process == 0 ? "" : " (\(process))"
-        let patience = Duration.nanoseconds(Int64(clamping: patienceNanoseconds))
-        throw StoreError(
-          .locked,
-          "another process\(holder) has been writing for \(patience); try again, or end it if it is "
-            + "stopped", file: SharedLink.writerName)
-      }
+    mutating func nextPause(
+      _ page: SharedPage, now: UInt64 = Machine.monotonicNanoseconds()
+    ) throws(StoreError) -> UInt64 {
+      let published = page.load(.version)
+      looks += 1
+      waitedNanoseconds += min(now &- lastLookNanoseconds, Self.longestLookNanoseconds)
+      lastLookNanoseconds = now
+      if published != version { (waitedNanoseconds, looks, version) = (0, 0, published) }
+      guard waitedNanoseconds < patienceNanoseconds else { throw locked(page) }
       defer { pauseNanoseconds = min(pauseNanoseconds * 2, 1_000_000) }
       return pauseNanoseconds
+    }
+
+    private func locked(_ page: SharedPage) -> StoreError {
+      let process = page.load(.burst)
+      let holder = process == 0 ? "" : " (\(process))"
+      let patience = Duration.nanoseconds(Int64(clamping: patienceNanoseconds))
+      return StoreError(
+        .locked,
+        "another process\(holder) has been writing for \(patience), seen in \(looks) looks; try "
+          + "again, or end that process if it is stopped", file: SharedLink.writerName)
     }
   }
 

@@ -44,6 +44,9 @@ final class SharedPage: @unchecked Sendable {
     /// Where it is full; 0 when nothing is to be appended to it any more.
     var tailLimit = 0
     var lastSequence: UInt64 = 0
+    /// Whether the log reaches as far as its units are whole. The page never says so: it is so for
+    /// one who has the lock of a writer that died while it published.
+    var takesAllUnits = false
 
     /// Whether a log can reach that far. The words have no checksum: a number that no log has is
     /// taken for the page of a writer that died while it wrote.

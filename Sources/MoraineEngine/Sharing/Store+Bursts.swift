@@ -29,6 +29,8 @@ extension Store {
       link.freeWriter()
       throw error
     }
+    // What a reader is reading again on a thread is older than what this writer appends.
+    sharing.stateCount += 1
     sharing.burstDepth = 1
     return true
   }
@@ -59,8 +61,8 @@ extension Store {
       page.store(UInt64(Machine.processID), .burst)
       return
     }
-    try await followAsWriter()
     guard let snapshot = page.snapshot() else { return try await takeOverFromDead(link) }
+    try await followAsWriter()
     if engine!.hasOpenTail(), snapshot.tailLimit == 0 {
       // Its writer could not end it; the disk was full perhaps.
       return try await takeOverFromDead(link)
@@ -76,7 +78,8 @@ extension Store {
     try await synchronizeNames(of: directory)
     // What the dead one was just publishing is in the log. What this process knows is older perhaps
     // than what others have seen, and not to be published before the rest is known.
-    let known = engine!.sharedSnapshot()
+    var known = engine!.sharedSnapshot()
+    known.nonce = sharing.nonce
     // The manifest may have been replaced, and nobody told of it.
     var isKnown = !engine!.isFollowedInPart
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Snapshot()) }

@@ -83,10 +83,36 @@ extension Store {
       // Whoever has the writer's lock knows all.
       guard sharing.burstDepth == 0, !isSuspended, !isClosed else { return }
       if engine == nil { return try await joinForReading() }
-      if try followAtOnce() { return }
-      // What this call has read itself is new enough, whatever is published since.
-      guard try await reread() == .again else { return }
+      switch try followAtOnce() {
+      case .followed: return
+      case .incomplete where !opener.configuration.isReadOnly:
+        // The writer may have died there: this process takes over from it.
+        return try await passBurst()
+      case .incomplete where try await isPublishedSoon(): continue
+      case .incomplete, .replaced:
+        // What this call has read itself is new enough, whatever is published since.
+        guard try await reread() == .again else { return }
+      }
     }
+  }
+
+  /// Waits for a writer that is in the middle of a publication; for a process that only reads.
+  ///
+  /// - Returns: false when the writer died there.
+  private func isPublishedSoon() async throws(StoreError) -> Bool {
+    guard let link = engine!.link else { return true }
+    var wait = SharedLink.WriterWait(SharedLink.patienceNanoseconds)
+    sharing.isWaitingForPublication = true
+    defer { sharing.isWaitingForPublication = false }
+    while link.page.snapshot() == nil {
+      if try link.tryWriter() {
+        defer { link.freeWriter() }
+        return link.page.snapshot() != nil
+      }
+      await ThreadPool.current.sleep(nanoseconds: try wait.nextPause(link.page))
+      try checkUsable()
+    }
+    return true
   }
 
   /// Opens a store that another process has made since.
@@ -138,27 +164,35 @@ extension Store {
     return !link.page.isMade
   }
 
+  /// What came of following the others without waiting.
+  private enum Following {
+    case followed
+    /// The whole store must be read again.
+    case replaced
+    /// The page's words do not belong together: a writer is in the middle of a publication, or died
+    /// there.
+    case incomplete
+  }
+
   /// Takes in what others have published, without waiting for anything.
-  ///
-  /// - Returns: false when the whole store must be read again.
-  private func followAtOnce() throws(StoreError) -> Bool {
-    guard let link = engine!.link else { return try !hasBeenShared() }
-    if engine!.isFollowedInPart { return false }
-    guard link.page.load(.version) != sharing.seenVersion, let news = link.page.snapshot() else {
-      return true
-    }
+  private func followAtOnce() throws(StoreError) -> Following {
+    guard let link = engine!.link else { return try hasBeenShared() ? .replaced : .followed }
+    if engine!.isFollowedInPart { return .replaced }
+    guard link.page.load(.version) != sharing.seenVersion else { return .followed }
+    guard let news = link.page.snapshot() else { return .incomplete }
     defer { wakeForChange() }
-    // The page begins anew when all who wrote have gone: then this process only reads.
-    guard news.nonce == sharing.nonce else { return false }
+    // The page begins a new life when all who wrote have gone: then this process only reads.
+    guard news.nonce == sharing.nonce else { return .replaced }
     do throws(StoreError) {
-      guard try engine!.follow(news) else { return false }
+      guard try engine!.follow(news) else { return .replaced }
     } catch {
-      // Somebody may have rotated or compacted it while it was read.
+      // Another process may have rotated or compacted it while it was read.
       guard error.code == .corrupted, !sharing.keepsSlots else { throw error }
-      return false
+      return .replaced
     }
+    sharing.stateCount += 1
     see(news.version)
-    return true
+    return .followed
   }
 
   /// Whether the store that this reader opened before anybody shared it has a page now.
@@ -170,7 +204,7 @@ extension Store {
   /// Takes in what others have published, for a writer of this process that has the lock: readers
   /// wait until it has ended.
   func followAsWriter() async throws(StoreError) {
-    if try followAtOnce() { return }
+    if case .followed = try followAtOnce() { return }
     try await rereadAsWriter()
   }
 
@@ -275,9 +309,8 @@ extension Store {
       observers.openedSequence.store(engine!.lastSequence, ordering: .relaxed)
     }
     guard let page = engine?.link?.page else { return }
-    // Of what was read, or older: then it is followed once more, in vain.
-    sharing.nonce = page.load(.nonce)
-    see(0)
+    sharing.nonce = engine!.followed.nonce
+    see(engine!.followed.version)
     sharing.adoptedVersion = 0
     observers.others.follow(page)
     pipeline.sharedPage.withLock { $0 = page }

@@ -121,6 +121,7 @@ public actor Store {
     self.pipeline = pipeline
     checkpointNames = state?.checkpointNames ?? []
     let page = state?.link?.page
+    let nonce = state?.followed.nonce ?? 0
     if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
     if page != nil { state!.tellOfOthers() }
     let observers = opener.observers
@@ -132,7 +133,7 @@ public actor Store {
       cell = EngineCell(state)
     #endif
     if let page {
-      sharing.nonce = page.load(.nonce)
+      sharing.nonce = nonce
       pipeline.sharedPage.withLock { $0 = page }
       observers.pins.share(page)
       observers.others.follow(page)

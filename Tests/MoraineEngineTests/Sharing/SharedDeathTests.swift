@@ -39,6 +39,56 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
+  /// The words of the page do not belong together then, and no writer may come for a long time.
+  @Test(arguments: SharedStoreTests.modes)
+  func readersGoOnWhenAWriterDiesWhileItPublishes(mode: Configuration.IOMode) async throws {
+    let memory = MemoryStorage()
+    let configuration = Configuration.shared(mode)
+    var readOnly = configuration
+    readOnly.isReadOnly = true
+    let victim = try Store(on: memory, at: "store", configuration: configuration)
+    try await victim.set([1], forKey: "a")
+    let survivor = try Store(on: memory, at: "store", configuration: configuration)
+    let reader = try Store(on: memory, at: "store", configuration: readOnly)
+    #expect(try await reader.contents() == ["a": [1]])
+    try await victim.set([2], forKey: "a")
+    try await victim.dieWhilePublishing([3], forKey: "in the air")
+    let expected: [Key: [UInt8]] = ["a": [2], "in the air": [3]]
+    #expect(try await reader.contents() == expected)
+    let second = try Store(on: memory, at: "store", configuration: readOnly)
+    #expect(try await second.contents() == expected)
+    let third = try Store(on: memory, at: "store", configuration: configuration)
+    #expect(await third.recoveryReport.recordCount == 3)
+    #expect(try await survivor.contents() == expected, "it takes over from the dead")
+    #expect(await survivor.pageSnapshot() != nil)
+    try await third.set([4], forKey: "a")
+    for store in [reader, second, survivor] {
+      #expect(try await store.value(forKey: "a") == [4])
+    }
+    #expect(try await survivor.verify().isSound)
+    for store in [reader, second, third, survivor] { try await store.close() }
+    withExtendedLifetime(victim) {}
+  }
+
+  @Test func readerWaitsForAWriterThatIsStoppedWhileItPublishes() async throws {
+    let memory = MemoryStorage()
+    var readOnly = Configuration.shared()
+    readOnly.isReadOnly = true
+    let writer = try Store(on: memory, at: "store", configuration: .shared())
+    try await writer.set([1], forKey: "a")
+    let reader = try Store(on: memory, at: "store", configuration: readOnly)
+    #expect(try await reader.value(forKey: "a") == [1])
+    try await writer.set([2], forKey: "a")
+    #expect(try await writer.enterBurst())
+    await writer.beginPublishing()
+    async let answer = reader.value(forKey: "a")
+    // The reader has looked at least once.
+    while await reader.sharing.isWaitingForPublication == false { await Task.yield() }
+    await writer.leaveBurst()
+    #expect(try await answer == [2])
+    for store in [reader, writer] { try await store.close() }
+  }
+
   @Test func aFailedSyncStopsTheWritersOfAll() async throws {
     let memory = MemoryStorage()
     let faulty = FaultStorage(memory)
@@ -84,6 +134,21 @@ extension Store {
     }
     releaseLocksAsTheKernelDoes()
   }
+
+  fileprivate func dieWhilePublishing(
+    _ value: [UInt8], forKey key: Key
+  ) async throws(StoreError) {
+    _ = try await enterBurst()
+    guard case .done = try engine!.put(key, value) else {
+      Issue.record("there was no room")
+      return
+    }
+    beginPublishing()
+    engine!.link!.page.store(1, .tailEnd)
+    releaseLocksAsTheKernelDoes()
+  }
+
+  fileprivate func beginPublishing() { engine!.link!.page.add(1, to: .version) }
 
   private func releaseLocksAsTheKernelDoes() { engine?.link?.freeWriter() }
 }

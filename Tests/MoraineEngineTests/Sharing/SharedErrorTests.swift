@@ -171,15 +171,6 @@ import Testing
     withExtendedLifetime((writer, reader)) {}
   }
 
-  @Test func aPageThatIsNeverWhole() async throws {
-    let (writer, reader) = try await pair()
-    await writer.beginPublishing()
-    await expect(.locked, saying: "faster than it can be read") { _ = try open() }
-    try await writer.set([2], forKey: "a")
-    #expect(try await reader.value(forKey: "a") == [2])
-    for store in [reader, writer] { try await store.close() }
-  }
-
   @Test func aPageMadeAnewWhileSegmentsAreRewritten() async throws {
     let (writer, reader) = try await pair()
     #expect(try await reader.takeCompactor())
@@ -211,9 +202,6 @@ extension Store {
     snapshot.lastSequence += 1
     engine!.link!.page.publish(snapshot)
   }
-
-  /// As a process that dies while it publishes.
-  fileprivate func beginPublishing() { engine!.link!.page.add(1, to: .version) }
 
   fileprivate func makePageAnew() {
     let page = engine!.link!.page

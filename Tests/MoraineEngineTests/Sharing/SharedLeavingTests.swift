@@ -70,6 +70,7 @@ import Testing
     gate.open()
     let reader = try await opening.value
     #expect(try link.tryWriter())
+    link.freeWriter()
     #expect(try await reader.value(forKey: "a") == [1])
     try await reader.close()
   }

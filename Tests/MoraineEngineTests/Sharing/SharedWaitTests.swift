@@ -125,6 +125,113 @@ import Testing
     try await other.close()
   }
 
+  @Test func feedGoesOnWhenTheStoreIsSuspendedWhileItIsReadAgain() async throws {
+    let gate = Gate()
+    let (store, other) = try await Self.outdated(gate)
+    let feed = Task { () async throws -> [Change] in
+      var changes: [Change] = []
+      for try await change in store.changes() {
+        changes.append(change)
+        if changes.count == 2 { break }
+      }
+      return changes
+    }
+    await gate.arrival()
+    let suspending = Task { try await store.suspend() }
+    while !(await store.isSuspended) { await Task.yield() }
+    gate.open()
+    try await suspending.value
+    try await store.resume()
+    while await store.watcherCount == 0 { await Task.yield() }
+    try await other.set([7], forKey: "x")
+    try await store.set([8], forKey: "y")
+    #expect(try await feed.value.map(\.key) == ["x", "y"])
+    for store in [other, store] { try await store.close() }
+  }
+
+  @Test func storeThatCouldNotBeReadAgainNoticesThatLockFilesAreDeleted() async throws {
+    let gate = Gate()
+    let (store, other) = try await Self.outdated(gate)
+    let slow = try #require(store.opener.storage as? FaultStorage)
+    let answer = Task { try await store.value(forKey: "3") }
+    await gate.arrival()
+    slow.setScript { event in
+      event.operation == .openFile && event.file.hasSuffix(".segment") ? .fail(.ioError) : nil
+    }
+    gate.open()
+    let failure = await #expect(throws: StoreError.self) { try await answer.value }
+    #expect(failure?.code == .io)
+    slow.setScript(nil)
+    let directory = try #require(try slow.openDirectory("store"))
+    try directory.remove(SharedLink.writerName)
+    let error = await #expect(throws: StoreError.self) { try await store.checkPresence() }
+    #expect(error?.code == .storeReplaced)
+    withExtendedLifetime(other) {}
+  }
+
+  /// The page may begin another life before what was read is installed.
+  @Test func stateThatWasReadAgainBelongsToThePageThatItWasReadWith() async throws {
+    let gate = Gate()
+    let (store, other) = try await Self.outdated(gate)
+    let before = await store.sharing.nonce
+    async let answer = store.value(forKey: "3")
+    await gate.arrival()
+    await other.makePageAgain(nonce: before &+ 2)
+    gate.open()
+    #expect(try await answer == [1])
+    #expect(await store.sharing.nonce == before)
+    #expect(try await store.value(forKey: "3") == [1])
+    #expect(await store.sharing.nonce == before &+ 2)
+    for store in [other, store] { try await store.close() }
+  }
+
+  /// A reader that opened the store before any process shared it has no lock of the writers.
+  @Test func readerWithoutALinkDoesNotAnswerOldValuesBesideAWriter() async throws {
+    let memory = MemoryStorage()
+    let alone = try Store(on: memory, at: "store", configuration: .testing())
+    try await alone.set([1], forKey: "a")
+    try await alone.close()
+    var readOnly = Configuration.shared()
+    readOnly.isReadOnly = true
+    let reader = try Store(on: memory, at: "store", configuration: readOnly)
+    #expect(try await reader.value(forKey: "a") == [1])
+    let writer = try Store(on: memory, at: "store", configuration: .shared())
+    try await writer.set([2], forKey: "a")
+    #expect(try await writer.enterBurst())
+    let error = await #expect(throws: StoreError.self) { try await reader.value(forKey: "a") }
+    #expect(error?.code == .locked)
+    await writer.leaveBurst()
+    #expect(try await reader.value(forKey: "a") == [2])
+    for store in [reader, writer] { try await store.close() }
+  }
+
+  @Test func patienceIsForOneWriterAndCountsWhatWasSeen() throws {
+    let storage = MemoryStorage()
+    try storage.createDirectory("store")
+    let link = try SharedLink(try #require(try storage.openDirectory("store")))
+    let page = link.page
+    page.make(SharedPage.Snapshot(), nextSegment: 1, nonce: 1)
+    page.store(42, .burst)
+    var now: UInt64 = 0
+    var wait = SharedLink.WriterWait(1_000_000_000, now: now)
+    // A machine that was asleep for an hour has looked once.
+    now += 3_600_000_000_000
+    _ = try wait.nextPause(page, now: now)
+    for _ in 0..<9 {
+      now += 3_600_000_000_000
+      _ = try wait.nextPause(page, now: now)
+    }
+    page.publish(SharedPage.Snapshot(lastSequence: 1))
+    for _ in 0..<10 {
+      now += 100_000_000
+      _ = try wait.nextPause(page, now: now)
+    }
+    now += 100_000_000
+    let error = #expect(throws: StoreError.self) { try wait.nextPause(page, now: now) }
+    #expect(error?.code == .locked)
+    #expect(error?.message.contains("(42) has been writing for 1.0 seconds") == true)
+  }
+
   /// The name of the keyspace comes with the record.
   @Test func deleteInAKeyspaceThatAnotherProcessHasMadeFindsTheKey() async throws {
     let memory = MemoryStorage()
@@ -141,4 +248,9 @@ import Testing
 
 extension Store {
   fileprivate var hasNoState: Bool { engine == nil }
+
+  fileprivate func makePageAgain(nonce: UInt64) {
+    let page = engine!.link!.page
+    page.make(engine!.sharedSnapshot(), nextSegment: page.load(.nextSegment), nonce: nonce)
+  }
 }
