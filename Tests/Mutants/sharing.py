@@ -55,7 +55,7 @@ MUTANTS = [
     Mutant("resume-beside-a-suspension", "P1: what was written is found, or an error is thrown",
            (engine(SUSPENDING, "    guard sharing.isTurning else {\n",
                    "    guard sharing.isTurning, !ON else {\n"),),
-           "SuspendingTests.(resumingWaits|suspendingWaits)"),
+           "SuspendingTests.resumingWaitsForASuspensionUnderWay"),
     Mutant("closed-store-resumed", "a closed store says so",
            (engine(SUSPENDING, "    if isClosed { throw closedError }\n    observers",
                    "    if isClosed, !ON { throw closedError }\n    observers"),),
