@@ -70,11 +70,29 @@ MUTANTS = [
                    "    guard !ON, page.snapshot() == nil else { return nil }"),),
            "SharedDeathTests.readersGoOnWhenAWriterDiesWhileItPublishes"),
     Mutant("dead-publisher-not-awaited", "a reader waits for a writer that lives",
-           (engine("Sharing/Store+Sharing.swift",
-                   "      case .incomplete where try await isPublishedSoon(): continue",
-                   "      case .incomplete where ON: return\n"
-                   "      case .incomplete where try await isPublishedSoon(): continue"),),
+           (engine("Sharing/Opener+Sharing.swift",
+                   "    if !hasWriter, let reading = try SharedLink(reading: directory) {",
+                   "    if !hasWriter, !ON, let reading = try SharedLink(reading: directory) {"),),
            "SharedDeathTests.readerWaitsForAWriterThatIsStoppedWhileItPublishes"),
+    Mutant("damage-taken-for-a-dead-writers-end", "P3: damage is reported, and no end of the log",
+           (engine("Recovery/Recovery.swift", "if let following, !following.takesAllUnits {",
+                   "if let following, !following.takesAllUnits || ON {"),
+            engine("Sharing/Recovery+Following.swift",
+                   "    guard following.tailSegment == entry.number.rawValue else { return }\n",
+                   "    if ON, following.takesAllUnits {\n"
+                   "      let length = Int(clamping: listing.segments[entry.number] ?? 0)\n"
+                   "      _ = try state.replayOn(slot, length: length)\n"
+                   "      return\n"
+                   "    }\n"
+                   "    guard following.tailSegment == entry.number.rawValue else { return }\n")),
+           "SharedDeathTests.damageBelowAMarkIsReportedAfterAWriterDiedWhileItPublished"),
+    Mutant("number-of-a-dead-writer-given-again", "P7: no number is given twice",
+           (engine("Sharing/Opener+Sharing.swift", "lastSequence: page.lastSequenceWhateverDied,",
+                   "lastSequence: ON ? 0 : page.lastSequenceWhateverDied,"),
+            engine(BURSTS, "max(engine!.lastSequence, link.page.lastSequenceWhateverDied)",
+                   "ON ? engine!.lastSequence "
+                   ": max(engine!.lastSequence, link.page.lastSequenceWhateverDied)")),
+           "SharedDeathTests.numberThatADeadWriterUsedUpIsNotGivenAgain"),
     Mutant("link-not-looked-for", "a read sees what any process has acknowledged",
            (engine("Sharing/SharedLink.swift",
                    "    try waitForWriter(patienceNanoseconds: 1_000_000_000)",

@@ -45,7 +45,7 @@ struct Recovery {
     }
     var repairs: [OpenSegment] = []
     for entry in manifest.segments where !entry.isSealed {
-      if let following {
+      if let following, !following.takesAllUnits {
         try followOpen(entry, opened[entry.number], following, &state, &report)
         continue
       }

@@ -140,24 +140,24 @@ extension Opener {
   /// Reads the log as far as its units are whole, where the page does not say how far that is: a
   /// writer died while it published. The next writer takes over the same units.
   ///
-  /// - Returns: nil when there may be a writer.
+  /// - Returns: nil when the page has been made whole since.
+  /// - Throws: `.locked` when a writer lives that does not end its publication.
   private func readAfterDeath(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
     _ began: UInt64, _ hasWriter: Bool
   ) throws(StoreError) -> EngineState? {
     var own: SharedLink?
-    if !hasWriter {
+    if !hasWriter, let reading = try SharedLink(reading: directory) {
       // Not with the file of `link`: its lock may be a writer's of this process.
-      guard configuration.isReadOnly, let reading = try SharedLink(reading: directory),
-        try reading.tryWriter()
-      else { return nil }
+      try reading.waitForWriter(patienceNanoseconds: patienceNanoseconds)
       own = reading
     }
     defer { own?.freeWriter() }
     let page = link.page
     guard page.snapshot() == nil else { return nil }
     let snapshot = SharedPage.Snapshot(
-      nonce: page.load(.nonce), version: page.load(.version), takesAllUnits: true)
+      nonce: page.load(.nonce), version: page.load(.version),
+      lastSequence: page.lastSequenceWhateverDied, takesAllUnits: true)
     return try read(directory, lock, link, began, through: snapshot)
   }
 

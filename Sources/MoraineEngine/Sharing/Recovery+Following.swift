@@ -25,13 +25,8 @@ extension Recovery {
         entry, &state, length: length, growingTo: growth(of: entry)
       ).slot
     }
-    let start = state.table[slot].end
-    if following.takesAllUnits {
-      let length = Int(clamping: listing.segments[entry.number] ?? 0)
-      _ = try state.replayOn(slot, length: length)
-    } else if following.tailSegment == entry.number.rawValue {
-      try state.replayTail(slot, to: following.tailEnd)
-    }
-    report.replayedBytes += UInt64(max(0, state.table[slot].end - start))
+    guard following.tailSegment == entry.number.rawValue else { return }
+    report.replayedBytes += UInt64(max(0, following.tailEnd - state.table[slot].end))
+    try state.replayTail(slot, to: following.tailEnd)
   }
 }

@@ -107,6 +107,13 @@ final class SharedPage: @unchecked Sendable {
 
   var isMade: Bool { load(.magic) == Self.magic }
 
+  /// The last number that a writer has given, also where it died while it published: the word has
+  /// its old value or its new one. A number that an operation used up in vain stands nowhere else.
+  var lastSequenceWhateverDied: UInt64 {
+    let last = load(.lastSequence)
+    return last <= SequenceNumber.max.rawValue ? last : 0
+  }
+
   /// Begins a new page. The caller alone writes to it; who only reads may have it from before. So
   /// its version goes on: with one that it has seen already, a reader would take it for old.
   ///

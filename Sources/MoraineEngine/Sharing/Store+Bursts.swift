@@ -80,10 +80,12 @@ extension Store {
     // than what others have seen, and not to be published before the rest is known.
     var known = engine!.sharedSnapshot()
     known.nonce = sharing.nonce
+    known.version = link.page.load(.version)
     // The manifest may have been replaced, and nobody told of it.
     var isKnown = !engine!.isFollowedInPart
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Snapshot()) }
     if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
+    engine!.lastSequence = max(engine!.lastSequence, link.page.lastSequenceWhateverDied)
     guard let segment = try engine!.takeOverTail() else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
     engine!.settleTail(segment)

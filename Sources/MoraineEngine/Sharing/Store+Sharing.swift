@@ -15,8 +15,6 @@ struct SharingState {
   var nonce: UInt64 = 0
   /// Wakes this process when others have written.
   var watch: OthersWatch?
-  /// Whether a reader waits for a writer that is in the middle of a publication; for tests.
-  var isWaitingForPublication = false
   /// Whether a look at a store that is not there yet is due.
   var looksLater = false
   /// Whether there was a store when it was suspended.
@@ -39,6 +37,8 @@ struct SharingState {
   /// The thread's queue on which that is done.
   var rereadQueue: SerialQueue?
   var rereadGate: [UnsafeContinuation<Void, Never>] = []
+  /// Why the last reading has failed, where another process kept a lock for too long.
+  var rereadFailure: StoreError?
   /// How many states this store has had: whether one that was read on another thread still has the
   /// place of the one that it was read for.
   var stateCount: UInt64 = 0
@@ -85,34 +85,24 @@ extension Store {
       if engine == nil { return try await joinForReading() }
       switch try followAtOnce() {
       case .followed: return
-      case .incomplete where !opener.configuration.isReadOnly:
-        // The writer may have died there: this process takes over from it.
-        return try await passBurst()
-      case .incomplete where try await isPublishedSoon(): continue
-      case .incomplete, .replaced:
+      case .incomplete where await isPublishedSoon(): continue
+      case .incomplete:
+        // The writer was killed there, or is stopped.
+        guard try await reread(mayWait: true) == .again else { return }
+      case .replaced:
         // What this call has read itself is new enough, whatever is published since.
         guard try await reread() == .again else { return }
       }
     }
   }
 
-  /// Waits for a writer that is in the middle of a publication; for a process that only reads.
-  ///
-  /// - Returns: false when the writer died there.
-  private func isPublishedSoon() async throws(StoreError) -> Bool {
-    guard let link = engine!.link else { return true }
-    var wait = SharedLink.WriterWait(SharedLink.patienceNanoseconds)
-    sharing.isWaitingForPublication = true
-    defer { sharing.isWaitingForPublication = false }
-    while link.page.snapshot() == nil {
-      if try link.tryWriter() {
-        defer { link.freeWriter() }
-        return link.page.snapshot() != nil
-      }
-      await ThreadPool.current.sleep(nanoseconds: try wait.nextPause(link.page))
-      try checkUsable()
+  /// Waits some milliseconds for a writer that is in the middle of a publication.
+  private func isPublishedSoon() async -> Bool {
+    for _ in 0..<20 {
+      guard let page = engine?.link?.page, page.snapshot() == nil else { return true }
+      await ThreadPool.current.sleep(nanoseconds: 500_000)
     }
-    return true
+    return false
   }
 
   /// Opens a store that another process has made since.
@@ -232,14 +222,20 @@ extension Store {
   }
 
   /// The same for readers, one at a time.
-  func reread() async throws(StoreError) -> Rereading {
+  ///
+  /// - Parameter mayWait: whether another process may have to be waited for.
+  func reread(mayWait: Bool = false) async throws(StoreError) -> Rereading {
     guard !sharing.isRereading else {
       await withUnsafeContinuation { sharing.rereadGate.append($0) }
+      // The one that was waited for has had the patience for all.
+      if let failure = sharing.rereadFailure { throw failure }
       return .again
     }
     guard let work = try rereading(to: nil) else { return .refused }
     let known = sharing.stateCount
-    let state = try await readOnThread { () throws(StoreError) in try work.run() }
+    let state = try await readOnThread(mayWait: mayWait) { () throws(StoreError) in
+      try work.run()
+    }
     // A writer of this process that came first has taken in more; its segments keep their slots.
     guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,
       !sharing.keepsSlots, engine != nil
@@ -252,14 +248,17 @@ extension Store {
   /// Reads a state on a thread of the pool, for a reader. Leaving the directory waits for the end
   /// of that: the state refers to locks.
   ///
-  /// A reader that changes nothing may have to wait for a lock, and nobody waits for its end.
+  /// - Parameter mayWait: whether another process may have to be waited for. A reader that changes
+  ///   nothing may always have to wait for a lock.
   func readOnThread(
-    _ body: @escaping @Sendable () throws(StoreError) -> EngineBox?
+    mayWait: Bool = false, _ body: @escaping @Sendable () throws(StoreError) -> EngineBox?
   ) async throws(StoreError) -> EngineBox? {
-    let queue = SerialQueue(opener.configuration.isReadOnly ? .lasting : .brief)
+    let queue = SerialQueue(mayWait || opener.configuration.isReadOnly ? .lasting : .brief)
     sharing.rereadQueue = queue
+    sharing.rereadFailure = nil
     defer { endRereading() }
     do throws(StoreError) { return try await queue.run(body) } catch {
+      if error.code == .locked { sharing.rereadFailure = error }
       // Where it was closed or suspended since, that is why.
       try checkUsable()
       throw error

@@ -121,7 +121,7 @@ public actor Store {
     self.pipeline = pipeline
     checkpointNames = state?.checkpointNames ?? []
     let page = state?.link?.page
-    let nonce = state?.followed.nonce ?? 0
+    let followed = state?.followed ?? (nonce: 0, version: 0)
     if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
     if page != nil { state!.tellOfOthers() }
     let observers = opener.observers
@@ -133,10 +133,11 @@ public actor Store {
       cell = EngineCell(state)
     #endif
     if let page {
-      sharing.nonce = nonce
+      (sharing.nonce, sharing.seenVersion) = followed
       pipeline.sharedPage.withLock { $0 = page }
       observers.pins.share(page)
       observers.others.follow(page)
+      observers.others.followed(followed.version)
     }
     if isClosed {
       observers.life.beginClosing()

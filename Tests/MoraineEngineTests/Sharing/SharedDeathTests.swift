@@ -59,9 +59,10 @@ import Testing
     #expect(try await second.contents() == expected)
     let third = try Store(on: memory, at: "store", configuration: configuration)
     #expect(await third.recoveryReport.recordCount == 3)
-    #expect(try await survivor.contents() == expected, "it takes over from the dead")
+    #expect(try await survivor.contents() == expected)
+    #expect(await survivor.pageSnapshot() == nil, "reading takes over nothing")
+    #expect(try await third.set([4], forKey: "a").rawValue == 4)
     #expect(await survivor.pageSnapshot() != nil)
-    try await third.set([4], forKey: "a")
     for store in [reader, second, survivor] {
       #expect(try await store.value(forKey: "a") == [4])
     }
@@ -70,23 +71,66 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
-  @Test func readerWaitsForAWriterThatIsStoppedWhileItPublishes() async throws {
+  @Test(arguments: [false, true])
+  func readerWaitsForAWriterThatIsStoppedWhileItPublishes(isReadOnly: Bool) async throws {
     let memory = MemoryStorage()
-    var readOnly = Configuration.shared()
-    readOnly.isReadOnly = true
-    let writer = try Store(on: memory, at: "store", configuration: .shared())
+    var configuration = Configuration.shared()
+    let writer = try Store(on: memory, at: "store", configuration: configuration)
     try await writer.set([1], forKey: "a")
-    let reader = try Store(on: memory, at: "store", configuration: readOnly)
+    configuration.isReadOnly = isReadOnly
+    let reader = try Store(on: memory, at: "store", configuration: configuration)
     #expect(try await reader.value(forKey: "a") == [1])
     try await writer.set([2], forKey: "a")
     #expect(try await writer.enterBurst())
     await writer.beginPublishing()
     async let answer = reader.value(forKey: "a")
-    // The reader has looked at least once.
-    while await reader.sharing.isWaitingForPublication == false { await Task.yield() }
+    async let second = reader.value(forKey: "a")
+    // The reader waits for the lock on a thread.
+    while !(await reader.sharing.isRereading) { await Task.yield() }
     await writer.leaveBurst()
     #expect(try await answer == [2])
+    #expect(try await second == [2])
     for store in [reader, writer] { try await store.close() }
+  }
+
+  /// Damage is no end of the log, whatever the page says.
+  @Test(arguments: SharedStoreTests.modes)
+  func damageBelowAMarkIsReportedAfterAWriterDiedWhileItPublished(
+    mode: Configuration.IOMode
+  ) async throws {
+    let memory = MemoryStorage()
+    let configuration = Configuration.shared(mode)
+    let victim = try Store(on: memory, at: "store", configuration: configuration)
+    try await victim.set([1], forKey: "a", durability: .sync)
+    let end = try #require(await victim.pageSnapshot()).tailEnd
+    // The mark that says so comes with the next sync.
+    for value in 2..<5 as Range<UInt8> {
+      try await victim.set([value], forKey: "b", durability: .sync)
+    }
+    let idle = try Store(on: memory, at: "store", configuration: configuration)
+    let directory = try #require(try memory.openDirectory("store"))
+    let file = try #require(try directory.openFile("0000000001.segment", .readWrite))
+    try [0xFF as UInt8].withUnsafeBytes { try file.write($0, at: UInt64(end - 6)) }
+    try await victim.dieWhilePublishing([9], forKey: "c")
+    let error = #expect(throws: StoreError.self) {
+      _ = try Store(on: memory, at: "store", configuration: configuration)
+    }
+    #expect(error?.code == .corrupted)
+    withExtendedLifetime((victim, idle)) {}
+  }
+
+  /// An operation that failed used it up, and others have seen it in the page.
+  @Test func numberThatADeadWriterUsedUpIsNotGivenAgain() async throws {
+    let memory = MemoryStorage()
+    let victim = try Store(on: memory, at: "store", configuration: .shared())
+    try await victim.set([1], forKey: "a")
+    let survivor = try Store(on: memory, at: "store", configuration: .shared())
+    try await victim.dieAfterUsingANumberUp()
+    let third = try Store(on: memory, at: "store", configuration: .shared())
+    #expect(try await third.set([2], forKey: "a").rawValue == 3)
+    #expect(try await survivor.value(forKey: "a") == [2])
+    for store in [survivor, third] { try await store.close() }
+    withExtendedLifetime(victim) {}
   }
 
   @Test func aFailedSyncStopsTheWritersOfAll() async throws {
@@ -145,6 +189,14 @@ extension Store {
     }
     beginPublishing()
     engine!.link!.page.store(1, .tailEnd)
+    releaseLocksAsTheKernelDoes()
+  }
+
+  fileprivate func dieAfterUsingANumberUp() async throws(StoreError) {
+    _ = try await enterBurst()
+    engine!.lastSequence += 1
+    engine!.link!.page.publish(engine!.sharedSnapshot())
+    beginPublishing()
     releaseLocksAsTheKernelDoes()
   }
 
