@@ -93,6 +93,14 @@ MUTANTS = [
                    "ON ? engine!.lastSequence "
                    ": max(engine!.lastSequence, link.page.lastSequenceWhateverDied)")),
            "SharedDeathTests.numberThatADeadWriterUsedUpIsNotGivenAgain"),
+    Mutant("number-raised-before-the-tail-is-read", "P7: survivors go on after a death",
+           (engine(BURSTS, "    let tail = try engine!.takeOverTail()\n",
+                   "    if ON {\n"
+                   "      engine!.lastSequence = max(\n"
+                   "        engine!.lastSequence, link.page.lastSequenceWhateverDied)\n"
+                   "    }\n"
+                   "    let tail = try engine!.takeOverTail()\n"),),
+           "SharedDeathTests.survivorReadsWhatADeadWriterPublishedBeforeItTakesOver"),
     Mutant("link-not-looked-for", "a read sees what any process has acknowledged",
            (engine("Sharing/SharedLink.swift",
                    "    try waitForWriter(patienceNanoseconds: 1_000_000_000)",

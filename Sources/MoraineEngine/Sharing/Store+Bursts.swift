@@ -85,8 +85,10 @@ extension Store {
     var isKnown = !engine!.isFollowedInPart
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Snapshot()) }
     if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
+    let tail = try engine!.takeOverTail()
+    // Only now: the records of the tail have lower numbers, and they rise.
     engine!.lastSequence = max(engine!.lastSequence, link.page.lastSequenceWhateverDied)
-    guard let segment = try engine!.takeOverTail() else { return }
+    guard let segment = tail else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
     engine!.settleTail(segment)
     do throws(StoreError) {

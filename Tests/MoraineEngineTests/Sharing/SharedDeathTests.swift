@@ -119,6 +119,30 @@ import Testing
     withExtendedLifetime((victim, idle)) {}
   }
 
+  /// It may have published any number of units since the survivor last looked.
+  @Test(arguments: SharedStoreTests.modes, [false, true])
+  func survivorReadsWhatADeadWriterPublishedBeforeItTakesOver(
+    mode: Configuration.IOMode, diesWhilePublishing: Bool
+  ) async throws {
+    let memory = MemoryStorage()
+    let configuration = Configuration.shared(mode)
+    let victim = try Store(on: memory, at: "store", configuration: configuration)
+    try await victim.set([1], forKey: "a")
+    let survivor = try Store(on: memory, at: "store", configuration: configuration)
+    for value in 2..<5 as Range<UInt8> { try await victim.set([value], forKey: "b") }
+    try await victim.removeValue(forKey: "a")
+    if diesWhilePublishing {
+      try await victim.dieWhilePublishing([9], forKey: "c")
+    } else {
+      try await victim.dieWhileWriting([9], forKey: "c", isTorn: false)
+    }
+    #expect(try await survivor.set([10], forKey: "d").rawValue == 7)
+    #expect(try await survivor.contents() == ["b": [4], "c": [9], "d": [10]])
+    #expect(try await survivor.verify().isSound)
+    try await survivor.close()
+    withExtendedLifetime(victim) {}
+  }
+
   /// An operation that failed used it up, and others have seen it in the page.
   @Test func numberThatADeadWriterUsedUpIsNotGivenAgain() async throws {
     let memory = MemoryStorage()
