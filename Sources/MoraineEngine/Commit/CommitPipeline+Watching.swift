@@ -37,18 +37,22 @@ extension CommitPipeline {
 /// Files that are deleted, moved or replaced while the store is open.
 extension CommitPipeline {
   /// Watches over the names of a store that is open for writing from now on.
+  ///
+  /// The names of another store never take the place of this one's: a sync that ends in that moment
+  /// would be checked against them, and acknowledged.
   func watchOver(_ next: StorePresence) {
-    let before = presence.withLock { presence in
-      defer { presence = next }
-      return presence
-    }
-    before?.stopWatching()
-    if let before, !next.isAboutSameStore(as: before) {
+    let current = presence.withLock { $0 }
+    if let current, !next.goesOn(from: current) {
       return poison(
         StoreError(
           .storeReplaced, "another store was put in this one's place; open the path again",
           file: Manifest.fileName))
     }
+    let before = presence.withLock { presence in
+      defer { presence = next }
+      return presence
+    }
+    before?.stopWatching()
     next.watch { [weak self, weak next] in
       guard let self, let next, !hasPoison else { return }
       // Also where the pool has no thread: it is a few questions to the file system.

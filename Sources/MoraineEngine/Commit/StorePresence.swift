@@ -103,10 +103,18 @@ final class StorePresence: Sendable {
     }
   }
 
-  /// Whether this is about the same life of the same store.
-  func isAboutSameStore(as other: StorePresence) -> Bool {
-    let manifest = known.withLock { $0.manifest }
-    return other.known.withLock { $0.manifest.isOfSameStore(as: manifest) }
+  /// Takes over what `before` knows about the same life of the same store.
+  ///
+  /// A manifest that was read before another one was published is no longer the right one to find.
+  ///
+  /// - Returns: false when `before` is about another store.
+  func goesOn(from before: StorePresence) -> Bool {
+    let earlier = before.known.withLock { $0 }
+    return known.withLock { known in
+      guard known.manifest.isOfSameStore(as: earlier.manifest) else { return false }
+      if earlier.manifest.generation > known.manifest.generation { known = earlier }
+      return true
+    }
   }
 
   /// Calls the body soon after something happened to the names.

@@ -1,4 +1,5 @@
 import Foundation
+import MoraineFormat
 import MoraineStorage
 import MoraineTesting
 import SystemPackage
@@ -195,6 +196,47 @@ import Testing
     }
   }
 
+  /// Regression: a shared store that read the restored files again watched over those from then on,
+  /// and acknowledged a sync before it said that the store was another one.
+  @Test func namesOfAnotherStoreNeverTakeThePlaceOfThisOnes() async throws {
+    let memory = MemoryStorage()
+    let store = try Store(on: memory, at: "store", configuration: .shared())
+    try await store.set([1], forKey: "a", durability: .sync)
+    let another = try Store(on: memory, at: "other", configuration: .testing())
+    try await another.set([7], forKey: "other")
+    try await another.close()
+    let (directory, other) = (
+      try #require(try memory.openDirectory("store")),
+      try #require(try memory.openDirectory("other"))
+    )
+    try directory.remove(Manifest.fileName)
+    let manifest = try #require(try Opener.readManifest(other))
+    store.pipeline.watchOver(StorePresence(other, common: [], manifest: manifest, isShared: true))
+    #expect(await store.waitUntilPoisoned()?.code == .storeReplaced)
+    let error = #expect(throws: StoreError.self) { try store.pipeline.checkPresence() }
+    #expect(error?.code == .storeReplaced, "the names of this store are checked")
+    await #expect(throws: StoreError.self) { try await store.close() }
+  }
+
+  @Test func manifestOlderThanOneThatWasReadIsNotTheStoresAfterReadingItAgain() async throws {
+    let memory = MemoryStorage()
+    let store = try Store(
+      on: memory, at: "store", configuration: .shared(segmentSizeBytes: 1000))
+    try await store.set([1], forKey: "a", durability: .sync)
+    let directory = try #require(try memory.openDirectory("store"))
+    let older = try #require(try Opener.readManifest(directory))
+    for number in 0..<40 {
+      try await store.set([UInt8](0..<50), forKey: Key("\(number)"), durability: .sync)
+    }
+    try directory.remove(Manifest.fileName)
+    let file = try directory.createFile(Manifest.fileName)
+    try older.encoded().withBytes { (bytes) throws(StorageError) in try file.write(bytes, at: 0) }
+    store.pipeline.watchOver(StorePresence(directory, common: [], manifest: older, isShared: true))
+    let error = #expect(throws: StoreError.self) { try store.pipeline.checkPresence() }
+    #expect(error?.code == .storeReplaced)
+    await #expect(throws: StoreError.self) { try await store.close() }
+  }
+
   /// People delete lock files. A second writer came in, and what it had synced was lost.
   @Test func deletingTheLockFileLetsNoSecondWriterIn() async throws {
     let ground = try await Ground(.testing())
@@ -243,8 +285,12 @@ import Testing
         try await store.backup(to: FilePath(ground.backup.path))
         for name in try ground.directory.names() {
           let path = ground.directory.store.appendingPathComponent(name).path
-          try FileManager.default.setAttributes(
-            [.posixPermissions: 0o640, .modificationDate: Date()], ofItemAtPath: path)
+          do {
+            try FileManager.default.setAttributes(
+              [.posixPermissions: 0o640, .modificationDate: Date()], ofItemAtPath: path)
+          } catch CocoaError.fileNoSuchFile {
+            // The store has removed it since.
+          }
         }
       }
       for store in stores {
