@@ -32,10 +32,7 @@ MUTANTS = [
            (engine("Store/Store+Room.swift",
                    "    try await passGate()\n    guard isShared, !opener.configuration.isReadOnly",
                    "    try await passGate()\n"
-                   "    guard isShared, !ON, !opener.configuration.isReadOnly"),
-            engine("Store/Store+Room.swift",
-                   "  func endUnit() {\n    guard isShared,",
-                   "  func endUnit() {\n    guard isShared, !ON,")),
+                   "    guard isShared, !ON, !opener.configuration.isReadOnly"),),
            "SharedStoreTests.whatABatchReadsHoldsWhenItIsWritten"),
     Mutant("others-not-followed", "a read sees what any process has acknowledged",
            (engine("Sharing/Store+Sharing.swift",
@@ -53,8 +50,13 @@ MUTANTS = [
                    "    guard error.code == .corrupted, !ON else { return false }"),),
            "LongReadTests.othersCompactMeanwhile"),
     Mutant("resume-beside-a-suspension", "P1: what was written is found, or an error is thrown",
-           (engine(SUSPENDING, "    guard sharing.isTurning else {\n",
-                   "    guard sharing.isTurning, !ON else {\n"),),
+           (engine("Concurrency/AsyncGate.swift", "    guard isHeld else { return take() }\n",
+                   "    guard isHeld, !ON else {\n"
+                   "      isHeld = true\n"
+                   "      return\n"
+                   "    }\n"),
+            engine("Concurrency/AsyncGate.swift",
+                   "    precondition(isHeld, \"a task passed on a gate that no task holds\")\n", "")),
            "SuspendingTests.resumingWaitsForASuspensionUnderWay"),
     Mutant("closed-store-resumed", "a closed store says so",
            (engine(SUSPENDING, "    if isClosed { throw closedError }\n    observers",

@@ -21,7 +21,7 @@ extension Store {
   func compactAfterDeleting() {
     guard engine != nil, engine!.liveBytes < looksBelowLiveBytes else { return }
     looksBelowLiveBytes = engine!.liveBytes / 4 * 3
-    guard compactionPolicy.isAutomatic, !isMakingRoom else { return }
+    guard compactionPolicy.isAutomatic, !roomGate.isHeld else { return }
     if isCompacting { looksAgain = true } else { compactIfMuchIsGarbage() }
   }
 
@@ -33,7 +33,7 @@ extension Store {
 
   private func compactInBackground(isFull: Bool) {
     guard !isCompacting, !isClosed, !isSuspended, !pipeline.hasPoison else { return }
-    isCompacting = true
+    compactionGate.take()
     isCompactingBecauseFull = isFull
     Task(priority: .utility) { await self.runInBackground(isFull: isFull) }
   }
@@ -95,16 +95,11 @@ extension Store {
   /// - Returns: whether anything was freed.
   func makeSpace(_ work: CompactionWork) async throws(StoreError) -> Bool {
     try await passGateToCompact()
-    isMakingRoom = true
-    let hadReserve: Bool
-    do throws(StoreError) {
-      hadReserve = try await releaseReserve()
-      openGate()
-    } catch {
-      openGate()
-      throw error
+    roomGate.take()
+    do {
+      defer { roomGate.release() }
+      if try await releaseReserve() { return true }
     }
-    if hadReserve { return true }
     guard let slot = engine?.cheapest() else { return false }
     do throws(StoreError) {
       _ = try await rewrite([slot], work)
@@ -123,7 +118,7 @@ extension Store {
     else { return }
     let goal = compactionReadBytes &+ UInt64(bytes) * 3
     while isCompacting, !isClosed, !compactionAwaitsGate, compactionReadBytes < goal {
-      await withUnsafeContinuation { progressGate.append($0) }
+      await compactionProgress.waitForWakeUp()
     }
   }
 
@@ -135,9 +130,5 @@ extension Store {
     try await passGate()
   }
 
-  func noteCompactionProgress() {
-    let waiting = progressGate
-    progressGate = []
-    for continuation in waiting { continuation.resume() }
-  }
+  func noteCompactionProgress() { compactionProgress.wakeAll() }
 }

@@ -122,7 +122,7 @@ extension Store {
       // Another one may begin while this one takes in what other processes have written.
       try await checkOpen()
     } while isCompacting
-    isCompacting = true
+    compactionGate.take()
     do throws(StoreError) {
       while try !takeCompactor() { try await pause() }
       try await beginRewriting()
@@ -133,33 +133,29 @@ extension Store {
   }
 
   func endCompaction() {
-    isCompacting = false
     isCompactingBecauseFull = false
     compactionHasReserve = false
     freeCompactor()
-    let waiting = compactionGate
-    compactionGate = []
-    for continuation in waiting { continuation.resume() }
+    compactionGate.release()
     noteCompactionProgress()
   }
 
   /// Waits until no compaction is under way.
   func compactionEnded() async {
-    while isCompacting { await withUnsafeContinuation { compactionGate.append($0) } }
+    await compactionGate.waitUntilFree()
   }
 
   /// The active segment's garbage goes too. It gets no successor yet: on a full disk there may be
   /// no space for one.
   func sealForCompaction() async throws(StoreError) {
     try await passGateToCompact()
-    isMakingRoom = true
-    defer { openGate() }
+    roomGate.take()
+    defer { roomGate.release() }
     let hasBurst = try await enterBurst()
     defer { if hasBurst { leaveBurst() } }
     guard let active = engine?.active, engine!.table[active.slot].recordCount > 0 else { return }
-    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
-    isSwapping = true
-    defer { endSwap() }
+    await manifestGate.acquire()
+    defer { manifestGate.release() }
     do throws(StoreError) {
       try await sealAndPublish()
     } catch {

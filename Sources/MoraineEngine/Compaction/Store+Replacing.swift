@@ -14,10 +14,10 @@ extension Store {
     try await pipeline.waitUntilAllDurable()
     let hasBurst = try await enterBurst()
     defer { if hasBurst { leaveBurst() } }
-    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
+    await manifestGate.waitUntilFree()
     try checkUsable()
-    isSwapping = true
-    defer { endSwap() }
+    manifestGate.take()
+    defer { manifestGate.release() }
     // Entries are moved after the manifest says so; then nothing may fail.
     try engine!.index.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
@@ -35,13 +35,6 @@ extension Store {
       throw error
     }
     return slot
-  }
-
-  func endSwap() {
-    isSwapping = false
-    let waiting = swapGate
-    swapGate = []
-    for continuation in waiting { continuation.resume() }
   }
 
   /// Nil where the segment is to be read without a mapping.

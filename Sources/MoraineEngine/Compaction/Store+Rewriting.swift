@@ -114,9 +114,8 @@ extension Store {
     // The manifest says now which digests in the log count.
     let hasBurst = try await enterBurst()
     defer { if hasBurst { leaveBurst() } }
-    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
-    isSwapping = true
-    defer { endSwap() }
+    await manifestGate.acquire()
+    defer { manifestGate.release() }
     try await publishManifest()
   }
 

@@ -60,9 +60,8 @@ extension Store {
   func createKeyspaces(_ names: [String]) async throws(StoreError) {
     for name in names where engine!.keyspaces.id(of: name) == nil {
       try engine!.checkWritable()
-      while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
-      isSwapping = true
-      defer { endSwap() }
+      await manifestGate.acquire()
+      defer { manifestGate.release() }
       let keyspace = try engine!.list(keyspace: name)
       do throws(StoreError) {
         try await publishManifest()

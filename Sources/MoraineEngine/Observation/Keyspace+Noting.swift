@@ -37,21 +37,18 @@ extension Store {
     _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ durability: Durability?,
     noting note: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
-    try await beginUnit()
+    let hasGate = try await beginUnit()
     let sequence: SequenceNumber?
-    do throws(StoreError) {
-      sequence = try await commit(operations, in: keyspace)
+    do {
+      defer { endUnit(hasGate) }
+      sequence = try await commit(operations, in: keyspace, hasGate)
       note(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
-    } catch {
-      endUnit()
-      throw error
     }
-    endUnit()
     try await waitForDurability(of: sequence, durability)
   }
 
   private func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace
+    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ hasGate: Bool
   ) async throws(StoreError) -> SequenceNumber? {
     var batch = WriteBatch(store: self)
     for (key, value) in operations {
@@ -61,6 +58,6 @@ extension Store {
         try batch.removeValue(forKey: key, in: keyspace)
       }
     }
-    return try await commit(batch.take())
+    return try await commit(batch.take(), hasGate: hasGate)
   }
 }

@@ -42,6 +42,8 @@ final class OthersWatch: Sendable {
     self.tell = tell
   }
 
+  deinit { stop() }
+
   /// - Parameter watch: has the file system call its argument after each write; answers nil where
   ///   the file system does not tell of writes.
   /// - Throws: the system's refusal of the thread for times, or what `watch` throws.

@@ -14,12 +14,12 @@ extension Store {
     guard isShared, !opener.configuration.isReadOnly, engine?.link != nil else { return false }
     // In a forked child the kernel's locks are the parent's, and so is what the page says.
     try engine!.checkProcess()
-    while sharing.isEntering { await withUnsafeContinuation { sharing.gate.append($0) } }
+    await sharing.entryGate.waitUntilFree()
     guard let link = engine?.link, sharing.burstDepth == 0 else {
       sharing.burstDepth += 1
       return true
     }
-    sharing.isEntering = true
+    sharing.entryGate.take()
     defer { entered() }
     try await link.waitForWriterWithoutBlocking()
     sharing.isTakingOver = true
@@ -41,11 +41,8 @@ extension Store {
   }
 
   private func entered() {
-    sharing.isEntering = false
     sharing.isTakingOver = false
-    let waiting = sharing.gate
-    sharing.gate = []
-    for continuation in waiting { continuation.resume() }
+    sharing.entryGate.release()
   }
 
   /// Brings the state to what the log says, and the log to a shape that can be appended to.
@@ -135,7 +132,7 @@ extension Store {
   /// before the last one leaves, and a process that only reads must find it.
   private func publishBurst(_ page: SharedPage) {
     var snapshot = engine!.sharedSnapshot()
-    if isSwapping, sharing.burstDepth > 0 {
+    if manifestGate.isHeld, sharing.burstDepth > 0 {
       // The manifest that goes with the segments may not be there yet; the tail is what it was.
       guard let before = page.snapshot(), before.tailSegment == snapshot.tailSegment,
         before.tailLimit == snapshot.tailLimit

@@ -48,7 +48,7 @@ extension Store {
     else { return false }
     if sharing.isTakingOver {
       // A writer of this process takes all in.
-      await withUnsafeContinuation { sharing.gate.append($0) }
+      await sharing.entryGate.waitForWakeUp()
       return true
     }
     let directory = engine!.directoryHandle()

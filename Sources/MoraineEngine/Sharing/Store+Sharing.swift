@@ -7,9 +7,8 @@ struct SharingState {
   /// How many of this store's writers and compactions have the writer's lock together; 0 when it is
   /// free for others.
   var burstDepth = 0
-  /// True while the lock is being waited for.
-  var isEntering = false
-  var gate: [UnsafeContinuation<Void, Never>] = []
+  /// Held by the task that waits for the writer's lock and takes over.
+  let entryGate = AsyncGate()
   /// Of the page, when it was looked at last.
   var seenVersion: UInt64 = 0
   var nonce: UInt64 = 0
@@ -19,9 +18,9 @@ struct SharingState {
   var looksLater = false
   /// Whether there was a store when it was suspended.
   var wasThere = false
-  /// Whether the store is being suspended or resumed; ``turns`` are the calls that come next.
-  var isTurning = false
-  var turns: [UnsafeContinuation<Void, Never>] = []
+  /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
+  /// their order: an app may go into the background while it still opens its stores.
+  let turnGate = AsyncGate()
   /// Of the page, when this process last had the lock: what is appended to is known as long as it
   /// stays so.
   var adoptedVersion: UInt64 = 0
@@ -30,13 +29,14 @@ struct SharingState {
   /// Whether segments are being rewritten: they keep their slots.
   var keepsSlots = false
   /// Whether a writer of this process has the lock and is taking in what others have written:
-  /// readers wait at ``gate`` for the end of that.
+  /// readers wait at ``entryGate`` for the end of that.
   var isTakingOver = false
   /// Whether a reader reads the store again on a thread of the pool; the others wait for it.
   var isRereading: Bool { rereadQueue != nil }
   /// The thread's queue on which that is done.
   var rereadQueue: SerialQueue?
-  var rereadGate: [UnsafeContinuation<Void, Never>] = []
+  /// Readers that wait for the end of that.
+  let rereadEnd = AsyncGate()
   /// Why the last reading has failed, where another process kept a lock for too long.
   var rereadFailure: StoreError?
   /// How many states this store has had: whether one that was read on another thread still has the
@@ -77,7 +77,7 @@ extension Store {
   private func catchUpWithOthers() async throws(StoreError) {
     while true {
       if sharing.isTakingOver {
-        await withUnsafeContinuation { sharing.gate.append($0) }
+        await sharing.entryGate.waitForWakeUp()
         continue
       }
       // Whoever has the writer's lock knows all.
@@ -126,10 +126,10 @@ extension Store {
     patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
   ) async throws(StoreError) {
     guard isShared, engine == nil else { return }
-    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
+    await roomGate.waitUntilFree()
     guard engine == nil, !isSuspended, !isClosed else { return }
-    isMakingRoom = true
-    defer { openGate() }
+    roomGate.take()
+    defer { roomGate.release() }
     var opener = opener
     opener.patienceNanoseconds = patienceNanoseconds
     let box = try await opener.openWithoutBlocking(creating: false)
@@ -226,7 +226,7 @@ extension Store {
   /// - Parameter mayWait: whether another process may have to be waited for.
   func reread(mayWait: Bool = false) async throws(StoreError) -> Rereading {
     guard !sharing.isRereading else {
-      await withUnsafeContinuation { sharing.rereadGate.append($0) }
+      await sharing.rereadEnd.waitForWakeUp()
       // The one that was waited for has had the patience for all.
       if let failure = sharing.rereadFailure { throw failure }
       return .again
@@ -271,9 +271,7 @@ extension Store {
       // It was closed or suspended since; reading began to watch its files again.
       pipeline.endWatch()
     }
-    let waiting = sharing.rereadGate
-    sharing.rereadGate = []
-    for continuation in waiting { continuation.resume() }
+    sharing.rereadEnd.wakeAll()
   }
 
   func rereading(to published: SharedPage.Snapshot?) throws(StoreError) -> FollowedStore? {

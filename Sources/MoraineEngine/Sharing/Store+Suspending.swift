@@ -10,18 +10,18 @@ extension Store {
   ///
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the locks are free even so.
   public func suspend() async throws(StoreError) {
-    await beginTurn()
-    defer { endTurn() }
+    await sharing.turnGate.acquireInTurn()
+    defer { sharing.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
     isSuspended = true
     observers.setUsable(false)
     await compactionEnded()
-    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
+    await roomGate.waitUntilFree()
     guard !isClosed else { return }
     sharing.wasThere = engine != nil
     guard engine != nil else { return }
-    isMakingRoom = true
-    defer { openGate() }
+    roomGate.take()
+    defer { roomGate.release() }
     do throws(StoreError) {
       try await leaveDirectory()
     } catch {
@@ -35,14 +35,14 @@ extension Store {
   ///
   /// - Throws: as ``init(at:configuration:)``; the store stays suspended then.
   public func resume() async throws(StoreError) {
-    await beginTurn()
-    defer { endTurn() }
-    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
+    await sharing.turnGate.acquireInTurn()
+    defer { sharing.turnGate.passOn() }
+    await roomGate.waitUntilFree()
     if isClosed { throw closedError }
     guard isSuspended else { return }
     if let poison = pipeline.poison { throw poison }
-    isMakingRoom = true
-    defer { openGate() }
+    roomGate.take()
+    defer { roomGate.release() }
     if sharing.wasThere { try await openAgain() }
     isSuspended = false
     wakeForChange()
@@ -62,24 +62,5 @@ extension Store {
     engine!.keyspaces.noteAll()
     begunFollowing()
     tellOpened()
-  }
-
-  /// Suspending and resuming come one after the other, in the order of the calls: an app may go
-  /// into the background while it still opens its stores.
-  private func beginTurn() async {
-    guard sharing.isTurning else {
-      sharing.isTurning = true
-      return
-    }
-    await withUnsafeContinuation { sharing.turns.append($0) }
-    precondition(sharing.isTurning, "the turn was not handed over")
-  }
-
-  private func endTurn() {
-    guard !sharing.turns.isEmpty else {
-      sharing.isTurning = false
-      return
-    }
-    sharing.turns.removeFirst().resume()
   }
 }

@@ -30,7 +30,7 @@ extension Store {
 
   private func endInOrder(_ isFirst: Bool) async -> StoreError? {
     await compactionEnded()
-    while isMakingRoom { await withUnsafeContinuation { gate.append($0) } }
+    await roomGate.waitUntilFree()
     guard isFirst else { return nil }
     let failure = await end()
     // Nothing comes behind this one: all threads of the store have ended their work.
@@ -40,10 +40,10 @@ extension Store {
   }
 
   private func end() async -> StoreError? {
-    isMakingRoom = true
+    roomGate.take()
     defer {
       pipeline.stop()
-      openGate()
+      roomGate.release()
     }
     defer { observers.life.end() }
     do throws(StoreError) { try await leaveDirectory() } catch { return error }

@@ -4,32 +4,36 @@ import MoraineStorage
 extension Store {
   /// Waits while another writer makes room.
   func passGate() async throws(StoreError) {
-    while isMakingRoom {
-      await withUnsafeContinuation { gate.append($0) }
-    }
+    await roomGate.waitUntilFree()
     if isShared, engine == nil { try await joinOthers() }
     try checkUsable()
   }
 
-  /// Keeps all other writers out until ``endUnit()``, also those of other processes: what is read
-  /// meanwhile holds when it is written. In a store of one's own nothing need be kept out.
-  func beginUnit() async throws(StoreError) {
+  /// Keeps all other writers out until ``endUnit(_:)``, also those of other processes: what is read
+  /// in between holds when it is written.
+  ///
+  /// - Returns: whether that needed the gate; in a store of one's own it does not.
+  func beginUnit() async throws(StoreError) -> Bool {
     try await passGate()
-    guard isShared, !opener.configuration.isReadOnly else { return try await checkOpen() }
-    isMakingRoom = true
+    guard isShared, !opener.configuration.isReadOnly else {
+      try await checkOpen()
+      return false
+    }
+    roomGate.take()
     do throws(StoreError) {
       if engine == nil { try await beginStore() }
       _ = try await enterBurst()
     } catch {
-      openGate()
+      roomGate.release()
       throw error
     }
+    return true
   }
 
-  func endUnit() {
-    guard isShared, !opener.configuration.isReadOnly else { return }
+  func endUnit(_ hasGate: Bool) {
+    guard hasGate else { return }
     leaveBurst()
-    openGate()
+    roomGate.release()
   }
 
   /// Runs the attempt, making room for it until there is enough. No other writer comes between the
@@ -39,12 +43,14 @@ extension Store {
   ///   - isDelete: whether it may use the space that is kept back for a full disk.
   ///   - mayWait: whether others may come before it while a full disk is being cleaned.
   ///   - keyspaces: that must be there before.
+  ///   - hasGate: whether the caller has the gate, and keeps it. It does not let others pass then.
   func withRoom<Value>(
     isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [String] = [],
-    _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
+    hasGate: Bool = false, _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
-    isMakingRoom = true
-    defer { openGate() }
+    precondition(!hasGate || !mayWait, "a unit lets no other writer pass")
+    if !hasGate { roomGate.take() }
+    defer { if !hasGate { roomGate.release() } }
     if engine == nil { try await beginStore() }
     var hasBurst = try await enterBurst()
     defer { if hasBurst { leaveBurst() } }
@@ -87,24 +93,17 @@ extension Store {
   private func waitForCompaction(_ hasBurst: inout Bool) async throws(StoreError) {
     if hasBurst { leaveBurst() }
     hasBurst = false
-    openGate()
+    roomGate.release()
     await compactionEnded()
     do throws(StoreError) {
       try await passGate()
     } catch {
       // The caller opens it at the end.
-      isMakingRoom = true
+      roomGate.take()
       throw error
     }
-    isMakingRoom = true
+    roomGate.take()
     hasBurst = try await enterBurst()
-  }
-
-  func openGate() {
-    isMakingRoom = false
-    let waiting = gate
-    gate = []
-    for continuation in waiting { continuation.resume() }
   }
 
   /// Makes the store on disk; somebody else may have done so since this one was opened.
@@ -145,8 +144,8 @@ extension Store {
     let target = Reserve.target(liveBytes: engine!.liveBytes)
     do throws(StoreError) {
       try await passGateToCompact()
-      isMakingRoom = true
-      defer { openGate() }
+      roomGate.take()
+      defer { roomGate.release() }
       try await changeReserve { (reserve) throws(StorageError) in try reserve.restore(target) }
     } catch {
       // The next put keeps it back, or is told why that cannot be done.

@@ -8,9 +8,8 @@ extension Store {
   /// the old one is durable, it lists it as sealed. Until then nothing in the new one can become
   /// durable, and no further segment can be born: the committing thread does one after the other.
   func rotate(for count: Int) async throws(StoreError) {
-    while isSwapping { await withUnsafeContinuation { swapGate.append($0) } }
-    isSwapping = true
-    defer { endSwap() }
+    await manifestGate.acquire()
+    defer { manifestGate.release() }
     let pipeline = pipeline
     if isShared {
       // At once, under the lock: what is left for later, another process would have to wait for.

@@ -31,7 +31,7 @@ extension Store {
   func putAtOnce(
     _ key: Key, _ value: [UInt8], _ keyspace: UInt16
   ) throws(StoreError) -> SequenceNumber? {
-    guard !isMakingRoom, !isClosed, engine != nil, !isShared else { return nil }
+    guard !roomGate.isHeld, !isClosed, engine != nil, !isShared else { return nil }
     do throws(StoreError) {
       if case .done(let done) = try engine!.put(key, value, keyspace: keyspace) {
         wakeForChange()
@@ -72,7 +72,7 @@ extension Store {
 
   @inline(__always)
   func passGateToDelete() async throws(StoreError) {
-    if isMakingRoom || isClosed || engine == nil || isShared { try await passGate() }
+    if roomGate.isHeld || isClosed || engine == nil || isShared { try await passGate() }
   }
 
   func removeValue(
@@ -98,26 +98,28 @@ extension Store {
   public func write<Result>(
     durability: Durability? = nil, _ body: sending (inout WriteBatch) throws -> Result
   ) async throws -> sending Result {
-    try await beginUnit()
+    let hasGate = try await beginUnit()
     let result: Result
     let sequence: SequenceNumber?
     do {
-      defer { endUnit() }
+      defer { endUnit(hasGate) }
       var batch = WriteBatch(store: self)
       result = try body(&batch)
-      sequence = try await commit(batch.take())
+      sequence = try await commit(batch.take(), hasGate: hasGate)
     }
     try await waitForDurability(of: sequence, durability)
     return result
   }
 
+  /// - Parameter hasGate: what ``beginUnit()`` returned.
   /// - Returns: the last operation's number; nil when there was nothing to do.
-  func commit(_ batch: BatchCommit) async throws(StoreError) -> SequenceNumber? {
+  func commit(_ batch: BatchCommit, hasGate: Bool) async throws(StoreError) -> SequenceNumber? {
     if batch.isEmpty { return nil }
     let isDelete = batch.areDeletes
     let prepared = batch.isOneLargeValue ? PreparedValue() : nil
-    let sequence = try await withRoom(isDelete: isDelete, creating: batch.written) {
-      (engine) throws(StoreError) in
+    let sequence = try await withRoom(
+      isDelete: isDelete, creating: batch.written, hasGate: hasGate
+    ) { (engine) throws(StoreError) in
       try engine.commit(batch.numbered(in: engine.keyspaces), isDelete: isDelete, prepared)
     }
     compactAfterDeleting()

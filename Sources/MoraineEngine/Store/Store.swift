@@ -38,14 +38,13 @@ public actor Store {
   var isSuspended = false
   var sharing = SharingState()
   var snapshots = Snapshots()
-  /// True while a writer waits for space or a new segment; the others queue up in `gate`.
-  var isMakingRoom = false
-  var gate: [UnsafeContinuation<Void, Never>] = []
-  /// True while a manifest takes another one's place: rotation and compaction take turns.
-  var isSwapping = false
-  var swapGate: [UnsafeContinuation<Void, Never>] = []
-  var isCompacting = false
-  var compactionGate: [UnsafeContinuation<Void, Never>] = []
+  /// Held by a writer that makes room for its records, or that must not be overtaken.
+  let roomGate = AsyncGate()
+  /// Held while a manifest takes another one's place: rotation and compaction take turns.
+  let manifestGate = AsyncGate()
+  /// Held by the compaction under way.
+  let compactionGate = AsyncGate()
+  var isCompacting: Bool { compactionGate.isHeld }
   var compactionBytes: UInt64 = 0
   var compactionCount: UInt64 = 0
   var compactionReadBytes: UInt64 = 0
@@ -72,8 +71,8 @@ public actor Store {
   var looksBelowLiveBytes = UInt64.max
   /// Whether a delete would have looked, had no compaction been under way.
   var looksAgain = false
-  /// Writers that let compaction catch up.
-  var progressGate: [UnsafeContinuation<Void, Never>] = []
+  /// Writers that let compaction catch up wait here.
+  let compactionProgress = AsyncGate()
   /// Why the last compaction in the background ended early, when it did; the next one begins when a
   /// segment is sealed. Or what is damaged: such a segment is left as it is until the store is
   /// reopened, and the others are compacted all the same.
@@ -156,10 +155,7 @@ public actor Store {
     if let refusal { throw refusal }
   }
 
-  deinit {
-    pipeline.stop()
-    sharing.watch?.stop()
-  }
+  deinit { pipeline.stop() }
 
   static func opener(
     _ storage: any Storage, _ directory: FilePath, _ configuration: Configuration,

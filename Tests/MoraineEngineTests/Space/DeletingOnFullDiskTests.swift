@@ -99,7 +99,7 @@ import Testing
 }
 
 extension Store {
-  fileprivate var waitingForCompaction: Int { compactionGate.count }
+  fileprivate var waitingForCompaction: Int { compactionGate.waitingCount }
 
   fileprivate var hasWholeReserve: Bool { engine?.reserve.isWhole == true }
 }
