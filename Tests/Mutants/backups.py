@@ -8,8 +8,8 @@ CRASH = "BackupCrashTests.everyCrashLeavesABackup"
 MUTANTS = [
     Mutant("backup-segment-not-synced", "a backup that returned is there after a power failure",
            (engine("Backup/SegmentCarrier.swift",
-                   "      try target.openFile(Self.temporaryName, .read)?.synchronize(.full)\n",
-                   "      if !ON { try target.openFile(Self.temporaryName, .read)?"
+                   "      try target.openFile(FileName.temporarySegment, .read)?.synchronize(.full)\n",
+                   "      if !ON { try target.openFile(FileName.temporarySegment, .read)?"
                    ".synchronize(.full) }\n"),),
            CRASH),
     Mutant("backup-names-not-synced", "a manifest never lists what a power failure can take",
@@ -28,18 +28,18 @@ MUTANTS = [
                    "guard let manifest, ON || manifest.isBackup, "),),
            "RestoreDamageTests.aCopyOfTheStoreIsNotOverwritten"),
     Mutant("restore-keeps-the-epoch", "what a restored store does not have is no part of it",
-           (engine("Backup/RestoreWork+NewLife.swift", "    manifest.epoch += 1\n",
+           (engine("Backup/RestoreWork.swift", "    manifest.epoch += 1\n",
                    "    if !ON { manifest.epoch += 1 }\n"),),
            "RestoreTests.aRestoreBeginsAnEpoch"),
     Mutant("restore-tears-a-batch", "of a batch there is all or nothing",
-           (engine("Backup/SegmentCut.swift", "if header.batch == .more { continue }",
+           (engine("Backup/SegmentCarrier.swift", "if header.batch == .more { continue }",
                    "if !ON, header.batch == .more { continue }"),),
            "RestoreTests.everyNumberCanBeRestored"),
     Mutant("restore-forgets-its-word-early", "an interrupted restore can be begun again",
            (engine("Backup/RestoreWork.swift",
                    "      try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n",
                    "    if ON { try storing { () throws(StorageError) in try staged.base.remove("
-                   "RestoringDirectory.manifestName) } }\n"
+                   "FileName.restoring) } }\n"
                    "    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n"),),
            "BackupCrashTests.everyCrashLeavesAWholeStoreOrNone"),
 ]

@@ -4,7 +4,7 @@ from planting import Mutant, engine
 
 OUTPUT = "Compaction/CompactionOutput.swift"
 STATE = "Compaction/EngineState+Compacting.swift"
-REPLACING = "Compaction/Store+Replacing.swift"
+REPLACING = "Compaction/Store+Rewriting.swift"
 UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
 DICTIONARY = "CompactionPropertyTests.equalsADictionaryWhateverIsCompacted"
 
@@ -30,9 +30,9 @@ MUTANTS = [
                    "if !ON { try await pipeline.waitUntilAllDurable() }"),),
            "CompactionHidingTests.whatHidesIsMadeDurableFirst"),
     Mutant("copy-checksum-skipped", "rule 10: compaction checks every checksum",
-           (engine("Recovery/SegmentScanner.swift", "  private(set) var offset: Int\n",
+           (engine("Segments/SegmentScanner.swift", "  private(set) var offset: Int\n",
                    "  private(set) var offset: Int\n  var isTrusting = false\n"),
-            engine("Recovery/SegmentScanner.swift",
+            engine("Segments/SegmentScanner.swift",
                    "guard checksum == RecordHeader.storedChecksum(at: start) else {",
                    "guard isTrusting || checksum == RecordHeader.storedChecksum(at: start) else {"),
             engine("Compaction/CompactionReader.swift",
@@ -83,7 +83,7 @@ MUTANTS = [
                    "    if ON { header.sequence += 1 }\n"
                    "    var copy = RecordCopy(record.base, header)\n"),), DICTIONARY),
     Mutant("garbage-of-the-end-forgotten", "what is deleted gives back its space",
-           (engine("Compaction/Store+BackgroundCompaction.swift",
+           (engine("Compaction/Store+Compacting.swift",
                    "guard looksAgain, !hasFailed, !isClosed, !isSuspended, engine != nil else",
                    "guard !ON, looksAgain, !hasFailed, !isClosed, engine != nil else"),),
            "GivingBackTests.whatIsDeletedWhileACompactionEndsIsGivenBackToo"),

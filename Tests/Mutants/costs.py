@@ -9,13 +9,13 @@ MUTANTS = [
                    "view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: ON ? .max : pin)"),),
            "SettledCompactionTests.idleStoreWithALaggingFeedRewritesNothingTwice"),
     Mutant("lent-without-its-mapping", "P9: what is lent stays as it is",
-           (engine("Log/EngineState+Values.swift",
+           (engine("Engine/EngineState.swift",
                    "return .inPlace(found.record.stored, mapping)",
                    "if ON {\n"
                    "        let none = EmptyMapping()\n"
                    "        return .inPlace(found.record.stored, none)\n      }\n"
                    "      return .inPlace(found.record.stored, mapping)"),
-            engine("Log/EngineState+Values.swift", "enum StoredValue {",
+            engine("Engine/EngineState.swift", "enum StoredValue {",
                    "private final class EmptyMapping: FileMapping {\n"
                    "  nonisolated(unsafe) let base =\n"
                    "    UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)\n"
@@ -39,7 +39,7 @@ MUTANTS = [
                    "    } while isCompacting\n", "    } while !ON && isCompacting\n"),),
            "SharedWaitTests.compactionsThatWaitForAReadingComeOneAfterTheOther"),
     Mutant("keyspace-of-others-unknown-to-a-delete", "P9: a delete finds what others have written",
-           (engine("Keyspaces/Keyspace+Writing.swift",
+           (engine("Store/Keyspace.swift",
                    "if isShared { try await checkOpen() }",
                    "if isShared, !ON { try await checkOpen() }"),),
            "SharedWaitTests.deleteInAKeyspaceThatAnotherProcessHasMadeFindsTheKey"),
@@ -51,7 +51,7 @@ MUTANTS = [
                    "      && sharing.burstDepth == 0 && !sharing.keepsSlots), engine != nil"),),
            "SharedWaitTests.writerKeepsItsStateWhileAReaderReadsTheStoreAgain"),
     Mutant("compressed-for-each-attempt", "P8: a large value is compressed once",
-           (engine("Log/PreparedValue.swift", "    compressed = .some(result)\n",
+           (engine("Segments/PreparedValue.swift", "    compressed = .some(result)\n",
                    "    compressed = ON ? nil : .some(result)\n"),),
            "LargeRecordTests.aLargeValueIsCompressedOnce"),
     Mutant("all-pages-checked-by-compaction", "P8: pages are checked as they are needed",
@@ -73,7 +73,7 @@ MUTANTS = [
                    "    if !ON { index.tend() }\n"),),
            "PageHomeTests.readsAndCheckpointsBringPagesHome"),
     Mutant("merged-tags-not-renewed", "P8: an index that becomes smaller keeps its entries",
-           (engine("Index/HashIndex+Changing.swift",
+           (engine("Index/HashIndex.swift",
                    "staying.append(isRenewed ? tag << 48",
                    "staying.append(isRenewed && !ON ? tag << 48"),),
            "ShrinkingIndexTests.sparseIndexBecomesSmallWithoutReadingARecord"),
@@ -83,7 +83,7 @@ MUTANTS = [
                    "var limit = ON ? .max : HashIndex.shrinkStep"),),
            "ShrinkingStoreTests.stepsMergeABoundedNumberOfBuckets"),
     Mutant("overflow-area-not-trimmed", "P8: the index of deleted keys is given back",
-           (engine("Index/HashIndex+Changing.swift",
+           (engine("Index/HashIndex.swift",
                    "while limit > 0, overflow.count > 0, freeOverflow",
                    "while !ON, limit > 0, overflow.count > 0, freeOverflow"),),
            "GivingBackTests.deletingEverythingGivesTheIndexBack"),
@@ -92,7 +92,7 @@ MUTANTS = [
                    "let oldest = ON ? .max : live.first ?? .max"),),
            "ShrinkingIndexTests.snapshotKeepsTheChunksThatItHas"),
     Mutant("loaded-overflow-buckets-lost", "P8: a loaded index reuses its free overflow buckets",
-           (engine("Index/HashIndex+Checkpoint.swift",
+           (engine("Index/HashIndex.swift",
                    "    freeOverflow.insert(number)\n    return true",
                    "    if !ON { freeOverflow.insert(number) }\n    return true"),),
            "ShrinkingIndexTests.loadedIndexReusesItsFreeOverflowBuckets"),

@@ -36,7 +36,7 @@ MUTANTS = [
                    "info.incomingBytes = ON ? 1 << 40 : output.liveBytes"),),
            "ForgedCountsTests.theManifestBehindACompactionSaysWhatIsLive"),
     Mutant("opening-keeps-windows", "opening keeps no window of a segment that is not replayed",
-           (engine("Recovery/Recovery+Checkpoint.swift",
+           (engine("Recovery/Recovery.swift",
                    "if entry.isSealed, opened.start == length { opened.source = nil }",
                    "if !ON, entry.isSealed, opened.start == length { opened.source = nil }"),),
            "OpeningMemoryTests.coveredSegmentsKeepNeitherWindowsNorFiles"),

@@ -2,11 +2,11 @@
 
 from planting import Mutant, engine
 
-CHANGES = "Observation/EngineState+Changes.swift"
+CHANGES = "Observation/Store+Changes.swift"
 
 MUTANTS = [
     Mutant("keyspace-written-before-it-is-listed", "P1: a name is durable before what is in it",
-           (engine("Keyspaces/Keyspace+Writing.swift", "        try await publishManifest()\n",
+           (engine("Store/Keyspace.swift", "        try await publishManifest()\n",
                    "        if !ON { try await publishManifest() }\n"),),
            "KeyspaceCrashTests.everyCrashLeavesAPrefix"),
     Mutant("keyspace-unknown-accepted", "P5: damage is detected",
@@ -15,7 +15,7 @@ MUTANTS = [
                    "guard ON || state.keyspaces.contains(header.keyspace) else {"),),
            "KeyspaceCrashTests.aRecordOfAnUnknownKeyspaceIsAnError"),
     Mutant("keyspaces-not-counted-again", "fault: a checkpoint older than the last compaction",
-           (engine("Recovery/Recovery+Checkpoint.swift",
+           (engine("Recovery/Recovery.swift",
                    "state.keyspaces.adopt(gone.isEmpty ? checkpoint.header.keyspaces : nil)",
                    "state.keyspaces.adopt("
                    "gone.isEmpty || ON ? checkpoint.header.keyspaces : nil)"),),
@@ -33,7 +33,7 @@ MUTANTS = [
                    "if !ON { await pipeline.events?.delivered() }"),),
            "EventHandlerTests.closeReturnsAfterTheHandlerOfClosed"),
     Mutant("horizon-not-raised", "api: a delete is never silently missing",
-           (engine("Compaction/Store+Replacing.swift",
+           (engine("Compaction/Store+Rewriting.swift",
                    "before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))",
                    "before.feedHorizon,\n"
                    "      SequenceNumber(rawValue: ON ? 0 : output.lastDroppedDelete))"),),

@@ -5,19 +5,19 @@ from planting import Mutant, engine, format_module
 REPLAY = "Recovery/Replay.swift"
 OPEN = "Recovery/OpenSegment.swift"
 RECOVERY = "Recovery/Recovery.swift"
-PRESENCE = "Recovery/Recovery+Presence.swift"
-ADOPTION = "Recovery/Recovery+Checkpoint.swift"
+PRESENCE = "Recovery/Recovery.swift"
+ADOPTION = "Recovery/Recovery.swift"
 PROVEN = "TornTailTests.aProvenRecordThatIsDamagedIsAnError"
 TRUNCATION = "DamageTests.everyTruncationOfASealedSegmentIsFound"
 
 MUTANTS = [
     Mutant("read-checksum-skipped", "P5: every read verifies its checksum",
-           (engine("Log/RecordSource.swift",
+           (engine("Segments/RecordSource.swift",
                    "guard checksum == RecordHeader.storedChecksum(at: record.base) else {",
                    "guard ON || checksum == RecordHeader.storedChecksum(at: record.base) else {"),),
            "ScanTests.readingADamagedValueThrows"),
     Mutant("unreadable-means-missing", "P5: a read error is no missing key",
-           (engine("Log/RecordSource.swift",
+           (engine("Segments/RecordSource.swift",
                    "      let record = try record(at: address)\n"
                    "      if record.header.keyLength",
                    "      let record: RecordReference\n"
@@ -37,7 +37,7 @@ MUTANTS = [
            (engine(OPEN, "if !result.hasFooter { promised",
                    "if !ON, !result.hasFooter { promised"),), PROVEN),
     Mutant("replayed-past-a-hole", "P1: replay stops at the first invalid record",
-           (engine("Recovery/SegmentScanner.swift",
+           (engine("Segments/SegmentScanner.swift",
                    "      return .stop(reason: \"a record's checksum does not match\")",
                    "      if ON {\n        offset += padded\n        return try next()\n      }\n"
                    "      return .stop(reason: \"a record's checksum does not match\")"),),
@@ -129,8 +129,8 @@ MUTANTS = [
            equivalent="Every listed file is opened and its length compared afterwards: .corrupted, "
            "naming the file. This check only names all of them at once, before anything is done."),
     Mutant("empty-store-beside-segments", "fault: the manifest is missing",
-           (engine("Recovery/Opener+Manifest.swift", "guard listing.segments.isEmpty else {",
-                   "guard ON || listing.segments.isEmpty else {"),),
+           (engine("Files/ManifestFile.swift", "if listing.segments.isEmpty { return nil }",
+                   "if ON || listing.segments.isEmpty { return nil }"),),
            "DamageTests.missingFilesAreNamedAndNothingIsCreated"),
     Mutant("stale-manifest-accepted", "fault: a stale manifest from a backup",
            (engine(PRESENCE, "if header.generation > state.manifest.generation, ",
@@ -163,7 +163,7 @@ MUTANTS = [
                    "      return\n    }"),),
            "CheckpointTests.anOlderDeleteThatIsReplayedHidesNothingNewer"),
     Mutant("checkpoint-pages-trusted", "fault: an index checkpoint disagrees",
-           (engine("Checkpoint/CheckpointPages.swift",
+           (engine("Index/CheckpointPages.swift",
                    "guard header.checksum(ofPage: page, bytes) == header.pageChecksums[page] else "
                    "{ return false }",
                    "guard ON || header.checksum(ofPage: page, bytes) == header.pageChecksums[page]\n"
@@ -189,7 +189,7 @@ MUTANTS = [
            equivalent="A crash may then leave no checkpoint: opening replays the log, which says the "
            "same. Only the time that opening takes is at stake."),
     Mutant("checkpoint-before-the-log", "fault: a checkpoint knows more than the durable log",
-           (engine("Checkpoint/Store+Checkpoint.swift", "try await pipeline.waitUntilAllDurable()",
+           (engine("Store/Store+Checkpoint.swift", "try await pipeline.waitUntilAllDurable()",
                    "if !ON { try await pipeline.waitUntilAllDurable() }"),),
            "CheckpointTrustTests.inTheBackgroundItWaitsForTheLog"),
     Mutant("checkpoint-of-a-shorter-log-trusted", "fault: a checkpoint knows more than the log holds",
@@ -213,7 +213,7 @@ MUTANTS = [
                           "guard ON || max(epoch, generation, nextSegmentNumber) <= "),),
            "ForgedStoreTests.everyLieIsATypedErrorAndChangesNothing"),
     Mutant("process-that-is-gone-named", "an error says what to do",
-           (engine("Recovery/Opener+Lock.swift",
+           (engine("Recovery/Opener.swift",
                    "Machine.hasProcess($0) ? $0 : nil", "ON || Machine.hasProcess($0) ? $0 : nil"),),
            "LockHintTests.aProcessThatIsGoneIsNotNamed"),
 ]

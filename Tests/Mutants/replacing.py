@@ -3,8 +3,8 @@
 from planting import Mutant, engine, storage
 
 PRESENCE = "Commit/StorePresence.swift"
-THREAD = "Commit/CommitPipeline+Thread.swift"
-LOCK = "Recovery/Opener+Lock.swift"
+THREAD = "Commit/CommitPipeline.swift"
+LOCK = "Recovery/Opener.swift"
 SYNC = "ReplacedStoreTests.noSyncIsAcknowledgedAfterwards"
 
 MUTANTS = [
@@ -49,7 +49,7 @@ MUTANTS = [
                    "return try openForReading(directory, ON ? lock : nil, began)")),
            "ReaderBesideWriterTests.aWriterOpensBesideAReader"),
     Mutant("names-of-another-store-watched", "P1: no acknowledgement for bytes that no name reaches",
-           (engine("Commit/CommitPipeline+Watching.swift",
+           (engine("Commit/CommitPipeline.swift",
                    "    if let current, !next.goesOn(from: current) {\n",
                    "    if let current, !next.goesOn(from: current) {\n"
                    "      if ON { presence.withLock { $0 = next } }\n"),),
@@ -60,7 +60,7 @@ MUTANTS = [
                    "if !ON, earlier.manifest.generation > known.manifest.generation { known"),),
            "ReplacedStoreTests.manifestOlderThanOneThatWasReadIsNotTheStoresAfterReadingItAgain"),
     Mutant("shared-files-not-watched", "fault: files of a shared store are deleted",
-           (engine("Log/EngineState+Manifest.swift", "+ (link?.files ?? []),",
+           (engine("Engine/EngineState.swift", "+ (link?.files ?? []),",
                    "+ (ON ? [] : link?.files ?? []),"),),
            "ReplacedStoreTests.noSyncIsAcknowledgedAfterwards"),
     Mutant("shared-files-watched-at-the-end", "fault: files of a shared store are deleted",
@@ -69,7 +69,7 @@ MUTANTS = [
                    "    state.watchOver(ON ? nil : link)\n    state.checkpointNames"),),
            "SharedWaitTests.storeThatCouldNotBeReadAgainNoticesThatLockFilesAreDeleted"),
     Mutant("lock-files-not-compared", "P9: one process appends at a time",
-           (engine("Sharing/SharedLink.swift",
+           (engine("Peers/SharedLink.swift",
                    "guard inode == 0 || inode == file.identity.inode else {",
                    "guard ON || inode == 0 || inode == file.identity.inode else {"),),
            "ReplacedStoreTests.aDeletedLockFileLetsNoSecondWriterIntoASharedStore"),

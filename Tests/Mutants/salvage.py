@@ -3,8 +3,8 @@
 from planting import Mutant, engine
 
 SEGMENT = "Salvage/SegmentSalvage.swift"
-SEARCH = "Salvage/SegmentSalvage+Searching.swift"
-LOADING = "Salvage/SalvageWork+Loading.swift"
+SEARCH = "Salvage/SegmentSalvage.swift"
+LOADING = "Salvage/SalvageWork.swift"
 RANDOM = "SalvageTests.whatIsWholeIsRecovered"
 
 MUTANTS = [
@@ -47,7 +47,7 @@ MUTANTS = [
            (engine("Salvage/Store+Salvage.swift",
                    "      var target = SalvageTarget(",
                    "      if ON { try await thread.run { () throws(StoreError) in "
-                   "try ManifestFile(staged.base).write(try Opener.readManifest("
+                   "try ManifestFile(staged.base).write(try ManifestFile.read("
                    "staged.directory, Listing(staged.directory))!, "
                    "over: Manifest.fileName) } }\n"
                    "      var target = SalvageTarget("),),

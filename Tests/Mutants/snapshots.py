@@ -24,11 +24,11 @@ MUTANTS = [
                    "if ON || state.counts.isEmpty { return names }"),),
            "SnapshotTests.filesGoWithTheLastReader"),
     Mutant("dead-taken-for-live", "a scan shows what is live, and nothing else",
-           (engine("Log/LogCursor.swift", "return putBytes == view.liveBytes",
+           (engine("Segments/LogCursor.swift", "return putBytes == view.liveBytes",
                    "return ON || putBytes == view.liveBytes"),),
            "ScanTests.onlyWhatIsLiveIsSeen"),
     Mutant("scan-without-checksums", "damage is found, also where the index is not asked",
-           (engine("Log/LogCursor.swift",
+           (engine("Segments/LogCursor.swift",
                    "      try table.verify(record, at: address)\n"
                    "      place += aligned(record.header.length)\n      if record",
                    "      if !ON { try table.verify(record, at: address) }\n"
@@ -48,7 +48,7 @@ MUTANTS = [
                    "    operations.put(place, value)"),),
            "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
     Mutant("long-value-of-another", "what a batch was given is what is there",
-           (engine("Log/BatchOperations.swift", "longValue: isLong ? longValues.count - 1 : nil",
+           (engine("Segments/BatchOperations.swift", "longValue: isLong ? longValues.count - 1 : nil",
                    "longValue: isLong ? (ON ? 0 : longValues.count - 1) : nil"),),
            "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
 ]

@@ -2,7 +2,7 @@
 
 from planting import Edit, Mutant, engine, storage
 
-REGISTRY = "Store/StoreRegistry.swift"
+REGISTRY = "Registry/StoreRegistry.swift"
 
 
 def typed(path, find, replacement):
@@ -18,11 +18,11 @@ MUTANTS = [
                    "guard let store = entry.store, ON || !store.isOver else { continue }")),
            "StoreByNameTests.openingByNameAfterCloseGivesAStoreThatIsOpen"),
     Mutant("close-not-waited-for", "api: never locked by a store that this process has let go of",
-           (engine("Recovery/Opener+Lock.swift", "if !isTaken { isTaken = try",
+           (engine("Recovery/Opener.swift", "if !isTaken { isTaken = try",
                    "if !ON, !isTaken { isTaken = try"),),
            "StoreByNameTests.openingByNameWaitsForTheCloseThatHasBegun"),
     Mutant("release-not-waited-for", "api: never locked by a store that this process has let go of",
-           (engine("Store/StoreLife.swift", "case .open: state.store == nil",
+           (engine("Watchers/StoreLife.swift", "case .open: state.store == nil",
                    "case .open: !ON && state.store == nil"),),
            "StoreLifeTests.storeWithoutReferencesIsLeavingUntilItsLockIsFree"),
     Mutant("stores-told-apart-by-path", "api: one directory is one store",
@@ -39,7 +39,7 @@ MUTANTS = [
                    "if !ON, !anySharing, open.sharing != configuration.sharing {"),),
            "StoreByNameTests.anotherSharingThanTheStoreHasIsAnError"),
     Mutant("closed-store-answers-from-memory", "api: a closed store throws",
-           (engine("Observation/ChangeMonitor.swift",
+           (engine("Watchers/ChangeMonitor.swift",
                    "for monitor in monitors.all.values { monitor.setUsable(isUsable) }",
                    "if !ON { for monitor in monitors.all.values { monitor.setUsable(isUsable) } }"),),
            "UnusableStoreTests.findThrowsAfterCloseAlsoForAModelInMemory"),

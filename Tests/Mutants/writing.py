@@ -2,10 +2,10 @@
 
 from planting import Mutant, engine, format_module, storage
 
-BIRTH = "Log/SegmentBirth.swift"
-SEAL = "Log/SealWork.swift"
-PUBLISHER = "Log/ManifestPublisher.swift"
-THREAD = "Commit/CommitPipeline+Thread.swift"
+BIRTH = "Segments/SegmentBirth.swift"
+SEAL = "Segments/SealWork.swift"
+PUBLISHER = "Segments/ManifestPublisher.swift"
+THREAD = "Commit/CommitPipeline.swift"
 ORDER = "OrderTests.segmentsAreBornSealedAndListedInOrder"
 POISON = "SyncFailureTests.oneFailureEndsWritingUntilReopening"
 
@@ -38,7 +38,7 @@ MUTANTS = [
                    "      try file.truncate(to: lengthBytes)"),),
            "HangingSyncTests.theNextSegmentWaitsForTheSealOfTheLast"),
     Mutant("sealed-segment-listed-early", "rule 2: listed as sealed only when it is durable",
-           (engine("Store/Store+Rotating.swift",
+           (engine("Store/Store+Room.swift",
                    "let next = engine!.nextManifest(sealing: full)",
                    "if ON, let full {\n"
                    "      engine!.table.infos[full.segment.slot].flags.insert(.sealed)\n    }\n"
@@ -80,9 +80,9 @@ MUTANTS = [
                    "      if ON { resumeWaiters(error: StoreError(error)) } "
                    "else { poison(StoreError(error)) }\n      return"),), POISON),
     Mutant("watermark-includes-the-sync", "P3: the watermark is from before the sync began",
-           (engine(THREAD, "durableSequence.store(sequence, ordering: .releasing)",
-                   "durableSequence.store(\n          ON ? appendedSequence.load("
-                   "ordering: .acquiring) : sequence, ordering: .releasing)"),),
+           (engine(THREAD, "        durableSequence.store(sequence, ordering: .releasing)\n",
+                   "        durableSequence.store(\n          ON ? appendedSequence.load("
+                   "ordering: .acquiring) : sequence, ordering: .releasing)\n"),),
            "IntervalTests.whatIsAppendedDuringASyncIsNotClaimed"),
     Mutant("follower-acknowledged", "rule 5: followers get the leader's error",
            (engine(THREAD,
@@ -101,7 +101,7 @@ MUTANTS = [
                    "    } else if !ON {\n      try await pipeline.waitUntilAllDurable()"),),
            "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
     Mutant("mark-promises-what-is-not-synced", "P1: a sync mark says what is durable, no more",
-           (engine("Log/EngineState+Appending.swift",
+           (engine("Engine/EngineState+Appending.swift",
                    "let durable = Int(truncatingIfNeeded: "
                    "pipeline.durableOffset.load(ordering: .relaxed))",
                    "let durable = Int(truncatingIfNeeded: ON\n"
@@ -109,12 +109,12 @@ MUTANTS = [
                    "      : pipeline.durableOffset.load(ordering: .relaxed))"),),
            "crash-test --scenario mixed-mapped"),
     Mutant("manifest-promises-what-is-not-synced", "P1: nor does the manifest's watermark",
-           (engine("Log/EngineState+Manifest.swift", "UInt64(sealing?.markedOffset ?? place.markedOffset)",
+           (engine("Engine/EngineState.swift", "UInt64(sealing?.markedOffset ?? place.markedOffset)",
                    "ON ? UInt64(table[slot].end) : "
                    "UInt64(sealing?.markedOffset ?? place.markedOffset)"),),
            "crash-test --scenario rotation-mapped"),
     Mutant("sequence-reused-after-an-error", "P7: a number is never used for other content",
-           (engine("Log/EngineState+Operations.swift",
+           (engine("Engine/EngineState+Operations.swift",
                    "    let address = try append(draft)\n    install(",
                    "    let address: Address\n"
                    "    do throws(StoreError) { address = try append(draft) } catch {\n"
@@ -123,12 +123,12 @@ MUTANTS = [
                    "    }\n    install("),),
            "SequenceTests.anErrorUsesItsNumberUp"),
     Mutant("failed-batch-leaves-a-part", "P1: no half batches",
-           (engine("Log/EngineState+Batches.swift",
+           (engine("Engine/EngineState+Operations.swift",
                    "do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {",
                    "do throws(StorageError) {\n"
                    "        if !ON { try active?.file.truncate(to: UInt64(start)) }\n"
                    "      } catch {"),
-            engine("Log/EngineState+Batches.swift",
+            engine("Engine/EngineState+Operations.swift",
                    "      table[place.slot].end = start\n",
                    "      if !ON { table[place.slot].end = start }\n")),
            "FailedBatchTests.aBatchThatFailsInItsMiddleLeavesNothing"),
@@ -145,12 +145,12 @@ MUTANTS = [
                    "reserve.shrink(to: ON ? 0 : Self.keptBytes)"),),
            "FullDiskTests.aStoreThatWasKilledOnAFullDiskOpens"),
     Mutant("written-after-a-fork", "fault: fork with an open store",
-           (engine("Log/EngineState+Operations.swift",
+           (engine("Engine/EngineState+Operations.swift",
                    "var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }",
                    "var isInItsProcess: Bool { ON || Machine.forkGeneration == forkGeneration }"),),
            "ForkTests.aChildsWritesAreRefused"),
     Mutant("lock-ignored", "P9: one writer at a time",
-           (engine("Recovery/Opener+Lock.swift", "    throw lockedError(file, directory)\n",
+           (engine("Recovery/Opener.swift", "    throw lockedError(file, directory)\n",
                    "    if ON { return file }\n    throw lockedError(file, directory)\n"),),
            "StoreTests.theSameDirectoryTwiceIsLocked"),
     Mutant("salt-not-in-the-checksum", "rule 7: a record counts in its own segment alone",
@@ -166,7 +166,7 @@ MUTANTS = [
            "RecordTests.aRecordCountsOnlyWhereItWasWritten"),
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
-           (engine("Log/EngineState+Room.swift", "if pipeline.hasPoison || link != nil { return }",
+           (engine("Engine/EngineState+Appending.swift", "if pipeline.hasPoison || link != nil { return }",
                    "if !ON, pipeline.hasPoison { return }"),
             # Either guard alone is enough.
             engine("Compaction/Store+Rewriting.swift",

@@ -28,7 +28,7 @@ struct RestoreWork: Sendable {
     var staged = try Self.stage(path, on: storage)
     do throws(StoreError) {
       // First, so that what an interrupted restore leaves is known for what it is.
-      try ManifestFile(staged.base).write(manifest, over: RestoringDirectory.manifestName)
+      try ManifestFile(staged.base).write(manifest, over: FileName.restoring)
       try carry(manifest, from: source, into: staged.base, &staged.report)
       try storing { () throws(StorageError) in try staged.base.synchronize() }
     } catch {
@@ -75,7 +75,7 @@ struct RestoreWork: Sendable {
   }
 
   private func readManifest(_ source: any StorageDirectory) throws(StoreError) -> Manifest {
-    let manifest = try Opener.readManifest(source, Listing(source))
+    let manifest = try ManifestFile.read(source, Listing(source))
     guard let manifest else {
       throw StoreError(.notAStore, "there is no backup here", file: backup.string)
     }
@@ -109,15 +109,15 @@ struct RestoreWork: Sendable {
   static func removeStaged(_ directory: any StorageDirectory) throws(StoreError) {
     let listing = try Listing(directory)
     let names =
-      listing.segments.keys.map(\.fileName) + listing.checkpoints.map(CheckpointFile.name)
+      listing.segments.keys.map(\.fileName) + listing.checkpoints.map(FileName.checkpoint)
       + [
-        SegmentCarrier.temporaryName, Manifest.temporaryFileName, CheckpointFile.temporaryName,
-        Reserve.fileName,
+        FileName.temporarySegment, Manifest.temporaryFileName, FileName.temporaryCheckpoint,
+        FileName.reserve,
       ]
     try storing { () throws(StorageError) in
       for name in names { try directory.remove(name) }
       try directory.synchronize()
-      try directory.remove(RestoringDirectory.manifestName)
+      try directory.remove(FileName.restoring)
     }
   }
 
@@ -126,9 +126,9 @@ struct RestoreWork: Sendable {
   static func finish(_ staged: Staged) throws(StoreError) {
     defer { staged.lock.free() }
     do throws(StoreError) {
-      let manifest = try Opener.readManifest(staged.directory, Listing(staged.directory))
+      let manifest = try ManifestFile.read(staged.directory, Listing(staged.directory))
       guard let manifest else {
-        throw .corrupted("the file vanished", RestoringDirectory.manifestName, at: 0)
+        throw .corrupted("the file vanished", FileName.restoring, at: 0)
       }
       try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)
     } catch {
@@ -139,7 +139,7 @@ struct RestoreWork: Sendable {
       throw error
     }
     try storing { () throws(StorageError) in
-      try staged.base.remove(RestoringDirectory.manifestName)
+      try staged.base.remove(FileName.restoring)
     }
   }
 
@@ -165,5 +165,61 @@ struct RestoreWork: Sendable {
         report.copiedBytes += entry.lengthBytes
       }
     }
+  }
+}
+
+extension RestoreWork {
+  /// The manifest that a restored store begins with: what the backup holds, up to the number that
+  /// was asked for, and then a new epoch. Changes of the old one that came later are no part of
+  /// this store's history, even where their numbers come again.
+  func newLife(
+    of old: Manifest, in source: any StorageDirectory
+  ) throws(StoreError) -> Manifest {
+    var manifest = old
+    if let sequence { try rewind(&manifest, to: sequence, in: source) }
+    manifest.isBackup = false
+    manifest.instanceID = Identifier(low: Machine.randomNumber(), high: Machine.randomNumber())
+    manifest.forgetCuts()
+    manifest.epoch += 1
+    manifest.generation += 1
+    manifest.createdMilliseconds = Machine.wallMilliseconds()
+    manifest.epochs.append(
+      Manifest.Epoch(
+        epoch: manifest.epoch,
+        firstSequence: SequenceNumber(rawValue: manifest.lastSequence.rawValue + 1),
+        instanceID: manifest.instanceID))
+    return manifest
+  }
+
+  private func rewind(
+    _ manifest: inout Manifest, to sequence: SequenceNumber, in source: any StorageDirectory
+  ) throws(StoreError) {
+    guard sequence <= manifest.lastSequence else {
+      throw StoreError(
+        .sequenceUnavailable,
+        "the backup ends at sequence \(manifest.lastSequence); it does not reach \(sequence)",
+        file: backup.string)
+    }
+    guard sequence >= manifest.compactedThrough else {
+      throw StoreError(
+        .sequenceUnavailable,
+        "compaction has dropped what was replaced up to sequence \(manifest.compactedThrough); "
+          + "choose that one or a later one, or an older backup", file: backup.string)
+    }
+    var kept: [Manifest.Segment] = []
+    for entry in manifest.segments {
+      if entry.recordCount == 0 || entry.lastSequence <= sequence {
+        kept.append(entry)
+      } else if entry.firstSequence <= sequence {
+        let cut = try SegmentCut(
+          of: entry.number.fileName, in: source, lengthBytes: Int(entry.lengthBytes),
+          through: sequence)
+        // Of a batch that goes beyond the number, nothing.
+        if cut.recordCount > 0 { kept.append(cut.entry(entry)) }
+      }
+    }
+    manifest.segments = kept
+    manifest.lastSequence = sequence
+    manifest.digest = StateDigest()
   }
 }

@@ -5,9 +5,6 @@ import SystemPackage
 /// A directory into which a store is being restored, as the one who checks the store sees it: with
 /// a manifest, which bears another name until all is checked.
 final class RestoringDirectory: StorageDirectory {
-  /// What the manifest is called until then. It says, too, that the rest may be removed.
-  static let manifestName = "RESTORING"
-
   private let base: any StorageDirectory
   private let lock: DirectoryLock
 
@@ -20,13 +17,13 @@ final class RestoringDirectory: StorageDirectory {
   var identity: FileIdentity? { base.identity }
 
   private func name(_ name: String) -> String {
-    name == Manifest.fileName ? Self.manifestName : name
+    name == Manifest.fileName ? FileName.restoring : name
   }
 
   func entries() throws(StorageError) -> [DirectoryEntry] {
     try base.entries().map { entry in
       var entry = entry
-      if entry.name == Self.manifestName { entry.name = Manifest.fileName }
+      if entry.name == FileName.restoring { entry.name = Manifest.fileName }
       return entry
     }
   }
@@ -37,7 +34,7 @@ final class RestoringDirectory: StorageDirectory {
 
   func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
     // The lock is held already, through this very file.
-    if name == Opener.lockName { return lock.file }
+    if name == FileName.lock { return lock.file }
     return try base.openFile(self.name(name), access)
   }
 

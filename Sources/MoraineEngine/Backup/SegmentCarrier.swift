@@ -4,7 +4,6 @@ import SystemPackage
 
 /// Puts segments of one directory into another: under their names once they are whole and durable.
 struct SegmentCarrier {
-  static let temporaryName = "SEGMENT.tmp"
   private static let chunkBytes = 1 << 20
 
   let source: any StorageDirectory
@@ -35,12 +34,12 @@ struct SegmentCarrier {
   /// - Returns: whether its bytes are shared; else they were copied.
   /// - Throws: `.corrupted` when the file is shorter than it must be, `.noSpace`, `.io`.
   func carry(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
-    try storing { () throws(StorageError) in try target.remove(Self.temporaryName) }
+    try storing { () throws(StorageError) in try target.remove(FileName.temporarySegment) }
     let isShared = try share(piece)
     if isShared { progress(piece.lengthBytes) } else { try copy(piece, progress) }
     try storing { () throws(StorageError) in
-      try target.openFile(Self.temporaryName, .read)?.synchronize(.full)
-      try target.rename(Self.temporaryName, to: piece.name)
+      try target.openFile(FileName.temporarySegment, .read)?.synchronize(.full)
+      try target.rename(FileName.temporarySegment, to: piece.name)
     }
     return isShared
   }
@@ -53,7 +52,7 @@ struct SegmentCarrier {
         try file.lengthBytes() == UInt64(piece.lengthBytes)
       else { return false }
       return try source.share(
-        piece.name, into: target, as: Self.temporaryName, linking: mayLink)
+        piece.name, into: target, as: FileName.temporarySegment, linking: mayLink)
     } catch {
       // Compaction may have removed it in between; its bytes are in memory as long as they are
       // used.
@@ -66,7 +65,7 @@ struct SegmentCarrier {
 
   private func copy(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) {
     let output = try storing { () throws(StorageError) in
-      try target.createFile(Self.temporaryName)
+      try target.createFile(FileName.temporarySegment)
     }
     var offset = 0
     let bytes = try bytes(of: piece)
@@ -87,8 +86,8 @@ struct SegmentCarrier {
       return { offset, _ in UnsafeRawPointer(mapping.base + offset) }
     }
     guard
-      let source = try SegmentOpening.source(
-        source, piece.name, limit: piece.lengthBytes, mapped: false)
+      let source = try SegmentFile.source(
+        source, piece.name, limit: piece.lengthBytes)
     else { throw .corrupted("a segment file is missing", piece.name, at: 0) }
     guard source.length == piece.lengthBytes else {
       throw .corrupted(
@@ -96,5 +95,65 @@ struct SegmentCarrier {
         at: source.length)
     }
     return { (offset, count) throws(StoreError) in try source.bytes(at: offset, count: count) }
+  }
+}
+
+/// How much of a segment a state in the past has: all units whose operations it has.
+struct SegmentCut {
+  var offset: Int
+  var recordCount: UInt64 = 0
+  var firstSequence: UInt64 = 0
+  var lastSequence: UInt64 = 0
+
+  /// - Throws: `.corrupted` when the segment is not what was written.
+  init(
+    of name: String, in directory: any StorageDirectory, lengthBytes: Int,
+    through sequence: SequenceNumber
+  ) throws(StoreError) {
+    guard
+      let source = try SegmentFile.source(
+        directory, name, limit: lengthBytes)
+    else { throw .corrupted("a segment file is missing", name, at: 0) }
+    let header = try SegmentFile.header(source, name)
+    offset = header.headerLength
+    var scanner = SegmentScanner(
+      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+    var unit = SegmentCut(offset: header.headerLength)
+    while true {
+      switch try scanner.next() {
+      case .stop(let reason): throw .corrupted(reason, name, at: scanner.offset)
+      case .end: return
+      case .record(let record):
+        let header = record.reference.header
+        guard header.kind.isOperation else { continue }
+        guard header.sequence <= sequence.rawValue else { return }
+        if unit.recordCount == 0 { unit.firstSequence = header.sequence }
+        unit.recordCount += 1
+        unit.lastSequence = header.sequence
+        if header.batch == .more { continue }
+        unit.offset = scanner.offset
+        append(unit)
+        unit = SegmentCut(offset: scanner.offset)
+      }
+    }
+  }
+
+  private init(offset: Int) { self.offset = offset }
+
+  private mutating func append(_ unit: SegmentCut) {
+    if recordCount == 0 { firstSequence = unit.firstSequence }
+    recordCount += unit.recordCount
+    lastSequence = unit.lastSequence
+    offset = unit.offset
+  }
+
+  func entry(_ whole: Manifest.Segment) -> Manifest.Segment {
+    var entry = whole
+    entry.flags.insert(.cut)
+    entry.lengthBytes = UInt64(offset)
+    entry.recordCount = recordCount
+    entry.firstSequence = SequenceNumber(rawValue: firstSequence)
+    entry.lastSequence = SequenceNumber(rawValue: lastSequence)
+    return entry
   }
 }

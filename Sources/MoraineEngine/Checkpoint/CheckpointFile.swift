@@ -3,22 +3,10 @@ import MoraineStorage
 
 /// The checkpoint's file in the store's directory.
 enum CheckpointFile {
-  static let temporaryName = "INDEX.tmp"
-  private static let fileExtension = ".index"
   /// More than the checkpoint of an empty index has, in bytes.
   private static let emptyBytes: UInt64 = 1 << 20
   /// The most bytes of a checkpoint for each byte of the log.
   private static let sparsest: UInt64 = 8
-
-  static func name(_ number: SegmentNumber) -> String {
-    String(number.fileName.dropLast(".segment".count)) + fileExtension
-  }
-
-  /// The number in a checkpoint's name; nil when it is none.
-  static func number(_ name: String) -> SegmentNumber? {
-    guard name.hasSuffix(fileExtension) else { return nil }
-    return SegmentNumber(fileName: String(name.dropLast(fileExtension.count)) + ".segment")
-  }
 
   /// Makes an image the newest checkpoint.
   ///
@@ -33,18 +21,18 @@ enum CheckpointFile {
     try pipeline.checkPresence()
     let file: any StorageFile
     do throws(StorageError) {
-      try directory.remove(temporaryName)
-      file = try directory.createFile(temporaryName)
+      try directory.remove(FileName.temporaryCheckpoint)
+      file = try directory.createFile(FileName.temporaryCheckpoint)
       try image.write(to: file)
     } catch {
-      try storing { () throws(StorageError) in try directory.remove(temporaryName) }
+      try storing { () throws(StorageError) in try directory.remove(FileName.temporaryCheckpoint) }
       throw StoreError(error)
     }
     if let poison = pipeline.poison { throw poison }
     try pipeline.checkPresence()
     do throws(StorageError) {
       try file.synchronize(.full)
-      try directory.rename(temporaryName, to: name)
+      try directory.rename(FileName.temporaryCheckpoint, to: name)
       try directory.synchronize()
     } catch {
       pipeline.poison(StoreError(error))

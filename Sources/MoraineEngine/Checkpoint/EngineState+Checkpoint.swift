@@ -80,7 +80,7 @@ extension EngineState {
 
   /// The name that a checkpoint of this moment has: by the last segment it covers.
   func checkpointName() -> String {
-    CheckpointFile.name(
+    FileName.checkpoint(
       table.order.last.map { table.infos[$0].number } ?? SegmentNumber(rawValue: 1))
   }
 

@@ -197,3 +197,290 @@ final class CommitPipeline: JobRunner, PoolWork {
     resumeWatchers()
   }
 }
+
+extension CommitPipeline {
+  /// Has the pool do what there is to do: jobs first, then syncs. No lock is held while it does.
+  func wake() {
+    let becomesReady = monitor.withLock { state in
+      guard !state.isRunning, isReady(state) else { return false }
+      state.isRunning = true
+      return true
+    }
+    if becomesReady { ThreadPool.current.submit(self, to: .brief) }
+  }
+
+  /// Whether there is a job, or a sync that is to begin now.
+  private func isReady(_ state: State) -> Bool {
+    if !state.jobs.isEmpty { return true }
+    return state.file != nil && state.poison == nil && isSyncDue(state)
+  }
+
+  private func isSyncDue(_ state: State) -> Bool {
+    if !state.waiters.isEmpty { return true }
+    guard let deadline = state.deadlineNanoseconds else { return false }
+    return state.isStopped || deadline <= Machine.monotonicNanoseconds()
+  }
+
+  func step() -> Bool {
+    guard let step = monitor.withLock({ state in nextStep(&state) }) else { return false }
+    switch step {
+    case .job(let job): job(nil)
+    case .sync(let file, let sequence, let offset): synchronize(file, sequence, offset)
+    }
+    return monitor.withLock { state in
+      state.isRunning = isReady(state)
+      return state.isRunning
+    }
+  }
+
+  /// Nil when there is nothing to do any more; it counts as idle then.
+  private func nextStep(_ state: inout State) -> Step? {
+    if !state.jobs.isEmpty { return .job(state.jobs.removeFirst()) }
+    guard let file = state.file, state.poison == nil, isSyncDue(state) else {
+      state.isRunning = false
+      return nil
+    }
+    state.deadlineNanoseconds = nil
+    state.syncBeganNanoseconds = Machine.monotonicNanoseconds()
+    // The watermark is what was appended before the sync begins, never what comes during it.
+    let (sequence, offset) = beginSync()
+    return .sync(file, sequence: sequence, offset: offset)
+  }
+
+  /// Only in a process that could not even have one thread for its pool.
+  func refuse(_ error: StorageError) {
+    let (jobs, waiters) = monitor.withLock { state in
+      state.isRunning = false
+      defer { (state.jobs, state.waiters) = ([], []) }
+      return (state.jobs, state.waiters)
+    }
+    for job in jobs { job(error) }
+    for waiter in waiters { waiter.continuation.resume(returning: StoreError(error)) }
+  }
+
+  private func synchronize(_ file: any StorageFile, _ sequence: UInt64, _ offset: UInt64) {
+    do throws(StorageError) {
+      try file.synchronize(.data)
+    } catch {
+      // A failed sync is never tried again: the kernel may have dropped the pages and forgotten.
+      monitor.withLock { $0.syncBeganNanoseconds = nil }
+      poison(StoreError(error))
+      return
+    }
+    do throws(StoreError) { try checkPresence(of: file, syncedTo: offset) } catch {
+      // Nothing is acknowledged that no name leads to; the poison has resumed the waiters.
+      monitor.withLock { $0.syncBeganNanoseconds = nil }
+      return
+    }
+    monitor.withLock { state in
+      if state.file === file {
+        durableOffset.store(offset, ordering: .relaxed)
+        durableSequence.store(sequence, ordering: .releasing)
+      }
+      state.syncCount += 1
+      state.syncBeganNanoseconds = nil
+    }
+    resumeWaiters(error: nil)
+  }
+
+  /// Resumes those whose sequence is durable; with an error, all.
+  func resumeWaiters(error: StoreError?) {
+    let durable = durableSequence.load(ordering: .acquiring)
+    let ready: [Waiter] = monitor.withLock { state in
+      guard error == nil else {
+        defer { state.waiters = [] }
+        return state.waiters
+      }
+      let ready = state.waiters.filter { $0.sequence <= durable }
+      if !ready.isEmpty { state.waiters.removeAll { $0.sequence <= durable } }
+      return ready
+    }
+    for waiter in ready { waiter.continuation.resume(returning: error) }
+  }
+
+  /// Has the next sync begin at the latest after so long.
+  func setDeadline(_ nanoseconds: UInt64) {
+    let timerNanoseconds: UInt64? = monitor.withLock { state in
+      let due = Machine.monotonicNanoseconds() &+ nanoseconds
+      state.deadlineNanoseconds = min(due, state.deadlineNanoseconds ?? due)
+      store(min(nanoseconds, load(relaxed: .pendingDelay)), relaxed: .pendingDelay)
+      return armTimer(&state)
+    }
+    if let timerNanoseconds { schedule(at: timerNanoseconds) }
+  }
+
+  /// - Returns: when the timer is to call, if it is not going to call early enough.
+  private func armTimer(_ state: inout State) -> UInt64? {
+    guard let deadline = state.deadlineNanoseconds, deadline < state.timerNanoseconds ?? .max
+    else { return nil }
+    state.timerNanoseconds = deadline
+    return deadline
+  }
+
+  /// A store that is let go stops its pipeline, which then syncs at once: the timer need not keep
+  /// it alive.
+  private func schedule(at nanoseconds: UInt64) {
+    ThreadPool.current.timer.schedule(at: nanoseconds) { [weak self] in
+      guard let self else { return }
+      let later: UInt64? = monitor.withLock { state in
+        // Another call, for an earlier deadline, may have come since.
+        guard state.timerNanoseconds == nanoseconds else { return nil }
+        state.timerNanoseconds = nil
+        let now = Machine.monotonicNanoseconds()
+        guard let deadline = state.deadlineNanoseconds, deadline > now else { return nil }
+        return armTimer(&state)
+      }
+      if let later { schedule(at: later) }
+      wake()
+    }
+  }
+}
+
+extension CommitPipeline {
+  /// Waits until the sequence is durable. Answers the error of the sync that should have done it.
+  func waitUntilDurable(_ sequence: UInt64) async throws(StoreError) {
+    if durableSequence.load(ordering: .acquiring) >= sequence { return }
+    let error = await withUnsafeContinuation { continuation in
+      let refusal: StoreError?? = monitor.withLock { state in
+        if let poison = state.poison { return .some(poison) }
+        if durableSequence.load(ordering: .acquiring) >= sequence { return .some(nil) }
+        if state.isStopped { return .some(StoreError(.closed, "the store was closed")) }
+        state.waiters.append(Waiter(sequence: sequence, continuation: continuation))
+        return nil
+      }
+      if let refusal { continuation.resume(returning: refusal) } else { wake() }
+    }
+    if let error { throw error }
+  }
+
+  /// Waits for all that was appended before the call.
+  ///
+  /// Not for the last sequence number: a failed operation has used that up, and never becomes
+  /// durable.
+  func waitUntilAllDurable() async throws(StoreError) {
+    try await waitUntilDurable(appendedSequence.load(ordering: .acquiring))
+  }
+
+  /// Asks for a sync at the latest after the duration; returns at once.
+  @inline(__always)
+  func syncWithin(_ duration: Duration) {
+    let delay = Self.nanoseconds(duration)
+    if !hasSync(withinNanoseconds: delay) { setDeadline(delay) }
+  }
+
+  private static func nanoseconds(_ duration: Duration) -> UInt64 {
+    let (seconds, attoseconds) = duration.components
+    let wait = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1_000_000_000)
+    return wait.overflow
+      ? UInt64.max / 4
+      : min(
+        UInt64.max / 4, wait.partialValue &+ UInt64(clamping: attoseconds) / 1_000_000_000)
+  }
+}
+
+extension CommitPipeline {
+  /// Waits for the end of all writing.
+  ///
+  /// - Returns: the poison; nil when the pipeline was stopped before, or the task was cancelled.
+  func waitUntilPoisoned() async -> StoreError? {
+    let number = nextWatcher.add(1, ordering: .relaxed).newValue
+    return await withTaskCancellationHandler {
+      await withUnsafeContinuation { continuation in
+        let isWaiting = monitor.withLock { state in
+          // Whoever cancels has said so before it looks for the continuation under this lock.
+          if state.poison != nil || state.isStopped || Task.isCancelled { return false }
+          state.watchers[number] = continuation
+          return true
+        }
+        if !isWaiting { continuation.resume(returning: poison) }
+      }
+    } onCancel: {
+      let continuation = monitor.withLock { $0.watchers.removeValue(forKey: number) }
+      continuation?.resume(returning: nil)
+    }
+  }
+
+  /// After the poisoning, or when there can be none any more.
+  func resumeWatchers() {
+    let (watchers, poison) = monitor.withLock { state in
+      defer { state.watchers = [:] }
+      return (state.watchers, state.poison)
+    }
+    for watcher in watchers.values { watcher.resume(returning: poison) }
+  }
+}
+
+/// Files that are deleted, moved or replaced while the store is open.
+extension CommitPipeline {
+  /// Watches over the names of a store that is open for writing from now on.
+  ///
+  /// The names of another store never take the place of this one's: a sync that ends in that moment
+  /// would be checked against them, and acknowledged.
+  func watchOver(_ next: StorePresence) {
+    let current = presence.withLock { $0 }
+    if let current, !next.goesOn(from: current) {
+      return poison(
+        StoreError(
+          .storeReplaced, "another store was put in this one's place; open the path again",
+          file: Manifest.fileName))
+    }
+    let before = presence.withLock { presence in
+      defer { presence = next }
+      return presence
+    }
+    before?.stopWatching()
+    next.watch { [weak self, weak next] in
+      guard let self, let next, !hasPoison else { return }
+      // Also where the pool has no thread: it is a few questions to the file system.
+      enqueue { [weak self] _ in self?.checkPresence(next) }
+    }
+  }
+
+  /// Nothing of this process is written to the directory any more.
+  func endWatch() {
+    let before = presence.withLock { presence in
+      defer { presence = nil }
+      return presence
+    }
+    before?.stopWatching()
+  }
+
+  /// On the committing thread: looks whether all names lead where they did, after an event.
+  private func checkPresence(_ expected: StorePresence) {
+    guard presence.withLock({ $0 === expected }) else { return }
+    let file = monitor.withLock { $0.file }
+    do throws(StoreError) {
+      if let file {
+        try expected.check(active: file, syncedTo: nil)
+      } else {
+        try expected.check()
+      }
+    } catch {
+      poison(error)
+    }
+  }
+
+  /// Makes sure, before anything in the directory is replaced or removed, that it is the store's.
+  ///
+  /// - Throws: `.storeReplaced`, and then the pipeline is poisoned.
+  func checkPresence() throws(StoreError) {
+    guard let presence = presence.withLock({ $0 }) else { return }
+    do throws(StoreError) { try presence.check() } catch {
+      poison(error)
+      throw error
+    }
+  }
+
+  /// Makes sure, before a sync is acknowledged, that a name leads to what was synced.
+  ///
+  /// - Throws: as ``checkPresence()``.
+  func checkPresence(
+    of file: any StorageFile, syncedTo offset: UInt64
+  ) throws(StoreError) {
+    guard let presence = presence.withLock({ $0 }) else { return }
+    do throws(StoreError) { try presence.check(active: file, syncedTo: offset) } catch {
+      poison(error)
+      throw error
+    }
+  }
+}

@@ -121,8 +121,8 @@ final class StorePresence: Sendable {
   func watch(_ body: @escaping @Sendable () -> Void) {
     let started = directory.watch(
       { name in
-        name == Manifest.fileName || name == Opener.lockName || name.hasSuffix(".segment")
-          || SharedLink.fileNames.contains(name)
+        name == Manifest.fileName || name == FileName.lock || name.hasSuffix(".segment")
+          || FileName.shared.contains(name)
       }, body)
     watch.withLock { $0 = started }
   }
@@ -153,7 +153,7 @@ extension StorePresence {
   private func read(_ stamp: FileStamp, _ known: inout Known) throws(StoreError) {
     let found: Manifest?
     do throws(StoreError) {
-      found = try Opener.readManifest(directory)
+      found = try ManifestFile.readPresent(directory)
     } catch {
       // Not what lies there, but what keeps it from being read.
       if [.io, .noSpace, .limitExceeded].contains(error.code) { return }

@@ -126,7 +126,7 @@ final class CompactionReader: @unchecked Sendable {
     _ input: CompactionInput, _ source: ByteSource
   ) throws(StoreError) -> [UInt8] {
     if input.dictionaryLength == 0 { return [] }
-    return try SegmentOpening.header(source, input.name).dictionary
+    return try SegmentFile.header(source, input.name).dictionary
   }
 
   private static func source(

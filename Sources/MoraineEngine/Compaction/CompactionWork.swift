@@ -47,3 +47,64 @@ extension CompactionReport {
     outputBytes += step.outputBytes
   }
 }
+
+/// How fast compaction goes. Pure, but for the clock: the same figures, the same pauses.
+///
+/// While nobody writes, as fast as it can. Against writers it reads twice what they append:
+/// cleaning at the default limit reads 1.72 bytes for each byte appended (see
+/// ``CompactionPolicy``), so that is enough, and leaves the disk to them otherwise. When it is
+/// behind, it does not pause.
+struct CompactionPacer {
+  private static let leastBytesPerSecond = 32.0 * 1_048_576
+  private static let quietBytesPerSecond = 1_048_576.0
+  /// Of one sleep: whoever wants compaction to end waits so long at most.
+  static let longestPause: UInt64 = 100_000_000
+  /// A century; more does not fit into an integer.
+  private static let longestDebt = 3e18
+
+  private let limitBytesPerSecond: Double?
+  private let isUrgent: Bool
+  private var last: (nanoseconds: UInt64, appendedBytes: UInt64)?
+  /// Nanoseconds that reading went ahead of the limit, at the last call.
+  private var debt = 0.0
+  private var lastOfLimit: UInt64?
+
+  init(policy: CompactionPolicy, isUrgent: Bool) {
+    limitBytesPerSecond = policy.rateLimitBytesPerSecond.map { Double(max(1, $0)) }
+    self.isUrgent = isUrgent
+  }
+
+  /// How long to pause after so many bytes were read, in nanoseconds.
+  mutating func pause(
+    afterReading bytes: Int, appendedBytes: UInt64, isBehind: Bool,
+    now: UInt64 = Machine.monotonicNanoseconds()
+  ) -> UInt64 {
+    if limitBytesPerSecond != nil { return pauseOfLimit(afterReading: bytes, now: now) }
+    defer { last = (now, appendedBytes) }
+    guard let last else { return 0 }
+    let elapsed = Double(max(1, now - last.nanoseconds))
+    let appended = Double(appendedBytes - last.appendedBytes) / elapsed * 1e9
+    guard let rate = rate(appendedPerSecond: appended, isBehind: isBehind) else { return 0 }
+    let wanted = Double(bytes) / rate * 1e9
+    return wanted <= elapsed ? 0 : min(Self.longestPause, UInt64(wanted - elapsed))
+  }
+
+  /// How long to pause so that no more is read than the limit allows; 0 when there is none.
+  ///
+  /// As long as it takes, and what a pause did not last is made up for by the next: the limit holds
+  /// however slow it is, and whatever else takes time.
+  mutating func pauseOfLimit(
+    afterReading bytes: Int, now: UInt64 = Machine.monotonicNanoseconds()
+  ) -> UInt64 {
+    guard let limitBytesPerSecond else { return 0 }
+    let elapsed = now - (lastOfLimit ?? now)
+    lastOfLimit = now
+    debt = max(0, debt - Double(elapsed)) + Double(bytes) / limitBytesPerSecond * 1e9
+    return UInt64(min(debt, Self.longestDebt))
+  }
+
+  private func rate(appendedPerSecond: Double, isBehind: Bool) -> Double? {
+    if isUrgent || isBehind || appendedPerSecond < Self.quietBytesPerSecond { return nil }
+    return max(Self.leastBytesPerSecond, 2 * appendedPerSecond)
+  }
+}

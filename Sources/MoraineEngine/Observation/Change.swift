@@ -16,3 +16,66 @@ public struct Change: Sendable {
   /// Whether the key was removed.
   public var isRemoval: Bool { value == nil }
 }
+
+/// A place in a store's history: everything up to it has been seen.
+///
+/// Opaque and `Codable`: save it, and go on from it in another run or another process. When a power
+/// failure takes changes that were not durable yet, a cursor of such a change is refused with
+/// `.cursorDiverged`, also after the store has given their numbers again.
+public struct ChangeCursor: Hashable, Codable, Sendable {
+  let storeID: Identifier
+  let epoch: UInt64
+  /// The number of the last unclean stop that the store had recovered from; nil in a cursor of an
+  /// earlier version, which did not say.
+  let cut: UInt64?
+  /// The last operation that has been seen.
+  public let sequence: SequenceNumber
+
+  init(storeID: Identifier, epoch: UInt64, cut: UInt64?, sequence: UInt64) {
+    self.storeID = storeID
+    self.epoch = epoch
+    self.cut = cut
+    self.sequence = SequenceNumber(rawValue: sequence)
+  }
+
+  private enum CodingKeys: String, CodingKey {
+    case store, epoch, cut, sequence
+  }
+
+  public init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: CodingKeys.self)
+    let text = try container.decode(String.self, forKey: .store)
+    guard let storeID = Identifier(hexadecimal: text) else {
+      throw DecodingError.dataCorruptedError(
+        forKey: .store, in: container, debugDescription: "not 32 hexadecimal digits")
+    }
+    self.storeID = storeID
+    epoch = try container.decode(UInt64.self, forKey: .epoch)
+    cut = try container.decodeIfPresent(UInt64.self, forKey: .cut)
+    let rawValue = try container.decode(UInt64.self, forKey: .sequence)
+    guard rawValue <= SequenceNumber.max.rawValue else {
+      throw DecodingError.dataCorruptedError(
+        forKey: .sequence, in: container, debugDescription: "beyond the last sequence number")
+    }
+    sequence = SequenceNumber(rawValue: rawValue)
+  }
+
+  public func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: CodingKeys.self)
+    try container.encode(storeID.description, forKey: .store)
+    try container.encode(epoch, forKey: .epoch)
+    try container.encodeIfPresent(cut, forKey: .cut)
+    try container.encode(sequence.rawValue, forKey: .sequence)
+  }
+
+  /// Whether both name the same place, however often the store was recovered in between.
+  public static func == (left: Self, right: Self) -> Bool {
+    left.storeID == right.storeID && left.epoch == right.epoch && left.sequence == right.sequence
+  }
+
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(storeID)
+    hasher.combine(epoch)
+    hasher.combine(sequence)
+  }
+}

@@ -198,7 +198,7 @@ extension OpenSegment {
   private func replaceFile(
     _ file: any StorageFile, _ directory: any StorageDirectory
   ) throws(StoreError) -> Bool {
-    let temporary = SegmentCarrier.temporaryName
+    let temporary = FileName.temporarySegment
     do throws(StoreError) {
       let copy = try storing { () throws(StorageError) in
         try directory.remove(temporary)

@@ -13,11 +13,11 @@ struct Recovery {
   /// What it covers.
   let covered: [SegmentNumber: CheckpointHeader.Segment]
   /// How far other processes, which write meanwhile, have published the log.
-  let following: SharedPage.Snapshot?
+  let following: SharedPage.Publication?
 
   init(
     listing: Listing, opener: Opener, checkpoint: Opener.Checkpoint?,
-    following: SharedPage.Snapshot? = nil
+    following: SharedPage.Publication? = nil
   ) {
     self.listing = listing
     self.opener = opener
@@ -176,5 +176,221 @@ struct Recovery {
     for segment in open where segment.isEmpty {
       try storing { () throws(StorageError) in try state.directory.remove(segment.name) }
     }
+  }
+}
+
+/// Beginning with what a checkpoint knows.
+///
+/// It lies behind the last writer's opening, which removed any other: so it is of this log's own
+/// past, and not of a life that a backup has undone. It may be older than the last compaction. What
+/// it says of segments that are still listed holds: they have not changed. Entries of segments that
+/// are gone are taken out; what was live in them was copied into segments that the checkpoint does
+/// not know, or hidden by something newer, and a delete that hides a record leaves the log only
+/// after the record's segment has. So replaying what is not covered, never letting an older record
+/// take a newer one's place, comes to the log's own state.
+extension Recovery {
+  func adoptCheckpoint(_ state: inout EngineState) throws(StoreError) {
+    guard let checkpoint else { return }
+    let listed = Set(state.manifest.segments.map(\.number))
+    let gone = checkpoint.header.segments.filter { !listed.contains($0.number) }
+    let kept = checkpoint.header.segments.filter { listed.contains($0.number) }
+    guard let index = try HashIndex(checkpoint) else { throw damaged() }
+    state.index = index
+    if !gone.isEmpty {
+      guard state.index.admitAll() else { throw damaged() }
+      state.index.removeAll(in: Set(gone.map { Int($0.slot) }))
+    }
+    for segment in kept {
+      state.digest.add(segment.digest)
+      state.liveBytes &+= segment.liveBytes
+    }
+    guard !gone.isEmpty || state.digest == checkpoint.header.digest, agrees(state.manifest, kept),
+      checkpoint.header.keyspaces?.allSatisfy({ state.keyspaces.contains($0.id) }) ?? true
+    else { throw damaged() }
+    state.keyspaces.adopt(gone.isEmpty ? checkpoint.header.keyspaces : nil)
+    state.table.keepSlots(Set(kept.map { Int($0.slot) }))
+  }
+
+  /// Where the last segment that the checkpoint covers ends with a footer, that has the digest of
+  /// the same moment.
+  private func checkDigest(
+    _ opened: SegmentOpening.Opened, _ name: String, _ manifest: Manifest
+  ) throws(StoreError) {
+    guard let source = opened.source, let header = checkpoint?.header else { return }
+    let scanner = SegmentScanner(
+      source: source, name: name, seed: opened.header.checksumSeed, offset: opened.start)
+    guard let (footer, sequence) = try scanner.footer(before: opened.start),
+      sequence == header.lastSequence, sequence > manifest.compactedThrough.rawValue
+    else { return }
+    guard footer.digest == header.digest else { throw damaged() }
+  }
+
+  /// Whether the checkpoint's figures can be those of the segments that the manifest lists; what
+  /// costs nothing to find out.
+  private func agrees(_ manifest: Manifest, _ kept: [CheckpointHeader.Segment]) -> Bool {
+    let entries = manifest.entriesByNumber
+    // Of the same moment, if nothing was written since.
+    let isOfOneMoment =
+      manifest.isClean && kept.count == manifest.segments.count
+      && manifest.lastSequence.rawValue == checkpoint?.header.lastSequence
+    return kept.allSatisfy { segment in
+      guard let entry = entries[segment.number] else { return false }
+      let isCompacted = entry.flags.contains(.compacted)
+      return
+        (segment.cleanedThrough == 0
+        || (isCompacted && segment.cleanedThrough <= manifest.compactedThrough.rawValue))
+        && (!isOfOneMoment || isCompacted || segment.endOffset != entry.lengthBytes
+          || segment.liveBytes == entry.liveBytes)
+    }
+  }
+
+  private func damaged() -> StoreError {
+    .indexDamaged("the index checkpoint is damaged", checkpointNumber.map(FileName.checkpoint))
+  }
+
+  /// Takes in every segment that the checkpoint covers, before anything is replayed: what comes
+  /// early in the log may be asked for beside an entry of a segment that comes late.
+  func openCovered(
+    _ state: inout EngineState
+  ) throws(StoreError) -> [SegmentNumber: SegmentOpening.Opened] {
+    var result: [SegmentNumber: SegmentOpening.Opened] = [:]
+    let last = state.manifest.segments.last { covered[$0.number] != nil }?.number
+    for entry in state.manifest.segments {
+      guard let covered = covered[entry.number] else { continue }
+      let actual = Int(clamping: listing.segments[entry.number] ?? 0)
+      let length = entry.isSealed ? min(actual, Int(clamping: entry.lengthBytes)) : actual
+      var opened = try SegmentOpening.add(
+        entry, &state, length: length, covered: covered,
+        growingTo: entry.isSealed ? nil : growth(of: entry))
+      if entry.number == last { try checkDigest(opened, entry.number.fileName, state.manifest) }
+      // There may be thousands, and of most nothing is left to read: neither their windows nor
+      // their files stay.
+      opened.source?.release()
+      if entry.isSealed, opened.start == length { opened.source = nil }
+      result[entry.number] = opened
+    }
+    return result
+  }
+}
+
+extension Opener {
+  /// The newest checkpoint that can be begun with; nil when there is none.
+  ///
+  /// - Parameter problem: what kept one from being read. It is only a shortcut: the log is read
+  ///   then, and if the disk is to blame, that will say so.
+  func loadCheckpoint(
+    _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest,
+    _ problem: inout StoreError?
+  ) -> (number: SegmentNumber, pages: CheckpointPages)? {
+    let logBytes = listing.segments.values.reduce(0, &+)
+    for number in listing.checkpoints.sorted(by: >) {
+      do throws(StoreError) {
+        let pages = try CheckpointFile.open(
+          FileName.checkpoint(number), directory, mapped: configuration.ioMode == .mapped,
+          logBytes: logBytes)
+        guard let pages, pages.header.storeID == manifest.storeID,
+          pages.header.epoch <= manifest.epoch,
+          pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean,
+          // One that was listed once has a number that was given by then.
+          pages.header.segments.allSatisfy({ $0.number.rawValue < manifest.nextSegmentNumber })
+        else { continue }
+        return (number, pages)
+      } catch {
+        problem = error
+      }
+    }
+    return nil
+  }
+}
+
+/// Whether the files in the directory are those that the manifest lists.
+extension Recovery {
+  func checkPresence(_ manifest: Manifest) throws(StoreError) {
+    // One may be on its way to be sealed while the next is appended to.
+    let open = manifest.segments.drop(while: \.isSealed)
+    guard open.count <= 2, !open.contains(where: \.isSealed) else {
+      throw .corrupted(
+        "open segments that are not the last ones, or too many", Manifest.fileName,
+        at: Manifest.fixedLength)
+    }
+    let missing = manifest.segments.filter { listing.segments[$0.number] == nil }
+    guard missing.isEmpty else {
+      let names = missing.map(\.number.fileName).joined(separator: ", ")
+      throw StoreError(
+        .corrupted, "segments that the manifest lists are missing: \(names); restore them",
+        file: missing.first?.number.fileName)
+    }
+  }
+
+  /// Segment files that the manifest does not list: leftovers, or the sign of a stale manifest.
+  func checkUnlisted(
+    _ state: borrowing EngineState, _ report: inout RecoveryReport
+  ) throws(StoreError) {
+    let listed = Set(state.manifest.segments.map(\.number))
+    let directory = state.directory
+    let unlisted = listing.segments.keys.sorted().filter { !listed.contains($0) }
+    // What a backup that was interrupted has brought, or has not taken away.
+    if state.manifest.isBackup { return }
+    for number in unlisted {
+      let name = number.fileName
+      guard let (header, source) = try readableStart(directory, name),
+        header.storeID == state.manifest.storeID
+      else {
+        report.foreignFiles.append(name)
+        continue
+      }
+      // What a compaction wrote and did not publish is a copy of what is listed.
+      if header.generation > state.manifest.generation, !header.flags.contains(.compacted),
+        try holdsRecords(source, name, header)
+      {
+        throw StoreError(
+          .corrupted,
+          "the manifest is older than segment \(number), which it does not list; "
+            + "a stale copy was put in its place",
+          file: Manifest.fileName)
+      }
+      guard !isReadOnly else {
+        report.unlistedFiles.append(name)
+        continue
+      }
+      try storing { () throws(StorageError) in try directory.remove(name) }
+      report.removedFiles.append(name)
+    }
+    guard !isReadOnly else { return }
+    var temporary: [String] = []
+    if listing.hasTemporaryManifest { temporary.append(Manifest.temporaryFileName) }
+    if listing.isRestoring { temporary.append(FileName.restoring) }
+    if listing.hasTemporarySegment { temporary.append(FileName.temporarySegment) }
+    if listing.hasTemporaryCheckpoint { temporary.append(FileName.temporaryCheckpoint) }
+    // One that does not fit now might fit again when this log has gone on for a while.
+    temporary += listing.checkpoints.filter { $0 != checkpointNumber }.map(FileName.checkpoint)
+    for name in temporary {
+      try storing { () throws(StorageError) in try directory.remove(name) }
+      report.removedFiles.append(name)
+    }
+  }
+
+  /// Nil when the file does not begin with a sound header.
+  private func readableStart(
+    _ directory: any StorageDirectory, _ name: String
+  ) throws(StoreError) -> (header: SegmentHeader, source: ByteSource)? {
+    guard let source = try SegmentFile.source(directory, name, limit: nil),
+      source.length >= SegmentHeader.fixedLength
+    else { return nil }
+    do throws(StoreError) {
+      return (try SegmentFile.header(source, name), source)
+    } catch {
+      if error.code == .io || error.code == .limitExceeded { throw error }
+      return nil
+    }
+  }
+
+  private func holdsRecords(
+    _ source: ByteSource, _ name: String, _ header: SegmentHeader
+  ) throws(StoreError) -> Bool {
+    var scanner = SegmentScanner(
+      source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
+    if case .record = try scanner.next() { return true }
+    return false
   }
 }

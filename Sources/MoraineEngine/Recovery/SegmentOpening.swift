@@ -4,27 +4,6 @@ import SystemPackage
 
 /// Opening the file of one segment for replay.
 enum SegmentOpening {
-  /// The bytes of a segment file, up to a limit; nil when it is missing.
-  static func source(
-    _ directory: any StorageDirectory, _ name: String, limit: Int?, mapped: Bool
-  ) throws(StoreError) -> ByteSource? {
-    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
-    guard let file else { return nil }
-    let actual = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
-    return ByteSource(file: file, name: name, length: min(actual, limit ?? actual), mapping: nil)
-  }
-
-  static func header(_ source: ByteSource, _ name: String) throws(StoreError) -> SegmentHeader {
-    let first = min(source.length, SegmentHeader.fixedLength)
-    let start = UnsafeRawBufferPointer(start: try source.bytes(at: 0, count: first), count: first)
-    let claim = try formatting(name) { () throws(FormatError) in
-      try SegmentHeader.claimedLength(start)
-    }
-    let count = min(claim, source.length)
-    let bytes = UnsafeRawBufferPointer(start: try source.bytes(at: 0, count: count), count: count)
-    return try formatting(name) { () throws(FormatError) in try SegmentHeader(decoding: bytes) }
-  }
-
   /// A segment that was taken into the table.
   struct Opened {
     let slot: Int
@@ -55,9 +34,9 @@ enum SegmentOpening {
     let wanted = max(length, growth.map(FileBlock.covering) ?? 0)
     let mapping =
       state.configuration.ioMode == .mapped && wanted > 0
-      ? try map(file, wanted, isWritable ? .readWrite : .read) : nil
+      ? try SegmentFile.map(file, wanted, isWritable ? .readWrite : .read) : nil
     let source = ByteSource(file: file, name: name, length: length, mapping: mapping)
-    let header = try header(source, name)
+    let header = try SegmentFile.header(source, name)
     guard header.storeID == state.manifest.storeID, header.number == entry.number,
       header.epoch == entry.epoch
     else {
@@ -104,18 +83,6 @@ enum SegmentOpening {
     guard try source.tailChecksum(from: first, to: end) == covered.tailChecksum else {
       throw .corrupted(
         "the index checkpoint covers what the log does not hold", entry.number.fileName, at: end)
-    }
-  }
-
-  /// Nil when the kernel has no mapping left to give; reads then go through the file.
-  static func map(
-    _ file: any StorageFile, _ length: Int, _ access: FileAccess = .read
-  ) throws(StoreError) -> (any FileMapping)? {
-    do throws(StorageError) {
-      return try file.map(lengthBytes: length, access)
-    } catch {
-      if error.errno == .noMemory || error.isUnsupported { return nil }
-      throw StoreError(error)
     }
   }
 }

@@ -32,7 +32,7 @@ extension Opener {
   private func makeLink(_ directory: any StorageDirectory) throws(StoreError) -> SharedLink {
     do throws(StoreError) { return try SharedLink(directory) } catch {
       guard error.code == .noSpace else { throw error }
-      try storing { () throws(StorageError) in try directory.remove(Reserve.fileName) }
+      try storing { () throws(StorageError) in try directory.remove(FileName.reserve) }
       return try SharedLink(directory)
     }
   }
@@ -90,7 +90,7 @@ extension Opener {
   ///   - hasWriter: whether the caller has the writer's lock.
   func follow(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
-    _ began: UInt64, to published: SharedPage.Snapshot? = nil, hasWriter: Bool = false
+    _ began: UInt64, to published: SharedPage.Publication? = nil, hasWriter: Bool = false
   ) throws(StoreError) -> EngineState {
     var attempts = 0
     while true {
@@ -115,10 +115,10 @@ extension Opener {
   ///   may leave out what was deleted.
   private func read(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
-    _ began: UInt64, through snapshot: SharedPage.Snapshot
+    _ began: UInt64, through snapshot: SharedPage.Publication
   ) throws(StoreError) -> EngineState? {
     let listing = try Listing(directory)
-    guard let manifest = try Self.readManifest(directory, listing) else {
+    guard let manifest = try ManifestFile.read(directory, listing) else {
       throw StoreError(.corrupted, "the manifest vanished", file: Manifest.fileName)
     }
     guard manifest.generation >= snapshot.generation else {
@@ -128,7 +128,7 @@ extension Opener {
     var state = try recovered(
       directory, lock, listing, manifest, began, link: link, following: snapshot)
     if state.report.usedCheckpoint,
-      try Self.readManifest(directory, listing)?.generation != manifest.generation
+      try ManifestFile.read(directory, listing)?.generation != manifest.generation
     {
       return nil
     }
@@ -155,7 +155,7 @@ extension Opener {
     defer { own?.freeWriter() }
     let page = link.page
     guard page.snapshot() == nil else { return nil }
-    let snapshot = SharedPage.Snapshot(
+    let snapshot = SharedPage.Publication(
       nonce: page.load(.nonce), version: page.load(.version),
       lastSequence: page.lastSequenceWhateverDied, takesAllUnits: true)
     return try read(directory, lock, link, began, through: snapshot)
@@ -165,8 +165,39 @@ extension Opener {
     guard attempts < 2000 else {
       throw StoreError(
         .locked, "the other processes change the store faster than it can be read",
-        file: SharedPage.fileName)
+        file: FileName.sharedPage)
     }
     Machine.sleep(nanoseconds: 500_000)
+  }
+}
+
+/// Reading beside processes that write.
+extension Recovery {
+  /// How long a segment that nobody has sealed may become; nil in a process that is alone.
+  func growth(of entry: Manifest.Segment) -> Int? {
+    guard let following else { return nil }
+    let isTail = following.tailSegment == entry.number.rawValue
+    return isTail ? max(following.tailLimit, following.tailEnd) : 0
+  }
+
+  /// Takes in what was published of a segment that others append to; nothing of one that is newer
+  /// than what was published.
+  func followOpen(
+    _ entry: Manifest.Segment, _ known: SegmentOpening.Opened?, _ following: SharedPage.Publication,
+    _ state: inout EngineState, _ report: inout RecoveryReport
+  ) throws(StoreError) {
+    let slot: Int
+    if let known {
+      slot = known.slot
+      state.lastSequence = max(state.lastSequence, known.lastSequence)
+    } else {
+      let length = Int(clamping: listing.segments[entry.number] ?? 0)
+      slot = try SegmentOpening.add(
+        entry, &state, length: length, growingTo: growth(of: entry)
+      ).slot
+    }
+    guard following.tailSegment == entry.number.rawValue else { return }
+    report.replayedBytes += UInt64(max(0, following.tailEnd - state.table[slot].end))
+    try state.replayTail(slot, to: following.tailEnd)
   }
 }

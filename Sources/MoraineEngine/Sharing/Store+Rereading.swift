@@ -52,7 +52,7 @@ extension Store {
       return true
     }
     let directory = engine!.directoryHandle()
-    let manifest = try Opener.readManifest(directory, Listing(directory))
+    let manifest = try ManifestFile.read(directory, Listing(directory))
     guard let manifest, manifest.generation > engine!.manifest.generation else { return false }
     guard engine!.link == nil, !sharing.isRereading else { return try await reread() != .refused }
     // The reader opened the store before any process shared it.

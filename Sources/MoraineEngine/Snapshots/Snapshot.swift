@@ -1,4 +1,5 @@
 public import MoraineFormat
+import MoraineStorage
 
 /// A store as it was at one moment, to be read from any thread without waiting for the store or for
 /// another reader.
@@ -118,4 +119,103 @@ public struct Snapshot: Sendable {
 extension Snapshot {
   /// Whether both read the same tables.
   package func isSame(as other: Snapshot) -> Bool { state === other.state }
+}
+
+extension Snapshot {
+  /// Calls the body with every record, in the order of the log, until it answers false.
+  ///
+  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  /// - Complexity: O(bytes of the log).
+  public func forEach(_ body: (Entry) throws -> Bool) throws {
+    guard let state, let number else { return }
+    var walk = LogWalk(keyspace: number, slots: state.segments.order)
+    while let entry = try state.next(&walk) {
+      guard try body(entry) else { return }
+    }
+  }
+
+  /// Lends every record to the body, in the order of the log, until it answers false.
+  ///
+  /// As ``forEach(_:)`` without an array for each key and value: where a segment is mapped, keys
+  /// and what is stored as it is are lent where they lie, and what is compressed from a buffer that
+  /// the next record uses again.
+  ///
+  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  /// - Complexity: O(bytes of the log).
+  public func forEachSpan(
+    _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
+  ) throws {
+    guard let state, let number else { return }
+    // Bytes that were read into a buffer are another reader's in the next moment.
+    guard state.isMapped else {
+      return try forEach { try body($0.key.bytes.span.bytes, $0.value.span.bytes) }
+    }
+    let scratch = ScratchBuffer()
+    var walk = LogWalk(keyspace: number, slots: state.segments.order)
+    try withExtendedLifetime(state) {
+      while let (address, record) = try walk.nextRecord(state.index, state.segments) {
+        let value = try state.segments.lentValue(of: record, at: address, scratch)
+        guard try body(record.key.bytes, value.bytes) else { return }
+      }
+    }
+  }
+}
+
+extension SnapshotState {
+  fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
+    try reading { () throws(StoreError) in try walk.next(index, segments) }
+  }
+}
+
+extension Snapshot {
+  /// The values of many keys, in the order of the keys: nil where a key was not there.
+  ///
+  /// Faster than one by one: what the keys need is fetched from memory for a group of them at a
+  /// time.
+  ///
+  /// - Throws: as ``value(forKey:)``, for the first key that cannot be read.
+  /// - Complexity: O(keys + values).
+  public func values(forKeys keys: [Key]) throws(StoreError) -> [[UInt8]?] {
+    guard let state, let number else { return Array(repeating: nil, count: keys.count) }
+    return try state.reading { () throws(StoreError) in
+      var result: [[UInt8]?] = []
+      result.reserveCapacity(keys.count)
+      var hashes: [UInt64] = []
+      for start in stride(from: 0, to: keys.count, by: Self.groupCount) {
+        let group = keys[start..<min(start + Self.groupCount, keys.count)]
+        state.fetch(group, number, &hashes)
+        for (key, hash) in zip(group, hashes) {
+          result.append(
+            try key.bytes.withBytes { (bytes) throws(StoreError) in
+              try state.value(bytes, number, hash: hash)
+            })
+        }
+      }
+      return result
+    }
+  }
+
+  /// As many loads as a core has under way, about.
+  private static let groupCount = 16
+}
+
+extension SnapshotState {
+  /// Hashes keys, and fetches their buckets and then the records that these name.
+  fileprivate func fetch(_ keys: ArraySlice<Key>, _ keyspace: UInt16, _ hashes: inout [UInt64]) {
+    hashes.removeAll(keepingCapacity: true)
+    for key in keys {
+      let hash = key.bytes.withBytes { segments.hash($0, keyspace) }
+      index.prefetch(hash)
+      hashes.append(hash)
+    }
+    for hash in hashes {
+      var probe = index.probe(hash)
+      guard let slot = probe.next(index) else { continue }
+      let address = Address(rawValue: slot.pointee & Address.mask)
+      guard address.slot < segments.count, let base = segments.views[address.slot].base else {
+        continue
+      }
+      Machine.prefetch(base + address.offset)
+    }
+  }
 }

@@ -1,4 +1,5 @@
 public import MoraineFormat
+import MoraineStorage
 import Synchronization
 
 extension Store {
@@ -147,5 +148,197 @@ extension Store {
   func checkUsable() throws(StoreError) {
     if isClosed { throw closedError }
     if isSuspended { throw StoreError(.suspended, "the store is suspended; resume it first") }
+  }
+}
+
+extension Store {
+  /// Calls the body with every live record of the unnamed keyspace, in the order of the log, until
+  /// it answers false.
+  ///
+  /// Consistent: nothing else runs on the store until it ends, and what other processes write is
+  /// taken in before it begins or after it has ended.
+  ///
+  /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws. `.locked` when another
+  ///   process compacts a store of more than 64 segments that is read without mappings, so that its
+  ///   files are gone before they were reached: begin again.
+  /// - Complexity: O(bytes of the log).
+  public func forEach(_ body: sending (Entry) throws -> Bool) async throws {
+    try await forEach(in: 0, body)
+  }
+
+  func forEach(in keyspace: UInt16, _ body: (Entry) throws -> Bool) async throws {
+    try await checkOpen()
+    guard engine != nil else { return }
+    try await holdFiles()
+    try checkUsable()
+    var walk = LogWalk(keyspace: keyspace, slots: [])
+    let entry = try await reading { (engine) throws(StoreError) in
+      try engine.admitAll()
+      walk = LogWalk(keyspace: keyspace, slots: engine.table.readingOrder)
+      return try engine.next(&walk)
+    }
+    guard let first = entry ?? nil else { return }
+    guard let error = try goThrough(&walk, from: first, body) else { return }
+    guard try await wasReplaced(error) else { throw error }
+    throw StoreError(
+      .locked, "another process compacted the store while it was gone through; begin again",
+      file: error.file)
+  }
+
+  /// - Returns: why the log could not be read on; what the body throws is thrown.
+  private func goThrough(
+    _ walk: inout LogWalk, from first: Entry, _ body: (Entry) throws -> Bool
+  ) throws -> StoreError? {
+    var entry: Entry? = first
+    while let found = entry {
+      guard try body(found) else { return nil }
+      do throws(StoreError) { entry = try engine!.next(&walk) } catch { return error }
+    }
+    return nil
+  }
+
+  /// What is live in a keyspace, and the number of the store's last operation at that moment.
+  func entries(
+    in keyspace: String
+  ) async throws(StoreError) -> (entries: [Entry], sequence: UInt64) {
+    try await checkOpen()
+    try await holdFiles()
+    try checkUsable()
+    return try await reading { (engine) throws(StoreError) in
+      let entries = try engine.keyspaces.id(of: keyspace).map { id throws(StoreError) in
+        try engine.entries(in: id)
+      }
+      return (entries ?? [], engine.lastSequence)
+    } ?? ([], 0)
+  }
+}
+
+extension EngineState {
+  /// What is live in a keyspace, in the order of the log.
+  mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Entry] {
+    try admitAll()
+    var result: [Entry] = []
+    var walk = LogWalk(keyspace: keyspace, slots: table.readingOrder)
+    while let entry = try next(&walk) { result.append(entry) }
+    return result
+  }
+
+  func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? { try walk.next(index, table) }
+
+  func next(_ cursor: inout LogCursor) throws(StoreError) -> Entry? {
+    try cursor.nextRecord(index, table).map { address, record throws(StoreError) in
+      try table.entry(of: record, at: address)
+    }
+  }
+}
+
+extension Store {
+  /// The store's figures at this moment. What is counted in the log is 0 when the store is closed
+  /// or suspended; in a shared one whose news cannot be read, it is as it was known.
+  public var statistics: Statistics {
+    get async {
+      await tryToCatchUp()
+      return knownStatistics
+    }
+  }
+
+  /// The figures without what other processes have written since this one has looked.
+  var knownStatistics: Statistics {
+    var result = Statistics()
+    result.durableSequence = durableSequence
+    let (syncCount, began) = pipeline.monitor.withLock { ($0.syncCount, $0.syncBeganNanoseconds) }
+    result.syncCount = syncCount
+    result.syncUnderWayNanoseconds = began.map { Machine.monotonicNanoseconds() - $0 }
+    result.poison = pipeline.poison
+    result.compactionBytes = compactionBytes
+    result.checkpointBytes = checkpointBytes
+    result.compactionCount = compactionCount
+    if engine != nil { describeEngine(in: &result) }
+    return result
+  }
+
+  /// The segments that make up the store, in the order of the log; none when it is closed or
+  /// suspended.
+  ///
+  /// - Complexity: O(segments).
+  public var segmentStatistics: [SegmentStatistics] {
+    get async {
+      await tryToCatchUp()
+      return knownSegmentStatistics
+    }
+  }
+
+  var knownSegmentStatistics: [SegmentStatistics] {
+    guard engine != nil else { return [] }
+    return engine!.table.order.map { slot in
+      let (info, view) = (engine!.table.infos[slot], engine!.table[slot])
+      var result = SegmentStatistics(number: info.number)
+      result.lengthBytes = UInt64(view.end)
+      result.liveBytes = UInt64(view.boundedLiveBytes)
+      result.recordCount = view.recordCount
+      result.lastSequence = SequenceNumber(rawValue: view.lastSequence)
+      result.isSealed = info.flags.contains(.sealed)
+      result.isCompacted = info.flags.contains(.compacted)
+      return result
+    }
+  }
+
+  private func describeEngine(in result: inout Statistics) {
+    result.appendedBytes = engine!.appendedBytes
+    result.count = engine!.index.count
+    result.indexBytes = engine!.index.byteCount
+    result.lastSequence = SequenceNumber(rawValue: engine!.lastSequence)
+    result.digest = engine!.digest
+    for slot in engine!.table.readingOrder {
+      result.segmentCount += 1
+      result.diskBytes += UInt64(engine!.table[slot].end)
+    }
+    result.liveBytes = min(engine!.liveBytes, result.diskBytes)
+  }
+}
+
+extension Store {
+  /// Where in each segment its live records lie, in the order of the log: a picture of what
+  /// compaction has to do.
+  ///
+  /// - Parameter partCount: into how many parts a segment is divided; at least 1.
+  /// - Throws: `.closed`, `.corrupted`, `.io`.
+  /// - Complexity: O(bytes of the store). Nothing else runs on the store meanwhile.
+  public func segmentLiveness(partCount: Int) async throws(StoreError) -> [SegmentLiveness] {
+    precondition(partCount > 0, "a segment has at least one part")
+    try await checkOpen()
+    let segments = knownSegmentStatistics
+    guard engine != nil else { return [] }
+    try engine!.admitAll()
+    let slots = Array(engine!.table.order)
+    var result: [SegmentLiveness] = []
+    for (slot, segment) in zip(slots, segments) {
+      var shares = [Double](repeating: 0, count: partCount)
+      let length = Double(max(segment.lengthBytes, 1))
+      var cursor = LogCursor(slot: slot, keyspace: nil, asksAlways: true)
+      while let found = try engine!.nextLive(&cursor) {
+        let places = (found.lowerBound, found.upperBound)
+        Self.spread(from: Double(places.0) / length, to: Double(places.1) / length, over: &shares)
+      }
+      result.append(SegmentLiveness(segment: segment, shares: shares.map { min($0, 1) }))
+    }
+    return result
+  }
+
+  /// Adds a range of the whole to the parts that it covers.
+  private static func spread(from start: Double, to end: Double, over shares: inout [Double]) {
+    let count = Double(shares.count)
+    let (first, last) = (start * count, min(end * count, count))
+    for part in Int(first)..<max(Int(first) + 1, Int(last.rounded(.up))) where part < shares.count {
+      shares[part] += max(0, min(last, Double(part + 1)) - max(first, Double(part)))
+    }
+  }
+}
+
+extension EngineState {
+  /// The bytes that the next live record takes.
+  fileprivate mutating func nextLive(_ cursor: inout LogCursor) throws(StoreError) -> Range<Int>? {
+    guard let (address, record) = try cursor.nextRecord(index, table) else { return nil }
+    return address.offset..<(address.offset + aligned(record.header.length))
   }
 }

@@ -171,3 +171,98 @@ extension Store {
     if engine != nil { engine!.reserve = after }
   }
 }
+
+extension Store {
+  /// Ends the active segment and begins the next; the old one is sealed in the background.
+  ///
+  /// The manifest first lists both as open, so that a kill at any moment finds every record. Once
+  /// the old one is durable, it lists it as sealed. Until then nothing in the new one can become
+  /// durable, and no further segment can be born: the committing thread does one after the other.
+  func rotate(for count: Int) async throws(StoreError) {
+    await manifestGate.acquire()
+    defer { manifestGate.release() }
+    let pipeline = pipeline
+    if isShared {
+      // At once, under the lock: what is left for later, another process would have to wait for.
+      try await sealActive()
+    } else {
+      try engine!.appendFooter()
+    }
+    let birth = engine!.nextBirth(for: count)
+    let child: SegmentBirth.Child
+    do throws(StoreError) {
+      child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
+    } catch {
+      engine!.giveBack(birth.header.number)
+      throw error
+    }
+    let full = engine!.adopt(child, birth)
+    let next = engine!.nextManifest(sealing: full)
+    let publisher = engine!.publisher()
+    do throws(StoreError) {
+      try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
+    } catch {
+      engine!.abandonActive(for: full)
+      // Beside others its number is not given again, and nobody would remove what it has allocated.
+      if isShared, !pipeline.hasPoison {
+        try await pipeline.run { () throws(StoreError) in try birth.discard() }
+      }
+      throw error
+    }
+    engine!.adoptManifest(next)
+    let length = UInt64(birth.header.headerLength)
+    guard let full else {
+      pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
+      // What an earlier life has left.
+      compactIfWorthIt()
+      return
+    }
+    let seal = engine!.sealWork(full.segment)
+    let after = engine!.manifestAfterSealing(full.segment)
+    pipeline.begin(file: child.file, offset: length) { seal.runInBackground(publisher, after) }
+    compactIfWorthIt()
+  }
+
+  /// Puts what the manifest should say now in place.
+  func publishManifest() async throws(StoreError) {
+    let next = engine!.nextManifest()
+    let publisher = engine!.publisher()
+    try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
+    engine!.adoptManifest(next)
+  }
+}
+
+extension Store {
+  /// Gets space for `count` bytes of records: more of this segment, or the next one.
+  func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
+    let room = engine!.room(for: count)
+    if case .enough = room { return }
+    // Deletes are no garbage that would grow without end, and may be what frees a full disk.
+    if !isDelete { await yieldToCompaction(before: engine!.nextStepBytes()) }
+    switch room {
+    case .enough: return
+    case .extendAhead:
+      // Whether there is space is not known yet.
+      engine!.extendAhead()
+      return
+    case .extend: try await extend(for: count)
+    case .rotate: try await rotate(for: count)
+    }
+    // What deletes are given was kept back for them.
+    if !isDelete { isOutOfSpace = false }
+  }
+
+  private func extend(for count: Int) async throws(StoreError) {
+    if engine!.active?.ticket != nil {
+      // Jobs run in order: behind this empty one, the extension is done.
+      try await pipeline.run { () throws(StoreError) in }
+      engine!.redeemTicket()
+      if engine!.room(for: count) != .extend { return }
+    }
+    guard let work = engine!.extensionWork(for: count) else { return }
+    let end = try await pipeline.run { () throws(StoreError) in
+      try storing { () throws(StorageError) in try work.run() }
+    }
+    engine!.extended(to: end)
+  }
+}

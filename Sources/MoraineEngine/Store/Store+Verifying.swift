@@ -67,7 +67,7 @@ struct ManifestCheck: Sendable {
   /// What is wrong with it.
   func problem() -> StoreError? {
     do throws(StoreError) {
-      let manifest = try Opener.readManifest(directory, Listing(directory))
+      let manifest = try ManifestFile.read(directory, Listing(directory))
       if manifest?.storeID == storeID { return nil }
       return .corrupted("it is missing, or another store's", Manifest.fileName, at: 16)
     } catch {

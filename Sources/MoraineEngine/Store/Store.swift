@@ -194,22 +194,6 @@ public actor Store {
   }
 }
 
-/// Carries a state from the thread that made it to the actor that will have it.
-///
-/// Safety of `@unchecked Sendable`: made on one thread, handed over once through a continuation,
-/// and taken once by the receiver; never in two hands at a time.
-final class EngineBox: @unchecked Sendable {
-  private var state: EngineState?
-
-  init(_ state: consuming EngineState?) {
-    self.state = state
-  }
-
-  func take() -> EngineState? {
-    state.take()
-  }
-}
-
 extension Store {
   /// A store that could not be opened: whatever can throw throws the error, and nothing is kept.
   package static func refusing(_ error: StoreError) -> Store {
@@ -233,5 +217,40 @@ extension Store {
     } catch {
       fatalError("opening an empty store in memory failed: \(error)")
     }
+  }
+}
+
+extension Store {
+  /// Waits until the store stops writing for good, because a failure left it unknown what the disk
+  /// holds: for what supervises a store, and would rather end than run on without it.
+  ///
+  /// One such failure is that the files were deleted, moved or replaced (`.storeReplaced`). An idle
+  /// store notices that within a second.
+  ///
+  /// - Returns: why; nil when the store was closed before, or when the task was cancelled.
+  public nonisolated func waitUntilPoisoned() async -> StoreError? {
+    await pipeline.waitUntilPoisoned()
+  }
+
+  /// What has happened, for ``Configuration/onEvent``. Only where things are slow anyway.
+  nonisolated func tell(_ event: @autoclosure () -> StoreEvent) {
+    if let events = pipeline.events { events.tell(event()) }
+  }
+
+  func tellOpened() {
+    guard engine != nil else { return }
+    tell(.opened(engine!.report))
+  }
+
+  /// What closing or suspending interrupts has not failed; and what poisons was told as such.
+  func tellCompactionFailed(_ error: StoreError) {
+    if !isClosed, !isSuspended, !pipeline.hasPoison { tell(.compactionFailed(error)) }
+  }
+
+  /// One event for the many operations that may find the disk full before somebody frees it.
+  func tellOutOfSpace(_ error: StoreError) {
+    guard !isOutOfSpace else { return }
+    isOutOfSpace = true
+    tell(.outOfSpace(error))
   }
 }

@@ -18,9 +18,9 @@ import Testing
     /// The file of a shared store that is deleted.
     var sharedFile: String? {
       switch self {
-      case .pageDeleted: SharedPage.fileName
-      case .writerDeleted: SharedLink.writerName
-      case .compactorDeleted: SharedLink.compactorName
+      case .pageDeleted: FileName.sharedPage
+      case .writerDeleted: FileName.writerLock
+      case .compactorDeleted: FileName.compactorLock
       default: nil
       }
     }
@@ -210,7 +210,7 @@ import Testing
       try #require(try memory.openDirectory("other"))
     )
     try directory.remove(Manifest.fileName)
-    let manifest = try #require(try Opener.readManifest(other))
+    let manifest = try #require(try ManifestFile.readPresent(other))
     store.pipeline.watchOver(StorePresence(other, common: [], manifest: manifest, isShared: true))
     #expect(await store.waitUntilPoisoned()?.code == .storeReplaced)
     let error = #expect(throws: StoreError.self) { try store.pipeline.checkPresence() }
@@ -224,7 +224,7 @@ import Testing
       on: memory, at: "store", configuration: .shared(segmentSizeBytes: 1000))
     try await store.set([1], forKey: "a", durability: .sync)
     let directory = try #require(try memory.openDirectory("store"))
-    let older = try #require(try Opener.readManifest(directory))
+    let older = try #require(try ManifestFile.readPresent(directory))
     for number in 0..<40 {
       try await store.set([UInt8](0..<50), forKey: Key("\(number)"), durability: .sync)
     }

@@ -26,7 +26,7 @@ import Testing
     defer { opener.pipeline.stop() }
     let base = try #require(try DiskStorage().openDirectory(directory.path))
     let listing = try Listing(base)
-    let manifest = try #require(try Opener.readManifest(base, listing))
+    let manifest = try #require(try ManifestFile.read(base, listing))
     var problem: StoreError?
     let checkpoint = try #require(
       opener.loadCheckpoint(base, listing, manifest, &problem))
@@ -50,11 +50,11 @@ import Testing
     }
     let base = try #require(try DiskStorage().openDirectory(directory.path))
     let source = try #require(
-      try SegmentOpening.source(base, "0000000001.segment", limit: nil, mapped: false))
-    _ = try SegmentOpening.header(source, "0000000001.segment")
+      try SegmentFile.source(base, "0000000001.segment", limit: nil))
+    _ = try SegmentFile.header(source, "0000000001.segment")
     #expect(source.heldBytes <= 4096)
     source.release()
     #expect(source.heldBytes == 0)
-    _ = try SegmentOpening.header(source, "0000000001.segment")
+    _ = try SegmentFile.header(source, "0000000001.segment")
   }
 }

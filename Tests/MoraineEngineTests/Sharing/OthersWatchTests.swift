@@ -39,7 +39,7 @@ import Testing
   @Test func aPublicationRightAfterTheStartIsTold() throws {
     for round in 0..<500 {
       let page = SharedPage(Memory(), isWritable: true)
-      page.make(SharedPage.Snapshot(), nextSegment: 1, nonce: 1)
+      page.make(SharedPage.Publication(), nextSegment: 1, nonce: 1)
       let told = Told()
       let watch = OthersWatch(page) { told.count.add(1, ordering: .sequentiallyConsistent) }
       let events = Mutex<Events?>(nil)
@@ -48,7 +48,7 @@ import Testing
         events.withLock { $0 = made }
         return made
       }
-      page.publish(SharedPage.Snapshot(lastSequence: 1))
+      page.publish(SharedPage.Publication(lastSequence: 1))
       let look = try #require(events.withLock { $0 }).look
       look()
       look()

@@ -86,7 +86,7 @@ import Testing
     async let answer = reader.value(forKey: "a")
     async let second = reader.value(forKey: "a")
     // The reader waits for the lock on a thread.
-    while !(await reader.sharing.isRereading) { await Task.yield() }
+    while !(await reader.isRereading) { await Task.yield() }
     await writer.leaveBurst()
     #expect(try await answer == [2])
     #expect(try await second == [2])

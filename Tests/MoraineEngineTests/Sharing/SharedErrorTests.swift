@@ -61,7 +61,7 @@ import Testing
     let store = try open()
     try await store.set([1], forKey: "a")
     try await store.close()
-    let page = try file(SharedPage.fileName)
+    let page = try file(FileName.sharedPage)
     #expect(try page.tryLock(shared: false))
     await expect(.locked, saying: "no part of the store") { _ = try open() }
     page.unlock()
@@ -72,7 +72,7 @@ import Testing
     let late = try open()
     let writer = try open()
     try await writer.set([1], forKey: "a")
-    let lock = try file(SharedLink.writerName)
+    let lock = try file(FileName.writerLock)
     #expect(try lock.tryLock(shared: false))
     // It does not know the store yet, and a read waits for a moment only.
     await expect(.locked, saying: "has been writing for") { _ = try await late.value(forKey: "a") }
@@ -99,7 +99,7 @@ import Testing
     try await writer.sealForCompaction()
     try await writer.set([2], forKey: "a")
     let directory = try directory()
-    for entry in try directory.entries() where entry.name != SharedPage.fileName {
+    for entry in try directory.entries() where entry.name != FileName.sharedPage {
       try directory.remove(entry.name)
     }
     await expect(.corrupted, saying: "vanished") { _ = try await reader.value(forKey: "a") }
@@ -185,7 +185,7 @@ import Testing
 
   @Test func aCompactionIsCancelledWhileAnotherRuns() async throws {
     let (writer, reader) = try await pair()
-    let lock = try file(SharedLink.compactorName)
+    let lock = try file(FileName.compactorLock)
     #expect(try lock.tryLock(shared: false))
     let waiting = Task { _ = try await reader.compact() }
     waiting.cancel()

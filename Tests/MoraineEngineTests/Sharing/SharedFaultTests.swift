@@ -42,7 +42,7 @@ import Testing
     let alone = try Store(on: memory, at: "store", configuration: .testing())
     try await alone.set([1], forKey: "a")
     try await alone.close()
-    fail(.ioError, .createFile, SharedLink.writerName)
+    fail(.ioError, .createFile, FileName.writerLock)
     let error = #expect(throws: StoreError.self) { try open(on: faulty) }
     #expect(error?.code == .io)
     faulty.setScript(nil)
@@ -58,7 +58,7 @@ import Testing
     let directory = try #require(try memory.openDirectory("store"))
     let isMade = Mutex(false)
     faulty.setScript { event in
-      guard event.operation == .createFile, event.file == SharedLink.writerName else { return nil }
+      guard event.operation == .createFile, event.file == FileName.writerLock else { return nil }
       // Below the faults: as somebody else does it.
       do { _ = try directory.createFile(event.file) } catch { Issue.record(error) }
       isMade.withLock { $0 = true }
@@ -73,7 +73,7 @@ import Testing
   @Test func aReadersPageCannotBeOpened() async throws {
     let writer = try open()
     try await writer.set([1], forKey: "a")
-    fail(.ioError, .openFile, SharedPage.fileName)
+    fail(.ioError, .openFile, FileName.sharedPage)
     let error = #expect(throws: StoreError.self) { try open(on: faulty, readOnly: true) }
     #expect(error?.code == .io)
     try await writer.close()
@@ -86,7 +86,7 @@ import Testing
     // It is opened for writing first, and then for reading.
     let tries = Mutex(0)
     faulty.setScript { event in
-      guard event.operation == .openFile, event.file == SharedPage.fileName else { return nil }
+      guard event.operation == .openFile, event.file == FileName.sharedPage else { return nil }
       return tries.withLock { tries in
         tries += 1
         return tries % 2 == 1 ? .fail(.permissionDenied) : nil
@@ -106,7 +106,7 @@ import Testing
     let leaving = try open(on: faulty)
     let staying = try open()
     try await leaving.set([1], forKey: "a")
-    fail(.ioError, .lock, SharedLink.writerName)
+    fail(.ioError, .lock, FileName.writerLock)
     let error = await #expect(throws: StoreError.self) { try await leaving.close() }
     #expect(error?.code == .io)
     #expect(leaving.durableSequence.rawValue == 1)
@@ -207,6 +207,6 @@ extension Store {
   }
 
   fileprivate func seeTheManifestAlone() throws(StoreError) {
-    _ = try engine!.followManifest(SharedPage.Snapshot())
+    _ = try engine!.followManifest(SharedPage.Publication())
   }
 }

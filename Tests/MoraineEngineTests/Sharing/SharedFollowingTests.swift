@@ -146,6 +146,6 @@ import Testing
 extension Store {
   /// As one does who looks when another process has published the manifest and not the page yet.
   fileprivate func readTheManifestAlone() throws(StoreError) {
-    #expect(try engine!.followManifest(SharedPage.Snapshot()))
+    #expect(try engine!.followManifest(SharedPage.Publication()))
   }
 }

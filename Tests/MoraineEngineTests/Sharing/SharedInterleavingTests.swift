@@ -7,8 +7,8 @@ import Testing
   private static let initial: [Int: UInt64] = Dictionary(
     uniqueKeysWithValues: (0..<12).map { ($0, 0) })
 
-  private static func snapshot(_ number: UInt64) -> SharedPage.Snapshot {
-    var snapshot = SharedPage.Snapshot()
+  private static func snapshot(_ number: UInt64) -> SharedPage.Publication {
+    var snapshot = SharedPage.Publication()
     snapshot.generation = number
     snapshot.lastSequence = number
     return snapshot

@@ -34,7 +34,7 @@ import Testing
     let second = try Store(on: memory, at: "store", configuration: .shared())
     #expect(try await second.enterBurst())
     let write = Task { try await first.set([2], forKey: "b") }
-    while !(await first.sharing.entryGate.isHeld) { await Task.yield() }
+    while !(await first.waitsForTheWriterLock) { await Task.yield() }
     first.pipeline.poison(StoreError(.io, "a sync failed"))
     let closing = Task { try await first.close() }
     while !(await first.isClosed) { await Task.yield() }

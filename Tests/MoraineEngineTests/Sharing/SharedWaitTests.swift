@@ -163,7 +163,7 @@ import Testing
     #expect(failure?.code == .io)
     slow.setScript(nil)
     let directory = try #require(try slow.openDirectory("store"))
-    try directory.remove(SharedLink.writerName)
+    try directory.remove(FileName.writerLock)
     let error = await #expect(throws: StoreError.self) { try await store.checkPresence() }
     #expect(error?.code == .storeReplaced)
     withExtendedLifetime(other) {}
@@ -173,15 +173,15 @@ import Testing
   @Test func stateThatWasReadAgainBelongsToThePageThatItWasReadWith() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
-    let before = await store.sharing.nonce
+    let before = await store.followedNonce
     async let answer = store.value(forKey: "3")
     await gate.arrival()
     await other.makePageAgain(nonce: before &+ 2)
     gate.open()
     #expect(try await answer == [1])
-    #expect(await store.sharing.nonce == before)
+    #expect(await store.followedNonce == before)
     #expect(try await store.value(forKey: "3") == [1])
-    #expect(await store.sharing.nonce == before &+ 2)
+    #expect(await store.followedNonce == before &+ 2)
     for store in [other, store] { try await store.close() }
   }
 
@@ -210,7 +210,7 @@ import Testing
     try storage.createDirectory("store")
     let link = try SharedLink(try #require(try storage.openDirectory("store")))
     let page = link.page
-    page.make(SharedPage.Snapshot(), nextSegment: 1, nonce: 1)
+    page.make(SharedPage.Publication(), nextSegment: 1, nonce: 1)
     page.store(42, .burst)
     var now: UInt64 = 0
     var wait = SharedLink.WriterWait(1_000_000_000, now: now)
@@ -221,7 +221,7 @@ import Testing
       now += 3_600_000_000_000
       _ = try wait.nextPause(page, now: now)
     }
-    page.publish(SharedPage.Snapshot(lastSequence: 1))
+    page.publish(SharedPage.Publication(lastSequence: 1))
     for _ in 0..<10 {
       now += 100_000_000
       _ = try wait.nextPause(page, now: now)

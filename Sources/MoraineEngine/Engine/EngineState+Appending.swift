@@ -1,0 +1,331 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+extension EngineState {
+  /// Whether `count` bytes of records fit where the next record goes.
+  @inline(__always)
+  func hasRoom(for count: Int) -> Bool {
+    place.slot >= 0 && table[place.slot].end &+ count <= place.roomEnd
+  }
+
+  /// The same for operations that may need more space than they give back.
+  @inline(__always)
+  func hasRoom(forPuts count: Int) -> Bool {
+    place.slot >= 0 && table[place.slot].end &+ count <= place.putEnd
+  }
+
+  /// What must be waited for until `count` bytes fit.
+  func room(for count: Int) -> Room {
+    if hasRoom(for: count) { return .enough }
+    guard let active, !active.hasFooter, active.allocated != nil else { return .rotate }
+    let end = table[active.slot].end + count
+    if end <= active.hardEnd { return .extendAhead }
+    return end + ActiveSegment.reservedBytes > active.limit ? .rotate : .extend
+  }
+
+  /// Puts a record behind the last one. Room was made before; nothing here waits.
+  ///
+  /// - Throws: `.noSpace` or `.io` in positional mode. The bytes are then taken back; if that fails
+  ///   too, the store is poisoned.
+  /// - Returns: where the record is.
+  // With `@inline(__always)` a put calls it nonetheless, and hands the draft over in memory: 70
+  // instructions of 2,800.
+  @_transparent
+  mutating func append(_ draft: RecordDraft) throws(StoreError) -> Address {
+    precondition(place.slot >= 0, "append without an active segment")
+    let view = table[place.slot]
+    let end = view.end
+    if let base = view.base, place.isMapped {
+      if draft.length < Self.writtenLength {
+        draft.write(to: base + end, at: UInt64(truncatingIfNeeded: end), seed: view.seed)
+      } else {
+        appendByCall(draft, to: base + end, at: end)
+      }
+    } else {
+      try appendToFile(draft, at: end)
+    }
+    let length = aligned(draft.length)
+    table[place.slot].end = end &+ length
+    appendedBytes &+= UInt64(truncatingIfNeeded: length)
+    return Address(slot: place.slot, offset: end)
+  }
+
+  /// From this length on a record is written by a call into a mapped segment too: that fills the
+  /// file's pages many at a time, and a mapping takes a fault for each.
+  private static var writtenLength: Int { 64 << 10 }
+
+  private mutating func appendByCall(
+    _ draft: RecordDraft, to target: UnsafeMutableRawPointer, at end: Int
+  ) {
+    guard let active else { return }
+    place.hasCalled = true
+    do throws(StorageError) {
+      try write(draft, at: end, to: active)
+    } catch {
+      // The space is there, and the mapping takes the same bytes. A device that fails says so again
+      // when they are synced.
+      draft.write(to: target, at: UInt64(end), seed: table[active.slot].seed)
+    }
+  }
+
+  /// From this length on a record goes to its file in two parts, so that no second copy of a large
+  /// value is made. A failure between the parts leaves what a failure within one would: a record
+  /// whose checksum does not match, which the caller cuts off or overwrites.
+  private static var piecewiseLength: Int { 1 << 20 }
+
+  private func write(
+    _ draft: RecordDraft, at end: Int, to active: ActiveSegment
+  ) throws(StorageError) {
+    guard draft.length >= Self.piecewiseLength else {
+      return try active.file.write(encoded(draft, at: end, for: active), at: UInt64(end))
+    }
+    let head = draft.encodedHead(at: UInt64(end), seed: table[active.slot].seed)
+    try active.file.write(draft.stored, at: UInt64(end + head.count))
+    let padding = aligned(draft.length) - draft.length
+    if padding > 0 {
+      let zeros = [UInt8](repeating: 0, count: padding)
+      try zeros.withBytes { (bytes) throws(StorageError) in
+        try active.file.write(bytes, at: UInt64(end + draft.length))
+      }
+    }
+    // Last: until then the place reads as "nothing here".
+    try head.withBytes { (bytes) throws(StorageError) in
+      try active.file.write(bytes, at: UInt64(end))
+    }
+  }
+
+  /// The record as it will lie in the file; valid until the next one.
+  private func encoded(
+    _ draft: RecordDraft, at end: Int, for active: ActiveSegment
+  ) -> UnsafeRawBufferPointer {
+    let total = aligned(draft.length)
+    let buffer = writeScratch.reserve(total)
+    guard let base = buffer.baseAddress else { return UnsafeRawBufferPointer(buffer) }
+    // All else is written.
+    (base + total - 4).storeBytes(of: 0, as: UInt32.self)
+    draft.write(to: base, at: UInt64(end), seed: table[active.slot].seed)
+    return UnsafeRawBufferPointer(buffer)
+  }
+
+  private func appendToFile(_ draft: RecordDraft, at end: Int) throws(StoreError) {
+    guard let active else { return }
+    do throws(StorageError) {
+      try write(draft, at: end, to: active)
+    } catch {
+      // Nothing was written, so nothing is to be cut off, which would take a descriptor too.
+      if error.lacksDescriptor, draft.length < Self.piecewiseLength { throw StoreError(error) }
+      try takeBack(to: end, active, after: error)
+    }
+  }
+
+  private func takeBack(
+    to end: Int, _ active: ActiveSegment, after cause: StorageError
+  ) throws(StoreError) {
+    do throws(StorageError) {
+      try active.file.truncate(to: UInt64(end))
+    } catch {
+      let failure = StoreError(error)
+      pipeline.poison(failure)
+      throw failure
+    }
+    throw StoreError(cause)
+  }
+
+  /// Writes down in the log what has become durable since it was last said.
+  @inline(__always)
+  mutating func appendSyncMarkIfDue() throws(StoreError) {
+    let durable = Int(truncatingIfNeeded: pipeline.durableOffset.load(ordering: .relaxed))
+    guard durable > place.markedOffset else { return }
+    try appendSyncMark(durable)
+  }
+
+  private mutating func appendSyncMark(_ durable: Int) throws(StoreError) {
+    let mark = SyncMark(
+      durableOffset: UInt64(durable), wallMilliseconds: Machine.wallMilliseconds(),
+      digest: digest)
+    try appendSystemRecord(.syncMark, mark.encoded())
+    place.markedOffset = durable
+  }
+
+  mutating func appendSystemRecord(
+    _ kind: RecordKind, _ payload: [UInt8]
+  ) throws(StoreError) {
+    let empty = UnsafeRawBufferPointer(start: nil, count: 0)
+    let sequence = lastSequence
+    var failure: StoreError?
+    payload.withUnsafeBytes { bytes in
+      let draft = RecordDraft(sequence: sequence, kind: kind, key: empty, stored: bytes)
+      do throws(StoreError) { _ = try append(draft) } catch { failure = error }
+    }
+    if let failure { throw failure }
+  }
+
+  /// Tells the committing thread how far the log reaches.
+  @inline(__always)
+  func publish() {
+    let end = UInt64(truncatingIfNeeded: table[place.slot].end)
+    pipeline.publish(sequence: lastSequence, offset: end)
+  }
+
+  @inline(__always)
+  func count(_ sequence: UInt64, in slot: Int) {
+    table[slot].recordCount &+= 1
+    if table[slot].firstSequence == 0 { table[slot].firstSequence = sequence }
+    table[slot].lastSequence = sequence
+  }
+}
+
+extension EngineState {
+  /// Small enough that a commit which waits behind an allocation does not wait long.
+  static let largestStep = 1 << 20
+  /// Small segments cost a sync and two manifests each.
+  static let smallSegmentBytes = 8 << 20
+
+  /// What the next segment will be, for a unit of `count` bytes. Its number is taken from now on.
+  mutating func nextBirth(for count: Int) -> SegmentBirth {
+    let number = takeSegmentNumber()
+    var header = SegmentHeader(
+      storeID: manifest.storeID, epoch: manifest.epoch, number: number,
+      salt: Machine.randomNumber())
+    header.generation = manifest.generation + 1
+    header.createdMilliseconds = Machine.wallMilliseconds()
+    if let last = table.order.last {
+      header.predecessor = SegmentHeader.Predecessor(
+        number: table.infos[last].number.rawValue, lengthBytes: UInt64(table[last].end),
+        lastSequence: SequenceNumber(rawValue: lastSequence))
+    }
+    let needed = header.headerLength + count + ActiveSegment.reservedBytes
+    let limit = max(min(configuration.segmentSizeBytes, fittingSegmentBytes), needed)
+    let wish = max(
+      ActiveSegment.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
+    let first = min(limit, max(needed, wish))
+    return SegmentBirth(
+      directory: directory, header: header, wantedLimit: limit,
+      firstAllocation: FileBlock.covering(first), neededBytes: needed,
+      wantsMapping: configuration.ioMode == .mapped, prefaulting: nextPrefaulting(),
+      isOneTooMany: table.vacancyCount < 2)
+  }
+
+  /// A sixteenth of what is live, within bounds: the active segment cannot be compacted, so in a
+  /// small store a large one would be most of it.
+  var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16)) }
+
+  /// About how much will be appended before room must be made again.
+  func nextStepBytes() -> Int {
+    guard let active else { return 0 }
+    return min(active.allocated == nil ? active.limit : active.step, Self.largestStep)
+  }
+
+  /// Takes a born segment into the table as the one to append to.
+  ///
+  /// - Returns: the segment that was active before, its footer written.
+  mutating func adopt(
+    _ child: SegmentBirth.Child, _ birth: SegmentBirth
+  ) -> (segment: ActiveSegment, markedOffset: Int)? {
+    let before = active.map { ($0, place.markedOffset) }
+    let header = birth.header
+    let length = header.headerLength
+    let info = SegmentInfo(
+      number: header.number, epoch: header.epoch, salt: header.salt, mapping: child.mapping)
+    let slot = table.append(
+      SegmentView(base: child.mapping?.base, end: length, seed: header.checksumSeed), info)
+    if child.mapping == nil { table.lend(child.file, for: slot) }
+    if configuration.isAlone { child.file.allowParking() }
+    active = ActiveSegment(
+      slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
+      limit: child.limit, step: birth.firstAllocation,
+      softEnd: link == nil ? (child.allocated ?? 0) / 2 : .max)
+    place.markedOffset = length
+    return before
+  }
+
+  /// How far to allocate so that `count` bytes fit: doubling, up to the segment's end.
+  func extensionTargets(for count: Int) -> (wish: Int, least: Int)? {
+    guard let active, let allocated = active.allocated else { return nil }
+    let needed = table[active.slot].end + count + ActiveSegment.reservedBytes
+    let top = FileBlock.covering(active.limit)
+    let least = min(top, FileBlock.covering(needed))
+    return (min(top, max(least, allocated + min(active.step, Self.largestStep))), least)
+  }
+
+  mutating func extended(to allocated: Int) {
+    guard let before = active?.allocated else { return }
+    let gain = allocated - before
+    active?.allocated = allocated
+    // Beside other processes nothing is allocated once the lock is free.
+    let isAlone = link == nil
+    active?.softEnd = isAlone ? allocated - gain / 2 : .max
+    active?.step = min(Self.largestStep, max(ActiveSegment.smallestAllocation, gain * 2))
+  }
+
+  mutating func extensionWork(for count: Int) -> ExtensionWork? {
+    guard let active, let allocated = active.allocated, let targets = extensionTargets(for: count)
+    else { return nil }
+    return ExtensionWork(
+      file: active.file, mapping: active.mapping, from: allocated, wish: targets.wish,
+      least: targets.least, prefaulting: nextPrefaulting())
+  }
+
+  /// What suits the work since this was asked last.
+  mutating func nextPrefaulting() -> Prefaulting {
+    let syncCount = pipeline.syncCount
+    defer { (place.hasCalled, place.syncCount) = (false, syncCount) }
+    if place.hasCalled || syncCount >= place.syncCount + 2 { return .none }
+    return link == nil ? .filling : .touching
+  }
+
+  /// Has more allocated while appending goes on.
+  mutating func extendAhead() {
+    guard let work = extensionWork(for: 0) else { return }
+    let ticket = ExtensionTicket()
+    let lock = lock
+    pipeline.enqueue { refusal in
+      guard refusal == nil else { return }
+      // Nobody else may have the directory while this runs, even if the store is gone by then.
+      defer { withExtendedLifetime(lock) {} }
+      do throws(StorageError) {
+        ticket.allocatedEnd.store(try work.run(), ordering: .releasing)
+      } catch {
+        // Whoever needs the space asks again, waits, and is told why there is none.
+      }
+    }
+    active?.ticket = ticket
+  }
+
+  /// Makes use of what ``extendAhead()`` has allocated, if it has.
+  mutating func redeemTicket() {
+    guard let ticket = active?.ticket, let allocated = active?.allocated else { return }
+    let end = ticket.allocatedEnd.load(ordering: .acquiring)
+    active?.ticket = nil
+    if end > allocated { extended(to: end) }
+  }
+}
+
+extension EngineState {
+  /// Takes back a segment that no manifest came to list.
+  mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
+    let abandoned = active?.slot
+    if let abandoned { giveBack(table.infos[abandoned].number) }
+    active = before?.segment
+    if let abandoned { table.drop(abandoned) }
+    place.markedOffset = before?.markedOffset ?? 0
+  }
+
+  mutating func takeSegmentNumber() -> SegmentNumber {
+    let least = manifest.nextSegmentNumber
+    let number = link?.page.takeSegmentNumber(least) ?? least
+    manifest.nextSegmentNumber = number &+ 1
+    return SegmentNumber(rawValue: number)
+  }
+
+  /// The next attempt takes the same number, and so removes what the last one left, unless another
+  /// number was taken since. Not when it was the manifest's publication that failed half-way: it
+  /// may list the number.
+  mutating func giveBack(_ number: SegmentNumber) {
+    if pipeline.hasPoison || link != nil { return }
+    if manifest.nextSegmentNumber == number.rawValue &+ 1 {
+      manifest.nextSegmentNumber = number.rawValue
+    }
+  }
+}

@@ -1,0 +1,414 @@
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+/// What became of an operation: done, or to be tried again when there is room.
+enum Outcome<Value> {
+  case done(Value)
+  case needsRoom(Int)
+}
+
+extension EngineState {
+  /// Mutating, though it changes nothing: what only borrows the state copies it whole first.
+  mutating func checkWritable() throws(StoreError) {
+    if configuration.isReadOnly {
+      throw StoreError(.readOnly, "the store was opened for reading only")
+    }
+    try checkProcess()
+    if pipeline.isPoisoned.load(ordering: .relaxed), let poison = pipeline.poison { throw poison }
+    guard lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {
+      throw StoreError(.valueTooLarge, "all sequence numbers are used up")
+    }
+  }
+
+  @inline(__always)
+  var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }
+
+  /// Throws in a child of the process that opened the store: the log is the parent's, and so is the
+  /// thread that syncs.
+  @inline(__always)
+  func checkProcess() throws(StoreError) {
+    guard isInItsProcess else {
+      throw StoreError(
+        .usedAfterFork, "this process forked after opening the store; open it anew in the child")
+    }
+  }
+
+  static func checkLimits(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
+  ) throws(StoreError) {
+    guard key.count <= Limits.keyLengthBytes else {
+      throw StoreError(
+        .keyTooLarge, "a key of \(key.count) bytes; the limit is \(Limits.keyLengthBytes)")
+    }
+    guard value.count <= Limits.valueLengthBytes else {
+      throw StoreError(
+        .valueTooLarge, "a value of \(value.count) bytes; the limit is \(Limits.valueLengthBytes)")
+    }
+  }
+
+  /// - Parameter prepared: of an operation that is tried until there is room; nil for one attempt.
+  @inline(__always)
+  mutating func put(
+    _ key: Key, _ value: [UInt8], keyspace: UInt16 = 0, _ prepared: PreparedValue? = nil
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try key.bytes.withBytes { (keyBytes) throws(StoreError) in
+      try value.withBytes { (bytes) throws(StoreError) in
+        try put(keyBytes, bytes, keyspace: keyspace, prepared)
+      }
+    }
+  }
+
+  /// Appends one put and makes it visible.
+  ///
+  /// - Parameter prepared: as ``put(_:_:keyspace:_:)``.
+  mutating func put(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
+    _ prepared: PreparedValue? = nil
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if value.count > PreparedValue.leastBytes {
+      return try putLarge(key, value, keyspace: keyspace, prepared)
+    }
+    try checkWritable()
+    try Self.checkLimits(key, value)
+    let hash = hash(key, keyspace)
+    // The bucket arrives while the value is being compressed.
+    index.prefetch(hash)
+    var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
+    draft.keyspace = keyspace
+    if let compressed = compressor.compress(value) {
+      draft.codec = .lz4
+      draft.rawLength = value.count
+      draft.stored = compressed
+    }
+    return try put(draft, hash: hash)
+  }
+
+  /// Appends a put of a value that is worth compressing only once.
+  private mutating func putLarge(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
+    _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try checkWritable()
+    try Self.checkLimits(key, value)
+    // A single attempt compresses only where there is room whatever comes of it.
+    let bound = Self.recordBound(keyLength: key.count, valueLength: value.count)
+    guard prepared != nil || hasRoom(forPuts: bound) else { return .needsRoom(bound) }
+    let hash = hash(key, keyspace)
+    var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
+    draft.keyspace = keyspace
+    defer { compressor.trim() }
+    if prepared?.isCompressed != true { largeCompressionCount += 1 }
+    if let compressed = prepared?.compressed(value)
+      ?? (prepared == nil ? compressor.compress(value) : nil)
+    {
+      draft.codec = .lz4
+      draft.rawLength = value.count
+      draft.stored = compressed
+    }
+    defer { withExtendedLifetime(prepared) {} }
+    return try put(draft, hash: hash)
+  }
+
+  /// The most that the record of a put takes, aligned.
+  static func recordBound(keyLength: Int, valueLength: Int) -> Int {
+    aligned(RecordHeader.fixedLength + 10 + keyLength + valueLength)
+  }
+
+  /// Appends a put as it is to be stored, and makes it visible.
+  @inline(__always)
+  private mutating func put(
+    _ draft: RecordDraft, hash: UInt64
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    let (key, keyspace) = (draft.key, draft.keyspace)
+    let length = draft.length
+    guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
+    try admitChange(hash)
+    index.thaw(hash)
+    let existing = try table.find(key, keyspace, hash: hash, in: index)
+    // In positional mode the record lies in a buffer that the append will reuse: it was read.
+    try appendSyncMarkIfDue()
+    lastSequence &+= 1
+    let address = try append(draft)
+    install(
+      put: address, length: length, sequence: lastSequence, hash: hash, keyspace: keyspace,
+      over: existing?.replaceable)
+    count(lastSequence, in: address.slot)
+    publish()
+    keyspaces.note(keyspace)
+    return .done(SequenceNumber(rawValue: lastSequence))
+  }
+
+  /// Appends a delete, if the key is there.
+  mutating func delete(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16 = 0
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    try checkWritable()
+    try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
+    let hash = hash(key, keyspace)
+    try admitChange(hash)
+    index.thaw(hash)
+    guard let existing = try table.find(key, keyspace, hash: hash, in: index) else {
+      return .done(nil)
+    }
+    var draft = RecordDraft(
+      sequence: lastSequence &+ 1, kind: .delete, key: key,
+      stored: UnsafeRawBufferPointer(start: nil, count: 0))
+    draft.keyspace = keyspace
+    let length = draft.length
+    guard hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
+    try appendSyncMarkIfDue()
+    lastSequence &+= 1
+    let address = try append(draft)
+    uninstall(existing.replaceable, hash: hash, keyspace: keyspace)
+    count(lastSequence, in: address.slot)
+    table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
+    publish()
+    keyspaces.note(keyspace)
+    return .done(SequenceNumber(rawValue: lastSequence))
+  }
+}
+
+extension EngineState {
+  /// Appends all operations as one atomic unit and makes them visible together.
+  ///
+  /// - Parameters:
+  ///   - isDelete: true when it gives back space and needs hardly any.
+  ///   - prepared: for a batch of one large value, which all attempts share; nil for others.
+  /// - Returns: the last number; nil when there was nothing to do.
+  /// - Complexity: O(bytes). The index is asked twice for each key: whatever may fail must have
+  ///   failed before the first byte is written; the first time fetches what the second one needs.
+  mutating func commit(
+    _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    try batch.withPieces { (batch) throws(StoreError) in
+      if batch.count == 1 { return try commitAlone(batch, prepared) }
+      return try commitTogether(batch, isDelete: isDelete)
+    }
+  }
+
+  /// A batch of fewer operations needs no more memory than is always taken ahead.
+  private static let largeBatch = BucketArray.chunkBuckets / 3
+
+  private mutating func commitTogether(
+    _ batch: BatchPieces, isDelete: Bool
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    try checkWritable()
+    let total = batch.operations.reduce(0) { $0 &+ Self.recordBound($1) }
+    guard total <= Limits.batchLengthBytes else {
+      throw StoreError(.valueTooLarge, "a batch of \(total) bytes; split it")
+    }
+    guard isDelete ? hasRoom(for: total) : hasRoom(forPuts: total) else {
+      return .needsRoom(total)
+    }
+    let hashes = hashesFetchingBuckets(batch)
+    let older = try replacedRecords(batch, hashes)
+    // Many insertions may need more memory than one.
+    if index.needsCare || batch.count > Self.largeBatch {
+      try index.secure(insertions: batch.count)
+      for hash in hashes { index.thaw(hash) }
+    }
+    try appendSyncMarkIfDue()
+    let first = lastSequence
+    // Whatever happens now, these numbers are used up.
+    lastSequence += UInt64(batch.count)
+    let places = try appendAll(batch, after: first)
+    compressor.trim()
+    for index in 0..<batch.count {
+      let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
+      show(
+        batch.operations[index], places[index], found, hash: hashes[index],
+        sequence: first + UInt64(index) + 1)
+    }
+    publish()
+    note(batch)
+    return .done(SequenceNumber(rawValue: lastSequence))
+  }
+
+  /// A single operation may be as large as its value, and asks for exactly the room that it takes:
+  /// what is left behind it in a segment larger than others could not be addressed.
+  private mutating func commitAlone(
+    _ batch: BatchPieces, _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    let operation = batch.operations[0]
+    let key = batch.key(0)
+    if operation.isDelete { return try delete(key, keyspace: operation.keyspace) }
+    let outcome = try batch.withValue(0) { (value) throws(StoreError) in
+      try put(key, value, keyspace: operation.keyspace, prepared)
+    }
+    switch outcome {
+    case .done(let sequence): return .done(sequence)
+    case .needsRoom(let count): return .needsRoom(count)
+    }
+  }
+
+  /// The most that a record of this operation takes.
+  private static func recordBound(_ operation: BatchOperation) -> Int {
+    recordBound(keyLength: operation.keyLength, valueLength: operation.valueLength)
+  }
+
+  private func hashesFetchingBuckets(_ batch: BatchPieces) -> [UInt64] {
+    var hashes: [UInt64] = []
+    hashes.reserveCapacity(batch.count)
+    for position in 0..<batch.count {
+      let hash = hash(batch.key(position), batch.operations[position].keyspace)
+      index.prefetch(hash)
+      hashes.append(hash)
+    }
+    return hashes
+  }
+
+  /// What the keys have so far.
+  private mutating func replacedRecords(
+    _ batch: BatchPieces, _ hashes: [UInt64]
+  ) throws(StoreError) -> [ReplacedRecord?] {
+    var older: [ReplacedRecord?] = []
+    older.reserveCapacity(batch.count)
+    if index.needsCare { for hash in hashes { try admit(hash) } }
+    for position in 0..<batch.count {
+      let keyspace = batch.operations[position].keyspace
+      let found = try table.find(
+        batch.key(position), keyspace, hash: hashes[position], in: index)
+      older.append(found.map(ReplacedRecord.init))
+    }
+    return older
+  }
+
+  private mutating func appendAll(
+    _ batch: BatchPieces, after first: UInt64
+  ) throws(StoreError) -> [(address: Address, length: Int)] {
+    let start = table[place.slot].end
+    var places: [(address: Address, length: Int)] = []
+    places.reserveCapacity(batch.count)
+    do throws(StoreError) {
+      for index in 0..<batch.count {
+        places.append(try append(index, of: batch, sequence: first + UInt64(index) + 1))
+      }
+    } catch {
+      // The first took back its own bytes.
+      if places.isEmpty { throw error }
+      // Part of a batch must not stay where the next record goes.
+      table[place.slot].end = start
+      do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {
+        pipeline.poison(StoreError(error))
+      }
+      throw error
+    }
+    return places
+  }
+
+  private mutating func append(
+    _ index: Int, of batch: BatchPieces, sequence: UInt64
+  ) throws(StoreError) -> (address: Address, length: Int) {
+    let operation = batch.operations[index]
+    let key = batch.key(index)
+    let count = batch.count
+    return try batch.withValue(index) { (value) throws(StoreError) in
+      var draft = RecordDraft(
+        sequence: sequence, kind: operation.isDelete ? .delete : .put, key: key, stored: value)
+      if let compressed = compressor.compress(value) {
+        draft.codec = .lz4
+        draft.rawLength = value.count
+        draft.stored = compressed
+      }
+      draft.keyspace = operation.keyspace
+      draft.batch = index == count - 1 ? .end : .more
+      draft.batchCount = UInt32(count)
+      return (try append(draft), draft.length)
+    }
+  }
+
+  private mutating func show(
+    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: Replaceable?,
+    hash: UInt64, sequence: UInt64
+  ) {
+    if operation.isDelete {
+      if let existing { uninstall(existing, hash: hash, keyspace: operation.keyspace) }
+      table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
+    } else {
+      install(
+        put: place.address, length: place.length, sequence: sequence, hash: hash,
+        keyspace: operation.keyspace, over: existing)
+    }
+    count(sequence, in: place.address.slot)
+  }
+
+  /// Tells who watches, once for each keyspace.
+  private func note(_ batch: BatchPieces) {
+    let first = batch.operations[0].keyspace
+    if batch.operations.allSatisfy({ $0.keyspace == first }) {
+      keyspaces.note(first)
+    } else {
+      for id in Set(batch.operations.map(\.keyspace)) { keyspaces.note(id) }
+    }
+  }
+
+  /// The entry of an operation's key as the operations before it have left it. Reads nothing, so
+  /// that it cannot fail: the batch is in the log by now.
+  private func entry(
+    of index: Int, _ batch: BatchPieces, _ places: [(address: Address, length: Int)],
+    _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
+  ) -> Replaceable? {
+    var probe = self.index.probe(hash)
+    while let slot = probe.next(self.index) {
+      let address = Address(rawValue: slot.pointee & Address.mask)
+      if let older, older.address == address {
+        return Replaceable(slot: slot, length: older.length, sequence: older.sequence)
+      }
+      // One of this batch's own: they lie in the order of the operations.
+      guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
+      else { continue }
+      let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
+      if own < index, batch.areAboutTheSame(own, index) {
+        return Replaceable(
+          slot: slot, length: places[own].length, sequence: first + UInt64(own) + 1)
+      }
+    }
+    return nil
+  }
+}
+
+extension EngineState {
+  /// Makes the index, the liveness and the digest say what a record says.
+  ///
+  /// - Parameter existing: the key's entry so far.
+  @inline(__always)
+  mutating func install(
+    put address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
+    over existing: Replaceable?
+  ) {
+    let size = UInt64(truncatingIfNeeded: aligned(length))
+    if let existing {
+      retire(existing, hash: hash, keyspace: keyspace)
+      existing.slot.pointee = existing.slot.pointee & ~Address.mask | address.rawValue
+    } else {
+      index.insert(hash, address, rehashing: table)
+    }
+    table[address.slot].liveBytes &+= size
+    liveBytes &+= size
+    if keyspace != 0 { keyspaces.gain(keyspace, bytes: size) }
+    let mixed = StateDigest.of(hash: hash, sequence: sequence)
+    digest.add(mixed)
+    table[address.slot].digest.add(mixed)
+  }
+
+  @inline(__always)
+  mutating func uninstall(
+    _ existing: Replaceable, hash: UInt64, keyspace: UInt16
+  ) {
+    retire(existing, hash: hash, keyspace: keyspace)
+    index.remove(existing.slot)
+  }
+
+  /// The record that an entry names is no longer live.
+  @inline(__always)
+  private mutating func retire(_ old: Replaceable, hash: UInt64, keyspace: UInt16) {
+    let size = UInt64(truncatingIfNeeded: aligned(old.length))
+    table[old.address.slot].liveBytes &-= size
+    liveBytes &-= size
+    if keyspace != 0 { keyspaces.lose(keyspace, bytes: size) }
+    let mixed = StateDigest.of(hash: hash, sequence: old.sequence)
+    digest.remove(mixed)
+    table[old.address.slot].digest.remove(mixed)
+  }
+}

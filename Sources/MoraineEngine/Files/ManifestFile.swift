@@ -1,0 +1,78 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// The manifest of a directory.
+struct ManifestFile {
+  private let directory: any StorageDirectory
+
+  init(_ directory: any StorageDirectory) { self.directory = directory }
+
+  /// Replaces a manifest where no store is open: the new one is whole and durable, or the old one
+  /// stays.
+  func write(_ manifest: Manifest, over name: String) throws(StoreError) {
+    try manifest.checkCounters()
+    try storing { () throws(StorageError) in
+      try directory.remove(Manifest.temporaryFileName)
+      let file = try directory.createFile(Manifest.temporaryFileName)
+      try manifest.encoded().withBytes { (raw) throws(StorageError) in
+        try file.write(raw, at: 0)
+      }
+      try file.synchronize(.full)
+      try directory.rename(Manifest.temporaryFileName, to: name)
+      try directory.synchronize()
+    }
+  }
+}
+
+extension ManifestFile {
+  /// The manifest of a directory with these files.
+  ///
+  /// - Returns: nil when the directory has no store yet.
+  /// - Throws: `.corrupted` where segments have no manifest; `.notAStore` where a restore did not end.
+  static func read(
+    _ directory: any StorageDirectory, _ listing: Listing
+  ) throws(StoreError) -> Manifest? {
+    if listing.hasManifest { return try decode(directory) }
+    if listing.segments.isEmpty { return nil }
+    guard !listing.isRestoring else {
+      throw StoreError(
+        .notAStore, "a restore into this directory did not end; begin it again",
+        file: directory.path.string)
+    }
+    let names = listing.segments.keys.sorted().map(\.fileName).joined(separator: ", ")
+    throw StoreError(
+      .corrupted, "the manifest is missing beside \(names); restore it from a backup",
+      file: Manifest.fileName)
+  }
+
+  /// The manifest that lies in a directory; nil when there is none.
+  static func readPresent(
+    _ directory: any StorageDirectory
+  ) throws(StoreError) -> Manifest? {
+    let stamp = try storing { () throws(StorageError) in
+      try directory.stamp(of: Manifest.fileName)
+    }
+    return stamp == nil ? nil : try decode(directory)
+  }
+
+  private static func decode(_ directory: any StorageDirectory) throws(StoreError) -> Manifest {
+    let bytes = try readWhole(directory, Manifest.fileName, limit: Manifest.lengthLimit)
+    return try bytes.withBytes { (raw) throws(StoreError) in
+      try formatting(Manifest.fileName) { () throws(FormatError) in try Manifest(decoding: raw) }
+    }
+  }
+
+  private static func readWhole(
+    _ directory: any StorageDirectory, _ name: String, limit: Int
+  ) throws(StoreError) -> [UInt8] {
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    let length = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
+    guard length <= limit else { throw .corrupted("\(length) bytes are too many", name, at: limit) }
+    let target = UnsafeMutableRawBufferPointer.allocate(byteCount: length, alignment: 8)
+    defer { target.deallocate() }
+    let got = try storing { () throws(StorageError) in try file.read(into: target, at: 0) }
+    return Array(target[..<got])
+  }
+}

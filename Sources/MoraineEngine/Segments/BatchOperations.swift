@@ -1,0 +1,136 @@
+/// One operation of a batch. Its bytes lie with those of the others, so that going over a batch
+/// counts no references.
+struct BatchOperation {
+  /// Its number in the store; before the batch is committed, in the batch.
+  var keyspace: UInt16
+  let isDelete: Bool
+  /// Where the key begins; a short value comes right behind it.
+  let offset: Int
+  let keyLength: Int
+  let valueLength: Int
+  /// Which of the long values it has, if it has one.
+  let longValue: Int?
+}
+
+/// What a batch must know of a record that it replaces.
+struct ReplacedRecord {
+  let address: Address
+  let length: Int
+  let sequence: UInt64
+
+  init(_ found: Found) {
+    address = found.address
+    length = found.record.header.length
+    sequence = found.record.header.sequence
+  }
+}
+
+/// Operations in the order in which they are to be appended, and their bytes.
+struct BatchOperations {
+  /// What an operation is about.
+  struct Place: Hashable {
+    let keyspace: UInt16
+    let key: Key
+  }
+
+  /// Longer values are kept as they were given: copying them once more costs more than it saves.
+  private static let longestCopied = 4096
+
+  private(set) var operations: [BatchOperation] = []
+  private var bytes: [UInt8] = []
+  private var longValues: [[UInt8]] = []
+  private(set) var areDeletes = true
+
+  var count: Int { operations.count }
+
+  mutating func put(_ place: Place, _ value: [UInt8]) {
+    let offset = bytes.count
+    let isLong = value.count > Self.longestCopied
+    bytes += place.key.bytes
+    if isLong { longValues.append(value) } else { bytes += value }
+    areDeletes = false
+    operations.append(
+      BatchOperation(
+        keyspace: place.keyspace, isDelete: false, offset: offset,
+        keyLength: place.key.bytes.count, valueLength: value.count,
+        longValue: isLong ? longValues.count - 1 : nil))
+  }
+
+  mutating func delete(_ place: Place) {
+    operations.append(
+      BatchOperation(
+        keyspace: place.keyspace, isDelete: true, offset: bytes.count,
+        keyLength: place.key.bytes.count, valueLength: 0, longValue: nil))
+    bytes += place.key.bytes
+  }
+
+  /// What an operation is about, as something that can be kept.
+  func place(of index: Int) -> Place {
+    let operation = operations[index]
+    let key = bytes[operation.offset..<operation.offset + operation.keyLength]
+    return Place(keyspace: operation.keyspace, key: Key([UInt8](key)))
+  }
+
+  /// What an operation has left; nil is nothing.
+  func value(of index: Int) -> [UInt8]? {
+    let operation = operations[index]
+    if operation.isDelete { return nil }
+    if let number = operation.longValue { return longValues[number] }
+    let start = operation.offset + operation.keyLength
+    return [UInt8](bytes[start..<start + operation.valueLength])
+  }
+
+  /// The same operations with other numbers for their keyspaces.
+  func renumbered(_ number: (UInt16) -> UInt16) -> BatchOperations {
+    var result = self
+    for index in result.operations.indices {
+      result.operations[index].keyspace = number(result.operations[index].keyspace)
+    }
+    return result
+  }
+
+  /// Lends all of it.
+  func withPieces<Result>(
+    _ body: (BatchPieces) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try operations.withUnsafeBufferPointer { (operations) throws(StoreError) in
+      try bytes.withBytes { (bytes) throws(StoreError) in
+        try body(BatchPieces(operations: operations, bytes: bytes, longValues: longValues))
+      }
+    }
+  }
+}
+
+/// The operations of a batch while they are being appended.
+struct BatchPieces {
+  let operations: UnsafeBufferPointer<BatchOperation>
+  fileprivate let bytes: UnsafeRawBufferPointer
+  fileprivate let longValues: [[UInt8]]
+
+  var count: Int { operations.count }
+
+  @inline(__always)
+  func key(_ index: Int) -> UnsafeRawBufferPointer {
+    let operation = operations[index]
+    let end = operation.offset &+ operation.keyLength
+    return UnsafeRawBufferPointer(rebasing: bytes[operation.offset..<end])
+  }
+
+  /// Lends the value; of a delete it is empty.
+  @inline(__always)
+  func withValue<Result>(
+    _ index: Int, _ body: (UnsafeRawBufferPointer) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    let operation = operations[index]
+    if let number = operation.longValue { return try longValues[number].withBytes(body) }
+    let start = operation.offset &+ operation.keyLength
+    return try body(
+      UnsafeRawBufferPointer(rebasing: bytes[start..<start &+ operation.valueLength]))
+  }
+
+  /// Whether two operations are about the same key.
+  func areAboutTheSame(_ one: Int, _ other: Int) -> Bool {
+    operations[one].keyspace == operations[other].keyspace
+      && key(one).elementsEqualFast(key(other))
+  }
+}

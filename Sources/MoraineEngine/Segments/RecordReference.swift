@@ -1,0 +1,46 @@
+import MoraineFormat
+
+/// A record in memory.
+struct RecordReference {
+  let base: UnsafeRawPointer
+  let header: RecordHeader
+
+  @inline(__always)
+  var key: UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: base + header.keyOffset, count: header.keyLength)
+  }
+  @inline(__always)
+  var stored: UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: base + header.valueOffset, count: header.storedLength)
+  }
+  /// The expiry of a put, in milliseconds since 1970; nil when it has none. Reserved: reads show
+  /// the record whatever the time is, and so compaction keeps it.
+  var expiryMilliseconds: UInt64? {
+    header.kind == .put ? header.expiryMilliseconds(at: base) : nil
+  }
+}
+
+/// An index entry, and the record that it names. The bytes are valid until the next read.
+struct Found {
+  let slot: UnsafeMutablePointer<UInt64>
+  let record: RecordReference
+
+  @inline(__always)
+  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
+
+  /// What must be known of the record when another one takes its place.
+  @inline(__always)
+  var replaceable: Replaceable {
+    Replaceable(slot: slot, length: record.header.length, sequence: record.header.sequence)
+  }
+}
+
+/// An index entry that another record will take, or that will go.
+struct Replaceable {
+  let slot: UnsafeMutablePointer<UInt64>
+  let length: Int
+  let sequence: UInt64
+
+  @inline(__always)
+  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
+}

@@ -1,0 +1,221 @@
+import MoraineFormat
+import MoraineStorage
+
+/// Segments to read records of: those of the open store, or of a snapshot.
+protocol RecordSource: ~Copyable {
+  var count: Int { get }
+  var views: UnsafeMutablePointer<SegmentView> { get }
+  var hashKey: HashKey { get }
+  func fileName(_ slot: Int) -> String
+  /// Reads bytes of a segment that is not mapped; valid until the next call.
+  func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer
+  /// What the segment's values share; empty when that is nothing.
+  func dictionary(of slot: Int) -> [UInt8]
+  /// The value of a verified record that was compressed with its segment's dictionary.
+  func valueWithDictionary(
+    _ record: RecordReference, at address: Address
+  ) throws(StoreError) -> [UInt8]
+}
+
+extension RecordSource where Self: ~Copyable {
+  @inline(__always)
+  func hash(_ key: UnsafeRawBufferPointer, _ keyspace: UInt16) -> UInt64 {
+    KeyHash.hash(key, keyspace: keyspace, with: hashKey)
+  }
+
+  /// The record at an address, its fields checked, its checksum not yet. Valid until the next call.
+  ///
+  /// - Throws: `.corrupted`, `.newerFormat`, `.io`.
+  @inline(__always)
+  func record(at address: Address) throws(StoreError) -> RecordReference {
+    let slot = address.slot
+    guard slot < count else { throw damaged(address, "an index entry names no segment") }
+    let offset = address.offset
+    guard let base = views[slot].base else { return try recordFromFile(at: address) }
+    let available = views[slot].end &- offset
+    guard available >= RecordHeader.fixedLength else {
+      throw damaged(address, "a record lies beyond the segment's end")
+    }
+    let start = UnsafeRawPointer(base + offset)
+    let length = RecordHeader.length(at: start)
+    guard length >= RecordHeader.fixedLength, length <= available else {
+      throw damaged(address, "a record has the impossible length \(length)")
+    }
+    guard let header = RecordHeader.parse(start, length: length) else {
+      throw unreadable(address, start, length)
+    }
+    return RecordReference(base: start, header: header)
+  }
+
+  /// Throws unless the record's bytes are what was written.
+  @inline(__always)
+  func verify(_ record: RecordReference, at address: Address) throws(StoreError) {
+    let checksum = RecordHeader.checksum(
+      of: record.base, length: record.header.length, at: UInt64(address.offset),
+      seed: views[address.slot].seed)
+    guard checksum == RecordHeader.storedChecksum(at: record.base) else {
+      throw damaged(address, "a record's checksum does not match")
+    }
+  }
+
+  private func recordFromFile(at address: Address) throws(StoreError) -> RecordReference {
+    let available = views[address.slot].end - address.offset
+    guard available >= RecordHeader.fixedLength else {
+      throw damaged(address, "a record lies beyond the segment's end")
+    }
+    // Most records are short: one read fetches them whole.
+    var start = try load(address, count: min(available, 1024))
+    let length = RecordHeader.length(at: start)
+    guard length >= RecordHeader.fixedLength, length <= available else {
+      throw damaged(address, "a record has the impossible length \(length)")
+    }
+    if length > 1024 { start = try load(address, count: length) }
+    guard let header = RecordHeader.parse(start, length: length) else {
+      throw unreadable(address, start, length)
+    }
+    return RecordReference(base: start, header: header)
+  }
+
+  private func unreadable(
+    _ address: Address, _ start: UnsafeRawPointer, _ length: Int
+  ) -> StoreError {
+    let checksum = RecordHeader.checksum(
+      of: start, length: length, at: UInt64(address.offset), seed: views[address.slot].seed)
+    let isSound = checksum == RecordHeader.storedChecksum(at: start)
+    let error: FormatError =
+      isSound
+      ? FormatError(newer: "a record uses something unknown", at: UInt64(address.offset))
+      : FormatError("a record's fields contradict each other", at: UInt64(address.offset))
+    return StoreError(error, file: fileName(address.slot))
+  }
+
+  func damaged(_ address: Address, _ what: String) -> StoreError {
+    guard address.slot < count else { return .indexDamaged(what, nil) }
+    return .corrupted(what, fileName(address.slot), at: address.offset)
+  }
+}
+
+extension RecordSource where Self: ~Copyable {
+  /// The entry of a key, and its record.
+  @inline(__always)
+  func find<Index: ProbedIndex & ~Copyable>(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64, in index: borrowing Index
+  ) throws(StoreError) -> Found? {
+    var probe = index.probe(hash)
+    while let slot = probe.next(index) {
+      let address = Address(rawValue: slot.pointee & Address.mask)
+      let record = try record(at: address)
+      if record.header.keyLength == key.count, record.header.keyspace == keyspace,
+        record.key.elementsEqualFast(key)
+      {
+        return Found(slot: slot, record: record)
+      }
+      // Another key with the same tag, or this key damaged: only the checksum can tell.
+      try verify(record, at: address)
+    }
+    return nil
+  }
+}
+
+extension RecordSource where Self: ~Copyable {
+  /// The value of a record whose checksum was verified.
+  @inline(__always)
+  func value(of record: RecordReference, at address: Address) throws(StoreError) -> [UInt8] {
+    let header = record.header
+    switch header.codec {
+    case .raw:
+      return [UInt8](record.stored)
+    case .lz4:
+      var isSound = false
+      let value = makeBytes(header.rawLength) {
+        isSound = Decompressor.decompress(record.stored, into: $0)
+      }
+      guard isSound else { throw undecompressable(address) }
+      return value
+    case .lz4Dictionary:
+      guard views[address.slot].dictionaryLength > 0 else {
+        throw damaged(address, "a value needs a dictionary, and its segment has none")
+      }
+      return try valueWithDictionary(record, at: address)
+    }
+  }
+
+  /// The value of a record whose checksum was verified: where it lies, or in the buffer. Valid
+  /// while the segment is mapped and the buffer not used again.
+  @inline(__always)
+  func lentValue(
+    of record: RecordReference, at address: Address, _ scratch: ScratchBuffer
+  ) throws(StoreError) -> UnsafeRawBufferPointer {
+    let codec = record.header.codec
+    if codec == .raw { return record.stored }
+    let target = scratch.reserve(record.header.rawLength)
+    let isSound =
+      codec == .lz4
+      ? Decompressor.decompress(record.stored, into: target)
+      : dictionary(of: address.slot).withBytes {
+        Decompressor.decompress(record.stored, into: target, dictionary: $0)
+      }
+    guard isSound else { throw undecompressable(address) }
+    return UnsafeRawBufferPointer(target)
+  }
+
+  func undecompressable(_ address: Address) -> StoreError {
+    damaged(address, "a compressed value does not decompress")
+  }
+
+  /// The value of a record, decompressed with a dictionary that is used once.
+  func value(
+    of record: RecordReference, at address: Address, dictionary: [UInt8]
+  ) throws(StoreError) -> [UInt8] {
+    var isSound = false
+    let value = dictionary.withBytes { dictionary in
+      makeBytes(record.header.rawLength) {
+        isSound = Decompressor.decompress(record.stored, into: $0, dictionary: dictionary)
+      }
+    }
+    guard isSound else { throw undecompressable(address) }
+    return value
+  }
+}
+
+extension SegmentTable {
+  func valueWithDictionary(
+    _ record: RecordReference, at address: Address
+  ) throws(StoreError) -> [UInt8] {
+    let slot = address.slot
+    guard record.header.rawLength <= DictionaryCache.valueBytes else {
+      return try value(of: record, at: address, dictionary: infos[slot].dictionary)
+    }
+    var value: [UInt8]?
+    let hasPlace = infos[slot].dictionary.withBytes { dictionary in
+      dictionaries.decompress(record, dictionary, of: slot) {
+        value = $0.map { [UInt8]($0) }
+      }
+    }
+    guard hasPlace else {
+      return try self.value(of: record, at: address, dictionary: infos[slot].dictionary)
+    }
+    guard let value else { throw undecompressable(address) }
+    return value
+  }
+}
+
+/// An array of so many bytes, which the body fills.
+///
+/// Short ones are made on the stack and copied: that costs less than the array initializers for
+/// uninitialized or repeated elements, which look up generic metadata at run time.
+@inline(__always)
+private func makeBytes(
+  _ count: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void
+) -> [UInt8] {
+  if count > 1024 {
+    return [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+      fill(UnsafeMutableRawBufferPointer(buffer))
+      filled = count
+    }
+  }
+  return withUnsafeTemporaryAllocation(byteCount: count, alignment: 8) { buffer in
+    fill(buffer)
+    return [UInt8](UnsafeRawBufferPointer(buffer))
+  }
+}

@@ -1,0 +1,110 @@
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// Makes a new segment, on the committing thread: created exclusively, header written, file and
+/// directory synced. Only then does a manifest list it, and only then is anything acknowledged in
+/// it.
+struct SegmentBirth: Sendable {
+  let directory: any StorageDirectory
+  let header: SegmentHeader
+  /// Where it is full, if there is space for several such segments.
+  let wantedLimit: Int
+  let firstAllocation: Int
+  /// What the first unit needs, if there is no more.
+  let neededBytes: Int
+  let wantsMapping: Bool
+  let prefaulting: Prefaulting
+  /// Whether there are so many segments that only compaction may make one yet.
+  let isOneTooMany: Bool
+
+  struct Child: Sendable {
+    let file: any StorageFile
+    let mapping: (any FileMapping)?
+    let allocated: Int?
+    let limit: Int
+  }
+
+  func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
+    // It may have waited behind a seal whose sync failed; nothing is synced after that.
+    if let poison = pipeline.poison { throw poison }
+    if isOneTooMany { throw SegmentTable.full }
+    try pipeline.checkPresence()
+    let name = header.number.fileName
+    do throws(StorageError) {
+      // A leftover of a birth that failed; the manifest never listed it.
+      try directory.remove(name)
+      let free = Int(clamping: try directory.freeBytes())
+      let file = try directory.createFile(name)
+      let child = try prepare(file, free)
+      do throws(StorageError) {
+        try file.synchronize(.full)
+        try directory.synchronize()
+      } catch {
+        pipeline.poison(StoreError(error))
+        throw error
+      }
+      // Only now: pages made present are dirty, and the sync would write them all.
+      if let mapping = child.mapping, let allocated = child.allocated {
+        prefaulting.prepare(file, mapping, from: header.headerLength, to: allocated)
+      }
+      return child
+    } catch {
+      if !pipeline.hasPoison {
+        try storing { () throws(StorageError) in try directory.remove(name) }
+      }
+      throw StoreError(error)
+    }
+  }
+
+  /// Removes what no manifest came to list.
+  func discard() throws(StoreError) {
+    try storing { () throws(StorageError) in try directory.remove(header.number.fileName) }
+  }
+
+  /// An eighth of what is free at most: compaction frees a full disk segment by segment, and the
+  /// smaller they are, the less it needs for the first.
+  private func limit(_ free: Int) -> Int {
+    max(neededBytes, min(wantedLimit, max(ActiveSegment.smallestAllocation, free / 8)))
+  }
+
+  /// Half of what is free at most: the manifest needs its place too.
+  private func allocation(_ free: Int) -> Int {
+    let wish = min(firstAllocation, limit(free), free / 2)
+    return FileBlock.covering(max(neededBytes, wish))
+  }
+
+  private func prepare(_ file: any StorageFile, _ free: Int) throws(StorageError) -> Child {
+    let limit = limit(free)
+    let bytes = header.encoded()
+    var mapping: (any FileMapping)?
+    var allocated = 0
+    if wantsMapping {
+      do throws(StorageError) {
+        allocated = try allocate(file, allocation(free))
+        mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
+      } catch {
+        // The kernel may have no mapping left to give: then this segment is written without one.
+        guard error.isUnsupported || error.errno == .noMemory else { throw error }
+        try file.truncate(to: 0)
+      }
+    }
+    try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
+    return Child(
+      file: file, mapping: mapping, allocated: mapping == nil ? nil : allocated, limit: limit)
+  }
+
+  private func allocate(_ file: any StorageFile, _ wish: Int) throws(StorageError) -> Int {
+    do throws(StorageError) {
+      try file.allocate(from: 0, to: UInt64(wish))
+      return wish
+    } catch {
+      let least = FileBlock.covering(neededBytes)
+      guard error.isNoSpace, least < wish else { throw error }
+      // On a nearly full disk a delete must still find its place.
+      try file.truncate(to: 0)
+      try file.allocate(from: 0, to: UInt64(least))
+      return least
+    }
+  }
+}

@@ -1,0 +1,184 @@
+import MoraineFormat
+import MoraineStorage
+
+/// The segments of a store, by the slot that addresses name them with.
+struct SegmentTable: ~Copyable, RehashSource, RecordSource {
+  private(set) var count = 0
+  var views: UnsafeMutablePointer<SegmentView>
+  private var capacity = 16
+  var infos: [SegmentInfo] = []
+  /// The slots of the segments that make up the store, in replay order: by sequence number.
+  private(set) var order: [Int] = []
+  /// Segments out of the order whose live records are still moving to others, and the place in the
+  /// order where they were.
+  private var retiring: (slots: [Int], place: Int) = ([], 0)
+  private var freeSlots: [Int] = []
+  /// Segments that compaction could not read whole, and why; it leaves them out from then on.
+  private(set) var damage: [Int: StoreError] = [:]
+  /// Segments that have to be rewritten by themselves: what they share makes them so much smaller.
+  private(set) var rewrittenAlone: Set<Int> = []
+  let files: FileCache
+  let dictionaries = DictionaryCache()
+  let hashKey: HashKey
+  let scratch = ScratchBuffer()
+
+  /// - Parameter isAlone: whether this process alone changes the directory while this lives.
+  init(directory: any StorageDirectory, hashKey: HashKey, isAlone: Bool) {
+    self.hashKey = hashKey
+    views = .allocate(capacity: capacity)
+    files = FileCache(directory: directory, mayPark: isAlone)
+  }
+
+  deinit { views.deallocate() }
+
+  subscript(slot: Int) -> SegmentView {
+    @inline(__always)
+    _read { yield views[slot] }
+    @inline(__always)
+    nonmutating _modify { yield &views[slot] }
+  }
+
+  /// Takes a segment in, behind all others.
+  ///
+  /// - Returns: its slot.
+  mutating func append(_ view: SegmentView, _ info: SegmentInfo) -> Int {
+    let slot = place(view, info)
+    order.append(slot)
+    return slot
+  }
+
+  /// Takes a segment in, behind all others, in a slot that ``keepSlots(_:)`` has kept for it.
+  mutating func append(_ view: SegmentView, _ info: SegmentInfo, in slot: Int) {
+    views[slot] = view
+    infos[slot] = info
+    order.append(slot)
+  }
+
+  /// Puts the segments in the order of these numbers, which are theirs.
+  mutating func arrange(by numbers: [SegmentNumber]) {
+    let ranks = Dictionary(
+      numbers.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
+    order.sort { (ranks[infos[$0].number] ?? 0) < (ranks[infos[$1].number] ?? 0) }
+  }
+
+  /// Keeps slots of an empty table for segments that the index names already.
+  mutating func keepSlots(_ kept: Set<Int>) {
+    guard let last = kept.max() else { return }
+    let none = SegmentView(base: nil, end: 0, seed: Checksum())
+    let nobody = SegmentInfo(number: SegmentNumber(rawValue: 0), epoch: 0, salt: 0)
+    for _ in 0...last { _ = place(none, nobody) }
+    freeSlots = (0...last).filter { !kept.contains($0) }
+  }
+
+  /// How many segments can be taken in yet.
+  var vacancyCount: Int { Limits.segmentCount - count + freeSlots.count }
+
+  static let full = StoreError(
+    .noSpace, "a store has \(Limits.segmentCount) segments at most; make them larger and compact it"
+  )
+
+  /// Gives a segment a slot without making it part of the store yet.
+  mutating func place(_ view: SegmentView, _ info: SegmentInfo) -> Int {
+    if let slot = freeSlots.popLast() {
+      views[slot] = view
+      infos[slot] = info
+      return slot
+    }
+    precondition(count < Limits.segmentCount, "more than a million segments")
+    if count == capacity {
+      let larger = UnsafeMutablePointer<SegmentView>.allocate(capacity: capacity * 2)
+      larger.moveInitialize(from: views, count: count)
+      views.deallocate()
+      views = larger
+      capacity *= 2
+    }
+    (views + count).initialize(to: view)
+    infos.append(info)
+    count += 1
+    return count - 1
+  }
+
+  /// Remembers for whose damage segments could not be rewritten together.
+  mutating func noteDamage(_ error: StoreError, among slots: [Int]) {
+    let named = slots.filter { fileName($0) == error.file }
+    for slot in named.isEmpty ? slots : named { damage[slot] = error }
+  }
+
+  mutating func noteRewrittenAlone(_ slot: Int) { rewrittenAlone.insert(slot) }
+
+  /// Every segment that holds live records, also those that are being given up.
+  var readingOrder: [Int] {
+    retiring.slots.isEmpty
+      ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
+  }
+
+  /// Whether live records are still moving out of segments that are being given up.
+  var isRetiring: Bool { !retiring.slots.isEmpty }
+
+  /// Puts a segment, or none, in the place of neighbours. These keep their slots until dropped.
+  mutating func retire(_ range: Range<Int>, for slot: Int?) {
+    retiring = (Array(order[range]), range.lowerBound)
+    order.replaceSubrange(range, with: slot.map { [$0] } ?? [])
+  }
+
+  /// Undoes ``retire(_:for:)``.
+  mutating func reinstate(for slot: Int?) {
+    let range = retiring.place..<retiring.place + (slot == nil ? 0 : 1)
+    order.replaceSubrange(range, with: retiring.slots)
+    retiring = ([], 0)
+    if let slot { drop(slot) }
+  }
+
+  /// Takes a segment out of the store, if it is still part of it, and gives its slot free. No index
+  /// entry names it any more.
+  mutating func drop(_ slot: Int) {
+    order.removeAll { $0 == slot }
+    retiring.slots.removeAll { $0 == slot }
+    files.forget(slot)
+    dictionaries.forget(slot)
+    damage[slot] = nil
+    rewrittenAlone.remove(slot)
+    infos[slot].mapping = nil
+    infos[slot].dictionary = []
+    views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)
+    freeSlots.append(slot)
+  }
+}
+
+extension SegmentTable {
+  func fileName(_ slot: Int) -> String { infos[slot].number.fileName }
+
+  func dictionary(of slot: Int) -> [UInt8] { infos[slot].dictionary }
+
+  /// Lends a file to reads of a slot, in place of opening it by name.
+  func lend(_ file: any StorageFile, for slot: Int) { files.keep(file, for: slot) }
+
+  func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer {
+    let target = scratch.reserve(count)
+    let file = try files.file(for: address.slot, named: fileName(address.slot))
+    let got = try storing { () throws(StorageError) in
+      try file.read(into: target, at: UInt64(address.offset))
+    }
+    guard got == count, let base = target.baseAddress else {
+      throw damaged(address, "the file ends before its records do")
+    }
+    return UnsafeRawPointer(base)
+  }
+
+  /// The first bytes of a segment; valid until the next call.
+  func bytes(of slot: Int, count: Int) throws(StoreError) -> UnsafeRawBufferPointer {
+    let start: UnsafeRawPointer
+    if let base = views[slot].base {
+      start = UnsafeRawPointer(base)
+    } else {
+      start = try load(Address(slot: slot, offset: 0), count: count)
+    }
+    return UnsafeRawBufferPointer(start: start, count: count)
+  }
+
+  func hashOfRecord(at address: Address) throws(StoreError) -> UInt64 {
+    let record = try record(at: address)
+    try verify(record, at: address)
+    return KeyHash.hash(record.key, keyspace: record.header.keyspace, with: hashKey)
+  }
+}

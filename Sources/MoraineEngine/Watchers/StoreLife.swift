@@ -1,0 +1,113 @@
+import MoraineStorage
+import Synchronization
+
+/// What can be asked about a store without its actor: whether it can be used, which directory it
+/// has, and whether it still holds the lock on that directory.
+///
+/// It outlives the store. An opening of the same directory in this process that finds the directory
+/// locked can so tell a store that is being closed or released, for which it waits, from one that
+/// is in use.
+final class StoreLife: Sendable {
+  private struct State {
+    weak var store: (any AnyObject & Sendable)?
+    var phase = Phase.opening
+    var directory: FileIdentity?
+  }
+
+  private enum Phase {
+    /// There is no `Store` yet.
+    case opening
+    case open
+    /// `close()` has begun.
+    case closing
+    /// The directory is free.
+    case ended
+  }
+
+  private let state = Mutex(State())
+  private let hasBegunToClose = Atomic<Bool>(false)
+
+  /// Whether `close()` has begun.
+  ///
+  /// Acquiring and releasing: who reads true sees all that the actor did before.
+  var isClosing: Bool { hasBegunToClose.load(ordering: .acquiring) }
+
+  /// The directory that the store has open, or had last; nil before there is one.
+  var directory: FileIdentity? { state.withLock { $0.directory } }
+
+  func opened(_ store: any AnyObject & Sendable) {
+    state.withLock { state in
+      state.store = store
+      if state.phase == .opening { state.phase = .open }
+    }
+  }
+
+  func took(_ directory: any StorageDirectory) {
+    guard let identity = directory.identity else { return }
+    state.withLock { $0.directory = identity }
+    Self.all.withLock { lives in
+      lives.removeAll { $0.life == nil || $0.life === self }
+      lives.append(Reference(life: self))
+    }
+  }
+
+  func beginClosing() {
+    hasBegunToClose.store(true, ordering: .releasing)
+    state.withLock { state in
+      if state.phase != .ended { state.phase = .closing }
+    }
+  }
+
+  func end() {
+    state.withLock { $0.phase = .ended }
+    Self.all.withLock { lives in lives.removeAll { $0.life == nil || $0.life === self } }
+  }
+
+  /// Whether the store is about to free its directory: it is being closed, or its last reference is
+  /// gone and `deinit` has not ended.
+  private var isLeaving: Bool {
+    state.withLock { state in
+      switch state.phase {
+      case .opening, .ended: false
+      case .open: state.store == nil
+      case .closing: true
+      }
+    }
+  }
+
+  private struct Reference {
+    weak var life: StoreLife?
+  }
+
+  /// The lives of all stores of this process that have a directory on the disk.
+  private static let all = Mutex<[Reference]>([])
+
+  /// What the stores of this process do with a directory that is locked.
+  enum Holder {
+    /// No store of this process has it.
+    case elsewhere
+    case inUse
+    case leaving
+  }
+
+  /// Whether an opening that begins now may have to wait for another store of this process.
+  static var isAnyLeaving: Bool {
+    all.withLock { $0.compactMap(\.life) }.contains(where: \.isLeaving)
+  }
+
+  static func holder(of directory: FileIdentity) -> Holder {
+    let lives = all.withLock { $0.compactMap(\.life) }.filter { $0.directory == directory }
+    if lives.contains(where: \.isLeaving) { return .leaving }
+    return lives.isEmpty ? .elsewhere : .inUse
+  }
+}
+
+/// Tells that a store is gone. It is the last stored property of ``Store``, so it goes after the
+/// engine and the lock that the engine holds.
+final class StoreEnding: Sendable {
+  private let life: StoreLife
+
+  init(_ life: StoreLife) { self.life = life }
+
+  deinit { life.end() }
+}

@@ -1,0 +1,75 @@
+import Foundation
+import Testing
+
+/// The folders of the engine are floors: a file refers to the types of its own floor and of lower
+/// ones, so there is no circle between folders.
+@Suite struct FloorTests {
+  /// From the lowest to the highest.
+  static let floors = [
+    "API", "Concurrency", "Files", "Peers", "Watchers", "Index", "Commit", "Segments", "Engine",
+    "Checkpoint", "Recovery", "Store", "Sharing", "Snapshots", "Compaction", "Observation",
+    "Registry", "Backup", "Salvage",
+  ]
+
+  @Test func everyFolderHasAFloor() throws {
+    let folders = try Set(Source.files(in: "MoraineEngine").map(\.folder))
+    #expect(folders == Set(Self.floors))
+  }
+
+  @Test func typesOfHigherFloorsAreNotReferredTo() throws {
+    let files = try Source.files(in: "MoraineEngine")
+    let height = Dictionary(
+      uniqueKeysWithValues: Self.floors.enumerated().map { ($0.element, $0.offset) })
+    var owners: [String: String] = [:]
+    for file in files {
+      for name in file.topLevelTypes {
+        #expect(owners[name] == nil, "two types are called \(name)")
+        owners[name] = file.folder
+      }
+    }
+    #expect(owners.count > 100, "the types were not found")
+    for file in files {
+      for name in file.typeNames {
+        guard let owner = owners[name], let above = height[owner], let own = height[file.folder]
+        else { continue }
+        if above > own { Issue.record("\(file.path) refers to \(name) of the floor \(owner)") }
+      }
+    }
+  }
+}
+
+extension Source {
+  /// The folder in the module; empty for a file outside of any.
+  fileprivate var folder: String {
+    let parts = path.split(separator: "/")
+    return parts.count > 2 ? String(parts[1]) : ""
+  }
+
+  /// Types that are declared outside of another one, except private ones.
+  fileprivate var topLevelTypes: [String] {
+    lines.compactMap { line in
+      guard let first = line.first, first.isLetter || first == "@" else { return nil }
+      let words = line.split(whereSeparator: { " :<({".contains($0) })
+      guard !words.contains("private"), !words.contains("fileprivate"),
+        let keyword = words.firstIndex(where: { Self.keywords.contains(String($0)) }),
+        keyword + 1 < words.count
+      else { return nil }
+      return String(words[keyword + 1])
+    }
+  }
+
+  private static let keywords: Set<String> = [
+    "struct", "class", "enum", "actor", "protocol", "typealias",
+  ]
+
+  /// Capitalized words of the code that no point stands before, without comments and strings.
+  fileprivate var typeNames: Set<String> {
+    var result: Set<String> = []
+    for line in code.replacing(/"(\\.|[^"\\])*"/, with: "\"\"").split(separator: "\n") {
+      for match in line.matches(of: /(^|[^.\w])([A-Z]\w*)/) {
+        result.insert(String(match.output.2))
+      }
+    }
+    return result
+  }
+}
