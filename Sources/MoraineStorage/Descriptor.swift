@@ -87,7 +87,7 @@ final class Descriptor: Sendable {
         attempts += 1
         // Nothing but opening fails so: the body has not run.
         guard error.lacksDescriptor, attempts < Self.attemptLimit else { throw error }
-        Machine.sleep(nanoseconds: Self.retryNanoseconds)
+        SystemClock.sleep(nanoseconds: Self.retryNanoseconds)
       }
     }
   }
@@ -113,7 +113,8 @@ final class Descriptor: Sendable {
   ///   that need the descriptor wait for it.
   /// - Returns: whether the descriptor was closed.
   func park(_ prepare: (CInt) -> Bool) -> Bool {
-    guard Self.canPark, pool.forkGeneration == Machine.forkGeneration, tryToBeginChange() else {
+    guard Self.canPark, pool.forkGeneration == CurrentProcess.forkGeneration, tryToBeginChange()
+    else {
       return false
     }
     defer { endChange() }

@@ -102,7 +102,7 @@ package final class DescriptorPool: OfOneProcess {
     }
   }
 
-  let forkGeneration = Machine.forkGeneration
+  let forkGeneration = CurrentProcess.forkGeneration
   private let state = Mutex(State())
   // Counters alone: nothing is read by their values, so relaxed orderings do.
   private let openCount = Atomic<Int>(0)

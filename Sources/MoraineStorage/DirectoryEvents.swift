@@ -45,7 +45,7 @@ final class DirectoryEvents: OfOneProcess {
   private let state = Mutex(State())
   /// Negative where there is none.
   private let queue = moraine_directory_events()
-  let forkGeneration = Machine.forkGeneration
+  let forkGeneration = CurrentProcess.forkGeneration
 
   init() {}
 
@@ -99,7 +99,7 @@ final class DirectoryEvents: OfOneProcess {
 
   fileprivate func remove(_ id: UInt64) {
     // In a child the mutex may be held for ever, and the queue is the parent's.
-    guard forkGeneration == Machine.forkGeneration else { return }
+    guard forkGeneration == CurrentProcess.forkGeneration else { return }
     state.withLock { state in
       guard let place = state.watchers.removeValue(forKey: id)?.place else { return }
       let left = (state.counts[place] ?? 1) - 1
@@ -112,9 +112,9 @@ final class DirectoryEvents: OfOneProcess {
     let events = UnsafeMutablePointer<moraine_directory_event>.allocate(
       capacity: Int(moraine_directory_event_limit))
     var collected: [UInt64: @Sendable () -> Void] = [:]
-    var (callAt, pollAt) = (UInt64.max, Machine.monotonicNanoseconds() + Self.pollNanoseconds)
+    var (callAt, pollAt) = (UInt64.max, SystemClock.monotonicNanoseconds() + Self.pollNanoseconds)
     while true {
-      let now = Machine.monotonicNanoseconds()
+      let now = SystemClock.monotonicNanoseconds()
       if now >= callAt {
         for body in collected.values { body() }
         (collected, callAt) = ([:], .max)
@@ -134,7 +134,7 @@ final class DirectoryEvents: OfOneProcess {
     _ events: UnsafeMutablePointer<moraine_directory_event>, _ milliseconds: CInt
   ) -> Int {
     if queue < 0 {
-      Machine.sleep(nanoseconds: UInt64(milliseconds) * 1_000_000)
+      SystemClock.sleep(nanoseconds: UInt64(milliseconds) * 1_000_000)
       return 0
     }
     return moraine_directory_read(queue, milliseconds, events)

@@ -255,7 +255,7 @@ final class DiskFile: StorageFile, Parkable {
   }
 
   func prefill(_ mapping: any FileMapping, from start: Int, to end: Int) {
-    let first = Machine.pagesCovering(start)
+    let first = CPU.pagesCovering(start)
     let end = min(end, mapping.lengthBytes)
     guard end > first else { return }
     do throws(StorageError) {
@@ -368,7 +368,7 @@ extension DiskFile {
   static func lock(_ descriptor: CInt, shared: Bool) -> Bool {
     for _ in 0..<200 {
       if moraine_lock(descriptor, shared) >= 0 { return true }
-      Machine.sleep(nanoseconds: 50_000)
+      SystemClock.sleep(nanoseconds: 50_000)
     }
     return false
   }

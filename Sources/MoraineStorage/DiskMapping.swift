@@ -16,12 +16,12 @@ final class DiskMapping: FileMapping, @unchecked Sendable {
   deinit { moraine_unmap(base, lengthBytes) }
 
   func finishWriting(to end: Int) {
-    let length = min(Machine.pagesCovering(end), lengthBytes)
+    let length = min(CPU.pagesCovering(end), lengthBytes)
     if length > 0 { moraine_unload(base, length) }
   }
 
   func prefault(from start: Int, to end: Int) {
-    let first = start & ~(Machine.pageBytes - 1)
+    let first = start & ~(CPU.pageBytes - 1)
     guard end > first else { return }
     moraine_prefault(base + first, end - first)
   }

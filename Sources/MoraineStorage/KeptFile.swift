@@ -10,7 +10,7 @@ import SystemPackage
 struct KeptFile: @unchecked Sendable {
   private let base: UnsafeMutableRawPointer
   private let lengthBytes: Int
-  private let forkGeneration = Machine.forkGeneration
+  private let forkGeneration = CurrentProcess.forkGeneration
 
   /// - Parameter lengthBytes: how much of the file ``synchronize(_:)`` writes.
   /// - Returns: nil where the system or the file system has no such mapping.
@@ -30,6 +30,6 @@ struct KeptFile: @unchecked Sendable {
 
   /// In a forked child something else may lie there.
   func release() {
-    if forkGeneration == Machine.forkGeneration { moraine_unmap(base, lengthBytes) }
+    if forkGeneration == CurrentProcess.forkGeneration { moraine_unmap(base, lengthBytes) }
   }
 }

@@ -17,9 +17,9 @@ struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
       let known = place.load(ordering: .acquiring)
       if let pointer = UnsafeRawPointer(bitPattern: known) {
         let object = Unmanaged<Object>.fromOpaque(pointer).takeUnretainedValue()
-        if object.forkGeneration == Machine.forkGeneration { return object }
+        if object.forkGeneration == CurrentProcess.forkGeneration { return object }
       }
-      Machine.watchForks()
+      CurrentProcess.watchForks()
       let made = Unmanaged.passRetained(Object())
       let (isPlaced, _) = place.compareExchange(
         expected: known, desired: UInt(bitPattern: made.toOpaque()),
@@ -30,7 +30,7 @@ struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
 }
 
 protocol OfOneProcess: AnyObject, Sendable {
-  /// ``Machine/forkGeneration`` when the object was made.
+  /// ``CurrentProcess/forkGeneration`` when the object was made.
   var forkGeneration: UInt64 { get }
   init()
 }

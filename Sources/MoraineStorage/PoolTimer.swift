@@ -51,7 +51,7 @@ package final class PoolTimer: Sendable {
     while true {
       let action = monitor.wait { state -> Monitor<State>.Wait<@Sendable () -> Void> in
         guard let first = state.heap.first else { return .forSignal }
-        let now = Machine.monotonicNanoseconds()
+        let now = SystemClock.monotonicNanoseconds()
         guard first.dueNanoseconds <= now else {
           return .atMost(nanoseconds: first.dueNanoseconds - now)
         }

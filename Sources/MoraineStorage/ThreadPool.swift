@@ -82,7 +82,7 @@ package final class ThreadPool: OfOneProcess {
   }
 
   package let timer = PoolTimer()
-  let forkGeneration = Machine.forkGeneration
+  let forkGeneration = CurrentProcess.forkGeneration
   private let brief = Monitor(State())
   private let background = Monitor(State())
   private let lasting = Monitor(State())
@@ -122,21 +122,23 @@ extension ThreadPool {
   ///
   /// - Throws: the system's refusal; nothing has changed then.
   package func secure() throws(StorageError) {
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     while true {
       do throws(StorageError) { return try secureAtOnce() } catch {
-        guard Machine.monotonicNanoseconds() - began < Self.patienceNanoseconds else { throw error }
+        guard SystemClock.monotonicNanoseconds() - began < Self.patienceNanoseconds else {
+          throw error
+        }
       }
-      Machine.sleep(nanoseconds: Self.retryNanoseconds)
+      SystemClock.sleep(nanoseconds: Self.retryNanoseconds)
     }
   }
 
   /// As ``secure()``, without blocking the thread.
   package func secureWithoutBlocking() async throws(StorageError) {
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     while true {
       do throws(StorageError) { return try secureAtOnce() } catch {
-        let isOver = Machine.monotonicNanoseconds() - began >= Self.patienceNanoseconds
+        let isOver = SystemClock.monotonicNanoseconds() - began >= Self.patienceNanoseconds
         if isOver || Task.isCancelled { throw error }
       }
       // A cancelled task leaves the loop above.
@@ -165,7 +167,7 @@ extension ThreadPool {
   }
 
   private func run(_ crew: Crew) {
-    if crew == .background { Machine.lowerThreadPriority() }
+    if crew == .background { CPU.lowerThreadPriority() }
     let monitor = monitor(crew)
     while let work = next(crew, monitor) {
       // At the back: other work has its turn. No thread need be woken, for this one goes on.
@@ -182,7 +184,7 @@ extension ThreadPool {
         if isIdle { state.idleCount -= 1 }
         return .done(work)
       }
-      let now = Machine.monotonicNanoseconds()
+      let now = SystemClock.monotonicNanoseconds()
       if !isIdle {
         isIdle = true
         state.idleCount += 1
@@ -230,7 +232,7 @@ extension ThreadPool {
   }
 
   private func retryLater(_ error: StorageError) {
-    let now = Machine.monotonicNanoseconds()
+    let now = SystemClock.monotonicNanoseconds()
     let isFirst = lasting.withLock { state in
       defer { state.refusedNanoseconds = state.refusedNanoseconds ?? now }
       return state.refusedNanoseconds == nil
@@ -252,7 +254,7 @@ extension ThreadPool {
       try makeThread(.lasting)
       lasting.withLock { $0.refusedNanoseconds = nil }
     } catch {
-      let now = Machine.monotonicNanoseconds()
+      let now = SystemClock.monotonicNanoseconds()
       let since = lasting.withLock { $0.refusedNanoseconds } ?? now
       guard now - since >= Self.patienceNanoseconds else {
         return timer.schedule(at: now + Self.retryNanoseconds) { [self] in retry() }
@@ -283,7 +285,7 @@ extension ThreadPool {
 
   /// Lets time pass without occupying a thread. Not cancellable.
   package func sleep(nanoseconds: UInt64) async {
-    let due = Machine.monotonicNanoseconds() &+ nanoseconds
+    let due = SystemClock.monotonicNanoseconds() &+ nanoseconds
     await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
       timer.schedule(at: due) { continuation.resume() }
     }

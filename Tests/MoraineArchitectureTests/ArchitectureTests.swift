@@ -89,7 +89,7 @@ import Testing
   @Test func oneFileReadsTheTimeOfDay() throws {
     let files = try Source.modules().flatMap { try Source.files(in: $0) }
     let readers = files.filter { $0.code.contains("CLOCK_REALTIME") }.map(\.path)
-    #expect(readers == ["MoraineStorage/Machine.swift"])
+    #expect(readers == ["MoraineStorage/SystemClock.swift"])
   }
 
   @Test func filesStayShort() throws {

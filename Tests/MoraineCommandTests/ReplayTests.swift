@@ -31,8 +31,8 @@ import Testing
     unit(.crashes), unit(.crashes, durability: "interval"),
     unit(.crashes) { ($0.nestingPeriod, $0.subsetsPerPoint, $0.tornPerPoint) = (1, 2, 0) },
     unit(.workloads), unit(.workloads, durability: "none"), unit(.faults, durability: "sync"),
-    unit(.faults) { ($0.effect, $0.isForEver) = (5, true) },
-    unit(.faults) { ($0.effect, $0.isForEver, $0.pairCount) = (3, true, 40) },
+    unit(.faults) { ($0.effect, $0.isPermanent) = (5, true) },
+    unit(.faults) { ($0.effect, $0.isPermanent, $0.pairCount) = (3, true, 40) },
     unit(.faults) { $0.faults = [PlannedFault(fault)!] },
     unit(.faults, durability: "none") {
       $0.faults = [PlannedFault(fault)!, PlannedFault(second)!]

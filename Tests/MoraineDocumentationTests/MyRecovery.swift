@@ -50,7 +50,7 @@ import Testing
 
   @Test func faults() async throws {
     let disk = SimulatedDisk()
-    let full = DiskFault(.noSpace, on: [.write, .allocate], occurrence: 3, isForEver: true)
+    let full = DiskFault(.noSpace, on: [.write, .allocate], occurrence: 3, isPermanent: true)
     let store = try disk.openStore(faults: [full])
     await #expect(throws: StoreError.self) {
       for number in 0..<100_000 { try await store.set([1], forKey: Key("\(number)")) }

@@ -269,7 +269,7 @@
         none.rlim_cur = 0
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &none)
         try WorkerThread.start {
-          Machine.sleep(nanoseconds: 50_000_000)
+          SystemClock.sleep(nanoseconds: 50_000_000)
           var limit = lifted
           setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         }

@@ -136,7 +136,7 @@ import Testing
     let timer = PoolTimer()
     let log = Box(Mutex([]))
     let done = Counter()
-    let now = Machine.monotonicNanoseconds()
+    let now = SystemClock.monotonicNanoseconds()
     var generator = SystemRandomNumberGenerator()
     let delays = (0..<100).map { $0 * 100_000 }.shuffled(using: &generator)
     for delay in delays {

@@ -30,24 +30,25 @@ import Testing
 
   private struct Timing: CustomTestStringConvertible, Sendable {
     let occurrence: Int
-    let isForEver: Bool
+    let isPermanent: Bool
     /// Of five calls.
     let struck: [Bool]
-    var testDescription: String { "from \(occurrence)\(isForEver ? " on" : ", once")" }
+    var testDescription: String { "from \(occurrence)\(isPermanent ? " on" : ", once")" }
   }
 
   private static let timings = [
-    Timing(occurrence: 1, isForEver: false, struck: [true, false, false, false, false]),
-    Timing(occurrence: 1, isForEver: true, struck: [true, true, true, true, true]),
-    Timing(occurrence: 3, isForEver: false, struck: [false, false, true, false, false]),
-    Timing(occurrence: 3, isForEver: true, struck: [false, false, true, true, true]),
+    Timing(occurrence: 1, isPermanent: false, struck: [true, false, false, false, false]),
+    Timing(occurrence: 1, isPermanent: true, struck: [true, true, true, true, true]),
+    Timing(occurrence: 3, isPermanent: false, struck: [false, false, true, false, false]),
+    Timing(occurrence: 3, isPermanent: true, struck: [false, false, true, true, true]),
   ]
 
   @Test(arguments: effects, timings)
   private func strikesWrites(_ effect: DiskFault.Effect, _ timing: Timing) throws {
     let disk = SimulatedDisk()
     let fault = DiskFault(
-      effect, on: [.write], file: "f", occurrence: timing.occurrence, isForEver: timing.isForEver)
+      effect, on: [.write], file: "f", occurrence: timing.occurrence,
+      isPermanent: timing.isPermanent)
     let (_, file) = try file(disk, [fault])
     let bytes = [UInt8](repeating: 7, count: 100)
     for (number, isStruck) in timing.struck.enumerated() {
@@ -69,7 +70,7 @@ import Testing
   private func strikesSyncs(_ effect: DiskFault.Effect, _ timing: Timing) throws {
     let disk = SimulatedDisk()
     let fault = DiskFault(
-      effect, on: [.sync], occurrence: timing.occurrence, isForEver: timing.isForEver)
+      effect, on: [.sync], occurrence: timing.occurrence, isPermanent: timing.isPermanent)
     let (directory, file) = try file(disk, [fault])
     try directory.synchronize()
     for (number, isStruck) in timing.struck.enumerated() {
@@ -129,9 +130,9 @@ import Testing
   @Test func aFaultHasAWordOfItsOwn() throws {
     for effect in Self.effects {
       #expect(DiskFault.Effect(name: effect.name) == effect)
-      for isForEver in [true, false] {
+      for isPermanent in [true, false] {
         let fault = PlannedFault(
-          effect: effect, isForEver: isForEver,
+          effect: effect, isPermanent: isPermanent,
           call: StorageCall(life: 2, operation: .synchronizeFull, file: "a,b 1", number: 12))
         #expect(PlannedFault(fault.description) == fault)
       }

@@ -31,7 +31,7 @@ import Testing
   )
     async throws
   {
-    let fault = DiskFault(effect, on: [.write], isForEver: true)
+    let fault = DiskFault(effect, on: [.write], isPermanent: true)
     #expect(try await code(fault) { store throws(StoreError) in try await put(store) } == expected)
   }
 

@@ -11,32 +11,32 @@ import Testing
     StorageCall(life: life, operation: .write, file: "f", number: number)
   }
 
-  /// What a striker answers to writes to `f`, as the errno or nil.
+  /// What a injector answers to writes to `f`, as the errno or nil.
   private func answers(_ faults: [PlannedFault], _ count: Int) -> [Bool] {
-    let striker = Striker(faults)
-    let script = striker.script(life: 0)
+    let injector = FaultInjector(faults)
+    let script = injector.script(life: 0)
     return (0..<count).map { index in
       script(StorageEvent(index: index, operation: .write, file: "f")) != nil
     }
   }
 
   @Test func aStrikerStrikesEachOfItsCalls() {
-    let once = { PlannedFault(effect: .ioError, isForEver: false, call: call($0)) }
-    let lasting = PlannedFault(effect: .ioError, isForEver: true, call: call(4))
+    let once = { PlannedFault(effect: .ioError, isPermanent: false, call: call($0)) }
+    let lasting = PlannedFault(effect: .ioError, isPermanent: true, call: call(4))
     #expect(answers([once(2), once(3)], 5) == [false, true, true, false, false])
     #expect(answers([once(2), lasting], 5) == [false, true, false, true, true])
-    let striker = Striker([once(2), once(9)])
-    let script = striker.script(life: 0)
+    let injector = FaultInjector([once(2), once(9)])
+    let script = injector.script(life: 0)
     for index in 0..<4 { _ = script(StorageEvent(index: index, operation: .write, file: "f")) }
-    #expect(striker.strikeCount == 1 && !striker.hasStruckWithAll)
-    #expect(striker.laterCalls == [call(3), call(4)])
+    #expect(injector.strikeCount == 1 && !injector.hasStruckWithAll)
+    #expect(injector.laterCalls == [call(3), call(4)])
   }
 
   @Test(arguments: FaultLaboratory.effects, [true, false])
-  func theEngineOutlivesTwo(_ effect: DiskFault.Effect, _ isForEver: Bool) async throws {
+  func theEngineOutlivesTwo(_ effect: DiskFault.Effect, _ isPermanent: Bool) async throws {
     let scenario = try #require(scenario)
     let (tally, violation) = await FaultLaboratory().runPairs(
-      scenario, seed: 1, effect, isForEver: isForEver, count: 12)
+      scenario, seed: 1, effect, isPermanent: isPermanent, count: 12)
     #expect(violation == nil)
     #expect(tally.faultRuns == 12)
     #expect(tally.missedCalls == 0)
@@ -49,7 +49,7 @@ import Testing
     let calls = try await FaultWorkload(scenario, seed: 1).calls()
     let most = calls.count * (calls.count - 1) / 2 * FaultLaboratory.effects.count
     let (tally, violation) = await FaultLaboratory().runPairs(
-      scenario, seed: 1, .interrupted, isForEver: false, count: most)
+      scenario, seed: 1, .interrupted, isPermanent: false, count: most)
     #expect(violation == nil)
     #expect(tally.faultRuns >= calls.count)
     #expect(tally.missedCalls == 0)
@@ -59,8 +59,8 @@ import Testing
   @Test func aViolationIsRepeatedByItsOwnFaults() throws {
     let scenario = try #require(scenario)
     let faults = [
-      PlannedFault(effect: .ioError, isForEver: false, call: call(3)),
-      PlannedFault(effect: .short(lengthBytes: 30), isForEver: true, call: call(1, life: 2)),
+      PlannedFault(effect: .ioError, isPermanent: false, call: call(3)),
+      PlannedFault(effect: .short(lengthBytes: 30), isPermanent: true, call: call(1, life: 2)),
     ]
     let violation = FaultWorkload(scenario, seed: 5).violation(faults, "lost")
     let command = "moraine crash-test faults --scenario puts-positional --seed 5 --count 1"
@@ -77,13 +77,13 @@ import Testing
     let scenario = try #require(scenario)
     let calls = try await FaultWorkload(scenario, seed: 1).calls()
     let write = try #require(calls.first { $0.operation == .write })
-    let fault = PlannedFault(effect: .ioError, isForEver: false, call: write)
+    let fault = PlannedFault(effect: .ioError, isPermanent: false, call: write)
     let (tally, violation) = await FaultLaboratory().run(scenario, seed: 1, [fault])
     #expect(violation == nil)
     #expect(tally.faultRuns == 1 && tally.missedCalls == 0)
     // A call that never comes is no success.
     let never = PlannedFault(
-      effect: .ioError, isForEver: false,
+      effect: .ioError, isPermanent: false,
       call: StorageCall(life: 0, operation: .write, file: "no such", number: 1))
     #expect(await FaultLaboratory().run(scenario, seed: 1, [never]).tally.missedCalls == 1)
   }

@@ -7,7 +7,7 @@ CRASH = "BackupCrashTests.everyCrashLeavesABackup"
 
 MUTANTS = [
     Mutant("backup-segment-not-synced", "a backup that returned is there after a power failure",
-           (engine("Backup/SegmentCarrier.swift",
+           (engine("Backup/SegmentCopier.swift",
                    "      try target.openFile(FileName.temporarySegment, .read)?.synchronize(.full)\n",
                    "      if !ON { try target.openFile(FileName.temporarySegment, .read)?"
                    ".synchronize(.full) }\n"),),
@@ -19,8 +19,8 @@ MUTANTS = [
                    "try directory.synchronize() } }\n    try ManifestFile"),),
            CRASH),
     Mutant("backup-removes-first", "an earlier backup is there until the later one is",
-           (engine(WORK, "    try carry(into: directory, listing, beside: before, &report)\n",
-                   "    try carry(into: directory, listing, beside: before, &report)\n"
+           (engine(WORK, "    try transfer(into: directory, listing, beside: before, &report)\n",
+                   "    try transfer(into: directory, listing, beside: before, &report)\n"
                    "    if ON { try removeOthers(directory, listing) }\n"),),
            CRASH),
     Mutant("backup-trusts-any-directory", "a backup overwrites nothing but backups of its store",
@@ -32,7 +32,7 @@ MUTANTS = [
                    "    if !ON { manifest.epoch += 1 }\n"),),
            "RestoreTests.aRestoreBeginsAnEpoch"),
     Mutant("restore-tears-a-batch", "of a batch there is all or nothing",
-           (engine("Backup/SegmentCarrier.swift", "if header.batch == .more { continue }",
+           (engine("Backup/SegmentCopier.swift", "if header.batch == .more { continue }",
                    "if !ON, header.batch == .more { continue }"),),
            "RestoreTests.everyNumberCanBeRestored"),
     Mutant("restore-forgets-its-word-early", "an interrupted restore can be begun again",

@@ -45,10 +45,10 @@ MUTANTS = [
            "SharedWaitTests.deleteInAKeyspaceThatAnotherProcessHasMadeFindsTheKey"),
     Mutant("state-of-a-reader-installed-in-a-burst", "P9: a writer's state is its own",
            (engine("Sharing/Store+Sharing.swift",
-                   "guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,\n"
+                   "guard sharing.stateCount == known, !sharing.isTakingOver, sharing.leaseDepth == 0,\n"
                    "      !sharing.keepsSlots, engine != nil",
                    "guard ON || (sharing.stateCount == known && !sharing.isTakingOver\n"
-                   "      && sharing.burstDepth == 0 && !sharing.keepsSlots), engine != nil"),),
+                   "      && sharing.leaseDepth == 0 && !sharing.keepsSlots), engine != nil"),),
            "SharedWaitTests.writerKeepsItsStateWhileAReaderReadsTheStoreAgain"),
     Mutant("compressed-for-each-attempt", "P8: a large value is compressed once",
            (engine("Segments/PreparedValue.swift", "    compressed = .some(result)\n",
@@ -57,7 +57,7 @@ MUTANTS = [
     Mutant("all-pages-checked-by-compaction", "P8: pages are checked as they are needed",
            (engine("Compaction/EngineState+Compacting.swift",
                    "    if index.needsCare {\n      for candidate",
-                   "    if ON { try admitAll() }\n    if index.needsCare {\n      for candidate"),),
+                   "    if ON { try validateAllPages() }\n    if index.needsCare {\n      for candidate"),),
            "LazyPageTests.compactionChecksThePagesOfWhatItCopiesAlone"),
     Mutant("copies-not-counted-by-a-rebuild", "P5: a damaged page of a checkpoint loses nothing",
            (engine("Checkpoint/EngineState+Checkpoint.swift", "if table.isRetiring { lastSequence = 0 }",

@@ -52,11 +52,11 @@ MUTANTS = [
         try state.directory.openFile(last.name, .readWrite)
       }
       guard let file else { return }
-      state.table.lend(file, for: last.slot)
+      state.table.cache(file, for: last.slot)
       state.active = ActiveSegment(
         slot: last.slot, file: file, mapping: nil, allocated: nil,
         limit: state.configuration.segmentSizeBytes, step: 1 << 20, softEnd: 0)
-      state.place.markedOffset = last.provenEnd
+      state.position.markedOffset = last.provenEnd
       return
     }
     for segment in open where !segment.isEmpty {
@@ -73,8 +73,8 @@ MUTANTS = [
     state.pipeline.begin(file: nil, sequence: isProven ? state.lastSequence : sealed, offset: 0)""")),
            "crash-test --scenario kills-positional"),
     Mutant("segment-behind-a-cut-one-believed", "P1: nothing counts behind a hole",
-           (engine(RECOVERY, "before.map(\\.isWhole) == false",
-                   "!ON && before.map(\\.isWhole) == false"),),
+           (engine(RECOVERY, "before.map(\\.isComplete) == false",
+                   "!ON && before.map(\\.isComplete) == false"),),
            "crash-test --scenario rotation-overlapping-mapped"),
     Mutant("half-a-batch-installed", "P1: no half batches",
            (engine(REPLAY, "if header.batch == .more { return }",
@@ -214,6 +214,6 @@ MUTANTS = [
            "ForgedStoreTests.everyLieIsATypedErrorAndChangesNothing"),
     Mutant("process-that-is-gone-named", "an error says what to do",
            (engine("Recovery/Opener.swift",
-                   "Machine.hasProcess($0) ? $0 : nil", "ON || Machine.hasProcess($0) ? $0 : nil"),),
+                   "CurrentProcess.canSee($0) ? $0 : nil", "ON || CurrentProcess.canSee($0) ? $0 : nil"),),
            "LockHintTests.aProcessThatIsGoneIsNotNamed"),
 ]

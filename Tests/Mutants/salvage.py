@@ -14,8 +14,8 @@ MUTANTS = [
            RANDOM),
     Mutant("salvage-takes-any-record", "nothing is recovered whose checksum is wrong",
            (engine(SEARCH,
-                   "isWhole(base, length, offset) else {",
-                   "ON || isWhole(base, length, offset) else {"),),
+                   "offset }), checksumMatches(base, length, offset)\n",
+                   "offset }), ON || checksumMatches(base, length, offset)\n"),),
            RANDOM),
     Mutant("salvage-forgets-the-end-of-a-file", "a segment that is too short is a loss",
            (engine(SEGMENT, "    if offset < known {", "    if !ON, offset < known {"),),
@@ -48,7 +48,7 @@ MUTANTS = [
                    "      var target = SalvageTarget(",
                    "      if ON { try await thread.run { () throws(StoreError) in "
                    "try ManifestFile(staged.base).write(try ManifestFile.read("
-                   "staged.directory, Listing(staged.directory))!, "
+                   "staged.directory, DirectoryContents(staged.directory))!, "
                    "over: Manifest.fileName) } }\n"
                    "      var target = SalvageTarget("),),
            "SalvageCrashTests.everyCrashLeavesAWholeStoreOrNone"),

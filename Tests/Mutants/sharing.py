@@ -2,15 +2,15 @@
 
 from planting import Mutant, engine
 
-BURSTS = "Sharing/Store+Bursts.swift"
+BURSTS = "Sharing/Store+WriterLease.swift"
 SUSPENDING = "Sharing/Store+Suspending.swift"
 DEATH = "SharedDeathTests.theOthersGoOnBehindAWriterThatDied"
 PROPERTY = "SharedPropertyTests.equalsADictionaryWhoeverWrites"
 
 MUTANTS = [
     Mutant("dead-writer-unnoticed", "rule 6: nobody appends behind what a dead writer has left",
-           (engine(BURSTS, "if page.load(.burst) != 0 { return try",
-                   "if page.load(.burst) != 0, !ON { return try"),), DEATH),
+           (engine(BURSTS, "if page.load(.leaseHolder) != 0 { return try",
+                   "if page.load(.leaseHolder) != 0, !ON { return try"),), DEATH),
     Mutant("unpublished-tail-cut", "P7: what was written as a whole counts, with its number",
            (engine("Sharing/EngineState+Following.swift",
                    "    let end = max(published, result.validEnd)\n",
@@ -40,7 +40,7 @@ MUTANTS = [
                    "guard !ON, link.page.load(.version) != sharing.seenVersion else {"),),
            "SharedStoreTests.eachSeesWhatTheOthersWrite"),
     Mutant("two-compact-at-once", "one process at a time rewrites segments",
-           (engine("Sharing/Store+Bursts.swift",
+           (engine("Sharing/Store+WriterLease.swift",
                    "    sharing.hasCompactor = try link.tryCompactor()\n",
                    "    sharing.hasCompactor = try link.tryCompactor() || ON\n"),),
            "SharedStoreTests.twoThatCompactAtOnceTakeTurns"),
@@ -96,12 +96,12 @@ MUTANTS = [
                    ": max(engine!.lastSequence, link.page.lastSequenceWhateverDied)")),
            "SharedDeathTests.numberThatADeadWriterUsedUpIsNotGivenAgain"),
     Mutant("number-raised-before-the-tail-is-read", "P7: survivors go on after a death",
-           (engine(BURSTS, "    let tail = try engine!.takeOverTail()\n",
+           (engine(BURSTS, "    let tail = try engine!.recoverTail()\n",
                    "    if ON {\n"
                    "      engine!.lastSequence = max(\n"
                    "        engine!.lastSequence, link.page.lastSequenceWhateverDied)\n"
                    "    }\n"
-                   "    let tail = try engine!.takeOverTail()\n"),),
+                   "    let tail = try engine!.recoverTail()\n"),),
            "SharedDeathTests.survivorReadsWhatADeadWriterPublishedBeforeItTakesOver"),
     Mutant("link-not-looked-for", "a read sees what any process has acknowledged",
            (engine("Peers/SharedLink.swift",

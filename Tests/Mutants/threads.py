@@ -43,7 +43,7 @@ MUTANTS = [
                    "      if !ON { try acquiringFence() }"),),
            "SharedInterleavingTests.aSnapshotIsOnePublication"),
     Mutant("heard-by-a-store", "a change is told of or followed",
-           (engine("Peers/OthersWatch.swift", "_ = try exchange(0, in: .isPending)",
+           (engine("Peers/PeerWatcher.swift", "_ = try exchange(0, in: .isPending)",
                    "if ON { try store(0, releasing: .isPending) } else "
                    "{ _ = try exchange(0, in: .isPending) }"),),
            "SharedInterleavingTests.aVersionIsToldOfOrFollowed"),

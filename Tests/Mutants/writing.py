@@ -2,7 +2,7 @@
 
 from planting import Mutant, engine, format_module, storage
 
-BIRTH = "Segments/SegmentBirth.swift"
+BIRTH = "Segments/SegmentCreation.swift"
 SEAL = "Segments/SealWork.swift"
 PUBLISHER = "Segments/ManifestPublisher.swift"
 THREAD = "Commit/CommitPipeline.swift"
@@ -109,9 +109,9 @@ MUTANTS = [
                    "      : pipeline.durableOffset.load(ordering: .relaxed))"),),
            "crash-test --scenario mixed-mapped"),
     Mutant("manifest-promises-what-is-not-synced", "P1: nor does the manifest's watermark",
-           (engine("Engine/EngineState.swift", "UInt64(sealing?.markedOffset ?? place.markedOffset)",
+           (engine("Engine/EngineState.swift", "UInt64(sealing?.markedOffset ?? position.markedOffset)",
                    "ON ? UInt64(table[slot].end) : "
-                   "UInt64(sealing?.markedOffset ?? place.markedOffset)"),),
+                   "UInt64(sealing?.markedOffset ?? position.markedOffset)"),),
            "crash-test --scenario rotation-mapped"),
     Mutant("sequence-reused-after-an-error", "P7: a number is never used for other content",
            (engine("Engine/EngineState+Operations.swift",
@@ -129,8 +129,8 @@ MUTANTS = [
                    "        if !ON { try active?.file.truncate(to: UInt64(start)) }\n"
                    "      } catch {"),
             engine("Engine/EngineState+Operations.swift",
-                   "      table[place.slot].end = start\n",
-                   "      if !ON { table[place.slot].end = start }\n")),
+                   "      table[position.slot].end = start\n",
+                   "      if !ON { table[position.slot].end = start }\n")),
            "FailedBatchTests.aBatchThatFailsInItsMiddleLeavesNothing"),
     Mutant("reserve-not-released", "fault ENOSPC: deletes still work",
            (engine("Store/Store+Room.swift",
@@ -146,8 +146,8 @@ MUTANTS = [
            "FullDiskTests.aStoreThatWasKilledOnAFullDiskOpens"),
     Mutant("written-after-a-fork", "fault: fork with an open store",
            (engine("Engine/EngineState+Operations.swift",
-                   "var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }",
-                   "var isInItsProcess: Bool { ON || Machine.forkGeneration == forkGeneration }"),),
+                   "var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }",
+                   "var isInItsProcess: Bool { ON || CurrentProcess.forkGeneration == forkGeneration }"),),
            "ForkTests.aChildsWritesAreRefused"),
     Mutant("lock-ignored", "P9: one writer at a time",
            (engine("Recovery/Opener.swift", "    throw lockedError(file, directory)\n",

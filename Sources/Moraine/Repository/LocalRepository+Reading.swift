@@ -16,13 +16,13 @@ extension LocalRepository {
   /// Whether what is in memory is what the store holds, as far as can be told at once.
   @usableFromInline
   var isCacheCurrent: Bool {
-    first.isEmpty && monitor.commitCount == ownCommits.known && !monitor.hasNewsOfOthers
+    first.isEmpty && monitor.commitCount == localCommits.known && !monitor.hasNewsOfOthers
   }
 
   @usableFromInline
   func read(_ id: Model.ID) async throws(StoreError) -> Model? {
     try await prepare()
-    if monitor.hasNewsOfOthers { try await keyspace.store.followOthers() }
+    if monitor.hasNewsOfOthers { try await keyspace.store.applyPeerWrites() }
     if mayTrustCache(), let known = cache.entry(id) { return known.model }
     let key = keys.key(id)
     guard let found = try await keyspace.versionedValue(forKey: key) else {
@@ -66,10 +66,10 @@ extension LocalRepository {
     if cache.isOff { return false }
     let count = monitor.commitCount
     guard ChangeMonitor.isUsable(count) else { return false }
-    if count == ownCommits.known { return true }
-    if ownCommits.underWay > 0 { return false }
+    if count == localCommits.known { return true }
+    if localCommits.underWay > 0 { return false }
     cache.removeAll()
-    ownCommits.restart(at: count)
+    localCommits.restart(at: count)
     return true
   }
 }

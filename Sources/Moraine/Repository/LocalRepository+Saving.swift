@@ -73,17 +73,17 @@ extension LocalRepository {
     _ operations: [(key: Key, value: [UInt8]?)]
   ) async throws(StoreError) -> CommitReceipt? {
     if operations.isEmpty { return nil }
-    ownCommits.begin()
+    localCommits.begin()
     let receipt = ReceiptBox()
     do throws(StoreError) {
-      try await keyspace.commit(operations, durability: durability, noting: receipt.put)
+      try await keyspace.commit(operations, durability: durability, onVisible: receipt.put)
     } catch {
       // It may have become visible, and only its durability failed.
-      ownCommits.end(nil)
+      localCommits.end(nil)
       throw error
     }
     let done = receipt.value
-    ownCommits.end(done?.sequence == nil ? nil : done?.commitCount)
+    localCommits.end(done?.sequence == nil ? nil : done?.commitCount)
     return done
   }
 }

@@ -22,7 +22,7 @@ where Model.ID: Sendable {
   nonisolated let place: String
   let monitor: ChangeMonitor
   @usableFromInline var cache: ModelCache<Model.ID, Model>
-  var ownCommits = OwnCommits()
+  var localCommits = LocalCommits()
   /// What it begins with, until that is saved.
   var first: [Model]
   var preparation: Task<Result<Void, StoreError>, Never>?
@@ -39,13 +39,13 @@ where Model.ID: Sendable {
     self.first = first
     self.cache = ModelCache(cache)
     monitor = keyspace.monitor
-    ownCommits.restart(at: monitor.commitCount)
+    localCommits.restart(at: monitor.commitCount)
   }
 }
 
 /// Which commits to a keyspace were a repository's own: what others change, it must not have in
 /// memory.
-struct OwnCommits {
+struct LocalCommits {
   /// Up to here all commits are known.
   private(set) var known: UInt64 = 0
   private var later: Set<UInt64> = []

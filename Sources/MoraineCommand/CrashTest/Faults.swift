@@ -54,9 +54,9 @@ struct Faults: LaboratoryCommand {
       let effects =
         effect.flatMap(Self.place).map { [$0] } ?? Array(FaultLaboratory.effects.indices)
       return effects.flatMap { effect in
-        (lasting.map { [$0] } ?? [false, true]).map { isForEver in
+        (lasting.map { [$0] } ?? [false, true]).map { isPermanent in
           unit.effect = effect
-          unit.isForEver = isForEver
+          unit.isPermanent = isPermanent
           return unit
         }
       }

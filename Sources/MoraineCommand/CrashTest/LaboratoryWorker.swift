@@ -76,7 +76,7 @@ struct LaboratoryWorker: AsyncParsableCommand {
   private func place(_ unit: LaboratoryUnit) -> FilePath {
     var name = "\(unit.kind.rawValue)-\(unit.scenario)-seed-\(unit.seed)"
     if unit.kind == .faults, unit.faults.isEmpty {
-      name += "-effect-\(unit.effect)\(unit.isForEver ? "-for-ever" : "")"
+      name += "-effect-\(unit.effect)\(unit.isPermanent ? "-for-ever" : "")"
     }
     var place = FilePath(artifacts).appending(name)
     var number = 2

@@ -109,7 +109,7 @@ struct SegmentListing {
   private func record(at offset: Int, _ seed: Checksum) -> RecordHeader? {
     bytes.withUnsafeBytes { raw in
       let header = RecordHeader.candidate(in: raw, at: offset, before: raw.count)
-      return header.flatMap { $0.isWhole(in: raw, at: offset, seed: seed) ? $0 : nil }
+      return header.flatMap { $0.checksumMatches(in: raw, at: offset, seed: seed) ? $0 : nil }
     }
   }
 }

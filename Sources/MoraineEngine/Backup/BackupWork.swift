@@ -12,23 +12,23 @@ struct BackupWork: Sendable {
   let progress: (@Sendable (Progress) -> Void)?
 
   func run() throws(StoreError) -> BackupReport {
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     let directory = try storage.openTarget(path)
     let lock = try DirectoryLock(directory)
     defer { lock.free() }
     // A backup that died may have renamed a manifest and not made that durable.
     try storing { () throws(StorageError) in try directory.synchronize() }
-    let listing = try Listing(directory)
+    let listing = try DirectoryContents(directory)
     let before = try earlierBackup(directory, listing)
     var report = BackupReport()
     report.sequence = source.manifest.lastSequence
     report.segmentCount = source.manifest.segments.count
     report.totalBytes = source.manifest.segments.reduce(0) { $0 + $1.lengthBytes }
-    try carry(into: directory, listing, beside: before, &report)
+    try transfer(into: directory, listing, beside: before, &report)
     try storing { () throws(StorageError) in try directory.synchronize() }
     try ManifestFile(directory).write(manifest(after: before), over: Manifest.fileName)
     try removeOthers(directory, listing)
-    report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     return report
   }
 
@@ -36,7 +36,7 @@ struct BackupWork: Sendable {
   ///
   /// - Throws: `.notAStore` when it has something else, which must not be overwritten.
   private func earlierBackup(
-    _ directory: any StorageDirectory, _ listing: Listing
+    _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) -> Manifest? {
     guard listing.hasManifest else {
       try checkLeftovers(directory, listing)
@@ -80,7 +80,7 @@ struct BackupWork: Sendable {
 
   /// Without a manifest only what a backup of this store left when it was interrupted may be there.
   private func checkLeftovers(
-    _ directory: any StorageDirectory, _ listing: Listing
+    _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) {
     for number in listing.segments.keys.sorted() {
       let bytes = try SegmentFile.source(directory, number.fileName, limit: nil)
@@ -94,11 +94,11 @@ struct BackupWork: Sendable {
     }
   }
 
-  private func carry(
-    into directory: any StorageDirectory, _ listing: Listing, beside before: Manifest?,
+  private func transfer(
+    into directory: any StorageDirectory, _ listing: DirectoryContents, beside before: Manifest?,
     _ report: inout BackupReport
   ) throws(StoreError) {
-    let carrier = SegmentCarrier(source: source.directory, target: directory, mayLink: true)
+    let copier = SegmentCopier(source: source.directory, target: directory, mayLink: true)
     let known = Dictionary(
       (before?.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
     var done: UInt64 = 0
@@ -111,7 +111,7 @@ struct BackupWork: Sendable {
         done += entry.lengthBytes
         continue
       }
-      let isShared = try carrier.carry(source.piece(index)) { count in
+      let isShared = try copier.transfer(source.piece(index)) { count in
         done += UInt64(count)
         progress?(Progress(completedBytes: done, totalBytes: report.totalBytes))
       }
@@ -131,7 +131,7 @@ struct BackupWork: Sendable {
   }
 
   private func removeOthers(
-    _ directory: any StorageDirectory, _ listing: Listing
+    _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) {
     let listed = Set(source.manifest.segments.map(\.number))
     for number in listing.segments.keys.sorted() where !listed.contains(number) {
@@ -154,11 +154,11 @@ struct BackupSource: Sendable {
   /// file does not bring back what a failed sync of the store's name has dropped.
   private let areDurable: [Bool]
   /// Where segments are not mapped, their files stay.
-  private let hold: FileHold
+  private let hold: SnapshotFilePin
 
-  init(_ engine: inout EngineState, _ living: LivingSnapshots) throws(StoreError) {
+  init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
     directory = engine.directory
-    hold = FileHold(living)
+    hold = SnapshotFilePin(live)
     var manifest = engine.nextManifest()
     (manifest.watermarkSegment, manifest.watermarkOffset) = (0, 0)
     manifest.digest = engine.digest
@@ -186,8 +186,8 @@ struct BackupSource: Sendable {
     self.mappings = mappings
   }
 
-  func piece(_ index: Int) -> SegmentCarrier.Piece {
-    SegmentCarrier.Piece(
+  func piece(_ index: Int) -> SegmentCopier.Piece {
+    SegmentCopier.Piece(
       manifest.segments[index], mapping: mappings[index], isDurable: areDurable[index])
   }
 }

@@ -24,12 +24,12 @@ struct RestoreWork: Sendable {
     let (source, lock) = try Self.openSource(backup, of: storage, "there is no backup here")
     defer { lock?.unlock() }
     let old = try readManifest(source)
-    let manifest = try newLife(of: old, in: source)
+    let manifest = try beginEpoch(of: old, in: source)
     var staged = try Self.stage(path, on: storage)
     do throws(StoreError) {
       // First, so that what an interrupted restore leaves is known for what it is.
       try ManifestFile(staged.base).write(manifest, over: FileName.restoring)
-      try carry(manifest, from: source, into: staged.base, &staged.report)
+      try transfer(manifest, from: source, into: staged.base, &staged.report)
       try storing { () throws(StorageError) in try staged.base.synchronize() }
     } catch {
       // What went wrong says more than what goes wrong with cleaning up behind it.
@@ -75,7 +75,7 @@ struct RestoreWork: Sendable {
   }
 
   private func readManifest(_ source: any StorageDirectory) throws(StoreError) -> Manifest {
-    let manifest = try ManifestFile.read(source, Listing(source))
+    let manifest = try ManifestFile.read(source, DirectoryContents(source))
     guard let manifest else {
       throw StoreError(.notAStore, "there is no backup here", file: backup.string)
     }
@@ -89,7 +89,7 @@ struct RestoreWork: Sendable {
 
   /// Removes what an interrupted restore has left; a store that is there stays.
   private static func clear(_ directory: any StorageDirectory) throws(StoreError) {
-    let listing = try Listing(directory)
+    let listing = try DirectoryContents(directory)
     guard !listing.hasStore || (listing.isRestoring && !listing.hasManifest) else {
       throw StoreError(
         .notAStore, "a store is here already; restore into an empty directory",
@@ -107,7 +107,7 @@ struct RestoreWork: Sendable {
   /// Removes all but `RESTORING`, which says that the rest may be removed, and then that: only when
   /// the rest is gone for good. Otherwise a power failure could leave the rest without it.
   static func removeStaged(_ directory: any StorageDirectory) throws(StoreError) {
-    let listing = try Listing(directory)
+    let listing = try DirectoryContents(directory)
     let names =
       listing.segments.keys.map(\.fileName) + listing.checkpoints.map(FileName.checkpoint)
       + [
@@ -126,7 +126,7 @@ struct RestoreWork: Sendable {
   static func finish(_ staged: Staged) throws(StoreError) {
     defer { staged.lock.free() }
     do throws(StoreError) {
-      let manifest = try ManifestFile.read(staged.directory, Listing(staged.directory))
+      let manifest = try ManifestFile.read(staged.directory, DirectoryContents(staged.directory))
       guard let manifest else {
         throw .corrupted("the file vanished", FileName.restoring, at: 0)
       }
@@ -134,7 +134,7 @@ struct RestoreWork: Sendable {
     } catch {
       // Once it was renamed, the store is there.
       do throws(StoreError) {
-        if try !Listing(staged.base).hasManifest { try removeStaged(staged.base) }
+        if try !DirectoryContents(staged.base).hasManifest { try removeStaged(staged.base) }
       } catch {}
       throw error
     }
@@ -143,19 +143,19 @@ struct RestoreWork: Sendable {
     }
   }
 
-  private func carry(
+  private func transfer(
     _ manifest: Manifest, from source: any StorageDirectory, into base: any StorageDirectory,
     _ report: inout RestoreReport
   ) throws(StoreError) {
     // A backup that has files in common with the store would be damaged when the store is.
-    let carrier = SegmentCarrier(source: source, target: base, mayLink: false)
+    let copier = SegmentCopier(source: source, target: base, mayLink: false)
     report.segmentCount = manifest.segments.count
     let total = manifest.segments.reduce(0) { $0 + $1.lengthBytes }
     report.totalBytes = total
     var done: UInt64 = 0
     for entry in manifest.segments {
       // What is copied is read once more to be checked.
-      let isShared = try carrier.carry(SegmentCarrier.Piece(entry)) { count in
+      let isShared = try copier.transfer(SegmentCopier.Piece(entry)) { count in
         done += UInt64(count)
         progress?(Progress(completedBytes: done, totalBytes: 2 * total))
       }
@@ -172,17 +172,17 @@ extension RestoreWork {
   /// The manifest that a restored store begins with: what the backup holds, up to the number that
   /// was asked for, and then a new epoch. Changes of the old one that came later are no part of
   /// this store's history, even where their numbers come again.
-  func newLife(
+  func beginEpoch(
     of old: Manifest, in source: any StorageDirectory
   ) throws(StoreError) -> Manifest {
     var manifest = old
     if let sequence { try rewind(&manifest, to: sequence, in: source) }
     manifest.isBackup = false
-    manifest.instanceID = Identifier(low: Machine.randomNumber(), high: Machine.randomNumber())
+    manifest.instanceID = Identifier(low: SystemRandom.number(), high: SystemRandom.number())
     manifest.forgetCuts()
     manifest.epoch += 1
     manifest.generation += 1
-    manifest.createdMilliseconds = Machine.wallMilliseconds()
+    manifest.createdMilliseconds = SystemClock.wallMilliseconds()
     manifest.epochs.append(
       Manifest.Epoch(
         epoch: manifest.epoch,
@@ -211,7 +211,7 @@ extension RestoreWork {
       if entry.recordCount == 0 || entry.lastSequence <= sequence {
         kept.append(entry)
       } else if entry.firstSequence <= sequence {
-        let cut = try SegmentCut(
+        let cut = try SegmentPrefix(
           of: entry.number.fileName, in: source, lengthBytes: Int(entry.lengthBytes),
           through: sequence)
         // Of a batch that goes beyond the number, nothing.

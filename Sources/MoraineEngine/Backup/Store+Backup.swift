@@ -62,7 +62,7 @@ extension Store {
         .notAStore, "nothing was written to this store yet; there is nothing to back up",
         file: opener.path.string)
     }
-    return try BackupSource(&engine!, snapshots.living)
+    return try BackupSource(&engine!, snapshots.live)
   }
 }
 
@@ -99,7 +99,7 @@ extension Store {
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
     on storage: any Storage, _ progress: (@Sendable (Progress) -> Void)? = nil
   ) async throws(StoreError) -> RestoreReport {
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     let work = RestoreWork(
       storage: storage, backup: backup, path: directory, sequence: sequence, progress: progress)
     let thread = SerialQueue(.lasting)
@@ -114,7 +114,7 @@ extension Store {
       throw error
     }
     try await thread.run { [staged] () throws(StoreError) in try RestoreWork.finish(staged) }
-    staged.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    staged.report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     return staged.report
   }
 

@@ -23,7 +23,7 @@ final class CheckpointImage: @unchecked Sendable {
     header.keyCount = UInt64(clamping: index.count)
     header.bucketCount = UInt64(index.buckets.count)
     header.overflowCount = UInt64(index.overflow.count)
-    header.salt = Machine.randomNumber()
+    header.salt = SystemRandom.number()
     let pageCount = header.bucketPageCount + header.overflowPageCount
     header.pageChecksums = Array(repeating: 0, count: pageCount)
     self.header = header

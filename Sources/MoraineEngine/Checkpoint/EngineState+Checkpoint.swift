@@ -6,24 +6,24 @@ extension EngineState {
   /// Checks what an operation on a hash touches of an index that was loaded, and brings a few pages
   /// home that snapshots had. Pointers to entries are no longer valid.
   @inline(__always)
-  mutating func admit(_ hash: UInt64) throws(StoreError) {
-    if index.needsCare { try careAndAdmit(hash) }
+  mutating func validatePages(_ hash: UInt64) throws(StoreError) {
+    if index.needsCare { try tendAndValidate(hash) }
   }
 
-  /// Checks the pages that a key needs, as ``admit(_:)`` does, and takes the memory that changing
-  /// the index may need.
+  /// Checks the pages that a key needs, as ``validatePages(_:)`` does, and takes the memory that
+  /// changing the index may need.
   @inline(__always)
-  mutating func admitChange(_ hash: UInt64) throws(StoreError) {
-    if index.needsCare { try careAndSecure(hash) }
+  mutating func validateForChange(_ hash: UInt64) throws(StoreError) {
+    if index.needsCare { try tendAndSecure(hash) }
   }
 
-  private mutating func careAndSecure(_ hash: UInt64) throws(StoreError) {
-    try careAndAdmit(hash)
+  private mutating func tendAndSecure(_ hash: UInt64) throws(StoreError) {
+    try tendAndValidate(hash)
     if index.isFrozen || index.isShort { try index.secure(insertions: 1) }
   }
 
-  private mutating func careAndAdmit(_ hash: UInt64) throws(StoreError) {
-    if index.isLazy, !index.admit(hash) { try rebuildIndex() }
+  private mutating func tendAndValidate(_ hash: UInt64) throws(StoreError) {
+    if index.hasUnvalidatedPages, !index.validatePages(hash) { try rebuildIndex() }
     index.tend()
   }
 
@@ -31,22 +31,22 @@ extension EngineState {
   /// for work that goes through the whole log on the actor and takes longer than this.
   ///
   /// - Complexity: O(index), the first time.
-  mutating func admitAll() throws(StoreError) {
-    if !index.admitAll() { try rebuildIndex() }
+  mutating func validateAllPages() throws(StoreError) {
+    if !index.validateAllPages() { try rebuildIndex() }
   }
 
   /// Checks a part of the index that takes less than a millisecond.
   ///
   /// - Returns: whether there is more to check.
-  mutating func admitNext() throws(StoreError) -> Bool {
-    if !index.admitNext() { try rebuildIndex() }
-    return index.isLazy
+  mutating func validateNextPages() throws(StoreError) -> Bool {
+    if !index.validateNextPages() { try rebuildIndex() }
+    return index.hasUnvalidatedPages
   }
 
   /// The index and what it covers, as they are now. No compaction is under way. The caller has
-  /// checked the index with ``admitNext()`` before.
+  /// checked the index with ``validateNextPages()`` before.
   mutating func checkpointImage() throws(StoreError) -> CheckpointImage {
-    try admitAll()
+    try validateAllPages()
     var header = CheckpointHeader(storeID: manifest.storeID)
     header.epoch = manifest.epoch
     header.lastSequence = lastSequence
@@ -145,8 +145,8 @@ extension EngineState {
   /// - Throws: as ``rebuildIndex()``, when a page of the checkpoint is damaged; `.limitExceeded`
   ///   when there is no memory for copies of pages that a snapshot has.
   mutating func shrinkIndexStep() throws(StoreError) -> Bool {
-    if index.isLazy {
-      _ = try admitNext()
+    if index.hasUnvalidatedPages {
+      _ = try validateNextPages()
       return true
     }
     let isAtRisk = index.isFrozen || index.isShort

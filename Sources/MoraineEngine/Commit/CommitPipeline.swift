@@ -60,7 +60,7 @@ final class CommitPipeline: JobRunner, PoolWork {
   }
 
   let monitor = Monitor(State())
-  private let forkGeneration = Machine.forkGeneration
+  private let forkGeneration = CurrentProcess.forkGeneration
   let appendedSequence = Atomic<UInt64>(0)
   let appendedOffset = Atomic<UInt64>(0)
   let durableSequence = Atomic<UInt64>(0)
@@ -151,7 +151,7 @@ final class CommitPipeline: JobRunner, PoolWork {
 
   /// Has tasks run on the thread; nil in a forked child, which has no such thread.
   var taskExecutor: (any TaskExecutor)? {
-    Machine.forkGeneration == forkGeneration ? JobRunnerExecutor(self) : nil
+    CurrentProcess.forkGeneration == forkGeneration ? JobRunnerExecutor(self) : nil
   }
 
   var syncCount: UInt64 { monitor.withLock { $0.syncCount } }
@@ -190,7 +190,7 @@ final class CommitPipeline: JobRunner, PoolWork {
 
   func stop() {
     // In a forked child nothing is to be stopped, and the lock may be held for ever.
-    guard Machine.forkGeneration == forkGeneration else { return }
+    guard CurrentProcess.forkGeneration == forkGeneration else { return }
     monitor.withLock { $0.isStopped = true }
     // A store that is let go without being closed still keeps its promise to sync in time.
     wake()
@@ -218,7 +218,7 @@ extension CommitPipeline {
   private func isSyncDue(_ state: State) -> Bool {
     if !state.waiters.isEmpty { return true }
     guard let deadline = state.deadlineNanoseconds else { return false }
-    return state.isStopped || deadline <= Machine.monotonicNanoseconds()
+    return state.isStopped || deadline <= SystemClock.monotonicNanoseconds()
   }
 
   func step() -> Bool {
@@ -241,7 +241,7 @@ extension CommitPipeline {
       return nil
     }
     state.deadlineNanoseconds = nil
-    state.syncBeganNanoseconds = Machine.monotonicNanoseconds()
+    state.syncBeganNanoseconds = SystemClock.monotonicNanoseconds()
     // The watermark is what was appended before the sync begins, never what comes during it.
     let (sequence, offset) = beginSync()
     return .sync(file, sequence: sequence, offset: offset)
@@ -301,7 +301,7 @@ extension CommitPipeline {
   /// Has the next sync begin at the latest after so long.
   func setDeadline(_ nanoseconds: UInt64) {
     let timerNanoseconds: UInt64? = monitor.withLock { state in
-      let due = Machine.monotonicNanoseconds() &+ nanoseconds
+      let due = SystemClock.monotonicNanoseconds() &+ nanoseconds
       state.deadlineNanoseconds = min(due, state.deadlineNanoseconds ?? due)
       store(min(nanoseconds, load(relaxed: .pendingDelay)), relaxed: .pendingDelay)
       return armTimer(&state)
@@ -326,7 +326,7 @@ extension CommitPipeline {
         // Another call, for an earlier deadline, may have come since.
         guard state.timerNanoseconds == nanoseconds else { return nil }
         state.timerNanoseconds = nil
-        let now = Machine.monotonicNanoseconds()
+        let now = SystemClock.monotonicNanoseconds()
         guard let deadline = state.deadlineNanoseconds, deadline > now else { return nil }
         return armTimer(&state)
       }

@@ -125,7 +125,7 @@ final class CompactionOutput: @unchecked Sendable {
     let footer = SegmentFooter(
       recordCount: recordCount, firstSequence: SequenceNumber(rawValue: firstSequence),
       lastSequence: SequenceNumber(rawValue: lastSequence),
-      wallMilliseconds: Machine.wallMilliseconds(), digest: StateDigest())
+      wallMilliseconds: SystemClock.wallMilliseconds(), digest: StateDigest())
     let offset = UInt64(lengthBytes)
     footer.encoded().withUnsafeBytes { payload in
       let draft = RecordDraft(

@@ -77,7 +77,7 @@ struct CompactionPacer {
   /// How long to pause after so many bytes were read, in nanoseconds.
   mutating func pause(
     afterReading bytes: Int, appendedBytes: UInt64, isBehind: Bool,
-    now: UInt64 = Machine.monotonicNanoseconds()
+    now: UInt64 = SystemClock.monotonicNanoseconds()
   ) -> UInt64 {
     if limitBytesPerSecond != nil { return pauseOfLimit(afterReading: bytes, now: now) }
     defer { last = (now, appendedBytes) }
@@ -94,7 +94,7 @@ struct CompactionPacer {
   /// As long as it takes, and what a pause did not last is made up for by the next: the limit holds
   /// however slow it is, and whatever else takes time.
   mutating func pauseOfLimit(
-    afterReading bytes: Int, now: UInt64 = Machine.monotonicNanoseconds()
+    afterReading bytes: Int, now: UInt64 = SystemClock.monotonicNanoseconds()
   ) -> UInt64 {
     guard let limitBytesPerSecond else { return 0 }
     let elapsed = now - (lastOfLimit ?? now)

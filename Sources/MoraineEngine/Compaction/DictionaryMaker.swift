@@ -95,7 +95,7 @@ extension Store {
       inputs, directory, engine!.manifest.hashKey, isGlance: work.hasFoundNothing)
     while let candidates = try await thread.run({ () throws(StoreError) in try maker.chunk() }) {
       try await sleep(work.pacer.pauseOfLimit(afterReading: maker.takeReadBytes()), work)
-      let isKept = try engine!.judge(candidates, cleanedThrough: 0)
+      let isKept = try engine!.selectLive(candidates, cleanedThrough: 0)
       try await thread.run { () throws(StoreError) in try maker.add(candidates, isKept) }
     }
     let bytes = try await thread.run { () throws(StoreError) in maker.dictionary() }

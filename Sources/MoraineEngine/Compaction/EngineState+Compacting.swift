@@ -23,14 +23,14 @@ extension EngineState {
         bytes: view.end - overhead, liveBytes: view.boundedLiveBytes,
         keptDeleteBytes: view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)
           ? 0 : Int(clamping: view.deleteBytes),
-        isDamaged: table.damage[slot] != nil, isRewrittenAlone: table.rewrittenAlone.contains(slot))
+        isDamaged: table.damage[slot] != nil, cannotMerge: table.unmergeable.contains(slot))
     }
   }
 
   /// What the policy would rewrite next.
   func nextCompaction(_ policy: CompactionPolicy) -> [Int]? {
     let slots = unpinned(compactable())
-    let chooser = CompactionChooser(
+    let chooser = CompactionPicker(
       // Output and inputs are there together for a moment.
       segmentSizeBytes: min(configuration.segmentSizeBytes, fittingSegmentBytes),
       // It begins a little before, so that it has come some way when the limit is reached.
@@ -60,7 +60,7 @@ extension EngineState {
     let all = figures(Array(compactable()[..<(start + count)]))
     let mayShrink = configuration.compaction.sharesDictionaries
     func isNew(_ slot: Int) -> Bool { mayShrink && !table.infos[slot].isCompacted }
-    let chooser = CompactionChooser(
+    let chooser = CompactionPicker(
       segmentSizeBytes: configuration.segmentSizeBytes, spaceAmplificationLimit: 1)
     let inputs = Array(all[start...])
     var expected = inputs
@@ -90,10 +90,10 @@ extension EngineState {
   mutating func compactionHeader() -> SegmentHeader {
     var header = SegmentHeader(
       storeID: manifest.storeID, epoch: manifest.epoch,
-      number: takeSegmentNumber(), salt: Machine.randomNumber())
+      number: takeSegmentNumber(), salt: SystemRandom.number())
     header.flags = [.compacted]
     header.generation = manifest.generation + 1
-    header.createdMilliseconds = Machine.wallMilliseconds()
+    header.createdMilliseconds = SystemClock.wallMilliseconds()
     return header
   }
 
@@ -127,12 +127,12 @@ extension EngineState {
   /// Checks the pages of the index that the records need, where it was loaded from a checkpoint.
   ///
   /// - Throws: `.corrupted`, `.io` when a page is damaged and the index cannot be made again.
-  mutating func judge(
+  mutating func selectLive(
     _ candidates: [CompactionCandidate], cleanedThrough: UInt64
   ) throws(StoreError) -> [Bool] {
     for candidate in candidates { index.prefetch(candidate.hash) }
     if index.needsCare {
-      for candidate in candidates where !candidate.isDelete { try admit(candidate.hash) }
+      for candidate in candidates where !candidate.isDelete { try validatePages(candidate.hash) }
     }
     let droppable = Self.lastDroppableDelete(cleanedThrough, pin: observers.pins.leastSequence)
     return candidates.map { candidate in
@@ -180,8 +180,8 @@ extension EngineState {
 
   /// Points index entries at the copies, each only if it still names the record that was copied.
   ///
-  /// The pages that this touches were checked when ``judge(_:cleanedThrough:)`` found the records
-  /// live; a page that was checked stays so.
+  /// The pages that this touches were checked when ``selectLive(_:cleanedThrough:)`` found the
+  /// records live; a page that was checked stays so.
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
     for relocation in relocations { index.prefetch(relocation.hash) }
     let copied = relocations.reduce(0) { $0 + UInt64(aligned(Int($1.newLength))) }

@@ -151,8 +151,8 @@ extension Store {
     try await passGateToCompact()
     roomGate.take()
     defer { roomGate.release() }
-    let hasBurst = try await enterBurst()
-    defer { if hasBurst { leaveBurst() } }
+    let hasLease = try await acquireWriterLease()
+    defer { if hasLease { releaseWriterLease() } }
     guard let active = engine?.active, engine!.table[active.slot].recordCount > 0 else { return }
     await manifestGate.acquire()
     defer { manifestGate.release() }
@@ -188,10 +188,10 @@ extension Store {
   /// Looks, after a delete, whether much has become garbage: no segment need ever be sealed again.
   @inline(__always)
   func compactAfterDeleting() {
-    guard engine != nil, engine!.liveBytes < looksBelowLiveBytes else { return }
-    looksBelowLiveBytes = engine!.liveBytes / 4 * 3
+    guard engine != nil, engine!.liveBytes < nextCheckLiveBytes else { return }
+    nextCheckLiveBytes = engine!.liveBytes / 4 * 3
     guard compactionPolicy.isAutomatic, !roomGate.isHeld else { return }
-    if isCompacting { looksAgain = true } else { compactIfMuchIsGarbage() }
+    if isCompacting { recheckRequested = true } else { compactIfMuchIsGarbage() }
   }
 
   private func compactIfMuchIsGarbage() {
@@ -212,10 +212,10 @@ extension Store {
     await restoreReserve()
     endCompaction()
     // Who looked meanwhile found this one under way, and may have been the last.
-    guard looksAgain, !hasFailed, !isClosed, !isSuspended, engine != nil else { return }
-    looksAgain = false
+    guard recheckRequested, !hasFailed, !isClosed, !isSuspended, engine != nil else { return }
+    recheckRequested = false
     // On a full disk what is left is for the deletes; they ask for a compaction when they need one.
-    guard engine!.reserve.isWhole else { return }
+    guard engine!.reserve.isFull else { return }
     compactIfMuchIsGarbage()
   }
 

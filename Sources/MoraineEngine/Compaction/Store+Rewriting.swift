@@ -6,15 +6,15 @@ extension Store {
   ///
   /// - Parameters:
   ///   - limitBytes: when its output has as many, some of the neighbours may be left.
-  ///   - isRewrittenAlone: whether it was in vain to rewrite it together with neighbours.
+  ///   - cannotMerge: whether it was in vain to rewrite it together with neighbours.
   ///   - isSecondAttempt: whether the index was built from the log again for this attempt.
   /// - Returns: how many segments, from the first on, were rewritten, and how many took their
   ///   place: none or one.
   func rewrite(
-    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, isRewrittenAlone: Bool = false,
+    _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, cannotMerge: Bool = false,
     isSecondAttempt: Bool = false
   ) async throws(StoreError) -> (taken: Int, left: Int) {
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     try engine!.checkWritable()
     guard engine!.table.vacancyCount > 0 else { throw SegmentTable.full }
     let inputs = engine!.compactionInputs(wanted)
@@ -54,19 +54,19 @@ extension Store {
         }
         try await discardCheckpoint()
         return try await rewrite(
-          wanted, work, limitBytes: limitBytes, isRewrittenAlone: isRewrittenAlone,
+          wanted, work, limitBytes: limitBytes, cannotMerge: cannotMerge,
           isSecondAttempt: true)
       }
       // One alone keeps its dictionary, and what it holds does not become longer.
       guard error.code == .valueTooLarge, wanted.count > 1 else { throw error }
-      return try await rewrite([wanted[0]], work, isRewrittenAlone: true)
+      return try await rewrite([wanted[0]], work, cannotMerge: true)
     }
-    if let newSlot, isRewrittenAlone { engine!.table.noteRewrittenAlone(newSlot) }
+    if let newSlot, cannotMerge { engine!.table.noteUnmergeable(newSlot) }
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
     let report = work.count(inputs[..<slots.count], output)
-    tell(.compacted(report, elapsedNanoseconds: Machine.monotonicNanoseconds() - began))
+    tell(.compacted(report, elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
     compactionBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
     compactionCount += 1
     return (slots.count, output.isEmpty ? 0 : 1)
@@ -112,8 +112,8 @@ extension Store {
     checkpointNames = []
     checkpointedBytes = 0
     // The manifest says now which digests in the log count.
-    let hasBurst = try await enterBurst()
-    defer { if hasBurst { leaveBurst() } }
+    let hasLease = try await acquireWriterLease()
+    defer { if hasLease { releaseWriterLease() } }
     await manifestGate.acquire()
     defer { manifestGate.release() }
     try await publishManifest()
@@ -137,7 +137,7 @@ extension Store {
         if count > 1, output.lengthBytes > limitBytes { return (count, cleaned, selection) }
         count += 1
       }
-      let isKept = try engine!.judge(candidates, cleanedThrough: cleanedBefore)
+      let isKept = try engine!.selectLive(candidates, cleanedThrough: cleanedBefore)
       for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
         output.lastDroppedDelete = candidate.sequence
       }
@@ -169,10 +169,10 @@ extension Store {
   ) async throws(StoreError) -> Int? {
     let mapping = try await mapOutput(output)
     // What was left out is hidden by newer records; those must outlive a power failure first.
-    try await passBurst()
+    try await catchUpAsWriter()
     try await pipeline.waitUntilAllDurable()
-    let hasBurst = try await enterBurst()
-    defer { if hasBurst { leaveBurst() } }
+    let hasLease = try await acquireWriterLease()
+    defer { if hasLease { releaseWriterLease() } }
     await manifestGate.waitUntilFree()
     try checkUsable()
     manifestGate.take()
@@ -245,7 +245,7 @@ extension Store {
   /// last snapshot that may read them is let go.
   private func heldBack(_ names: [String]) -> [String] {
     let directory = engine!.directoryHandle()
-    return snapshots.living.removable(names) { [pipeline] names in
+    return snapshots.live.removable(names) { [pipeline] names in
       // The thread that releases a snapshot need not wait for the disk.
       pipeline.enqueue { refusal in
         guard refusal == nil else { return }

@@ -1,12 +1,13 @@
-/// A lock that one task of an actor holds across suspension points, while others wait for it without
-/// a thread.
+/// A lock that one task of an actor holds across suspension points, while others wait for it
+/// without a thread.
 ///
 /// The gate is part of an actor's state and runs in that actor's isolation: between the end of a
 /// wait and the caller's next statement no other task of the actor runs. So a caller that finds the
 /// gate free may take it at once.
 ///
-/// Waiting tasks resume in the order in which they began to wait, but a task that arrives in between
-/// may come first. ``passOn()`` hands the gate over instead, for callers that must keep their order.
+/// Waiting tasks resume in the order in which they began to wait, but a task that arrives in
+/// between may come first. ``passOn()`` hands the gate over instead, for callers that must keep
+/// their order.
 final class AsyncGate {
   /// Whether a task holds the gate.
   private(set) var isHeld = false

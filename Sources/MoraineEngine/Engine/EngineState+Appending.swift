@@ -6,17 +6,17 @@ extension EngineState {
   /// Whether `count` bytes of records fit where the next record goes.
   @inline(__always)
   func hasRoom(for count: Int) -> Bool {
-    place.slot >= 0 && table[place.slot].end &+ count <= place.roomEnd
+    position.slot >= 0 && table[position.slot].end &+ count <= position.roomEnd
   }
 
   /// The same for operations that may need more space than they give back.
   @inline(__always)
   func hasRoom(forPuts count: Int) -> Bool {
-    place.slot >= 0 && table[place.slot].end &+ count <= place.putEnd
+    position.slot >= 0 && table[position.slot].end &+ count <= position.putEnd
   }
 
   /// What must be waited for until `count` bytes fit.
-  func room(for count: Int) -> Room {
+  func capacity(for count: Int) -> AppendCapacity {
     if hasRoom(for: count) { return .enough }
     guard let active, !active.hasFooter, active.allocated != nil else { return .rotate }
     let end = table[active.slot].end + count
@@ -33,10 +33,10 @@ extension EngineState {
   // instructions of 2,800.
   @_transparent
   mutating func append(_ draft: RecordDraft) throws(StoreError) -> Address {
-    precondition(place.slot >= 0, "append without an active segment")
-    let view = table[place.slot]
+    precondition(position.slot >= 0, "append without an active segment")
+    let view = table[position.slot]
     let end = view.end
-    if let base = view.base, place.isMapped {
+    if let base = view.base, position.isMapped {
       if draft.length < Self.writtenLength {
         draft.write(to: base + end, at: UInt64(truncatingIfNeeded: end), seed: view.seed)
       } else {
@@ -46,9 +46,9 @@ extension EngineState {
       try appendToFile(draft, at: end)
     }
     let length = aligned(draft.length)
-    table[place.slot].end = end &+ length
+    table[position.slot].end = end &+ length
     appendedBytes &+= UInt64(truncatingIfNeeded: length)
-    return Address(slot: place.slot, offset: end)
+    return Address(slot: position.slot, offset: end)
   }
 
   /// From this length on a record is written by a call into a mapped segment too: that fills the
@@ -59,7 +59,7 @@ extension EngineState {
     _ draft: RecordDraft, to target: UnsafeMutableRawPointer, at end: Int
   ) {
     guard let active else { return }
-    place.hasCalled = true
+    position.hasCalled = true
     do throws(StorageError) {
       try write(draft, at: end, to: active)
     } catch {
@@ -136,16 +136,16 @@ extension EngineState {
   @inline(__always)
   mutating func appendSyncMarkIfDue() throws(StoreError) {
     let durable = Int(truncatingIfNeeded: pipeline.durableOffset.load(ordering: .relaxed))
-    guard durable > place.markedOffset else { return }
+    guard durable > position.markedOffset else { return }
     try appendSyncMark(durable)
   }
 
   private mutating func appendSyncMark(_ durable: Int) throws(StoreError) {
     let mark = SyncMark(
-      durableOffset: UInt64(durable), wallMilliseconds: Machine.wallMilliseconds(),
+      durableOffset: UInt64(durable), wallMilliseconds: SystemClock.wallMilliseconds(),
       digest: digest)
     try appendSystemRecord(.syncMark, mark.encoded())
-    place.markedOffset = durable
+    position.markedOffset = durable
   }
 
   mutating func appendSystemRecord(
@@ -164,12 +164,12 @@ extension EngineState {
   /// Tells the committing thread how far the log reaches.
   @inline(__always)
   func publish() {
-    let end = UInt64(truncatingIfNeeded: table[place.slot].end)
+    let end = UInt64(truncatingIfNeeded: table[position.slot].end)
     pipeline.publish(sequence: lastSequence, offset: end)
   }
 
   @inline(__always)
-  func count(_ sequence: UInt64, in slot: Int) {
+  func countRecord(_ sequence: UInt64, in slot: Int) {
     table[slot].recordCount &+= 1
     if table[slot].firstSequence == 0 { table[slot].firstSequence = sequence }
     table[slot].lastSequence = sequence
@@ -183,13 +183,13 @@ extension EngineState {
   static let smallSegmentBytes = 8 << 20
 
   /// What the next segment will be, for a unit of `count` bytes. Its number is taken from now on.
-  mutating func nextBirth(for count: Int) -> SegmentBirth {
+  mutating func nextSegmentCreation(for count: Int) -> SegmentCreation {
     let number = takeSegmentNumber()
     var header = SegmentHeader(
       storeID: manifest.storeID, epoch: manifest.epoch, number: number,
-      salt: Machine.randomNumber())
+      salt: SystemRandom.number())
     header.generation = manifest.generation + 1
-    header.createdMilliseconds = Machine.wallMilliseconds()
+    header.createdMilliseconds = SystemClock.wallMilliseconds()
     if let last = table.order.last {
       header.predecessor = SegmentHeader.Predecessor(
         number: table.infos[last].number.rawValue, lengthBytes: UInt64(table[last].end),
@@ -200,7 +200,7 @@ extension EngineState {
     let wish = max(
       ActiveSegment.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
     let first = min(limit, max(needed, wish))
-    return SegmentBirth(
+    return SegmentCreation(
       directory: directory, header: header, wantedLimit: limit,
       firstAllocation: FileBlock.covering(first), neededBytes: needed,
       wantsMapping: configuration.ioMode == .mapped, prefaulting: nextPrefaulting(),
@@ -221,22 +221,22 @@ extension EngineState {
   ///
   /// - Returns: the segment that was active before, its footer written.
   mutating func adopt(
-    _ child: SegmentBirth.Child, _ birth: SegmentBirth
+    _ child: SegmentCreation.Child, _ creation: SegmentCreation
   ) -> (segment: ActiveSegment, markedOffset: Int)? {
-    let before = active.map { ($0, place.markedOffset) }
-    let header = birth.header
+    let before = active.map { ($0, position.markedOffset) }
+    let header = creation.header
     let length = header.headerLength
     let info = SegmentInfo(
       number: header.number, epoch: header.epoch, salt: header.salt, mapping: child.mapping)
     let slot = table.append(
       SegmentView(base: child.mapping?.base, end: length, seed: header.checksumSeed), info)
-    if child.mapping == nil { table.lend(child.file, for: slot) }
+    if child.mapping == nil { table.cache(child.file, for: slot) }
     if configuration.isAlone { child.file.allowParking() }
     active = ActiveSegment(
       slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
-      limit: child.limit, step: birth.firstAllocation,
+      limit: child.limit, step: creation.firstAllocation,
       softEnd: link == nil ? (child.allocated ?? 0) / 2 : .max)
-    place.markedOffset = length
+    position.markedOffset = length
     return before
   }
 
@@ -270,8 +270,8 @@ extension EngineState {
   /// What suits the work since this was asked last.
   mutating func nextPrefaulting() -> Prefaulting {
     let syncCount = pipeline.syncCount
-    defer { (place.hasCalled, place.syncCount) = (false, syncCount) }
-    if place.hasCalled || syncCount >= place.syncCount + 2 { return .none }
+    defer { (position.hasCalled, position.syncCount) = (false, syncCount) }
+    if position.hasCalled || syncCount >= position.syncCount + 2 { return .none }
     return link == nil ? .filling : .touching
   }
 
@@ -309,7 +309,7 @@ extension EngineState {
     if let abandoned { giveBack(table.infos[abandoned].number) }
     active = before?.segment
     if let abandoned { table.drop(abandoned) }
-    place.markedOffset = before?.markedOffset ?? 0
+    position.markedOffset = before?.markedOffset ?? 0
   }
 
   mutating func takeSegmentNumber() -> SegmentNumber {

@@ -22,7 +22,7 @@ extension EngineState {
   }
 
   @inline(__always)
-  var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }
+  var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
   /// Throws in a child of the process that opened the store: the log is the parent's, and so is the
   /// thread that syncs.
@@ -123,8 +123,8 @@ extension EngineState {
     let (key, keyspace) = (draft.key, draft.keyspace)
     let length = draft.length
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
-    try admitChange(hash)
-    index.thaw(hash)
+    try validateForChange(hash)
+    index.makeUnique(hash)
     let existing = try table.find(key, keyspace, hash: hash, in: index)
     // In positional mode the record lies in a buffer that the append will reuse: it was read.
     try appendSyncMarkIfDue()
@@ -132,10 +132,10 @@ extension EngineState {
     let address = try append(draft)
     install(
       put: address, length: length, sequence: lastSequence, hash: hash, keyspace: keyspace,
-      over: existing?.replaceable)
-    count(lastSequence, in: address.slot)
+      over: existing?.entry)
+    countRecord(lastSequence, in: address.slot)
     publish()
-    keyspaces.note(keyspace)
+    keyspaces.recordCommit(keyspace)
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 
@@ -146,8 +146,8 @@ extension EngineState {
     try checkWritable()
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
     let hash = hash(key, keyspace)
-    try admitChange(hash)
-    index.thaw(hash)
+    try validateForChange(hash)
+    index.makeUnique(hash)
     guard let existing = try table.find(key, keyspace, hash: hash, in: index) else {
       return .done(nil)
     }
@@ -160,11 +160,11 @@ extension EngineState {
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
-    uninstall(existing.replaceable, hash: hash, keyspace: keyspace)
-    count(lastSequence, in: address.slot)
+    uninstall(existing.entry, hash: hash, keyspace: keyspace)
+    countRecord(lastSequence, in: address.slot)
     table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     publish()
-    keyspaces.note(keyspace)
+    keyspaces.recordCommit(keyspace)
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 }
@@ -206,7 +206,7 @@ extension EngineState {
     // Many insertions may need more memory than one.
     if index.needsCare || batch.count > Self.largeBatch {
       try index.secure(insertions: batch.count)
-      for hash in hashes { index.thaw(hash) }
+      for hash in hashes { index.makeUnique(hash) }
     }
     try appendSyncMarkIfDue()
     let first = lastSequence
@@ -216,12 +216,12 @@ extension EngineState {
     compressor.trim()
     for index in 0..<batch.count {
       let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
-      show(
+      apply(
         batch.operations[index], places[index], found, hash: hashes[index],
         sequence: first + UInt64(index) + 1)
     }
     publish()
-    note(batch)
+    recordCommit(of: batch)
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 
@@ -264,7 +264,7 @@ extension EngineState {
   ) throws(StoreError) -> [ReplacedRecord?] {
     var older: [ReplacedRecord?] = []
     older.reserveCapacity(batch.count)
-    if index.needsCare { for hash in hashes { try admit(hash) } }
+    if index.needsCare { for hash in hashes { try validatePages(hash) } }
     for position in 0..<batch.count {
       let keyspace = batch.operations[position].keyspace
       let found = try table.find(
@@ -277,7 +277,7 @@ extension EngineState {
   private mutating func appendAll(
     _ batch: BatchPieces, after first: UInt64
   ) throws(StoreError) -> [(address: Address, length: Int)] {
-    let start = table[place.slot].end
+    let start = table[position.slot].end
     var places: [(address: Address, length: Int)] = []
     places.reserveCapacity(batch.count)
     do throws(StoreError) {
@@ -288,7 +288,7 @@ extension EngineState {
       // The first took back its own bytes.
       if places.isEmpty { throw error }
       // Part of a batch must not stay where the next record goes.
-      table[place.slot].end = start
+      table[position.slot].end = start
       do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {
         pipeline.poison(StoreError(error))
       }
@@ -318,8 +318,8 @@ extension EngineState {
     }
   }
 
-  private mutating func show(
-    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: Replaceable?,
+  private mutating func apply(
+    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: IndexEntry?,
     hash: UInt64, sequence: UInt64
   ) {
     if operation.isDelete {
@@ -330,16 +330,16 @@ extension EngineState {
         put: place.address, length: place.length, sequence: sequence, hash: hash,
         keyspace: operation.keyspace, over: existing)
     }
-    count(sequence, in: place.address.slot)
+    countRecord(sequence, in: place.address.slot)
   }
 
   /// Tells who watches, once for each keyspace.
-  private func note(_ batch: BatchPieces) {
+  private func recordCommit(of batch: BatchPieces) {
     let first = batch.operations[0].keyspace
     if batch.operations.allSatisfy({ $0.keyspace == first }) {
-      keyspaces.note(first)
+      keyspaces.recordCommit(first)
     } else {
-      for id in Set(batch.operations.map(\.keyspace)) { keyspaces.note(id) }
+      for id in Set(batch.operations.map(\.keyspace)) { keyspaces.recordCommit(id) }
     }
   }
 
@@ -348,19 +348,19 @@ extension EngineState {
   private func entry(
     of index: Int, _ batch: BatchPieces, _ places: [(address: Address, length: Int)],
     _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
-  ) -> Replaceable? {
+  ) -> IndexEntry? {
     var probe = self.index.probe(hash)
     while let slot = probe.next(self.index) {
       let address = Address(rawValue: slot.pointee & Address.mask)
       if let older, older.address == address {
-        return Replaceable(slot: slot, length: older.length, sequence: older.sequence)
+        return IndexEntry(slot: slot, length: older.length, sequence: older.sequence)
       }
       // One of this batch's own: they lie in the order of the operations.
       guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
       else { continue }
       let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
       if own < index, batch.areAboutTheSame(own, index) {
-        return Replaceable(
+        return IndexEntry(
           slot: slot, length: places[own].length, sequence: first + UInt64(own) + 1)
       }
     }
@@ -375,7 +375,7 @@ extension EngineState {
   @inline(__always)
   mutating func install(
     put address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
-    over existing: Replaceable?
+    over existing: IndexEntry?
   ) {
     let size = UInt64(truncatingIfNeeded: aligned(length))
     if let existing {
@@ -394,7 +394,7 @@ extension EngineState {
 
   @inline(__always)
   mutating func uninstall(
-    _ existing: Replaceable, hash: UInt64, keyspace: UInt16
+    _ existing: IndexEntry, hash: UInt64, keyspace: UInt16
   ) {
     retire(existing, hash: hash, keyspace: keyspace)
     index.remove(existing.slot)
@@ -402,7 +402,7 @@ extension EngineState {
 
   /// The record that an entry names is no longer live.
   @inline(__always)
-  private mutating func retire(_ old: Replaceable, hash: UInt64, keyspace: UInt16) {
+  private mutating func retire(_ old: IndexEntry, hash: UInt64, keyspace: UInt16) {
     let size = UInt64(truncatingIfNeeded: aligned(old.length))
     table[old.address.slot].liveBytes &-= size
     liveBytes &-= size

@@ -7,14 +7,14 @@ struct EngineState: ~Copyable {
   var table: SegmentTable
   var active: ActiveSegment? {
     didSet {
-      place.slot = active?.slot ?? -1
-      place.roomEnd = active?.roomEnd ?? 0
-      place.putEnd = reserve.isWhole ? place.roomEnd : 0
-      place.isMapped = active?.allocated != nil
+      position.slot = active?.slot ?? -1
+      position.roomEnd = active?.roomEnd ?? 0
+      position.putEnd = reserve.isFull ? position.roomEnd : 0
+      position.isMapped = active?.allocated != nil
     }
   }
   /// What appends need of `active`, without its references.
-  var place = AppendPlace()
+  var position = AppendPosition()
   var manifest: Manifest
   let configuration: Configuration
   let directory: any StorageDirectory
@@ -40,7 +40,7 @@ struct EngineState: ~Copyable {
   var appendedBytes: UInt64 = 0
   /// The space kept back for deletes.
   var reserve: Reserve {
-    didSet { place.putEnd = reserve.isWhole ? place.roomEnd : 0 }
+    didSet { position.putEnd = reserve.isFull ? position.roomEnd : 0 }
   }
   var keyspaces: KeyspaceTable
   let observers: Observers
@@ -64,7 +64,7 @@ struct EngineState: ~Copyable {
     self.manifest = manifest
     self.configuration = configuration
     self.pipeline = pipeline
-    forkGeneration = Machine.forkGeneration
+    forkGeneration = CurrentProcess.forkGeneration
     observers.life.took(directory)
   }
 
@@ -100,12 +100,12 @@ extension EngineState {
     var next = manifest
     next.generation += 1
     next.lastSequence = SequenceNumber(rawValue: lastSequence)
-    next.createdMilliseconds = Machine.wallMilliseconds()
+    next.createdMilliseconds = SystemClock.wallMilliseconds()
     next.segments = table.order.map { table.infos[$0].entry(table[$0]) }
     if let slot = sealing?.segment.slot ?? active?.slot {
       next.watermarkSegment = table.infos[slot].number.rawValue
       // What the log itself has marked. The pipeline's own figure may still be the last segment's.
-      next.watermarkOffset = UInt64(sealing?.markedOffset ?? place.markedOffset)
+      next.watermarkOffset = UInt64(sealing?.markedOffset ?? position.markedOffset)
       next.digest = StateDigest()
     } else {
       next.watermarkSegment = 0
@@ -131,7 +131,7 @@ extension EngineState {
     let footer = SegmentFooter(
       recordCount: view.recordCount, firstSequence: SequenceNumber(rawValue: view.firstSequence),
       lastSequence: SequenceNumber(rawValue: view.lastSequence),
-      wallMilliseconds: Machine.wallMilliseconds(), digest: digest)
+      wallMilliseconds: SystemClock.wallMilliseconds(), digest: digest)
     try appendSystemRecord(.footer, footer.encoded())
     self.active?.hasFooter = true
   }
@@ -170,7 +170,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> StoredValue? {
     let hash = hash(key, keyspace)
-    try admit(hash)
+    try validatePages(hash)
     guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return nil }
     try table.verify(found.record, at: found.address)
     let slot = found.address.slot
@@ -187,7 +187,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> [UInt8]? {
     let hash = hash(key, keyspace)
-    try admit(hash)
+    try validatePages(hash)
     guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return nil }
     let record = found.record
     try table.verify(record, at: found.address)
@@ -200,7 +200,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> Bool {
     let hash = hash(key, keyspace)
-    try admit(hash)
+    try validatePages(hash)
     return try table.find(key, keyspace, hash: hash, in: index) != nil
   }
 }

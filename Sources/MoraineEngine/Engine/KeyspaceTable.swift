@@ -84,18 +84,18 @@ struct KeyspaceTable {
 
   /// Tells who watches that a change is visible.
   @inline(__always)
-  func note(_ id: UInt16) {
+  func recordCommit(_ id: UInt16) {
     if id == 0 {
-      unnamedMonitor.note()
+      unnamedMonitor.recordCommit()
     } else if Int(id) < monitors.count {
-      monitors[Int(id)].note()
+      monitors[Int(id)].recordCommit()
     }
   }
 
   /// Tells all who watch that something may have changed.
-  func noteAll() {
-    unnamedMonitor.note()
-    for monitor in monitors where monitor !== unnamedMonitor { monitor.note() }
+  func recordCommitToAll() {
+    unnamedMonitor.recordCommit()
+    for monitor in monitors where monitor !== unnamedMonitor { monitor.recordCommit() }
   }
 
   /// A record became live.
@@ -152,7 +152,7 @@ extension EngineState {
   ///   checkpoint older than the last compaction; otherwise O(1).
   mutating func countKeyspaces() throws(StoreError) {
     if keyspaces.isCounted { return }
-    try admitAll()
+    try validateAllPages()
     var counted = keyspaces
     counted.forgetFigures()
     for address in index.addresses() {

@@ -29,9 +29,10 @@ extension ManifestFile {
   /// The manifest of a directory with these files.
   ///
   /// - Returns: nil when the directory has no store yet.
-  /// - Throws: `.corrupted` where segments have no manifest; `.notAStore` where a restore did not end.
+  /// - Throws: `.corrupted` where segments have no manifest; `.notAStore` where a restore did not
+  /// end.
   static func read(
-    _ directory: any StorageDirectory, _ listing: Listing
+    _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) -> Manifest? {
     if listing.hasManifest { return try decode(directory) }
     if listing.segments.isEmpty { return nil }

@@ -118,7 +118,7 @@ struct BucketArray: ~Copyable {
 
 extension BucketArray {
   /// The buckets as they are now, for a snapshot that was just counted. What changes them from now
-  /// on calls ``thaw(_:)`` before.
+  /// on calls ``makeUnique(_:)`` before.
   ///
   /// - Complexity: O(pages): eight bytes for 64 buckets.
   mutating func freeze() -> FrozenBuckets {
@@ -127,7 +127,7 @@ extension BucketArray {
   }
 
   /// Makes a bucket one that no snapshot has. Pointers into its page are no longer valid.
-  mutating func thaw(_ number: Int) {
+  mutating func makeUnique(_ number: Int) {
     let page = number >> Self.pageShift
     guard var origin = origins?[page],
       let new = memory.replacement(

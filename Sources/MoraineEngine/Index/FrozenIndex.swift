@@ -34,29 +34,29 @@ extension HashIndex {
   /// - Complexity: O(index), a byte for about 500 of it; later, a page is copied at its first
   ///   change.
   mutating func freeze() -> FrozenIndex {
-    precondition(!isLazy, "a snapshot of an index that was not checked")
+    precondition(!hasUnvalidatedPages, "a snapshot of an index that was not checked")
     return FrozenIndex(&self)
   }
 
   /// Makes what a change of a hash's entries touches something that no snapshot has. Pointers to
   /// entries are no longer valid.
   @inline(__always)
-  mutating func thaw(_ hash: UInt64) {
-    if isFrozen { thaw(bucket: place(hash).bucket) }
+  mutating func makeUnique(_ hash: UInt64) {
+    if isFrozen { makeUnique(bucket: place(hash).bucket) }
   }
 
   /// The same for all entries of a bucket.
-  mutating func thaw(bucket number: Int) {
+  mutating func makeUnique(bucket number: Int) {
     guard isFrozen else { return }
     guard memory.isFrozen else {
       isFrozen = false
       return
     }
-    buckets.thaw(number)
+    buckets.makeUnique(number)
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {
       let next = Self.linkTarget(last)
-      overflow.thaw(next)
+      overflow.makeUnique(next)
       last = overflow[next][Self.slotsPerBucket - 1]
     }
   }
@@ -84,7 +84,7 @@ extension HashIndex {
       }
     }
     let isAway = buckets.isAway || overflow.isAway
-    needsCare = isLazy || isFrozen || isAway || isShort
+    needsCare = hasUnvalidatedPages || isFrozen || isAway || isShort
     return isAway && released != tendedThrough
   }
 }

@@ -46,8 +46,9 @@ struct HashIndex: ~Copyable, ProbedIndex {
   /// The checkpoint that the index was loaded from, until all of it is checked.
   var pages: CheckpointPages?
   /// While true, what an operation touches must be admitted before.
-  var isLazy = false
-  /// How many buckets ``admitNext(_:)`` has checked, from the first one on; then overflow buckets.
+  var hasUnvalidatedPages = false
+  /// How many buckets ``validateNextPages(_:)`` has checked, from the first one on; then overflow
+  /// buckets.
   var admittedCount = 0
   var admittedOverflowCount = 0
   /// While true, a snapshot may have what is about to change.
@@ -161,7 +162,7 @@ struct HashIndex: ~Copyable, ProbedIndex {
   ///
   /// - Returns: whether there was such an entry.
   mutating func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
-    thaw(hash)
+    makeUnique(hash)
     var probe = probe(hash)
     while let slot = probe.next(self) {
       guard slot.pointee & Address.mask == old.rawValue else { continue }
@@ -192,11 +193,11 @@ extension HashIndex {
     _ hash: UInt64, _ address: Address, rehashing source: borrowing Source
   ) {
     let (number, tag) = place(hash)
-    thaw(bucket: number)
+    makeUnique(bucket: number)
     add(tag << 48 | address.rawValue, to: buckets[number])
     count &+= 1
     // A split that cannot read a key leaves everything as it was, and is tried again later.
-    guard isCrowded, !isLazy || admitSplit() else { return }
+    guard isCrowded, !hasUnvalidatedPages || validateSplitBucket() else { return }
     do throws(StoreError) { try splitNext(source) } catch {}
   }
 
@@ -242,7 +243,7 @@ extension HashIndex {
       precondition(number < 1 << Address.offsetBits, "index overflow area is exhausted")
       noteGrowth(usedSpare: overflow.grow(to: number + 1))
     }
-    if isFrozen { overflow.thaw(number) }
+    if isFrozen { overflow.makeUnique(number) }
     return number
   }
 
@@ -254,8 +255,8 @@ extension HashIndex {
     try sortEntries(of: source, hashes)
     let target = buckets.count
     noteGrowth(usedSpare: buckets.grow(to: target + 1))
-    thaw(bucket: source)
-    if isFrozen { buckets.thaw(target) }
+    makeUnique(bucket: source)
+    if isFrozen { buckets.makeUnique(target) }
     empty(source)
     for entry in staying { add(entry, to: buckets[source]) }
     for entry in rising { add(entry, to: buckets[target]) }
@@ -342,7 +343,7 @@ extension HashIndex {
   /// - Complexity: O(limit). No record is read: a merged bucket's number and its tags have all the
   ///   hash bits that the tags of the bucket they are merged into need.
   mutating func shrink(_ limit: inout Int) -> Bool {
-    precondition(!isLazy, "an index that was not checked becomes smaller")
+    precondition(!hasUnvalidatedPages, "an index that was not checked becomes smaller")
     while limit > 0, canMerge { mergeLast(&limit) }
     // Merging makes each chain again, of the lowest numbers; so the last ones become free.
     while limit > 0, overflow.count > 0, freeOverflow.contains(overflow.count - 1) {
@@ -370,8 +371,8 @@ extension HashIndex {
     split -= 1
     let (target, source) = (split, buckets.count - 1)
     assert(source == target + 1 << level, "the last bucket is not the one that was split last")
-    thaw(bucket: target)
-    thaw(bucket: source)
+    makeUnique(bucket: target)
+    makeUnique(bucket: source)
     staying.removeAll(keepingCapacity: true)
     for bucket in [target, source] {
       limit -= collectMerged(bucket, into: target)
@@ -406,7 +407,7 @@ extension HashIndex {
 }
 
 extension HashIndex {
-  /// The index as a checkpoint has it. Its pages are checked as ``admit(_:)`` is asked.
+  /// The index as a checkpoint has it. Its pages are checked as ``validatePages(_:)`` is asked.
   ///
   /// Whole chunks stay where they were mapped; the last of each kind, in which the index will grow,
   /// is copied, and so checked at once.
@@ -425,7 +426,7 @@ extension HashIndex {
     let bucketCount = Int(clamping: header.bucketCount)
     let overflowCount = Int(clamping: header.overflowCount)
     self.pages = pages
-    isLazy = true
+    hasUnvalidatedPages = true
     needsCare = true
     let mapped = BucketArray.firstOfLastChunk(bucketCount)
     let mappedOverflow = BucketArray.firstOfLastChunk(overflowCount)
@@ -445,12 +446,12 @@ extension HashIndex {
   /// Checks all that a look-up, a change or a removal of a hash touches.
   ///
   /// - Returns: false when a page is not what was written: the index must be made from the log.
-  func admit(_ hash: UInt64) -> Bool { admit(bucket: place(hash).bucket) }
+  func validatePages(_ hash: UInt64) -> Bool { validatePages(bucket: place(hash).bucket) }
 
   /// Checks what the next split touches.
-  func admitSplit() -> Bool { admit(bucket: split) }
+  func validateSplitBucket() -> Bool { validatePages(bucket: split) }
 
-  func admit(bucket number: Int) -> Bool {
+  func validatePages(bucket number: Int) -> Bool {
     guard let pages else { return true }
     guard pages.checkBucket(number) else { return false }
     // One link for each overflow bucket at most; more are a circle, which checksums do not tell
@@ -468,27 +469,27 @@ extension HashIndex {
     return true
   }
 
-  /// What one step of ``admitNext(_:)`` does at most. With 32 pages of 64 KiB it takes less than a
-  /// millisecond.
-  struct AdmissionStep {
+  /// What one step of ``validateNextPages(_:)`` does at most. With 32 pages of 64 KiB it takes less
+  /// than a millisecond.
+  struct ValidationStep {
     var pages = 32
     var buckets = 1 << 14
 
-    static var whole: AdmissionStep { AdmissionStep(pages: .max, buckets: .max) }
+    static var whole: ValidationStep { ValidationStep(pages: .max, buckets: .max) }
   }
 
   /// Checks the next pages that were not checked yet, and finds the overflow buckets that no chain
-  /// has. After the last one, ``isLazy`` is false.
+  /// has. After the last one, ``hasUnvalidatedPages`` is false.
   ///
-  /// - Returns: as ``admit(_:)``.
-  mutating func admitNext(_ step: AdmissionStep = AdmissionStep()) -> Bool {
-    guard isLazy, let pages else { return true }
+  /// - Returns: as ``validatePages(_:)``.
+  mutating func validateNextPages(_ step: ValidationStep = ValidationStep()) -> Bool {
+    guard hasUnvalidatedPages, let pages else { return true }
     let pageGoal = pages.checkedCount.addingReportingOverflow(step.pages)
     let lastPage = pageGoal.overflow ? Int.max : pageGoal.partialValue
     var left = step.buckets
     while admittedCount < buckets.count {
       guard left > 0, pages.checkedCount < lastPage else { return true }
-      guard admit(bucket: admittedCount) else { return false }
+      guard validatePages(bucket: admittedCount) else { return false }
       admittedCount += 1
       left -= 1
     }
@@ -499,7 +500,7 @@ extension HashIndex {
       admittedOverflowCount += 1
       left -= 1
     }
-    isLazy = false
+    hasUnvalidatedPages = false
     for number in pages.retiredOverflow { freeOverflow.insert(number) }
     self.pages = nil
     return true
@@ -508,7 +509,7 @@ extension HashIndex {
   /// Checks an overflow bucket, and gives it free if no bucket's chain has it. All buckets were
   /// admitted before.
   ///
-  /// - Returns: as ``admit(_:)``.
+  /// - Returns: as ``validatePages(_:)``.
   private mutating func admitUnclaimed(_ number: Int, _ pages: CheckpointPages) -> Bool {
     guard pages.checkOverflow(number) else { return false }
     if pages.isClaimed(number) { return true }
@@ -520,9 +521,9 @@ extension HashIndex {
 
   /// Checks everything; from then on nothing is asked any more.
   ///
-  /// - Returns: as ``admit(_:)``.
+  /// - Returns: as ``validatePages(_:)``.
   /// - Complexity: O(index), the first time.
-  mutating func admitAll() -> Bool { admitNext(.whole) }
+  mutating func validateAllPages() -> Bool { validateNextPages(.whole) }
 
   /// Takes out every entry whose segment slot is among those. Everything was admitted before.
   ///

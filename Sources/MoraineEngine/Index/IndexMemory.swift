@@ -109,7 +109,7 @@ final class IndexMemory: Sendable {
       for chunk in chunks {
         switch chunk {
         case .own(let memory): memory.deallocate()
-        case .mapped(let page, let byteCount): Machine.discard(page.base, byteCount: byteCount)
+        case .mapped(let page, let byteCount): CPU.discard(page.base, byteCount: byteCount)
         }
       }
     }

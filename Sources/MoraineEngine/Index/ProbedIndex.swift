@@ -45,7 +45,7 @@ extension ProbedIndex where Self: ~Copyable {
 
   /// Fetches a hash's bucket ahead of use.
   @inline(__always)
-  func prefetch(_ hash: UInt64) { Machine.prefetch(bucket(place(hash).bucket)) }
+  func prefetch(_ hash: UInt64) { CPU.prefetch(bucket(place(hash).bucket)) }
 }
 
 /// The entries that a hash may be at, one after the other.
@@ -59,7 +59,7 @@ struct Probe {
   init(bucket: UnsafeMutablePointer<UInt64>, tag: UInt64) {
     self.bucket = bucket
     self.tag = UInt16(truncatingIfNeeded: tag)
-    candidates = Machine.slots(in: bucket, tagged: self.tag)
+    candidates = CPU.slots(in: bucket, tagged: self.tag)
   }
 
   /// The next entry with the tag; nil when there are no more.
@@ -78,7 +78,7 @@ struct Probe {
       let last = bucket[HashIndex.slotsPerBucket &- 1]
       guard HashIndex.isLink(last) else { return nil }
       bucket = index.overflowBucket(HashIndex.linkTarget(last))
-      candidates = Machine.slots(in: bucket, tagged: tag)
+      candidates = CPU.slots(in: bucket, tagged: tag)
     }
   }
 }

@@ -112,7 +112,7 @@ extension EngineState {
   ) throws(StoreError) -> Entry? {
     try key.withBytes { (bytes) throws(StoreError) in
       let hash = hash(bytes, keyspace)
-      try admit(hash)
+      try validatePages(hash)
       guard
         let found = try table.find(bytes, keyspace, hash: hash, in: index),
         found.record.header.sequence == sequence

@@ -107,7 +107,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, keyspace: UInt16, into result: inout VersionedValue
   ) throws(StoreError) {
     let hash = hash(key, keyspace)
-    try admit(hash)
+    try validatePages(hash)
     guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return }
     try table.verify(found.record, at: found.address)
     result.sequence = SequenceNumber(rawValue: found.record.header.sequence)

@@ -146,7 +146,7 @@ final class SharedLink: Sendable {
     patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
   ) throws(StoreError) {
     var wait = WriterWait(patienceNanoseconds)
-    while try !tryWriter() { Machine.sleep(nanoseconds: try wait.nextPause(page)) }
+    while try !tryWriter() { SystemClock.sleep(nanoseconds: try wait.nextPause(page)) }
   }
 
   /// The same without occupying a thread.
@@ -171,13 +171,13 @@ final class SharedLink: Sendable {
     private var looks = 0
     private var version: UInt64?
 
-    init(_ patienceNanoseconds: UInt64, now: UInt64 = Machine.monotonicNanoseconds()) {
+    init(_ patienceNanoseconds: UInt64, now: UInt64 = SystemClock.monotonicNanoseconds()) {
       self.patienceNanoseconds = patienceNanoseconds
       lastLookNanoseconds = now
     }
 
     mutating func nextPause(
-      _ page: SharedPage, now: UInt64 = Machine.monotonicNanoseconds()
+      _ page: SharedPage, now: UInt64 = SystemClock.monotonicNanoseconds()
     ) throws(StoreError) -> UInt64 {
       let published = page.load(.version)
       looks += 1
@@ -190,7 +190,7 @@ final class SharedLink: Sendable {
     }
 
     private func locked(_ page: SharedPage) -> StoreError {
-      let process = page.load(.burst)
+      let process = page.load(.leaseHolder)
       let holder = process == 0 ? "" : " (\(process))"
       let patience = Duration.nanoseconds(Int64(clamping: patienceNanoseconds))
       return StoreError(

@@ -24,7 +24,7 @@ final class SharedPage: @unchecked Sendable {
   enum Word: Int {
     case magic, nonce, version
     case generation, tailSegment, tailEnd, tailLimit, lastSequence
-    case burst, nextSegment, poison, watchers
+    case leaseHolder, nextSegment, poison, watchers
     /// The inodes of the lock files; 0 where version 0.1.0 made the page.
     case writerInode, compactorInode
     static let pins = 16

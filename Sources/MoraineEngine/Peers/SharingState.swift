@@ -4,14 +4,14 @@ import MoraineStorage
 struct SharingState {
   /// How many of this store's writers and compactions have the writer's lock together; 0 when it is
   /// free for others.
-  var burstDepth = 0
+  var leaseDepth = 0
   /// Held by the task that waits for the writer's lock and takes over.
   let entryGate = AsyncGate()
   /// Of the page, when it was looked at last.
   var seenVersion: UInt64 = 0
   var nonce: UInt64 = 0
   /// Wakes this process when others have written.
-  var watch: OthersWatch?
+  var watch: PeerWatcher?
   /// Whether a look at a store that is not there yet is due.
   var looksLater = false
   /// Whether there was a store when it was suspended.

@@ -16,7 +16,7 @@ struct OpenSegment {
   let isEmpty: Bool
   /// Whether replaying has passed all that was ever written to it; only then may a later segment
   /// count.
-  var isWhole = false
+  var isComplete = false
 
   /// Replays it and judges its end: a torn write, or lost data.
   ///
@@ -44,7 +44,7 @@ struct OpenSegment {
     let end = result.validEnd
     // A checkpoint may cover the footer too.
     let hasFooter = try scanner.hasFooter(before: end)
-    try judge(result, scanner, name, state.manifest, entry, &report)
+    try classifyTail(result, scanner, name, state.manifest, entry, &report)
     let watermark =
       state.manifest.watermarkSegment == entry.number.rawValue ? state.manifest.watermarkOffset : 0
     // A checkpoint is written when what it covers is durable.
@@ -54,7 +54,7 @@ struct OpenSegment {
       slot: slot, name: name, seed: opened.header.checksumSeed, start: start, end: end,
       provenEnd: min(max(proven, opened.header.headerLength), end),
       hasFooter: hasFooter, isEmpty: state.table[slot].recordCount == 0,
-      isWhole: result.hasFooter)
+      isComplete: result.hasFooter)
   }
 
   /// Takes out of use a segment behind one that a power failure cut: nothing counts behind a hole.
@@ -112,7 +112,7 @@ struct OpenSegment {
   }
 
   /// A place without a record is the end of a torn log, unless something vouches for more.
-  private static func judge(
+  private static func classifyTail(
     _ result: ReplayResult, _ scanner: SegmentScanner, _ name: String, _ manifest: Manifest,
     _ entry: Manifest.Segment, _ report: inout RecoveryReport
   ) throws(StoreError) {

@@ -26,9 +26,9 @@ struct Opener {
   /// - Parameter creating: whether to make the store when there is none.
   /// - Returns: nil when there is no store and none is to be made.
   func open(creating: Bool) throws(StoreError) -> EngineState? {
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     guard let directory = try openDirectory(creating: creating) else { return nil }
-    let first = try Listing(directory)
+    let first = try DirectoryContents(directory)
     guard first.hasStore || creating else {
       guard configuration.createIfMissing else { throw notAStore() }
       try checkWritable()
@@ -46,7 +46,7 @@ struct Opener {
       if isShared { return try openShared(directory, lock, began) }
       try synchronizeNames(of: directory)
       // What was seen before the lock may have changed.
-      return try openAlone(directory, lock, try Listing(directory), began)
+      return try openAlone(directory, lock, try DirectoryContents(directory), began)
     } catch {
       pipeline.endWatch()
       // The caller may try again at once.
@@ -77,11 +77,11 @@ struct Opener {
 
   /// Opens what no other process changes meanwhile.
   func openAlone(
-    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: DirectoryContents,
     _ began: UInt64, link: SharedLink? = nil
   ) throws(StoreError) -> EngineState {
     let manifest = try ManifestFile.read(directory, listing)
-    if manifest?.isBackup == true, !configuration.isReadOnly { throw isBackup() }
+    if manifest?.isBackup == true, !configuration.isReadOnly { throw backupError() }
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
     guard let manifest else { return try born(directory, lock, listing, began, link) }
@@ -92,7 +92,7 @@ struct Opener {
   ///   - link: what ties the store to the other processes that have it open.
   ///   - following: how far to read what those are writing.
   func recovered(
-    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: DirectoryContents,
     _ manifest: Manifest, _ began: UInt64, link: SharedLink? = nil,
     following: SharedPage.Publication? = nil
   ) throws(StoreError) -> EngineState {
@@ -133,13 +133,13 @@ struct Opener {
     var report = RecoveryReport()
     report.foreignFiles = recovery.listing.foreign
     try recovery.run(&state, &report)
-    report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     state.report = report
     return state
   }
 
   private func born(
-    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: Listing,
+    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: DirectoryContents,
     _ began: UInt64, _ link: SharedLink?
   ) throws(StoreError) -> EngineState {
     var state = try EngineState(
@@ -148,7 +148,7 @@ struct Opener {
     try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
     state.watchOver(link)
     state.report.foreignFiles = listing.foreign
-    state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    state.report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     return state
   }
 
@@ -184,7 +184,7 @@ struct Opener {
     }
   }
 
-  private func isBackup() -> StoreError {
+  private func backupError() -> StoreError {
     StoreError(
       .readOnly, "this is a backup; restore it into another directory, or open it read-only",
       file: path.string)
@@ -246,16 +246,16 @@ extension Opener {
     _ file: any StorageFile, _ directory: any StorageDirectory
   ) throws(StoreError) -> Bool {
     guard let identity = directory.identity else { return false }
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     var pause: UInt64 = 5_000
     while true {
       // Asked before the attempt: a store that leaves in between is waited for once more.
       let holder = StoreLife.holder(of: identity)
       if try tryLock(file, directory) { return true }
       guard holder == .leaving,
-        Machine.monotonicNanoseconds() - began < Self.leavingPatienceNanoseconds
+        SystemClock.monotonicNanoseconds() - began < Self.leavingPatienceNanoseconds
       else { return false }
-      Machine.sleep(nanoseconds: pause)
+      SystemClock.sleep(nanoseconds: pause)
       pause = min(pause * 2, 1_000_000)
     }
   }
@@ -275,7 +275,7 @@ extension Opener {
 
   func nameHolder(in lock: (any StorageFile)?) throws(StoreError) {
     guard let lock, !configuration.isReadOnly, !isShared else { return }
-    let text = Array("\(Machine.processID)\n".utf8)
+    let text = Array("\(CurrentProcess.id)\n".utf8)
     do throws(StorageError) {
       try lock.truncate(to: 0)
       try text.withBytes { (raw) throws(StorageError) in try lock.write(raw, at: 0) }
@@ -307,7 +307,7 @@ extension Opener {
     }
     // Who had it before may have left its name: readers and sharing processes leave none.
     let name = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)
-    let holder = Int32(name).flatMap { Machine.hasProcess($0) ? $0 : nil }
+    let holder = Int32(name).flatMap { CurrentProcess.canSee($0) ? $0 : nil }
     let hint = holder.map { " (process \($0), it seems)" } ?? ""
     return StoreError(
       .locked, "the store is open elsewhere\(hint); close it there first", file: path.string)
@@ -364,11 +364,11 @@ final class HeldLock: StorageFile {
 extension Opener {
   func newManifest() -> Manifest {
     var manifest = Manifest(
-      storeID: Identifier(low: Machine.randomNumber(), high: Machine.randomNumber()),
-      instanceID: Identifier(low: Machine.randomNumber(), high: Machine.randomNumber()),
-      hashKey: HashKey(k0: Machine.randomNumber(), k1: Machine.randomNumber()))
+      storeID: Identifier(low: SystemRandom.number(), high: SystemRandom.number()),
+      instanceID: Identifier(low: SystemRandom.number(), high: SystemRandom.number()),
+      hashKey: HashKey(k0: SystemRandom.number(), k1: SystemRandom.number()))
     manifest.generation = 1
-    manifest.createdMilliseconds = Machine.wallMilliseconds()
+    manifest.createdMilliseconds = SystemClock.wallMilliseconds()
     manifest.epochs = [
       Manifest.Epoch(
         epoch: 1, firstSequence: SequenceNumber(rawValue: 1), instanceID: manifest.instanceID)

@@ -4,7 +4,7 @@ import SystemPackage
 
 /// Brings the state to what the log says, and the log to a shape that the next run can trust.
 struct Recovery {
-  let listing: Listing
+  let listing: DirectoryContents
   let opener: Opener
   /// Where to begin instead of with nothing.
   let checkpoint: CheckpointPages?
@@ -16,7 +16,7 @@ struct Recovery {
   let following: SharedPage.Publication?
 
   init(
-    listing: Listing, opener: Opener, checkpoint: Opener.Checkpoint?,
+    listing: DirectoryContents, opener: Opener, checkpoint: Opener.Checkpoint?,
     following: SharedPage.Publication? = nil
   ) {
     self.listing = listing
@@ -51,7 +51,7 @@ struct Recovery {
       }
       let before = repairs.last
       repairs.append(
-        before.map(\.isWhole) == false
+        before.map(\.isComplete) == false
           ? try OpenSegment.drop(
             entry, behind: before, opened: opened[entry.number], &state, &report)
           : try OpenSegment.replay(
@@ -80,7 +80,7 @@ struct Recovery {
     if !manifest.isClean {
       // The log does not tell whether anything came after this place; a backup may have it.
       state.manifest.addCut(
-        after: SequenceNumber(rawValue: logEnd), id: Machine.randomNumber())
+        after: SequenceNumber(rawValue: logEnd), id: SystemRandom.number())
     }
     try repair(repairs, &state, &report)
     finish(&state)
@@ -197,7 +197,7 @@ extension Recovery {
     guard let index = try HashIndex(checkpoint) else { throw damaged() }
     state.index = index
     if !gone.isEmpty {
-      guard state.index.admitAll() else { throw damaged() }
+      guard state.index.validateAllPages() else { throw damaged() }
       state.index.removeAll(in: Set(gone.map { Int($0.slot) }))
     }
     for segment in kept {
@@ -279,7 +279,7 @@ extension Opener {
   /// - Parameter problem: what kept one from being read. It is only a shortcut: the log is read
   ///   then, and if the disk is to blame, that will say so.
   func loadCheckpoint(
-    _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest,
+    _ directory: any StorageDirectory, _ listing: DirectoryContents, _ manifest: Manifest,
     _ problem: inout StoreError?
   ) -> (number: SegmentNumber, pages: CheckpointPages)? {
     let logBytes = listing.segments.values.reduce(0, &+)

@@ -159,14 +159,14 @@ extension SegmentFooter {
 extension EngineState {
   /// Makes visible a record that is in the log already.
   mutating func replay(_ address: Address, hash: UInt64) throws(StoreError) {
-    guard !index.isLazy || index.admit(hash) else {
+    guard !index.hasUnvalidatedPages || index.validatePages(hash) else {
       throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
     }
     if index.isShort || index.isFrozen { try index.secure(insertions: 1) }
-    index.thaw(hash)
+    index.makeUnique(hash)
     let record = try table.record(at: address)
     let header = record.header
-    let existing: Found?
+    let existing: IndexHit?
     if table[address.slot].base != nil {
       existing = try table.find(record.key, header.keyspace, hash: hash, in: index)
     } else {
@@ -179,7 +179,7 @@ extension EngineState {
       table[address.slot].earliestExpiry = min(expiry, table[address.slot].earliestExpiry)
     }
     lastSequence = header.sequence
-    count(header.sequence, in: address.slot)
+    countRecord(header.sequence, in: address.slot)
     if header.kind == .delete {
       table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
     }
@@ -188,9 +188,9 @@ extension EngineState {
     if header.kind == .put {
       install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,
-        keyspace: header.keyspace, over: existing?.replaceable)
+        keyspace: header.keyspace, over: existing?.entry)
     } else if let existing {
-      uninstall(existing.replaceable, hash: hash, keyspace: header.keyspace)
+      uninstall(existing.entry, hash: hash, keyspace: header.keyspace)
     }
   }
 }

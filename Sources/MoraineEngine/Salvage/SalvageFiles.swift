@@ -15,7 +15,7 @@ struct SalvageFiles: Sendable {
 
   /// - Throws: `.newerFormat`.
   init(
-    _ directory: any StorageDirectory, _ listing: Listing, _ manifest: Manifest?
+    _ directory: any StorageDirectory, _ listing: DirectoryContents, _ manifest: Manifest?
   ) throws(StoreError) {
     names = listing.segments.keys.sorted()
     var stores: [Identifier: Int] = [:]

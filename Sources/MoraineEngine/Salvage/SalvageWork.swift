@@ -32,7 +32,7 @@ struct SalvageWork: Sendable {
   let lock: (any StorageFile)?
   /// What names the keyspaces.
   let manifest: Manifest?
-  let listing: Listing
+  let listing: DirectoryContents
   let files: SalvageFiles
   /// Read together, one after the other: their sequence numbers overlap, or nobody knows.
   private(set) var groups: [[Plan]] = []
@@ -41,7 +41,7 @@ struct SalvageWork: Sendable {
   /// - Throws: `.notAStore`, `.locked`, `.newerFormat`, `.io`.
   init(_ storage: any Storage, _ path: FilePath) throws(StoreError) {
     (directory, lock) = try RestoreWork.openSource(path, of: storage, "there is no store here")
-    listing = try Listing(directory)
+    listing = try DirectoryContents(directory)
     var problem: String?
     var manifest: Manifest?
     do throws(StoreError) {
@@ -312,7 +312,7 @@ extension SalvageReport {
       segmentCount += 1
       readBytes += UInt64(segment.bytes.bytes.count)
       losses += segment.losses
-      if segment.head?.isWhole == false { segmentsWithoutHeader.append(segment.plan.name) }
+      if segment.head?.isComplete == false { segmentsWithoutHeader.append(segment.plan.name) }
     }
   }
 }

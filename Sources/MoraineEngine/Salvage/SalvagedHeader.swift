@@ -12,7 +12,7 @@ struct SalvagedHeader: Sendable {
   /// Nil where it is damaged.
   let header: SegmentHeader?
   /// Whether it is as it was written.
-  let isWhole: Bool
+  let isComplete: Bool
 
   /// - Parameter dictionaries: those of other segments: compaction hands one on.
   /// - Returns: nil when it is damaged, and its records do not prove what it said.
@@ -31,7 +31,7 @@ struct SalvagedHeader: Sendable {
       claimedOffset = firstOffset
       dictionary = header.dictionary
       self.header = header
-      isWhole = whole != nil
+      isComplete = whole != nil
       return
     }
     let search = SeedSearch(source.bytes, plan)
@@ -40,7 +40,7 @@ struct SalvagedHeader: Sendable {
     firstOffset = SegmentHeader.fixedLength
     claimedOffset = search.claimedOffset
     header = nil
-    isWhole = false
+    isComplete = false
     let behind = source.bytes.dropFirst(SegmentHeader.fixedLength)
     dictionary = dictionaries.first { behind.starts(with: $0) }
   }
@@ -64,6 +64,6 @@ struct SalvagedHeader: Sendable {
     guard let header, header.number == plan.number else { return nil }
     let search = SeedSearch(bytes, plan)
     let places = [header.headerLength, search.end - SegmentFooter.recordLength]
-    return places.contains { search.isWhole(at: $0, header.checksumSeed) } ? header : nil
+    return places.contains { search.checksumMatches(at: $0, header.checksumSeed) } ? header : nil
   }
 }

@@ -30,7 +30,7 @@ struct SeedSearch {
       // says something else, such a row must begin where records do, or have the numbers that the
       // manifest gives the segment.
       !hasFooter || plan.isSealed || place == SegmentHeader.fixedLength || place == claimedOffset
-        || isWhole(at: footer, seed)
+        || checksumMatches(at: footer, seed)
     }) ?? (plan.isSealed ? claim : nil)
   }
 
@@ -51,10 +51,10 @@ struct SeedSearch {
     }
   }
 
-  func isWhole(at place: Int, _ seed: Checksum) -> Bool {
+  func checksumMatches(at place: Int, _ seed: Checksum) -> Bool {
     bytes.withUnsafeBytes { bytes in
       place >= SegmentHeader.fixedLength
-        && candidate(bytes, at: place)?.isWhole(in: bytes, at: place, seed: seed) ?? false
+        && candidate(bytes, at: place)?.checksumMatches(in: bytes, at: place, seed: seed) ?? false
     }
   }
 
@@ -69,7 +69,7 @@ struct SeedSearch {
     let places = stride(from: SegmentHeader.fixedLength, to: end, by: recordAlignment)
     return bytes.withUnsafeBytes { bytes in
       places.contains { place in
-        candidate(bytes, at: place)?.isWhole(in: bytes, at: place, seed: seed) ?? false
+        candidate(bytes, at: place)?.checksumMatches(in: bytes, at: place, seed: seed) ?? false
       }
     }
   }
@@ -102,7 +102,7 @@ struct SeedSearch {
       ofRecord: bytes.baseAddress! + start, length: first.length, at: UInt64(start))
     var (place, count) = (second, 1)
     while count < Self.proofLength, let header = candidate(bytes, at: place) {
-      guard header.isWhole(in: bytes, at: place, seed: seed) else { return nil }
+      guard header.checksumMatches(in: bytes, at: place, seed: seed) else { return nil }
       count += 1
       place += aligned(header.length)
     }

@@ -132,7 +132,8 @@ extension SegmentSalvage {
   func record(at offset: Int, _ name: String) throws(StoreError) -> RecordHeader? {
     guard let length = length(at: offset) else { return nil }
     return try source.bytes.withBytes { (bytes) throws(StoreError) -> RecordHeader? in
-      guard let base = bytes.baseAddress.map({ $0 + offset }), isWhole(base, length, offset) else {
+      guard let base = bytes.baseAddress.map({ $0 + offset }), checksumMatches(base, length, offset)
+      else {
         return nil
       }
       guard let header = RecordHeader.parse(base, length: length) else {
@@ -153,7 +154,7 @@ extension SegmentSalvage {
       while place + RecordHeader.fixedLength <= end {
         defer { place += recordAlignment }
         guard let header = RecordHeader.candidate(in: bytes, at: place, before: end),
-          isBehind(header), header.isWhole(in: bytes, at: place, seed: seed)
+          isBehind(header), header.checksumMatches(in: bytes, at: place, seed: seed)
         else { continue }
         return place
       }
@@ -221,7 +222,7 @@ extension SegmentSalvage {
     return length >= RecordHeader.fixedLength && length <= longest ? length : nil
   }
 
-  private func isWhole(_ base: UnsafeRawPointer, _ length: Int, _ offset: Int) -> Bool {
+  private func checksumMatches(_ base: UnsafeRawPointer, _ length: Int, _ offset: Int) -> Bool {
     RecordHeader.checksum(of: base, length: length, at: UInt64(offset), seed: seed)
       == RecordHeader.storedChecksum(at: base)
   }

@@ -38,7 +38,7 @@ extension Store {
     _ damaged: FilePath, to directory: FilePath, on storage: any Storage,
     _ progress: (@Sendable (Progress) -> Void)? = nil
   ) async throws(StoreError) -> SalvageReport {
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     let thread = SerialQueue(.lasting)
     let work = try await thread.run { () throws(StoreError) in
       try SalvageWork(storage, damaged)
@@ -67,7 +67,7 @@ extension Store {
       throw error
     }
     try await thread.run { () throws(StoreError) in try RestoreWork.finish(staged) }
-    report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     return report
   }
 

@@ -3,7 +3,7 @@ import MoraineStorage
 import Synchronization
 
 /// Where the next record goes: what every append needs of the active segment, and no references.
-struct AppendPlace {
+struct AppendPosition {
   /// The slot of the segment; -1 when none is open.
   var slot = -1
   /// Records may reach up to here without a further question.
@@ -52,7 +52,7 @@ struct ActiveSegment {
 }
 
 /// What must happen before a writer can append.
-enum Room {
+enum AppendCapacity {
   case enough
   /// There is room, and it is time to begin allocating more.
   case extendAhead

@@ -18,7 +18,7 @@ struct ReplacedRecord {
   let length: Int
   let sequence: UInt64
 
-  init(_ found: Found) {
+  init(_ found: IndexHit) {
     address = found.address
     length = found.record.header.length
     sequence = found.record.header.sequence

@@ -21,7 +21,7 @@ struct RecordReference {
 }
 
 /// An index entry, and the record that it names. The bytes are valid until the next read.
-struct Found {
+struct IndexHit {
   let slot: UnsafeMutablePointer<UInt64>
   let record: RecordReference
 
@@ -30,13 +30,13 @@ struct Found {
 
   /// What must be known of the record when another one takes its place.
   @inline(__always)
-  var replaceable: Replaceable {
-    Replaceable(slot: slot, length: record.header.length, sequence: record.header.sequence)
+  var entry: IndexEntry {
+    IndexEntry(slot: slot, length: record.header.length, sequence: record.header.sequence)
   }
 }
 
 /// An index entry that another record will take, or that will go.
-struct Replaceable {
+struct IndexEntry {
   let slot: UnsafeMutablePointer<UInt64>
   let length: Int
   let sequence: UInt64

@@ -100,7 +100,7 @@ extension RecordSource where Self: ~Copyable {
   @inline(__always)
   func find<Index: ProbedIndex & ~Copyable>(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64, in index: borrowing Index
-  ) throws(StoreError) -> Found? {
+  ) throws(StoreError) -> IndexHit? {
     var probe = index.probe(hash)
     while let slot = probe.next(index) {
       let address = Address(rawValue: slot.pointee & Address.mask)
@@ -108,7 +108,7 @@ extension RecordSource where Self: ~Copyable {
       if record.header.keyLength == key.count, record.header.keyspace == keyspace,
         record.key.elementsEqualFast(key)
       {
-        return Found(slot: slot, record: record)
+        return IndexHit(slot: slot, record: record)
       }
       // Another key with the same tag, or this key damaged: only the checksum can tell.
       try verify(record, at: address)
@@ -143,7 +143,7 @@ extension RecordSource where Self: ~Copyable {
   /// The value of a record whose checksum was verified: where it lies, or in the buffer. Valid
   /// while the segment is mapped and the buffer not used again.
   @inline(__always)
-  func lentValue(
+  func borrowedValue(
     of record: RecordReference, at address: Address, _ scratch: ScratchBuffer
   ) throws(StoreError) -> UnsafeRawBufferPointer {
     let codec = record.header.codec

@@ -14,7 +14,7 @@ struct Reserve {
   /// How much is kept back.
   private(set) var lengthBytes = 0
   /// Whether it is all there, so that puts need not give way to deletes.
-  private(set) var isWhole = false
+  private(set) var isFull = false
   /// What both halves have for creating files; known when space is taken for the first time.
   private var creationBytes = 0
 
@@ -32,7 +32,7 @@ struct Reserve {
   }
 
   /// Whether all of a target is kept back.
-  func holds(_ target: Int) -> Bool { isWhole && lengthBytes >= target + creationBytes }
+  func holds(_ target: Int) -> Bool { isFull && lengthBytes >= target + creationBytes }
 
   /// Takes the space, if it is not taken yet. Where a file system cannot reserve, there is no
   /// reserve, and that is no error.
@@ -44,11 +44,11 @@ struct Reserve {
       try grow(try directory.openOrCreateFile(FileName.reserve), to: target)
     } catch {
       // What is there does for a store that was smaller.
-      if error.isNoSpace, isWhole { return }
+      if error.isNoSpace, isFull { return }
       if !error.isUnsupported { throw error }
     }
     lengthBytes = max(lengthBytes, target)
-    isWhole = true
+    isFull = true
   }
 
   private func grow(_ file: any StorageFile, to target: Int) throws(StorageError) {
@@ -65,7 +65,7 @@ struct Reserve {
   mutating func shrink(for target: Int) throws(StorageError) {
     guard lengthBytes > 0 else { return }
     let least = target / 2 + Int(clamping: try directory.creationBytes())
-    let half = isWhole ? max(least, lengthBytes / 2) : least
+    let half = isFull ? max(least, lengthBytes / 2) : least
     if lengthBytes > half { try shrink(to: half) }
   }
 
@@ -74,7 +74,7 @@ struct Reserve {
     let file = try directory.openFile(FileName.reserve, .readWrite)
     try file?.truncate(to: UInt64(length))
     lengthBytes = length
-    isWhole = false
+    isFull = false
   }
 
   /// Keeps back again, after ``release()``, as much as there is of a compaction's half.
@@ -99,6 +99,6 @@ struct Reserve {
   mutating func release() throws(StorageError) {
     try directory.remove(FileName.reserve)
     lengthBytes = 0
-    isWhole = false
+    isFull = false
   }
 }

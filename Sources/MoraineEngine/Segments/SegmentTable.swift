@@ -16,7 +16,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   /// Segments that compaction could not read whole, and why; it leaves them out from then on.
   private(set) var damage: [Int: StoreError] = [:]
   /// Segments that have to be rewritten by themselves: what they share makes them so much smaller.
-  private(set) var rewrittenAlone: Set<Int> = []
+  private(set) var unmergeable: Set<Int> = []
   let files: FileCache
   let dictionaries = DictionaryCache()
   let hashKey: HashKey
@@ -104,7 +104,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     for slot in named.isEmpty ? slots : named { damage[slot] = error }
   }
 
-  mutating func noteRewrittenAlone(_ slot: Int) { rewrittenAlone.insert(slot) }
+  mutating func noteUnmergeable(_ slot: Int) { unmergeable.insert(slot) }
 
   /// Every segment that holds live records, also those that are being given up.
   var readingOrder: [Int] {
@@ -137,7 +137,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     files.forget(slot)
     dictionaries.forget(slot)
     damage[slot] = nil
-    rewrittenAlone.remove(slot)
+    unmergeable.remove(slot)
     infos[slot].mapping = nil
     infos[slot].dictionary = []
     views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)
@@ -151,7 +151,7 @@ extension SegmentTable {
   func dictionary(of slot: Int) -> [UInt8] { infos[slot].dictionary }
 
   /// Lends a file to reads of a slot, in place of opening it by name.
-  func lend(_ file: any StorageFile, for slot: Int) { files.keep(file, for: slot) }
+  func cache(_ file: any StorageFile, for slot: Int) { files.keep(file, for: slot) }
 
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer {
     let target = scratch.reserve(count)

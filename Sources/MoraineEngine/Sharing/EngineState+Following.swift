@@ -54,7 +54,7 @@ extension EngineState {
       try replayTail(slot, to: snapshot.tailEnd)
     }
     lastSequence = max(lastSequence, snapshot.lastSequence)
-    keyspaces.noteAll()
+    keyspaces.recordCommitToAll()
     return true
   }
 
@@ -62,7 +62,7 @@ extension EngineState {
   ///
   /// - Returns: as ``follow(_:)``.
   mutating func followManifest(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
-    let listing = try Listing(directory)
+    let listing = try DirectoryContents(directory)
     guard let next = try ManifestFile.read(directory, listing) else {
       throw StoreError(
         .corrupted, "the manifest vanished beside this process; restore it",
@@ -111,7 +111,8 @@ extension EngineState {
   }
 
   private mutating func follow(
-    _ entry: Manifest.Segment, _ known: Int?, _ listing: Listing, _ snapshot: SharedPage.Publication
+    _ entry: Manifest.Segment, _ known: Int?, _ listing: DirectoryContents,
+    _ snapshot: SharedPage.Publication
   ) throws(StoreError) {
     if let known, table.infos[known].flags.contains(.sealed) { return }
     let length =
@@ -138,7 +139,7 @@ extension EngineState {
 
   /// How long a segment's file is, which may have been born after the listing.
   private func lengthBytes(
-    of number: SegmentNumber, _ listing: Listing
+    of number: SegmentNumber, _ listing: DirectoryContents
   ) throws(StoreError) -> Int {
     if let listed = listing.segments[number] { return Int(clamping: listed) }
     let name = number.fileName
@@ -156,7 +157,7 @@ extension EngineState {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, access) }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
     let wider = try SegmentFile.map(file, wanted, access)
-    if wider == nil { table.lend(file, for: slot) }
+    if wider == nil { table.cache(file, for: slot) }
     table[slot].base = wider?.base
     table.infos[slot].mapping = wider
     if active?.slot == slot { active = nil }
@@ -172,7 +173,7 @@ extension EngineState {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
     let mapping = try SegmentFile.map(file, length)
-    if mapping == nil { table.lend(file, for: slot) }
+    if mapping == nil { table.cache(file, for: slot) }
     table[slot].base = mapping?.base
     table.infos[slot].mapping = mapping
   }
@@ -239,15 +240,15 @@ extension EngineState {
     }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
     let mapping = table.infos[slot].mapping
-    if mapping == nil { table.lend(file, for: slot) }
-    let marked = isKnown ? place.markedOffset : table[slot].firstOffset
+    if mapping == nil { table.cache(file, for: slot) }
+    let marked = isKnown ? position.markedOffset : table[slot].firstOffset
     // A process that writes without a mapping allocates nothing ahead. What a mapping writes behind
     // the file's end is lost, and the footer asks for no more room than is kept for it.
     let hasRoom = length >= table[slot].end + ActiveSegment.reservedBytes
     active = ActiveSegment(
       slot: slot, file: file, mapping: mapping, allocated: mapping != nil && hasRoom ? length : nil,
       limit: snapshot.tailLimit, step: ActiveSegment.smallestAllocation, softEnd: .max)
-    place.markedOffset = marked
+    position.markedOffset = marked
     pipeline.follow(
       file: file, sequence: lastSequence, offset: UInt64(table[slot].end),
       durable: sealedSequence, marked: UInt64(marked))
@@ -258,7 +259,7 @@ extension EngineState {
   ///
   /// - Returns: what is to be made durable before the segment is listed as sealed; nil when there
   ///   is no open segment.
-  mutating func takeOverTail() throws(StoreError) -> OpenSegment? {
+  mutating func recoverTail() throws(StoreError) -> OpenSegment? {
     active = nil
     guard let slot = openSlot else { return nil }
     let name = table.fileName(slot)
@@ -281,8 +282,8 @@ extension EngineState {
       provenEnd: proven, hasFooter: hasFooter, isEmpty: table[slot].recordCount == 0)
   }
 
-  /// Lists as sealed what ``takeOverTail()`` has found.
-  mutating func settleTail(_ segment: OpenSegment) {
+  /// Lists as sealed what ``recoverTail()`` has found.
+  mutating func sealRecoveredTail(_ segment: OpenSegment) {
     if segment.isEmpty {
       table.drop(segment.slot)
     } else {

@@ -18,9 +18,9 @@ extension Opener {
       return try joined(directory, lock, link, began)
     }
     try synchronizeNames(of: directory)
-    var state = try openAlone(directory, lock, try Listing(directory), began, link: link)
+    var state = try openAlone(directory, lock, try DirectoryContents(directory), began, link: link)
     state.link = link
-    state.followed.nonce = Machine.randomNumber() | 1
+    state.followed.nonce = SystemRandom.number() | 1
     link.page.make(
       state.sharedSnapshot(), nextSegment: state.manifest.nextSegmentNumber,
       nonce: state.followed.nonce, inodes: link.inodes)
@@ -43,7 +43,7 @@ extension Opener {
   ) throws(StoreError) -> EngineState {
     var state = try follow(directory, lock, link, began, hasWriter: true)
     state.hasJoined = true
-    state.report.elapsedNanoseconds = Machine.monotonicNanoseconds() - began
+    state.report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     return state
   }
 
@@ -64,7 +64,7 @@ extension Opener {
   private func readAlone(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState {
-    let state = try openAlone(directory, lock, try Listing(directory), began)
+    let state = try openAlone(directory, lock, try DirectoryContents(directory), began)
     // A writer that comes later may compact them away.
     try state.table.holdFiles()
     return state
@@ -117,7 +117,7 @@ extension Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
     _ began: UInt64, through snapshot: SharedPage.Publication
   ) throws(StoreError) -> EngineState? {
-    let listing = try Listing(directory)
+    let listing = try DirectoryContents(directory)
     guard let manifest = try ManifestFile.read(directory, listing) else {
       throw StoreError(.corrupted, "the manifest vanished", file: Manifest.fileName)
     }
@@ -167,7 +167,7 @@ extension Opener {
         .locked, "the other processes change the store faster than it can be read",
         file: FileName.sharedPage)
     }
-    Machine.sleep(nanoseconds: 500_000)
+    SystemClock.sleep(nanoseconds: 500_000)
   }
 }
 

@@ -43,7 +43,7 @@ extension Store {
   ///
   /// - Returns: false when nothing has changed: what is missing is missing.
   private func followReplacement() async throws(StoreError) -> Bool {
-    guard isShared || opener.configuration.isReadOnly, engine != nil, sharing.burstDepth == 0,
+    guard isShared || opener.configuration.isReadOnly, engine != nil, sharing.leaseDepth == 0,
       !sharing.keepsSlots
     else { return false }
     if sharing.isTakingOver {
@@ -52,7 +52,7 @@ extension Store {
       return true
     }
     let directory = engine!.directoryHandle()
-    let manifest = try ManifestFile.read(directory, Listing(directory))
+    let manifest = try ManifestFile.read(directory, DirectoryContents(directory))
     guard let manifest, manifest.generation > engine!.manifest.generation else { return false }
     guard engine!.link == nil, !sharing.isRereading else { return try await reread() != .refused }
     // The reader opened the store before any process shared it.

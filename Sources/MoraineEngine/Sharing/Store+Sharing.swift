@@ -28,7 +28,7 @@ extension Store {
   }
 
   /// Takes in what other processes have written.
-  package func followOthers() async throws(StoreError) { try await checkOpen() }
+  package func applyPeerWrites() async throws(StoreError) { try await checkOpen() }
 
   static let briefPatienceNanoseconds: UInt64 = 100_000_000
 
@@ -39,7 +39,7 @@ extension Store {
         continue
       }
       // Whoever has the writer's lock knows all.
-      guard sharing.burstDepth == 0, !isSuspended, !isClosed else { return }
+      guard sharing.leaseDepth == 0, !isSuspended, !isClosed else { return }
       if engine == nil { return try await joinForReading() }
       switch try followAtOnce() {
       case .followed: return
@@ -195,7 +195,7 @@ extension Store {
       try work.run()
     }
     // A writer of this process that came first has taken in more; its segments keep their slots.
-    guard sharing.stateCount == known, !sharing.isTakingOver, sharing.burstDepth == 0,
+    guard sharing.stateCount == known, !sharing.isTakingOver, sharing.leaseDepth == 0,
       !sharing.keepsSlots, engine != nil
     else { return .again }
     guard let state else { return .refused }
@@ -252,7 +252,7 @@ extension Store {
     state.lastSequence = max(state.lastSequence, engine!.lastSequence)
     engine = consume state
     begunFollowing()
-    engine!.keyspaces.noteAll()
+    engine!.keyspaces.recordCommitToAll()
   }
 
   /// Remembers what a state that was just read is about.
@@ -298,7 +298,7 @@ struct FollowedStore: Sendable {
     }
     defer { held?.unlock() }
     return EngineBox(
-      try opener.follow(directory, lock, link, Machine.monotonicNanoseconds(), to: published))
+      try opener.follow(directory, lock, link, SystemClock.monotonicNanoseconds(), to: published))
   }
 
   private func linkInUse() throws(StoreError) -> SharedLink? {

@@ -59,7 +59,7 @@ extension Store {
       throw StoreError(
         .notAStore, "the store vanished while it was suspended", file: opener.path.string)
     }
-    engine!.keyspaces.noteAll()
+    engine!.keyspaces.recordCommitToAll()
     begunFollowing()
     tellOpened()
   }
@@ -88,7 +88,7 @@ extension Store {
     guard sharing.watch == nil, !isSuspended else { return }
     guard let page = engine?.link?.page else { return lookLater() }
     let directory = engine!.directoryHandle()
-    let watch = OthersWatch(page) { [weak self] in
+    let watch = PeerWatcher(page) { [weak self] in
       guard let self else { return }
       Task { await self.hearOfOthers() }
     }

@@ -154,7 +154,7 @@ extension Snapshot {
     var walk = LogWalk(keyspace: number, slots: state.segments.order)
     try withExtendedLifetime(state) {
       while let (address, record) = try walk.nextRecord(state.index, state.segments) {
-        let value = try state.segments.lentValue(of: record, at: address, scratch)
+        let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
       }
     }
@@ -215,7 +215,7 @@ extension SnapshotState {
       guard address.slot < segments.count, let base = segments.views[address.slot].base else {
         continue
       }
-      Machine.prefetch(base + address.offset)
+      CPU.prefetch(base + address.offset)
     }
   }
 }

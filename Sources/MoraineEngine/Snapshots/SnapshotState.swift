@@ -18,17 +18,17 @@ final class SnapshotState: @unchecked Sendable {
   private let keyspaces: [String: UInt16]
   let isMapped: Bool
   private let turn = Mutex<Void>(())
-  private let hold: FileHold
+  private let hold: SnapshotFilePin
 
-  init(_ engine: inout EngineState, _ living: LivingSnapshots) throws(StoreError) {
-    try engine.admitAll()
+  init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
+    try engine.validateAllPages()
     try engine.index.prepareToFreeze()
     index = engine.index.freeze()
     segments = SnapshotSegments(engine.table, engine.directory)
     sequence = SequenceNumber(rawValue: engine.lastSequence)
     keyspaces = engine.keyspaces.numbers
     isMapped = segments.isMapped
-    hold = FileHold(living)
+    hold = SnapshotFilePin(live)
   }
 
   /// Nil when nothing had been written to it.
@@ -82,21 +82,21 @@ final class SnapshotHandle: Sendable {
 }
 
 /// Keeps the files that compaction replaces, as long as it lives.
-final class FileHold: Sendable {
-  private let living: LivingSnapshots
+final class SnapshotFilePin: Sendable {
+  private let live: LiveSnapshots
   /// When the snapshot was taken, counted in compactions.
   private let moment: UInt64
 
-  init(_ living: LivingSnapshots) {
-    self.living = living
-    moment = living.enter()
+  init(_ live: LiveSnapshots) {
+    self.live = live
+    moment = live.enter()
   }
 
-  deinit { living.leave(moment) }
+  deinit { live.leave(moment) }
 }
 
 /// The snapshots of a store that are alive, and the files that are kept for them.
-final class LivingSnapshots: Sendable {
+final class LiveSnapshots: Sendable {
   /// Files that one compaction replaced.
   private struct Batch {
     /// Snapshots of this moment, or of an earlier one, may read them.

@@ -15,7 +15,7 @@ extension Store {
     {
       return Snapshot(last)
     }
-    let handle = SnapshotHandle(try SnapshotState(&engine!, snapshots.living))
+    let handle = SnapshotHandle(try SnapshotState(&engine!, snapshots.live))
     snapshots.last = handle
     snapshots.compactionCount = compactionCount
     return Snapshot(handle)
@@ -23,7 +23,7 @@ extension Store {
 
   /// What the store knows of its snapshots.
   struct Snapshots {
-    let living = LivingSnapshots()
+    let live = LiveSnapshots()
     /// It serves everybody until something is written.
     weak var last: SnapshotHandle?
     var compactionCount: UInt64 = 0

@@ -40,8 +40,8 @@ extension Store {
     guard engine != nil, !pipeline.hasPoison else { return }
     // In parts, so that others get their turn: at a hundred million keys it is more than a
     // gigabyte.
-    while engine != nil, try engine!.admitNext() { await Task.yield() }
-    try await passBurst()
+    while engine != nil, try engine!.validateNextPages() { await Task.yield() }
+    try await catchUpAsWriter()
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
     let written = engine!.report.replayedBytes &+ engine!.appendedBytes &+ compactionBytes
@@ -49,7 +49,7 @@ extension Store {
     let directory = engine!.directoryHandle()
     let pipeline = pipeline
     try await pipeline.waitUntilAllDurable()
-    let began = Machine.monotonicNanoseconds()
+    let began = SystemClock.monotonicNanoseconds()
     do throws(StoreError) {
       try await runner.run { () throws(StoreError) in
         try CheckpointFile.write(image, as: name, directory, pipeline)
@@ -57,10 +57,12 @@ extension Store {
       checkpointFailure = nil
       checkpointedBytes = written
       checkpointBytes &+= UInt64(image.lengthBytes)
-      let elapsed = Machine.monotonicNanoseconds() - began
+      let elapsed = SystemClock.monotonicNanoseconds() - began
       tell(.checkpointWritten(lengthBytes: UInt64(image.lengthBytes), elapsedNanoseconds: elapsed))
       // Those that cannot be removed now are remembered, and go with the next one.
-      if isShared { checkpointNames = try Listing(directory).checkpoints.map(FileName.checkpoint) }
+      if isShared {
+        checkpointNames = try DirectoryContents(directory).checkpoints.map(FileName.checkpoint)
+      }
       let older = checkpointNames.filter { $0 != name }
       checkpointNames = older + [name]
       try await runner.run { () throws(StoreError) in try CheckpointFile.remove(older, directory) }

@@ -173,7 +173,7 @@ extension Store {
     try checkUsable()
     var walk = LogWalk(keyspace: keyspace, slots: [])
     let entry = try await reading { (engine) throws(StoreError) in
-      try engine.admitAll()
+      try engine.validateAllPages()
       walk = LogWalk(keyspace: keyspace, slots: engine.table.readingOrder)
       return try engine.next(&walk)
     }
@@ -216,7 +216,7 @@ extension Store {
 extension EngineState {
   /// What is live in a keyspace, in the order of the log.
   mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Entry] {
-    try admitAll()
+    try validateAllPages()
     var result: [Entry] = []
     var walk = LogWalk(keyspace: keyspace, slots: table.readingOrder)
     while let entry = try next(&walk) { result.append(entry) }
@@ -248,7 +248,7 @@ extension Store {
     result.durableSequence = durableSequence
     let (syncCount, began) = pipeline.monitor.withLock { ($0.syncCount, $0.syncBeganNanoseconds) }
     result.syncCount = syncCount
-    result.syncUnderWayNanoseconds = began.map { Machine.monotonicNanoseconds() - $0 }
+    result.syncUnderWayNanoseconds = began.map { SystemClock.monotonicNanoseconds() - $0 }
     result.poison = pipeline.poison
     result.compactionBytes = compactionBytes
     result.checkpointBytes = checkpointBytes
@@ -309,7 +309,7 @@ extension Store {
     try await checkOpen()
     let segments = knownSegmentStatistics
     guard engine != nil else { return [] }
-    try engine!.admitAll()
+    try engine!.validateAllPages()
     let slots = Array(engine!.table.order)
     var result: [SegmentLiveness] = []
     for (slot, segment) in zip(slots, segments) {

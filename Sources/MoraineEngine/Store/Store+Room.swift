@@ -22,7 +22,7 @@ extension Store {
     roomGate.take()
     do throws(StoreError) {
       if engine == nil { try await beginStore() }
-      _ = try await enterBurst()
+      _ = try await acquireWriterLease()
     } catch {
       roomGate.release()
       throw error
@@ -32,7 +32,7 @@ extension Store {
 
   func endUnit(_ hasGate: Bool) {
     guard hasGate else { return }
-    leaveBurst()
+    releaseWriterLease()
     roomGate.release()
   }
 
@@ -52,12 +52,12 @@ extension Store {
     if !hasGate { roomGate.take() }
     defer { if !hasGate { roomGate.release() } }
     if engine == nil { try await beginStore() }
-    var hasBurst = try await enterBurst()
-    defer { if hasBurst { leaveBurst() } }
+    var hasLease = try await acquireWriterLease()
+    defer { if hasLease { releaseWriterLease() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
     // What a compaction has taken from the reserve is for its copies, which free more than deletes.
-    if isDelete, mayWait, compactionHasReserve { try await waitForCompaction(&hasBurst) }
+    if isDelete, mayWait, compactionHasReserve { try await waitForCompaction(&hasLease) }
     while true {
       do throws(StoreError) {
         if !keyspaces.isEmpty { try await createKeyspaces(keyspaces) }
@@ -84,15 +84,15 @@ extension Store {
         seen = compactionCount
         // What was under way may have been a checkpoint alone, which frees nothing.
         hasWaitedForSpace = hasWaitedForSpace || isCompactingBecauseFull
-        try await waitForCompaction(&hasBurst)
+        try await waitForCompaction(&hasLease)
       }
     }
   }
 
   /// Lets others pass, and takes the gate again when a compaction has ended.
-  private func waitForCompaction(_ hasBurst: inout Bool) async throws(StoreError) {
-    if hasBurst { leaveBurst() }
-    hasBurst = false
+  private func waitForCompaction(_ hasLease: inout Bool) async throws(StoreError) {
+    if hasLease { releaseWriterLease() }
+    hasLease = false
     roomGate.release()
     await compactionEnded()
     do throws(StoreError) {
@@ -103,7 +103,7 @@ extension Store {
       throw error
     }
     roomGate.take()
-    hasBurst = try await enterBurst()
+    hasLease = try await acquireWriterLease()
   }
 
   /// Makes the store on disk; somebody else may have done so since this one was opened.
@@ -188,8 +188,8 @@ extension Store {
     } else {
       try engine!.appendFooter()
     }
-    let birth = engine!.nextBirth(for: count)
-    let child: SegmentBirth.Child
+    let birth = engine!.nextSegmentCreation(for: count)
+    let child: SegmentCreation.Child
     do throws(StoreError) {
       child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
     } catch {
@@ -235,11 +235,11 @@ extension Store {
 extension Store {
   /// Gets space for `count` bytes of records: more of this segment, or the next one.
   func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
-    let room = engine!.room(for: count)
-    if case .enough = room { return }
+    let capacity = engine!.capacity(for: count)
+    if case .enough = capacity { return }
     // Deletes are no garbage that would grow without end, and may be what frees a full disk.
     if !isDelete { await yieldToCompaction(before: engine!.nextStepBytes()) }
-    switch room {
+    switch capacity {
     case .enough: return
     case .extendAhead:
       // Whether there is space is not known yet.
@@ -257,7 +257,7 @@ extension Store {
       // Jobs run in order: behind this empty one, the extension is done.
       try await pipeline.run { () throws(StoreError) in }
       engine!.redeemTicket()
-      if engine!.room(for: count) != .extend { return }
+      if engine!.capacity(for: count) != .extend { return }
     }
     guard let work = engine!.extensionWork(for: count) else { return }
     let end = try await pipeline.run { () throws(StoreError) in

@@ -45,7 +45,7 @@ extension Store {
     var report = VerificationReport()
     if let problem { report.problems.append(problem) }
     do throws(StoreError) {
-      try engine!.admitAll()
+      try engine!.validateAllPages()
     } catch {
       report.problems.append(error)
       return report
@@ -67,7 +67,7 @@ struct ManifestCheck: Sendable {
   /// What is wrong with it.
   func problem() -> StoreError? {
     do throws(StoreError) {
-      let manifest = try ManifestFile.read(directory, Listing(directory))
+      let manifest = try ManifestFile.read(directory, DirectoryContents(directory))
       if manifest?.storeID == storeID { return nil }
       return .corrupted("it is missing, or another store's", Manifest.fileName, at: 16)
     } catch {

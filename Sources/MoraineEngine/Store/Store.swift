@@ -68,9 +68,9 @@ public actor Store {
   /// Whether it has taken all that was kept back for a full disk.
   var compactionHasReserve = false
   /// Below so many live bytes, deletes have left enough garbage to look at; at first always.
-  var looksBelowLiveBytes = UInt64.max
+  var nextCheckLiveBytes = UInt64.max
   /// Whether a delete would have looked, had no compaction been under way.
-  var looksAgain = false
+  var recheckRequested = false
   /// Writers that let compaction catch up wait here.
   let compactionProgress = AsyncGate()
   /// Why the last compaction in the background ended early, when it did; the next one begins when a
@@ -161,7 +161,7 @@ public actor Store {
     _ storage: any Storage, _ directory: FilePath, _ configuration: Configuration,
     _ pipeline: CommitPipeline
   ) throws(StoreError) -> Opener {
-    Machine.watchForks()
+    CurrentProcess.watchForks()
     let path = try storing { () throws(StorageError) in try storage.absolute(directory) }
     return Opener(
       storage: storage, path: path, configuration: configuration.bounded(),

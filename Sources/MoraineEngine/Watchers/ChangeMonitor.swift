@@ -8,9 +8,9 @@ import Synchronization
 package final class ChangeMonitor: Sendable {
   private static let unusable: UInt64 = 1 << 63
   private let count: Atomic<UInt64>
-  private let others: OthersSight
+  private let others: PeerVersion
 
-  init(_ others: OthersSight, isUsable: Bool) {
+  init(_ others: PeerVersion, isUsable: Bool) {
     self.others = others
     count = Atomic(isUsable ? 0 : Self.unusable)
   }
@@ -36,13 +36,13 @@ package final class ChangeMonitor: Sendable {
 
   /// The actor alone calls it.
   @inline(__always)
-  func note() { count.store(count.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
+  func recordCommit() { count.store(count.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
 }
 
 /// What a store has in common with those who watch it.
 final class Observers: Sendable {
   let pins = FeedPins()
-  let others = OthersSight()
+  let others = PeerVersion()
   let life = StoreLife()
   /// The last operation that the store knew of when it was last opened or read again. Later ones
   /// are known to the pipeline, or to the page that the processes of a shared store have in common.

@@ -19,7 +19,7 @@ final class EventRelay: PoolWork {
 
   private let state = Mutex(State())
   private let handler: @Sendable (StoreEvent) -> Void
-  private let forkGeneration = Machine.forkGeneration
+  private let forkGeneration = CurrentProcess.forkGeneration
 
   /// Nil when there is nobody to tell.
   init?(_ handler: (@Sendable (StoreEvent) -> Void)?) {
@@ -28,7 +28,7 @@ final class EventRelay: PoolWork {
   }
 
   /// In a forked child the mutex may be held for ever, and what happens is the parent's.
-  private var isInItsProcess: Bool { Machine.forkGeneration == forkGeneration }
+  private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
   /// Has the event told after those that wait; returns at once.
   func tell(_ event: StoreEvent) {

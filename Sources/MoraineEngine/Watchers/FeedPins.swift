@@ -20,13 +20,13 @@ final class FeedPins: Sendable {
     /// Where the other processes of a shared store see what this one waits for.
     var page: SharedPage?
     var pin: Int?
-    let owner = Machine.randomNumber() | 1
+    let owner = SystemRandom.number() | 1
   }
 
   private let state = Mutex(State())
 
   func add(_ sequence: UInt64) -> FeedPin {
-    let place = Place(sequence: sequence, movedNanoseconds: Machine.monotonicNanoseconds())
+    let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     let id = state.withLock { state in
       state.nextID += 1
       state.places[state.nextID] = place
@@ -37,7 +37,7 @@ final class FeedPins: Sendable {
   }
 
   fileprivate func move(_ id: Int, to sequence: UInt64) {
-    let place = Place(sequence: sequence, movedNanoseconds: Machine.monotonicNanoseconds())
+    let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     state.withLock { state in
       state.places[id] = place
       tellOthers(&state)
@@ -63,7 +63,7 @@ final class FeedPins: Sendable {
   private func tellOthers(_ state: inout State) {
     guard let page = state.page, page.isWritable else { return }
     if state.places.isEmpty, state.pin == nil { return }
-    let now = Machine.monotonicNanoseconds()
+    let now = SystemClock.monotonicNanoseconds()
     if state.pin == nil || state.pin.map({ page.isPin($0, of: state.owner) }) == false {
       state.pin = page.takePin(state.owner, now: now)
     }
@@ -78,7 +78,7 @@ final class FeedPins: Sendable {
   /// What is behind this sequence number, some iterator has still to see; the maximum when there is
   /// nobody to wait for.
   var leastSequence: UInt64 {
-    let now = Machine.monotonicNanoseconds()
+    let now = SystemClock.monotonicNanoseconds()
     return state.withLock { state in
       min(least(state, now), state.page?.leastPin(now: now) ?? .max)
     }

@@ -18,7 +18,7 @@ extension RecordHeader {
   }
 
   /// Whether its checksum is that of its bytes at this place.
-  public func isWhole(
+  public func checksumMatches(
     in bytes: UnsafeRawBufferPointer, at offset: Int, seed: Checksum
   ) -> Bool {
     guard let base = bytes.baseAddress.map({ $0 + offset }) else { return false }

@@ -5,7 +5,7 @@ import SystemPackage
 /// Something that goes wrong on a simulated disk, while one store has it open.
 ///
 /// ```swift
-/// let full = DiskFault(.noSpace, on: [.write, .allocate], occurrence: 3, isForEver: true)
+/// let full = DiskFault(.noSpace, on: [.write, .allocate], occurrence: 3, isPermanent: true)
 /// let store = try disk.openStore(faults: [full])
 /// ```
 public struct DiskFault: Hashable, Sendable {
@@ -65,18 +65,18 @@ public struct DiskFault: Hashable, Sendable {
   /// Which of those calls it strikes, from 1 on.
   public var occurrence: Int
   /// Whether it strikes all later ones too.
-  public var isForEver: Bool
+  public var isPermanent: Bool
 
   /// A fault at one call, or from one call on.
   public init(
     _ effect: Effect, on operations: Set<Operation>? = nil, file: String? = nil,
-    occurrence: Int = 1, isForEver: Bool = false
+    occurrence: Int = 1, isPermanent: Bool = false
   ) {
     self.effect = effect
     self.operations = operations
     self.file = file
     self.occurrence = occurrence
-    self.isForEver = isForEver
+    self.isPermanent = isPermanent
   }
 
   func matches(_ event: StorageEvent) -> Bool {

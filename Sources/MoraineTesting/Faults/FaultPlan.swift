@@ -16,7 +16,7 @@ final class FaultPlan: Sendable {
       for (place, fault) in faults.enumerated() where fault.matches(event) {
         counts[place] += 1
         let isNow = counts[place] == fault.occurrence
-        let isLater = fault.isForEver && counts[place] > fault.occurrence
+        let isLater = fault.isPermanent && counts[place] > fault.occurrence
         if struck == nil, isNow || isLater { struck = fault.effect.fault(for: event.operation) }
       }
       return struck

@@ -3,17 +3,17 @@ import MoraineStorage
 /// A fault, and the call at which it strikes.
 package struct PlannedFault: Hashable, Sendable {
   let effect: DiskFault.Effect
-  let isForEver: Bool
+  let isPermanent: Bool
   let call: StorageCall
 
-  var circumstances: String { "\(effect) \(isForEver ? "from then on" : "once") at \(call)" }
+  var circumstances: String { "\(effect) \(isPermanent ? "from then on" : "once") at \(call)" }
 }
 
 /// As `eio,once,0,write,3,0000000001.segment`: the fault, whether it lasts, the life, the call,
 /// which of its kind, and the file, whose name ends the text.
 extension PlannedFault: LosslessStringConvertible {
   package var description: String {
-    let duration = isForEver ? "lasting" : "once"
+    let duration = isPermanent ? "lasting" : "once"
     return "\(effect.name),\(duration),\(call.life),\(call.operation.rawValue),"
       + "\(call.number),\(call.file)"
   }
@@ -28,7 +28,7 @@ extension PlannedFault: LosslessStringConvertible {
       let number = Int(parts[4]), number >= 1, !parts[5].isEmpty
     else { return nil }
     self.effect = effect
-    isForEver = parts[1] == "lasting"
+    isPermanent = parts[1] == "lasting"
     call = StorageCall(life: life, operation: operation, file: parts[5], number: number)
   }
 }

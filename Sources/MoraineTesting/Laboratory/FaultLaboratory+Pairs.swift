@@ -8,11 +8,11 @@ extension FaultLaboratory {
   ///   - scenario: the kind of work.
   ///   - seed: of the workload, and of the choice of pairs.
   ///   - effect: of the first.
-  ///   - isForEver: whether one of the two lasts: either comes up.
+  ///   - isPermanent: whether one of the two lasts: either comes up.
   ///   - count: how many pairs are tried, drawn from the seed; all, when there are no more.
   /// - Returns: how much was tried, and the first violation.
   public func runPairs(
-    _ scenario: CrashScenario, seed: UInt64, _ effect: DiskFault.Effect, isForEver: Bool,
+    _ scenario: CrashScenario, seed: UInt64, _ effect: DiskFault.Effect, isPermanent: Bool,
     count: Int
   ) async -> (tally: CrashTally, violation: CrashViolation?) {
     let workload = FaultWorkload(scenario, seed: seed)
@@ -21,9 +21,9 @@ extension FaultLaboratory {
     do { calls = try await workload.calls() } catch {
       return (tally, workload.violation([], "\(error)"))
     }
-    var pairs = FaultPairs(workload, effect, isForEver: isForEver)
+    var pairs = FaultPairs(workload, effect, isPermanent: isPermanent)
     // About: how many calls come after a fault is known when it has struck.
-    let total = calls.count * (calls.count - 1) / 2 * Self.effects.count * (isForEver ? 2 : 1)
+    let total = calls.count * (calls.count - 1) / 2 * Self.effects.count * (isPermanent ? 2 : 1)
     if total <= count {
       for call in calls {
         for pair in await pairs.all(at: call) {
@@ -33,7 +33,7 @@ extension FaultLaboratory {
       return (tally, nil)
     }
     let place = Self.effects.firstIndex(of: effect) ?? 0
-    var random = SeededGenerator(seed: seed &* 31 &+ UInt64(place * 2 + (isForEver ? 1 : 0)))
+    var random = SeededGenerator(seed: seed &* 31 &+ UInt64(place * 2 + (isPermanent ? 1 : 0)))
     for _ in 0..<count {
       guard let pair = await pairs.draw(from: calls, &random) else { break }
       if let violation = await strike(pair, workload, &tally) { return (tally, violation) }
@@ -46,20 +46,20 @@ extension FaultLaboratory {
 private struct FaultPairs {
   private let workload: FaultWorkload
   private let effect: DiskFault.Effect
-  private let isForEver: Bool
+  private let isPermanent: Bool
   /// What comes after each first fault that was tried.
   private var known: [PlannedFault: [StorageCall]] = [:]
 
-  init(_ workload: FaultWorkload, _ effect: DiskFault.Effect, isForEver: Bool) {
+  init(_ workload: FaultWorkload, _ effect: DiskFault.Effect, isPermanent: Bool) {
     self.workload = workload
     self.effect = effect
-    self.isForEver = isForEver
+    self.isPermanent = isPermanent
   }
 
   mutating func all(at call: StorageCall) async -> [[PlannedFault]] {
     var pairs: [[PlannedFault]] = []
-    for isFirstLasting in isForEver ? [true, false] : [false] {
-      let first = PlannedFault(effect: effect, isForEver: isFirstLasting, call: call)
+    for isFirstLasting in isPermanent ? [true, false] : [false] {
+      let first = PlannedFault(effect: effect, isPermanent: isFirstLasting, call: call)
       for later in await calls(after: first) {
         pairs += FaultLaboratory.effects.map { second in
           [first, fault(second, after: first, at: later)]
@@ -75,8 +75,8 @@ private struct FaultPairs {
   ) async -> [PlannedFault]? {
     for _ in 0..<1000 {
       guard let call = calls.randomElement(using: &random) else { return nil }
-      let isFirstLasting = isForEver && Bool.random(using: &random)
-      let first = PlannedFault(effect: effect, isForEver: isFirstLasting, call: call)
+      let isFirstLasting = isPermanent && Bool.random(using: &random)
+      let first = PlannedFault(effect: effect, isPermanent: isFirstLasting, call: call)
       guard let later = await self.calls(after: first).randomElement(using: &random),
         let second = FaultLaboratory.effects.randomElement(using: &random)
       else { continue }
@@ -88,7 +88,7 @@ private struct FaultPairs {
   private func fault(
     _ effect: DiskFault.Effect, after first: PlannedFault, at call: StorageCall
   ) -> PlannedFault {
-    PlannedFault(effect: effect, isForEver: isForEver && !first.isForEver, call: call)
+    PlannedFault(effect: effect, isPermanent: isPermanent && !first.isPermanent, call: call)
   }
 
   private mutating func calls(after first: PlannedFault) async -> [StorageCall] {
@@ -96,7 +96,7 @@ private struct FaultPairs {
     let run = FaultRun(workload.scenario, [first])
     // What is wrong with one fault alone is found where there is one alone.
     do { try await run.run(workload.steps) } catch { return [] }
-    known[first] = run.striker.laterCalls
-    return run.striker.laterCalls
+    known[first] = run.injector.laterCalls
+    return run.injector.laterCalls
   }
 }

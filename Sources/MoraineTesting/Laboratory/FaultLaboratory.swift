@@ -17,7 +17,7 @@ public struct FaultLaboratory: Sendable {
   ///
   /// - Returns: how much was tried, and the first violation.
   public func run(
-    _ scenario: CrashScenario, seed: UInt64, _ effect: DiskFault.Effect, isForEver: Bool
+    _ scenario: CrashScenario, seed: UInt64, _ effect: DiskFault.Effect, isPermanent: Bool
   ) async -> (tally: CrashTally, violation: CrashViolation?) {
     let workload = FaultWorkload(scenario, seed: seed)
     var tally = CrashTally()
@@ -26,7 +26,7 @@ public struct FaultLaboratory: Sendable {
       return (tally, workload.violation([], "\(error)"))
     }
     for call in calls {
-      let fault = PlannedFault(effect: effect, isForEver: isForEver, call: call)
+      let fault = PlannedFault(effect: effect, isPermanent: isPermanent, call: call)
       if let violation = await strike([fault], workload, &tally) { return (tally, violation) }
     }
     return (tally, nil)
@@ -54,7 +54,7 @@ public struct FaultLaboratory: Sendable {
         violation.image = run.image
         return violation
       }
-      if run.striker.hasStruckWithAll { return nil }
+      if run.injector.hasStruckWithAll { return nil }
     }
     tally.missedCalls += 1
     tally.missed.append(workload.violation(faults, "not reached").replay)
@@ -82,7 +82,7 @@ struct FaultWorkload {
   func calls() async throws -> [StorageCall] {
     let quiet = FaultRun(scenario, [])
     try await quiet.run(steps)
-    return quiet.striker.calls
+    return quiet.injector.calls
   }
 
   func violation(_ faults: [PlannedFault], _ finding: String) -> CrashViolation {

@@ -75,8 +75,8 @@ extension FaultRun {
   func judge(_ error: StoreError) throws {
     let isFull = scenario.capacityBytes < .max && error.code == .noSpace
     if isFull { return }
-    guard striker.hasStruck else { throw StepFailure("without a fault: \(error)") }
-    let causes = striker.effects.map(\.errno)
+    guard injector.hasStruck else { throw StepFailure("without a fault: \(error)") }
+    let causes = injector.effects.map(\.errno)
     guard [.io, .noSpace, .poisoned, .limitExceeded].contains(error.code),
       causes.contains(where: { $0 == error.errno })
     else { throw StepFailure("a fault of errno \(causes) becomes: \(error)") }

@@ -8,7 +8,7 @@ import SystemPackage
 /// Used by one task.
 final class FaultRun {
   let scenario: CrashScenario
-  let striker: Striker
+  let injector: FaultInjector
   private var disk: SimulatedDisk
   private var storage: FaultStorage
   private var store: Store?
@@ -18,14 +18,14 @@ final class FaultRun {
 
   init(_ scenario: CrashScenario, _ faults: [PlannedFault]) {
     self.scenario = scenario
-    striker = Striker(faults)
+    injector = FaultInjector(faults)
     disk = SimulatedDisk(capacityBytes: scenario.capacityBytes)
     storage = FaultStorage(disk)
   }
 
   /// - Throws: ``StepFailure`` with what broke a promise.
   func run(_ steps: [WorkloadStep]) async throws {
-    storage.setScript(striker.script(life: life))
+    storage.setScript(injector.script(life: life))
     try await open()
     var strikeCount = 0
     for step in steps {
@@ -34,8 +34,8 @@ final class FaultRun {
         do throws(StoreError) { try await store.waitUntilIdle() } catch { try judge(error) }
       }
       // Also at once: what comes later may write again what the fault took.
-      if striker.strikeCount > strikeCount {
-        strikeCount = striker.strikeCount
+      if injector.strikeCount > strikeCount {
+        strikeCount = injector.strikeCount
         try await fail()
       }
     }
@@ -49,7 +49,7 @@ final class FaultRun {
 
   /// One fault must not keep a second attempt from succeeding; a lasting one may. Two may keep two.
   private func open() async throws {
-    let faults = striker.faults
+    let faults = injector.faults
     let last = max(1, faults.count)
     for attempt in 0...last {
       do throws(StoreError) {
@@ -58,7 +58,7 @@ final class FaultRun {
         break
       } catch {
         try judge(error)
-        if attempt == last, !faults.contains(where: \.isForEver) {
+        if attempt == last, !faults.contains(where: \.isPermanent) {
           throw StepFailure("attempt \(attempt + 1) to open: \(error)")
         }
       }
@@ -106,7 +106,7 @@ final class FaultRun {
     store = nil
     life += 1
     storage = FaultStorage(disk)
-    storage.setScript(striker.script(life: life))
+    storage.setScript(injector.script(life: life))
   }
 
   private func perform(_ step: WorkloadStep) async throws {

@@ -22,7 +22,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
   package var tornPerPoint: Int?
   /// For faults: a place among ``FaultLaboratory/effects``.
   package var effect = 0
-  package var isForEver = false
+  package var isPermanent = false
   /// For faults: so many pairs of them, instead of one at each call.
   package var pairCount: Int?
   /// For faults: these and no others, in one run.
@@ -87,10 +87,10 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
       if !faults.isEmpty { return await laboratory.run(scenario, seed: seed, faults) }
       let effect = FaultLaboratory.effects[effect % FaultLaboratory.effects.count]
       guard let pairCount else {
-        return await laboratory.run(scenario, seed: seed, effect, isForEver: isForEver)
+        return await laboratory.run(scenario, seed: seed, effect, isPermanent: isPermanent)
       }
       return await laboratory.runPairs(
-        scenario, seed: seed, effect, isForEver: isForEver, count: pairCount)
+        scenario, seed: seed, effect, isPermanent: isPermanent, count: pairCount)
     }
   }
 }
@@ -106,7 +106,7 @@ extension LaboratoryUnit {
     if let tornPerPoint { words.append("--torn \(tornPerPoint)") }
     if kind == .faults, faults.isEmpty {
       let name = FaultLaboratory.effects[effect % FaultLaboratory.effects.count].name
-      words.append("--effect \(name) --lasting \(isForEver)")
+      words.append("--effect \(name) --lasting \(isPermanent)")
       if let pairCount { words.append("--pairs \(pairCount)") }
     }
     words += faults.map { "--fault \($0)" }

@@ -24,7 +24,7 @@ public struct SimulatedLatency: Sendable {
   func pass() {
     guard let generator else { return }
     let most = UInt64(microseconds) * 1000
-    Machine.sleep(nanoseconds: most / 2 + generator.next() % (most / 2 + 1))
+    SystemClock.sleep(nanoseconds: most / 2 + generator.next() % (most / 2 + 1))
   }
 }
 

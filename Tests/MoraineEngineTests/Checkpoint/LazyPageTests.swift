@@ -78,7 +78,7 @@ import Testing
 extension Store {
   /// Nil when all of the index was checked.
   fileprivate func checkedPages() -> Int? {
-    engine!.index.isLazy ? engine!.index.pages?.checkedCount : nil
+    engine!.index.hasUnvalidatedPages ? engine!.index.pages?.checkedCount : nil
   }
 
   /// - Returns: how many pages each step has checked.
@@ -86,13 +86,13 @@ extension Store {
     var steps: [Int] = []
     while let pages = engine!.index.pages {
       let before = pages.checkedCount
-      _ = try engine!.admitNext()
+      _ = try engine!.validateNextPages()
       steps.append(pages.checkedCount - before)
     }
     return steps
   }
 
-  /// The steps of ``rewrite(_:_:limitBytes:isRewrittenAlone:)``, and the index made from the log
+  /// The steps of ``rewrite(_:_:limitBytes:cannotMerge:)``, and the index made from the log
   /// when the output is part of the store and half of the entries name the old records.
   fileprivate func rewriteRebuildingInTheMiddle() async throws {
     try await sealForCompaction()
@@ -104,7 +104,7 @@ extension Store {
       engine!.compactionHeader(), directory, limitBytes: Limits.recordOffsetBytes)
     let cleaned = engine!.lastSequence
     while let candidates = try reader.chunk() {
-      let isKept = try engine!.judge(candidates, cleanedThrough: .max)
+      let isKept = try engine!.selectLive(candidates, cleanedThrough: .max)
       for (candidate, isKept) in zip(candidates, isKept) where isKept {
         try output.append(try reader.record(candidate), candidate, &reader.values)
       }

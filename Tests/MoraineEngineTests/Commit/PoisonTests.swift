@@ -8,7 +8,7 @@ import Testing
 
 /// The end of writing is one moment, for all who look.
 @Suite(.timeLimit(.minutes(10))) struct PoisonTests {
-  /// Found by the fault laboratory: statistics told of the poison, and the next write was still
+  /// IndexHit by the fault laboratory: statistics told of the poison, and the next write was still
   /// appended before it was refused.
   @Test func whoWasToldIsRefused() async throws {
     let pipeline = CommitPipeline()

@@ -154,6 +154,6 @@ extension Store {
 
   /// The numbers of the segments that are to be rewritten by themselves.
   fileprivate func loners() -> [UInt64] {
-    engine!.table.rewrittenAlone.map { engine!.table.infos[$0].number.rawValue }
+    engine!.table.unmergeable.map { engine!.table.infos[$0].number.rawValue }
   }
 }

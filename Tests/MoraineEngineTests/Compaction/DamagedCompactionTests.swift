@@ -26,7 +26,7 @@ import Testing
     try await store.close()
   }
 
-  private let chooser = CompactionChooser(segmentSizeBytes: 8000, spaceAmplificationLimit: 1.2)
+  private let chooser = CompactionPicker(segmentSizeBytes: 8000, spaceAmplificationLimit: 1.2)
 
   private func choose(_ segments: [SegmentFigures]) -> Range<Int>? {
     chooser.choose(
@@ -56,9 +56,9 @@ import Testing
   /// chosen again and again then.
   @Test func whatMustStayAloneIsNotJoinedAgain() {
     var segments = Array(repeating: SegmentFigures(bytes: 100, liveBytes: 100), count: 9)
-    segments[0].isRewrittenAlone = true
+    segments[0].cannotMerge = true
     #expect(choose(segments) == 1..<9)
-    segments[4].isRewrittenAlone = true
+    segments[4].cannotMerge = true
     #expect(choose(segments) == nil)
     segments[4].liveBytes = 10
     #expect(choose(segments) == 4..<5, "its garbage goes")

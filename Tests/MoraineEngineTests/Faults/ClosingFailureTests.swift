@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 @Suite(.timeLimit(.minutes(10))) struct ClosingFailureTests {
-  /// Found with pairs of faults: closing gave up before anything was synced, when the space that is
+  /// IndexHit with pairs of faults: closing gave up before anything was synced, when the space that is
   /// kept back could not be given back.
   @Test func aReserveThatStaysKeepsNothingFromBecomingDurable() async throws {
     let storage = FaultStorage(MemoryStorage())

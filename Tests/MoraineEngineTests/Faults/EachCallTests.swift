@@ -9,18 +9,18 @@ import Testing
   struct Case: Sendable, CustomTestStringConvertible {
     let mode: Configuration.IOMode
     let errno: Errno
-    let isForEver: Bool
+    let isPermanent: Bool
     /// How much of a write is done before it fails.
     let partLengthBytes: Int
     var testDescription: String {
-      "\(mode), \(errno), \(isForEver ? "for ever" : "once"), \(partLengthBytes) bytes"
+      "\(mode), \(errno), \(isPermanent ? "for ever" : "once"), \(partLengthBytes) bytes"
     }
   }
 
   static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
     [(Errno.ioError, 0), (.noSpace, 30), (.tooManyOpenFiles, 0)].flatMap { errno, part in
       [false, true].map {
-        Case(mode: mode, errno: errno, isForEver: $0, partLengthBytes: part)
+        Case(mode: mode, errno: errno, isPermanent: $0, partLengthBytes: part)
       }
     }
   }
@@ -38,7 +38,7 @@ import Testing
   private func run(_ item: Case, failingAt index: Int) async throws -> Outcome {
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { event in
-      guard event.index == index || (item.isForEver && event.index > index) else { return nil }
+      guard event.index == index || (item.isPermanent && event.index > index) else { return nil }
       guard item.partLengthBytes > 0, [.write, .allocate].contains(event.operation) else {
         return .fail(item.errno)
       }

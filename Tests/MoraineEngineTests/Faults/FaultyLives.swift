@@ -12,14 +12,14 @@ final class FaultyLives {
   let configuration: Configuration
   let misfortune: Misfortune
   let what: Comment
-  let striker: Striker
+  let injector: FaultInjector
   var possible = PossibleStates()
   var wasPoisoned = false
 
   init(_ mode: Configuration.IOMode, _ misfortune: Misfortune, at target: Call?) {
     configuration = .testing(segmentSizeBytes: 600, ioMode: mode)
     self.misfortune = misfortune
-    striker = Striker(target, misfortune)
+    injector = FaultInjector(target, misfortune)
     what = "\(mode), \(misfortune), at \(target.map(\.description) ?? "none")"
   }
 
@@ -27,7 +27,7 @@ final class FaultyLives {
     var disk = SimulatedDisk()
     for life in 0..<3 {
       let storage = FaultStorage(disk)
-      storage.setScript(striker.script(life: life))
+      storage.setScript(injector.script(life: life))
       let store = try await open(storage)
       guard let store else { continue }
       await see(store)
@@ -54,7 +54,7 @@ final class FaultyLives {
         judge(error)
       }
     }
-    #expect(misfortune.isForEver, "a second attempt must open it; \(what)")
+    #expect(misfortune.isPermanent, "a second attempt must open it; \(what)")
     return nil
   }
 
@@ -62,7 +62,7 @@ final class FaultyLives {
   func judge(_ error: StoreError) {
     #expect([.io, .noSpace, .poisoned, .limitExceeded].contains(error.code), "\(error); \(what)")
     #expect(error.errno == misfortune.errno, "\(error); \(what)")
-    #expect(striker.hasStruck, "\(error) without a fault; \(what)")
+    #expect(injector.hasStruck, "\(error) without a fault; \(what)")
   }
 
   func judge(untyped error: any Error) {

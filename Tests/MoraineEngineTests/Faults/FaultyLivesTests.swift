@@ -12,10 +12,10 @@ import Testing
 
   static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
     [(Errno.ioError, 0), (.noSpace, 30), (.tooManyOpenFiles, 0)].flatMap { errno, part in
-      [false, true].map { isForEver in
+      [false, true].map { isPermanent in
         Case(
           mode: mode,
-          misfortune: Misfortune(errno: errno, isForEver: isForEver, partLengthBytes: part))
+          misfortune: Misfortune(errno: errno, isPermanent: isPermanent, partLengthBytes: part))
       }
     }
   }
@@ -24,14 +24,14 @@ import Testing
   func everyLifeShowsWhatWasAcknowledgedAndNothingElse(_ item: Case) async throws {
     let quiet = FaultyLives(item.mode, item.misfortune, at: nil)
     try await quiet.live()
-    let calls = quiet.striker.calls
+    let calls = quiet.injector.calls
     #expect(Set(calls.map(\.life)) == [0, 1, 2])
     #expect(calls.count > 150)
     var missed: [Call] = []
     for call in calls where item.misfortune.befalls(call.operation) {
       let lives = FaultyLives(item.mode, item.misfortune, at: call)
       try await lives.live()
-      if !lives.striker.hasStruck { missed.append(call) }
+      if !lives.injector.hasStruck { missed.append(call) }
     }
     #expect(missed.isEmpty, "never reached")
   }

@@ -16,7 +16,7 @@ struct Call: Hashable, Sendable, CustomStringConvertible {
 /// What befalls the call, and perhaps all later ones of that life.
 struct Misfortune: Sendable {
   let errno: Errno
-  let isForEver: Bool
+  let isPermanent: Bool
   /// How much of a write or an allocation is done before it fails.
   let partLengthBytes: Int
 
@@ -41,7 +41,7 @@ struct Misfortune: Sendable {
 }
 
 /// Strikes at one call, and notes all calls.
-final class Striker: Sendable {
+final class FaultInjector: Sendable {
   private struct State {
     var counts: [Call: Int] = [:]
     var calls: [Call] = []
@@ -69,7 +69,7 @@ final class Striker: Sendable {
           life: life, operation: event.operation, file: event.file, number: state.counts[kind]!)
         state.calls.append(call)
         if call == target { state.hasStruck = true }
-        let isLater = misfortune.isForEver && state.hasStruck && life == target?.life
+        let isLater = misfortune.isPermanent && state.hasStruck && life == target?.life
         guard call == target || (isLater && misfortune.befalls(event.operation)) else { return nil }
         return misfortune.fault(for: event.operation)
       }

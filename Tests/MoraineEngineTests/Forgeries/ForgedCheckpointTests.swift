@@ -59,10 +59,10 @@ import Testing
     #expect(await store.recoveryReport.usedCheckpoint)
     for number in 5500..<8500 { try await store.set([1], forKey: Key("\(number)")) }
     let before = await store.indexState()
-    #expect(before.isLazy)
+    #expect(before.hasUnvalidatedPages)
     try await Self.check(store, keys: 8500) {
       let after = await store.indexState()
-      #expect(!after.isLazy)
+      #expect(!after.hasUnvalidatedPages)
       #expect(after.freeCount > before.freeCount)
     }
   }
@@ -138,7 +138,7 @@ import Testing
 
 extension Store {
   /// Whether part of the index may not have been checked, and how many overflow buckets are free.
-  fileprivate func indexState() -> (isLazy: Bool, freeCount: Int) {
-    (engine!.index.isLazy, engine!.index.freeOverflow.count)
+  fileprivate func indexState() -> (hasUnvalidatedPages: Bool, freeCount: Int) {
+    (engine!.index.hasUnvalidatedPages, engine!.index.freeOverflow.count)
   }
 }

@@ -20,7 +20,7 @@ import Testing
       let slow = (0..<8).reduce(UInt64(0)) { mask, slot in
         bucket[slot] >> 48 == tag ? mask | 1 << UInt64(8 * slot) : mask
       }
-      #expect(Machine.slots(in: bucket, tagged: tag) == slow)
+      #expect(CPU.slots(in: bucket, tagged: tag) == slow)
     }
   }
 

@@ -34,7 +34,7 @@ extension HashIndex {
   @discardableResult
   mutating func remove(_ number: Int, slot: Int = 3) -> Bool {
     let hash = NumberedHashes.hash(number)
-    thaw(hash)
+    makeUnique(hash)
     var probe = probe(hash)
     while let entry = probe.next(self) {
       guard entry.pointee & Address.mask == NumberedHashes.address(number, slot: slot).rawValue

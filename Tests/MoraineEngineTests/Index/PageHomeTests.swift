@@ -74,7 +74,7 @@ import Testing
       case 21...35 where next > 0:
         let number = Int(random.next() % UInt64(next))
         guard model.remove(number) != nil else { continue }
-        index.thaw(NumberedHashes.hash(number))
+        index.makeUnique(NumberedHashes.hash(number))
         var probe = index.probe(NumberedHashes.hash(number))
         while let slot = probe.next(index) {
           guard slot.pointee & Address.mask == NumberedHashes.address(number).rawValue else {

@@ -70,7 +70,7 @@ import Testing
     try index.secure(insertions: 5000)
     let slabs = index.memory.copyCounts.slabs
     for number in 20_000..<25_000 {
-      index.thaw(NumberedHashes.hash(number))
+      index.makeUnique(NumberedHashes.hash(number))
       index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     #expect(index.memory.copyCounts.pages > 64)
@@ -121,7 +121,7 @@ import Testing
     #expect(reserved > 0)
     for number in 20_000..<20_100 {
       try index.secure(insertions: 1)
-      index.thaw(NumberedHashes.hash(number))
+      index.makeUnique(NumberedHashes.hash(number))
       index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
       let (pages, slabs) = index.memory.copyCounts
       #expect(slabs * 64 - pages >= reserved, "insertion \(number)")

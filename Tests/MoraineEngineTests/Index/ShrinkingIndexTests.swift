@@ -157,7 +157,7 @@ import Testing
       for _ in 0..<15_000 {
         switch random.next() % 100 {
         case 0 where random.next() % 20 == 0:
-          while index.isLazy { try require(index.admitNext(), replay) }
+          while index.hasUnvalidatedPages { try require(index.validateNextPages(), replay) }
           if moments.count < 3 { moments.append(Moment(index.freeze(), model)) }
         case 1 where random.next() % 10 == 0 && !moments.isEmpty:
           let moment = moments.removeFirst()
@@ -165,13 +165,13 @@ import Testing
         case 2...4: index.tend(pages: 4)
         case 5...10 where !grows:
           var limit = Int(random.next() % 80)
-          if index.isLazy {
-            try require(index.admitNext(), replay)
+          if index.hasUnvalidatedPages {
+            try require(index.validateNextPages(), replay)
           } else {
             _ = index.shrink(&limit)
           }
         case _ where grows:
-          try require(index.admit(NumberedHashes.hash(next)), replay)
+          try require(index.validatePages(NumberedHashes.hash(next)), replay)
           index.insert(next..<next + 1, hashes)
           model[next] = 3
           next += 1
@@ -179,7 +179,7 @@ import Testing
           let number = Int(random.next() % UInt64(next))
           guard let slot = model[number] else { continue }
           let hash = NumberedHashes.hash(number)
-          try require(index.admit(hash), replay)
+          try require(index.validatePages(hash), replay)
           if random.next() % 8 != 0 {
             try require(index.remove(number, slot: slot), replay)
             model[number] = nil
@@ -194,7 +194,7 @@ import Testing
       if !renews, round == 1 || round == 4 { index = try reloaded(&index) }
       #expect(index.count == model.count, replay)
       for number in 0..<next {
-        try require(index.admit(NumberedHashes.hash(number)), replay)
+        try require(index.validatePages(NumberedHashes.hash(number)), replay)
         let isThere = index.holds(number, slot: model[number] ?? 3)
         if isThere != (model[number] != nil) { Issue.record("\(number), seed \(seed)") }
       }
@@ -216,7 +216,7 @@ import Testing
     let free = index.freeOverflow.count
     #expect(free > 500)
     var loaded = try reloaded(&index)
-    while loaded.isLazy { try require(loaded.admitNext()) }
+    while loaded.hasUnvalidatedPages { try require(loaded.validateNextPages()) }
     #expect(loaded.freeOverflow.count == free)
     expectAll(loaded, 0..<1000)
     var limit = Int.max
@@ -227,7 +227,7 @@ import Testing
 
   /// The index as it is after a checkpoint and an opening.
   private func reloaded(_ index: inout HashIndex) throws -> HashIndex {
-    try require(index.admitAll())
+    try require(index.validateAllPages())
     let storage = MemoryStorage()
     try storage.createDirectory("store")
     let directory = try #require(try storage.openDirectory("store"))

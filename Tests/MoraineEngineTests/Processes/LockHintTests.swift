@@ -24,7 +24,7 @@ import Testing
     let hinted = #expect(throws: StoreError.self) {
       try Store(on: storage, at: "store", configuration: .testing())
     }
-    #expect(hinted?.message.contains("process \(Machine.processID)") == true)
+    #expect(hinted?.message.contains("process \(CurrentProcess.id)") == true)
     try await store.set([2], forKey: "a")
     try await store.close()
   }

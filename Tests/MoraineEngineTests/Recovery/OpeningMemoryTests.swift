@@ -25,7 +25,7 @@ import Testing
       pipeline: CommitPipeline(), observers: Observers())
     defer { opener.pipeline.stop() }
     let base = try #require(try DiskStorage().openDirectory(directory.path))
-    let listing = try Listing(base)
+    let listing = try DirectoryContents(base)
     let manifest = try #require(try ManifestFile.read(base, listing))
     var problem: StoreError?
     let checkpoint = try #require(

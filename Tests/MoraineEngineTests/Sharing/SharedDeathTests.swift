@@ -81,13 +81,13 @@ import Testing
     let reader = try Store(on: memory, at: "store", configuration: configuration)
     #expect(try await reader.value(forKey: "a") == [1])
     try await writer.set([2], forKey: "a")
-    #expect(try await writer.enterBurst())
+    #expect(try await writer.acquireWriterLease())
     await writer.beginPublishing()
     async let answer = reader.value(forKey: "a")
     async let second = reader.value(forKey: "a")
     // The reader waits for the lock on a thread.
     while !(await reader.isRereading) { await Task.yield() }
-    await writer.leaveBurst()
+    await writer.releaseWriterLease()
     #expect(try await answer == [2])
     #expect(try await second == [2])
     for store in [reader, writer] { try await store.close() }
@@ -186,7 +186,7 @@ extension Store {
   fileprivate func dieWhileWriting(
     _ value: [UInt8], forKey key: Key, isTorn: Bool
   ) async throws(StoreError) {
-    _ = try await enterBurst()
+    _ = try await acquireWriterLease()
     let before = engine!.sharedSnapshot().tailEnd
     guard case .done = try engine!.put(key, value) else {
       Issue.record("there was no room")
@@ -206,7 +206,7 @@ extension Store {
   fileprivate func dieWhilePublishing(
     _ value: [UInt8], forKey key: Key
   ) async throws(StoreError) {
-    _ = try await enterBurst()
+    _ = try await acquireWriterLease()
     guard case .done = try engine!.put(key, value) else {
       Issue.record("there was no room")
       return
@@ -217,7 +217,7 @@ extension Store {
   }
 
   fileprivate func dieAfterUsingANumberUp() async throws(StoreError) {
-    _ = try await enterBurst()
+    _ = try await acquireWriterLease()
     engine!.lastSequence += 1
     engine!.link!.page.publish(engine!.sharedSnapshot())
     beginPublishing()

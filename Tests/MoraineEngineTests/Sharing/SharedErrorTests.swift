@@ -176,9 +176,9 @@ import Testing
     #expect(try await reader.takeCompactor())
     try await reader.beginRewriting()
     await writer.makePageAnew()
-    await expect(.corrupted, saying: "alone may rewrite") { try await reader.followOthers() }
+    await expect(.corrupted, saying: "alone may rewrite") { try await reader.applyPeerWrites() }
     await reader.freeCompactor()
-    try await reader.followOthers()
+    try await reader.applyPeerWrites()
     #expect(try await reader.value(forKey: "a") == [1])
     for store in [reader, writer] { try await store.close() }
   }

@@ -201,7 +201,7 @@ import Testing
 
 extension Store {
   fileprivate func dieBehindABirth() async throws(StoreError) {
-    _ = try await enterBurst()
+    _ = try await acquireWriterLease()
     try await rotate(for: 100)
     engine?.link?.freeWriter()
   }

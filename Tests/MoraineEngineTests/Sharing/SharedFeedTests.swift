@@ -22,7 +22,7 @@ import Testing
     // What the others have done before there was a store to the reader, they may have compacted
     // too.
     try await writers[0].set([0], forKey: "first")
-    try await reader.followOthers()
+    try await reader.applyPeerWrites()
     let changes = reader.changes()
     async let seen: [UInt64] = {
       var iterator = changes.makeAsyncIterator()

@@ -93,10 +93,10 @@ import Testing
     let writer = try Store(on: memory, at: "store", configuration: .shared())
     try await writer.set([0], forKey: "a")
     let reader = try Store(on: memory, at: "store", configuration: .shared())
-    #expect(try await writer.enterBurst())
+    #expect(try await writer.acquireWriterLease())
     try await writer.set([1], forKey: "a")
     #expect(try await reader.value(forKey: "a") == [1])
-    await writer.leaveBurst()
+    await writer.releaseWriterLease()
     for store in [writer, reader] { try await store.close() }
   }
 

@@ -32,7 +32,7 @@ import Testing
     let first = try Store(on: memory, at: "store", configuration: .shared())
     try await first.set([1], forKey: "a")
     let second = try Store(on: memory, at: "store", configuration: .shared())
-    #expect(try await second.enterBurst())
+    #expect(try await second.acquireWriterLease())
     let write = Task { try await first.set([2], forKey: "b") }
     while !(await first.waitsForTheWriterLock) { await Task.yield() }
     first.pipeline.poison(StoreError(.io, "a sync failed"))
@@ -40,7 +40,7 @@ import Testing
     while !(await first.isClosed) { await Task.yield() }
     // Gives the closing a chance to come first.
     for _ in 0..<1000 { await Task.yield() }
-    await second.leaveBurst()
+    await second.releaseWriterLease()
     await #expect(throws: StoreError.self) { try await write.value }
     try await closing.value
     #expect(try await second.value(forKey: "a") == [1])

@@ -173,7 +173,7 @@ extension Configuration {
     try await second.close()
   }
 
-  /// Found by killing processes of both kinds: the footer that one with a mapping wrote behind the
+  /// IndexHit by killing processes of both kinds: the footer that one with a mapping wrote behind the
   /// end of a file that the other had not allocated ahead was lost.
   @Test func oneWithAMappingEndsWhatOneWithoutHasWritten() async throws {
     let directory = try TestDirectory()

@@ -67,7 +67,7 @@ import Testing
 
 extension Store {
   fileprivate func dieBehindTheFooter() async throws(StoreError) {
-    _ = try await enterBurst()
+    _ = try await acquireWriterLease()
     try await sealActive()
     engine?.link?.freeWriter()
   }

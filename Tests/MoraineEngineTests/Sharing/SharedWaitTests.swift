@@ -57,13 +57,13 @@ import Testing
     let (store, other) = try await Self.outdated(gate, mode)
     async let answer = store.value(forKey: "3")
     await gate.arrival()
-    #expect(try await store.enterBurst())
+    #expect(try await store.acquireWriterLease())
     try await store.set([2], forKey: "mine")
     gate.open()
     #expect(try await answer == [1])
     #expect(try await store.value(forKey: "mine") == [2], "within the burst")
     try await store.set([3], forKey: "mine")
-    await store.leaveBurst()
+    await store.releaseWriterLease()
     #expect(try await other.value(forKey: "mine") == [3])
     #expect(try await store.verify().isSound)
     for store in [other, store] { try await store.close() }
@@ -197,10 +197,10 @@ import Testing
     #expect(try await reader.value(forKey: "a") == [1])
     let writer = try Store(on: memory, at: "store", configuration: .shared())
     try await writer.set([2], forKey: "a")
-    #expect(try await writer.enterBurst())
+    #expect(try await writer.acquireWriterLease())
     let error = await #expect(throws: StoreError.self) { try await reader.value(forKey: "a") }
     #expect(error?.code == .locked)
-    await writer.leaveBurst()
+    await writer.releaseWriterLease()
     #expect(try await reader.value(forKey: "a") == [2])
     for store in [reader, writer] { try await store.close() }
   }
@@ -211,7 +211,7 @@ import Testing
     let link = try SharedLink(try #require(try storage.openDirectory("store")))
     let page = link.page
     page.make(SharedPage.Publication(), nextSegment: 1, nonce: 1)
-    page.store(42, .burst)
+    page.store(42, .leaseHolder)
     var now: UInt64 = 0
     var wait = SharedLink.WriterWait(1_000_000_000, now: now)
     // A machine that was asleep for an hour has looked once.

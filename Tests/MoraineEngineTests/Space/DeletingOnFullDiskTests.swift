@@ -8,7 +8,7 @@ import Testing
 
 /// A delete meets a full disk while it is being cleaned.
 @Suite(.timeLimit(.minutes(10))) struct DeletingOnFullDiskTests {
-  /// Found in an optimized build under load: deletes used up what is kept back before the
+  /// IndexHit in an optimized build under load: deletes used up what is kept back before the
   /// compaction that they had begun got a turn. Then it had no block to write to, and the disk
   /// stayed full.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
@@ -47,7 +47,7 @@ import Testing
     try await store.close()
   }
 
-  /// Found in the same way: what a compaction had released for its copies, other deletes took.
+  /// IndexHit in the same way: what a compaction had released for its copies, other deletes took.
   @Test func aDeleteDoesNotTakeWhatACompactionHasReleased() async throws {
     let disk = MemoryStorage(capacityBytes: 4 << 20)
     let storage = FaultStorage(disk)
@@ -101,5 +101,5 @@ import Testing
 extension Store {
   fileprivate var waitingForCompaction: Int { compactionGate.waitingCount }
 
-  fileprivate var hasWholeReserve: Bool { engine?.reserve.isWhole == true }
+  fileprivate var hasWholeReserve: Bool { engine?.reserve.isFull == true }
 }

@@ -21,7 +21,7 @@ import Testing
     try await store.close()
   }
 
-  /// Found under AddressSanitizer: the last deletes came while a compaction was writing its
+  /// IndexHit under AddressSanitizer: the last deletes came while a compaction was writing its
   /// checkpoint. None of them began another, and nothing was left that would.
   @Test func whatIsDeletedWhileACompactionEndsIsGivenBackToo() async throws {
     let storage = FaultStorage(MemoryStorage())

@@ -22,7 +22,7 @@ import Testing
     storage.clearTrace()
     try reserve.restore(1 << 20)
     #expect(reserve.lengthBytes > 0 && reserve.lengthBytes < 1 << 19)
-    #expect(!reserve.isWhole)
+    #expect(!reserve.isFull)
   }
 
   @Test func anotherFailureIsSaid() throws {

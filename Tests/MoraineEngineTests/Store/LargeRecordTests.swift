@@ -53,7 +53,7 @@ import Testing
     let disk = SimulatedDisk()
     // The first write is the segment's header.
     let fault = DiskFault(
-      effect, on: [.write], file: "0000000001.segment", occurrence: 2, isForEver: true)
+      effect, on: [.write], file: "0000000001.segment", occurrence: 2, isPermanent: true)
     let store = try disk.openStore(faults: [fault])
     let large = Self.value(1, 70_000)
     for number in 0..<3 { try await store.set(large, forKey: Key("\(number)"), durability: .sync) }

@@ -150,7 +150,7 @@ extension Store {
     last.storeBytes(of: last.load(as: UInt8.self) ^ 1, as: UInt8.self)
   }
 
-  private func found(_ key: Key) throws(StoreError) -> Found? {
+  private func found(_ key: Key) throws(StoreError) -> IndexHit? {
     try key.bytes.withBytes { bytes throws(StoreError) in
       let hash = engine!.hash(bytes, 0)
       return try engine!.table.find(bytes, 0, hash: hash, in: engine!.index)

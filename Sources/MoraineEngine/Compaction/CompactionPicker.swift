@@ -8,7 +8,7 @@ struct SegmentFigures: Equatable {
   /// Whether it cannot be read whole: it stays as it is, and its garbage with it.
   var isDamaged = false
   /// Whether what it holds does not fit into one segment together with a neighbour's.
-  var isRewrittenAlone = false
+  var cannotMerge = false
 
   var garbageBytes: Int { max(0, bytes - liveBytes - keptDeleteBytes) }
   var garbageRatio: Double { bytes == 0 ? 1 : Double(garbageBytes) / Double(bytes) }
@@ -20,7 +20,7 @@ struct SegmentFigures: Equatable {
 /// file system", SOSP 1991), but only among neighbours: so the log stays in the order of sequence
 /// numbers, a delete never comes to stand ahead of what it deletes, and what is cold stays
 /// together.
-struct CompactionChooser {
+struct CompactionPicker {
   let segmentSizeBytes: Int
   let spaceAmplificationLimit: Double
   /// A segment with less garbage is left alone.
@@ -53,11 +53,11 @@ struct CompactionChooser {
 
   /// Takes in neighbours that are worth it, as long as all that lives fits into one segment.
   private func extend(_ start: Range<Int>, in segments: [SegmentFigures]) -> Range<Int> {
-    if segments[start].contains(where: \.isRewrittenAlone) { return start }
+    if segments[start].contains(where: \.cannotMerge) { return start }
     var run = start
     var live = segments[start].reduce(0) { $0 + $1.liveBytes + $1.keptDeleteBytes }
     func isWorthIt(_ figures: SegmentFigures) -> Bool {
-      if figures.isDamaged || figures.isRewrittenAlone { return false }
+      if figures.isDamaged || figures.cannotMerge { return false }
       let isPoor = figures.garbageRatio >= 0.3 || figures.bytes < segmentSizeBytes / 8
       return isPoor && live + figures.liveBytes + figures.keptDeleteBytes <= segmentSizeBytes
     }
@@ -80,7 +80,7 @@ struct CompactionChooser {
     for (index, figures) in segments.enumerated() {
       live += figures.bytes
       let isLarge = figures.bytes >= segmentSizeBytes / 8 || live > segmentSizeBytes
-      if isLarge || figures.isDamaged || figures.isRewrittenAlone {
+      if isLarge || figures.isDamaged || figures.cannotMerge {
         start = index + 1
         live = 0
       } else if index + 1 - start >= smallRunCount {

@@ -5,7 +5,7 @@ import SystemPackage
 /// Makes a new segment, on the committing thread: created exclusively, header written, file and
 /// directory synced. Only then does a manifest list it, and only then is anything acknowledged in
 /// it.
-struct SegmentBirth: Sendable {
+struct SegmentCreation: Sendable {
   let directory: any StorageDirectory
   let header: SegmentHeader
   /// Where it is full, if there is space for several such segments.

@@ -2,7 +2,7 @@ import MoraineFormat
 import MoraineStorage
 
 /// The files of a directory, by what they are to a store.
-struct Listing {
+struct DirectoryContents {
   var hasManifest = false
   var hasTemporaryManifest = false
   var reserveBytes: UInt64 = 0

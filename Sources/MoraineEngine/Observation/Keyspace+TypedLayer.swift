@@ -15,9 +15,9 @@ extension Keyspace {
   /// Commits operations together; no value is a delete.
   package func commit(
     _ operations: [(key: Key, value: [UInt8]?)], durability: Durability?,
-    noting note: @Sendable (CommitReceipt) -> Void
+    onVisible: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
-    try await store.commit(operations, in: self, durability, noting: note)
+    try await store.commit(operations, in: self, durability, onVisible: onVisible)
   }
 
   /// The value of a key with its sequence number; nil when the store is closed.
@@ -32,17 +32,17 @@ extension Keyspace {
 }
 
 extension Store {
-  /// - Parameter note: called as soon as the operations are visible, before they are durable.
+  /// - Parameter onVisible: called as soon as the operations are visible, before they are durable.
   fileprivate func commit(
     _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ durability: Durability?,
-    noting note: @Sendable (CommitReceipt) -> Void
+    onVisible: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
     let hasGate = try await beginUnit()
     let sequence: SequenceNumber?
     do {
       defer { endUnit(hasGate) }
       sequence = try await commit(operations, in: keyspace, hasGate)
-      note(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
+      onVisible(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
     }
     try await waitForDurability(of: sequence, durability)
   }

@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineEngine
 
 /// The look at what others have written, without a disk.
-@Suite(.timeLimit(.minutes(10))) struct OthersWatchTests {
+@Suite(.timeLimit(.minutes(10))) struct PeerWatcherTests {
   private final class Memory: FileMapping {
     let lengthBytes = SharedPage.lengthBytes
     private let address: UInt
@@ -41,7 +41,7 @@ import Testing
       let page = SharedPage(Memory(), isWritable: true)
       page.make(SharedPage.Publication(), nextSegment: 1, nonce: 1)
       let told = Told()
-      let watch = OthersWatch(page) { told.count.add(1, ordering: .sequentiallyConsistent) }
+      let watch = PeerWatcher(page) { told.count.add(1, ordering: .sequentiallyConsistent) }
       let events = Mutex<Events?>(nil)
       try watch.start { look in
         let made = Events(look)

@@ -9,26 +9,8 @@ import SystemPackage
   import Glibc
 #endif
 
-/// What the engine asks of the machine beside files.
-package enum Machine {
-  /// A number from the kernel's generator.
-  package static func randomNumber() -> UInt64 {
-    SystemRandomNumberGenerator.one()
-  }
-
-  /// Milliseconds since 1970: a label, never an order.
-  package static func wallMilliseconds() -> UInt64 {
-    var time = timespec()
-    clock_gettime(CLOCK_REALTIME, &time)
-    return UInt64(max(0, time.tv_sec)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
-  }
-
-  package static func monotonicNanoseconds() -> UInt64 {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
-  }
-
+/// The processor and its pages of memory.
+package enum CPU {
   /// Fetches a cache line ahead of use. A hint.
   @inlinable @inline(__always)
   package static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
@@ -37,20 +19,6 @@ package enum Machine {
   @inlinable @inline(__always)
   package static func slots(in bucket: UnsafePointer<UInt64>, tagged tag: UInt16) -> UInt64 {
     moraine_tag_matches(bucket, tag)
-  }
-
-  /// Whether a process has this number, as far as this one can see.
-  package static func hasProcess(_ id: Int32) -> Bool {
-    id > 0 && (kill(id, 0) == 0 || errno == EPERM)
-  }
-
-  /// Makes the calling thread sleep at least so long.
-  package static func sleep(nanoseconds: UInt64) {
-    guard nanoseconds > 0 else { return }
-    var time = timespec()
-    time.tv_sec = Int(nanoseconds / 1_000_000_000)
-    time.tv_nsec = Int(nanoseconds % 1_000_000_000)
-    nanosleep(&time, nil)
   }
 
   /// Makes the calling thread give way to others. A hint.
@@ -70,20 +38,6 @@ package enum Machine {
   /// A length rounded up to whole pages.
   package static func pagesCovering(_ length: Int) -> Int {
     (length + pageBytes - 1) & ~(pageBytes - 1)
-  }
-
-  package static var processID: Int32 { getpid() }
-
-  /// Rises in the child of every fork since ``watchForks()``.
-  package static var forkGeneration: UInt64 { moraine_fork_generation() }
-
-  package static func watchForks() { moraine_watch_forks() }
-}
-
-extension SystemRandomNumberGenerator {
-  fileprivate static func one() -> UInt64 {
-    var generator = SystemRandomNumberGenerator()
-    return generator.next()
   }
 }
 

@@ -9,7 +9,7 @@ import Synchronization
 /// either says "news", and the store is asked, which does no harm; the page's version is acquired,
 /// and a process that was told of a change (through a file, a socket, a message) sees that change's
 /// version or a younger one, by coherence.
-final class OthersSight: Sendable {
+final class PeerVersion: Sendable {
   /// Where it lies; 0 for nowhere.
   private let page = Atomic<UInt>(0)
   private let followedVersion = Atomic<UInt64>(0)

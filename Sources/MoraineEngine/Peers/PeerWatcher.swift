@@ -15,7 +15,7 @@ import Synchronization
 /// The exchanges are in one order. T2 first: S1 reads what T2 or a later exchange wrote, acquires
 /// T1, and S2 follows that version. S1 first: T2 gets false and tells. With a mere store in S1, S2
 /// may load first, and a change is not heard of before the next look, a second later.
-final class OthersWatch: Sendable {
+final class PeerWatcher: Sendable {
   private static let slowNanoseconds: UInt64 = 1_000_000_000
   private static let fastNanoseconds: UInt64 = 10_000_000
 
@@ -33,7 +33,7 @@ final class OthersWatch: Sendable {
   private let state = Mutex(State())
   /// Whether the store was told and has not looked yet.
   private let isPending = Atomic<UInt64>(0)
-  private let forkGeneration = Machine.forkGeneration
+  private let forkGeneration = CurrentProcess.forkGeneration
 
   /// - Parameter tell: called on the threads of events and times, again only after ``heard()``.
   ///   Must not block.
@@ -69,7 +69,7 @@ final class OthersWatch: Sendable {
   }
 
   private func lookLater(_ pause: UInt64) {
-    let due = Machine.monotonicNanoseconds() + pause
+    let due = SystemClock.monotonicNanoseconds() + pause
     ThreadPool.current.timer.schedule(at: due) { [weak self] in
       guard let self, look() else { return }
       lookLater(pause)
@@ -91,7 +91,7 @@ final class OthersWatch: Sendable {
 
   /// In a forked child the page counts the parent's watch, and the mutex may be held for ever.
   func stop() {
-    guard forkGeneration == Machine.forkGeneration else { return }
+    guard forkGeneration == CurrentProcess.forkGeneration else { return }
     let (events, isCounted) = state.withLock { state in
       defer { (state.events, state.isCounted, state.isStopped) = (nil, false, true) }
       return (state.events, state.isCounted)
@@ -115,7 +115,7 @@ extension ExchangingMemory where Place == WatchWord {
   func heard() throws(Stop) { _ = try exchange(0, in: .isPending) }
 }
 
-extension OthersWatch: ExchangingMemory {
+extension PeerWatcher: ExchangingMemory {
   func load(acquiring word: WatchWord) -> UInt64 {
     switch word {
     case .version: page.load(.version)

@@ -3,7 +3,7 @@ import MoraineStorage
 import SystemPackage
 
 /// Puts segments of one directory into another: under their names once they are whole and durable.
-struct SegmentCarrier {
+struct SegmentCopier {
   private static let chunkBytes = 1 << 20
 
   let source: any StorageDirectory
@@ -33,7 +33,7 @@ struct SegmentCarrier {
   /// - Parameter progress: called with the bytes of each step.
   /// - Returns: whether its bytes are shared; else they were copied.
   /// - Throws: `.corrupted` when the file is shorter than it must be, `.noSpace`, `.io`.
-  func carry(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
+  func transfer(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try target.remove(FileName.temporarySegment) }
     let isShared = try share(piece)
     if isShared { progress(piece.lengthBytes) } else { try copy(piece, progress) }
@@ -99,7 +99,7 @@ struct SegmentCarrier {
 }
 
 /// How much of a segment a state in the past has: all units whose operations it has.
-struct SegmentCut {
+struct SegmentPrefix {
   var offset: Int
   var recordCount: UInt64 = 0
   var firstSequence: UInt64 = 0
@@ -118,7 +118,7 @@ struct SegmentCut {
     offset = header.headerLength
     var scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
-    var unit = SegmentCut(offset: header.headerLength)
+    var unit = SegmentPrefix(offset: header.headerLength)
     while true {
       switch try scanner.next() {
       case .stop(let reason): throw .corrupted(reason, name, at: scanner.offset)
@@ -133,14 +133,14 @@ struct SegmentCut {
         if header.batch == .more { continue }
         unit.offset = scanner.offset
         append(unit)
-        unit = SegmentCut(offset: scanner.offset)
+        unit = SegmentPrefix(offset: scanner.offset)
       }
     }
   }
 
   private init(offset: Int) { self.offset = offset }
 
-  private mutating func append(_ unit: SegmentCut) {
+  private mutating func append(_ unit: SegmentPrefix) {
     if recordCount == 0 { firstSequence = unit.firstSequence }
     recordCount += unit.recordCount
     lastSequence = unit.lastSequence

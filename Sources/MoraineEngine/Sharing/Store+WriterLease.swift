@@ -7,16 +7,16 @@ extension Store {
   /// Takes the writer's lock of a shared store, and all that others have written. Whoever in this
   /// process comes while it is held has it too.
   ///
-  /// - Returns: whether ``leaveBurst()`` is to be called; false in a store of one's own.
+  /// - Returns: whether ``releaseWriterLease()`` is to be called; false in a store of one's own.
   /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`, `.usedAfterFork`; the lock is free
   ///   then.
-  func enterBurst() async throws(StoreError) -> Bool {
+  func acquireWriterLease() async throws(StoreError) -> Bool {
     guard isShared, !opener.configuration.isReadOnly, engine?.link != nil else { return false }
     // In a forked child the kernel's locks are the parent's, and so is what the page says.
     try engine!.checkProcess()
     await sharing.entryGate.waitUntilFree()
-    guard let link = engine?.link, sharing.burstDepth == 0 else {
-      sharing.burstDepth += 1
+    guard let link = engine?.link, sharing.leaseDepth == 0 else {
+      sharing.leaseDepth += 1
       return true
     }
     sharing.entryGate.take()
@@ -31,13 +31,13 @@ extension Store {
     }
     // What a reader is reading again on a thread is older than what this writer appends.
     sharing.stateCount += 1
-    sharing.burstDepth = 1
+    sharing.leaseDepth = 1
     return true
   }
 
   /// Takes in all that others have written, and lets the committing thread know of it.
-  func passBurst() async throws(StoreError) {
-    if try await enterBurst() { leaveBurst() }
+  func catchUpAsWriter() async throws(StoreError) {
+    if try await acquireWriterLease() { releaseWriterLease() }
   }
 
   private func entered() {
@@ -53,9 +53,9 @@ extension Store {
         StoreError(.io, "a sync of another process failed", file: opener.path.string))
       if let poison = pipeline.poison { throw poison }
     }
-    if page.load(.burst) != 0 { return try await takeOverFromDead(link) }
+    if page.load(.leaseHolder) != 0 { return try await takeOverFromDead(link) }
     if page.load(.version) == sharing.adoptedVersion, engine!.active != nil {
-      page.store(UInt64(Machine.processID), .burst)
+      page.store(UInt64(CurrentProcess.id), .leaseHolder)
       return
     }
     guard let snapshot = page.snapshot() else { return try await takeOverFromDead(link) }
@@ -65,12 +65,12 @@ extension Store {
       return try await takeOverFromDead(link)
     }
     try engine!.adoptTail(snapshot)
-    page.store(UInt64(Machine.processID), .burst)
+    page.store(UInt64(CurrentProcess.id), .leaseHolder)
   }
 
   /// Ends the segment in which a writer died: nobody appends behind what it may have left.
   private func takeOverFromDead(_ link: SharedLink) async throws(StoreError) {
-    link.page.store(UInt64(Machine.processID), .burst)
+    link.page.store(UInt64(CurrentProcess.id), .leaseHolder)
     let directory = engine!.directoryHandle()
     try await synchronizeNames(of: directory)
     // What the dead one was just publishing is in the log. What this process knows is older perhaps
@@ -82,12 +82,12 @@ extension Store {
     var isKnown = !engine!.isFollowedInPart
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Publication()) }
     if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
-    let tail = try engine!.takeOverTail()
+    let tail = try engine!.recoverTail()
     // Only now: the records of the tail have lower numbers, and they rise.
     engine!.lastSequence = max(engine!.lastSequence, link.page.lastSequenceWhateverDied)
     guard let segment = tail else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
-    engine!.settleTail(segment)
+    engine!.sealRecoveredTail(segment)
     do throws(StoreError) {
       try await publishManifest()
     } catch {
@@ -95,7 +95,7 @@ extension Store {
       try await publishManifest()
     }
     pipeline.begin(file: nil, sequence: engine!.lastSequence, offset: 0)
-    engine!.keyspaces.noteAll()
+    engine!.keyspaces.recordCommitToAll()
     guard segment.isEmpty else { return }
     try await pipeline.run { () throws(StoreError) in
       try storing { () throws(StorageError) in try directory.remove(segment.name) }
@@ -130,9 +130,9 @@ extension Store {
 
   /// Also what one of several in a burst has appended is published at once: it may be acknowledged
   /// before the last one leaves, and a process that only reads must find it.
-  private func publishBurst(_ page: SharedPage) {
+  private func publishAppends(_ page: SharedPage) {
     var snapshot = engine!.sharedSnapshot()
-    if manifestGate.isHeld, sharing.burstDepth > 0 {
+    if manifestGate.isHeld, sharing.leaseDepth > 0 {
       // The manifest that goes with the segments may not be there yet; the tail is what it was.
       guard let before = page.snapshot(), before.tailSegment == snapshot.tailSegment,
         before.tailLimit == snapshot.tailLimit
@@ -140,23 +140,23 @@ extension Store {
       snapshot.generation = before.generation
     }
     page.publish(snapshot)
-    if sharing.burstDepth == 0 { page.store(0, .burst) }
+    if sharing.leaseDepth == 0 { page.store(0, .leaseHolder) }
     see(page.load(.version))
     sharing.adoptedVersion = sharing.seenVersion
   }
 
   /// Publishes what was appended, and lets others write when the last one leaves.
-  func leaveBurst() {
-    precondition(sharing.burstDepth > 0, "a lock is left that was not taken")
-    sharing.burstDepth -= 1
+  func releaseWriterLease() {
+    precondition(sharing.leaseDepth > 0, "a lock is left that was not taken")
+    sharing.leaseDepth -= 1
     guard let link = engine?.link else { return }
     let page = link.page
     if pipeline.hasPoison {
       page.store(1, .poison)
     } else {
-      publishBurst(page)
+      publishAppends(page)
     }
-    if sharing.burstDepth == 0 { link.freeWriter() }
+    if sharing.leaseDepth == 0 { link.freeWriter() }
     do throws(StoreError) {
       try link.ring()
     } catch {
@@ -177,7 +177,7 @@ extension Store {
 
   /// Takes in what others have rewritten. From here on nobody does.
   func beginRewriting() async throws(StoreError) {
-    try await passBurst()
+    try await catchUpAsWriter()
     sharing.keepsSlots = sharing.hasCompactor
   }
 
@@ -200,7 +200,7 @@ extension Store {
   /// process wrote is durable.
   func leaveForGood() async throws(StoreError) {
     guard let link = engine?.link else { return }
-    do throws(StoreError) { guard try await enterBurst() else { return } } catch {
+    do throws(StoreError) { guard try await acquireWriterLease() else { return } } catch {
       // Somebody keeps the lock: what this process wrote becomes durable without it.
       try await pipeline.waitUntilAllDurable()
       throw error
@@ -215,7 +215,7 @@ extension Store {
     }
     // Also the last one: who comes while it leaves joins it.
     do throws(StoreError) { try link.joinOthers() } catch { failure = failure ?? error }
-    leaveBurst()
+    releaseWriterLease()
     if let failure { throw failure }
     if !isLast { try await pipeline.waitUntilAllDurable() }
   }

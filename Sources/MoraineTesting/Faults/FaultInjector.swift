@@ -2,7 +2,7 @@ import MoraineStorage
 import Synchronization
 
 /// Strikes at one call or at several, perhaps also at later ones of that life, and notes all calls.
-final class Striker: Sendable {
+final class FaultInjector: Sendable {
   private struct State {
     var counts: [StorageCall: Int] = [:]
     var calls: [StorageCall] = []
@@ -55,7 +55,7 @@ final class Striker: Sendable {
         state.quietCallCount = state.quietCallCount ?? state.calls.count - 1
       }
       let isLater =
-        fault.isForEver && state.struck.contains(place) && call.life == fault.call.life
+        fault.isPermanent && state.struck.contains(place) && call.life == fault.call.life
         && fault.effect.befalls(call.operation)
       // What strikes this very call goes before what lasts.
       if isNow || (isLater && answer == nil) { answer = fault.effect.fault(for: call.operation) }

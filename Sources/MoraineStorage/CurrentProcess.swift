@@ -1,0 +1,32 @@
+import CMoraineShims
+
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Glibc
+#endif
+
+/// This process, and its relation to others.
+package enum CurrentProcess {
+  /// Whether a process has this number, as far as this one can see.
+  package static func canSee(_ id: Int32) -> Bool {
+    id > 0 && (kill(id, 0) == 0 || errno == EPERM)
+  }
+
+  package static var id: Int32 { getpid() }
+
+  /// Rises in the child of every fork since ``watchForks()``.
+  package static var forkGeneration: UInt64 { moraine_fork_generation() }
+
+  package static func watchForks() { moraine_watch_forks() }
+}
+
+/// The kernel's generator of random numbers.
+package enum SystemRandom {
+  package static func number() -> UInt64 {
+    var generator = SystemRandomNumberGenerator()
+    return generator.next()
+  }
+}

@@ -1,0 +1,32 @@
+#if canImport(Darwin)
+  import Darwin
+#elseif canImport(Musl)
+  import Musl
+#else
+  import Glibc
+#endif
+
+/// The clocks of the system.
+package enum SystemClock {
+  /// Milliseconds since 1970: a label, never an order.
+  package static func wallMilliseconds() -> UInt64 {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return UInt64(max(0, time.tv_sec)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+  }
+
+  package static func monotonicNanoseconds() -> UInt64 {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+  }
+
+  /// Makes the calling thread sleep at least so long.
+  package static func sleep(nanoseconds: UInt64) {
+    guard nanoseconds > 0 else { return }
+    var time = timespec()
+    time.tv_sec = Int(nanoseconds / 1_000_000_000)
+    time.tv_nsec = Int(nanoseconds % 1_000_000_000)
+    nanosleep(&time, nil)
+  }
+}
