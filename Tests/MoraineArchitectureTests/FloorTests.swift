@@ -7,7 +7,7 @@ import Testing
   /// From the lowest to the highest.
   static let floors = [
     "API", "Concurrency", "Files", "Peers", "Watchers", "Index", "Commit", "Segments", "Engine",
-    "Checkpoint", "Recovery", "Store", "Sharing", "Snapshots", "Compaction", "Observation",
+    "Checkpoint", "Recovery", "Snapshots", "Store", "Sharing", "Compaction", "Observation",
     "Registry", "Backup", "Salvage",
   ]
 

@@ -62,7 +62,7 @@ extension Store {
         .notAStore, "nothing was written to this store yet; there is nothing to back up",
         file: opener.path.string)
     }
-    return try BackupSource(&engine!, snapshots.live)
+    return try BackupSource(&engine!, readers.live)
   }
 }
 

@@ -118,11 +118,11 @@ extension Store {
   /// One at a time.
   private func beginCompaction() async throws(StoreError) {
     repeat {
-      await compactionEnded()
+      await compaction.waitForEnd()
       // Another one may begin while this one takes in what other processes have written.
       try await checkOpen()
-    } while isCompacting
-    compactionGate.take()
+    } while compaction.isRunning
+    compaction.begin()
     do throws(StoreError) {
       while try !takeCompactor() { try await pause() }
       try await beginRewriting()
@@ -133,29 +133,21 @@ extension Store {
   }
 
   func endCompaction() {
-    isCompactingBecauseFull = false
-    compactionHasReserve = false
     freeCompactor()
-    compactionGate.release()
-    noteCompactionProgress()
-  }
-
-  /// Waits until no compaction is under way.
-  func compactionEnded() async {
-    await compactionGate.waitUntilFree()
+    compaction.end()
   }
 
   /// The active segment's garbage goes too. It gets no successor yet: on a full disk there may be
   /// no space for one.
   func sealForCompaction() async throws(StoreError) {
     try await passGateToCompact()
-    roomGate.take()
-    defer { roomGate.release() }
+    writing.roomGate.take()
+    defer { writing.roomGate.release() }
     let hasLease = try await acquireWriterLease()
     defer { if hasLease { releaseWriterLease() } }
     guard let active = engine?.active, engine!.table[active.slot].recordCount > 0 else { return }
-    await manifestGate.acquire()
-    defer { manifestGate.release() }
+    await writing.manifestGate.acquire()
+    defer { writing.manifestGate.release() }
     do throws(StoreError) {
       try await sealAndPublish()
     } catch {
@@ -188,10 +180,9 @@ extension Store {
   /// Looks, after a delete, whether much has become garbage: no segment need ever be sealed again.
   @inline(__always)
   func compactAfterDeleting() {
-    guard engine != nil, engine!.liveBytes < nextCheckLiveBytes else { return }
-    nextCheckLiveBytes = engine!.liveBytes / 4 * 3
-    guard compactionPolicy.isAutomatic, !roomGate.isHeld else { return }
-    if isCompacting { recheckRequested = true } else { compactIfMuchIsGarbage() }
+    guard engine != nil, compaction.isCheckDue(liveBytes: engine!.liveBytes) else { return }
+    guard compactionPolicy.isAutomatic, !writing.roomGate.isHeld else { return }
+    if compaction.isRunning { compaction.requestRecheck() } else { compactIfMuchIsGarbage() }
   }
 
   private func compactIfMuchIsGarbage() {
@@ -201,9 +192,8 @@ extension Store {
   }
 
   private func compactInBackground(isFull: Bool) {
-    guard !isCompacting, !isClosed, !isSuspended, !pipeline.hasPoison else { return }
-    compactionGate.take()
-    isCompactingBecauseFull = isFull
+    guard !compaction.isRunning, !isClosed, !isSuspended, !pipeline.hasPoison else { return }
+    compaction.begin(isForFullDisk: isFull)
     Task(priority: .utility) { await self.runInBackground(isFull: isFull) }
   }
 
@@ -212,8 +202,8 @@ extension Store {
     await restoreReserve()
     endCompaction()
     // Who looked meanwhile found this one under way, and may have been the last.
-    guard recheckRequested, !hasFailed, !isClosed, !isSuspended, engine != nil else { return }
-    recheckRequested = false
+    guard !hasFailed, !isClosed, !isSuspended, engine != nil, compaction.takeRecheckRequest()
+    else { return }
     // On a full disk what is left is for the deletes; they ask for a compaction when they need one.
     guard engine!.reserve.isFull else { return }
     compactIfMuchIsGarbage()
@@ -244,11 +234,11 @@ extension Store {
       }
       try await shrinkIndex()
       if isCheckpointDue, !isClosed, !isSuspended { try await writeCheckpoint(on: work.thread) }
-      compactionFailure = engine?.table.damage.values.first
+      compaction.finish(engine?.table.damage.values.first)
       return true
     } catch {
       // Nobody waits for it; the figures tell. The next sealed segment tries again.
-      compactionFailure = error
+      compaction.finish(error)
       tellCompactionFailed(error)
       return false
     }
@@ -264,9 +254,9 @@ extension Store {
   /// - Returns: whether anything was freed.
   func makeSpace(_ work: CompactionWork) async throws(StoreError) -> Bool {
     try await passGateToCompact()
-    roomGate.take()
+    writing.roomGate.take()
     do {
-      defer { roomGate.release() }
+      defer { writing.roomGate.release() }
       if try await releaseReserve() { return true }
     }
     guard let slot = engine?.cheapest() else { return false }
@@ -282,24 +272,18 @@ extension Store {
   /// Holds a writer back when garbage grows faster than it is cleaned: until three times as much
   /// has been read for cleaning as the writer is about to append.
   func yieldToCompaction(before bytes: Int) async {
-    guard isCompacting, compactionPolicy.isAutomatic, !isShared,
+    guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared,
       engine?.isFarBehind(compactionPolicy) == true
     else { return }
-    let goal = compactionReadBytes &+ UInt64(bytes) * 3
-    while isCompacting, !isClosed, !compactionAwaitsGate, compactionReadBytes < goal {
-      await compactionProgress.waitForWakeUp()
-    }
+    await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
   }
 
   /// Passes the gate, past a writer that waits behind it for compaction to go on.
   func passGateToCompact() async throws(StoreError) {
-    compactionAwaitsGate = true
-    defer { compactionAwaitsGate = false }
-    noteCompactionProgress()
+    compaction.beginAwaitingRoom()
+    defer { compaction.endAwaitingRoom() }
     try await passGate()
   }
-
-  func noteCompactionProgress() { compactionProgress.wakeAll() }
 }
 
 extension Store {

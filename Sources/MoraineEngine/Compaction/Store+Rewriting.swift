@@ -33,7 +33,7 @@ extension Store {
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
       guard await accounts(selection, for: slots, output) else {
         isContradicted = true
-        throw .indexDamaged("the index lacks records that are live", checkpointNames.first)
+        throw .indexDamaged("the index lacks records that are live", checkpoints.names.first)
       }
       newSlot = try await publish(slots, output, cleaned)
     } catch {
@@ -67,8 +67,7 @@ extension Store {
     try await remove(slots)
     let report = work.count(inputs[..<slots.count], output)
     tell(.compacted(report, elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
-    compactionBytes += output.isEmpty ? 0 : UInt64(output.lengthBytes)
-    compactionCount += 1
+    compaction.recordRewriting(outputBytes: output.isEmpty ? 0 : UInt64(output.lengthBytes))
     return (slots.count, output.isEmpty ? 0 : 1)
   }
 
@@ -105,17 +104,16 @@ extension Store {
       if error.code == .corrupted { pipeline.poison(error) }
       throw error
     }
-    let (names, directory) = (checkpointNames, engine!.directoryHandle())
+    let (names, directory) = (checkpoints.names, engine!.directoryHandle())
     try await pipeline.run { () throws(StoreError) in
       try CheckpointFile.remove(names, directory)
     }
-    checkpointNames = []
-    checkpointedBytes = 0
+    checkpoints.recordRemoval()
     // The manifest says now which digests in the log count.
     let hasLease = try await acquireWriterLease()
     defer { if hasLease { releaseWriterLease() } }
-    await manifestGate.acquire()
-    defer { manifestGate.release() }
+    await writing.manifestGate.acquire()
+    defer { writing.manifestGate.release() }
     try await publishManifest()
   }
 
@@ -144,8 +142,7 @@ extension Store {
       for (candidate, isKept) in zip(candidates, isKept) where isKept && !candidate.isDelete {
         selection.add(candidate)
       }
-      compactionReadBytes &+= candidates.reduce(0) { $0 &+ UInt64($1.length) }
-      noteCompactionProgress()
+      compaction.advance(readingBytes: candidates.reduce(0) { $0 &+ UInt64($1.length) })
       let pause = work.pacer.pause(
         afterReading: reader.takeReadBytes(), appendedBytes: engine!.appendedBytes,
         isBehind: engine!.isBehind(compactionPolicy))
@@ -173,10 +170,10 @@ extension Store {
     try await pipeline.waitUntilAllDurable()
     let hasLease = try await acquireWriterLease()
     defer { if hasLease { releaseWriterLease() } }
-    await manifestGate.waitUntilFree()
+    await writing.manifestGate.waitUntilFree()
     try checkUsable()
-    manifestGate.take()
-    defer { manifestGate.release() }
+    writing.manifestGate.take()
+    defer { writing.manifestGate.release() }
     // Entries are moved after the manifest says so; then nothing may fail.
     try engine!.index.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
@@ -245,7 +242,7 @@ extension Store {
   /// last snapshot that may read them is let go.
   private func heldBack(_ names: [String]) -> [String] {
     let directory = engine!.directoryHandle()
-    return snapshots.live.removable(names) { [pipeline] names in
+    return readers.live.removable(names) { [pipeline] names in
       // The thread that releases a snapshot need not wait for the disk.
       pipeline.enqueue { refusal in
         guard refusal == nil else { return }

@@ -107,14 +107,13 @@ extension Store {
 
   /// Waits for ``wakeForChange()``, or for the end of the task.
   private func parkForChange() async {
-    nextChangeWaiter += 1
-    let id = nextChangeWaiter
+    let id = readers.waiters.nextID()
     await withTaskCancellationHandler {
       await withUnsafeContinuation { continuation in
         if Task.isCancelled {
           continuation.resume()
         } else {
-          changeWaiters[id] = continuation
+          readers.waiters.add(continuation, as: id)
         }
       }
     } onCancel: {
@@ -137,8 +136,7 @@ extension Store {
   /// Has those who wait for changes woken when the store's files are replaced. One task for the
   /// store; it ends with the poison, or when the store is closed or released.
   private func wakeWhenReplaced() {
-    guard !isAwaitingPoison else { return }
-    isAwaitingPoison = true
+    guard readers.beginsToAwaitPoison() else { return }
     Task { [weak self, pipeline] in
       if await pipeline.waitUntilPoisoned() != nil { await self?.wakeForChange() }
     }
@@ -155,20 +153,14 @@ extension Store {
   }
 
   /// How many wait for a change; for tests.
-  package var watcherCount: Int { changeWaiters.count }
+  package var watcherCount: Int { readers.waiters.count }
 
-  private func stopWaiting(_ id: UInt64) { changeWaiters.removeValue(forKey: id)?.resume() }
+  private func stopWaiting(_ id: UInt64) { readers.waiters.wake(id) }
 
   /// Wakes who waits for a change.
   @inline(__always)
   func wakeForChange() {
-    if !changeWaiters.isEmpty { wakeAllForChange() }
-  }
-
-  private func wakeAllForChange() {
-    let waiting = changeWaiters
-    changeWaiters = [:]
-    for continuation in waiting.values { continuation.resume() }
+    readers.waiters.wakeAll()
   }
 }
 

@@ -4,7 +4,7 @@ import SystemPackage
 
 /// Opens a store: directory, lock, manifest, replay, judgement of the tail, repair, in this order.
 /// May be killed at any point and run again.
-struct Opener {
+@usableFromInline struct Opener: Sendable {
   let storage: any Storage
   let path: FilePath
   let configuration: Configuration
@@ -17,8 +17,19 @@ struct Opener {
   var knowsDigest = true
 
   /// Whether the store is open for writing and for this process alone.
-  @inline(__always)
-  var isAlone: Bool { !isShared && !configuration.isReadOnly }
+  @usableFromInline let isAlone: Bool
+
+  init(
+    storage: any Storage, path: FilePath, configuration: Configuration, pipeline: CommitPipeline,
+    observers: Observers
+  ) {
+    self.storage = storage
+    self.path = path
+    self.configuration = configuration
+    self.pipeline = pipeline
+    self.observers = observers
+    isAlone = configuration.isAlone
+  }
 
   /// How long an opening waits for a store of this process that is being closed or released.
   static let leavingPatienceNanoseconds: UInt64 = 10_000_000_000

@@ -84,10 +84,10 @@ extension Store {
     patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
   ) async throws(StoreError) {
     guard isShared, engine == nil else { return }
-    await roomGate.waitUntilFree()
+    await writing.roomGate.waitUntilFree()
     guard engine == nil, !isSuspended, !isClosed else { return }
-    roomGate.take()
-    defer { roomGate.release() }
+    writing.roomGate.take()
+    defer { writing.roomGate.release() }
     var opener = opener
     opener.patienceNanoseconds = patienceNanoseconds
     let box = try await opener.openWithoutBlocking(creating: false)

@@ -13,15 +13,15 @@ extension Store {
     await sharing.turnGate.acquireInTurn()
     defer { sharing.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
-    isSuspended = true
+    lifecycle.suspend()
     observers.setUsable(false)
-    await compactionEnded()
-    await roomGate.waitUntilFree()
+    await compaction.waitForEnd()
+    await writing.roomGate.waitUntilFree()
     guard !isClosed else { return }
     sharing.wasThere = engine != nil
     guard engine != nil else { return }
-    roomGate.take()
-    defer { roomGate.release() }
+    writing.roomGate.take()
+    defer { writing.roomGate.release() }
     do throws(StoreError) {
       try await leaveDirectory()
     } catch {
@@ -37,14 +37,14 @@ extension Store {
   public func resume() async throws(StoreError) {
     await sharing.turnGate.acquireInTurn()
     defer { sharing.turnGate.passOn() }
-    await roomGate.waitUntilFree()
+    await writing.roomGate.waitUntilFree()
     if isClosed { throw closedError }
     guard isSuspended else { return }
     if let poison = pipeline.poison { throw poison }
-    roomGate.take()
-    defer { roomGate.release() }
+    writing.roomGate.take()
+    defer { writing.roomGate.release() }
     if sharing.wasThere { try await openAgain() }
-    isSuspended = false
+    lifecycle.resume()
     wakeForChange()
     // Closing, which waits for the gate, ends what was opened just now.
     if isClosed { throw closedError }

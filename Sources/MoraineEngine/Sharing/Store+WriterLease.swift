@@ -132,7 +132,7 @@ extension Store {
   /// before the last one leaves, and a process that only reads must find it.
   private func publishAppends(_ page: SharedPage) {
     var snapshot = engine!.sharedSnapshot()
-    if manifestGate.isHeld, sharing.leaseDepth > 0 {
+    if writing.manifestGate.isHeld, sharing.leaseDepth > 0 {
       // The manifest that goes with the segments may not be there yet; the tail is what it was.
       guard let before = page.snapshot(), before.tailSegment == snapshot.tailSegment,
         before.tailLimit == snapshot.tailLimit

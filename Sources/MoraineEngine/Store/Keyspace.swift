@@ -247,8 +247,8 @@ extension Store {
   func createKeyspaces(_ names: [String]) async throws(StoreError) {
     for name in names where engine!.keyspaces.id(of: name) == nil {
       try engine!.checkWritable()
-      await manifestGate.acquire()
-      defer { manifestGate.release() }
+      await writing.manifestGate.acquire()
+      defer { writing.manifestGate.release() }
       let keyspace = try engine!.list(keyspace: name)
       do throws(StoreError) {
         try await publishManifest()

@@ -5,8 +5,8 @@ extension Store {
   /// Bytes of the log that opening would have to replay.
   private var bytesSinceCheckpoint: UInt64 {
     guard engine != nil else { return 0 }
-    return engine!.report.replayedBytes &+ engine!.appendedBytes &+ compactionBytes
-      &- checkpointedBytes
+    return engine!.report.replayedBytes &+ engine!.appendedBytes &+ compaction.writtenBytes
+      &- checkpoints.coveredBytes
   }
 
   /// In the background a checkpoint is due when replaying would take about as long as replaying
@@ -44,7 +44,7 @@ extension Store {
     try await catchUpAsWriter()
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
-    let written = engine!.report.replayedBytes &+ engine!.appendedBytes &+ compactionBytes
+    let written = engine!.report.replayedBytes &+ engine!.appendedBytes &+ compaction.writtenBytes
     let name = engine!.checkpointName()
     let directory = engine!.directoryHandle()
     let pipeline = pipeline
@@ -54,22 +54,20 @@ extension Store {
       try await runner.run { () throws(StoreError) in
         try CheckpointFile.write(image, as: name, directory, pipeline)
       }
-      checkpointFailure = nil
-      checkpointedBytes = written
-      checkpointBytes &+= UInt64(image.lengthBytes)
+      checkpoints.recordWriting(lengthBytes: UInt64(image.lengthBytes), covering: written)
       let elapsed = SystemClock.monotonicNanoseconds() - began
       tell(.checkpointWritten(lengthBytes: UInt64(image.lengthBytes), elapsedNanoseconds: elapsed))
       // Those that cannot be removed now are remembered, and go with the next one.
       if isShared {
-        checkpointNames = try DirectoryContents(directory).checkpoints.map(FileName.checkpoint)
+        checkpoints.names = try DirectoryContents(directory).checkpoints.map(FileName.checkpoint)
       }
-      let older = checkpointNames.filter { $0 != name }
-      checkpointNames = older + [name]
+      let older = checkpoints.names.filter { $0 != name }
+      checkpoints.names = older + [name]
       try await runner.run { () throws(StoreError) in try CheckpointFile.remove(older, directory) }
-      checkpointNames = [name]
+      checkpoints.names = [name]
     } catch {
       if pipeline.hasPoison { throw error }
-      checkpointFailure = error
+      checkpoints.recordFailure(error)
       tell(.checkpointFailed(error))
     }
   }

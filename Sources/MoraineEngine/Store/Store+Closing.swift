@@ -12,9 +12,8 @@ extension Store {
   ///   for `.storeReplaced`: then nothing was written to the directory, and what was written since
   ///   the files were replaced may be lost.
   public func close() async throws(StoreError) {
-    let isFirst = !isClosed
-    // From here on nobody begins anything; a compaction under way ends at its next step.
-    isClosed = true
+    // From here on no call begins anything; a compaction under way ends at its next step.
+    let isFirst = lifecycle.close()
     observers.life.beginClosing()
     observers.setUsable(false)
     wakeForChange()
@@ -29,8 +28,8 @@ extension Store {
   }
 
   private func endInOrder(_ isFirst: Bool) async -> StoreError? {
-    await compactionEnded()
-    await roomGate.waitUntilFree()
+    await compaction.waitForEnd()
+    await writing.roomGate.waitUntilFree()
     guard isFirst else { return nil }
     let failure = await end()
     // Nothing comes behind this one: all threads of the store have ended their work.
@@ -40,10 +39,10 @@ extension Store {
   }
 
   private func end() async -> StoreError? {
-    roomGate.take()
+    writing.roomGate.take()
     defer {
       pipeline.stop()
-      roomGate.release()
+      writing.roomGate.release()
     }
     defer { observers.life.end() }
     do throws(StoreError) { try await leaveDirectory() } catch { return error }

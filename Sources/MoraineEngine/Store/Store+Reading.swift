@@ -250,9 +250,9 @@ extension Store {
     result.syncCount = syncCount
     result.syncUnderWayNanoseconds = began.map { SystemClock.monotonicNanoseconds() - $0 }
     result.poison = pipeline.poison
-    result.compactionBytes = compactionBytes
-    result.checkpointBytes = checkpointBytes
-    result.compactionCount = compactionCount
+    result.compactionBytes = compaction.writtenBytes
+    result.checkpointBytes = checkpoints.writtenBytes
+    result.compactionCount = compaction.count
     if engine != nil { describeEngine(in: &result) }
     return result
   }

@@ -4,7 +4,7 @@ import MoraineStorage
 extension Store {
   /// Waits while another writer makes room.
   func passGate() async throws(StoreError) {
-    await roomGate.waitUntilFree()
+    await writing.roomGate.waitUntilFree()
     if isShared, engine == nil { try await joinOthers() }
     try checkUsable()
   }
@@ -19,12 +19,12 @@ extension Store {
       try await checkOpen()
       return false
     }
-    roomGate.take()
+    writing.roomGate.take()
     do throws(StoreError) {
       if engine == nil { try await beginStore() }
       _ = try await acquireWriterLease()
     } catch {
-      roomGate.release()
+      writing.roomGate.release()
       throw error
     }
     return true
@@ -33,7 +33,7 @@ extension Store {
   func endUnit(_ hasGate: Bool) {
     guard hasGate else { return }
     releaseWriterLease()
-    roomGate.release()
+    writing.roomGate.release()
   }
 
   /// Runs the attempt, making room for it until there is enough. No other writer comes between the
@@ -49,15 +49,15 @@ extension Store {
     hasGate: Bool = false, _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
     precondition(!hasGate || !mayWait, "a unit lets no other writer pass")
-    if !hasGate { roomGate.take() }
-    defer { if !hasGate { roomGate.release() } }
+    if !hasGate { writing.roomGate.take() }
+    defer { if !hasGate { writing.roomGate.release() } }
     if engine == nil { try await beginStore() }
     var hasLease = try await acquireWriterLease()
     defer { if hasLease { releaseWriterLease() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
     // What a compaction has taken from the reserve is for its copies, which free more than deletes.
-    if isDelete, mayWait, compactionHasReserve { try await waitForCompaction(&hasLease) }
+    if isDelete, mayWait, compaction.hasReserve { try await waitForCompaction(&hasLease) }
     while true {
       do throws(StoreError) {
         if !keyspaces.isEmpty { try await createKeyspaces(keyspaces) }
@@ -75,15 +75,15 @@ extension Store {
         compactBecauseFull()
         // Deletes on a full disk are what the space was kept back for; but a compaction under way
         // needs some of it to free more, and had no turn perhaps.
-        let canBeFreed = mayWait && isCompactingBecauseFull && !hasWaitedForSpace
+        let canBeFreed = mayWait && compaction.isForFullDisk && !hasWaitedForSpace
         if isDelete, !canBeFreed, try await shrinkReserve() { continue }
         // Another wait makes sense as long as the last one brought something.
-        guard mayWait, isCompacting, !hasWaitedForSpace || seen != compactionCount else {
+        guard mayWait, compaction.isRunning, !hasWaitedForSpace || seen != compaction.count else {
           throw error
         }
-        seen = compactionCount
+        seen = compaction.count
         // What was under way may have been a checkpoint alone, which frees nothing.
-        hasWaitedForSpace = hasWaitedForSpace || isCompactingBecauseFull
+        hasWaitedForSpace = hasWaitedForSpace || compaction.isForFullDisk
         try await waitForCompaction(&hasLease)
       }
     }
@@ -93,16 +93,16 @@ extension Store {
   private func waitForCompaction(_ hasLease: inout Bool) async throws(StoreError) {
     if hasLease { releaseWriterLease() }
     hasLease = false
-    roomGate.release()
-    await compactionEnded()
+    writing.roomGate.release()
+    await compaction.waitForEnd()
     do throws(StoreError) {
       try await passGate()
     } catch {
       // The caller opens it at the end.
-      roomGate.take()
+      writing.roomGate.take()
       throw error
     }
-    roomGate.take()
+    writing.roomGate.take()
     hasLease = try await acquireWriterLease()
   }
 
@@ -133,19 +133,19 @@ extension Store {
   func releaseReserve() async throws(StoreError) -> Bool {
     guard engine != nil, engine!.reserve.lengthBytes > 0 else { return false }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
-    compactionHasReserve = isCompacting
+    compaction.reserveWasReleased()
     return true
   }
 
   /// Keeps back again what a compaction had taken, before deletes can take it: the next compaction
   /// will need it, and if this one failed, all the more.
   func restoreReserve() async {
-    guard compactionHasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
+    guard compaction.hasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
     let target = Reserve.target(liveBytes: engine!.liveBytes)
     do throws(StoreError) {
       try await passGateToCompact()
-      roomGate.take()
-      defer { roomGate.release() }
+      writing.roomGate.take()
+      defer { writing.roomGate.release() }
       try await changeReserve { (reserve) throws(StorageError) in try reserve.restore(target) }
     } catch {
       // The next put keeps it back, or is told why that cannot be done.
@@ -179,8 +179,8 @@ extension Store {
   /// the old one is durable, it lists it as sealed. Until then nothing in the new one can become
   /// durable, and no further segment can be born: the committing thread does one after the other.
   func rotate(for count: Int) async throws(StoreError) {
-    await manifestGate.acquire()
-    defer { manifestGate.release() }
+    await writing.manifestGate.acquire()
+    defer { writing.manifestGate.release() }
     let pipeline = pipeline
     if isShared {
       // At once, under the lock: what is left for later, another process would have to wait for.
@@ -249,7 +249,7 @@ extension Store {
     case .rotate: try await rotate(for: count)
     }
     // What deletes are given was kept back for them.
-    if !isDelete { isOutOfSpace = false }
+    if !isDelete { writing.foundSpace() }
   }
 
   private func extend(for count: Int) async throws(StoreError) {

@@ -32,7 +32,7 @@ extension Store {
   func putAtOnce(
     _ key: Key, _ value: [UInt8], _ keyspace: UInt16
   ) throws(StoreError) -> SequenceNumber? {
-    guard !roomGate.isHeld, !isClosed, engine != nil, !isShared else { return nil }
+    guard !writing.roomGate.isHeld, !isClosed, engine != nil, !isShared else { return nil }
     do throws(StoreError) {
       if case .done(let done) = try engine!.put(key, value, keyspace: keyspace) {
         wakeForChange()
@@ -73,7 +73,7 @@ extension Store {
 
   @inline(__always)
   func passGateToDelete() async throws(StoreError) {
-    if roomGate.isHeld || isClosed || engine == nil || isShared { try await passGate() }
+    if writing.roomGate.isHeld || isClosed || engine == nil || isShared { try await passGate() }
   }
 
   func removeValue(
@@ -174,7 +174,7 @@ extension Store {
   /// Waits until nothing is under way in the background: no compaction, no sealing, no sync that is
   /// due. For tests that must find the same order again.
   package func waitUntilIdle() async throws(StoreError) {
-    await compactionEnded()
+    await compaction.waitForEnd()
     try await pipeline.run { () throws(StoreError) in }
   }
 

@@ -12,12 +12,7 @@ public import SystemPackage
 /// ``resume()``, `.usedAfterFork` in a forked child, and in a shared store `.locked` when another
 /// process has been writing for a minute; methods list what they throw besides.
 public actor Store {
-  nonisolated let opener: Opener
-  nonisolated let pipeline: CommitPipeline
-  /// Whether the store is open for writing and for this process alone: a read needs nothing but
-  /// what this process knows.
-  @usableFromInline nonisolated let isAlone: Bool
-  nonisolated var observers: Observers { opener.observers }
+  @usableFromInline nonisolated let opener: Opener
 
   /// Nil until there is a store on disk: the first write makes it.
   #if DEBUG
@@ -31,54 +26,13 @@ public actor Store {
       unsafeMutableAddress { cell.place }
     }
   #endif
-  var isClosed = false
-  /// Why a store that never was open cannot be used.
-  private let refusal: StoreError?
-  /// Between ``suspend()`` and ``resume()``.
-  var isSuspended = false
+  let writing = WritingState()
+  let compaction = CompactionState()
+  var checkpoints: CheckpointState
   var sharing = SharingState()
-  var snapshots = Snapshots()
-  /// Held by a writer that makes room for its records, or that must not be overtaken.
-  let roomGate = AsyncGate()
-  /// Held while a manifest takes another one's place: rotation and compaction take turns.
-  let manifestGate = AsyncGate()
-  /// Held by the compaction under way.
-  let compactionGate = AsyncGate()
-  var isCompacting: Bool { compactionGate.isHeld }
-  var compactionBytes: UInt64 = 0
-  var compactionCount: UInt64 = 0
-  var compactionReadBytes: UInt64 = 0
-  /// Of all bytes ever appended, those that a checkpoint covers.
-  var checkpointedBytes: UInt64 = 0
-  var checkpointBytes: UInt64 = 0
-  /// Why the last index checkpoint was not written, when it was not; opening then takes longer.
-  public internal(set) var checkpointFailure: StoreError?
-  /// The checkpoints that lie in the directory.
-  var checkpointNames: [String] = []
-  var compactionAwaitsGate = false
-  /// Who waits for a change, by a number of its own.
-  var changeWaiters: [UInt64: UnsafeContinuation<Void, Never>] = [:]
-  var nextChangeWaiter: UInt64 = 0
-  /// Whether a task waits for the poison, to wake those who wait for a change.
-  var isAwaitingPoison = false
-  /// Whether the compaction under way was begun because the disk is full.
-  var isCompactingBecauseFull = false
-  /// Whether an operation found no space, and nobody has found any for more values since.
-  var isOutOfSpace = false
-  /// Whether it has taken all that was kept back for a full disk.
-  var compactionHasReserve = false
-  /// Below so many live bytes, deletes have left enough garbage to look at; at first always.
-  var nextCheckLiveBytes = UInt64.max
-  /// Whether a delete would have looked, had no compaction been under way.
-  var recheckRequested = false
-  /// Writers that let compaction catch up wait here.
-  let compactionProgress = AsyncGate()
-  /// Why the last compaction in the background ended early, when it did; the next one begins when a
-  /// segment is sealed. Or what is damaged: such a segment is left as it is until the store is
-  /// reopened, and the others are compacted all the same.
-  public internal(set) var compactionFailure: StoreError?
+  var readers = ReaderState()
   /// The last of all stored properties: see ``StoreEnding``.
-  private let ending: StoreEnding
+  var lifecycle: StoreLifecycle
 
   /// Opens the store in a directory; blocks the calling thread for the time it takes to read it.
   ///
@@ -113,19 +67,15 @@ public actor Store {
     opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?,
     refusal: StoreError? = nil
   ) {
-    self.refusal = refusal
-    isClosed = refusal != nil
     self.opener = opener
-    isAlone = opener.isAlone
-    self.pipeline = pipeline
-    checkpointNames = state?.checkpointNames ?? []
+    checkpoints = CheckpointState(names: state?.checkpointNames ?? [])
     let page = state?.link?.page
     let followed = state?.followed ?? (nonce: 0, version: 0)
     if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
     if page != nil { state!.tellOfOthers() }
     let observers = opener.observers
     if let last = state?.lastSequence { observers.openedSequence.store(last, ordering: .releasing) }
-    ending = StoreEnding(observers.life)
+    lifecycle = StoreLifecycle(refusal, StoreEnding(observers.life))
     #if DEBUG
       engine = state
     #else
@@ -138,21 +88,11 @@ public actor Store {
       observers.others.follow(page)
       observers.others.followed(followed.version)
     }
-    if isClosed {
+    if refusal != nil {
       observers.life.beginClosing()
       observers.setUsable(false)
     }
     observers.life.opened(self)
-  }
-
-  /// Why nothing can be done with a store that is closed.
-  var closedError: StoreError {
-    refusal ?? StoreError(.closed, "the store was closed; open it again")
-  }
-
-  /// For what ends without an error in a store that was closed.
-  func throwRefusal() throws(StoreError) {
-    if let refusal { throw refusal }
   }
 
   deinit { pipeline.stop() }
@@ -192,6 +132,43 @@ public actor Store {
       throw error
     }
   }
+}
+
+extension Store {
+  nonisolated var pipeline: CommitPipeline {
+    @inline(__always) get { opener.pipeline }
+  }
+
+  nonisolated var observers: Observers { opener.observers }
+
+  /// Whether the store is open for writing and for this process alone: a read needs nothing but
+  /// what this process knows.
+  @inlinable nonisolated var isAlone: Bool {
+    @inline(__always) get { opener.isAlone }
+  }
+
+  var isClosed: Bool { lifecycle.isClosed }
+
+  var isSuspended: Bool { lifecycle.isSuspended }
+
+  /// Why nothing can be done with a store that is closed.
+  var closedError: StoreError {
+    lifecycle.refusal ?? StoreError(.closed, "the store was closed; open it again")
+  }
+
+  /// Throws where the store could not be opened; for calls that end without an error in a store
+  /// that was closed.
+  func throwRefusal() throws(StoreError) {
+    if let refusal = lifecycle.refusal { throw refusal }
+  }
+
+  /// Why the last index checkpoint was not written, when it was not; opening then takes longer.
+  public var checkpointFailure: StoreError? { checkpoints.failure }
+
+  /// Why the last compaction in the background ended early, when it did; the next one begins when a
+  /// segment is sealed. Or what is damaged: such a segment is left as it is until the store is
+  /// reopened, and the others are compacted all the same.
+  public var compactionFailure: StoreError? { compaction.failure }
 }
 
 extension Store {
@@ -249,8 +226,7 @@ extension Store {
 
   /// One event for the many operations that may find the disk full before somebody frees it.
   func tellOutOfSpace(_ error: StoreError) {
-    guard !isOutOfSpace else { return }
-    isOutOfSpace = true
+    guard writing.beginsToLackSpace() else { return }
     tell(.outOfSpace(error))
   }
 }

@@ -143,7 +143,7 @@ import Testing
 extension Store {
   /// Rewrites the first sealed segments, with outputs of so many bytes at most.
   fileprivate func rewriteFirst(_ count: Int, limitBytes: Int) async throws(StoreError) -> [Int] {
-    compactionGate.take()
+    compaction.begin()
     defer { endCompaction() }
     let work = CompactionWork(
       pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true),

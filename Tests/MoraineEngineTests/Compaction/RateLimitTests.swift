@@ -36,7 +36,7 @@ import Testing
     try await store.close()
     let error = await #expect(throws: StoreError.self) { try await compaction.value }
     #expect(error?.code == .closed)
-    #expect(await store.compactionCount == 0)
+    #expect(await store.statistics.compactionCount == 0)
   }
 
   @Test(arguments: [true, false])

@@ -99,7 +99,7 @@ import Testing
 }
 
 extension Store {
-  fileprivate var waitingForCompaction: Int { compactionGate.waitingCount }
+  fileprivate var waitingForCompaction: Int { compaction.waitingCount }
 
   fileprivate var hasWholeReserve: Bool { engine?.reserve.isFull == true }
 }

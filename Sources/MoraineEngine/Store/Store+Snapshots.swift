@@ -10,23 +10,11 @@ extension Store {
   public func snapshot() async throws(StoreError) -> Snapshot {
     try await checkOpen()
     guard engine != nil else { return Snapshot(nil) }
-    if let last = snapshots.last, last.state.sequence.rawValue == engine!.lastSequence,
-      snapshots.compactionCount == compactionCount
-    {
-      return Snapshot(last)
-    }
-    let handle = SnapshotHandle(try SnapshotState(&engine!, snapshots.live))
-    snapshots.last = handle
-    snapshots.compactionCount = compactionCount
+    let (sequence, count) = (engine!.lastSequence, compaction.count)
+    if let last = readers.snapshot(at: sequence, compactionCount: count) { return Snapshot(last) }
+    let handle = SnapshotHandle(try SnapshotState(&engine!, readers.live))
+    readers.keep(handle, compactionCount: count)
     return Snapshot(handle)
-  }
-
-  /// What the store knows of its snapshots.
-  struct Snapshots {
-    let live = LiveSnapshots()
-    /// It serves everybody until something is written.
-    weak var last: SnapshotHandle?
-    var compactionCount: UInt64 = 0
   }
 }
 

@@ -1,8 +1,9 @@
 @testable import MoraineEngine
 
-/// What tests ask of a store's actor about the processes that share the store.
+/// State of a store's actor that tests look at.
 extension Store {
   var isRereading: Bool { sharing.isRereading }
   var waitsForTheWriterLock: Bool { sharing.entryGate.isHeld }
+  var isCompacting: Bool { compaction.isRunning }
   var followedNonce: UInt64 { sharing.nonce }
 }

@@ -1,0 +1,107 @@
+/// The state of a store's compactions, of which one runs at a time.
+///
+/// Part of the store's actor: no other isolation uses it. The work itself is done by
+/// `Store.compact(_:)` and by the compaction in the background.
+final class CompactionState {
+  private let gate = AsyncGate()
+  private let progress = AsyncGate()
+  /// Bytes that all compactions have written.
+  private(set) var writtenBytes: UInt64 = 0
+  /// The number of rewritten runs of segments.
+  private(set) var count: UInt64 = 0
+  private var readBytes: UInt64 = 0
+  /// Why the last compaction in the background ended early, or what it left as damaged.
+  private(set) var failure: StoreError?
+  /// Whether the compaction under way began because the disk is full.
+  private(set) var isForFullDisk = false
+  /// Whether the compaction under way has taken the space that is kept back for a full disk.
+  private(set) var hasReserve = false
+  private var awaitsRoom = false
+  private var nextCheckLiveBytes = UInt64.max
+  private var isRecheckRequested = false
+
+  /// Whether a compaction is under way.
+  var isRunning: Bool { gate.isHeld }
+
+  /// The number of tasks that wait for the end of the compaction under way; for tests.
+  var waitingCount: Int { gate.waitingCount }
+
+  /// Begins a compaction. No other one is under way.
+  func begin(isForFullDisk: Bool = false) {
+    gate.take()
+    self.isForFullDisk = isForFullDisk
+  }
+
+  /// Ends the compaction under way, and wakes the tasks that wait for it.
+  func end() {
+    isForFullDisk = false
+    hasReserve = false
+    gate.release()
+    progress.wakeAll()
+  }
+
+  /// Waits until no compaction is under way.
+  nonisolated(nonsending) func waitForEnd() async { await gate.waitUntilFree() }
+
+  /// Records how the work in the background ended.
+  func finish(_ failure: StoreError?) { self.failure = failure }
+
+  /// Records that the reserve was released. A compaction under way may use it up.
+  func reserveWasReleased() { hasReserve = isRunning }
+
+  /// Records bytes that the compaction has read, and wakes writers that wait for progress.
+  func advance(readingBytes bytes: UInt64) {
+    assert(isRunning, "no compaction is under way that could have read")
+    readBytes &+= bytes
+    progress.wakeAll()
+  }
+
+  /// Records a run of segments that was rewritten as `outputBytes` bytes.
+  func recordRewriting(outputBytes: UInt64) {
+    writtenBytes += outputBytes
+    count += 1
+  }
+}
+
+/// Writers that let a compaction catch up.
+extension CompactionState {
+  /// Waits until the compaction under way has read `bytes` more, or has ended, or needs the gate
+  /// that the waiting writer holds.
+  ///
+  /// - Parameter isOpen: whether waiting still makes sense; asked at each step.
+  nonisolated(nonsending) func waitForProgress(
+    ofBytes bytes: UInt64, while isOpen: () -> Bool
+  ) async {
+    let goal = readBytes &+ bytes
+    while isRunning, isOpen(), !awaitsRoom, readBytes < goal { await progress.waitForWakeUp() }
+  }
+
+  /// Lets a writer that waits for progress go on: the compaction needs the gate that it holds.
+  func beginAwaitingRoom() {
+    awaitsRoom = true
+    progress.wakeAll()
+  }
+
+  func endAwaitingRoom() { awaitsRoom = false }
+}
+
+/// When deletes have left enough garbage to look at.
+extension CompactionState {
+  /// Whether to look for garbage now that deletes have left `liveBytes`: at first always, and then
+  /// when a quarter of what was live at the last look is gone.
+  @inline(__always)
+  func isCheckDue(liveBytes: UInt64) -> Bool {
+    guard liveBytes < nextCheckLiveBytes else { return false }
+    nextCheckLiveBytes = liveBytes / 4 * 3
+    return true
+  }
+
+  /// Has the compaction under way followed by another look: a delete would have begun one.
+  func requestRecheck() { isRecheckRequested = true }
+
+  /// Returns whether another look was asked for, and forgets that.
+  func takeRecheckRequest() -> Bool {
+    defer { isRecheckRequested = false }
+    return isRecheckRequested
+  }
+}

@@ -1,0 +1,21 @@
+/// How the writers of a store, and the tasks that replace its manifest, take turns.
+///
+/// Part of the store's actor: no other isolation uses it.
+final class WritingState {
+  /// Held by a writer that makes room for its records, or that no other writer may come before.
+  let roomGate = AsyncGate()
+  /// Held while a manifest takes another one's place: rotation and compaction take turns.
+  let manifestGate = AsyncGate()
+  private var lacksSpace = false
+
+  /// Records that an operation found no space.
+  ///
+  /// - Returns: whether space was not known to be lacking before.
+  func beginsToLackSpace() -> Bool {
+    defer { lacksSpace = true }
+    return !lacksSpace
+  }
+
+  /// Records that a put found space.
+  func foundSpace() { lacksSpace = false }
+}
