@@ -185,13 +185,13 @@ struct Recovery {
 /// Functions that begin a recovery with a checkpoint.
 ///
 /// The checkpoint was written after the last writer's opening, which removed every other one. So it
-/// belongs to the past of this log, and not to a history that a backup has undone. It may be older
-/// than the last compaction. Its figures for segments that are still listed are valid: these
-/// segments have not changed. Entries of segments that no longer exist are removed. The records
-/// that were live in those segments were copied into segments that the checkpoint does not cover,
-/// or are hidden by something newer; and a delete that hides a record leaves the log only after the
-/// record's segment has left it. So the recovery reaches the state of the log: it replays the
-/// records that are not covered, and never lets an older record replace a newer one.
+/// belongs to the past of this log, and not to a history that restoring a backup has undone. It may
+/// be older than the last compaction. Its figures for segments that are still listed are valid:
+/// these segments have not changed. Entries of segments that no longer exist are removed. The
+/// records that were live in those segments were copied into segments that the checkpoint does not
+/// cover, or are hidden by something newer; and a delete that hides a record leaves the log only
+/// after the record's segment has left it. So the recovery reaches the state of the log: it replays
+/// the records that are not covered, and never lets an older record replace a newer one.
 extension Recovery {
   func adoptCheckpoint(_ state: inout EngineState) throws(StoreError) {
     guard let checkpoint else { return }

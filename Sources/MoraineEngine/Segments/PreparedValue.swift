@@ -15,8 +15,8 @@ final class PreparedValue {
   private var compressed: UnsafeRawBufferPointer??
   var isCompressed: Bool { compressed != nil }
 
-  /// Returns the compressed bytes, valid as long as this object; nil when the value is stored
-  /// uncompressed.
+  /// Returns the compressed bytes, valid as long as this object exists; nil when the value is
+  /// stored uncompressed.
   func compressed(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
     if let compressed { return compressed }
     var compressor = Compressor()
