@@ -14,7 +14,7 @@ MUTANTS = [
     Mutant("tail-rewritten-in-place", "fault: a failed sync, a restart, a power failure",
            (engine(OPEN,
                    "    if try replaceFile(file, directory) { return true }\n"
-                   "    // What was allocated",
+                   "    // The space allocated",
                    """    if ON {
       try copyBytes(of: file, to: file)
       try storing { () throws(StorageError) in
@@ -25,7 +25,7 @@ MUTANTS = [
       return false
     }
     if try replaceFile(file, directory) { return true }
-    // What was allocated"""),), TAIL),
+    // The space allocated"""),), TAIL),
     Mutant("tail-copy-not-synced", "P4: syncs of files, left out",
            (engine(OPEN,
                    "      try storing { () throws(StorageError) in try copy.synchronize(.full) }\n",

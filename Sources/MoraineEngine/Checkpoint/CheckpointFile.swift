@@ -1,18 +1,19 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The checkpoint's file in the store's directory.
+/// Functions for the checkpoint's file in the store's directory.
 enum CheckpointFile {
-  /// More than the checkpoint of an empty index has, in bytes.
+  /// Upper bound for the checkpoint of an empty index, in bytes.
   private static let emptyBytes: UInt64 = 1 << 20
-  /// The most bytes of a checkpoint for each byte of the log.
+  /// Largest number of checkpoint bytes for each byte of the log.
   private static let sparsest: UInt64 = 8
 
-  /// Makes an image the newest checkpoint.
+  /// Writes an image as the newest checkpoint.
   ///
-  /// What it covers must be durable already: a checkpoint never knows more than the log.
+  /// The records that the image covers must be durable already: a checkpoint never covers more than
+  /// the log.
   ///
-  /// - Throws: `.noSpace` and the like; then nothing has changed. A failure from the sync on
+  /// - Throws: `.noSpace` and similar errors; nothing has changed then. A failure from the sync on
   ///   poisons.
   static func write(
     _ image: CheckpointImage, as name: String, _ directory: any StorageDirectory,
@@ -40,7 +41,7 @@ enum CheckpointFile {
     }
   }
 
-  /// Removes checkpoints that a newer one has made needless.
+  /// Removes checkpoints that a newer one has replaced.
   static func remove(
     _ names: [String], _ directory: any StorageDirectory
   ) throws(StoreError) {
@@ -49,14 +50,14 @@ enum CheckpointFile {
     }
   }
 
-  /// A checkpoint's head, and its pages; nil when it is not sound enough to be looked into, or
-  /// longer than the index of the log can be.
+  /// Opens a checkpoint. Returns its header and its pages; nil when it is not sound enough to be
+  /// read, or longer than the index of the log can be.
   ///
-  /// - Parameter logBytes: the bytes of the log. A record takes at least 24. An index has fewer
-  ///   than 16 slots of 8 bytes for each of its keys, or compaction makes it smaller: less than
-  ///   eight times the log, and what an empty index has. A longer file would take memory that the
-  ///   log does not account for.
-  /// - Throws: `.io`, also when the kernel has no mapping left to give.
+  /// - Parameter logBytes: the bytes of the log. A record takes at least 24 bytes. An index has
+  ///   fewer than 16 slots of 8 bytes for each of its keys, or compaction makes it smaller: this is
+  ///   less than eight times the log, and the size of an empty index. A longer file would take
+  ///   memory that the log does not account for.
+  /// - Throws: `.io`, also when the kernel has no more mappings.
   static func open(
     _ name: String, _ directory: any StorageDirectory, mapped: Bool, logBytes: UInt64
   ) throws(StoreError) -> CheckpointPages? {
@@ -96,7 +97,8 @@ enum CheckpointFile {
     return Array(target[..<got])
   }
 
-  /// What the decoder answers; nil whatever is wrong: the log says the same, and more.
+  /// Returns the result of the decoder; nil for every error: the log contains the same facts, and
+  /// more.
   private static func sound<Value>(
     _ decoder: (UnsafeRawBufferPointer) throws(FormatError) -> Value, _ bytes: [UInt8]
   ) -> Value? {

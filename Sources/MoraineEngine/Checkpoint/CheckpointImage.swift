@@ -1,25 +1,25 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The index at one moment, to be written while the store goes on.
+/// The index at one moment, which is written while the store continues.
 ///
-/// Safety of `@unchecked Sendable`: made on the actor, and handed over once, to the one who writes
-/// it. What it reads of the index is frozen: see ``IndexMemory``.
+/// Safety of `@unchecked Sendable`: the image is made on the actor, and passed once to the thread
+/// that writes it. The part of the index that it reads is frozen: see ``IndexMemory``.
 final class CheckpointImage: @unchecked Sendable {
-  /// How many pages go to the file at once.
+  /// Number of pages that are written to the file at once.
   private static let stepCount = 16
 
   private(set) var header: CheckpointHeader
   private let index: FrozenIndex
 
-  /// - Complexity: O(index), a byte for about 500 of it; what changes while it is being written is
-  ///   copied then, page by page.
+  /// - Complexity: O(index), a byte for about 500 bytes of the index. Pages that change while the
+  ///   image is written are copied then, one by one.
   init(_ header: CheckpointHeader, of index: inout HashIndex) {
     var header = header
     header.level = UInt8(index.level)
     header.tagShift = UInt8(index.tagShift)
     header.split = UInt64(index.split)
-    // Below zero when the index began with a forged count.
+    // The count is below zero when the index began with a forged count.
     header.keyCount = UInt64(clamping: index.count)
     header.bucketCount = UInt64(index.buckets.count)
     header.overflowCount = UInt64(index.overflow.count)
@@ -32,8 +32,8 @@ final class CheckpointImage: @unchecked Sendable {
 
   var lengthBytes: Int { header.fileLengthBytes }
 
-  /// Writes it all to an empty file, a megabyte at a time; the head, which has the pages'
-  /// checksums, comes last.
+  /// Writes the image to an empty file, a megabyte at a time. The header, which contains the
+  /// checksums of the pages, comes last.
   func write(to file: any StorageFile) throws(StorageError) {
     let pageBytes = CheckpointHeader.pageBytes
     let buffer = UnsafeMutableRawBufferPointer.allocate(
@@ -55,8 +55,8 @@ final class CheckpointImage: @unchecked Sendable {
     try head.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
   }
 
-  /// Copies a page of the file: of the buckets, or behind them of the overflow buckets. Zeros
-  /// follow the last bucket.
+  /// Copies a page of the file. The pages of the overflow buckets follow those of the buckets.
+  /// Zeros follow the last bucket.
   private func copy(_ page: Int, to target: UnsafeMutableRawBufferPointer) {
     target.initializeMemory(as: UInt8.self, repeating: 0)
     guard let base = target.baseAddress else { return }

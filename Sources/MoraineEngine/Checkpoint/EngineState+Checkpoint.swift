@@ -3,15 +3,15 @@ import MoraineStorage
 import Synchronization
 
 extension EngineState {
-  /// Checks what an operation on a hash touches of an index that was loaded, and brings a few pages
-  /// home that snapshots had. Pointers to entries are no longer valid.
+  /// Validates the loaded pages of the index that an operation on a hash uses, and brings home a
+  /// few pages that snapshots had. Pointers to entries are no longer valid.
   @inline(__always)
   mutating func validatePages(_ hash: UInt64) throws(StoreError) {
     if index.needsCare { try tendAndValidate(hash) }
   }
 
-  /// Checks the pages that a key needs, as ``validatePages(_:)`` does, and takes the memory that
-  /// changing the index may need.
+  /// Validates the pages that a key needs, as ``validatePages(_:)`` does, and takes the memory that
+  /// a change of the index may need.
   @inline(__always)
   mutating func validateForChange(_ hash: UInt64) throws(StoreError) {
     if index.needsCare { try tendAndSecure(hash) }
@@ -27,24 +27,25 @@ extension EngineState {
     index.tend()
   }
 
-  /// Checks the whole index at once: for a snapshot, which many threads read without the actor, and
-  /// for work that goes through the whole log on the actor and takes longer than this.
+  /// Validates the whole index at once: for a snapshot, which many threads read without the actor,
+  /// and for work that reads the whole log on the actor and takes longer than the validation.
   ///
   /// - Complexity: O(index), the first time.
   mutating func validateAllPages() throws(StoreError) {
     if !index.validateAllPages() { try rebuildIndex() }
   }
 
-  /// Checks a part of the index that takes less than a millisecond.
+  /// Validates a part of the index that takes less than a millisecond.
   ///
-  /// - Returns: whether there is more to check.
+  /// - Returns: whether more pages must be validated.
   mutating func validateNextPages() throws(StoreError) -> Bool {
     if !index.validateNextPages() { try rebuildIndex() }
     return index.hasUnvalidatedPages
   }
 
-  /// The index and what it covers, as they are now. No compaction is under way. The caller has
-  /// checked the index with ``validateNextPages()`` before.
+  /// Returns an image of the index and of the segments that it covers, as they are now. No
+  /// compaction is under way. The caller has validated the index with ``validateNextPages()``
+  /// before.
   mutating func checkpointImage() throws(StoreError) -> CheckpointImage {
     try validateAllPages()
     var header = CheckpointHeader(storeID: manifest.storeID)
@@ -52,7 +53,7 @@ extension EngineState {
     header.lastSequence = lastSequence
     header.digest = digest
     header.segments = table.order.map { slot in
-      // Of the active segment, what a sync of all that was published makes durable.
+      // In the active segment, a sync of everything published makes the bytes up to here durable.
       let end =
         slot == active?.slot
         ? min(table[slot].end, Int(pipeline.appendedOffset.load(ordering: .relaxed)))
@@ -67,8 +68,8 @@ extension EngineState {
     return CheckpointImage(header, of: &index)
   }
 
-  /// The last bytes that a checkpoint covers of a segment that may have lost them when it is
-  /// opened.
+  /// Returns the checksum of the last bytes that a checkpoint covers in the active segment. The
+  /// segment may have lost these bytes when it is opened.
   private func tailChecksum(
     _ active: ActiveSegment, _ end: Int
   ) throws(StoreError) -> UInt32 {
@@ -78,17 +79,18 @@ extension EngineState {
     return try source.tailChecksum(from: table[active.slot].firstOffset, to: end)
   }
 
-  /// The name that a checkpoint of this moment has: by the last segment it covers.
+  /// Returns the name of a checkpoint of this moment, which contains the number of the last covered
+  /// segment.
   func checkpointName() -> String {
     FileName.checkpoint(
       table.order.last.map { table.infos[$0].number } ?? SegmentNumber(rawValue: 1))
   }
 
-  /// Builds the index and every figure again from the log: the checkpoint that they were loaded
-  /// from is damaged, or contradicts the log.
+  /// Builds the index and every figure again from the log, because the checkpoint that they were
+  /// loaded from is damaged, or contradicts the log.
   ///
-  /// - Throws: `.corrupted` when the log contradicts itself, `.io`; the state is then what it was.
-  /// - Complexity: O(bytes of the log), on the calling thread: rare enough.
+  /// - Throws: `.corrupted` when the log contradicts itself, `.io`; the state is then unchanged.
+  /// - Complexity: O(bytes of the log), on the calling thread: the case is rare.
   mutating func rebuildIndex() throws(StoreError) {
     var before = try HashIndex()
     swap(&before, &index)
@@ -102,11 +104,11 @@ extension EngineState {
       keyspaces.forgetFigures()
       let entries = manifest.entriesByNumber
       for slot in slots {
-        // While a compaction moves records, the order has originals and their copies.
+        // While a compaction moves records, the order contains originals and their copies.
         if table.isRetiring { lastSequence = 0 }
         try rebuildFigures(slot, entries[table.infos[slot].number])
       }
-      // Marks and footers since opening have a digest that began with a wrong one.
+      // Marks and footers written since opening have a digest that began with a wrong one.
       if digest != figures.digest {
         manifest.compactedThrough = SequenceNumber(rawValue: max(last, lastSequence))
       }
@@ -118,8 +120,8 @@ extension EngineState {
     }
   }
 
-  /// Replays a segment as opening without a checkpoint does. What this process itself has marked
-  /// with digests proves nothing of them.
+  /// Replays a segment as opening without a checkpoint does. Digests in marks that this process has
+  /// written prove nothing about the records, and are not compared.
   private mutating func rebuildFigures(
     _ slot: Int, _ entry: Manifest.Segment?
   ) throws(StoreError) {
@@ -138,10 +140,10 @@ extension EngineState {
     }
   }
 
-  /// Does a part of making a sparse index smaller that takes less than a millisecond: checks pages
-  /// that were loaded from a checkpoint, or merges buckets. Reads no record.
+  /// Does one step of making a sparse index smaller, which takes less than a millisecond: validates
+  /// pages that were loaded from a checkpoint, or merges buckets. Reads no record.
   ///
-  /// - Returns: whether there is more to do.
+  /// - Returns: whether more steps are necessary.
   /// - Throws: as ``rebuildIndex()``, when a page of the checkpoint is damaged; `.limitExceeded`
   ///   when there is no memory for copies of pages that a snapshot has.
   mutating func shrinkIndexStep() throws(StoreError) -> Bool {

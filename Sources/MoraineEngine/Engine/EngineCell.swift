@@ -1,14 +1,14 @@
-/// Where the store's actor keeps the engine in optimized builds.
+/// Storage of the engine in the store's actor, in optimized builds.
 ///
-/// The runtime watches each access to a stored property of an actor, so that no two overlap: some
-/// 200 instructions for every key that is read or written. What lies behind a pointer is not
-/// watched. (With `_read` and `_modify` in its place, Swift 6.3 allocates a frame for each access
-/// and copies the engine.)
+/// The runtime tracks each access to a stored property of an actor, so that no two overlap: some
+/// 200 instructions for every key that is read or written. It does not track memory behind a
+/// pointer. (With `_read` and `_modify` instead of addressors, Swift 6.3 allocates a frame for each
+/// access and copies the engine.)
 ///
-/// Safety: only the actor has the cell. An access to the engine ends before anything else of the
-/// actor can run: no operation of the engine is asynchronous, and none calls what a user gave it.
-/// Debug builds have a stored property instead, so that the runtime watches what the tests do; an
-/// access within another one traps there.
+/// Safety: only the actor has the cell. An access to the engine ends before any other code of the
+/// actor can run: no operation of the engine is asynchronous, and none calls a function that a user
+/// passed to it. Debug builds have a stored property instead, so that the runtime tracks the
+/// accesses of the tests; an access within another one traps there.
 struct EngineCell: ~Copyable {
   let place: UnsafeMutablePointer<EngineState?>
 
@@ -23,10 +23,11 @@ struct EngineCell: ~Copyable {
   }
 }
 
-/// Carries a state from the thread that made it to the actor that will have it.
+/// Carries a state from the thread that made it to the actor that will own it.
 ///
-/// Safety of `@unchecked Sendable`: made on one thread, handed over once through a continuation,
-/// and taken once by the receiver; never in two hands at a time.
+/// Safety of `@unchecked Sendable`: the box is made on one thread, passed once through a
+/// continuation, and its state is taken once by the receiver; two threads never use it at the same
+/// time.
 final class EngineBox: @unchecked Sendable {
   private var state: EngineState?
 

@@ -3,19 +3,19 @@ import MoraineStorage
 import Synchronization
 
 extension EngineState {
-  /// Whether `count` bytes of records fit where the next record goes.
+  /// Returns whether `count` bytes of records fit at the append position.
   @inline(__always)
   func hasRoom(for count: Int) -> Bool {
     position.slot >= 0 && table[position.slot].end &+ count <= position.roomEnd
   }
 
-  /// The same for operations that may need more space than they give back.
+  /// Returns the same for operations that may need more space than they free.
   @inline(__always)
   func hasRoom(forPuts count: Int) -> Bool {
     position.slot >= 0 && table[position.slot].end &+ count <= position.putEnd
   }
 
-  /// What must be waited for until `count` bytes fit.
+  /// Returns the step that must precede an append of `count` bytes.
   func capacity(for count: Int) -> AppendCapacity {
     if hasRoom(for: count) { return .enough }
     guard let active, !active.hasFooter, active.allocated != nil else { return .rotate }
@@ -24,12 +24,12 @@ extension EngineState {
     return end + ActiveSegment.reservedBytes > active.limit ? .rotate : .extend
   }
 
-  /// Puts a record behind the last one. Room was made before; nothing here waits.
+  /// Appends a record after the last one. Room was made before; nothing here waits.
   ///
-  /// - Throws: `.noSpace` or `.io` in positional mode. The bytes are then taken back; if that fails
+  /// - Throws: `.noSpace` or `.io` in positional mode. The bytes are then cut off; if that fails
   ///   too, the store is poisoned.
-  /// - Returns: where the record is.
-  // With `@inline(__always)` a put calls it nonetheless, and hands the draft over in memory: 70
+  /// - Returns: the address of the record.
+  // With `@inline(__always)` a put still calls this function, and passes the draft in memory: 70
   // instructions of 2,800.
   @_transparent
   mutating func append(_ draft: RecordDraft) throws(StoreError) -> Address {
@@ -51,8 +51,8 @@ extension EngineState {
     return Address(slot: position.slot, offset: end)
   }
 
-  /// From this length on a record is written by a call into a mapped segment too: that fills the
-  /// file's pages many at a time, and a mapping takes a fault for each.
+  /// Length from which on a system call writes a record, into a mapped segment too. The call fills
+  /// many pages of the file at a time, and a mapping takes a fault for each page.
   private static var writtenLength: Int { 64 << 10 }
 
   private mutating func appendByCall(
@@ -63,15 +63,15 @@ extension EngineState {
     do throws(StorageError) {
       try write(draft, at: end, to: active)
     } catch {
-      // The space is there, and the mapping takes the same bytes. A device that fails says so again
-      // when they are synced.
+      // The space is allocated, and the mapping accepts the same bytes. A device that fails reports
+      // the error again when the bytes are synced.
       draft.write(to: target, at: UInt64(end), seed: table[active.slot].seed)
     }
   }
 
-  /// From this length on a record goes to its file in two parts, so that no second copy of a large
-  /// value is made. A failure between the parts leaves what a failure within one would: a record
-  /// whose checksum does not match, which the caller cuts off or overwrites.
+  /// Length from which on a record is written to its file in two parts, so that no second copy of a
+  /// large value is made. A failure between the parts leaves the same state as a failure within
+  /// one: a record whose checksum does not match, which the caller cuts off or overwrites.
   private static var piecewiseLength: Int { 1 << 20 }
 
   private func write(
@@ -89,20 +89,20 @@ extension EngineState {
         try active.file.write(bytes, at: UInt64(end + draft.length))
       }
     }
-    // Last: until then the place reads as "nothing here".
+    // The head comes last: until it is written, the place reads as "nothing here".
     try head.withBytes { (bytes) throws(StorageError) in
       try active.file.write(bytes, at: UInt64(end))
     }
   }
 
-  /// The record as it will lie in the file; valid until the next one.
+  /// Returns the record as its file will contain it; valid until the next call.
   private func encoded(
     _ draft: RecordDraft, at end: Int, for active: ActiveSegment
   ) -> UnsafeRawBufferPointer {
     let total = aligned(draft.length)
     let buffer = writeScratch.reserve(total)
     guard let base = buffer.baseAddress else { return UnsafeRawBufferPointer(buffer) }
-    // All else is written.
+    // The draft writes all other bytes.
     (base + total - 4).storeBytes(of: 0, as: UInt32.self)
     draft.write(to: base, at: UInt64(end), seed: table[active.slot].seed)
     return UnsafeRawBufferPointer(buffer)
@@ -113,7 +113,7 @@ extension EngineState {
     do throws(StorageError) {
       try write(draft, at: end, to: active)
     } catch {
-      // Nothing was written, so nothing is to be cut off, which would take a descriptor too.
+      // Nothing was written, so nothing must be cut off, which would take a descriptor too.
       if error.lacksDescriptor, draft.length < Self.piecewiseLength { throw StoreError(error) }
       try takeBack(to: end, active, after: error)
     }
@@ -132,7 +132,7 @@ extension EngineState {
     throw StoreError(cause)
   }
 
-  /// Writes down in the log what has become durable since it was last said.
+  /// Appends a sync mark when more has become durable since the last mark.
   @inline(__always)
   mutating func appendSyncMarkIfDue() throws(StoreError) {
     let durable = Int(truncatingIfNeeded: pipeline.durableOffset.load(ordering: .relaxed))
@@ -161,7 +161,7 @@ extension EngineState {
     if let failure { throw failure }
   }
 
-  /// Tells the committing thread how far the log reaches.
+  /// Publishes the end of the log to the committing thread.
   @inline(__always)
   func publish() {
     let end = UInt64(truncatingIfNeeded: table[position.slot].end)
@@ -177,12 +177,13 @@ extension EngineState {
 }
 
 extension EngineState {
-  /// Small enough that a commit which waits behind an allocation does not wait long.
+  /// Largest step, small enough that a commit that waits for an allocation does not wait long.
   static let largestStep = 1 << 20
-  /// Small segments cost a sync and two manifests each.
+  /// Lower bound of ``fittingSegmentBytes``: small segments cost a sync and two manifests each.
   static let smallSegmentBytes = 8 << 20
 
-  /// What the next segment will be, for a unit of `count` bytes. Its number is taken from now on.
+  /// Returns the job that creates the next segment, for a unit of `count` bytes. The number of the
+  /// segment is used up from now on.
   mutating func nextSegmentCreation(for count: Int) -> SegmentCreation {
     let number = takeSegmentNumber()
     var header = SegmentHeader(
@@ -207,19 +208,19 @@ extension EngineState {
       isOneTooMany: table.vacancyCount < 2)
   }
 
-  /// A sixteenth of what is live, within bounds: the active segment cannot be compacted, so in a
-  /// small store a large one would be most of it.
+  /// Segment size that fits the store: a sixteenth of the live bytes, within bounds. The active
+  /// segment cannot be compacted, so in a small store a large one would be most of the store.
   var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16)) }
 
-  /// About how much will be appended before room must be made again.
+  /// Returns about how many bytes will be appended before room must be made again.
   func nextStepBytes() -> Int {
     guard let active else { return 0 }
     return min(active.allocated == nil ? active.limit : active.step, Self.largestStep)
   }
 
-  /// Takes a born segment into the table as the one to append to.
+  /// Adds a new segment to the table, and makes it the active segment.
   ///
-  /// - Returns: the segment that was active before, its footer written.
+  /// - Returns: the segment that was active before, with its footer written.
   mutating func adopt(
     _ child: SegmentCreation.Child, _ creation: SegmentCreation
   ) -> (segment: ActiveSegment, markedOffset: Int)? {
@@ -240,7 +241,7 @@ extension EngineState {
     return before
   }
 
-  /// How far to allocate so that `count` bytes fit: doubling, up to the segment's end.
+  /// Returns how far to allocate so that `count` bytes fit: doubling, up to the segment's end.
   func extensionTargets(for count: Int) -> (wish: Int, least: Int)? {
     guard let active, let allocated = active.allocated else { return nil }
     let needed = table[active.slot].end + count + ActiveSegment.reservedBytes
@@ -253,7 +254,7 @@ extension EngineState {
     guard let before = active?.allocated else { return }
     let gain = allocated - before
     active?.allocated = allocated
-    // Beside other processes nothing is allocated once the lock is free.
+    // In a shared store nothing is allocated after the lock is released.
     let isAlone = link == nil
     active?.softEnd = isAlone ? allocated - gain / 2 : .max
     active?.step = min(Self.largestStep, max(ActiveSegment.smallestAllocation, gain * 2))
@@ -267,7 +268,7 @@ extension EngineState {
       least: targets.least, prefaulting: nextPrefaulting())
   }
 
-  /// What suits the work since this was asked last.
+  /// Returns the prefaulting that suits the work since the last call.
   mutating func nextPrefaulting() -> Prefaulting {
     let syncCount = pipeline.syncCount
     defer { (position.hasCalled, position.syncCount) = (false, syncCount) }
@@ -275,25 +276,26 @@ extension EngineState {
     return link == nil ? .filling : .touching
   }
 
-  /// Has more allocated while appending goes on.
+  /// Begins to allocate more space while appending continues.
   mutating func extendAhead() {
     guard let work = extensionWork(for: 0) else { return }
     let ticket = ExtensionTicket()
     let lock = lock
     pipeline.enqueue { refusal in
       guard refusal == nil else { return }
-      // Nobody else may have the directory while this runs, even if the store is gone by then.
+      // Hold the lock, so that no other opening gets the directory while the job runs, even if the
+      // store no longer exists.
       defer { withExtendedLifetime(lock) {} }
       do throws(StorageError) {
         ticket.allocatedEnd.store(try work.run(), ordering: .releasing)
       } catch {
-        // Whoever needs the space asks again, waits, and is told why there is none.
+        // A writer that needs the space asks again, waits, and gets the error.
       }
     }
     active?.ticket = ticket
   }
 
-  /// Makes use of what ``extendAhead()`` has allocated, if it has.
+  /// Uses the space of ``extendAhead()``, if the allocation has succeeded.
   mutating func redeemTicket() {
     guard let ticket = active?.ticket, let allocated = active?.allocated else { return }
     let end = ticket.allocatedEnd.load(ordering: .acquiring)
@@ -303,7 +305,7 @@ extension EngineState {
 }
 
 extension EngineState {
-  /// Takes back a segment that no manifest came to list.
+  /// Removes a segment that no manifest lists, and makes the segment before it active again.
   mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
     let abandoned = active?.slot
     if let abandoned { giveBack(table.infos[abandoned].number) }
@@ -319,9 +321,10 @@ extension EngineState {
     return SegmentNumber(rawValue: number)
   }
 
-  /// The next attempt takes the same number, and so removes what the last one left, unless another
-  /// number was taken since. Not when it was the manifest's publication that failed half-way: it
-  /// may list the number.
+  /// Makes a number available again. The next attempt then takes the same number, and removes the
+  /// file that the last attempt left, unless another number was taken since. Keeps the number used
+  /// up when the publication of the manifest failed half-way, because the manifest may list it, and
+  /// in a shared store.
   mutating func giveBack(_ number: SegmentNumber) {
     if pipeline.hasPoison || link != nil { return }
     if manifest.nextSegmentNumber == number.rawValue &+ 1 {

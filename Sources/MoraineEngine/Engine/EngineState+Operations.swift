@@ -2,14 +2,15 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
-/// What became of an operation: done, or to be tried again when there is room.
+/// The result of an attempt: done, or to be repeated when there is room.
 enum Outcome<Value> {
   case done(Value)
   case needsRoom(Int)
 }
 
 extension EngineState {
-  /// Mutating, though it changes nothing: what only borrows the state copies it whole first.
+  /// Mutating, although it changes nothing: a function that only borrows the state copies all of
+  /// it.
   mutating func checkWritable() throws(StoreError) {
     if configuration.isReadOnly {
       throw StoreError(.readOnly, "the store was opened for reading only")
@@ -24,8 +25,8 @@ extension EngineState {
   @inline(__always)
   var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
-  /// Throws in a child of the process that opened the store: the log is the parent's, and so is the
-  /// thread that syncs.
+  /// Throws in a forked child of the process that opened the store: the log and the thread that
+  /// syncs belong to the parent.
   @inline(__always)
   func checkProcess() throws(StoreError) {
     guard isInItsProcess else {
@@ -47,7 +48,8 @@ extension EngineState {
     }
   }
 
-  /// - Parameter prepared: of an operation that is tried until there is room; nil for one attempt.
+  /// - Parameter prepared: the value of an operation that is repeated until there is room; nil for
+  ///   one attempt.
   @inline(__always)
   mutating func put(
     _ key: Key, _ value: [UInt8], keyspace: UInt16 = 0, _ prepared: PreparedValue? = nil
@@ -61,7 +63,7 @@ extension EngineState {
 
   /// Appends one put and makes it visible.
   ///
-  /// - Parameter prepared: as ``put(_:_:keyspace:_:)``.
+  /// - Parameter prepared: see ``put(_:_:keyspace:_:)``.
   mutating func put(
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
     _ prepared: PreparedValue? = nil
@@ -72,7 +74,7 @@ extension EngineState {
     try checkWritable()
     try Self.checkLimits(key, value)
     let hash = hash(key, keyspace)
-    // The bucket arrives while the value is being compressed.
+    // The bucket arrives while the value is compressed.
     index.prefetch(hash)
     var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
     draft.keyspace = keyspace
@@ -84,14 +86,15 @@ extension EngineState {
     return try put(draft, hash: hash)
   }
 
-  /// Appends a put of a value that is worth compressing only once.
+  /// Appends a put whose value is large, and therefore compressed only once.
   private mutating func putLarge(
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
     _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     try checkWritable()
     try Self.checkLimits(key, value)
-    // A single attempt compresses only where there is room whatever comes of it.
+    // A single attempt compresses only where the record fits, whatever the result of the
+    // compression.
     let bound = Self.recordBound(keyLength: key.count, valueLength: value.count)
     guard prepared != nil || hasRoom(forPuts: bound) else { return .needsRoom(bound) }
     let hash = hash(key, keyspace)
@@ -110,12 +113,12 @@ extension EngineState {
     return try put(draft, hash: hash)
   }
 
-  /// The most that the record of a put takes, aligned.
+  /// Returns the largest size of a put's record, aligned.
   static func recordBound(keyLength: Int, valueLength: Int) -> Int {
     aligned(RecordHeader.fixedLength + 10 + keyLength + valueLength)
   }
 
-  /// Appends a put as it is to be stored, and makes it visible.
+  /// Appends a put in its stored form, and makes it visible.
   @inline(__always)
   private mutating func put(
     _ draft: RecordDraft, hash: UInt64
@@ -126,7 +129,8 @@ extension EngineState {
     try validateForChange(hash)
     index.makeUnique(hash)
     let existing = try table.find(key, keyspace, hash: hash, in: index)
-    // In positional mode the record lies in a buffer that the append will reuse: it was read.
+    // In positional mode the existing record lies in a buffer that the append reuses. Its fields
+    // were read already.
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
@@ -139,7 +143,7 @@ extension EngineState {
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 
-  /// Appends a delete, if the key is there.
+  /// Appends a delete, if the key exists.
   mutating func delete(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16 = 0
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
@@ -173,11 +177,13 @@ extension EngineState {
   /// Appends all operations as one atomic unit and makes them visible together.
   ///
   /// - Parameters:
-  ///   - isDelete: true when it gives back space and needs hardly any.
-  ///   - prepared: for a batch of one large value, which all attempts share; nil for others.
-  /// - Returns: the last number; nil when there was nothing to do.
-  /// - Complexity: O(bytes). The index is asked twice for each key: whatever may fail must have
-  ///   failed before the first byte is written; the first time fetches what the second one needs.
+  ///   - isDelete: whether the batch frees space and needs hardly any.
+  ///   - prepared: the value of a batch of one large value, which all attempts share; nil for other
+  ///     batches.
+  /// - Returns: the last sequence number; nil when there was nothing to do.
+  /// - Complexity: O(bytes). Each key is looked up twice in the index: every step that may fail
+  ///   must have failed before the first byte is written. The first look-up fetches the data that
+  ///   the second one needs.
   mutating func commit(
     _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
@@ -187,7 +193,7 @@ extension EngineState {
     }
   }
 
-  /// A batch of fewer operations needs no more memory than is always taken ahead.
+  /// Number of operations up to which a batch needs no more memory than is always taken ahead.
   private static let largeBatch = BucketArray.chunkBuckets / 3
 
   private mutating func commitTogether(
@@ -210,7 +216,7 @@ extension EngineState {
     }
     try appendSyncMarkIfDue()
     let first = lastSequence
-    // Whatever happens now, these numbers are used up.
+    // From here on these numbers are used up, even if the append fails.
     lastSequence += UInt64(batch.count)
     let places = try appendAll(batch, after: first)
     compressor.trim()
@@ -225,8 +231,9 @@ extension EngineState {
     return .done(SequenceNumber(rawValue: lastSequence))
   }
 
-  /// A single operation may be as large as its value, and asks for exactly the room that it takes:
-  /// what is left behind it in a segment larger than others could not be addressed.
+  /// Commits a batch of one operation. The operation may be as large as its value, and asks for
+  /// exactly the room that it takes: in a segment larger than others, records in the space after it
+  /// could not be addressed.
   private mutating func commitAlone(
     _ batch: BatchPieces, _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
@@ -242,7 +249,7 @@ extension EngineState {
     }
   }
 
-  /// The most that a record of this operation takes.
+  /// Returns the largest size of this operation's record.
   private static func recordBound(_ operation: BatchOperation) -> Int {
     recordBound(keyLength: operation.keyLength, valueLength: operation.valueLength)
   }
@@ -258,7 +265,7 @@ extension EngineState {
     return hashes
   }
 
-  /// What the keys have so far.
+  /// Returns the records that the keys have so far.
   private mutating func replacedRecords(
     _ batch: BatchPieces, _ hashes: [UInt64]
   ) throws(StoreError) -> [ReplacedRecord?] {
@@ -285,9 +292,9 @@ extension EngineState {
         places.append(try append(index, of: batch, sequence: first + UInt64(index) + 1))
       }
     } catch {
-      // The first took back its own bytes.
+      // The first append has cut off its own bytes.
       if places.isEmpty { throw error }
-      // Part of a batch must not stay where the next record goes.
+      // A part of a batch must not stay where the next record is written.
       table[position.slot].end = start
       do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {
         pipeline.poison(StoreError(error))
@@ -333,7 +340,7 @@ extension EngineState {
     countRecord(sequence, in: place.address.slot)
   }
 
-  /// Tells who watches, once for each keyspace.
+  /// Notifies the watchers, once for each keyspace.
   private func recordCommit(of batch: BatchPieces) {
     let first = batch.operations[0].keyspace
     if batch.operations.allSatisfy({ $0.keyspace == first }) {
@@ -343,8 +350,8 @@ extension EngineState {
     }
   }
 
-  /// The entry of an operation's key as the operations before it have left it. Reads nothing, so
-  /// that it cannot fail: the batch is in the log by now.
+  /// Returns the entry of an operation's key as the operations before it have left it. Reads no
+  /// record, so that it cannot fail: the batch is in the log by now.
   private func entry(
     of index: Int, _ batch: BatchPieces, _ places: [(address: Address, length: Int)],
     _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
@@ -355,7 +362,7 @@ extension EngineState {
       if let older, older.address == address {
         return IndexEntry(slot: slot, length: older.length, sequence: older.sequence)
       }
-      // One of this batch's own: they lie in the order of the operations.
+      // The entry names a record of this batch. These records lie in the order of the operations.
       guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
       else { continue }
       let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
@@ -369,9 +376,9 @@ extension EngineState {
 }
 
 extension EngineState {
-  /// Makes the index, the liveness and the digest say what a record says.
+  /// Installs a put in the index, the live figures and the digest.
   ///
-  /// - Parameter existing: the key's entry so far.
+  /// - Parameter existing: the entry that the key has so far.
   @inline(__always)
   mutating func install(
     put address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
@@ -400,7 +407,7 @@ extension EngineState {
     index.remove(existing.slot)
   }
 
-  /// The record that an entry names is no longer live.
+  /// Removes the record that an entry names from the live figures and the digest.
   @inline(__always)
   private mutating func retire(_ old: IndexEntry, hash: UInt64, keyspace: UInt16) {
     let size = UInt64(truncatingIfNeeded: aligned(old.length))

@@ -1,7 +1,7 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The whole state of an open store, for the one who has it: the actor, or whoever opens it.
+/// The whole state of an open store. The actor owns it, or the code that opens the store.
 struct EngineState: ~Copyable {
   var index: HashIndex
   var table: SegmentTable
@@ -13,39 +13,39 @@ struct EngineState: ~Copyable {
       position.isMapped = active?.allocated != nil
     }
   }
-  /// What appends need of `active`, without its references.
+  /// The fields of `active` that appends need, without its references.
   var position = AppendPosition()
   var manifest: Manifest
   let configuration: Configuration
   let directory: any StorageDirectory
   let lock: (any StorageFile)?
-  /// What ties it to the other processes that have the store open.
+  /// The link to the other processes that have the store open.
   var link: SharedLink?
-  /// What that link's page said when it was read: another nonce is another life of the page. The
-  /// version is 0 where the page was made for this state.
+  /// Nonce and version of the link's page when it was read. Another nonce means that the page was
+  /// made again. The version is 0 where the page was made for this state.
   var followed: (nonce: UInt64, version: UInt64) = (0, 0)
-  /// Whether others had the store open, and the committing thread knows nothing of it yet.
+  /// Whether other processes had the store open, and the committing thread does not know it yet.
   var hasJoined = false
-  /// Whether taking in what others have written has failed in the middle: then all is to be read
-  /// anew.
+  /// Whether applying the records of other processes has failed half-way. Then everything must be
+  /// read again.
   var isFollowedInPart = false
   let pipeline: CommitPipeline
   var compressor = Compressor()
-  /// How often a value that ``PreparedValue`` is for was compressed; for tests.
+  /// Number of times that a value of the size for ``PreparedValue`` was compressed; for tests.
   var largeCompressionCount = 0
   let writeScratch = ScratchBuffer()
   var digest = StateDigest()
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
   var appendedBytes: UInt64 = 0
-  /// The space kept back for deletes.
+  /// The space that is reserved for deletes.
   var reserve: Reserve {
     didSet { position.putEnd = reserve.isFull ? position.roomEnd : 0 }
   }
   var keyspaces: KeyspaceTable
   let observers: Observers
   var report = RecoveryReport()
-  /// That were there when the store was opened.
+  /// Names of the checkpoints that existed when the store was opened.
   var checkpointNames: [String] = []
   let forkGeneration: UInt64
 
@@ -75,9 +75,10 @@ struct EngineState: ~Copyable {
 }
 
 extension EngineState {
-  /// From now on nothing is written unless the names in the directory lead to this store's files.
+  /// Watches the directory: from now on nothing is written unless the names in the directory lead
+  /// to this store's files.
   ///
-  /// - Parameter link: what ties the store to the other processes that have it open.
+  /// - Parameter link: the link to the other processes that have the store open.
   func watchOver(_ link: SharedLink?) {
     if configuration.isReadOnly { return }
     pipeline.watchOver(
@@ -90,10 +91,11 @@ extension EngineState {
     ManifestPublisher(directory: directory, pipeline: pipeline)
   }
 
-  /// What the manifest would say now.
+  /// Returns the manifest of the present state.
   ///
-  /// - Parameter sealing: the segment that has its footer but is not durable yet, and how far its
-  ///   log has marked itself durable. Until it is, it vouches for no more than that.
+  /// - Parameter sealing: the segment that has its footer but is not durable yet, and the offset up
+  ///   to which its log has marked itself durable. Until the segment is durable, the manifest
+  ///   vouches for no more than that.
   func nextManifest(
     sealing: (segment: ActiveSegment, markedOffset: Int)? = nil
   ) -> Manifest {
@@ -104,7 +106,8 @@ extension EngineState {
     next.segments = table.order.map { table.infos[$0].entry(table[$0]) }
     if let slot = sealing?.segment.slot ?? active?.slot {
       next.watermarkSegment = table.infos[slot].number.rawValue
-      // What the log itself has marked. The pipeline's own figure may still be the last segment's.
+      // The offset that the log itself has marked. The pipeline's own offset may still be that of
+      // the last segment.
       next.watermarkOffset = UInt64(sealing?.markedOffset ?? position.markedOffset)
       next.digest = StateDigest()
     } else {
@@ -115,7 +118,7 @@ extension EngineState {
     return next
   }
 
-  /// Takes a manifest that was published. Numbers may have been used up since it was made.
+  /// Adopts a manifest that was published. Numbers may have been used up since it was made.
   mutating func adoptManifest(_ next: Manifest) {
     let number = max(manifest.nextSegmentNumber, next.nextSegmentNumber)
     manifest = next
@@ -124,7 +127,7 @@ extension EngineState {
 
   func directoryHandle() -> any StorageDirectory { directory }
 
-  /// Writes the footer of the active segment; it takes no more records.
+  /// Writes the footer of the active segment, which then accepts no more records.
   mutating func appendFooter() throws(StoreError) {
     guard let active, !active.hasFooter else { return }
     let view = table[active.slot]
@@ -136,7 +139,7 @@ extension EngineState {
     self.active?.hasFooter = true
   }
 
-  /// What is still to be done with a segment that has its footer, on the committing thread.
+  /// Returns the work that remains for a segment that has its footer, on the committing thread.
   func sealWork(_ segment: ActiveSegment) -> SealWork {
     SealWork(
       number: table.infos[segment.slot].number, file: segment.file, mapping: segment.mapping,
@@ -146,7 +149,7 @@ extension EngineState {
 }
 
 extension EngineState {
-  /// Takes the active segment, which has its footer, out of use.
+  /// Ends the use of the active segment, which has its footer.
   mutating func sealActive() -> SealWork? {
     guard let active else { return nil }
     let work = sealWork(active)
@@ -155,7 +158,7 @@ extension EngineState {
     return work
   }
 
-  /// What the manifest will say when the segment is durable.
+  /// Marks the segment as sealed, and returns the manifest to publish when the segment is durable.
   mutating func manifestAfterSealing(_ segment: ActiveSegment) -> Manifest {
     table.infos[segment.slot].flags.insert(.sealed)
     manifest = nextManifest()
@@ -164,8 +167,8 @@ extension EngineState {
 }
 
 extension EngineState {
-  /// The value of a key where it lies, or a copy where it must be decompressed or was read into a
-  /// buffer that the next read uses again. Its checksum is verified.
+  /// Returns the value of a key: the stored bytes, or a copy where the value must be decompressed
+  /// or was read into a buffer that the next read reuses. The checksum is verified.
   mutating func storedValue(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> StoredValue? {
@@ -182,7 +185,7 @@ extension EngineState {
     return .copy(try table.value(of: found.record, at: found.address))
   }
 
-  /// The value of a key: its checksum verified, decompressed.
+  /// Returns the value of a key, verified and decompressed.
   mutating func value(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> [UInt8]? {
@@ -206,9 +209,9 @@ extension EngineState {
 }
 
 enum StoredValue {
-  /// Bytes in a mapping, which the borrower keeps as long as it uses them: the store may drop the
-  /// segment while the bytes are lent, when the borrower calls the store again and the store
-  /// applies what another process has compacted.
+  /// Bytes in a mapping, which the borrower keeps as long as it uses the bytes. The store may drop
+  /// the segment while the bytes are borrowed: when the borrower calls the store again, and the
+  /// store applies a compaction of another process.
   case inPlace(UnsafeRawBufferPointer, any FileMapping)
   case copy([UInt8])
 }

@@ -1,30 +1,30 @@
 import MoraineFormat
 
-/// The keyspaces of a store: what they are called, and what is live in each.
+/// The keyspaces of a store: their names, and the live figures of each.
 ///
-/// The unnamed one, number 0, is not counted here: it has what the others leave of the store's own
-/// figures, so that a store without names pays nothing.
+/// The unnamed keyspace, number 0, is not counted here: its figures are those of the store without
+/// those of the other keyspaces, so that a store without names pays nothing.
 struct KeyspaceTable {
   struct Figures: Equatable {
     var count = 0
     var liveBytes: UInt64 = 0
   }
 
-  /// Numbers from here on are the system's own.
+  /// First of the numbers that belong to the system.
   static let firstSystemID: UInt16 = 0xFF00
 
   private var ids: [String: UInt16] = [:]
   private let observers: Observers
   private let unnamedMonitor: ChangeMonitor
-  /// By number; what 0 and gaps have is never looked at.
+  /// Monitors by number; the elements of 0 and of gaps are never used.
   private var monitors: [ChangeMonitor] = []
   private var names: [UInt16: String] = [0: ""]
-  /// By number; 0 has none.
+  /// Figures by number; 0 has none.
   private var figures: [Figures] = []
   private var isListed: [Bool] = []
   private var systemFigures = Figures()
-  /// False after a checkpoint was begun with whose segments are not all there any more: then they
-  /// are counted when somebody asks.
+  /// False after the store was opened with a checkpoint that covers segments which no longer exist.
+  /// Then the records are counted when a caller asks.
   var isCounted = true
 
   init(_ listed: [Manifest.Keyspace], _ observers: Observers) {
@@ -47,15 +47,16 @@ struct KeyspaceTable {
     monitors[Int(keyspace.id)] = observers.monitor(of: keyspace.name)
   }
 
-  /// Nil when nothing was ever written to it. The unnamed one is always there.
+  /// Returns the number of a keyspace; nil when nothing was ever written to it. The unnamed
+  /// keyspace always exists.
   func id(of name: String) -> UInt16? { name.isEmpty ? 0 : ids[name] }
 
-  /// All names but the unnamed one's, with their numbers.
+  /// All names except the unnamed one, with their numbers.
   var numbers: [String: UInt16] { ids }
 
   var isEmpty: Bool { ids.isEmpty }
 
-  /// Whether the manifest lists it, or need not.
+  /// Returns whether the manifest lists a keyspace, or need not list it.
   @inline(__always)
   func contains(_ id: UInt16) -> Bool { id == 0 || isListedOrSystem(id) }
 
@@ -72,17 +73,17 @@ struct KeyspaceTable {
     }
   }
 
-  /// All but the unnamed one's together.
+  /// Figures of all keyspaces together, except the unnamed one.
   var named: Figures {
     figures.reduce(systemFigures) { sum, other in
       Figures(count: sum.count &+ other.count, liveBytes: sum.liveBytes &+ other.liveBytes)
     }
   }
 
-  /// Nil for what is the system's own.
+  /// Returns the name of a keyspace; nil for a keyspace of the system.
   func name(of id: UInt16) -> String? { names[id] }
 
-  /// Tells who watches that a change is visible.
+  /// Notifies the watchers of a keyspace that a change is visible.
   @inline(__always)
   func recordCommit(_ id: UInt16) {
     if id == 0 {
@@ -92,25 +93,25 @@ struct KeyspaceTable {
     }
   }
 
-  /// Tells all who watch that something may have changed.
+  /// Notifies all watchers that something may have changed.
   func recordCommitToAll() {
     unnamedMonitor.recordCommit()
     for monitor in monitors where monitor !== unnamedMonitor { monitor.recordCommit() }
   }
 
-  /// A record became live.
+  /// Counts a record that became live.
   mutating func gain(_ id: UInt16, bytes: UInt64) {
     self[id].count &+= 1
     self[id].liveBytes &+= bytes
   }
 
-  /// A record is live no more.
+  /// Subtracts a record that is no longer live.
   mutating func lose(_ id: UInt16, bytes: UInt64) {
     self[id].count &-= 1
     self[id].liveBytes &-= bytes
   }
 
-  /// Begins to count anew.
+  /// Resets the figures, so that counting can begin again.
   mutating func forgetFigures() {
     for id in figures.indices { figures[id] = Figures() }
     systemFigures = Figures()
@@ -119,7 +120,7 @@ struct KeyspaceTable {
 }
 
 extension KeyspaceTable {
-  /// What a checkpoint says of them; nil when nobody has counted.
+  /// Figures for a checkpoint; nil when the records are not counted.
   var checkpointed: [CheckpointHeader.Keyspace]? {
     guard isCounted else { return nil }
     return listedIDs.compactMap { id in
@@ -130,9 +131,9 @@ extension KeyspaceTable {
     }
   }
 
-  /// Begins with what a checkpoint says of them.
+  /// Adopts the figures of a checkpoint.
   ///
-  /// - Parameter counted: nil when it says nothing that holds.
+  /// - Parameter counted: nil when the checkpoint has no valid figures.
   mutating func adopt(_ counted: [CheckpointHeader.Keyspace]?) {
     guard let counted else {
       isCounted = isEmpty
@@ -146,10 +147,10 @@ extension KeyspaceTable {
 }
 
 extension EngineState {
-  /// Counts what is live in each keyspace, where that is not known.
+  /// Counts the live records of each keyspace, unless they are counted already.
   ///
-  /// - Complexity: O(keys), each with a look at its record, when the store was opened with a
-  ///   checkpoint older than the last compaction; otherwise O(1).
+  /// - Complexity: O(keys), with a read of each record, when the store was opened with a checkpoint
+  ///   older than the last compaction; otherwise O(1).
   mutating func countKeyspaces() throws(StoreError) {
     if keyspaces.isCounted { return }
     try validateAllPages()
@@ -163,7 +164,7 @@ extension EngineState {
     keyspaces = counted
   }
 
-  /// What is live in a keyspace.
+  /// Returns the live figures of a keyspace.
   mutating func figures(of id: UInt16) throws(StoreError) -> KeyspaceTable.Figures {
     try countKeyspaces()
     guard id == 0 else { return keyspaces[id] }

@@ -2,25 +2,25 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// A segment that nobody sealed: where it ends, and how much of it is proven durable.
+/// A segment that is not sealed: its end, and the part of it that is proven durable.
 struct OpenSegment {
   let slot: Int
   let name: String
-  /// Seed of its records' checksums.
+  /// Seed of the checksums of the records.
   let seed: Checksum
-  /// Where replaying began: a record begins here, or the log ends.
+  /// Offset at which replaying began: a record begins here, or the log ends.
   let start: Int
   let end: Int
   let provenEnd: Int
   let hasFooter: Bool
   let isEmpty: Bool
-  /// Whether replaying has passed all that was ever written to it; only then may a later segment
-  /// count.
+  /// Whether replaying has passed everything that was ever written to the segment. Only then may a
+  /// later segment count.
   var isComplete = false
 
-  /// Replays it and judges its end: a torn write, or lost data.
+  /// Replays the segment and classifies its end: a torn write, or lost data.
   ///
-  /// - Parameter before: the open segment ahead of it, which has its footer.
+  /// - Parameter before: the open segment before it, which has its footer.
   static func replay(
     _ entry: Manifest.Segment, behind before: OpenSegment?, opened known: SegmentOpening.Opened?,
     _ state: inout EngineState, _ report: inout RecoveryReport
@@ -47,7 +47,7 @@ struct OpenSegment {
     try classifyTail(result, scanner, name, state.manifest, entry, &report)
     let watermark =
       state.manifest.watermarkSegment == entry.number.rawValue ? state.manifest.watermarkOffset : 0
-    // A checkpoint is written when what it covers is durable.
+    // A checkpoint is written only when the records that it covers are durable.
     let proven = Int(clamping: max(watermark, result.promise, UInt64(start)))
     report.replayedBytes += UInt64(end - start)
     return OpenSegment(
@@ -57,9 +57,9 @@ struct OpenSegment {
       isComplete: result.hasFooter)
   }
 
-  /// Takes out of use a segment behind one that a power failure cut: nothing counts behind a hole.
+  /// Drops a segment that follows a segment cut by a power failure: nothing counts after a gap.
   ///
-  /// - Throws: `.corrupted` when it promises that the one before was durable.
+  /// - Throws: `.corrupted` when the segment promises that the one before it was durable.
   static func drop(
     _ entry: Manifest.Segment, behind before: OpenSegment?, opened known: SegmentOpening.Opened?,
     _ state: inout EngineState, _ report: inout RecoveryReport
@@ -74,7 +74,7 @@ struct OpenSegment {
     guard let source = opened.source else { fatalError("a segment without its bytes is searched") }
     let scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
-    // A mark in here was written after the segment before had become durable as a whole.
+    // A mark in this segment was written after the whole segment before it had become durable.
     let promise = try scanner.farthestPromise(from: header.headerLength)
     guard promise == 0, state.manifest.watermarkSegment != entry.number.rawValue else {
       throw .corrupted(
@@ -88,7 +88,7 @@ struct OpenSegment {
       end: header.headerLength, provenEnd: header.headerLength, hasFooter: false, isEmpty: true)
   }
 
-  /// The next segment knows where this one ended.
+  /// Checks that the header of the next segment names this segment and its end.
   private func checkSuccessor(
     _ header: SegmentHeader, _ name: String, _ state: inout EngineState
   ) throws(StoreError) {
@@ -100,7 +100,7 @@ struct OpenSegment {
       throw .corrupted(
         "it does not follow the segment before it, which ends at \(end)", name, at: 48)
     }
-    // A failed operation may have used up numbers behind the last record.
+    // A failed operation may have used up sequence numbers after the last record.
     state.lastSequence = last
   }
 
@@ -111,7 +111,8 @@ struct OpenSegment {
     return Int(clamping: try storing { () throws(StorageError) in try file?.lengthBytes() ?? 0 })
   }
 
-  /// A place without a record is the end of a torn log, unless something vouches for more.
+  /// Accepts a place without a record as the end of a torn log, unless a mark or the manifest
+  /// promises more.
   private static func classifyTail(
     _ result: ReplayResult, _ scanner: SegmentScanner, _ name: String, _ manifest: Manifest,
     _ entry: Manifest.Segment, _ report: inout RecoveryReport
@@ -137,21 +138,21 @@ struct OpenSegment {
   }
 }
 
-/// Making an open segment durable.
+/// Functions that make an open segment durable.
 ///
 /// A sync may have failed in a process that ran before. Then the file cache may show bytes that the
-/// disk does not hold, and take them for written. To write the same bytes again in place does not
-/// mend that: ext4 writes the blocks, `fdatasync` succeeds, and the extent stays marked as
+/// disk does not hold, and treat them as written. To write the same bytes again in place does not
+/// repair that: ext4 writes the blocks, `fdatasync` succeeds, and the extent stays marked as
 /// unwritten, so that it reads as zeros once the cache is gone. A new file has no such past: the
 /// whole segment is copied into one, which takes over the name. Number, addresses, salt and
-/// checksums stay as they are, and other processes keep the old file as long as they have it open.
+/// checksums stay the same, and other processes keep the old file as long as they have it open.
 ///
 /// A crash at any call leaves the old file or the new one under the name. The manifest lists either
 /// as open, until both file and name are durable.
 extension OpenSegment {
-  /// Makes the segment durable up to its end; its file ends there too.
+  /// Makes the segment durable up to its end, and cuts its file there.
   ///
-  /// - Parameter reserve: given up when a full disk has no space for the copy.
+  /// - Parameter reserve: released when a full disk has no space for the copy.
   /// - Returns: whether the name leads to a new file, which readers of the segment must open.
   /// - Throws: `.noSpace` when there is no space for a copy, and the medium is not known to hold
   ///   the old file's bytes; `.io`.
@@ -169,7 +170,7 @@ extension OpenSegment {
     }
     report.resyncedBytes += UInt64(end - provenEnd)
     if try replaceFile(file, directory) { return true }
-    // What was allocated ahead of the records may be the space that the copy needs.
+    // The space allocated ahead of the records may be the space that the copy needs.
     try storing { () throws(StorageError) in try file.truncate(to: UInt64(end)) }
     if try replaceFile(file, directory) { return true }
     // Another process may keep the old file's blocks, and a manifest must be written after this.
@@ -189,10 +190,10 @@ extension OpenSegment {
       file: name, errno: .noSpace)
   }
 
-  /// What the copy leaves of the reserve, for a manifest.
+  /// Bytes of the reserve that the copy leaves for a manifest.
   static let keptBytes = 4 * FileBlock.lengthBytes
 
-  /// Copies the segment into a new file, and gives that the segment's name.
+  /// Copies the segment into a new file, and renames that file to the segment's name.
   ///
   /// - Returns: false when there is no space; nothing has changed then.
   private func replaceFile(
@@ -208,7 +209,7 @@ extension OpenSegment {
       try checkRecords(of: copy)
       try storing { () throws(StorageError) in try copy.synchronize(.full) }
     } catch {
-      // The next opening removes what cannot be removed now.
+      // The next opening removes the file if it cannot be removed now.
       do throws(StorageError) { try directory.remove(temporary) } catch {}
       if error.code == .noSpace { return false }
       throw error
@@ -241,8 +242,8 @@ extension OpenSegment {
     }
   }
 
-  /// Checks that the copy has the records that were replayed: the cache may have dropped pages
-  /// since, and the disk may hold others.
+  /// Checks that the copy contains the records that were replayed: the cache may have dropped pages
+  /// since, and the disk may hold other bytes.
   private func checkRecords(of copy: any StorageFile) throws(StoreError) {
     let source = ByteSource(file: copy, name: name, length: end, mapping: nil)
     var scanner = SegmentScanner(source: source, name: name, seed: seed, offset: start)
@@ -258,8 +259,8 @@ extension OpenSegment {
     }
   }
 
-  /// Whether the medium holds what the cache shows: then the old file will do where a full disk has
-  /// no space for a copy.
+  /// Returns whether the medium holds the bytes that the cache shows. Then the old file suffices
+  /// where a full disk has no space for a copy.
   private func mediumHolds(_ file: any StorageFile) throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try file.synchronize(.full) }
     let chunk = FileBlock.covering(min(Self.chunkBytes, end))

@@ -2,21 +2,21 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Opens a store: directory, lock, manifest, replay, judgement of the tail, repair, in this order.
-/// May be killed at any point and run again.
+/// Opens a store: directory, lock, manifest, replay, classification of the tail, repair, in this
+/// order. An opening may be killed at any point and run again.
 @usableFromInline struct Opener: Sendable {
   let storage: any Storage
   let path: FilePath
   let configuration: Configuration
   let pipeline: CommitPipeline
   let observers: Observers
-  /// How long other processes of a shared store may write before this one can join them.
+  /// Time for which other processes of a shared store may write before this one can join them.
   var patienceNanoseconds = SharedLink.patienceNanoseconds
 
-  /// Whether the manifest of a store that was closed in order says what its digest is.
+  /// Whether the manifest of a store that was closed cleanly contains the store's digest.
   var knowsDigest = true
 
-  /// Whether the store is open for writing and for this process alone.
+  /// Whether the store is open for writing, and in this process only.
   @usableFromInline let isAlone: Bool
 
   init(
@@ -31,11 +31,11 @@ import SystemPackage
     isAlone = configuration.isAlone
   }
 
-  /// How long an opening waits for a store of this process that is being closed or released.
+  /// Time for which an opening waits for a store of this process that is being closed or released.
   static let leavingPatienceNanoseconds: UInt64 = 10_000_000_000
 
-  /// - Parameter creating: whether to make the store when there is none.
-  /// - Returns: nil when there is no store and none is to be made.
+  /// - Parameter creating: whether to create the store when it does not exist.
+  /// - Returns: nil when the store does not exist and is not to be created.
   func open(creating: Bool) throws(StoreError) -> EngineState? {
     let began = SystemClock.monotonicNanoseconds()
     guard let directory = try openDirectory(creating: creating) else { return nil }
@@ -48,15 +48,16 @@ import SystemPackage
     try checkWritable()
     let lock = try takeLock(directory)
     if configuration.isReadOnly {
-      // Held only while it opens, so that no writer recovers, creates or compacts the store. Later
-      // writers may do as they like; what this one reads stays mapped or open.
+      // The lock is held only during the opening, so that no writer recovers, creates or compacts
+      // the store. Later writers may change the store: the files that this reader uses stay mapped
+      // or open.
       defer { lock?.unlock() }
       return try openForReading(directory, nil, began)
     }
     do throws(StoreError) {
       if isShared { return try openShared(directory, lock, began) }
       try synchronizeNames(of: directory)
-      // What was seen before the lock may have changed.
+      // The directory may have changed since it was listed without the lock.
       return try openAlone(directory, lock, try DirectoryContents(directory), began)
     } catch {
       pipeline.endWatch()
@@ -66,9 +67,10 @@ import SystemPackage
     }
   }
 
-  /// Opens on a thread of the pool. A store of this process that is being closed may have to be
-  /// waited for, which needs threads. Beside other processes that may take up to the patience, and
-  /// those that have the writer's lock may be in this process and need threads of the other crews.
+  /// Opens the store on a thread of the pool. The opening may have to wait for a store of this
+  /// process that is being closed, which needs threads. In a shared store it may wait for another
+  /// writer, up to the patience. The writer that has the lock may be in this process and need
+  /// threads of the other crews.
   func openWithoutBlocking(creating: Bool) async throws(StoreError) -> EngineBox {
     let mayWait = isShared || configuration.isReadOnly || StoreLife.isAnyLeaving
     return try await SerialQueue(mayWait ? .lasting : .brief).run { () throws(StoreError) in
@@ -76,9 +78,9 @@ import SystemPackage
     }
   }
 
-  /// Makes durable what names the directory shows, and its own: a process that died may have left
-  /// some that a power failure would take back. What is created, removed or trusted after this
-  /// stands on them.
+  /// Makes the names in the directory durable, and the name of the directory: a process that died
+  /// may have left names that a power failure would undo. All files that are created, removed or
+  /// trusted after this depend on these names.
   func synchronizeNames(of directory: any StorageDirectory) throws(StoreError) {
     try storing { () throws(StorageError) in
       try directory.synchronizeParent()
@@ -86,7 +88,7 @@ import SystemPackage
     }
   }
 
-  /// Opens what no other process changes meanwhile.
+  /// Opens a store that no other process changes during the opening.
   func openAlone(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: DirectoryContents,
     _ began: UInt64, link: SharedLink? = nil
@@ -100,8 +102,8 @@ import SystemPackage
   }
 
   /// - Parameters:
-  ///   - link: what ties the store to the other processes that have it open.
-  ///   - following: how far to read what those are writing.
+  ///   - link: the link to the other processes that have the store open.
+  ///   - following: how far to read the log that those processes are writing.
   func recovered(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: DirectoryContents,
     _ manifest: Manifest, _ began: UInt64, link: SharedLink? = nil,
@@ -118,13 +120,13 @@ import SystemPackage
     do throws(StoreError) {
       state = try recovered(checkpoint)
     } catch {
-      // It is never trusted over the log: what the log says without it counts.
+      // The checkpoint is never trusted more than the log: the log without it is authoritative.
       guard checkpoint != nil, error.code == .corrupted else { throw error }
       problem = error
       state = try recovered(nil)
     }
     state.report.checkpointProblem = problem
-    // Also one that could not be used: the next takes its place.
+    // Also a checkpoint that could not be used: the next one replaces it.
     state.checkpointNames = checkpoint.map { [FileName.checkpoint($0.number)] } ?? []
     return state
   }
@@ -178,8 +180,8 @@ import SystemPackage
     return nil
   }
 
-  /// An opening for writing fails where nothing can be written, and not the first write. It creates
-  /// nothing to find out.
+  /// Throws where nothing can be written, so that an opening for writing fails, and not the first
+  /// write. The check creates nothing.
   private func checkWritable() throws(StoreError) {
     if configuration.isReadOnly { return }
     try storing { () throws(StorageError) in try storage.checkWritable(path) }
@@ -207,9 +209,10 @@ import SystemPackage
 }
 
 extension Opener {
-  /// The kernel's lock; it goes with the process, and what the file says is a hint only.
+  /// Takes the kernel's lock. The lock ends with the process, and the content of the file is only a
+  /// hint.
   ///
-  /// - Returns: nil for a reader of a copy that came without a lock file: it changes nothing.
+  /// - Returns: nil for a reader of a copy without a lock file: the reader changes nothing.
   func takeLock(_ directory: any StorageDirectory) throws(StoreError) -> (any StorageFile)? {
     guard let file = try lockFile(directory) else { return nil }
     var isTaken = try tryLock(file, directory)
@@ -218,11 +221,12 @@ extension Opener {
     throw lockedError(file, directory)
   }
 
-  /// The directory of a shared store keeps its descriptor: other processes replace the manifest, so
-  /// the lock on the directory cannot move there.
+  /// Returns the lock, which is held, as one object. The directory of a shared store keeps its
+  /// descriptor: other processes replace the manifest, so the lock on the directory cannot move to
+  /// the manifest.
   private func held(_ file: any StorageFile, _ directory: any StorageDirectory) -> HeldLock {
     if configuration.isReadOnly {
-      // A reader has the lock only while it opens.
+      // A reader holds the lock only while it opens the store.
       directory.allowParking(with: file, standIn: nil)
       file.allowParking()
     } else if !isShared {
@@ -231,10 +235,10 @@ extension Opener {
     return HeldLock(file, directory)
   }
 
-  /// Takes the lock on `LOCK`, and the same lock on the directory itself: deleting `LOCK` lets no
-  /// second writer in.
+  /// Takes the lock on `LOCK`, and the same lock on the directory itself: deleting `LOCK` then lets
+  /// no second writer in.
   ///
-  /// - Returns: false when another opening has one of them; neither is taken then.
+  /// - Returns: false when another opening holds one of them; neither is taken then.
   private func tryLock(
     _ file: any StorageFile, _ directory: any StorageDirectory
   ) throws(StoreError) -> Bool {
@@ -248,9 +252,9 @@ extension Opener {
     }
   }
 
-  /// Waits while a store of this process that is being closed or released has the lock: the program
-  /// has let go of that store, and cannot see that it still is at work. Blocks the calling thread,
-  /// for ten seconds at most.
+  /// Waits while a store of this process that is being closed or released holds the lock: the
+  /// program no longer uses that store, and cannot see that it is still at work. Blocks the calling
+  /// thread, for ten seconds at most.
   ///
   /// - Returns: whether the lock is taken now.
   private func waitForOwnStore(
@@ -260,7 +264,8 @@ extension Opener {
     let began = SystemClock.monotonicNanoseconds()
     var pause: UInt64 = 5_000
     while true {
-      // Asked before the attempt: a store that leaves in between is waited for once more.
+      // The holder is read before the attempt: the loop waits once more for a store that leaves in
+      // between.
       let holder = StoreLife.holder(of: identity)
       if try tryLock(file, directory) { return true }
       guard holder == .leaving,
@@ -277,7 +282,7 @@ extension Opener {
     return try storing { () throws(StorageError) in try directory.openFile(FileName.lock, .read) }
   }
 
-  /// The file that the lock is on; made when it is missing.
+  /// Opens the file that the lock is on, and creates it when it is missing.
   static func makeLockFile(
     _ directory: any StorageDirectory
   ) throws(StoreError) -> any StorageFile {
@@ -291,7 +296,8 @@ extension Opener {
       try lock.truncate(to: 0)
       try text.withBytes { (raw) throws(StorageError) in try lock.write(raw, at: 0) }
     } catch {
-      // A hint for people; a full disk must not keep its store from being opened and cleaned.
+      // The number is a hint for people. A full disk must not prevent the opening of a store that
+      // is to be cleaned.
       guard error.isNoSpace else { throw StoreError(error) }
     }
   }
@@ -313,10 +319,10 @@ extension Opener {
     var text = [UInt8](repeating: 0, count: 20)
     var count = 0
     text.withUnsafeMutableBytes { target in
-      // The lock is held, whatever the file says, and also when it cannot be read.
+      // The lock is held, whatever the file says, and also when the file cannot be read.
       do throws(StorageError) { count = try file.read(into: target, at: 0) } catch {}
     }
-    // Who had it before may have left its name: readers and sharing processes leave none.
+    // The number may be that of an earlier holder: readers and sharing processes write none.
     let name = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)
     let holder = Int32(name).flatMap { CurrentProcess.canSee($0) ? $0 : nil }
     let hint = holder.map { " (process \($0), it seems)" } ?? ""
@@ -325,7 +331,7 @@ extension Opener {
   }
 }
 
-/// The lock on `LOCK` and the one on the directory, which are given back together.
+/// The lock on `LOCK` and the lock on the directory, which are released together.
 final class HeldLock: StorageFile {
   private let file: any StorageFile
   private let directory: any StorageDirectory
@@ -335,7 +341,7 @@ final class HeldLock: StorageFile {
     self.directory = directory
   }
 
-  /// The directory's object may live longer than the lock, for example in a snapshot.
+  /// The directory's object may outlive the lock, for example in a snapshot.
   deinit { directory.unlock() }
 
   func unlock() {

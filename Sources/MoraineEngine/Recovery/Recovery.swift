@@ -2,17 +2,17 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Brings the state to what the log says, and the log to a shape that the next run can trust.
+/// Builds the state from the log, and repairs the log so that the next run can trust it.
 struct Recovery {
   let listing: DirectoryContents
   let opener: Opener
-  /// Where to begin instead of with nothing.
+  /// The checkpoint to begin with; nil to begin with an empty index.
   let checkpoint: CheckpointPages?
-  /// The file it is in.
+  /// The number in the name of the checkpoint's file.
   let checkpointNumber: SegmentNumber?
-  /// What it covers.
+  /// The segments that the checkpoint covers.
   let covered: [SegmentNumber: CheckpointHeader.Segment]
-  /// How far other processes, which write meanwhile, have published the log.
+  /// How far other processes have published the log; they write while this recovery runs.
   let following: SharedPage.Publication?
 
   init(
@@ -28,7 +28,7 @@ struct Recovery {
       (checkpoint?.pages.header.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
   }
 
-  /// Whether it leaves all files as they are.
+  /// Whether the recovery leaves all files unchanged.
   var isReadOnly: Bool { opener.configuration.isReadOnly || following != nil }
 
   func run(_ state: inout EngineState, _ report: inout RecoveryReport) throws(StoreError) {
@@ -57,11 +57,11 @@ struct Recovery {
           : try OpenSegment.replay(
             entry, behind: before, opened: opened[entry.number], &state, &report))
     }
-    // What was covered was taken in before the rest.
+    // The segments that the checkpoint covers were added before the others.
     state.table.arrange(by: manifest.segments.map(\.number))
-    // What compaction has made durable it may have dropped from the log since.
+    // Compaction may have dropped records from the log after it had made them durable.
     let logEnd = max(state.lastSequence, manifest.compactedThrough.rawValue)
-    // Numbers up to here may have been given to operations that a power failure took.
+    // Numbers up to here may belong to operations that a power failure removed.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
     if manifest.isClean, opener.knowsDigest, manifest.digest != state.digest {
       throw .corrupted(
@@ -75,10 +75,11 @@ struct Recovery {
       return
     }
     guard !isReadOnly else { return finish(&state) }
-    // Their files are closed here: a replaced file frees its blocks when its last user closes it.
+    // The files of the segments are closed here: a replaced file frees its blocks when its last
+    // user closes it.
     opened = [:]
     if !manifest.isClean {
-      // The log does not tell whether anything came after this place; a backup may have it.
+      // The log does not tell whether an operation followed this place; a backup may contain it.
       state.manifest.addCut(
         after: SequenceNumber(rawValue: logEnd), id: SystemRandom.number())
     }
@@ -122,7 +123,7 @@ struct Recovery {
     if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
   }
 
-  /// Replays a sealed segment up to its end, which must be where the manifest says.
+  /// Replays a sealed segment up to its end, which must be the end that the manifest lists.
   private func replay(
     _ opened: SegmentOpening.Opened, _ entry: Manifest.Segment, _ name: String,
     _ state: inout EngineState
@@ -146,7 +147,8 @@ struct Recovery {
     }
   }
 
-  /// Makes the tail provably durable, then says in the manifest where each open segment ended.
+  /// Makes the tail provably durable, then publishes a manifest that says where each open segment
+  /// ended.
   private func repair(
     _ open: [OpenSegment], _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) {
@@ -163,12 +165,13 @@ struct Recovery {
     do throws(StoreError) {
       try state.publisher().publish(next)
     } catch {
-      // On a full disk this is what the reserve was kept for: a store must open to be cleaned.
+      // On a full disk the reserve exists for this write: a store must open before it can be
+      // cleaned.
       guard error.code == .noSpace, state.reserve.lengthBytes > 0 else { throw error }
       try storing { () throws(StorageError) in try state.reserve.release() }
       try state.publisher().publish(next)
     }
-    // What the copy of a tail has left of it; deletes may need it now.
+    // The copy of a tail has left this part of the reserve; deletes may need it now.
     if state.reserve.lengthBytes <= OpenSegment.keptBytes {
       try storing { () throws(StorageError) in try state.reserve.release() }
     }
@@ -179,15 +182,16 @@ struct Recovery {
   }
 }
 
-/// Beginning with what a checkpoint knows.
+/// Functions that begin a recovery with a checkpoint.
 ///
-/// It lies behind the last writer's opening, which removed any other: so it is of this log's own
-/// past, and not of a life that a backup has undone. It may be older than the last compaction. What
-/// it says of segments that are still listed holds: they have not changed. Entries of segments that
-/// are gone are taken out; what was live in them was copied into segments that the checkpoint does
-/// not know, or hidden by something newer, and a delete that hides a record leaves the log only
-/// after the record's segment has. So replaying what is not covered, never letting an older record
-/// take a newer one's place, comes to the log's own state.
+/// The checkpoint was written after the last writer's opening, which removed every other one. So it
+/// belongs to the past of this log, and not to a history that restoring a backup has undone. It may
+/// be older than the last compaction. Its figures for segments that are still listed are valid:
+/// these segments have not changed. Entries of segments that no longer exist are removed. The
+/// records that were live in those segments were copied into segments that the checkpoint does not
+/// cover, or are hidden by something newer; and a delete that hides a record leaves the log only
+/// after the record's segment has left it. So the recovery reaches the state of the log: it replays
+/// the records that are not covered, and never lets an older record replace a newer one.
 extension Recovery {
   func adoptCheckpoint(_ state: inout EngineState) throws(StoreError) {
     guard let checkpoint else { return }
@@ -211,8 +215,8 @@ extension Recovery {
     state.table.keepSlots(Set(kept.map { Int($0.slot) }))
   }
 
-  /// Where the last segment that the checkpoint covers ends with a footer, that has the digest of
-  /// the same moment.
+  /// Compares the checkpoint's digest with the digest of a footer of the same moment, where the
+  /// last segment that the checkpoint covers ends with such a footer.
   private func checkDigest(
     _ opened: SegmentOpening.Opened, _ name: String, _ manifest: Manifest
   ) throws(StoreError) {
@@ -225,11 +229,11 @@ extension Recovery {
     guard footer.digest == header.digest else { throw damaged() }
   }
 
-  /// Whether the checkpoint's figures can be those of the segments that the manifest lists; what
-  /// costs nothing to find out.
+  /// Returns whether the checkpoint's figures can be those of the segments that the manifest lists.
+  /// Compares only figures that cost nothing to compare.
   private func agrees(_ manifest: Manifest, _ kept: [CheckpointHeader.Segment]) -> Bool {
     let entries = manifest.entriesByNumber
-    // Of the same moment, if nothing was written since.
+    // The figures are of the same moment if nothing was written since.
     let isOfOneMoment =
       manifest.isClean && kept.count == manifest.segments.count
       && manifest.lastSequence.rawValue == checkpoint?.header.lastSequence
@@ -248,8 +252,8 @@ extension Recovery {
     .indexDamaged("the index checkpoint is damaged", checkpointNumber.map(FileName.checkpoint))
   }
 
-  /// Takes in every segment that the checkpoint covers, before anything is replayed: what comes
-  /// early in the log may be asked for beside an entry of a segment that comes late.
+  /// Adds every segment that the checkpoint covers, before anything is replayed: replaying an early
+  /// record of the log may look at an entry that names a late segment.
   func openCovered(
     _ state: inout EngineState
   ) throws(StoreError) -> [SegmentNumber: SegmentOpening.Opened] {
@@ -263,8 +267,8 @@ extension Recovery {
         entry, &state, length: length, covered: covered,
         growingTo: entry.isSealed ? nil : growth(of: entry))
       if entry.number == last { try checkDigest(opened, entry.number.fileName, state.manifest) }
-      // There may be thousands, and of most nothing is left to read: neither their windows nor
-      // their files stay.
+      // There may be thousands of segments, and most have nothing left to read: neither their
+      // windows nor their files are kept.
       opened.source?.release()
       if entry.isSealed, opened.start == length { opened.source = nil }
       result[entry.number] = opened
@@ -274,10 +278,10 @@ extension Recovery {
 }
 
 extension Opener {
-  /// The newest checkpoint that can be begun with; nil when there is none.
+  /// Returns the newest checkpoint that a recovery can begin with; nil when there is none.
   ///
-  /// - Parameter problem: what kept one from being read. It is only a shortcut: the log is read
-  ///   then, and if the disk is to blame, that will say so.
+  /// - Parameter problem: the error that prevented reading a checkpoint. A checkpoint is only a
+  ///   shortcut: the log is read instead, and if the disk is the cause, that read reports it.
   func loadCheckpoint(
     _ directory: any StorageDirectory, _ listing: DirectoryContents, _ manifest: Manifest,
     _ problem: inout StoreError?
@@ -291,7 +295,7 @@ extension Opener {
         guard let pages, pages.header.storeID == manifest.storeID,
           pages.header.epoch <= manifest.epoch,
           pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean,
-          // One that was listed once has a number that was given by then.
+          // A segment that was ever listed has a number below the next one.
           pages.header.segments.allSatisfy({ $0.number.rawValue < manifest.nextSegmentNumber })
         else { continue }
         return (number, pages)
@@ -303,10 +307,10 @@ extension Opener {
   }
 }
 
-/// Whether the files in the directory are those that the manifest lists.
+/// Checks that the files in the directory are those that the manifest lists.
 extension Recovery {
   func checkPresence(_ manifest: Manifest) throws(StoreError) {
-    // One may be on its way to be sealed while the next is appended to.
+    // One segment may be waiting for its seal while the next one is appended to.
     let open = manifest.segments.drop(while: \.isSealed)
     guard open.count <= 2, !open.contains(where: \.isSealed) else {
       throw .corrupted(
@@ -322,14 +326,15 @@ extension Recovery {
     }
   }
 
-  /// Segment files that the manifest does not list: leftovers, or the sign of a stale manifest.
+  /// Checks segment files that the manifest does not list: leftovers, or the sign of a stale
+  /// manifest.
   func checkUnlisted(
     _ state: borrowing EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) {
     let listed = Set(state.manifest.segments.map(\.number))
     let directory = state.directory
     let unlisted = listing.segments.keys.sorted().filter { !listed.contains($0) }
-    // What a backup that was interrupted has brought, or has not taken away.
+    // An interrupted backup has added these files, or has not removed them yet.
     if state.manifest.isBackup { return }
     for number in unlisted {
       let name = number.fileName
@@ -339,7 +344,7 @@ extension Recovery {
         report.foreignFiles.append(name)
         continue
       }
-      // What a compaction wrote and did not publish is a copy of what is listed.
+      // A segment that a compaction wrote and did not publish contains copies of listed records.
       if header.generation > state.manifest.generation, !header.flags.contains(.compacted),
         try holdsRecords(source, name, header)
       {
@@ -362,7 +367,7 @@ extension Recovery {
     if listing.isRestoring { temporary.append(FileName.restoring) }
     if listing.hasTemporarySegment { temporary.append(FileName.temporarySegment) }
     if listing.hasTemporaryCheckpoint { temporary.append(FileName.temporaryCheckpoint) }
-    // One that does not fit now might fit again when this log has gone on for a while.
+    // A checkpoint that does not fit now might fit again when this log has grown for a while.
     temporary += listing.checkpoints.filter { $0 != checkpointNumber }.map(FileName.checkpoint)
     for name in temporary {
       try storing { () throws(StorageError) in try directory.remove(name) }
@@ -370,7 +375,8 @@ extension Recovery {
     }
   }
 
-  /// Nil when the file does not begin with a sound header.
+  /// Returns the header and the bytes of a file; nil when the file does not begin with a sound
+  /// header.
   private func readableStart(
     _ directory: any StorageDirectory, _ name: String
   ) throws(StoreError) -> (header: SegmentHeader, source: ByteSource)? {

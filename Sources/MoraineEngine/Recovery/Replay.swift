@@ -1,19 +1,19 @@
 import MoraineFormat
 
-/// What replaying one segment found.
+/// The result of replaying one segment.
 struct ReplayResult {
-  /// Behind the last whole unit.
+  /// End of the last whole unit.
   var validEnd: Int
-  /// Where the next record should have been, and why there is none.
+  /// Offset at which the next record should have been, and why it does not exist.
   var stop: (offset: Int, reason: String)?
-  /// The farthest promise of the sync marks that were passed.
+  /// The largest durable offset that a sync mark promised, among the marks that were passed.
   var promise: UInt64 = 0
   var hasFooter = false
 }
 
-/// Feeds a segment's records into the state, a whole unit at a time.
+/// Replays a segment's records into the state, a whole unit at a time.
 ///
-/// Whole units wait in `ready` until there are some: by then their index buckets have arrived.
+/// Whole units wait in `ready` until there are several: by then their index buckets have arrived.
 struct Replay {
   private struct Operation {
     let address: Address
@@ -26,12 +26,12 @@ struct Replay {
   private let slot: Int
   private let name: String
   private var scanner: SegmentScanner
-  /// A batch whose end has not come yet.
+  /// The operations of a batch whose end has not been read yet.
   private var pending: [Operation] = []
   private var ready: [Operation] = []
   private var lastSequence: UInt64 = 0
   private var result: ReplayResult
-  /// Up to which sequence number the digests of marks and footers are compared.
+  /// Sequence number up to which the digests of marks and footers are compared.
   var digestsThrough = UInt64.max
 
   init(slot: Int, name: String, scanner: SegmentScanner) {
@@ -149,7 +149,7 @@ struct Replay {
 }
 
 extension SegmentFooter {
-  /// Whether it counts the records that were read.
+  /// Returns whether the footer counts the records that were read.
   func counts(_ view: SegmentView) -> Bool {
     recordCount == view.recordCount && firstSequence.rawValue == view.firstSequence
       && lastSequence.rawValue == view.lastSequence
@@ -157,7 +157,7 @@ extension SegmentFooter {
 }
 
 extension EngineState {
-  /// Makes visible a record that is in the log already.
+  /// Makes a record visible that is in the log already.
   mutating func replay(_ address: Address, hash: UInt64) throws(StoreError) {
     guard !index.hasUnvalidatedPages || index.validatePages(hash) else {
       throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
@@ -170,7 +170,7 @@ extension EngineState {
     if table[address.slot].base != nil {
       existing = try table.find(record.key, header.keyspace, hash: hash, in: index)
     } else {
-      // Finding the key's older record reuses the buffer that this one was read into.
+      // Finding the key's older record reuses the buffer that this record was read into.
       existing = try [UInt8](record.key).withBytes { (key) throws(StoreError) in
         try table.find(key, header.keyspace, hash: hash, in: index)
       }
@@ -183,7 +183,7 @@ extension EngineState {
     if header.kind == .delete {
       table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
     }
-    // Only beside a checkpoint: it may know what comes later in the log.
+    // Only with a checkpoint: it may cover records that come later in the log.
     if let existing, existing.record.header.sequence > header.sequence { return }
     if header.kind == .put {
       install(

@@ -2,25 +2,26 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Opening the file of one segment for replay.
+/// Functions that open the file of one segment for replay.
 enum SegmentOpening {
-  /// A segment that was taken into the table.
+  /// A segment that was added to the table.
   struct Opened {
     let slot: Int
     /// Nil where nothing is left to read.
     var source: ByteSource?
     let header: SegmentHeader
-    /// Where replaying begins: behind the header, or behind what a checkpoint covers.
+    /// Offset at which replaying begins: after the header, or after the part that a checkpoint
+    /// covers.
     let start: Int
-    /// The last number before that place.
+    /// The last sequence number before `start`.
     let lastSequence: UInt64
   }
 
-  /// Opens a listed segment and takes it into the table.
+  /// Opens a listed segment and adds it to the table.
   ///
   /// - Parameters:
-  ///   - covered: what a checkpoint says of it, when it does.
-  ///   - growth: how long it may become, in a process that follows its growth.
+  ///   - covered: the segment's figures in a checkpoint, if one covers it.
+  ///   - growth: the length that the segment may reach, in a process that follows its growth.
   static func add(
     _ entry: Manifest.Segment, _ state: inout EngineState, length: Int,
     covered: CheckpointHeader.Segment? = nil, growingTo growth: Int? = nil
@@ -72,8 +73,8 @@ enum SegmentOpening {
       lastSequence: covered.lastSequence)
   }
 
-  /// A log that nobody sealed may have become shorter since: a copy that was made while it grew, or
-  /// a disk that lied.
+  /// Checks the last bytes that a checkpoint covers. A log that was not sealed may have become
+  /// shorter since: through a copy that was made while it grew, or a disk that lied.
   private static func checkTail(
     _ covered: CheckpointHeader.Segment, _ entry: Manifest.Segment, _ source: ByteSource,
     from first: Int

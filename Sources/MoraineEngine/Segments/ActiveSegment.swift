@@ -2,71 +2,73 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
-/// Where the next record goes: what every append needs of the active segment, and no references.
+/// The fields of the active segment that every append needs, without references.
 struct AppendPosition {
-  /// The slot of the segment; -1 when none is open.
+  /// Slot of the active segment; -1 when no segment is open.
   var slot = -1
-  /// Records may reach up to here without a further question.
+  /// Offset up to which records fit without a further check.
   var roomEnd = 0
-  /// The same for puts; 0 while the space that deletes were promised is not kept.
+  /// The same offset for puts; 0 while the space that is reserved for deletes is not full.
   var putEnd = 0
-  /// Up to here the log has promised durability.
+  /// Offset up to which the log has promised durability.
   var markedOffset = 0
   var isMapped = false
-  /// Whether a record was written by a call since space was last allocated.
+  /// Whether a record was written by a system call since space was last allocated.
   var hasCalled = false
-  /// How many syncs there had been then.
+  /// Number of syncs when space was last allocated.
   var syncCount: UInt64 = 0
 }
 
-/// The segment that is being appended to.
+/// The segment that records are appended to.
 struct ActiveSegment {
   let slot: Int
   let file: any StorageFile
   let mapping: (any FileMapping)?
-  /// Nil where the file grows with each write.
+  /// End of the allocated part; nil where the file grows with each write.
   var allocated: Int?
-  /// Where it is full. A larger unit makes it larger, if it is the first.
+  /// Offset at which the segment is full. A first unit that needs more space raises the limit.
   let limit: Int
-  /// How much to allocate next; doubles.
+  /// Number of bytes to allocate next; doubles.
   var step: Int
-  /// Where to begin allocating more, so that it is there when it is needed.
+  /// Offset at which to begin allocating more, so that the space exists when it is needed.
   var softEnd: Int
-  /// More space on its way.
+  /// The allocation that is under way, if there is one.
   var ticket: ExtensionTicket?
-  /// It is full; nothing comes behind the footer, even if the next segment cannot be born yet.
+  /// Whether the footer is written. No record follows the footer, even if the next segment cannot
+  /// be created yet.
   var hasFooter = false
 
   static let smallestAllocation = 64 << 10
-  /// Kept free behind the records: a mark may precede each, and the footer is the last.
+  /// Bytes kept free after the records: a sync mark may precede each record, and the footer is the
+  /// last record.
   static let reservedBytes = SyncMark.recordLength + SegmentFooter.recordLength
 
-  /// Where records must end, unless more is allocated.
+  /// Offset at which records must end, unless more space is allocated.
   var hardEnd: Int { hasFooter ? 0 : min(limit, allocated ?? limit) - Self.reservedBytes }
 
-  /// Where appending must stop for a moment.
+  /// Offset at which appending stops until the next allocation has begun.
   var roomEnd: Int {
     guard let allocated, allocated < limit, ticket == nil else { return hardEnd }
     return min(hardEnd, softEnd)
   }
 }
 
-/// What must happen before a writer can append.
+/// The step that must precede the next append.
 enum AppendCapacity {
   case enough
-  /// There is room, and it is time to begin allocating more.
+  /// The space suffices, and it is time to begin allocating more.
   case extendAhead
   case extend
   case rotate
 }
 
-/// More of a segment being allocated on the committing thread.
+/// The result of an allocation that runs on the committing thread.
 final class ExtensionTicket: Sendable {
-  /// Where the allocated part ends when that is done; 0 before, and when it failed.
+  /// End of the allocated part after the allocation; 0 before, and when the allocation failed.
   let allocatedEnd = Atomic<Int>(0)
 }
 
-/// Allocates more of the active segment, on the committing thread.
+/// A job of the committing thread: allocates more space for the active segment.
 struct ExtensionWork: Sendable {
   let file: any StorageFile
   let mapping: (any FileMapping)?
@@ -75,7 +77,7 @@ struct ExtensionWork: Sendable {
   let least: Int
   let prefaulting: Prefaulting
 
-  /// - Returns: where the allocated part ends now.
+  /// - Returns: the end of the allocated part.
   func run() throws(StorageError) -> Int {
     var end = wish
     do throws(StorageError) {

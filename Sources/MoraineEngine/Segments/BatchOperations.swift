@@ -1,18 +1,18 @@
-/// One operation of a batch. Its bytes lie with those of the others, so that going over a batch
-/// counts no references.
+/// One operation of a batch. All operations of the batch share one buffer for their bytes, so that
+/// iterating over a batch counts no references.
 struct BatchOperation {
-  /// Its number in the store; before the batch is committed, in the batch.
+  /// Number of the keyspace in the store; before the batch is committed, its number in the batch.
   var keyspace: UInt16
   let isDelete: Bool
-  /// Where the key begins; a short value comes right behind it.
+  /// Offset of the key. A short value follows the key directly.
   let offset: Int
   let keyLength: Int
   let valueLength: Int
-  /// Which of the long values it has, if it has one.
+  /// Index among the long values; nil when the operation has no long value.
   let longValue: Int?
 }
 
-/// What a batch must know of a record that it replaces.
+/// The facts that a batch needs about a record that it replaces.
 struct ReplacedRecord {
   let address: Address
   let length: Int
@@ -27,13 +27,14 @@ struct ReplacedRecord {
 
 /// Operations in the order in which they are to be appended, and their bytes.
 struct BatchOperations {
-  /// What an operation is about.
+  /// The keyspace and the key of an operation.
   struct Place: Hashable {
     let keyspace: UInt16
     let key: Key
   }
 
-  /// Longer values are kept as they were given: copying them once more costs more than it saves.
+  /// Length of the longest value that is copied into the shared buffer. Longer values stay in the
+  /// caller's array: another copy costs more than it saves.
   private static let longestCopied = 4096
 
   private(set) var operations: [BatchOperation] = []
@@ -64,14 +65,14 @@ struct BatchOperations {
     bytes += place.key.bytes
   }
 
-  /// What an operation is about, as something that can be kept.
+  /// Returns the keyspace and the key of an operation, as a copy that can be stored.
   func place(of index: Int) -> Place {
     let operation = operations[index]
     let key = bytes[operation.offset..<operation.offset + operation.keyLength]
     return Place(keyspace: operation.keyspace, key: Key([UInt8](key)))
   }
 
-  /// What an operation has left; nil is nothing.
+  /// Returns the value that an operation leaves; nil for a delete.
   func value(of index: Int) -> [UInt8]? {
     let operation = operations[index]
     if operation.isDelete { return nil }
@@ -80,7 +81,7 @@ struct BatchOperations {
     return [UInt8](bytes[start..<start + operation.valueLength])
   }
 
-  /// The same operations with other numbers for their keyspaces.
+  /// Returns the same operations with other keyspace numbers.
   func renumbered(_ number: (UInt16) -> UInt16) -> BatchOperations {
     var result = self
     for index in result.operations.indices {
@@ -89,7 +90,7 @@ struct BatchOperations {
     return result
   }
 
-  /// Lends all of it.
+  /// Passes all operations and their bytes to the body.
   func withPieces<Result>(
     _ body: (BatchPieces) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -116,7 +117,7 @@ struct BatchPieces {
     return UnsafeRawBufferPointer(rebasing: bytes[operation.offset..<end])
   }
 
-  /// Lends the value; of a delete it is empty.
+  /// Passes the value to the body. The value of a delete is empty.
   @inline(__always)
   func withValue<Result>(
     _ index: Int, _ body: (UnsafeRawBufferPointer) throws(StoreError) -> Result
@@ -128,7 +129,7 @@ struct BatchPieces {
       UnsafeRawBufferPointer(rebasing: bytes[start..<start &+ operation.valueLength]))
   }
 
-  /// Whether two operations are about the same key.
+  /// Returns whether two operations have the same keyspace and key.
   func areAboutTheSame(_ one: Int, _ other: Int) -> Bool {
     operations[one].keyspace == operations[other].keyspace
       && key(one).elementsEqualFast(key(other))

@@ -1,14 +1,15 @@
 import MoraineFormat
 
-/// Dictionaries of segments that values are read from, each in front of the place where the values
-/// are decompressed: from there a value takes much less time. Bounded, whatever their number.
+/// A bounded cache of the dictionaries of segments. Each dictionary lies directly in front of the
+/// buffer that values are decompressed into: this way a value takes much less time.
 ///
-/// Used by one thread at a time: the one that has the segment table.
+/// One thread at a time uses the cache: the thread that holds the segment table.
 final class DictionaryCache {
   private final class Place {
     var decompressor: DictionaryDecompressor
     let slot: Int
-    /// Grows with each value that is read, and falls with each that wants the place.
+    /// Grows with each value that is read, and falls with each read that needs the place for
+    /// another dictionary.
     var credit = DictionaryCache.firstCredit
 
     init(_ dictionary: UnsafeRawBufferPointer, _ slot: Int) {
@@ -17,18 +18,18 @@ final class DictionaryCache {
     }
   }
 
-  /// Longer ones would not be worth copying out, and take memory.
+  /// Length of the longest value that the cache decompresses. Longer values are not worth another
+  /// copy, and they take memory.
   static let valueBytes = 4096
-  /// Copying a dictionary takes as long as dozens of values.
+  /// Copying a dictionary takes as long as decompressing dozens of values.
   private static let firstCredit = 256
   private static let mostCredit = 1024
   private static let placeCount = 64
   private var places: [Place?] = Array(repeating: nil, count: placeCount)
 
-  /// Calls the body with the value of a record, nil when it does not decompress.
+  /// Calls the body with the value of a record, or with nil when the value does not decompress.
   ///
-  /// - Returns: false, and does not call it, when the place of the segment's dictionary is
-  ///   another's.
+  /// - Returns: false, without calling the body, when another segment's dictionary has the place.
   @inline(__always)
   func decompress(
     _ record: RecordReference, _ dictionary: UnsafeRawBufferPointer, of slot: Int,

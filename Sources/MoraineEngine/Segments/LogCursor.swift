@@ -1,19 +1,21 @@
 import MoraineFormat
 
-/// Goes over all that is live, in the order of the log.
+/// An iteration over all live records of a keyspace, in the order of the log.
 struct LogWalk {
   let keyspace: UInt16
   private let slots: [Int]
   private var position = 0
   private var cursor: LogCursor?
 
-  /// - Parameter slots: of the segments, in the order of the log. All of the index was admitted.
+  /// - Parameter slots: the slots of the segments, in the order of the log. All pages of the index
+  ///   were validated.
   init(keyspace: UInt16, slots: [Int]) {
     self.keyspace = keyspace
     self.slots = slots
   }
 
-  /// Its checksum was verified. Valid until the next call, or as long as its segment is mapped.
+  /// Returns the next live record, whose checksum was verified. The record is valid until the next
+  /// call, or as long as its segment is mapped.
   mutating func nextRecord<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
@@ -33,18 +35,18 @@ struct LogWalk {
   }
 }
 
-/// A place in one segment, moving over its live puts.
+/// A position in one segment, which moves over the live puts of the segment.
 ///
-/// It looks some records ahead, so that their index buckets have arrived when they are asked for.
-/// Where a segment holds nothing but what is live, it soon asks the index no more.
+/// The cursor reads some records ahead, so that their index buckets have arrived when it looks the
+/// records up. In a segment that contains only live records, it soon stops using the index.
 struct LogCursor {
   private static let lookahead = 32
-  /// After how many records without a dead one it finds out whether there is any: a look at few of
-  /// them must not read a whole segment.
+  /// Number of live records in succession after which the cursor determines whether the segment has
+  /// a dead one. Reading a few records must not read a whole segment.
   private static let patience = 16 * lookahead
 
   let slot: Int
-  /// Nil for all of them.
+  /// Nil for all keyspaces.
   let keyspace: UInt16?
   private let asksAlways: Bool
   private var window: [(address: Address, hash: UInt64)] = []
@@ -53,7 +55,8 @@ struct LogCursor {
   private var isAllLive = false
   private(set) var offset: Int?
 
-  /// - Parameter asksAlways: that the index names each record is what is to be found out.
+  /// - Parameter asksAlways: whether to look up every record, for a caller that must find out which
+  ///   records the index names.
   init(slot: Int, keyspace: UInt16?, asksAlways: Bool = false) {
     self.slot = slot
     self.keyspace = keyspace
@@ -61,7 +64,7 @@ struct LogCursor {
     window.reserveCapacity(Self.lookahead)
   }
 
-  /// The next live record from here on; nil at the segment's end. Its checksum was verified.
+  /// Returns the next live record, whose checksum was verified; nil at the end of the segment.
   mutating func nextRecord<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
@@ -80,13 +83,13 @@ struct LogCursor {
       liveCount += 1
       if liveCount == Self.patience, !asksAlways { isAllLive = table.isAllLive(slot) }
       let record = try table.record(at: address)
-      // Without a mapping these bytes were read anew.
+      // Without a mapping, these bytes were read again.
       if table.views[slot].base == nil { try table.verify(record, at: address) }
       return (address, record)
     }
   }
 
-  /// The next put, live or not.
+  /// Returns the next put, live or not.
   private mutating func nextPut<Table: RecordSource & ~Copyable>(
     _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
@@ -104,7 +107,7 @@ struct LogCursor {
     return nil
   }
 
-  /// Checks the next records and fetches their buckets.
+  /// Verifies the next records and prefetches their buckets.
   private mutating func lookAhead<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) {
@@ -134,14 +137,14 @@ extension RecordSource where Self: ~Copyable {
       value: try value(of: record, at: address))
   }
 
-  /// Whether a segment has no put but the live ones. False where it is not mapped, or its bytes
-  /// make no sense: then going through it finds out what is wrong.
+  /// Returns whether all puts of a segment are live. Returns false where the segment is not mapped,
+  /// or its bytes make no sense: then iterating over the segment finds out what is wrong.
   ///
   /// - Complexity: O(records), some nanoseconds for each.
   func isAllLive(_ slot: Int) -> Bool {
     let view = views[slot]
     guard let base = view.base else { return false }
-    // Beside puts there are deletes and marks, but not many.
+    // Besides puts, the segment contains deletes and marks, but not many.
     let others = view.end - view.firstOffset - Int(clamping: view.liveBytes)
     guard others >= 0, others <= view.end / 4 else { return false }
     var putBytes: UInt64 = 0

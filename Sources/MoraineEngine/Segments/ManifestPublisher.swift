@@ -3,14 +3,15 @@ import MoraineStorage
 import Synchronization
 import SystemPackage
 
-/// Puts a new manifest in the old one's place: temporary written and synced, renamed, directory
-/// synced. Before the rename a failure changes nothing; from then on it poisons.
+/// Replaces the manifest: writes and syncs a temporary file, renames it, and syncs the directory. A
+/// failure before the rename leaves the old manifest in place. A failed sync of the temporary file
+/// poisons, and so does any failure from the rename on.
 struct ManifestPublisher {
   let directory: any StorageDirectory
   let pipeline: CommitPipeline
 
   func publish(_ manifest: Manifest) throws(StoreError) {
-    // What it would list as sealed may have failed to become durable.
+    // A segment that the manifest would list as sealed may have failed to become durable.
     if let poison = pipeline.poison { throw poison }
     try manifest.checkCounters()
     try pipeline.checkPresence()
@@ -42,7 +43,7 @@ struct ManifestPublisher {
     if let presence = pipeline.presence.withLock({ $0 }) {
       return try presence.replaceManifest(by: manifest, &problem)
     }
-    // The first manifest of a new store.
+    // This is the first manifest of a new store.
     try directory.rename(Manifest.temporaryFileName, to: Manifest.fileName)
     return true
   }
@@ -61,8 +62,8 @@ struct ManifestPublisher {
 }
 
 extension Manifest {
-  /// Throws where a counter has come to its end: no reader would take such a manifest, and it would
-  /// stand in the place of one that readers take.
+  /// Throws when a counter has reached its limit: no reader accepts such a manifest, and it would
+  /// replace one that readers accept.
   func checkCounters() throws(StoreError) {
     guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter,
       nextSegmentNumber > 0, lastSequence <= .max

@@ -1,25 +1,29 @@
 import MoraineFormat
 
-/// A large value on its way into the log, compressed once however often room must be made for it.
+/// A large value that is to be written. It is compressed once, however often room must be made for
+/// it.
 ///
-/// Used by the actor alone, for one operation. The value that it is asked about is always the same.
+/// Only the actor uses this object, for one operation. All calls pass the same value.
 final class PreparedValue {
-  /// Shorter values are compressed for each attempt, in the buffer that all operations share.
+  /// Size up to which a value is compressed for each attempt, in the buffer that all operations
+  /// share.
   static let leastBytes = 64 << 10
 
   private var compressor: Compressor?
-  /// Nil before the first attempt; then what the value is stored as, or nil where compressing it
-  /// saves too little.
+  /// Nil before the first attempt; then the compressed bytes, or nil where compression saves too
+  /// little.
   private var compressed: UnsafeRawBufferPointer??
   var isCompressed: Bool { compressed != nil }
 
-  /// The compressed bytes, valid as long as this object; nil when the value is stored as it is.
+  /// Returns the compressed bytes, valid as long as this object exists; nil when the value is
+  /// stored uncompressed.
   func compressed(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
     if let compressed { return compressed }
     var compressor = Compressor()
     let result = compressor.compress(value)
     compressed = .some(result)
-    // Without a result its buffer, which is as large as the value, is not needed any more.
+    // Without a result, the compressor's buffer, which is as large as the value, is not needed any
+    // more.
     if result != nil { self.compressor = consume compressor }
     return result
   }

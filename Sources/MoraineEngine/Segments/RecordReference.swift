@@ -13,8 +13,8 @@ struct RecordReference {
   var stored: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: base + header.valueOffset, count: header.storedLength)
   }
-  /// The expiry of a put, in milliseconds since 1970; nil when it has none. Reserved: reads show
-  /// the record whatever the time is, and so compaction keeps it.
+  /// Expiry of a put, in milliseconds since 1970; nil when the put has none. The field is reserved:
+  /// reads return the record whatever the time is, and so compaction keeps it.
   var expiryMilliseconds: UInt64? {
     header.kind == .put ? header.expiryMilliseconds(at: base) : nil
   }
@@ -28,14 +28,14 @@ struct IndexHit {
   @inline(__always)
   var address: Address { Address(rawValue: slot.pointee & Address.mask) }
 
-  /// What must be known of the record when another one takes its place.
+  /// The facts about the record that are needed when another record replaces it.
   @inline(__always)
   var entry: IndexEntry {
     IndexEntry(slot: slot, length: record.header.length, sequence: record.header.sequence)
   }
 }
 
-/// An index entry that another record will take, or that will go.
+/// An index entry that is about to name another record, or to be removed.
 struct IndexEntry {
   let slot: UnsafeMutablePointer<UInt64>
   let length: Int

@@ -1,17 +1,17 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Segments to read records of: those of the open store, or of a snapshot.
+/// Segments that records are read from: those of the open store, or those of a snapshot.
 protocol RecordSource: ~Copyable {
   var count: Int { get }
   var views: UnsafeMutablePointer<SegmentView> { get }
   var hashKey: HashKey { get }
   func fileName(_ slot: Int) -> String
-  /// Reads bytes of a segment that is not mapped; valid until the next call.
+  /// Reads bytes of a segment that is not mapped. They are valid until the next call.
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer
-  /// What the segment's values share; empty when that is nothing.
+  /// Returns the dictionary that the values of a segment share; empty when there is none.
   func dictionary(of slot: Int) -> [UInt8]
-  /// The value of a verified record that was compressed with its segment's dictionary.
+  /// Returns the value of a verified record that was compressed with the dictionary of its segment.
   func valueWithDictionary(
     _ record: RecordReference, at address: Address
   ) throws(StoreError) -> [UInt8]
@@ -23,7 +23,8 @@ extension RecordSource where Self: ~Copyable {
     KeyHash.hash(key, keyspace: keyspace, with: hashKey)
   }
 
-  /// The record at an address, its fields checked, its checksum not yet. Valid until the next call.
+  /// Returns the record at an address. Its fields are checked, its checksum is not. The record is
+  /// valid until the next call.
   ///
   /// - Throws: `.corrupted`, `.newerFormat`, `.io`.
   @inline(__always)
@@ -47,7 +48,7 @@ extension RecordSource where Self: ~Copyable {
     return RecordReference(base: start, header: header)
   }
 
-  /// Throws unless the record's bytes are what was written.
+  /// Throws unless the bytes of the record are those that were written.
   @inline(__always)
   func verify(_ record: RecordReference, at address: Address) throws(StoreError) {
     let checksum = RecordHeader.checksum(
@@ -63,7 +64,7 @@ extension RecordSource where Self: ~Copyable {
     guard available >= RecordHeader.fixedLength else {
       throw damaged(address, "a record lies beyond the segment's end")
     }
-    // Most records are short: one read fetches them whole.
+    // Most records are short: one read fetches the whole record.
     var start = try load(address, count: min(available, 1024))
     let length = RecordHeader.length(at: start)
     guard length >= RecordHeader.fixedLength, length <= available else {
@@ -96,7 +97,7 @@ extension RecordSource where Self: ~Copyable {
 }
 
 extension RecordSource where Self: ~Copyable {
-  /// The entry of a key, and its record.
+  /// Returns the index entry of a key, and the record that it names.
   @inline(__always)
   func find<Index: ProbedIndex & ~Copyable>(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64, in index: borrowing Index
@@ -110,7 +111,8 @@ extension RecordSource where Self: ~Copyable {
       {
         return IndexHit(slot: slot, record: record)
       }
-      // Another key with the same tag, or this key damaged: only the checksum can tell.
+      // This is another key with the same tag, or this key's damaged record: only the checksum can
+      // tell.
       try verify(record, at: address)
     }
     return nil
@@ -118,7 +120,7 @@ extension RecordSource where Self: ~Copyable {
 }
 
 extension RecordSource where Self: ~Copyable {
-  /// The value of a record whose checksum was verified.
+  /// Returns the value of a record whose checksum was verified.
   @inline(__always)
   func value(of record: RecordReference, at address: Address) throws(StoreError) -> [UInt8] {
     let header = record.header
@@ -140,8 +142,9 @@ extension RecordSource where Self: ~Copyable {
     }
   }
 
-  /// The value of a record whose checksum was verified: where it lies, or in the buffer. Valid
-  /// while the segment is mapped and the buffer not used again.
+  /// Returns the value of a record whose checksum was verified: the stored bytes, or a decompressed
+  /// copy in the buffer. The value is valid while the segment is mapped and the buffer is not
+  /// reused.
   @inline(__always)
   func borrowedValue(
     of record: RecordReference, at address: Address, _ scratch: ScratchBuffer
@@ -163,7 +166,7 @@ extension RecordSource where Self: ~Copyable {
     damaged(address, "a compressed value does not decompress")
   }
 
-  /// The value of a record, decompressed with a dictionary that is used once.
+  /// Returns the value of a record, decompressed with a dictionary that is used once.
   func value(
     of record: RecordReference, at address: Address, dictionary: [UInt8]
   ) throws(StoreError) -> [UInt8] {
@@ -200,9 +203,9 @@ extension SegmentTable {
   }
 }
 
-/// An array of so many bytes, which the body fills.
+/// Returns an array of `count` bytes, which the body fills.
 ///
-/// Short ones are made on the stack and copied: that costs less than the array initializers for
+/// Short arrays are made on the stack and copied: that costs less than the array initializers for
 /// uninitialized or repeated elements, which look up generic metadata at run time.
 @inline(__always)
 private func makeBytes(

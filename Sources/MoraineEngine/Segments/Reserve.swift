@@ -1,41 +1,43 @@
 import MoraineStorage
 
-/// A file that keeps back a little space for a full disk.
+/// A file that reserves a little space for a full disk.
 ///
-/// Deletes may use half of it, the other half is for what frees more: a compaction, or closing. It
-/// grows with the store, to a share that a sparsely populated segment can be copied into. Each half
-/// also covers what the file system takes to create a file (`creationBytes`): a delete may need a
-/// new segment, a compaction its output, an opening after a kill a manifest.
+/// Deletes may use half of the space. The other half is for operations that free more: a
+/// compaction, or closing. The reserve grows with the store, to a share that a sparsely populated
+/// segment can be copied into. Each half also covers the space that the file system takes to create
+/// a file (`creationBytes`): a delete may need a new segment, a compaction its output, an opening
+/// after a kill a manifest.
 struct Reserve {
   static let leastBytes = 64 << 10
   static let mostBytes = 4 << 20
 
   let directory: any StorageDirectory
-  /// How much is kept back.
+  /// Number of bytes that are reserved.
   private(set) var lengthBytes = 0
-  /// Whether it is all there, so that puts need not give way to deletes.
+  /// Whether the reserve is complete, so that puts need not leave space for deletes.
   private(set) var isFull = false
-  /// What both halves have for creating files; known when space is taken for the first time.
+  /// Bytes of both halves that are for creating files; known when space is reserved for the first
+  /// time.
   private var creationBytes = 0
 
-  /// - Parameter found: how much an earlier life has left.
+  /// - Parameter found: the number of bytes that an earlier run has left.
   init(directory: any StorageDirectory, found: UInt64 = 0) {
     self.directory = directory
     lengthBytes = Int(clamping: found)
   }
 
-  /// What to keep back beside so many live bytes: about a sixteenth.
+  /// Returns how much to reserve for a number of live bytes: about a sixteenth.
   static func target(liveBytes: UInt64) -> Int {
     var target = leastBytes
     while target < mostBytes, UInt64(target) * 32 <= liveBytes { target *= 2 }
     return target
   }
 
-  /// Whether all of a target is kept back.
+  /// Returns whether a target is reserved completely.
   func holds(_ target: Int) -> Bool { isFull && lengthBytes >= target + creationBytes }
 
-  /// Takes the space, if it is not taken yet. Where a file system cannot reserve, there is no
-  /// reserve, and that is no error.
+  /// Reserves the space, if it is not reserved yet. Where a file system cannot reserve space, there
+  /// is no reserve, and that is no error.
   mutating func keep(_ target: Int) throws(StorageError) {
     creationBytes = 2 * Int(clamping: try directory.creationBytes())
     guard !holds(target) else { return }
@@ -43,7 +45,7 @@ struct Reserve {
     do throws(StorageError) {
       try grow(try directory.openOrCreateFile(FileName.reserve), to: target)
     } catch {
-      // What is there does for a store that was smaller.
+      // The existing reserve suffices: it was made when the store was smaller.
       if error.isNoSpace, isFull { return }
       if !error.isUnsupported { throw error }
     }
@@ -61,7 +63,7 @@ struct Reserve {
     }
   }
 
-  /// Gives deletes their half, also of what an earlier life of the store kept back.
+  /// Releases the half that deletes may use, also of a reserve that an earlier run has left.
   mutating func shrink(for target: Int) throws(StorageError) {
     guard lengthBytes > 0 else { return }
     let least = target / 2 + Int(clamping: try directory.creationBytes())
@@ -69,7 +71,7 @@ struct Reserve {
     if lengthBytes > half { try shrink(to: half) }
   }
 
-  /// Gives up all but so many bytes.
+  /// Releases all but `length` bytes.
   mutating func shrink(to length: Int) throws(StorageError) {
     let file = try directory.openFile(FileName.reserve, .readWrite)
     try file?.truncate(to: UInt64(length))
@@ -77,7 +79,8 @@ struct Reserve {
     isFull = false
   }
 
-  /// Keeps back again, after ``release()``, as much as there is of a compaction's half.
+  /// Reserves space again after ``release()``: the half for a compaction, or as much of it as is
+  /// free.
   mutating func restore(_ target: Int) throws(StorageError) {
     guard lengthBytes == 0 else { return }
     creationBytes = 2 * Int(clamping: try directory.creationBytes())

@@ -1,14 +1,15 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Cuts a full segment to its length and makes it durable.
+/// A job of the committing thread: cuts a full segment to its length and makes it durable.
 struct SealWork: Sendable {
   let number: SegmentNumber
   let file: any StorageFile
   let mapping: (any FileMapping)?
   let lengthBytes: UInt64
   let lastSequence: UInt64
-  /// Nobody else may have the directory while this runs, even if the store is gone by then.
+  /// Held so that no other opening gets the directory while the job runs, even if the store no
+  /// longer exists.
   let lock: (any StorageFile)?
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) {
@@ -26,15 +27,15 @@ struct SealWork: Sendable {
     pipeline.events?.tell(.segmentSealed(number, lengthBytes: lengthBytes))
   }
 
-  /// Seals while the writer goes on, then lists the segment as sealed.
+  /// Seals the segment while the writer continues, then lists it as sealed.
   func runInBackground(_ publisher: ManifestPublisher, _ manifest: Manifest) {
     do throws(StoreError) {
       try run(publisher.pipeline)
       try publisher.publish(manifest)
     } catch {
-      // Where it is open what the disk holds, the failure has poisoned the pipeline already. A
-      // manifest that could not be begun, for want of space or of descriptors, harms nothing: the
-      // next one says the same, and until then the footer does.
+      // Where it is unknown what the disk holds, the failure has poisoned the pipeline already. A
+      // manifest that could not be created, for lack of space or of descriptors, does no harm: the
+      // next manifest says the same, and until then the footer does.
       let pipeline = publisher.pipeline
       if !pipeline.hasPoison { pipeline.events?.tell(.manifestFailed(error)) }
     }

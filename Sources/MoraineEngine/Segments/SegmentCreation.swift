@@ -2,20 +2,20 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Makes a new segment, on the committing thread: created exclusively, header written, file and
-/// directory synced. Only then does a manifest list it, and only then is anything acknowledged in
-/// it.
+/// A job of the committing thread: creates a new segment. It creates the file exclusively, writes
+/// the header, and syncs file and directory. Only then does a manifest list the segment, and only
+/// then is any write in it acknowledged.
 struct SegmentCreation: Sendable {
   let directory: any StorageDirectory
   let header: SegmentHeader
-  /// Where it is full, if there is space for several such segments.
+  /// Offset at which the segment is full, if the disk has space for several such segments.
   let wantedLimit: Int
   let firstAllocation: Int
-  /// What the first unit needs, if there is no more.
+  /// Bytes that the first unit needs: the least that is allocated.
   let neededBytes: Int
   let wantsMapping: Bool
   let prefaulting: Prefaulting
-  /// Whether there are so many segments that only compaction may make one yet.
+  /// Whether there are so many segments that only compaction may create another one.
   let isOneTooMany: Bool
 
   struct Child: Sendable {
@@ -26,13 +26,13 @@ struct SegmentCreation: Sendable {
   }
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
-    // It may have waited behind a seal whose sync failed; nothing is synced after that.
+    // The job may have waited for a seal whose sync failed; nothing is synced after that.
     if let poison = pipeline.poison { throw poison }
     if isOneTooMany { throw SegmentTable.full }
     try pipeline.checkPresence()
     let name = header.number.fileName
     do throws(StorageError) {
-      // A leftover of a birth that failed; the manifest never listed it.
+      // A leftover of a creation that failed; the manifest never listed it.
       try directory.remove(name)
       let free = Int(clamping: try directory.freeBytes())
       let file = try directory.createFile(name)
@@ -44,7 +44,7 @@ struct SegmentCreation: Sendable {
         pipeline.poison(StoreError(error))
         throw error
       }
-      // Only now: pages made present are dirty, and the sync would write them all.
+      // Only now: pages that are made present are dirty, and the sync would write them all.
       if let mapping = child.mapping, let allocated = child.allocated {
         prefaulting.prepare(file, mapping, from: header.headerLength, to: allocated)
       }
@@ -57,18 +57,19 @@ struct SegmentCreation: Sendable {
     }
   }
 
-  /// Removes what no manifest came to list.
+  /// Removes the segment file, which no manifest lists.
   func discard() throws(StoreError) {
     try storing { () throws(StorageError) in try directory.remove(header.number.fileName) }
   }
 
-  /// An eighth of what is free at most: compaction frees a full disk segment by segment, and the
-  /// smaller they are, the less it needs for the first.
+  /// Returns the limit: at most an eighth of the free space. Compaction frees a full disk segment
+  /// by segment, and the smaller the segments are, the less space it needs for the first one.
   private func limit(_ free: Int) -> Int {
     max(neededBytes, min(wantedLimit, max(ActiveSegment.smallestAllocation, free / 8)))
   }
 
-  /// Half of what is free at most: the manifest needs its place too.
+  /// Returns the first allocation: at most half of the free space, because the manifest needs space
+  /// too.
   private func allocation(_ free: Int) -> Int {
     let wish = min(firstAllocation, limit(free), free / 2)
     return FileBlock.covering(max(neededBytes, wish))
@@ -84,7 +85,7 @@ struct SegmentCreation: Sendable {
         allocated = try allocate(file, allocation(free))
         mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
       } catch {
-        // The kernel may have no mapping left to give: then this segment is written without one.
+        // The kernel may have no more mappings. Then this segment is written without one.
         guard error.isUnsupported || error.errno == .noMemory else { throw error }
         try file.truncate(to: 0)
       }
@@ -101,7 +102,7 @@ struct SegmentCreation: Sendable {
     } catch {
       let least = FileBlock.covering(neededBytes)
       guard error.isNoSpace, least < wish else { throw error }
-      // On a nearly full disk a delete must still find its place.
+      // On a nearly full disk a delete must still fit.
       try file.truncate(to: 0)
       try file.allocate(from: 0, to: UInt64(least))
       return least

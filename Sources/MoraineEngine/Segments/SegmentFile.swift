@@ -2,9 +2,9 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Reading the file of one segment.
+/// Functions that read the file of one segment.
 enum SegmentFile {
-  /// The bytes of a segment file, up to a limit; nil when it is missing.
+  /// Returns the bytes of a segment file, up to a limit; nil when the file is missing.
   static func source(
     _ directory: any StorageDirectory, _ name: String, limit: Int?
   ) throws(StoreError) -> ByteSource? {
@@ -25,7 +25,7 @@ enum SegmentFile {
     return try formatting(name) { () throws(FormatError) in try SegmentHeader(decoding: bytes) }
   }
 
-  /// Nil when the kernel has no mapping left to give; reads then go through the file.
+  /// Maps a file. Returns nil when the kernel has no more mappings; reads then use the file.
   static func map(
     _ file: any StorageFile, _ length: Int, _ access: FileAccess = .read
   ) throws(StoreError) -> (any FileMapping)? {

@@ -1,8 +1,9 @@
 import MoraineFormat
 
-/// Goes through the records of a segment in order, until the first place that holds none.
+/// An iteration over the records of a segment in order, up to the first place without a valid
+/// record.
 struct SegmentScanner {
-  /// One valid record and where it is.
+  /// One valid record and its offset.
   struct Record {
     let offset: Int
     let reference: RecordReference
@@ -10,7 +11,7 @@ struct SegmentScanner {
 
   enum Step {
     case record(Record)
-    /// Nothing valid here; why.
+    /// No valid record is here, and why.
     case stop(reason: String)
     /// The end of the bytes.
     case end
@@ -28,7 +29,7 @@ struct SegmentScanner {
     self.offset = offset
   }
 
-  /// - Throws: `.newerFormat` for a sound record with something unknown; `.io`.
+  /// - Throws: `.newerFormat` for a sound record that uses something unknown; `.io`.
   mutating func next() throws(StoreError) -> Step {
     let remaining = source.length - offset
     if remaining == 0 { return .end }
@@ -58,10 +59,10 @@ struct SegmentScanner {
     return .record(record)
   }
 
-  /// The farthest promise of any valid sync mark at or behind a place.
+  /// Returns the largest durable offset that any valid sync mark at or after a place promises.
   ///
-  /// Only sync marks are looked for: they are short, so the search costs O(bytes), and a value
-  /// cannot hold a valid one, because it cannot foretell the segment's salt.
+  /// The search looks for sync marks only: they are short, so it costs O(bytes), and a value cannot
+  /// contain a valid one, because its writer cannot predict the salt of the segment.
   func farthestPromise(from start: Int) throws(StoreError) -> UInt64 {
     var farthest: UInt64 = 0
     var place = aligned(start)
@@ -83,10 +84,11 @@ struct SegmentScanner {
     return farthest
   }
 
-  /// Whether the log ends with a footer before a place: one who comes later has not passed it.
+  /// Returns whether a footer ends at a place. A scanner that begins after the footer has not
+  /// passed it.
   func hasFooter(before end: Int) throws(StoreError) -> Bool { try footer(before: end) != nil }
 
-  /// The footer that ends at a place, and the sequence number of its record.
+  /// Returns the footer that ends at a place, and the sequence number of its record.
   func footer(
     before end: Int
   ) throws(StoreError) -> (footer: SegmentFooter, sequence: UInt64)? {
@@ -105,7 +107,7 @@ struct SegmentScanner {
     return (footer, header.sequence)
   }
 
-  /// Where the last byte lies that is not zero, at or behind a place; for the report.
+  /// Returns the end of the last byte that is not zero, at or after a place; for the report.
   func lastWritten(from start: Int) throws(StoreError) -> Int {
     var last = start
     for place in start..<source.length
@@ -116,7 +118,7 @@ struct SegmentScanner {
   }
 }
 
-/// Runs a decoder, with its errors told as the store's.
+/// Runs a decoder, and converts its errors to errors of the store.
 func formatting<Result>(
   _ file: String, _ body: () throws(FormatError) -> Result
 ) throws(StoreError) -> Result {

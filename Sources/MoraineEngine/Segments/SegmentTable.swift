@@ -1,28 +1,29 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The segments of a store, by the slot that addresses name them with.
+/// The segments of a store, by the slots that addresses contain.
 struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   private(set) var count = 0
   var views: UnsafeMutablePointer<SegmentView>
   private var capacity = 16
   var infos: [SegmentInfo] = []
-  /// The slots of the segments that make up the store, in replay order: by sequence number.
+  /// Slots of the segments that make up the store, in replay order: by sequence number.
   private(set) var order: [Int] = []
-  /// Segments out of the order whose live records are still moving to others, and the place in the
-  /// order where they were.
+  /// Segments outside the order whose live records are still moving to other segments, and the
+  /// position in the order where these segments were.
   private var retiring: (slots: [Int], place: Int) = ([], 0)
   private var freeSlots: [Int] = []
-  /// Segments that compaction could not read whole, and why; it leaves them out from then on.
+  /// Segments that compaction could not read completely, and why. Compaction then leaves them out.
   private(set) var damage: [Int: StoreError] = [:]
-  /// Segments that have to be rewritten by themselves: what they share makes them so much smaller.
+  /// Segments that must be rewritten alone: a dictionary makes them so small that their records do
+  /// not fit into one segment with others.
   private(set) var unmergeable: Set<Int> = []
   let files: FileCache
   let dictionaries = DictionaryCache()
   let hashKey: HashKey
   let scratch = ScratchBuffer()
 
-  /// - Parameter isAlone: whether this process alone changes the directory while this lives.
+  /// - Parameter isAlone: whether no other process changes the directory while this table exists.
   init(directory: any StorageDirectory, hashKey: HashKey, isAlone: Bool) {
     self.hashKey = hashKey
     views = .allocate(capacity: capacity)
@@ -38,7 +39,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     nonmutating _modify { yield &views[slot] }
   }
 
-  /// Takes a segment in, behind all others.
+  /// Adds a segment after all others.
   ///
   /// - Returns: its slot.
   mutating func append(_ view: SegmentView, _ info: SegmentInfo) -> Int {
@@ -47,21 +48,21 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     return slot
   }
 
-  /// Takes a segment in, behind all others, in a slot that ``keepSlots(_:)`` has kept for it.
+  /// Adds a segment after all others, in a slot that ``keepSlots(_:)`` has kept for it.
   mutating func append(_ view: SegmentView, _ info: SegmentInfo, in slot: Int) {
     views[slot] = view
     infos[slot] = info
     order.append(slot)
   }
 
-  /// Puts the segments in the order of these numbers, which are theirs.
+  /// Sorts the segments by the positions of their numbers in `numbers`.
   mutating func arrange(by numbers: [SegmentNumber]) {
     let ranks = Dictionary(
       numbers.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
     order.sort { (ranks[infos[$0].number] ?? 0) < (ranks[infos[$1].number] ?? 0) }
   }
 
-  /// Keeps slots of an empty table for segments that the index names already.
+  /// Keeps slots of an empty table for segments that the index already names.
   mutating func keepSlots(_ kept: Set<Int>) {
     guard let last = kept.max() else { return }
     let none = SegmentView(base: nil, end: 0, seed: Checksum())
@@ -70,14 +71,14 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     freeSlots = (0...last).filter { !kept.contains($0) }
   }
 
-  /// How many segments can be taken in yet.
+  /// Number of segments that can still be added.
   var vacancyCount: Int { Limits.segmentCount - count + freeSlots.count }
 
   static let full = StoreError(
     .noSpace, "a store has \(Limits.segmentCount) segments at most; make them larger and compact it"
   )
 
-  /// Gives a segment a slot without making it part of the store yet.
+  /// Assigns a slot to a segment, without making the segment part of the store yet.
   mutating func place(_ view: SegmentView, _ info: SegmentInfo) -> Int {
     if let slot = freeSlots.popLast() {
       views[slot] = view
@@ -98,7 +99,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     return count - 1
   }
 
-  /// Remembers for whose damage segments could not be rewritten together.
+  /// Records the damage for which segments could not be rewritten together.
   mutating func noteDamage(_ error: StoreError, among slots: [Int]) {
     let named = slots.filter { fileName($0) == error.file }
     for slot in named.isEmpty ? slots : named { damage[slot] = error }
@@ -106,16 +107,17 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
 
   mutating func noteUnmergeable(_ slot: Int) { unmergeable.insert(slot) }
 
-  /// Every segment that holds live records, also those that are being given up.
+  /// Every segment that contains live records, including the segments that are being retired.
   var readingOrder: [Int] {
     retiring.slots.isEmpty
       ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
   }
 
-  /// Whether live records are still moving out of segments that are being given up.
+  /// Whether live records are still moving out of segments that are being retired.
   var isRetiring: Bool { !retiring.slots.isEmpty }
 
-  /// Puts a segment, or none, in the place of neighbours. These keep their slots until dropped.
+  /// Replaces neighbours by one segment, or by none. The neighbours keep their slots until they are
+  /// dropped.
   mutating func retire(_ range: Range<Int>, for slot: Int?) {
     retiring = (Array(order[range]), range.lowerBound)
     order.replaceSubrange(range, with: slot.map { [$0] } ?? [])
@@ -129,8 +131,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     if let slot { drop(slot) }
   }
 
-  /// Takes a segment out of the store, if it is still part of it, and gives its slot free. No index
-  /// entry names it any more.
+  /// Removes a segment from the store, if it is still part of it, and frees its slot. No index
+  /// entry names the segment any more.
   mutating func drop(_ slot: Int) {
     order.removeAll { $0 == slot }
     retiring.slots.removeAll { $0 == slot }
@@ -150,7 +152,7 @@ extension SegmentTable {
 
   func dictionary(of slot: Int) -> [UInt8] { infos[slot].dictionary }
 
-  /// Lends a file to reads of a slot, in place of opening it by name.
+  /// Keeps a file open for reads of a slot, so that they need not open it by name.
   func cache(_ file: any StorageFile, for slot: Int) { files.keep(file, for: slot) }
 
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer {
@@ -165,7 +167,7 @@ extension SegmentTable {
     return UnsafeRawPointer(base)
   }
 
-  /// The first bytes of a segment; valid until the next call.
+  /// Returns the first bytes of a segment, valid until the next call.
   func bytes(of slot: Int, count: Int) throws(StoreError) -> UnsafeRawBufferPointer {
     let start: UnsafeRawPointer
     if let base = views[slot].base {

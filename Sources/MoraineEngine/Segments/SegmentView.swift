@@ -1,34 +1,36 @@
 import MoraineFormat
 import MoraineStorage
 
-/// What every operation needs of a segment.
+/// The facts about a segment that every operation needs.
 struct SegmentView {
   /// The mapping, or nil where records are read with `read`.
   var base: UnsafeMutableRawPointer?
-  /// Where the first record is.
+  /// Offset of the first record.
   let firstOffset: Int
-  /// Behind the last valid record.
+  /// End of the last valid record.
   var end: Int
   let seed: Checksum
-  /// Of the dictionary behind the header's fixed part; 0 when there is none.
+  /// Length of the dictionary that follows the fixed part of the header; 0 when there is none.
   var dictionaryLength = 0
   var recordCount: UInt64 = 0
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
   var liveBytes: UInt64 = 0
-  /// Live bytes that a calculation may use. ``liveBytes`` can begin with a figure that a forged
-  /// checkpoint has, and then runs below zero.
+  /// Live bytes, bounded for use in calculations. ``liveBytes`` can begin with the figure of a
+  /// forged checkpoint, and then falls below zero.
   var boundedLiveBytes: Int { Int(truncatingIfNeeded: min(liveBytes, UInt64(end))) }
-  /// Of its live records alone: what compaction moves elsewhere must leave nothing behind.
+  /// Digest of the live records alone. When compaction has moved all of them elsewhere, it must be
+  /// empty.
   var digest = StateDigest()
-  /// Bytes of its deletes.
+  /// Bytes of the deletes.
   var deleteBytes: UInt64 = 0
-  /// When the first of its records expires, in milliseconds since 1970.
+  /// The earliest expiry of a record, in milliseconds since 1970.
   var earliestExpiry = UInt64.max
-  /// When it was written by compaction: it holds nothing that a delete up to here hides.
+  /// In a segment that compaction wrote: the sequence number up to which no delete hides a record
+  /// of the segment.
   var cleanedThrough: UInt64 = 0
 
-  /// An empty segment: its first record will be where it ends now.
+  /// Creates the view of an empty segment: its first record will begin at `end`.
   init(base: UnsafeMutableRawPointer?, end: Int, seed: Checksum) {
     self.base = base
     firstOffset = end
@@ -37,20 +39,22 @@ struct SegmentView {
   }
 }
 
-/// The rest of what is known of a segment.
+/// The other facts about a segment.
 struct SegmentInfo {
   var number: SegmentNumber
   var epoch: UInt64
   var salt: UInt64
   var flags: Manifest.Segment.Flags = []
   var mapping: (any FileMapping)?
-  /// The dictionary, as it was when the header's checksum proved it: the records' checksums do not
-  /// cover it, so what lies in a mapping is not asked again. A thousandth of the data at most.
+  /// The dictionary, as it was when the header's checksum was verified. The checksums of the
+  /// records do not cover the dictionary, so the bytes in a mapping are not read again. A
+  /// thousandth of the data at most.
   var dictionary: [UInt8] = []
 
-  /// Live bytes that a compaction has copied to it and not taken from their old segments yet.
+  /// Live bytes that a compaction has copied to this segment and not removed from their old
+  /// segments yet.
   var incomingBytes: UInt64 = 0
-  /// Whether compaction wrote it, and has looked for a dictionary then.
+  /// Whether compaction wrote the segment, and has looked for a dictionary then.
   var isCompacted: Bool { flags.contains(.compacted) }
 
   func entry(_ view: SegmentView) -> Manifest.Segment {
@@ -67,7 +71,7 @@ struct SegmentInfo {
 }
 
 extension SegmentView {
-  /// Takes over what a checkpoint says of the segment.
+  /// Applies the figures of the segment in a checkpoint.
   mutating func adopt(_ covered: CheckpointHeader.Segment) {
     end = Int(clamping: covered.endOffset)
     recordCount = covered.recordCount
@@ -80,7 +84,7 @@ extension SegmentView {
     cleanedThrough = covered.cleanedThrough
   }
 
-  /// Begins again as a segment of which no record was read.
+  /// Resets the figures to those of a segment of which no record was read.
   mutating func forgetFigures() {
     end = firstOffset
     (recordCount, firstSequence, lastSequence) = (0, 0, 0)
@@ -88,13 +92,13 @@ extension SegmentView {
     (earliestExpiry, cleanedThrough) = (.max, 0)
   }
 
-  /// Whether the manifest counts the records that were read.
+  /// Returns whether the manifest counts the records that were read.
   func agrees(with entry: Manifest.Segment) -> Bool {
     recordCount == entry.recordCount && firstSequence == entry.firstSequence.rawValue
       && lastSequence == entry.lastSequence.rawValue
   }
 
-  /// What a checkpoint says of the segment.
+  /// Returns the segment's figures for a checkpoint.
   func covered(_ info: SegmentInfo, slot: Int, end: Int) -> CheckpointHeader.Segment {
     var result = CheckpointHeader.Segment(number: info.number)
     result.slot = UInt32(slot)

@@ -1,31 +1,31 @@
 public import MoraineFormat
 
-/// A named part of a store with keys of its own.
+/// A named part of a store with its own keys.
 ///
-/// All keyspaces of a store share its log and its syncs, and a batch may span them. One comes into
-/// being with the first write to it, which waits for the disk once; until then it is empty.
+/// All keyspaces of a store share its log and its syncs, and a batch may span them. The first write
+/// to a keyspace creates it, and waits for the disk once; until then the keyspace is empty.
 ///
 /// ```swift
 /// let users = try store.keyspace(named: "users")
 /// try await users.set(bytes, forKey: "ada")
 /// ```
 public struct Keyspace: Sendable {
-  /// The store that it is a part of.
+  /// The store that contains the keyspace.
   public let store: Store
-  /// Empty for the one that ``Store``'s own methods are about.
+  /// The keyspace's name; empty for the keyspace that ``Store``'s own methods use.
   public let name: String
 
-  /// The longest name, in bytes of UTF-8.
+  /// The length of the longest name, in bytes of UTF-8.
   public static let nameLengthBytes = 255
-  /// How many names a store can have.
+  /// The largest number of names in a store.
   public static let limit = 0xFEFF
 }
 
 extension Store {
-  /// A part of this store. Touches nothing.
+  /// Returns a keyspace of this store. Reads and writes nothing.
   ///
   /// - Parameter name: up to 255 bytes of UTF-8, compared as Swift compares text; empty for the
-  ///   keyspace that the store's own methods are about.
+  ///   keyspace that the store's own methods use.
   /// - Throws: `.keyTooLarge` when the name is longer.
   public nonisolated func keyspace(named name: String) throws(StoreError) -> Keyspace {
     guard name.utf8.count <= Keyspace.nameLengthBytes else {
@@ -36,7 +36,7 @@ extension Store {
     return Keyspace(store: self, name: name)
   }
 
-  /// The names of the keyspaces that were ever written to, but for the unnamed one; sorted. None
+  /// The sorted names of the keyspaces that were ever written to, except the unnamed one. Empty
   /// when the store is closed or suspended.
   public var keyspaceNames: [String] {
     get async {
@@ -61,63 +61,63 @@ extension Keyspace: Hashable {
   }
 }
 
-/// What is live in a keyspace at one moment.
+/// The live figures of a keyspace at one moment.
 public struct KeyspaceStatistics: Hashable, Sendable {
   /// The keyspace's name; empty for the unnamed one.
   public internal(set) var name: String
-  /// Live keys.
+  /// Number of live keys.
   public internal(set) var count = 0
-  /// Bytes of their records in the log.
+  /// Bytes of the live keys' records in the log.
   public internal(set) var liveBytes: UInt64 = 0
 }
 
 extension Keyspace {
-  /// The value of a key, or nil when the key is not there. As ``Store/value(forKey:)``.
+  /// Returns the value of a key, or nil when the key does not exist. See ``Store/value(forKey:)``.
   public func value(forKey key: Key) async throws(StoreError) -> [UInt8]? {
     if store.isAlone { return try await store.ownValue(forKey: key, in: name) }
     return try await store.value(forKey: key, in: name)
   }
 
-  /// Lends a value to the body. As ``Store/withValue(forKey:_:)``.
+  /// Calls the body with the value of a key. See ``Store/withValue(forKey:_:)``.
   public func withValue<Result>(
     forKey key: Key, _ body: sending (RawSpan) throws -> Result
   ) async throws -> sending Result? {
     try await store.withValue(forKey: key, in: name, body)
   }
 
-  /// Whether a key is there. As ``Store/contains(_:)``.
+  /// Returns whether a key exists. See ``Store/contains(_:)``.
   public func contains(_ key: Key) async throws(StoreError) -> Bool {
     if store.isAlone { return try await store.ownContains(key, in: name) }
     return try await store.contains(key, in: name)
   }
 
-  /// Calls the body with every live record, in the order of the log, until it answers false. As
-  /// ``Store/forEach(_:)``.
+  /// Calls the body with every live record, in the order of the log, until the body returns false.
+  /// See ``Store/forEach(_:)``.
   ///
-  /// - Complexity: O(bytes of the log), all keyspaces of it.
+  /// - Complexity: O(bytes of the log), including those of the other keyspaces.
   public func forEach(_ body: sending (Entry) throws -> Bool) async throws {
     try await store.forEach(in: name, body)
   }
 
-  /// How many keys there are, and how large their records are.
+  /// The number of keys, and the size of their records.
   ///
-  /// - Throws: `.corrupted`, `.io` where they must be counted, `.closed`.
-  /// - Complexity: O(1), but for the first time after a crash in the middle of a compaction: O(keys
+  /// - Throws: `.corrupted`, `.io` where the records must be counted, `.closed`.
+  /// - Complexity: O(1), except the first time after a crash in the middle of a compaction: O(keys
   ///   of the store).
   public var statistics: KeyspaceStatistics {
     get async throws(StoreError) { try await store.statistics(of: name) }
   }
 
-  /// How many keys there are. Throws and takes as long as ``statistics``.
+  /// The number of keys. Throws the errors of ``statistics``, and takes as long.
   public var count: Int {
     get async throws(StoreError) { try await statistics.count }
   }
 }
 
 extension Store {
-  /// What is live in each keyspace: the unnamed one, then the others by name.
+  /// The live figures of each keyspace: the unnamed one, then the others by name.
   ///
-  /// Throws and takes as long as ``Keyspace/statistics``.
+  /// Throws the errors of ``Keyspace/statistics``, and takes as long.
   public var keyspaceStatistics: [KeyspaceStatistics] {
     get async throws(StoreError) {
       try await checkOpen()
@@ -127,7 +127,7 @@ extension Store {
     }
   }
 
-  /// Nil when nothing was ever written to a keyspace of the name.
+  /// Returns the number of a keyspace; nil when nothing was ever written to it.
   private func id(of keyspace: String) -> UInt16? { engine?.keyspaces.id(of: keyspace) }
 
   func value(forKey key: Key, in keyspace: String) async throws(StoreError) -> [UInt8]? {
@@ -136,7 +136,7 @@ extension Store {
     return try await value(forKey: key, keyspace: id)
   }
 
-  /// The value of a key, for a caller beside which no other process writes.
+  /// Returns the value of a key, for a caller beside which no other process writes.
   func ownValue(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
     try checkUsable()
     guard let id = id(of: keyspace) else { return nil }
@@ -157,7 +157,7 @@ extension Store {
     return try await contains(key, keyspace: id)
   }
 
-  /// Whether a key is there, for a caller beside which no other process writes.
+  /// Returns whether a key exists, for a caller beside which no other process writes.
   func ownContains(_ key: Key, in keyspace: String) throws(StoreError) -> Bool {
     try checkUsable()
     guard let id = id(of: keyspace) else { return false }
@@ -188,7 +188,8 @@ extension Store {
 }
 
 extension Keyspace {
-  /// Stores a value under a key, replacing what was there. As ``Store/set(_:forKey:durability:)``.
+  /// Stores a value under a key, and replaces the value that the key had. See
+  /// ``Store/set(_:forKey:durability:)``.
   ///
   /// - Throws: also `.valueTooLarge` when the store has ``limit`` keyspaces already.
   @discardableResult
@@ -198,7 +199,7 @@ extension Keyspace {
     try await store.set(value, forKey: key, in: name, durability: durability)
   }
 
-  /// Removes a key and its value. As ``Store/removeValue(forKey:durability:)``.
+  /// Removes a key and its value. See ``Store/removeValue(forKey:durability:)``.
   @discardableResult
   public func removeValue(
     forKey key: Key, durability: Durability? = nil
@@ -233,17 +234,17 @@ extension Store {
   func removeValue(
     forKey key: Key, in keyspace: String, durability: Durability?
   ) async throws(StoreError) -> SequenceNumber? {
-    // Another process may have made the keyspace.
+    // Another process may have created the keyspace.
     if isShared { try await checkOpen() }
     try await passGateToDelete()
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
     return try await removeValue(forKey: key, keyspace: id, durability: durability)
   }
 
-  /// Lists keyspaces in the manifest: before the first record of one may become durable, its name
-  /// is. The caller has the gate.
+  /// Lists keyspaces in the manifest: a keyspace's name must be durable before its first record may
+  /// become durable. The caller holds the gate.
   ///
-  /// - Throws: `.valueTooLarge` when there are too many, and as any write.
+  /// - Throws: `.valueTooLarge` when there are too many keyspaces, and the errors of any write.
   func createKeyspaces(_ names: [String]) async throws(StoreError) {
     for name in names where engine!.keyspaces.id(of: name) == nil {
       try engine!.checkWritable()

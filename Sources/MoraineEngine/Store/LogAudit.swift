@@ -1,15 +1,15 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Reads all segments and compares them with the index, the manifest, and the figures that the
-/// engine keeps: each must say what the log says, and nothing else.
+/// An audit that reads all segments and compares them with the index, the manifest, and the figures
+/// of the engine: each must agree with the log, and contain nothing else.
 ///
-/// A record that is not live must be replaced by a later one: by the live record of its key, or by
-/// a delete that follows. The second case needs memory for each key that waits for its delete.
-/// Where there are too many, a share of all keys is checked at a time, and the log is read once for
-/// each share.
+/// A later record must replace each record that is not live: the live record of its key, or a
+/// delete that follows. The second case needs memory for each key that waits for its delete. Where
+/// there are too many such keys, the audit checks a share of all keys at a time, and reads the log
+/// once for each share.
 struct LogAudit: ~Copyable {
-  /// What the records of one segment add up to.
+  /// The totals of the records of one segment.
   private struct Sums {
     var view: SegmentView
     var putBytes: UInt64 = 0
@@ -26,27 +26,27 @@ struct LogAudit: ~Copyable {
     }
   }
 
-  /// A put that is not live, and has no live record of its key beside it.
+  /// A put that is not live, and whose key has no live record.
   private struct Hidden {
     let sequence: UInt64
-    /// How far its segment claims to be clean of what deletes hide.
+    /// Sequence number up to which the put's segment claims to contain nothing that deletes hide.
     let cleanedThrough: UInt64
   }
 
-  /// How many keys are remembered at a time: 48 MiB or so.
+  /// Number of keys that are remembered at a time: 48 MiB or so.
   private static let hiddenLimit = 1 << 20
   private static let progressBytes = 64 << 10
 
   private(set) var report = VerificationReport()
   private let total: UInt64
   private let progress: (@Sendable (Progress) -> Void)?
-  /// What is wrong between the log and what was derived from it.
+  /// Contradictions between the log and the data that was derived from it.
   private var contradictions: [StoreError] = []
   private var sums: [Int: Sums] = [:]
   private var keyspaces: [UInt16: KeyspaceTable.Figures] = [:]
   private var liveCount = 0
   private var hidden: [UInt64: Hidden] = [:]
-  /// Into how many shares the keys are divided, and which is looked at.
+  /// The number of shares that the keys are divided into, and the share that is being checked.
   private var shares: (count: UInt64, number: UInt64) = (1, 0)
   private var lastSequence: UInt64 = 0
   private var told = 0
@@ -56,7 +56,7 @@ struct LogAudit: ~Copyable {
     self.progress = progress
   }
 
-  /// Reads everything. All of the index was admitted.
+  /// Reads everything. All pages of the index were validated.
   mutating func run(_ engine: inout EngineState) {
     let slots = engine.table.readingOrder
     for slot in slots {
@@ -66,7 +66,7 @@ struct LogAudit: ~Copyable {
         report.problems.append(error)
       }
     }
-    // Where a segment could not be read, what is missing follows from that.
+    // Where a segment could not be read, missing records are a consequence of that.
     guard report.problems.isEmpty else { return }
     do throws(StoreError) {
       checkHidden(engine)
@@ -80,7 +80,7 @@ struct LogAudit: ~Copyable {
     } catch {
       report.problems.append(error)
     }
-    // A compaction that moves records has their figures in two places.
+    // While a compaction moves records, their figures are in two places.
     if !engine.table.isRetiring { compare(slots, engine) }
     report.problems += contradictions
   }
@@ -94,7 +94,7 @@ struct LogAudit: ~Copyable {
     empty.forgetFigures()
     empty.end = view.end
     sums[slot] = Sums(view: empty)
-    // A compaction under way has copies of what its inputs still hold.
+    // A compaction that is under way has copies of records that its inputs still contain.
     var units = UnitCheck(
       engine.table.fileName(slot), engine.table.isRetiring ? 0 : lastSequence)
     var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
@@ -172,7 +172,7 @@ struct LogAudit: ~Copyable {
     }
   }
 
-  // MARK: What is not live
+  // MARK: Records that are not live
 
   private mutating func follow(_ slot: Int, _ engine: inout EngineState) throws(StoreError) {
     let view = engine.table[slot]
@@ -192,7 +192,7 @@ struct LogAudit: ~Copyable {
     hash >> 40 & (shares.count - 1) == shares.number
   }
 
-  /// Finds what has replaced a record that is not live.
+  /// Finds the record that has replaced a record that is not live.
   private mutating func explain(
     _ record: RecordReference, _ slot: Int, _ hash: UInt64, _ engine: inout EngineState
   ) {
@@ -204,7 +204,8 @@ struct LogAudit: ~Copyable {
         record.key, header.keyspace, hash: hash, in: engine.index)
       live = found?.record.header.sequence
     } catch {
-      // Damage is found where it lies; an entry that names no record, by the number of keys.
+      // The scan finds damage where it lies; the number of keys shows an entry that names no
+      // record.
       return
     }
     if let live, live < header.sequence {
@@ -241,7 +242,7 @@ struct LogAudit: ~Copyable {
   }
 
   private mutating func contradict(_ engine: borrowing EngineState, _ what: String) {
-    // One says enough; a forged page can have thousands.
+    // The first contradictions suffice: a forged page can cause thousands.
     guard contradictions.count < 16 else { return }
     contradictions.append(.indexDamaged(what, engine.checkpointNames.first))
   }
@@ -281,9 +282,10 @@ struct LogAudit: ~Copyable {
     }
   }
 
-  /// What the manifest says of a segment. Its `liveBytes` are of the moment at which it was
-  /// written: nothing becomes live again, so there are not more now. What it says of a segment that
-  /// compaction wrote may be of a moment at which not all records had been moved to it.
+  /// Compares a segment with its manifest entry. The entry's `liveBytes` are of the moment at which
+  /// it was written: nothing becomes live again, so the segment has no more now. The entry of a
+  /// segment that compaction wrote may be of a moment at which not all records had been moved to
+  /// the segment.
   private mutating func compare(
     _ sum: Sums, _ entry: Manifest.Segment, _ engine: borrowing EngineState
   ) {
@@ -306,7 +308,7 @@ struct LogAudit: ~Copyable {
 }
 
 extension SegmentView {
-  /// The figures that differ, in words.
+  /// Returns the names of the figures that differ.
   fileprivate func differences(from other: SegmentView) -> [String] {
     var result: [String] = []
     if recordCount != other.recordCount { result.append("number of records") }
@@ -319,8 +321,8 @@ extension SegmentView {
   }
 }
 
-/// What holds between the records of a segment, whatever they are about: sequence numbers rise,
-/// batches are whole, marks and keyspaces are possible.
+/// A check of the order of a segment's records, whatever their keys: sequence numbers rise, batches
+/// are whole, marks and keyspaces are possible.
 private struct UnitCheck {
   let name: String
   var lastSequence: UInt64

@@ -3,14 +3,14 @@ import MoraineStorage
 import Synchronization
 
 extension Store {
-  /// The value of a key, or nil when the key is not there.
+  /// Returns the value of a key, or nil when the key does not exist.
   ///
-  /// - Throws: `.corrupted` with file and offset when the bytes are not what was written, `.io`,
-  ///   `.closed`. Damage is never answered with nil.
+  /// - Throws: `.corrupted` with file and offset when the bytes are not those that were written,
+  ///   `.io`, `.closed`. A damaged value never reads as nil.
   /// - Complexity: O(key + value).
   @inlinable
   public func value(forKey key: Key) async throws(StoreError) -> [UInt8]? {
-    // Compiled into the caller: a call that cannot wait costs no frame of its own.
+    // This is compiled into the caller: a call that cannot wait costs no frame of its own.
     if isAlone { return try ownValue(forKey: key) }
     return try await sharedValue(forKey: key)
   }
@@ -51,12 +51,12 @@ extension Store {
     } ?? nil
   }
 
-  /// Lends a value to the body; where it is stored as it is and the segment is mapped, no byte is
-  /// copied. The bytes stay valid and unchanged until the body returns, whatever other processes
-  /// do.
+  /// Calls the body with the value of a key. Where the value is stored uncompressed and the segment
+  /// is mapped, no byte is copied. The bytes stay valid and unchanged until the body returns,
+  /// whatever other processes do.
   ///
-  /// - Returns: what the body returns, or nil when the key is not there.
-  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  /// - Returns: the result of the body, or nil when the key does not exist.
+  /// - Throws: the errors of ``value(forKey:)``, and those of the body.
   /// - Complexity: O(key + value), for the checksum.
   public func withValue<Result>(
     forKey key: Key, _ body: sending (RawSpan) throws -> Result
@@ -83,7 +83,7 @@ extension Store {
     }
   }
 
-  /// Whether a key is there. Throws as ``value(forKey:)``.
+  /// Returns whether a key exists. Throws the errors of ``value(forKey:)``.
   @inlinable
   public func contains(_ key: Key) async throws(StoreError) -> Bool {
     if isAlone { return try ownContains(key) }
@@ -110,8 +110,9 @@ extension Store {
     } ?? false
   }
 
-  /// How many keys there are, in all keyspaces together. 0 when the store is closed or suspended;
-  /// in a shared one whose news cannot be read, as many as were known: what throws says why.
+  /// The number of keys in all keyspaces together; 0 when the store is closed or suspended. In a
+  /// shared store whose changes by other processes cannot be read, the last known number: methods
+  /// that throw report the reason.
   public var count: Int {
     get async {
       await tryToCatchUp()
@@ -119,7 +120,8 @@ extension Store {
     }
   }
 
-  /// The last operation's number; as ``count`` where the store cannot be read.
+  /// The sequence number of the last operation. Where the store cannot be read, the same applies as
+  /// to ``count``.
   public var lastSequence: SequenceNumber {
     get async {
       await tryToCatchUp()
@@ -127,21 +129,21 @@ extension Store {
     }
   }
 
-  /// Everything up to here survives a power failure.
+  /// The sequence number up to which all operations survive a power failure.
   public nonisolated var durableSequence: SequenceNumber {
     SequenceNumber(rawValue: pipeline.durableSequence.load(ordering: .acquiring))
   }
 
-  /// What opening found and did; nothing when the store is closed or suspended.
+  /// The report of the last opening; empty when the store is closed or suspended.
   public var recoveryReport: RecoveryReport { engine?.report ?? RecoveryReport() }
 
-  /// Throws when nothing can be read, and takes in what other processes have written.
+  /// Applies the records that other processes have written. Throws when nothing can be read.
   @inline(__always)
   func checkOpen() async throws(StoreError) {
     try checkUsable()
     guard isShared else { return }
     try await catchUp()
-    // It may have been closed since.
+    // The store may have been closed since.
     try checkUsable()
   }
 
@@ -153,14 +155,14 @@ extension Store {
 
 extension Store {
   /// Calls the body with every live record of the unnamed keyspace, in the order of the log, until
-  /// it answers false.
+  /// the body returns false.
   ///
-  /// Consistent: nothing else runs on the store until it ends, and what other processes write is
-  /// taken in before it begins or after it has ended.
+  /// The iteration is consistent: nothing else runs on the store until it ends, and the writes of
+  /// other processes are applied before it begins or after it has ended.
   ///
-  /// - Throws: `.corrupted`, `.io`, `.closed`, and what the body throws. `.locked` when another
-  ///   process compacts a store of more than 64 segments that is read without mappings, so that its
-  ///   files are gone before they were reached: begin again.
+  /// - Throws: `.corrupted`, `.io`, `.closed`, and the errors of the body. `.locked` when another
+  ///   process compacts a store of more than 64 segments that is read without mappings, so that it
+  ///   removes files before they are read: begin again.
   /// - Complexity: O(bytes of the log).
   public func forEach(_ body: sending (Entry) throws -> Bool) async throws {
     try await forEach(in: 0, body)
@@ -185,7 +187,7 @@ extension Store {
       file: error.file)
   }
 
-  /// - Returns: why the log could not be read on; what the body throws is thrown.
+  /// - Returns: the error that ended the reading of the log. An error of the body is thrown.
   private func goThrough(
     _ walk: inout LogWalk, from first: Entry, _ body: (Entry) throws -> Bool
   ) throws -> StoreError? {
@@ -197,7 +199,8 @@ extension Store {
     return nil
   }
 
-  /// What is live in a keyspace, and the number of the store's last operation at that moment.
+  /// Returns the live records of a keyspace, and the number of the store's last operation at that
+  /// moment.
   func entries(
     in keyspace: String
   ) async throws(StoreError) -> (entries: [Entry], sequence: UInt64) {
@@ -214,7 +217,7 @@ extension Store {
 }
 
 extension EngineState {
-  /// What is live in a keyspace, in the order of the log.
+  /// Returns the live records of a keyspace, in the order of the log.
   mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Entry] {
     try validateAllPages()
     var result: [Entry] = []
@@ -233,8 +236,9 @@ extension EngineState {
 }
 
 extension Store {
-  /// The store's figures at this moment. What is counted in the log is 0 when the store is closed
-  /// or suspended; in a shared one whose news cannot be read, it is as it was known.
+  /// The store's figures at this moment. Figures that are counted in the log are 0 when the store
+  /// is closed or suspended. In a shared store whose changes by other processes cannot be read,
+  /// they are the last known figures.
   public var statistics: Statistics {
     get async {
       await tryToCatchUp()
@@ -242,7 +246,7 @@ extension Store {
     }
   }
 
-  /// The figures without what other processes have written since this one has looked.
+  /// The figures without the changes that other processes have made since this one last read them.
   var knownStatistics: Statistics {
     var result = Statistics()
     result.durableSequence = durableSequence
@@ -257,8 +261,8 @@ extension Store {
     return result
   }
 
-  /// The segments that make up the store, in the order of the log; none when it is closed or
-  /// suspended.
+  /// The segments that make up the store, in the order of the log; empty when the store is closed
+  /// or suspended.
   ///
   /// - Complexity: O(segments).
   public var segmentStatistics: [SegmentStatistics] {
@@ -298,12 +302,12 @@ extension Store {
 }
 
 extension Store {
-  /// Where in each segment its live records lie, in the order of the log: a picture of what
-  /// compaction has to do.
+  /// Returns where the live records of each segment lie, in the order of the log: a picture of the
+  /// work of compaction.
   ///
-  /// - Parameter partCount: into how many parts a segment is divided; at least 1.
+  /// - Parameter partCount: the number of parts that a segment is divided into; at least 1.
   /// - Throws: `.closed`, `.corrupted`, `.io`.
-  /// - Complexity: O(bytes of the store). Nothing else runs on the store meanwhile.
+  /// - Complexity: O(bytes of the store). Nothing else runs on the store during the call.
   public func segmentLiveness(partCount: Int) async throws(StoreError) -> [SegmentLiveness] {
     precondition(partCount > 0, "a segment has at least one part")
     try await checkOpen()
@@ -325,7 +329,7 @@ extension Store {
     return result
   }
 
-  /// Adds a range of the whole to the parts that it covers.
+  /// Adds a range of the whole segment to the parts that the range covers.
   private static func spread(from start: Double, to end: Double, over shares: inout [Double]) {
     let count = Double(shares.count)
     let (first, last) = (start * count, min(end * count, count))
@@ -336,7 +340,7 @@ extension Store {
 }
 
 extension EngineState {
-  /// The bytes that the next live record takes.
+  /// Returns the range of bytes that the next live record occupies.
   fileprivate mutating func nextLive(_ cursor: inout LogCursor) throws(StoreError) -> Range<Int>? {
     guard let (address, record) = try cursor.nextRecord(index, table) else { return nil }
     return address.offset..<(address.offset + aligned(record.header.length))

@@ -2,30 +2,31 @@ import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Reads every byte of the store again and checks it: the manifest, headers, checksums, values
-  /// that decompress, live or not. Then compares the log with what is derived from it: every entry
-  /// of the index, the figures of each segment and keyspace, the footers and the manifest.
+  /// Reads every byte of the store again and checks it: the manifest, headers, checksums, and the
+  /// decompression of all values, live or not. Then compares the log with the data that is derived
+  /// from it: every entry of the index, the figures of each segment and keyspace, the footers and
+  /// the manifest.
   ///
-  /// - Parameter progress: called now and then with how far it has come.
+  /// - Parameter progress: called now and then with the progress so far.
   /// - Throws: `.closed`, `.suspended`, `.usedAfterFork`; in a shared store `.locked` when another
-  ///   process has been writing for a minute. What is damaged is in the report.
+  ///   process has been writing for a minute. Damage is not thrown: the report lists it.
   /// - Complexity: O(bytes of the store); O(bytes · n) where the log has n million keys that were
   ///   deleted and not compacted yet. Memory: a constant. Nothing else runs on the store while it
-  ///   is verified: of a large one, verify a backup.
+  ///   is verified: instead of a large store, verify a backup of it.
   public func verify(
     _ progress: (@Sendable (Progress) -> Void)? = nil
   ) async throws(StoreError) -> VerificationReport {
     try await passGate()
     guard engine != nil else { return VerificationReport() }
     try engine!.checkProcess()
-    // Read where it is written, so that none is under way.
+    // The check runs on the thread that writes manifests, so that no write is under way.
     let check = engine!.manifestCheck()
     let problem = try await pipeline.run { () throws(StoreError) in check.problem() }
     try await checkOpen()
     guard engine != nil else { return VerificationReport() }
     var report = try verifyAll(problem, progress)
     for _ in 0..<Self.rereadLimit {
-      // What another process has removed meanwhile is no damage.
+      // A file that another process has removed since is no damage.
       do throws(StoreError) {
         guard let problem = report.problems.first, try await wasReplaced(problem),
           engine != nil
@@ -59,12 +60,12 @@ extension Store {
   }
 }
 
-/// Reads the manifest again.
+/// A check that reads the manifest again.
 struct ManifestCheck: Sendable {
   let directory: any StorageDirectory
   let storeID: Identifier
 
-  /// What is wrong with it.
+  /// Returns the error of the manifest, if there is one.
   func problem() -> StoreError? {
     do throws(StoreError) {
       let manifest = try ManifestFile.read(directory, DirectoryContents(directory))
@@ -85,7 +86,8 @@ extension EngineState {
 extension SegmentTable {
   /// Reads a segment's header again.
   ///
-  /// - Throws: `.corrupted` when it is damaged, or not the one that was there at opening.
+  /// - Throws: `.corrupted` when the header is damaged, or is not the header that was read at
+  ///   opening.
   func verifyHeader(_ slot: Int, storeID: Identifier) throws(StoreError) {
     let name = fileName(slot)
     let bytes = try bytes(of: slot, count: self[slot].firstOffset)

@@ -1,18 +1,19 @@
-/// Operations that will be applied together. Lives only inside ``Store/write(durability:_:)``.
+/// Operations that will be applied together. A batch exists only inside
+/// ``Store/write(durability:_:)``.
 public struct WriteBatch: ~Copyable {
   private let store: Store
   private var operations = BatchOperations()
-  /// The names of the keyspaces it writes to; an operation says which by its place here. The first
-  /// is the unnamed one.
+  /// The names of the keyspaces that the batch writes to. An operation refers to a name by its
+  /// index here. The first name is that of the unnamed keyspace.
   private var keyspaces = [""]
-  /// Where each key's last operation is. Nil until a read needs to know.
+  /// Index of each key's last operation. Nil until a read needs it.
   private var latest: [BatchOperations.Place: Int]?
 
   init(store: Store) {
     self.store = store
   }
 
-  /// Operations so far, those on one key counted each.
+  /// Number of operations so far. All operations on one key count.
   public var count: Int { operations.count }
 
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`.
@@ -20,21 +21,23 @@ public struct WriteBatch: ~Copyable {
     try set(value, BatchOperations.Place(keyspace: 0, key: key))
   }
 
-  /// - Returns: whether the key was there.
-  /// - Throws: `.keyTooLarge`; as ``Store/value(forKey:)`` where the batch has not set the key.
+  /// - Returns: whether the key existed.
+  /// - Throws: `.keyTooLarge`; the errors of ``Store/value(forKey:)`` where the batch has not set
+  ///   the key.
   @discardableResult
   public mutating func removeValue(forKey key: Key) throws(StoreError) -> Bool {
     try remove(BatchOperations.Place(keyspace: 0, key: key))
   }
 
-  /// The value as this batch leaves it.
+  /// Returns the value as this batch leaves it.
   ///
-  /// - Throws: as ``Store/value(forKey:)`` where the batch has not set the key.
+  /// - Throws: the errors of ``Store/value(forKey:)`` where the batch has not set the key.
   public mutating func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
     try value(BatchOperations.Place(keyspace: 0, key: key))
   }
 
-  /// Whether the key is there as this batch leaves it. Throws as ``value(forKey:)``.
+  /// Returns whether the key exists as this batch leaves it. Throws the errors of
+  /// ``value(forKey:)``.
   public mutating func contains(_ key: Key) throws(StoreError) -> Bool {
     try contains(BatchOperations.Place(keyspace: 0, key: key))
   }
@@ -45,14 +48,14 @@ public struct WriteBatch: ~Copyable {
 }
 
 extension WriteBatch {
-  /// As ``set(_:forKey:)``, in a keyspace of the same store.
+  /// Sets a value in a keyspace of the same store. See ``set(_:forKey:)``.
   public mutating func set(
     _ value: [UInt8], forKey key: Key, in keyspace: Keyspace
   ) throws(StoreError) {
     try set(value, place(key, keyspace))
   }
 
-  /// As ``removeValue(forKey:)``, in a keyspace of the same store.
+  /// Removes a key from a keyspace of the same store. See ``removeValue(forKey:)``.
   @discardableResult
   public mutating func removeValue(
     forKey key: Key, in keyspace: Keyspace
@@ -60,21 +63,21 @@ extension WriteBatch {
     try remove(place(key, keyspace))
   }
 
-  /// As ``value(forKey:)``, in a keyspace of the same store.
+  /// Returns a value of a keyspace of the same store. See ``value(forKey:)``.
   public mutating func value(
     forKey key: Key, in keyspace: Keyspace
   ) throws(StoreError) -> [UInt8]? {
     try value(place(key, keyspace))
   }
 
-  /// As ``contains(_:)``, in a keyspace of the same store.
+  /// Returns whether a key exists in a keyspace of the same store. See ``contains(_:)``.
   public mutating func contains(_ key: Key, in keyspace: Keyspace) throws(StoreError) -> Bool {
     try contains(place(key, keyspace))
   }
 
   private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperations.Place {
     precondition(keyspace.store === store, "a batch writes to keyspaces of its own store only")
-    // As many as a batch has names: few.
+    // The search is linear: a batch has few names.
     if let known = keyspaces.firstIndex(of: keyspace.name) {
       return BatchOperations.Place(keyspace: UInt16(known), key: key)
     }
@@ -137,27 +140,27 @@ extension WriteBatch {
   }
 }
 
-/// What a batch is to append.
+/// The operations that a batch appends.
 struct BatchCommit {
   fileprivate let operations: BatchOperations
-  /// What an operation's keyspace is called, by its place here; some were only asked.
+  /// Names of the keyspaces, by the index that an operation contains. Some were only read.
   fileprivate let keyspaces: [String]
 
   var isEmpty: Bool { operations.count == 0 }
   var areDeletes: Bool { operations.areDeletes }
 
-  /// Whether compressing its value once for all attempts pays.
+  /// Whether it pays to compress the batch's value once for all attempts.
   var isOneLargeValue: Bool {
     operations.count == 1 && operations.operations[0].valueLength > PreparedValue.leastBytes
   }
 
-  /// Those that must be there before it is committed.
+  /// Names of the keyspaces that must exist before the batch is committed.
   var written: [String] {
     if keyspaces.count == 1 { return [] }
     return Set(operations.operations.map(\.keyspace)).sorted().map { keyspaces[Int($0)] }
   }
 
-  /// The operations with the numbers that their keyspaces have in the store by now.
+  /// Returns the operations with the numbers that their keyspaces have in the store by now.
   func numbered(in table: KeyspaceTable) -> BatchOperations {
     if keyspaces.count == 1 { return operations }
     let ids = keyspaces.map { table.id(of: $0) }
