@@ -47,9 +47,10 @@ static uint32_t crc32c_place_table(
 }
 
 #if defined(__x86_64__)
-// Long runs are three streams at once, which hides the instruction's latency of three cycles. Their
-// registers are joined by multiplying with x to the power of the bits that come behind: V. Gopal et
-// al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction", Intel, 2011.
+// Long inputs are three streams at once, which hides the instruction's latency of three cycles. The
+// streams' registers are joined by multiplying with x to the power of the number of bits that
+// follow: V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction",
+// Intel, 2011.
 enum { long_stream = 1024, short_stream = 128 };
 typedef struct {
   uint32_t once, twice;  // past one stream, past two
@@ -63,8 +64,8 @@ static uint32_t power_of_x(unsigned power) {
   while (power--) value = (value >> 1) ^ ((value & 1) ? 0x82F63B78u : 0);
   return value;
 }
-// The product of two reflected values has one power of x too many, and the instruction multiplies by
-// x^32 while it reduces.
+// The product of two reflected values has one power of x too many, and the instruction multiplies
+// by x^32 while it reduces.
 static crc32c_shifts shifts_past(unsigned bytes) {
   return (crc32c_shifts){power_of_x(8 * bytes - 33), power_of_x(16 * bytes - 33)};
 }
@@ -89,7 +90,7 @@ static inline uint32_t three_streams(
   }
   return shifted(first, shifts.twice) ^ shifted(second, shifts.once) ^ (uint32_t)third;
 }
-// Takes as many bytes as three streams have; the rest is left.
+// Processes as many bytes as fill three streams, and leaves the rest.
 __attribute__((target("sse4.2,pclmul"), noinline))
 static uint32_t crc32c_streams(uint32_t crc, const uint8_t **bytes, size_t *length) {
   const uint8_t *p = *bytes;
@@ -102,7 +103,7 @@ static uint32_t crc32c_streams(uint32_t crc, const uint8_t **bytes, size_t *leng
   *length = left;
   return crc;
 }
-// Takes and gives the register's own value, which is the complement of the checksum.
+// Takes and returns the register's own value, which is the complement of the checksum.
 __attribute__((target("sse4.2"), always_inline))
 static inline uint32_t crc32c_register(uint32_t crc, const uint8_t *p, size_t length) {
   if (length >= 3 * short_stream && has_multiply) crc = crc32c_streams(crc, &p, &length);

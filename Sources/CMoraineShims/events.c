@@ -1,5 +1,5 @@
-// Events of directories and files: inotify on Linux, kqueue on Apple (which is what a
-// DispatchSource of the file system stands on; a thread of our own waits, and no queue is needed).
+// Events of directories and files: inotify on Linux, kqueue on Apple. (A DispatchSource of the file
+// system uses kqueue too; here our own thread waits, and no dispatch queue is needed.)
 
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@ int64_t moraine_directory_watch(int queue, int directory) {
   return watch < 0 ? -errno : watch;
 }
 
-// By descriptor, not by path: the file may be replaced in between.
+// Watches by descriptor, not by path: the file may be replaced in between.
 int64_t moraine_file_watch(int queue, int directory, const char *name) {
   int file = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) return -errno;
@@ -53,7 +53,7 @@ void moraine_directory_unwatch(int queue, int64_t watch) {
 ssize_t moraine_directory_read(int queue, int timeout_ms, struct moraine_directory_event *events) {
   struct pollfd source = {queue, POLLIN, 0};
   if (poll(&source, 1, timeout_ms) <= 0) return 0;
-  // Holds no more events than the caller has places for: each takes 16 bytes at least.
+  // The buffer holds no more events than the caller has places for: each takes 16 bytes at least.
   _Alignas(struct inotify_event) char bytes[16 * moraine_directory_event_limit];
   ssize_t length = read(queue, bytes, sizeof bytes), count = 0;
   for (ssize_t place = 0; place < length; count++) {
@@ -77,7 +77,7 @@ int moraine_directory_events(void) {
   return queue < 0 ? -errno : queue;
 }
 
-// The watch is a descriptor of its own, so that it does not end with the caller's.
+// The watch is a separate descriptor, so that it does not end with the caller's.
 int64_t moraine_directory_watch(int queue, int directory) {
   int watch = openat(directory, ".", O_EVTONLY | O_CLOEXEC);
   if (watch < 0) return -errno;

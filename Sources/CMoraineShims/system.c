@@ -1,4 +1,5 @@
-// System calls that Swift cannot name on every platform. No policy here: callers retry and judge.
+// System calls that Swift cannot name on every platform. No policy here: callers retry and
+// interpret errors.
 
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
@@ -31,7 +32,7 @@ int moraine_open_directory(const char *path) {
   return RESULT(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-// O_NONBLOCK: opening a FIFO that someone put in a file's place must not hang.
+// O_NONBLOCK: opening a FIFO that has replaced a file must not hang.
 int moraine_openat(int directory, const char *name, int flags, unsigned mode) {
   return RESULT(
       openat(directory, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, (mode_t)mode));
@@ -71,8 +72,8 @@ int64_t moraine_free_bytes(int fd) {
 
 int64_t moraine_creation_bytes(int fd) {
 #if defined(__linux__)
-  // XFS makes inodes in chunks and sets aside what the worst splits of its trees would take. On an
-  // image of 320 MB the first file needed between 176 and 192 KiB.
+  // XFS creates inodes in chunks and reserves the space that the worst splits of its trees would
+  // take. On an image of 320 MB the first file needed between 176 and 192 KiB.
   struct statfs status;
   if (fstatfs(fd, &status) < 0) return -errno;
   return status.f_type == 0x58465342 ? 256 << 10 : 0;
@@ -86,8 +87,8 @@ int moraine_allocate(int fd, off_t offset, off_t length) {
 #if defined(__linux__)
   return RESULT(fallocate(fd, 0, offset, length));
 #elif defined(__APPLE__)
-  // F_PREALLOCATE reserves blocks beyond the end; only ftruncate then makes them the file's. It
-  // would also cut a file that is longer already: there is nothing to extend then.
+  // F_PREALLOCATE reserves blocks beyond the end; only ftruncate then adds them to the file.
+  // ftruncate would also cut a longer file, so a file that is long enough stays as it is.
   struct stat status;
   if (fstat(fd, &status) < 0) return -errno;
   off_t missing = offset + length - status.st_size;
@@ -118,7 +119,8 @@ ssize_t moraine_read_medium(int fd, void *bytes, size_t length, off_t offset) {
   if (system.f_type == 0x01021994) return moraine_pread(fd, bytes, length, offset);  // tmpfs
   int flags = fcntl(fd, F_GETFL);
   if (flags < 0) return -errno;
-  // File systems that answer O_DIRECT from their cache, for some files, have it empty then.
+  // Some file systems answer O_DIRECT from their cache, for some files. This empties the cache
+  // first.
   (void)posix_fadvise(fd, offset, (off_t)length, POSIX_FADV_DONTNEED);
   if (fcntl(fd, F_SETFL, flags | O_DIRECT) < 0) return errno == EINVAL ? -ENOTSUP : -errno;
   ssize_t count = RESULT(pread(fd, bytes, length, offset));
@@ -236,7 +238,7 @@ void moraine_prefault(void *base, size_t length) {
 
 void moraine_prefill(int fd, off_t offset, void *base, size_t length) {
 #if defined(__linux__)
-  // Larger parts make larger folios, and a small sync then writes one of those.
+  // Larger writes make larger folios, and a small sync then writes a whole folio.
   static const char zeros[64 << 10];
   for (size_t done = 0; done < length; done += sizeof zeros) {
     size_t part = length - done < sizeof zeros ? length - done : sizeof zeros;
@@ -269,7 +271,7 @@ void moraine_lower_thread_priority(void) {
 #if defined(__APPLE__)
   pthread_set_qos_class_self_np(QOS_CLASS_UTILITY, 0);
 #elif defined(__linux__)
-  // On Linux a thread has a nice value of its own; 0 names the calling thread.
+  // On Linux each thread has its own nice value; 0 names the calling thread.
   (void)setpriority(PRIO_PROCESS, 0, 10);
 #endif
 }

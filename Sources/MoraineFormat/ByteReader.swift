@@ -1,7 +1,7 @@
-/// Takes integers and bytes from a buffer in order; never reads past its end.
+/// A reader of the integers and bytes in a buffer, in order. It never reads past the buffer's end.
 public struct ByteReader {
   private let bytes: UnsafeRawBufferPointer
-  /// Where the buffer begins in its file, for messages.
+  /// Offset of the buffer in its file, for error messages.
   private let fileOffset: UInt64
   public private(set) var position = 0
 

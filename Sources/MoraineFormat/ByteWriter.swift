@@ -1,4 +1,4 @@
-/// Lays integers and bytes behind one another, little-endian.
+/// A growing buffer of bytes and little-endian integers.
 public struct ByteWriter {
   public private(set) var bytes: [UInt8] = []
 

@@ -1,6 +1,6 @@
 extension Checksum {
-  /// For each high byte of a state, the low byte of which step made it; each occurs once, so a step
-  /// can be taken back.
+  /// The CRC's table and its inverse. The inverse maps the high byte of a table entry to the
+  /// entry's index. Each high byte occurs once, so a step of the CRC can be undone.
   private static let steps: (forward: [UInt32], backward: [UInt8]) = {
     let polynomial: UInt32 = 0x82F6_3B78
     let forward = (0..<256 as Range<UInt32>).map { index in
@@ -11,13 +11,13 @@ extension Checksum {
     return (forward, backward)
   }()
 
-  /// The checksum that became this one when these bytes were added to it: a CRC with given bytes is
-  /// a one-to-one map of its states.
+  /// Returns the checksum that becomes this one when `bytes` are added to it. For given bytes a CRC
+  /// is a one-to-one map of its states.
   ///
   /// Source: M. Stigge, H. Plötz, W. Müller, J.-P. Redlich, "Reversing CRC: Theory and Practice",
   /// 2006, section 4.2.
   ///
-  /// - Complexity: O(bytes), some nanoseconds each.
+  /// - Complexity: O(bytes), some nanoseconds for each byte.
   public func before(_ bytes: some BidirectionalCollection<UInt8>) -> Checksum {
     let (forward, backward) = Self.steps
     var state = ~value
@@ -30,12 +30,14 @@ extension Checksum {
 }
 
 extension Checksum {
-  /// What changing a bit of a byte does to the checksum, with so many bytes behind it.
+  /// Returns how the checksum changes when a bit of a byte changes and `count` bytes follow that
+  /// byte.
   static func effect(ofBit bit: Int, before count: Int) -> UInt32 {
     effect(steps.forward[1 << bit], before: count)
   }
 
-  /// The same of a change whose effect right behind it is known.
+  /// Returns how the checksum changes after `count` more bytes, where `effect` is its change
+  /// directly after the changed byte.
   static func effect(_ effect: UInt32, before count: Int) -> UInt32 {
     (0..<count).reduce(effect) { effect, _ in
       steps.forward[Int(effect & 0xFF)] ^ (effect >> 8)
@@ -44,13 +46,13 @@ extension Checksum {
 }
 
 extension RecordHeader {
-  /// What the checksums of a segment begin with, if the record here is whole: for a segment whose
-  /// header is not.
+  /// Returns the value with which the checksums of a segment begin, computed from an undamaged
+  /// record. It is for a segment whose header is damaged.
   ///
   /// - Parameters:
   ///   - base: the record's first byte.
-  ///   - length: its length, at least 20; that many bytes are readable.
-  ///   - offset: its place in the file.
+  ///   - length: the record's length, at least 20; that many bytes are readable.
+  ///   - offset: the record's offset in the file.
   /// - Complexity: O(length).
   public static func seed(
     ofRecord base: UnsafeRawPointer, length: Int, at offset: UInt64

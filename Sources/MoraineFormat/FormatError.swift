@@ -1,15 +1,15 @@
-/// What is wrong with bytes that should be a header, a record or a manifest, and where.
+/// An error in bytes that should be a header, a record or a manifest: the reason and the place.
 public struct FormatError: Error, Equatable {
   public enum Kind: Equatable, Sendable {
-    /// The bytes are not what was once written.
+    /// The bytes differ from those that were written.
     case damaged
-    /// The bytes are sound, and use something that this version does not know.
+    /// The bytes are undamaged, but they use a feature that this version does not know.
     case newer
   }
 
   public let kind: Kind
   public let reason: String
-  /// The place in the file.
+  /// Offset of the error in the file, in bytes.
   public let offset: UInt64
 
   public init(_ reason: String, at offset: UInt64) {

@@ -10,7 +10,8 @@ public enum Hex {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// The bytes, or nil when the text has an odd length or another character.
+  /// Returns the bytes, or nil when the text has an odd length or contains another character than a
+  /// hexadecimal digit.
   public static func decode(_ text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(text.utf8.count / 2)

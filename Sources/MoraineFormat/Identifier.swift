@@ -1,11 +1,11 @@
-/// A random 128-bit name: of a store, or of one copy of it.
+/// A random 128-bit name of a store, or of one copy of a store.
 public struct Identifier: Hashable, Sendable {
   /// The first eight bytes, as a little-endian number.
   public let low: UInt64
-  /// The last eight.
+  /// The last eight bytes, as a little-endian number.
   public let high: UInt64
 
-  /// The name of which these are the halves.
+  /// Creates an identifier from its two halves.
   public init(low: UInt64, high: UInt64) {
     self.low = low
     self.high = high
@@ -13,7 +13,7 @@ public struct Identifier: Hashable, Sendable {
 }
 
 extension Identifier: CustomStringConvertible {
-  /// Its sixteen bytes in hexadecimal.
+  /// The sixteen bytes in hexadecimal.
   public var description: String {
     [low, high].map { half in
       withUnsafeBytes(of: half.littleEndian) { Hex.encode($0) }
@@ -22,7 +22,8 @@ extension Identifier: CustomStringConvertible {
 }
 
 extension Identifier {
-  /// From what ``description`` gives; nil for anything else.
+  /// Creates an identifier from 32 hexadecimal digits, such as ``description``; nil for any other
+  /// text.
   public init?(hexadecimal text: String) {
     guard let bytes = Hex.decode(text), bytes.count == 16 else { return nil }
     self = bytes.withUnsafeBytes { raw in

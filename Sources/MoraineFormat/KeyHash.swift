@@ -1,4 +1,5 @@
-/// The secret that keys a store's hash, so that hostile keys cannot be aimed at one bucket.
+/// The secret key of a store's hash function. An attacker who does not know it cannot choose keys
+/// that all fall into one bucket.
 public struct HashKey: Equatable, Sendable {
   public let k0: UInt64
   public let k1: UInt64

@@ -4,26 +4,28 @@ public enum Limits {
   public static let keyLengthBytes = 65_536
   /// The longest value, in bytes: 1 GiB.
   public static let valueLengthBytes = 1 << 30
-  /// No record is longer, whatever its optional fields, key and value, in bytes.
+  /// The longest record, in bytes, with its optional fields, its key and its value.
   public static let recordLengthBytes = (1 << 30) + (1 << 20)
 
   /// The longest segment, in bytes.
   public static let segmentLengthBytes: UInt64 = 4 << 30
 
-  /// All records of one atomic batch together, in bytes, unless the batch has one record. With the
-  /// header before them, the last one still begins where an address can name it.
+  /// The most bytes that the records of one atomic batch take together. A batch of one record is
+  /// exempt. With a segment header before it, the last record of such a batch still begins at an
+  /// offset that an address can hold.
   public static let batchLengthBytes = (1 << 30) - (1 << 20)
-  /// A put or a delete begins before this place in its segment.
+  /// Every put and every delete begins before this offset in its segment.
   public static let recordOffsetBytes = 1 << 30
   /// The smallest and the largest segment size, in bytes.
   public static let segmentSizeBytes = 256...(1 << 30)
-  /// How many segments a store can have at a time.
+  /// The most segments that a store can have at a time.
   public static let segmentCount = (1 << 20) - 1
 
-  /// Where epochs, generations and segment numbers of a manifest end.
+  /// The highest epoch, generation and segment number in a manifest.
   public static let manifestCounter: UInt64 = (1 << 63) - 1
 
-  /// What an LZ4 block of `stored` bytes can decompress to at most; a larger claim is a lie.
+  /// Returns the most bytes to which an LZ4 block of `stored` bytes can decompress. A greater
+  /// length in a record is false.
   @inlinable
   public static func rawLengthBound(stored: Int) -> Int {
     let (product, overflow) = stored.multipliedReportingOverflow(by: 255)
@@ -31,10 +33,10 @@ public enum Limits {
   }
 }
 
-/// The version of the format this code writes, and the newest it reads.
+/// The version of the format that this code writes, and the newest version that it reads.
 public let formatVersion: UInt16 = 1
 
-/// Records begin at multiples of this, so that a length prefix can be stored atomically.
+/// The alignment of records, in bytes. It allows a length prefix to be stored atomically.
 public let recordAlignment = 4
 
 @inlinable

@@ -1,29 +1,29 @@
 /// A running, order-independent digest of the live state: the sum, modulo 2^128, of a mix of key
 /// hash and sequence number of every live record.
 ///
-/// Recovery must reproduce it, compaction must not change it, a restored copy must equal it.
-/// Adding and removing a record cost a few multiplications.
+/// Recovery must reproduce the digest, compaction must not change it, and a restored copy must have
+/// the same one. Adding or removing a record costs a few multiplications.
 public struct StateDigest: Hashable, Sendable {
   /// The lower half.
   public var low: UInt64
   /// The upper half.
   public var high: UInt64
 
-  /// That of nothing, unless it is said.
+  /// Creates a digest from its halves. The default is the digest of the empty state.
   @inlinable
   public init(low: UInt64 = 0, high: UInt64 = 0) {
     self.low = low
     self.high = high
   }
 
-  /// The digest of one live record.
+  /// Returns the digest of one live record.
   @inlinable
   public static func of(hash: UInt64, sequence: UInt64) -> StateDigest {
     let (a, b) = halves(hash, sequence)
     return StateDigest(low: a, high: b)
   }
 
-  /// Takes in what another digest is of.
+  /// Adds the records of another digest.
   @inlinable
   public mutating func add(_ other: StateDigest) {
     let (sum, carry) = low.addingReportingOverflow(other.low)
@@ -31,7 +31,7 @@ public struct StateDigest: Hashable, Sendable {
     high = high &+ other.high &+ (carry ? 1 : 0)
   }
 
-  /// Leaves out what another digest is of.
+  /// Removes the records of another digest.
   @inlinable
   public mutating func remove(_ other: StateDigest) {
     let (difference, borrow) = low.subtractingReportingOverflow(other.low)
@@ -39,13 +39,13 @@ public struct StateDigest: Hashable, Sendable {
     high = high &- other.high &- (borrow ? 1 : 0)
   }
 
-  /// Takes in a live record.
+  /// Adds a live record.
   @inlinable
   public mutating func add(hash: UInt64, sequence: UInt64) {
     add(.of(hash: hash, sequence: sequence))
   }
 
-  /// Leaves out a record that is live no more.
+  /// Removes a record that is no longer live.
   @inlinable
   public mutating func remove(hash: UInt64, sequence: UInt64) {
     remove(.of(hash: hash, sequence: sequence))

@@ -15,43 +15,44 @@ package enum CPU {
   @inlinable @inline(__always)
   package static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
 
-  /// Which of eight slots have a tag in their uppermost 16 bits: bit 0 of byte k for slot k.
+  /// Returns which of eight slots have a tag in their uppermost 16 bits: bit 0 of byte k is set for
+  /// slot k.
   @inlinable @inline(__always)
   package static func slots(in bucket: UnsafePointer<UInt64>, tagged tag: UInt16) -> UInt64 {
     moraine_tag_matches(bucket, tag)
   }
 
-  /// Makes the calling thread give way to others. A hint.
+  /// Lowers the priority of the calling thread. A hint.
   package static func lowerThreadPriority() { moraine_lower_thread_priority() }
 
   /// The size of a page of memory, in bytes: a power of two.
   package static let pageBytes = Int(sysconf(Int32(_SC_PAGESIZE)))
 
-  /// Returns the memory of whole pages of a private mapping that no thread reads or writes any
-  /// more: what they have now is lost. A hint.
+  /// Releases the memory of whole pages of a private mapping that no thread reads or writes any
+  /// more: the content of the pages is lost. A hint.
   package static func discard(_ base: UnsafeMutableRawPointer, byteCount: Int) {
     let first = base.alignedUp(toMultipleOf: pageBytes)
     let end = (base + byteCount).alignedDown(toMultipleOf: pageBytes)
     if end > first { moraine_unload(first, end - first) }
   }
 
-  /// A length rounded up to whole pages.
+  /// Returns a length rounded up to whole pages.
   package static func pagesCovering(_ length: Int) -> Int {
     (length + pageBytes - 1) & ~(pageBytes - 1)
   }
 }
 
-/// Zeroed memory that costs nothing until it is touched.
+/// Zeroed memory that costs nothing until it is accessed.
 ///
-/// Aligned to a page. The owner calls ``deallocate()``.
+/// The memory is aligned to a page. The owner calls ``deallocate()``.
 package struct ZeroedMemory: @unchecked Sendable {
   package let base: UnsafeMutableRawPointer
   private let byteCount: Int
 
   /// - Parameters:
   ///   - purpose: the file or the part of the store that needs the memory, for the error.
-  ///   - isHuge: asks for huge pages; the size is then a multiple of 2 MiB. Fewer misses in the
-  ///     processor's address cache when the places touched are random.
+  ///   - isHuge: asks for huge pages; the size is then a multiple of 2 MiB. Random accesses to huge
+  ///     pages miss the processor's address cache less often.
   /// - Throws: `ENOMEM`, also when the process has as many mappings as the system allows.
   package init(for purpose: String, byteCount: Int, isHuge: Bool = false) throws(StorageError) {
     guard let base = moraine_zeroed(byteCount, isHuge) else {

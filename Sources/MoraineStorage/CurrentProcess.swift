@@ -8,16 +8,16 @@ import CMoraineShims
   import Glibc
 #endif
 
-/// This process, and its relation to others.
+/// This process and its relation to other processes.
 package enum CurrentProcess {
-  /// Whether a process has this number, as far as this one can see.
+  /// Returns whether a process with this number exists, as far as this process can see.
   package static func canSee(_ id: Int32) -> Bool {
     id > 0 && (kill(id, 0) == 0 || errno == EPERM)
   }
 
   package static var id: Int32 { getpid() }
 
-  /// Rises in the child of every fork since ``watchForks()``.
+  /// A number that rises in the child of every fork since ``watchForks()``.
   package static var forkGeneration: UInt64 { moraine_fork_generation() }
 
   package static func watchForks() { moraine_watch_forks() }

@@ -8,15 +8,15 @@ import Synchronization
   import Glibc
 #endif
 
-/// A descriptor of the kernel that can be given back while no call uses it.
+/// A kernel file descriptor that can be parked, that is, closed while no call uses it.
 ///
-/// Thread safety: one word has the descriptor and the number of calls that use it. A call adds
-/// itself before it looks at the descriptor. The descriptor is given back by an exchange that
-/// succeeds only where that number is 0, so no call has a descriptor that was closed. A call that
-/// finds none waits for `change` and opens the file again; as it is counted, the new descriptor is
-/// not given back before the call ends. Acquiring where a call adds itself: it comes after the
-/// opening that stored the descriptor. Releasing where a call leaves, acquiring in the exchange:
-/// the close comes after the calls.
+/// Thread safety: one word contains the descriptor and the number of calls that use it. A call adds
+/// itself before it looks at the descriptor. The descriptor is parked by an exchange that succeeds
+/// only where that number is 0, so no call has a descriptor that was closed. A call that finds no
+/// descriptor waits for `change` and opens the file again. That call is counted, so the new
+/// descriptor is not parked before the call ends. Acquiring where a call adds itself: the call
+/// comes after the opening that stored the descriptor. Releasing where a call leaves, acquiring in
+/// the exchange: the close comes after the calls.
 final class Descriptor: Sendable {
   #if os(Linux) || os(Android)
     static let canPark = true
@@ -25,19 +25,19 @@ final class Descriptor: Sendable {
   #endif
 
   private static let none: UInt64 = 0xFFFF_FFFF << 32
-  /// How often, and how long apart, a call that lacks a descriptor tries again.
+  /// The number of attempts, and the pause between them, of a call that lacks a descriptor.
   private static let attemptLimit = 20
   private static let retryNanoseconds: UInt64 = 10_000_000
 
-  /// The descriptor in the upper half, the number of calls in the lower one.
+  /// The descriptor in the upper half, the number of calls that use it in the lower half.
   private let word: Atomic<UInt64>
-  /// Relaxed: which descriptors are used less than others is a guess.
+  /// Relaxed: the pool only estimates which descriptors are used less than others.
   private let isReferenced = Atomic<Bool>(true)
-  /// Whether a thread gives the descriptor back or opens the file again.
+  /// Whether a thread is parking the descriptor or opening the file again.
   private let change = Monitor(false)
   private let pool: DescriptorPool
 
-  /// Takes the descriptor over.
+  /// Takes ownership of the descriptor.
   init(_ number: CInt) {
     word = Atomic(Self.encoded(number))
     pool = .current
@@ -63,7 +63,7 @@ final class Descriptor: Sendable {
 
   func takeReference() -> Bool { isReferenced.exchange(false, ordering: .relaxed) }
 
-  /// Runs the body with the descriptor, which `open` makes again where it was given back.
+  /// Runs the body with the descriptor. Where the descriptor is parked, calls `open` first.
   func use<Result>(
     reopening open: () throws(StorageError) -> CInt,
     _ body: (CInt) throws(StorageError) -> Result
@@ -75,8 +75,8 @@ final class Descriptor: Sendable {
     return try body(number)
   }
 
-  /// As ``use(reopening:_:)``, of calls whose failure would end a store's writing: where there is
-  /// no descriptor left, they wait for one, for a fifth of a second at most.
+  /// Runs the body like ``use(reopening:_:)``, but waits where no descriptor is left, for a fifth
+  /// of a second at most. It is for calls whose failure would end a store's writing.
   func useWithPatience<Result>(
     reopening open: () throws(StorageError) -> CInt,
     _ body: (CInt) throws(StorageError) -> Result
@@ -85,7 +85,7 @@ final class Descriptor: Sendable {
     while true {
       do throws(StorageError) { return try use(reopening: open, body) } catch {
         attempts += 1
-        // Nothing but opening fails so: the body has not run.
+        // Only opening fails with this error: the body has not run.
         guard error.lacksDescriptor, attempts < Self.attemptLimit else { throw error }
         SystemClock.sleep(nanoseconds: Self.retryNanoseconds)
       }
@@ -102,15 +102,15 @@ final class Descriptor: Sendable {
     return number
   }
 
-  /// Releasing: a call that finds the number comes after the opening.
+  /// Stores the descriptor. Releasing: a call that finds the descriptor comes after the opening.
   private func put(_ number: CInt) {
     word.wrappingSubtract(Self.none - Self.encoded(number), ordering: .releasing)
   }
 
   /// Closes the descriptor, if no call uses it.
   ///
-  /// - Parameter prepare: runs before; its answer is whether the descriptor may be closed. Calls
-  ///   that need the descriptor wait for it.
+  /// - Parameter prepare: runs before the close, and returns whether the descriptor may be closed.
+  ///   Calls that need the descriptor wait while it runs.
   /// - Returns: whether the descriptor was closed.
   func park(_ prepare: (CInt) -> Bool) -> Bool {
     guard Self.canPark, pool.forkGeneration == CurrentProcess.forkGeneration, tryToBeginChange()
@@ -133,9 +133,9 @@ final class Descriptor: Sendable {
     return true
   }
 
-  /// Runs the body while the descriptor is neither given back nor opened again.
+  /// Runs the body while no thread parks the descriptor or opens it again.
   ///
-  /// - Parameter body: gets nil where there is none.
+  /// - Parameter body: receives nil where the descriptor is parked.
   func holding<Result>(_ body: (CInt?) -> Result) -> Result {
     beginChange()
     defer { endChange() }

@@ -9,27 +9,29 @@ import Synchronization
   import Glibc
 #endif
 
-/// Tells what happens to directories and files: one queue of the kernel and one thread for the
-/// whole process, however many are watched.
+/// The events of directories and files: one kernel queue and one thread for the whole process,
+/// however many directories and files are watched.
 ///
-/// Where the kernel has no such queue, or no place in it, the thread asks about directories once a
-/// second; files are not watched then.
+/// Where the kernel has no such queue, or no place in it, the thread calls the bodies of
+/// directories once a second; files are not watched then.
 ///
-/// Thread safety: the mutex protects everything that changes; it is held for moments only, and
-/// not while a body is called. A child of a process that forked has no such thread, and shares the
-/// queue with its parent: the first watch of the child begins with a queue of its own.
+/// Thread safety: the mutex protects all mutable state. It is held only briefly, and not while a
+/// body is called. A forked child does not have the thread, and shares the queue with its parent:
+/// the child's first watch creates a new queue.
 final class DirectoryEvents: OfOneProcess {
-  /// How long events of directories are collected before the bodies are called: a rename, or a file
-  /// that is moved away and back, makes several.
+  /// How long events of directories are collected before the bodies are called. A rename, or a file
+  /// that is moved away and back, makes several events.
   private static let collectionNanoseconds: UInt64 = 100_000_000
   private static let pollNanoseconds: UInt64 = 1_000_000_000
 
   private static let place = PerProcess<DirectoryEvents>()
 
   private struct Watcher {
-    /// Nil where the kernel tells nothing, so that the body is called once a second.
+    /// The watch's place in the kernel's queue; nil where the kernel reports nothing, so that the
+    /// body is called once a second.
     let place: Int64?
-    /// Nil for a file: every event counts, and the body is called at once.
+    /// Selects the names that count. Nil for a file: every event counts, and the body is called at
+    /// once.
     let isOfInterest: (@Sendable (String) -> Bool)?
     let body: @Sendable () -> Void
   }
@@ -37,20 +39,21 @@ final class DirectoryEvents: OfOneProcess {
   private struct State {
     var watchers: [UInt64: Watcher] = [:]
     var nextID: UInt64 = 0
-    /// How many watchers a place in the kernel's queue has: two of one directory share it.
+    /// The number of watchers at a place in the kernel's queue: two watchers of one directory share
+    /// it.
     var counts: [Int64: Int] = [:]
     var isRunning = false
   }
 
   private let state = Mutex(State())
-  /// Negative where there is none.
+  /// The kernel's queue; negative where the kernel has none.
   private let queue = moraine_directory_events()
   let forkGeneration = CurrentProcess.forkGeneration
 
   init() {}
 
   deinit {
-    // One that another thread was faster than.
+    // Only an object that another thread was faster to place is released.
     if queue >= 0 { close(queue) }
   }
 
@@ -63,14 +66,14 @@ final class DirectoryEvents: OfOneProcess {
   }
 
   /// - Parameter directory: as ``watch(_:_:_:)``.
-  /// - Returns: nil where the kernel does not tell of the file.
+  /// - Returns: nil where the system cannot watch the file.
   static func watchFile(
     _ name: String, in directory: CInt, _ body: @escaping @Sendable () -> Void
   ) -> (any DirectoryWatch)? {
     place.current.add(nil, body) { moraine_file_watch($0, directory, name) }
   }
 
-  /// - Parameter begin: has the kernel watch; gets the queue.
+  /// - Parameter begin: starts the kernel's watch; receives the queue.
   private func add(
     _ isOfInterest: (@Sendable (String) -> Bool)?, _ body: @escaping @Sendable () -> Void,
     _ begin: (CInt) -> Int64
@@ -88,8 +91,8 @@ final class DirectoryEvents: OfOneProcess {
     }
   }
 
-  /// False where the system has no thread left to give: then only the checks at syncs and renames
-  /// find out.
+  /// Starts the thread, unless it runs. Returns false where the system has no thread left: then
+  /// only the checks at syncs and renames detect changes.
   private func isRunning(_ state: inout State) -> Bool {
     if state.isRunning { return true }
     do throws(StorageError) { try WorkerThread.start { [self] in run() } } catch { return false }
@@ -98,7 +101,7 @@ final class DirectoryEvents: OfOneProcess {
   }
 
   fileprivate func remove(_ id: UInt64) {
-    // In a child the mutex may be held for ever, and the queue is the parent's.
+    // In a forked child the mutex may be held for ever, and the queue is the parent's.
     guard forkGeneration == CurrentProcess.forkGeneration else { return }
     state.withLock { state in
       guard let place = state.watchers.removeValue(forKey: id)?.place else { return }
@@ -140,7 +143,7 @@ final class DirectoryEvents: OfOneProcess {
     return moraine_directory_read(queue, milliseconds, events)
   }
 
-  /// Calls the bodies of files, and collects those of directories.
+  /// Calls the bodies of files, and collects the bodies of directories.
   private func distribute(
     _ count: Int, _ events: UnsafeMutablePointer<moraine_directory_event>,
     _ collected: inout [UInt64: @Sendable () -> Void]
@@ -175,7 +178,7 @@ final class DirectoryEvents: OfOneProcess {
   }
 }
 
-/// A directory's or a file's place among the watched ones.
+/// The registration of a watched directory or file. Releasing it ends the watch.
 private final class Registration: DirectoryWatch {
   private let id: UInt64
   private let events: DirectoryEvents

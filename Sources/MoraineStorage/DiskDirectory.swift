@@ -10,9 +10,9 @@ import SystemPackage
   import Glibc
 #endif
 
-/// An open directory of the real disk; every name is resolved against its descriptor.
+/// An open directory of the real disk. Every name is resolved against its descriptor.
 ///
-/// Its descriptor may be given back and opened again: see ``DescriptorPool``.
+/// The descriptor may be parked and opened again: see ``DescriptorPool``.
 final class DiskDirectory: StorageDirectory, Parkable {
   let path: FilePath
   private let descriptor: Descriptor
@@ -23,9 +23,9 @@ final class DiskDirectory: StorageDirectory, Parkable {
     var isAllowed = false
     weak var lock: DiskFile?
     var standIn: String?
-    /// Keeps the lock of `standIn` in place of the directory's.
+    /// Holds the lock of `standIn` in place of the directory's lock.
     var kept: KeptFile?
-    /// How the directory is locked, when it is.
+    /// Whether the directory's lock is a shared one, when the directory is locked.
     var isShared = false
   }
 
@@ -65,7 +65,7 @@ final class DiskDirectory: StorageDirectory, Parkable {
   }
 
   func entries() throws(StorageError) -> [DirectoryEntry] {
-    // A descriptor of its own: reading moves its position.
+    // A separate descriptor, because reading moves its position.
     let copy = try use { (descriptor) throws(StorageError) in
       try SystemCall.retrying("open directory", path.string) {
         moraine_openat(descriptor, ".", O_RDONLY | O_DIRECTORY, 0)
@@ -95,7 +95,7 @@ final class DiskDirectory: StorageDirectory, Parkable {
     }
   }
 
-  /// Nil when the name vanished meanwhile.
+  /// Returns nil when the name no longer exists.
   private func entry(named name: String) throws(StorageError) -> DirectoryEntry? {
     guard let status = try status(of: name) else { return nil }
     let kind: EntryKind =
@@ -108,7 +108,8 @@ final class DiskDirectory: StorageDirectory, Parkable {
     return DirectoryEntry(name: name, kind: kind, lengthBytes: UInt64(max(0, status.st_size)))
   }
 
-  /// What a name leads to; nil when nothing has it. A parked directory is asked by its path.
+  /// Returns the status of what a name leads to; nil when the name does not exist. Where the
+  /// directory is parked, the path is used.
   private func status(of name: String) throws(StorageError) -> stat? {
     var status = stat()
     func inspect(_ descriptor: CInt, _ name: String) throws(StorageError) -> Bool {
@@ -155,11 +156,11 @@ final class DiskDirectory: StorageDirectory, Parkable {
     }
   }
 
-  /// Opens a file whose descriptor was given back.
+  /// Opens a file again whose descriptor was parked.
   func openAgain(_ name: String, _ access: FileAccess) throws(StorageError) -> CInt {
     do throws(StorageError) { return try open(name, access) } catch {
       switch error.errno {
-      // Nothing, a link, a directory, a socket.
+      // The name leads to nothing, or to a link, a directory or a socket.
       case .noSuchFileOrDirectory, .tooManySymbolicLinkLevels, .isDirectory,
         .noSuchAddressOrDevice:
         throw StorageError("open again", file: name, errno: .staleNFSFileHandle)
@@ -205,8 +206,9 @@ final class DiskDirectory: StorageDirectory, Parkable {
     }
   }
 
-  /// By the directory's own descriptor: a path may lead elsewhere by now. Where the parent may not
-  /// be read, or is of a file system that syncs no directories, the whole file system is synced.
+  /// Opens the parent through the directory's own descriptor, because a path may lead elsewhere by
+  /// now. Where the parent may not be read, or belongs to a file system that syncs no directories,
+  /// syncs the whole file system.
   func synchronizeParent() throws(StorageError) {
     do throws(StorageError) {
       let parent = try use { (descriptor) throws(StorageError) in
@@ -280,7 +282,7 @@ final class DiskDirectory: StorageDirectory, Parkable {
   func watch(
     _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
   ) -> (any DirectoryWatch)? {
-    // Where that fails the checks at syncs and renames find out.
+    // Without a watch, the checks at syncs and renames detect changes.
     do throws(StorageError) {
       return try use { descriptor in DirectoryEvents.watch(descriptor, isOfInterest, body) }
     } catch { return nil }
@@ -302,17 +304,18 @@ final class DiskDirectory: StorageDirectory, Parkable {
 
   func isLocked(by standIn: String, shared: Bool) throws(StorageError) -> Bool {
     guard let file = try openFile(standIn, .read) else { return false }
-    // The lock ends with the object.
+    // The lock ends when `file` is released.
     return try !file.tryLock(shared: shared)
   }
 
-  /// As for files: a child of the process that took the lock must not give it back.
+  /// A child of the process that took the lock must not release it, as for files.
   func unlock() {
     guard lockHolder.load(ordering: .relaxed) == getpid() else { return }
     descriptor.holding { descriptor in
       if let descriptor { moraine_unlock(descriptor) }
       takeKept()?.release()
-      // Not before: the descriptor would be given back as one without a lock, which a copy keeps.
+      // Not earlier: the pool would then park the descriptor as one without a lock, and a copy of
+      // the descriptor would keep the lock.
       lockHolder.store(0, ordering: .relaxed)
     }
   }
@@ -342,10 +345,10 @@ extension DiskDirectory {
   func park() -> Bool {
     let (lock, standIn, isShared) = parking.withLock { ($0.lock, $0.standIn, $0.isShared) }
     return descriptor.park { descriptor in
-      // No call uses the descriptor, so none locks the directory now.
+      // No call uses the descriptor, so no call locks the directory now.
       let isLocked = lockHolder.load(ordering: .relaxed) == getpid()
       guard isLocked || lock?.isLocked == true else { return true }
-      // Of a shared lock it could not be told whether the mapping keeps it.
+      // For a shared lock it cannot be tested whether the mapping keeps it.
       guard isLocked, !isShared, let lock, let standIn,
         let kept = keep(standIn, in: descriptor, isShared)
       else { return false }
@@ -354,7 +357,7 @@ extension DiskDirectory {
         return false
       }
       parking.withLock { $0.kept = kept }
-      // A child may have a copy of the descriptor.
+      // A forked child may have a copy of the descriptor, so closing alone would not end the lock.
       moraine_unlock(descriptor)
       return true
     }
@@ -362,8 +365,8 @@ extension DiskDirectory {
 
   /// Locks a file through a mapping alone.
   ///
-  /// - Returns: nil also where the mapping does not keep the lock: file systems that lie over
-  ///   others, as overlayfs, map the file below, and that open file is another one.
+  /// - Returns: nil where that fails, and where the mapping does not keep the lock: file systems
+  ///   that lie over others, such as overlayfs, map the file below, which is another open file.
   private func keep(_ standIn: String, in directory: CInt, _ isShared: Bool) -> KeptFile? {
     guard let kept = mapLocked(standIn, in: directory, isShared) else { return nil }
     let other = moraine_openat(directory, standIn, O_RDONLY, 0)
@@ -414,12 +417,12 @@ extension DiskDirectory {
     StorageError("open directory again", file: path.string, errno: .staleNFSFileHandle)
   }
 
-  /// Moves the lock from the file that stood in back to the directory.
+  /// Moves the lock from the stand-in file back to the directory.
   ///
-  /// A forked child does not: it would have the lock for itself.
+  /// A forked child does not move the lock, because the child would then hold it itself.
   ///
-  /// - Returns: false when another process has the directory, which takes a deleted `LOCK` and a
-  ///   replaced manifest.
+  /// - Returns: false when another process has locked the directory. That is possible only after
+  ///   `LOCK` was deleted and the manifest was replaced.
   private func lockAgain(_ number: CInt) -> Bool {
     let (isKept, isShared) = parking.withLock { ($0.kept != nil, $0.isShared) }
     guard isKept, lockHolder.load(ordering: .relaxed) == getpid() else { return true }

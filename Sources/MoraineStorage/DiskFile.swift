@@ -12,40 +12,40 @@ import SystemPackage
 
 /// An open regular file of the real disk.
 ///
-/// Its descriptor may be given back and opened again: see ``DescriptorPool``.
+/// The descriptor may be parked and opened again: see ``DescriptorPool``.
 final class DiskFile: StorageFile, Parkable {
   let name: String
   let identity: FileIdentity
   private let directory: DiskDirectory
   private let access: FileAccess
   private let descriptor: Descriptor
-  /// Where files and mappings have caches of their own, a sync must first hand over the mapping's.
+  /// The mapping that a sync must flush first where files and mappings have separate caches.
   private let written = Mutex(WeakMapping())
 
   private struct WeakMapping {
     weak var mapping: DiskMapping?
   }
 
-  /// What the kernel's open files stand for, without a descriptor.
+  /// The kernel's open files that are kept without a descriptor.
   private struct Kept {
-    /// Keep the errors of writing that were not reported yet. The last one reaches to the file's
-    /// end.
+    /// The open files whose write errors no sync has reported yet. The last one covers the file to
+    /// its end.
     var changes: [KeptFile] = []
-    /// Keeps the lock.
+    /// The open file that keeps the lock.
     var lock: KeptFile?
   }
 
   private let kept = Mutex(Kept())
   private let mayPark = Atomic<Bool>(false)
-  /// How many bytes were mapped for writing. Relaxed: calls store it while they use the descriptor,
-  /// and it is read after an exchange that finds no such call.
+  /// The number of bytes that were mapped for writing. Relaxed: calls store it while they use the
+  /// descriptor, and it is read after an exchange that finds no such call.
   private let writableBytes = Atomic<Int>(0)
   /// The process that holds the lock through this file; 0 for none.
   private let lockHolder = Atomic<pid_t>(0)
 
   private static let leastKeptBytes = 1 << 20
 
-  /// Takes the descriptor over; closes it when it is not a regular file's.
+  /// Takes ownership of the descriptor. Closes it when it does not belong to a regular file.
   init(
     name: String, descriptor: CInt, access: FileAccess, in directory: DiskDirectory
   ) throws(StorageError) {
@@ -57,13 +57,13 @@ final class DiskFile: StorageFile, Parkable {
   }
 
   deinit {
-    // Closing alone would leave the lock with a child that another thread just forked, until that
-    // becomes its program. A child must not unlock: the parent's lock and its own are one.
+    // Closing alone would leave the lock with a child that another thread has just forked, until
+    // the child executes its program. A child must not unlock: it shares one lock with its parent.
     if lockHolder.load(ordering: .relaxed) == getpid() { releaseLock() }
     for before in takeChanges() { before.release() }
   }
 
-  /// Closes the descriptor when it throws.
+  /// Returns the file's identity. Closes the descriptor when it throws.
   private static func identity(
     of descriptor: CInt, _ name: String
   ) throws(StorageError) -> FileIdentity {
@@ -78,7 +78,7 @@ final class DiskFile: StorageFile, Parkable {
       device: UInt64(truncatingIfNeeded: status.st_dev), inode: UInt64(status.st_ino))
   }
 
-  /// Whether a descriptor leads to this file.
+  /// Returns whether a descriptor leads to this file.
   private func isSelf(_ descriptor: CInt) -> Bool {
     var status = stat()
     return fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
@@ -166,8 +166,9 @@ final class DiskFile: StorageFile, Parkable {
     if scope == .data, try synchronizeParked() { return }
     try useWithPatience { (descriptor) throws(StorageError) in
       try synchronize(scope, descriptor)
-      // The open files that changes were made through before may have an error to report that this
-      // descriptor's does not. While it is in use it is not given back for one of theirs.
+      // Changes may have been made through earlier open files. Those may have an error to report
+      // that this descriptor does not have. This call uses the descriptor, so it is not parked and
+      // no further open file is kept in the meantime.
       let before = takeChanges()
       defer { for file in before { file.release() } }
       for file in before { try file.synchronize(name) }
@@ -186,17 +187,17 @@ final class DiskFile: StorageFile, Parkable {
     }
   }
 
-  /// Syncs without a descriptor.
+  /// Syncs a parked file without a descriptor.
   ///
-  /// - Returns: false where the file has one.
+  /// - Returns: false where the sync needs a descriptor.
   private func synchronizeParked() throws(StorageError) -> Bool {
     guard descriptor.isParked else { return false }
-    // Not while the descriptor is given back: what was written through it may reach further than
-    // what is kept so far.
+    // `holding` excludes a thread that is just parking the descriptor: bytes written through it may
+    // reach further than the open files kept so far.
     let changes = descriptor.holding { $0 == nil ? takeChanges() : [] }
     guard !changes.isEmpty else { return false }
-    // They stay: what is written through the engine's mapping from now on needs them. The file may
-    // have been opened, changed and parked again in between: then a younger one is the last.
+    // The kept files stay: later writes through the engine's mapping need them. The file may have
+    // been opened, changed and parked again in between: then a younger kept file is the last.
     defer { kept.withLock { $0.changes = changes + $0.changes } }
     for file in changes { try file.synchronize(name) }
     return true
@@ -218,7 +219,7 @@ final class DiskFile: StorageFile, Parkable {
       "a read past the cache needs multiples of 4096")
     do throws(StorageError) {
       return try use { (descriptor) throws(StorageError) in
-        // One call: a part that ends in the middle of a block cannot be gone on from.
+        // One call: after a part that ends in the middle of a block, no other read can continue.
         try SystemCall.retrying("read the medium", name, at: offset) {
           moraine_read_medium(descriptor, base, target.count, off_t(offset))
         }
@@ -263,7 +264,7 @@ final class DiskFile: StorageFile, Parkable {
         moraine_prefill(descriptor, off_t(first), mapping.base + first, end - first)
       }
     } catch {
-      // A hint.
+      // Prefilling is a hint.
     }
   }
 
@@ -276,7 +277,8 @@ final class DiskFile: StorageFile, Parkable {
         kept.lock?.release()
         kept.lock = nil
       }
-      // Not before: the descriptor would be given back as one without a lock, which a copy keeps.
+      // Not earlier: the pool would then park the descriptor as one without a lock, and a copy of
+      // the descriptor would keep the lock.
       lockHolder.store(0, ordering: .relaxed)
     }
   }
@@ -294,7 +296,7 @@ final class DiskFile: StorageFile, Parkable {
     }
   }
 
-  /// For tests.
+  /// Whether the file has a descriptor, for tests.
   var hasDescriptor: Bool { !descriptor.isParked }
 
   var isLocked: Bool { lockHolder.load(ordering: .relaxed) == getpid() }
@@ -310,15 +312,18 @@ extension DiskFile {
 
   func park() -> Bool {
     descriptor.park { descriptor in
-      // No call uses the descriptor, so none locks the file now.
+      // No call uses the descriptor, so no call locks the file now.
       if isLocked { return false }
       return keepChanges(of: descriptor)
     }
   }
 
+  /// Keeps the open file of a descriptor that was opened for writing.
+  ///
   /// - Returns: false where the descriptor must stay.
   private func keepChanges(of descriptor: CInt) -> Bool {
-    // Also where all is synced: no other file gets the number of an inode that is in use.
+    // The file is kept even where all bytes are synced: no other file gets the number of an inode
+    // that is in use.
     guard access == .readWrite else { return true }
     let mapped = writableBytes.load(ordering: .relaxed)
     var length = 0
@@ -326,9 +331,10 @@ extension DiskFile {
       return false
     }
     return kept.withLock { kept in
-      // One that was not synced since has older errors to report, and newer ones too.
+      // An open file that was not synced since it was kept reports older errors, and newer ones
+      // too.
       if let last = kept.changes.last, last.covers(length) { return true }
-      // With room to grow, so that there are few of them.
+      // The mapping leaves room for the file to grow, so that few open files are kept.
       let length = max(mapped, 2 * length, Self.leastKeptBytes)
       guard let file = KeptFile(descriptor, lengthBytes: length) else { return false }
       kept.changes.append(file)
@@ -336,13 +342,14 @@ extension DiskFile {
     }
   }
 
-  /// Moves the lock to an open file that only a mapping keeps, and gives the descriptor back.
+  /// Moves the lock to an open file that only a mapping keeps, and closes the descriptor.
   ///
-  /// A child between `fork` and `exec` may have a copy of the descriptor that the lock was taken
-  /// through. That one is unlocked, so the lock ends when this process gives it up. In between the
-  /// file is not locked for a moment: the caller has the directory's lock.
+  /// A child between `fork` and `exec` may have a copy of the descriptor through which the lock was
+  /// taken. The old lock is therefore unlocked explicitly, so that the lock ends when this process
+  /// releases it. In between the file is not locked for a moment: the caller holds the directory's
+  /// lock.
   ///
-  /// - Returns: whether there is no descriptor any more, and the lock is held.
+  /// - Returns: whether the descriptor is closed and the lock is held.
   func parkLock(in directory: CInt, shared: Bool) -> Bool {
     if descriptor.isParked { return kept.withLock { $0.lock != nil } }
     return descriptor.park { descriptor in
@@ -355,7 +362,7 @@ extension DiskFile {
       moraine_unlock(descriptor)
       guard Self.lock(fresh, shared: shared) else {
         lock.release()
-        // Where that fails too, the next attempt to park locks it again.
+        // If that fails too, the next attempt to park locks it again.
         _ = Self.lock(descriptor, shared: shared)
         return false
       }
@@ -364,7 +371,8 @@ extension DiskFile {
     }
   }
 
-  /// Another opening may have the lock for the moment in which it finds the directory locked.
+  /// Locks a descriptor. It tries for a while, because another opening may hold the lock for the
+  /// moment in which it finds the directory locked.
   static func lock(_ descriptor: CInt, shared: Bool) -> Bool {
     for _ in 0..<200 {
       if moraine_lock(descriptor, shared) >= 0 { return true }

@@ -2,8 +2,8 @@ import CMoraineShims
 
 /// A mapping of a file of the real disk.
 ///
-/// Safety of `@unchecked Sendable`: the properties never change; who may touch which bytes when is
-/// the engine's matter, as for any memory.
+/// Safety of `@unchecked Sendable`: the properties never change. The engine controls which thread
+/// accesses which bytes, as for any memory.
 final class DiskMapping: FileMapping, @unchecked Sendable {
   let base: UnsafeMutableRawPointer
   let lengthBytes: Int

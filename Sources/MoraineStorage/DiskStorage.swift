@@ -46,9 +46,8 @@ package struct DiskStorage: Storage {
     } catch {
       guard error.errno == .fileExists else { throw error }
     }
-    // What is there already may be a file or a link, and then the caller must hear of it. A
-    // directory that is there already may have been made a moment ago, by the user or by a process
-    // that died.
+    // An existing name may be that of a file or a link, and the caller must get that error. An
+    // existing directory may have been created a moment ago, by the user or by a process that died.
     guard let directory = try openDirectory(path) else {
       throw StorageError("create directory", file: path.string, errno: .noSuchFileOrDirectory)
     }
@@ -61,8 +60,8 @@ package struct DiskStorage: Storage {
     throw StorageError("create directory", file: path.string, errno: .noSuchFileOrDirectory)
   }
 
-  /// - Returns: false when nothing has that name.
-  /// - Throws: when the system says that nothing can be created there.
+  /// - Returns: false when the path does not exist.
+  /// - Throws: when the system reports that nothing can be created there.
   private func canCreate(in path: FilePath) throws(StorageError) -> Bool {
     do throws(StorageError) {
       _ = try SystemCall.retrying("create files in", path.string) {
@@ -70,26 +69,26 @@ package struct DiskStorage: Storage {
       }
     } catch {
       if error.errno == .noSuchFileOrDirectory { return false }
-      // Other answers may mean that the question is not permitted, as in some containers. The first
-      // write then says what is wrong.
+      // Other errors may mean that the question itself is not permitted, as in some containers. The
+      // first write then reports the error.
       if error.errno == .permissionDenied || error.errno == .readOnlyFileSystem { throw error }
     }
     return true
   }
 
-  /// The directory that the last component of a path is in.
+  /// Returns the directory that contains the last component of a path.
   private static func parent(of path: FilePath) -> FilePath {
     let parent = path.removingLastComponent()
     return parent.isEmpty ? FilePath(".") : parent
   }
 
-  /// What a path leads to; nil where nothing has that name. The last component is not followed
-  /// where it is a symbolic link: a store's directory is none.
+  /// Returns the identity of what a path leads to; nil where the path does not exist. A symbolic
+  /// link in the last component is not followed: a store's directory is not a link.
   package func identity(of path: FilePath) throws(StorageError) -> FileIdentity? {
     try identity(path) { lstat($0, &$1) }
   }
 
-  /// As ``identity(of:)``, of the directory that the last component is in. Links are followed.
+  /// Returns the identity of the directory that contains the last component. Links are followed.
   package func identityOfParent(of path: FilePath) throws(StorageError) -> FileIdentity? {
     try identity(Self.parent(of: path)) { stat($0, &$1) }
   }

@@ -1,18 +1,19 @@
 import CMoraineShims
 import SystemPackage
 
-/// An open file that only an inaccessible mapping keeps, with its locks and its unreported errors.
+/// An open file, with its locks and its unreported errors, that only an inaccessible mapping keeps.
 ///
-/// The kernel frees it when the process ends, however that happens. A forked child does not get it.
+/// The kernel closes the file when the process ends for any reason. A forked child does not inherit
+/// the mapping.
 ///
-/// Safety of `@unchecked Sendable`: the properties never change, and nothing reads the memory. The
-/// owner releases it once.
+/// Safety of `@unchecked Sendable`: the properties never change, and no thread reads the memory.
+/// The owner releases it once.
 struct KeptFile: @unchecked Sendable {
   private let base: UnsafeMutableRawPointer
   private let lengthBytes: Int
   private let forkGeneration = CurrentProcess.forkGeneration
 
-  /// - Parameter lengthBytes: how much of the file ``synchronize(_:)`` writes.
+  /// - Parameter lengthBytes: the length of the file's beginning that ``synchronize(_:)`` writes.
   /// - Returns: nil where the system or the file system has no such mapping.
   init?(_ descriptor: CInt, lengthBytes: Int) {
     let length = max(1, lengthBytes)
@@ -28,7 +29,7 @@ struct KeptFile: @unchecked Sendable {
     _ = try SystemCall.retrying("sync", name) { moraine_sync_mapping(base, lengthBytes) }
   }
 
-  /// In a forked child something else may lie there.
+  /// Removes the mapping, except in a forked child, where other memory may lie at that address.
   func release() {
     if forkGeneration == CurrentProcess.forkGeneration { moraine_unmap(base, lengthBytes) }
   }

@@ -1,12 +1,12 @@
 import Synchronization
 import SystemPackage
 
-/// A directory of ``MemoryStorage``, as one opener sees it: by the path it was opened by.
+/// One opening of a directory of ``MemoryStorage``, with the path by which it was opened.
 final class MemoryDirectory: StorageDirectory {
-  /// The directory itself, which all its openers share.
+  /// The directory itself, which all its openings share.
   final class Node: Sendable {
     let files = Mutex<[String: MemoryNode]>([:])
-    /// Has no bytes: only its lock is used.
+    /// A file without bytes: only its lock is used.
     let lock: MemoryNode
 
     init(in space: MemorySpace) { lock = MemoryNode(in: space) }

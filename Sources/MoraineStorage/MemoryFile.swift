@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// A file of ``MemoryStorage`` as one opener has it: what it may do, and the lock it holds.
+/// One opening of a file of ``MemoryStorage``, with its access and its lock.
 final class MemoryFile: StorageFile {
   let name: String
   private let access: FileAccess
@@ -44,7 +44,7 @@ final class MemoryFile: StorageFile {
 
   func synchronize(_ scope: SyncScope) throws(StorageError) {}
 
-  /// Memory is the medium.
+  /// Reads the memory, which is the medium.
   func readMedium(
     into target: UnsafeMutableRawBufferPointer, at offset: UInt64
   ) throws(StorageError) -> Int? { try read(into: target, at: offset) }
@@ -80,7 +80,7 @@ final class MemoryFile: StorageFile {
   }
 }
 
-/// The bytes of a file of ``MemoryStorage``, which it keeps alive.
+/// A mapping of a file of ``MemoryStorage``. It keeps the file alive.
 final class MemoryMapping: FileMapping {
   private let node: MemoryNode
   private let memory: ZeroedMemory

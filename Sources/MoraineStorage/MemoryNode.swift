@@ -1,10 +1,10 @@
 import Synchronization
 import SystemPackage
 
-/// The bytes and the lock of a file in memory, which all its openers share.
+/// The bytes and the lock of a file in memory, which all its openings share.
 ///
-/// Calls exclude each other. Whoever writes through a mapping does so beside them, as with a mapped
-/// file of the disk, and it is the engine's matter that nobody reads those bytes meanwhile.
+/// Calls exclude each other. Writes through a mapping run beside the calls, as with a mapped file
+/// of the disk. The engine ensures that no call reads those bytes at the same time.
 ///
 /// Bytes between the length and the end of the memory are zero, so that extending costs nothing.
 final class MemoryNode: Sendable {
@@ -12,14 +12,15 @@ final class MemoryNode: Sendable {
     var memory: ZeroedMemory?
     var capacity = 0
     var length = 0
-    /// From then on someone may hold the address, and the memory stays where it is.
+    /// Whether the file was mapped. A mapping holds the address, so the memory stays in place.
     var isMapped = false
-    /// How often a call has changed the file.
+    /// The number of times that a call has changed the file.
     var changes: UInt64 = 0
     var exclusiveHolder: ObjectIdentifier?
     var sharedHolders: Set<ObjectIdentifier> = []
 
-    /// False when the memory would have to move and may not, or the system has none.
+    /// Returns false when the memory would have to move but is mapped, or when the system has no
+    /// memory.
     mutating func reserve(_ needed: Int, exactly: Bool = false) -> Bool {
       guard needed > capacity else { return true }
       guard !isMapped else { return false }
@@ -40,12 +41,12 @@ final class MemoryNode: Sendable {
     }
   }
 
-  /// The last number that was given to a file.
+  /// The last number that was assigned to a file.
   private static let lastNumber = Atomic<UInt64>(0)
 
   private let contents = Mutex(Contents())
   private let space: MemorySpace
-  /// No other file of the process has it, nor will have it.
+  /// The file's number. No other file of the process ever has the same one.
   private let number = lastNumber.add(1, ordering: .relaxed).newValue
 
   init(in space: MemorySpace) {
@@ -80,7 +81,7 @@ final class MemoryNode: Sendable {
     }
   }
 
-  /// - Returns: why it cannot be done, or nil when it is.
+  /// - Returns: the error, or nil when all bytes are written.
   func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Errno? {
     guard let source = bytes.baseAddress, bytes.count > 0 else { return nil }
     return contents.withLock { contents in

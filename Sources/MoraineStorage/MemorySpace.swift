@@ -1,11 +1,11 @@
 import Synchronization
 
-/// What is left of the space of a ``MemoryStorage``.
+/// The free space of a ``MemoryStorage``.
 final class MemorySpace: Sendable {
   private static let blockBytes = 4096
   private let freeBytes: Mutex<Int>
 
-  /// What must be free when a file is created.
+  /// The number of bytes that must be free when a file is created.
   let creationBytes: Int
 
   init(capacityBytes: Int, creationBytes: Int = 0) {
@@ -13,9 +13,9 @@ final class MemorySpace: Sendable {
     freeBytes = Mutex(capacityBytes)
   }
 
-  /// Takes or gives back what a file's change of length needs.
+  /// Reserves or releases the space for a file's change of length.
   ///
-  /// - Returns: false, and nothing is taken, when there is not enough.
+  /// - Returns: false when the space does not suffice; nothing has changed then.
   @discardableResult
   func change(from before: Int, to after: Int) -> Bool {
     let more = Self.blocks(after) - Self.blocks(before)
@@ -26,7 +26,7 @@ final class MemorySpace: Sendable {
     }
   }
 
-  /// In bytes.
+  /// The free space, in bytes.
   var free: Int { freeBytes.withLock { $0 } }
 
   private static func blocks(_ length: Int) -> Int {

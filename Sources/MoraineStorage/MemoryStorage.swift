@@ -1,18 +1,18 @@
 import Synchronization
 package import SystemPackage
 
-/// Directories that live in memory, for stores that need not outlast the process.
+/// Directories in memory, for stores that need not outlast the process.
 ///
-/// Paths are names and no more: a directory needs no parent, and `a` and `./a` are two. What is
-/// written is there at once, so synchronizing does nothing.
+/// Paths are only names: a directory needs no parent, and `a` and `./a` are two directories. Writes
+/// take effect at once, so synchronizing does nothing.
 package final class MemoryStorage: Storage {
   private let directories = Mutex<[String: MemoryDirectory.Node]>([:])
   let space: MemorySpace
 
   /// - Parameters:
-  ///   - capacityBytes: what all files together may take, in whole blocks of 4 KiB each, as on a
-  ///     small disk.
-  ///   - creationBytes: what must be free when a file is created, as on XFS.
+  ///   - capacityBytes: the space of all files together, in whole blocks of 4 KiB for each file, as
+  ///     on a small disk.
+  ///   - creationBytes: the number of bytes that must be free when a file is created, as on XFS.
   package init(capacityBytes: Int = .max, creationBytes: Int = 0) {
     space = MemorySpace(capacityBytes: capacityBytes, creationBytes: creationBytes)
   }
@@ -28,8 +28,8 @@ package final class MemoryStorage: Storage {
     }
   }
 
-  /// Gives a directory another path, as someone with a file manager would below an open store.
-  /// What was at `target` is gone for everyone who does not have it open.
+  /// Gives a directory another path, as a user's file manager may do to an open store. A directory
+  /// at `target` is removed; objects that have it open can still use it.
   package func renameDirectory(_ source: FilePath, to target: FilePath) throws(StorageError) {
     try directories.withLock { directories throws(StorageError) in
       guard let node = directories.removeValue(forKey: source.string) else {

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// A place for an object of which each process has one.
+/// A place for an object that each process has one of.
 ///
 /// A forked child has none of its parent's threads, and a lock of its parent's object may be held
-/// for ever: the child makes an object of its own and leaves the other one alone.
+/// for ever. So the child creates a new object and does not touch the parent's object.
 struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
-  /// The address of the object; 0 before there is one.
+  /// The address of the object; 0 before the object exists.
   private let place = Atomic<UInt>(0)
 
   init() {}
@@ -13,7 +13,7 @@ struct PerProcess<Object: OfOneProcess>: ~Copyable, Sendable {
   var current: Object {
     while true {
       // Acquiring, with the releasing exchange below: a thread that reads the address sees the
-      // object whole.
+      // complete object.
       let known = place.load(ordering: .acquiring)
       if let pointer = UnsafeRawPointer(bitPattern: known) {
         let object = Unmanaged<Object>.fromOpaque(pointer).takeUnretainedValue()

@@ -1,7 +1,7 @@
-/// Calls actions at their times: one thread for all of a process.
+/// A timer that calls actions at their times, with one thread for the whole process.
 ///
-/// An action runs on the timer's thread and must not block: it hands work to the pool or resumes a
-/// continuation.
+/// An action runs on the timer's thread and must not block: it submits work to the pool or resumes
+/// a continuation.
 package final class PoolTimer: Sendable {
   private struct Entry {
     let dueNanoseconds: UInt64
@@ -18,7 +18,7 @@ package final class PoolTimer: Sendable {
 
   init() {}
 
-  /// Starts the thread, unless it runs. It then runs as long as the process.
+  /// Starts the thread, unless it runs. The thread then runs until the process ends.
   package func start() throws(StorageError) {
     let isFirst = monitor.withLock { state in
       defer { state.isRunning = true }
@@ -35,7 +35,8 @@ package final class PoolTimer: Sendable {
 
   var isRunning: Bool { monitor.withLock { $0.isRunning } }
 
-  /// Has the action called at that time of the machine's monotonic clock, or soon after.
+  /// Schedules the action for a time of the machine's monotonic clock. It runs at that time or soon
+  /// after.
   ///
   /// - Complexity: O(log entries).
   package func schedule(at dueNanoseconds: UInt64, _ action: @escaping @Sendable () -> Void) {
@@ -43,7 +44,7 @@ package final class PoolTimer: Sendable {
       state.heap.append(Entry(dueNanoseconds: dueNanoseconds, action: action))
       return Self.rise(&state.heap, from: state.heap.count - 1) == 0
     }
-    // The thread sleeps until the entry that was first before.
+    // The thread sleeps until the time of the entry that was first before.
     if isNext { monitor.signal() }
   }
 
@@ -61,7 +62,7 @@ package final class PoolTimer: Sendable {
     }
   }
 
-  /// - Returns: where the entry is now.
+  /// - Returns: the entry's new place.
   private static func rise(_ heap: inout [Entry], from start: Int) -> Int {
     var place = start
     while place > 0 {

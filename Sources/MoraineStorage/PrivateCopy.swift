@@ -1,7 +1,7 @@
 /// A file's bytes, read into memory.
 ///
-/// Safety of `@unchecked Sendable`: as ``DiskMapping``, whose place it takes: the properties never
-/// change; who may touch which bytes when is the engine's matter.
+/// Safety of `@unchecked Sendable`: as for ``DiskMapping``, which this type replaces. The
+/// properties never change, and the engine controls which thread accesses which bytes.
 final class PrivateCopy: FileMapping, @unchecked Sendable {
   private let memory: ZeroedMemory
   let lengthBytes: Int
@@ -19,12 +19,12 @@ final class PrivateCopy: FileMapping, @unchecked Sendable {
 }
 
 extension StorageFile {
-  /// As ``mapPrivately(lengthBytes:)``, all read at once.
+  /// Returns the same as ``mapPrivately(lengthBytes:)``, but reads all bytes at once.
   package func readPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping {
     let memory = try ZeroedMemory(for: name, byteCount: max(lengthBytes, 1))
     let copy = PrivateCopy(memory, lengthBytes: lengthBytes)
     let target = UnsafeMutableRawBufferPointer(start: copy.base, count: lengthBytes)
-    // What is not there stays zero, and no checksum will match it.
+    // Bytes beyond the file's end stay zero, and no checksum will match them.
     _ = try read(into: target, at: 0)
     return copy
   }

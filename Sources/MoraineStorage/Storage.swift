@@ -1,26 +1,26 @@
 package import SystemPackage
 
-/// Where stores live: the seam through which all input and output of the engine goes.
+/// The interface through which all input and output of the engine goes.
 ///
-/// The real disk, the one in memory and the simulated one of `MoraineTesting` implement it, so
+/// The real disk, the storage in memory and the simulated disk of `MoraineTesting` implement it, so
 /// that production and simulation share every line of the engine. No call here waits for anything
-/// but the medium; interrupted and short calls are completed below the seam.
+/// but the medium. Implementations complete interrupted and short calls.
 package protocol Storage: Sendable {
-  /// Opens an existing directory, or answers nil when nothing has that name.
+  /// Opens an existing directory. Returns nil when the path does not exist.
   ///
-  /// - Throws: ``StorageError`` when the path is not a directory, is a symbolic link, or may not
-  ///   be read.
+  /// - Throws: ``StorageError`` when the path is not a directory, is a symbolic link, or may not be
+  ///   read.
   func openDirectory(_ path: FilePath) throws(StorageError) -> (any StorageDirectory)?
 
-  /// Makes a directory readable by its owner alone, and makes its name durable in its parent. An
+  /// Creates a directory that only its owner can use, and makes its name durable in its parent. An
   /// existing directory is not an error; its name becomes durable too.
   func createDirectory(_ path: FilePath) throws(StorageError)
 
-  /// Throws when files cannot be created in the directory, or, where nothing has that name, when
-  /// the directory cannot be created in its parent. Creates nothing.
+  /// Throws when files cannot be created in the directory. Where the path does not exist, throws
+  /// when the directory cannot be created in its parent. Creates nothing.
   func checkWritable(_ path: FilePath) throws(StorageError)
 
-  /// The same place by a path that does not depend on the process's current directory.
+  /// Returns a path to the same place that does not depend on the process's current directory.
   func absolute(_ path: FilePath) throws(StorageError) -> FilePath
 }
 
@@ -28,11 +28,11 @@ extension Storage {
   /// Storage without permissions is always writable.
   package func checkWritable(_ path: FilePath) throws(StorageError) {}
 
-  /// Paths that are names and no more stay as they are.
+  /// Paths that are only names stay as they are.
   package func absolute(_ path: FilePath) throws(StorageError) -> FilePath { path }
 }
 
-/// A file or a directory, whichever path leads to it.
+/// The identity of a file or a directory, whichever path leads to it.
 package struct FileIdentity: Hashable, Sendable {
   package var device: UInt64
   package var inode: UInt64
@@ -43,8 +43,8 @@ package struct FileIdentity: Hashable, Sendable {
   }
 }
 
-/// The file that a name leads to, as it was last changed. Two equal stamps mean that no call wrote
-/// to the file in between; two different ones may mean less than that.
+/// The file that a name leads to, and its last change. Two equal stamps mean that no call wrote to
+/// the file in between. Two different stamps do not always mean that a call wrote to it.
 package struct FileStamp: Hashable, Sendable {
   package var identity: FileIdentity
   package var lengthBytes: UInt64
@@ -78,85 +78,89 @@ package enum FileAccess: Sendable {
   case read, readWrite
 }
 
-/// An open directory. Names are plain file names; no path is ever followed out of it.
+/// An open directory. Names are plain file names; no path leads out of the directory.
 package protocol StorageDirectory: AnyObject, Sendable {
   var path: FilePath { get }
-  /// Nil where only the path tells directories apart.
+  /// The directory's identity; nil where only the path distinguishes directories.
   var identity: FileIdentity? { get }
   func entries() throws(StorageError) -> [DirectoryEntry]
-  /// Makes a new file, readable and writable by its owner alone. The name must be free.
+  /// Creates a file that only its owner can read and write. No file may have the name.
   func createFile(_ name: String) throws(StorageError) -> any StorageFile
-  /// Opens a regular file; nil when nothing has that name.
+  /// Opens a regular file. Returns nil when the name does not exist.
   func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)?
   func rename(_ source: String, to target: String) throws(StorageError)
-  /// Removes a file. A name that is free already is not an error.
+  /// Removes a file. It is not an error when the name does not exist.
   func remove(_ name: String) throws(StorageError)
   /// Makes the names in the directory durable.
   func synchronize() throws(StorageError)
-  /// Makes the directory's own name durable in its parent, also where another process made it.
+  /// Makes the directory's own name durable in its parent, also where another process created it.
   func synchronizeParent() throws(StorageError)
-  /// Gives a file a name in another directory too, which must be free, without copying its bytes:
-  /// as a clone, whose blocks are shared until one of the two is written to, or as a hard link.
-  /// Bytes and name are durable when the file and the other directory were synced.
+  /// Gives a file a second name, in another directory, without copying its bytes. No file may have
+  /// that name. The result is a clone, whose blocks are shared until one of the two is written to,
+  /// or a hard link. Bytes and name are durable when the file and the other directory were synced.
   ///
-  /// - Parameter linking: whether a hard link will do: one file with two names.
-  /// - Returns: false when these file systems cannot; nothing has changed then.
+  /// - Parameter linking: whether a hard link is acceptable: one file with two names.
+  /// - Returns: false when these file systems cannot do that; nothing has changed then.
   func share(
     _ name: String, into target: any StorageDirectory, as newName: String, linking: Bool
   ) throws(StorageError) -> Bool
-  /// How much can still be written here, about, in bytes.
+  /// Returns the approximate number of bytes that can still be written here.
   func freeBytes() throws(StorageError) -> UInt64
-  /// How much must be free so that a file can be created, in bytes. Most of it is free again
-  /// afterwards.
+  /// Returns the number of bytes that must be free so that a file can be created. Most of them are
+  /// free again afterwards.
   func creationBytes() throws(StorageError) -> UInt64
-  /// Calls the body soon after a file was written to by `write`, until the watch is let go. A hint:
-  /// it may call too often. The body must not block.
+  /// Calls the body soon after a file was written to by `write`, until the watch is released. A
+  /// hint: it may call too often. The body must not block.
   ///
-  /// - Returns: nil where only asking tells.
+  /// - Returns: nil where the caller must poll.
   func watchFile(
     _ name: String, _ body: @escaping @Sendable () -> Void
   ) throws(StorageError) -> (any DirectoryWatch)?
-  /// True while the path it was opened by still leads to this directory.
+  /// Returns whether the path by which the directory was opened still leads to it.
   ///
-  /// - Throws: where that cannot be found out.
+  /// - Throws: when the path cannot be inspected.
   func isInPlace() throws(StorageError) -> Bool
-  /// What a name leads to now; nil when nothing has it. A link is not followed.
+  /// Returns the stamp of what a name leads to now; nil when the name does not exist. A link is not
+  /// followed.
   func stamp(of name: String) throws(StorageError) -> FileStamp?
-  /// Takes the kernel's advisory lock on the directory itself, which cannot be deleted unnoticed,
-  /// without waiting; false when another holder has it. The lock lives as long as this object.
+  /// Takes the kernel's advisory lock on the directory itself, without waiting. Returns false when
+  /// another holder has it. The directory cannot be deleted unnoticed. The lock lasts as long as
+  /// this object.
   func tryLock(shared: Bool) throws(StorageError) -> Bool
   /// Gives back what ``tryLock(shared:)`` took.
   func unlock()
-  /// Whether another process holds the lock of the directory by the lock of a file in it: see
-  /// ``allowParking(with:standIn:)``. The caller has the directory's lock.
+  /// Returns whether another process holds the lock of the directory by the lock of a file in it:
+  /// see ``allowParking(with:standIn:)``. The caller holds the directory's lock.
   ///
   /// - Parameter standIn: a file that need not exist.
   func isLocked(by standIn: String, shared: Bool) throws(StorageError) -> Bool
-  /// From now on the descriptor may be given back while no call uses it. Calls open the directory
-  /// again by its path, and throw `ESTALE` when the path leads elsewhere.
+  /// Allows the descriptor to be parked from now on, while no call uses it. Calls open the
+  /// directory again by its path, and throw `ESTALE` when the path leads elsewhere.
   ///
   /// - Parameters:
-  ///   - lock: the lock file in this directory. Its descriptor is given back too.
+  ///   - lock: the lock file in this directory. Its descriptor may be parked too.
   ///   - standIn: the file whose lock takes the place of the directory's lock. No other process
-  ///     replaces it while this object has the lock. Nil where the lock must stay on the directory.
+  ///     replaces the file while this object has the lock. Nil where the lock must stay on the
+  ///     directory.
   func allowParking(with lock: any StorageFile, standIn: String?)
-  /// Calls the body soon after a name in the directory, or the directory's own, was created,
-  /// removed, moved or overwritten, until the watch is let go. A hint: it may call too often.
+  /// Calls the body soon after a name in the directory, or the directory's own name, was created,
+  /// removed, moved or overwritten, until the watch is released. A hint: it may call too often.
   ///
-  /// - Parameter isOfInterest: which names count. Called on the thread that waits for events.
-  /// - Returns: nil where no other process can reach the directory.
+  /// - Parameter isOfInterest: selects the names that count. Called on the thread that waits for
+  ///   events.
+  /// - Returns: nil where no other process can reach the directory, or where the system refuses.
   func watch(
     _ isOfInterest: @escaping @Sendable (String) -> Bool, _ body: @escaping @Sendable () -> Void
   ) -> (any DirectoryWatch)?
 }
 
-/// Events of a directory or of a file are told as long as this lives.
+/// A watch of a directory or of a file. It reports events until it is released.
 package protocol DirectoryWatch: AnyObject, Sendable {}
 
 package enum SyncScope: Sendable {
   /// The bytes of the file and what is needed to read them again.
   case data
-  /// Also the rest of its metadata; for new files and changed lengths.
+  /// The bytes and all metadata of the file; for new files and changed lengths.
   case full
 }
 
@@ -166,45 +170,45 @@ package protocol StorageFile: AnyObject, Sendable {
   var name: String { get }
   var identity: FileIdentity { get }
   func lengthBytes() throws(StorageError) -> UInt64
-  /// Fills the buffer; returns less than its size only at the end of the file.
+  /// Fills the buffer. Returns less than its size only at the end of the file.
   func read(
     into target: UnsafeMutableRawBufferPointer, at offset: UInt64
   )
     throws(StorageError) -> Int
-  /// Writes all of the bytes or throws; a part may then have been written.
+  /// Writes all bytes or throws. When it throws, a part of the bytes may have been written.
   func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError)
   /// Reserves blocks and extends the file with zeros, so that later writes there cannot fail for
-  /// want of space.
+  /// lack of space.
   func allocate(from start: UInt64, to end: UInt64) throws(StorageError)
   func truncate(to lengthBytes: UInt64) throws(StorageError)
   func synchronize(_ scope: SyncScope) throws(StorageError)
-  /// Reads what the medium holds, past the file cache, as ``read(into:at:)`` otherwise. No other
+  /// Reads from the medium instead of the file cache, otherwise like ``read(into:at:)``. No other
   /// call may use this file object while it runs.
   ///
   /// - Parameters:
-  ///   - target: begins at a multiple of 4096 in memory, and has a multiple of 4096 bytes.
+  ///   - target: begins at a multiple of 4096 in memory, and contains a multiple of 4096 bytes.
   ///   - offset: a multiple of 4096.
-  /// - Returns: how many bytes were read; nil where the system cannot read past its cache.
+  /// - Returns: the number of bytes that were read; nil where the system cannot bypass its cache.
   func readMedium(
     into target: UnsafeMutableRawBufferPointer, at offset: UInt64
   ) throws(StorageError) -> Int?
-  /// Maps the file's first bytes, shared with its other users. May reach beyond the file's end;
-  /// touch only what ``allocate(from:to:)`` has reserved.
+  /// Maps the file's first bytes, shared with other users of the file. The mapping may reach beyond
+  /// the file's end; access only bytes that ``allocate(from:to:)`` has reserved.
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping
-  /// The file's first bytes as memory of one's own, writable: changes never reach the file. Where
-  /// it can be, a page is read when it is first touched.
+  /// Returns the file's first bytes as private, writable memory: changes never reach the file.
+  /// Where the system can do it, a page is read when it is first accessed.
   func mapPrivately(lengthBytes: Int) throws(StorageError) -> any FileMapping
-  /// Makes pages of a mapping present ahead of use, in a part that has zeros only and that nobody
-  /// writes to meanwhile; a hint.
+  /// Makes pages of a mapping present before they are used, in a part that contains only zeros and
+  /// to which no other thread writes during the call; a hint.
   func prefill(_ mapping: any FileMapping, from start: Int, to end: Int)
-  /// Takes the kernel's advisory lock without waiting; false when another holder has it. The lock
-  /// lives as long as this file object.
+  /// Takes the kernel's advisory lock without waiting. Returns false when another holder has it.
+  /// The lock lasts as long as this file object.
   func tryLock(shared: Bool) throws(StorageError) -> Bool
   /// Gives back what ``tryLock(shared:)`` took.
   func unlock()
-  /// From now on the descriptor may be given back while no call uses it and no lock is held. Calls
-  /// open the file again by its name, and throw `ESTALE` when the name leads to another file or to
-  /// none.
+  /// Allows the descriptor to be parked from now on, while no call uses it and no lock is held.
+  /// Calls open the file again by its name, and throw `ESTALE` when the name leads to another file
+  /// or to none.
   func allowParking()
 }
 
@@ -242,14 +246,14 @@ extension StorageDirectory {
   ) -> (any DirectoryWatch)? { nil }
 }
 
-/// Bytes of a file in memory; unmapped when released.
+/// A mapping of a file's bytes into memory; unmapped when released.
 package protocol FileMapping: AnyObject, Sendable {
   var base: UnsafeMutableRawPointer { get }
   var lengthBytes: Int { get }
-  /// Makes pages present ahead of use; a hint.
+  /// Makes pages present before they are used; a hint.
   func prefault(from start: Int, to end: Int)
-  /// Says that the bytes up to here will not be written any more and are about to be synced; a
-  /// hint that makes the sync cheaper for those who go on in other segments.
+  /// Declares that the bytes up to `end` are not written any more and are about to be synced. A
+  /// hint: it makes the sync cheaper for threads that continue in other segments.
   func finishWriting(to end: Int)
 }
 

@@ -1,6 +1,6 @@
 package import SystemPackage
 
-/// An input or output operation that failed: what, on which file, and the kernel's word.
+/// A failed input or output operation: the operation, the file and the kernel's error.
 package struct StorageError: Error, Sendable {
   package var operation: String
   package var file: String
@@ -14,11 +14,11 @@ package struct StorageError: Error, Sendable {
     self.offset = offset
   }
 
-  /// The disk, or the user's part of it, is full.
+  /// Whether the disk, or the user's part of it, is full.
   package var isNoSpace: Bool { errno == .noSpace || errno == .diskQuotaExceeded }
 
-  /// The process, its user or the system has as many threads, descriptors, mappings or pages as it
-  /// may have. Nothing is wrong with the disk.
+  /// Whether the process, its user or the system has reached its limit of threads, descriptors,
+  /// mappings or pages. The disk has no error then.
   package var isLimit: Bool {
     switch errno {
     case .tooManyOpenFiles, .tooManyOpenFilesInSystem, .noMemory, .resourceTemporarilyUnavailable:
@@ -27,18 +27,18 @@ package struct StorageError: Error, Sendable {
     }
   }
 
-  /// The process or the system has as many open files as it may have. No call answers so that has
-  /// read, written or synced anything.
+  /// Whether the process or the system has reached its limit of open files. A call that fails with
+  /// this error has not read, written or synced anything.
   package var lacksDescriptor: Bool {
     errno == .tooManyOpenFiles || errno == .tooManyOpenFilesInSystem
   }
 
-  /// The name leads to another file, or to none, than when it was opened first.
+  /// Whether the name now leads to another file than when it was first opened, or to none.
   package var isReplaced: Bool { errno == .staleNFSFileHandle }
 
-  /// The file system cannot do this at all; another way must be taken.
+  /// Whether the file system cannot do this at all; the caller must use another way.
   ///
-  /// Linux answers ENODEV where a file system has no shared mappings, as many in user space (FUSE).
+  /// Linux returns ENODEV where a file system has no shared mappings, as many in user space (FUSE).
   package var isUnsupported: Bool {
     switch errno {
     case .notSupported, .noFunction, .invalidArgument, .operationNotSupportedByDevice: true

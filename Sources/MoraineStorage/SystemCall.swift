@@ -1,9 +1,9 @@
 import SystemPackage
 
-/// The one place where interrupted and short calls are completed.
+/// The only place where interrupted and short calls are completed.
 package enum SystemCall {
-  /// Runs a call of the C shim, which answers `-errno`, until no signal interrupts it. Where it
-  /// finds no free descriptor, descriptors that no call uses are given back for it.
+  /// Runs a call of the C shim, which returns `-errno` on failure, until no signal interrupts it.
+  /// Where the call finds no free descriptor, parks a descriptor that no call uses and tries again.
   package static func retrying<Result: SignedInteger>(
     _ operation: String, _ file: String, at offset: UInt64? = nil, _ call: () -> Result
   ) throws(StorageError) -> Result {
@@ -18,7 +18,7 @@ package enum SystemCall {
     }
   }
 
-  /// Repeats a positional call until `count` bytes are done or it answers 0.
+  /// Repeats a positional call until `count` bytes are done or the call returns 0.
   package static func completing(
     _ operation: String, _ file: String, count: Int, at offset: UInt64,
     _ call: (_ done: Int) -> Int
@@ -33,7 +33,7 @@ package enum SystemCall {
     return done
   }
 
-  /// As ``completing(_:_:count:at:_:)``, of a call that must do it all.
+  /// Does the same as ``completing(_:_:count:at:_:)``, but throws unless all bytes are done.
   package static func completingAll(
     _ operation: String, _ file: String, count: Int, at offset: UInt64,
     _ call: (_ done: Int) -> Int

@@ -8,7 +8,7 @@
 
 /// The clocks of the system.
 package enum SystemClock {
-  /// Milliseconds since 1970: a label, never an order.
+  /// Returns milliseconds since 1970: only a label, never used for order.
   package static func wallMilliseconds() -> UInt64 {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)
@@ -21,7 +21,7 @@ package enum SystemClock {
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
   }
 
-  /// Makes the calling thread sleep at least so long.
+  /// Makes the calling thread sleep. A signal may end the sleep early.
   package static func sleep(nanoseconds: UInt64) {
     guard nanoseconds > 0 else { return }
     var time = timespec()

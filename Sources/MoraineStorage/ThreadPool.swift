@@ -3,42 +3,44 @@ import SystemPackage
 
 /// Work for the threads of the pool: many small steps, one at a time.
 ///
-/// The owner submits it once, when the work goes from idle to ready, and not again before
-/// ``step()`` has answered false.
+/// The owner submits the work once, when it goes from idle to ready, and not again before
+/// ``step()`` has returned false.
 package protocol PoolWork: AnyObject, Sendable {
   /// Does one step on a thread that may block for input and output.
   ///
-  /// - Returns: whether there is more to do. The next step comes after those of other work.
+  /// - Returns: whether steps remain. The next step comes after those of other work.
   func step() -> Bool
 
-  /// Called in place of ``step()`` when the system has refused a thread for a second. The work
-  /// counts as idle again.
+  /// Reports that the work cannot run. The pool calls it in place of ``step()`` when the system has
+  /// refused a thread for a second. The work counts as idle again.
   func refuse(_ error: StorageError)
 }
 
-/// The threads of a process that block for input and output, so that the cooperative pool never
-/// does. One pool serves every store; a store occupies a thread only while it has work.
+/// The threads of a process that block for input and output, so that the threads of Swift's
+/// cooperative pool never block. One pool serves every store; a store occupies a thread only while
+/// it has work.
 ///
-/// There are three crews of threads, with limits, and one timer. At most 57 threads in all:
+/// The pool has three crews of threads, with limits, and one timer: at most 57 threads in all.
 ///
-/// - `brief`: syncs, allocation, seals, manifests, openings without waiting. 32 threads. One is
-///   there from ``secure()`` on and stays.
-/// - `background`: what no caller waits for, at lowered priority: compaction. 8 threads.
-/// - `lasting`: what may wait for another process, for a user's function, or take minutes: openings
-///   of shared stores, backups, events. 16 threads.
+/// - `brief`: syncs, allocation, seals, manifests, openings without waiting. 32 threads. One exists
+///   from ``secure()`` on and stays.
+/// - `background`: work that no caller waits for, at lowered priority: compaction. 8 threads.
+/// - `lasting`: work that may wait for another process or for a user's function, or may take
+///   minutes: openings of shared stores, backups, events. 16 threads.
 ///
-/// **No deadlock.** A job of `brief` or `background` blocks for the kernel alone: it takes locks
+/// **No deadlock.** A job of `brief` or `background` blocks only in the kernel: it takes locks
 /// that are held for a few instructions, and it never waits for another job of the pool. So each of
-/// their threads comes back, and with one thread all of them are done. A job of `lasting` may wait
-/// for what needs the other two crews (a shared store's writer that is in this process), and never
-/// takes a thread of theirs. It may not wait for another job of `lasting`. `background` has no
-/// thread of its own to rely on: where the system refuses one, `brief` does the work.
+/// their threads becomes free again, and even one thread completes all jobs. A job of `lasting` may
+/// wait for work that needs the other two crews (a shared store's writer that is in this process),
+/// and never takes one of their threads. It may not wait for another job of `lasting`. `background`
+/// has no guaranteed thread: where the system refuses one, `brief` does the work.
 ///
-/// **No thread.** `secure()` makes the first thread and the timer when a store is opened, and
-/// throws when that fails. Work of `lasting` for which no thread can be made is tried again for a
-/// second and then refused.
+/// **No thread.** `secure()` starts the first thread and the timer when a store is opened, and
+/// throws when that fails. When no thread can be started for work of `lasting`, the pool tries
+/// again for a second and then refuses the work.
 ///
-/// Thread safety: each crew and the timer have a monitor. No lock is held while a thread is made.
+/// Thread safety: each crew and the timer have a monitor. No lock is held while a thread is
+/// started.
 package final class ThreadPool: OfOneProcess {
   package enum Crew: Sendable, CaseIterable {
     case brief, background, lasting
@@ -52,19 +54,19 @@ package final class ThreadPool: OfOneProcess {
     }
   }
 
-  /// How long making a thread is tried before it is refused.
+  /// How long the pool tries to start a thread before it refuses the work.
   package static let patienceNanoseconds: UInt64 = 1_000_000_000
   private static let retryNanoseconds: UInt64 = 10_000_000
   private static let idleNanoseconds: UInt64 = 5_000_000_000
 
   private struct State: Sendable {
     var ready: [any PoolWork] = []
-    /// How many of `ready` were taken already; they are dropped now and then.
+    /// The number of entries of `ready` that were taken already. They are removed in groups.
     var taken = 0
     var threadCount = 0
-    /// Threads that wait for work.
+    /// The number of threads that wait for work.
     var idleCount = 0
-    /// When the system first refused a thread that is still missing.
+    /// The time at which the system first refused a thread that is still missing.
     var refusedNanoseconds: UInt64?
 
     var readyCount: Int { ready.count - taken }
@@ -86,7 +88,7 @@ package final class ThreadPool: OfOneProcess {
   private let brief = Monitor(State())
   private let background = Monitor(State())
   private let lasting = Monitor(State())
-  /// Makes a thread; a test may refuse.
+  /// Starts a thread. A test's function may refuse.
   private let start: @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
 
   convenience init() {
@@ -107,7 +109,7 @@ package final class ThreadPool: OfOneProcess {
     }
   }
 
-  /// How many threads a crew has.
+  /// Returns the number of threads of a crew.
   package func threadCount(_ crew: Crew) -> Int { monitor(crew).withLock { $0.threadCount } }
 }
 
@@ -117,10 +119,9 @@ extension ThreadPool {
   /// The pool of this process.
   package static var current: ThreadPool { place.current }
 
-  /// Sees to it that the pool has its timer and one thread. The caller may block: it waits for a
-  /// second at most.
+  /// Ensures that the pool has its timer and one thread. The call may block, for a second at most.
   ///
-  /// - Throws: the system's refusal; nothing has changed then.
+  /// - Throws: the system's refusal, after a second.
   package func secure() throws(StorageError) {
     let began = SystemClock.monotonicNanoseconds()
     while true {
@@ -133,7 +134,7 @@ extension ThreadPool {
     }
   }
 
-  /// As ``secure()``, without blocking the thread.
+  /// Does the same as ``secure()`` without blocking the thread.
   package func secureWithoutBlocking() async throws(StorageError) {
     let began = SystemClock.monotonicNanoseconds()
     while true {
@@ -156,7 +157,7 @@ extension ThreadPool {
     try timer.start()
   }
 
-  /// Makes a thread that was counted already.
+  /// Starts a thread that was counted already.
   private func makeThread(_ crew: Crew) throws(StorageError) {
     do throws(StorageError) {
       try start { [self] in run(crew) }
@@ -170,12 +171,13 @@ extension ThreadPool {
     if crew == .background { CPU.lowerThreadPriority() }
     let monitor = monitor(crew)
     while let work = next(crew, monitor) {
-      // At the back: other work has its turn. No thread need be woken, for this one goes on.
+      // The work goes to the end, so that other work has its turn. No thread need be woken, because
+      // this thread continues.
       if work.step() { monitor.withLock { $0.ready.append(work) } }
     }
   }
 
-  /// Nil when the thread is to end, for want of work.
+  /// Returns the next work; nil when the thread must end because there is no work.
   private func next(_ crew: Crew, _ monitor: Monitor<State>) -> (any PoolWork)? {
     var isIdle = false
     var began: UInt64 = 0
@@ -202,7 +204,8 @@ extension ThreadPool {
 }
 
 extension ThreadPool {
-  /// Has a thread do the work. Never waits in a process that has secured its pool.
+  /// Schedules the work on a thread of the crew. Never waits in a process that has secured its
+  /// pool.
   package func submit(_ work: any PoolWork, to crew: Crew) {
     let monitor = monitor(crew)
     let needsThread = monitor.withLock { state in
@@ -215,9 +218,9 @@ extension ThreadPool {
     do throws(StorageError) { try makeThread(crew) } catch { lacksThread(crew, error) }
   }
 
-  /// What becomes of ready work when the system refuses another thread.
+  /// Handles ready work when the system refuses another thread.
   private func lacksThread(_ crew: Crew, _ error: StorageError) {
-    // Those that are there do it, sooner or later.
+    // The existing threads do the work, sooner or later.
     if threadCount(crew) > 0 { return }
     switch crew {
     case .background: handOver()
@@ -226,7 +229,7 @@ extension ThreadPool {
     }
   }
 
-  /// Gives the work of the background to the crew that always has a thread.
+  /// Moves the work of `background` to the crew that always has a thread.
   private func handOver() {
     while let work = background.withLock({ $0.take() }) { submit(work, to: .brief) }
   }
@@ -264,11 +267,12 @@ extension ThreadPool {
     }
   }
 
-  /// For a pool that was not secured: the caller waits, for a second, and holds no lock.
+  /// Handles the refusal in a pool that was not secured: the caller waits, for a second, and holds
+  /// no lock.
   private func waitAndRefuse(_ crew: Crew, _ error: StorageError) {
     do throws(StorageError) {
       try secure()
-      // The thread of `brief` is there and finds the work.
+      // The thread of `brief` exists now and finds the work.
       if crew != .brief { retryLater(error) }
     } catch {
       refuseAll(crew, error)
@@ -277,13 +281,13 @@ extension ThreadPool {
 
   private func refuseAll(_ crew: Crew, _ error: StorageError) {
     let monitor = monitor(crew)
-    // A thread that has started since does the work.
+    // If a thread has started since, it does the work.
     while let work = monitor.withLock({ $0.threadCount == 0 ? $0.take() : nil }) {
       work.refuse(error)
     }
   }
 
-  /// Lets time pass without occupying a thread. Not cancellable.
+  /// Waits without occupying a thread. Not cancellable.
   package func sleep(nanoseconds: UInt64) async {
     let due = SystemClock.monotonicNanoseconds() &+ nanoseconds
     await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
@@ -292,14 +296,14 @@ extension ThreadPool {
   }
 }
 
-/// Jobs that run on the pool's threads: one at a time, in their order.
+/// A queue of jobs that run on the pool's threads: one at a time, in their order.
 package final class SerialQueue: PoolWork {
   /// - Parameter refusal: why the job cannot run; nil when it runs.
   package typealias Job = @Sendable (_ refusal: StorageError?) -> Void
 
   private struct State: Sendable {
     var jobs: [Job] = []
-    /// Whether the pool has it.
+    /// Whether the queue is submitted to the pool.
     var isReady = false
   }
 

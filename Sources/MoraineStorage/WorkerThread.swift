@@ -9,9 +9,9 @@ import SystemPackage
   import Glibc
 #endif
 
-/// State behind a lock, on which threads can wait for a change.
+/// State that a lock protects. Threads can wait for it to change.
 ///
-/// Safety of `@unchecked Sendable`: `state` is only reached between lock and unlock.
+/// Safety of `@unchecked Sendable`: `state` is accessed only between lock and unlock.
 package final class Monitor<State>: @unchecked Sendable {
   private var state: State
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
@@ -25,7 +25,7 @@ package final class Monitor<State>: @unchecked Sendable {
     #if canImport(Darwin)
       pthread_cond_init(condition, nil)
     #else
-      // By itself it waits for a time of day, which somebody may set back.
+      // By default a condition waits for a time of day, which can be set back.
       var attributes = pthread_condattr_t()
       pthread_condattr_init(&attributes)
       let code = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
@@ -42,7 +42,7 @@ package final class Monitor<State>: @unchecked Sendable {
     mutex.deallocate()
   }
 
-  /// Runs the body with the state to itself.
+  /// Runs the body with exclusive access to the state.
   package func withLock<Result>(_ body: (inout State) -> Result) -> Result {
     pthread_mutex_lock(mutex)
     defer { pthread_mutex_unlock(mutex) }
@@ -51,10 +51,11 @@ package final class Monitor<State>: @unchecked Sendable {
 
   package func signal() { pthread_cond_signal(condition) }
 
-  /// Wakes all threads that wait.
+  /// Wakes all waiting threads.
   package func broadcast() { pthread_cond_broadcast(condition) }
 
-  /// Runs the body again after every signal, and at the time it names, until it has an answer.
+  /// Runs the body, and again after every signal and at the time that it returns, until it returns
+  /// an answer.
   package func wait<Answer>(_ body: (inout State) -> Wait<Answer>) -> Answer {
     pthread_mutex_lock(mutex)
     defer { pthread_mutex_unlock(mutex) }
@@ -67,7 +68,7 @@ package final class Monitor<State>: @unchecked Sendable {
     }
   }
 
-  /// By the clock that nobody sets.
+  /// Waits by a clock that cannot be set.
   private func waitForSignal(_ nanoseconds: UInt64) {
     #if canImport(Darwin)
       var time = timespec(
@@ -97,13 +98,13 @@ package enum WorkerThread {
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
   }
 
-  /// What a thread's stack may take, in bytes: the same on every system.
+  /// The size of a thread's stack, in bytes: the same on every system.
   private static let stackBytes = 1 << 20
 
   /// Starts a detached thread that runs the body once. Never waits.
   ///
-  /// - Throws: the system's refusal: `EAGAIN` where the process or its user has as many threads as
-  ///   it may have, or no address space for a stack. The body is released then and never runs.
+  /// - Throws: the system's refusal: `EAGAIN` where the process or its user has reached its limit
+  ///   of threads, or has no address space for a stack. The body is released then and never runs.
   package static func start(_ body: @escaping @Sendable () -> Void) throws(StorageError) {
     var attributes = pthread_attr_t()
     pthread_attr_init(&attributes)

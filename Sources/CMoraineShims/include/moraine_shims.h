@@ -6,13 +6,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), chained: pass 0 to begin, and the last
-// result to go on. Uses the processor's instruction where there is one, a table elsewhere.
+// Returns the CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), chained: pass 0 to begin, and
+// the last result to continue. Uses the processor's instruction where it exists, otherwise a table.
 uint32_t moraine_crc32c(uint32_t crc, const void *bytes, size_t length);
-// The checksum of an 8-byte and a 4-byte little-endian integer and then the bytes, in one call.
+// Returns the checksum of an 8-byte and a 4-byte little-endian integer and then the bytes, in one
+// call.
 uint32_t moraine_crc32c_place(
     uint32_t crc, uint64_t offset, uint32_t count, const void *bytes, size_t length);
-// The table alone, so that a test can hold the two against each other.
+// Uses the table alone, so that a test can compare the two.
 uint32_t moraine_crc32c_table(uint32_t crc, const void *bytes, size_t length);
 bool moraine_crc32c_is_hardware(void);
 
@@ -21,90 +22,96 @@ int moraine_open_directory(const char *path);
 int moraine_openat(int directory, const char *name, int flags, unsigned mode);
 int moraine_sync_data(int fd);   // Linux: fdatasync. Apple: F_FULLFSYNC.
 int moraine_sync_full(int fd);   // Linux: fsync.     Apple: F_FULLFSYNC.
-// All of the file system that a descriptor belongs to. Elsewhere than on Linux a full sync of the
-// descriptor: APFS commits what came before together with it.
+// Syncs the whole file system that a descriptor belongs to. On other systems than Linux it is a
+// full sync of the descriptor: APFS commits earlier changes together with it.
 int moraine_sync_file_system(int fd);
-// What an ordinary user can still write, in bytes.
+// Returns the number of bytes that an ordinary user can still write.
 int64_t moraine_free_bytes(int fd);
-// What must be free, in bytes, so that a file can be created; most of it is free again afterwards.
+// Returns the number of bytes that must be free so that a file can be created; most of them are
+// free again afterwards.
 int64_t moraine_creation_bytes(int fd);
-int moraine_allocate(int fd, off_t offset, off_t length);  // blocks reserved, file extended
-int moraine_lock(int fd, bool shared);                     // flock, never waiting
-void moraine_unlock(int fd);                               // for every copy of the descriptor
+int moraine_allocate(int fd, off_t offset, off_t length);  // reserves blocks, extends the file
+int moraine_lock(int fd, bool shared);                     // flock, without waiting
+void moraine_unlock(int fd);                               // also for every copy of the descriptor
 ssize_t moraine_pread(int fd, void *bytes, size_t length, off_t offset);
-// Reads past the file cache; address, length and offset are multiples of 4096. -ENOTSUP where that
-// cannot be done. Changes the descriptor's flags while it runs.
+// Reads from the medium instead of the file cache. Address, length and offset are multiples of
+// 4096. Returns -ENOTSUP where the system cannot do that. Changes the descriptor's flags while it
+// runs.
 ssize_t moraine_read_medium(int fd, void *bytes, size_t length, off_t offset);
 ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset);
 int moraine_renameat(int directory, const char *from, const char *to);
 int moraine_unlinkat(int directory, const char *name);
 int moraine_mkdir(const char *path, unsigned mode);
-int moraine_may_create(const char *path);  // names in a directory, as the effective user
+int moraine_may_create(const char *path);  // in a directory, as the effective user
 int moraine_ftruncate(int fd, off_t length);
 
-// A shared mapping of a file, or NULL with *error = errno.
+// Returns a shared mapping of a file, or NULL with *error = errno.
 void *moraine_map(int fd, size_t length, bool writable, int *error);
-// Writable; what is written stays in memory.
+// Returns a writable mapping whose changes stay in memory, or NULL with *error = errno.
 void *moraine_map_privately(int fd, size_t length, int *error);
 void moraine_unmap(void *base, size_t length);
-// Keeps an open file, its locks and its errors of writing alive without a descriptor: an
-// inaccessible mapping, which a forked child does not get. NULL where the system has no such thing.
+// Keeps an open file, its locks and its write errors alive without a descriptor, by an inaccessible
+// mapping that a forked child does not inherit. Returns NULL where the system has no such mapping.
 void *moraine_keep(int fd, size_t length);
 // Writes the pages of a mapped file to the medium: fdatasync of the open file that was mapped.
 int moraine_sync_mapping(void *base, size_t length);
-// How many descriptors the process may have (the soft limit), or -errno.
+// Returns the number of descriptors that the process may have (the soft limit), or -errno.
 int64_t moraine_descriptor_limit(void);
-// Gives a file a name in another directory too: 2 as a clone, 1 as a hard link if `linking`; 0 when
-// these file systems can do neither, or -errno.
+// Gives a file a second name, in another directory. Returns 2 for a clone, 1 for a hard link if
+// `linking`, 0 when these file systems can do neither, or -errno.
 int moraine_share(int directory, const char *name, int target, const char *new_name, bool linking);
-// Makes the pages of a writable mapping present ahead of use. A hint: failure is ignored.
+// Makes the pages of a writable mapping present before they are used. A hint: failure is ignored.
 void moraine_prefault(void *base, size_t length);
-// The same for a part of a file that has zeros only and that nobody writes to meanwhile: writes zeros
-// there first, many pages at a time. The kernel then need not make each page for itself, and syncs
-// them together.
+// Does the same for a part of a file that contains only zeros and to which no other thread writes
+// during the call. It first writes zeros there, many pages at a time. The kernel then need not
+// create each page separately, and syncs them together.
 void moraine_prefill(int fd, off_t offset, void *base, size_t length);
-// Takes pages out of a mapping's page table. The bytes of a shared mapping stay in the file cache;
-// what was written to a private one, or to memory without a file, is lost. A sync of mapped
-// pages interrupts every processor once a page to protect them; unmapped, none. A hint.
+// Removes pages from a mapping's page table. The bytes of a shared mapping stay in the file cache.
+// Bytes written to a private mapping, or to memory without a file, are lost. A sync of mapped pages
+// interrupts every processor once per page to protect the pages; a sync of unmapped pages
+// interrupts none. A hint.
 void moraine_unload(void *base, size_t length);
-// Hands a mapping's changes to the kernel's file cache where mappings and files are apart.
+// Writes a mapping's changes to the kernel's file cache where mappings and files have separate
+// caches.
 int moraine_flush_mapping(void *base, size_t length);
 
-// Zeroed memory of the process's own, or NULL. `huge`: aligned to 2 MiB, in huge pages where the
-// system has them to give. Nothing is resident before it is touched.
+// Returns zeroed private memory, or NULL. `huge`: aligned to 2 MiB, in huge pages where the system
+// has free ones. No page is resident before it is accessed.
 void *moraine_zeroed(size_t length, bool huge);
 
-// The calling thread gives way to others. A hint.
+// Lowers the priority of the calling thread. A hint.
 void moraine_lower_thread_priority(void);
 
-// Events of directories and files, for all of a process together. In a directory something was
-// created, removed, moved or overwritten; `name` is empty where it was the directory itself, or is
-// not known, or is longer than any name of ours. A file was written to by a call.
+// An event of a directory or a file; one queue serves the whole process. In a watched directory a
+// name was created, removed, moved or overwritten. `name` is empty where the event is about the
+// directory itself or the name is not known, and "?" where the name is longer than any name of
+// ours. A watched file was written to by a call.
 struct moraine_directory_event {
-  int64_t watch;  // -1: events were lost, of any directory
+  int64_t watch;  // -1: events were lost, of any directory or file
   char name[64];
 };
 enum { moraine_directory_event_limit = 256 };
-int moraine_directory_events(void);  // a queue of events, or -errno, -ENOSYS
-int64_t moraine_directory_watch(int queue, int directory);  // or -errno
-int64_t moraine_file_watch(int queue, int directory, const char *name);  // or -errno
-void moraine_directory_unwatch(int queue, int64_t watch);  // also of a file
-// Waits so long for events, or for ever if that is negative; at most moraine_directory_event_limit.
+int moraine_directory_events(void);  // returns a queue, or -errno, -ENOSYS
+int64_t moraine_directory_watch(int queue, int directory);  // a watch, or -errno
+int64_t moraine_file_watch(int queue, int directory, const char *name);  // a watch, or -errno
+void moraine_directory_unwatch(int queue, int64_t watch);  // ends a watch, also of a file
+// Waits for events for timeout_ms, or for ever if that is negative. Returns the number of events,
+// at most moraine_directory_event_limit.
 ssize_t moraine_directory_read(int queue, int timeout_ms, struct moraine_directory_event *events);
 
-// Rises in the child of every fork; read with moraine_fork_generation.
+// Starts to count forks: moraine_fork_generation rises in the child of every later fork.
 void moraine_watch_forks(void);
 uint64_t moraine_fork_generation(void);
-// What the handler does in the child; for tests, which cannot run Swift's tasks there.
+// The handler that runs in the child; for tests, which cannot run Swift's tasks there.
 void moraine_note_fork(void);
 
-// A store of a record's length prefix that no reader sees before the bytes written ahead of it.
+// Stores a record's length prefix. No reader sees the prefix before the bytes written ahead of it.
 static inline void moraine_store_release_u32(void *at, uint32_t value) {
   __atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
 }
 
-// Which of eight 64-bit slots have these uppermost 16 bits: bit 0 of byte k for slot k. One comparison
-// of a vector; Swift 6.3's own vectors compare lane by lane.
+// Returns which of eight 64-bit slots have these uppermost 16 bits: bit 0 of byte k is set for slot
+// k. One vector comparison; Swift 6.3's own vectors compare lane by lane.
 static inline uint64_t moraine_tag_matches(const uint64_t *slots, uint16_t tag) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
   typedef uint16_t quarters __attribute__((vector_size(64)));
@@ -126,7 +133,7 @@ static inline uint64_t moraine_tag_matches(const uint64_t *slots, uint16_t tag) 
 #endif
 }
 
-// Fetches a cache line ahead of use. A hint.
+// Fetches a cache line before it is used. A hint.
 static inline void moraine_prefetch(const void *at) { __builtin_prefetch(at); }
 
 #endif

@@ -53,7 +53,8 @@ extension CheckpointHeader {
     writer.append(keyspace.liveBytes)
   }
 
-  /// How many bytes ``init(decoding:)`` needs, from the first 128; not yet proved.
+  /// Returns the number of bytes that ``init(decoding:)`` needs, as the first 128 bytes state it.
+  /// No checksum has verified that number yet.
   public static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
     guard bytes.count >= fixedLength else {
       throw FormatError("shorter than a checkpoint's head", at: UInt64(bytes.count))
@@ -65,7 +66,7 @@ extension CheckpointHeader {
     return claim
   }
 
-  /// Reads the head of a checkpoint, all of it.
+  /// Reads the whole head of a checkpoint.
   public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     guard try Self.claimedLength(bytes) == bytes.count else {
       throw FormatError("ends in the middle of its head", at: UInt64(bytes.count))
@@ -85,7 +86,7 @@ extension CheckpointHeader {
     _ = try reader.take(6)
     self.init(storeID: try reader.readIdentifier())
     let counts = try readFields(&reader)
-    // Each is known to fit into the bytes that are there before anything is made of it.
+    // Check the counts against the remaining bytes before anything is allocated for them.
     let isCounted = counts.keyspaces != Int(Self.keyspacesUncounted)
     let keyspaceCount = isCounted ? counts.keyspaces : 0
     guard
@@ -146,7 +147,7 @@ extension CheckpointHeader {
     return Keyspace(id: id, recordCount: try reader.read(), liveBytes: try reader.read())
   }
 
-  /// Whether the index could have this shape, and the segments these figures.
+  /// Whether an index can have this shape, and its segments these figures.
   private var isPlausible: Bool {
     let slots = Set(segments.map(\.slot))
     return level >= 10 && level < 40 && tagShift <= level && split < 1 << UInt64(level)
@@ -160,7 +161,8 @@ extension CheckpointHeader {
 }
 
 extension CheckpointHeader {
-  /// All together have no more than the store has.
+  /// Whether the keyspaces together hold no more records and bytes than the store, and their ids
+  /// rise.
   private var hasPlausibleKeyspaces: Bool {
     var (records, bytes) = (keyCount, segments.reduce(0) { $0 &+ $1.liveBytes })
     var last: UInt16 = 0
@@ -176,7 +178,8 @@ extension CheckpointHeader {
 }
 
 extension CheckpointHeader.Segment {
-  /// Nothing in a segment takes more than the segment, and nothing comes behind the last number.
+  /// Returns whether the segment's figures fit into its length, and its sequence numbers are not
+  /// above `last`.
   fileprivate func isPlausible(through last: UInt64) -> Bool {
     liveBytes <= endOffset && deleteBytes <= endOffset
       && recordCount <= endOffset / UInt64(RecordHeader.fixedLength)

@@ -1,13 +1,15 @@
-/// The head of an index checkpoint file: what it covers, the index's shape, and a checksum for each
-/// page of the index that follows. Layout: `FileFormat.md`, "Index checkpoint".
+/// The head of an index checkpoint file: the segments that the checkpoint covers, the index's
+/// shape, and a checksum for each page of the index that follows. Layout: `FileFormat.md`, "Index
+/// checkpoint".
 public struct CheckpointHeader: Equatable, Sendable {
-  /// What the checkpoint knows of a segment.
+  /// The figures of one segment that the checkpoint covers.
   public struct Segment: Equatable, Sendable {
     public var number: SegmentNumber
-    /// Of the segment's header: a segment with this number and another salt is another one.
+    /// The salt in the segment's header. A segment with the same number and another salt is a
+    /// different segment.
     public var salt: UInt64 = 0
     public var epoch: UInt64 = 0
-    /// The records before this place are in the index.
+    /// The index contains the records before this offset.
     public var endOffset: UInt64 = 0
     public var recordCount: UInt64 = 0
     public var firstSequence: UInt64 = 0
@@ -17,9 +19,9 @@ public struct CheckpointHeader: Equatable, Sendable {
     public var digest = StateDigest()
     public var earliestExpiry = UInt64.max
     public var cleanedThrough: UInt64 = 0
-    /// How the index's entries name the segment.
+    /// The number by which the index's entries name the segment.
     public var slot: UInt32 = 0
-    /// Of the last bytes before ``endOffset``, for a segment that was not sealed; see
+    /// Checksum of the last bytes before ``endOffset``, for a segment that was not sealed; see
     /// ``CheckpointHeader/tailLength``.
     public var tailChecksum: UInt32 = 0
 
@@ -28,7 +30,7 @@ public struct CheckpointHeader: Equatable, Sendable {
     }
   }
 
-  /// What is live in a keyspace other than the unnamed one.
+  /// The live records of a keyspace other than the unnamed one.
   public struct Keyspace: Equatable, Sendable {
     public var id: UInt16
     public var recordCount: UInt64
@@ -42,8 +44,8 @@ public struct CheckpointHeader: Equatable, Sendable {
   }
 
   public static let fixedLength = 128
-  /// How many bytes before its end a segment's tail checksum is about, if there are as many behind
-  /// its header.
+  /// The number of bytes before ``Segment/endOffset`` that a segment's tail checksum covers, if
+  /// that many follow the segment's header.
   public static let tailLength = 4096
   static let magic = Array("MORAINEI".utf8)
   static let segmentLength = 112
@@ -62,12 +64,12 @@ public struct CheckpointHeader: Equatable, Sendable {
   public var split: UInt64 = 0
   public var bucketCount: UInt64 = 0
   public var overflowCount: UInt64 = 0
-  /// Random; part of every page's checksum.
+  /// A random number that is part of every page's checksum.
   public var salt: UInt64 = 0
   public var segments: [Segment] = []
-  /// Those with anything in them; nil when nobody has counted.
+  /// The keyspaces that contain live records; nil when the records were not counted.
   public var keyspaces: [Keyspace]? = []
-  /// Of the buckets' pages, then of the overflow buckets' pages.
+  /// Checksums of the buckets' pages, then of the overflow buckets' pages.
   public var pageChecksums: [UInt32] = []
 
   public init(storeID: Identifier) {
@@ -81,7 +83,7 @@ public struct CheckpointHeader: Equatable, Sendable {
     (Int(clamping: buckets) * 64 + pageBytes - 1) / pageBytes
   }
 
-  /// Where the pages begin: a multiple of 4096.
+  /// Length of the head, and offset of the first page: a multiple of 4096.
   public var lengthBytes: Int {
     let used =
       Self.fixedLength + segments.count * Self.segmentLength
@@ -89,15 +91,15 @@ public struct CheckpointHeader: Equatable, Sendable {
     return (used + 4095) & ~4095
   }
 
-  /// Where the overflow buckets' pages begin.
+  /// Offset of the overflow buckets' pages.
   public var overflowOffset: Int { lengthBytes + bucketPageCount * Self.pageBytes }
 
-  /// The length of the whole file.
+  /// Length of the whole file.
   public var fileLengthBytes: Int { overflowOffset + overflowPageCount * Self.pageBytes }
 
-  /// The checksum of a page.
+  /// Returns the checksum of a page.
   ///
-  /// - Parameter number: counted through both parts.
+  /// - Parameter number: the page's number, counted through both parts.
   public func checksum(ofPage number: Int, _ bytes: UnsafeRawBufferPointer) -> UInt32 {
     var checksum = Checksum()
     checksum.update(salt)

@@ -1,14 +1,15 @@
-/// Where to look for a piece of a dictionary, what is worth most on top.
+/// The stretches in which to search a piece of a dictionary, the one of greatest worth on top.
 ///
-/// A binary heap: Swift's library has none.
+/// A binary heap, because Swift's library has none.
 struct CandidateHeap {
   struct Candidate {
-    /// At most this; true when it was last looked at.
+    /// An upper bound of the worth. It was exact when the candidate was last examined.
     var worth: Int
-    /// Of the substrings that the piece may hold.
+    /// The places of the substrings that the piece may contain.
     var places: Range<Int>
 
-    /// Ties go to what came first, so that the result does not depend on the heap.
+    /// Returns whether this candidate comes first. Of two equal candidates the one with the lower
+    /// place does, so that the result does not depend on the heap.
     func precedes(_ other: Candidate) -> Bool {
       worth != other.worth
         ? worth > other.worth : places.lowerBound < other.places.lowerBound
@@ -19,7 +20,7 @@ struct CandidateHeap {
 
   var largest: Candidate? { items.first }
 
-  /// To be followed by ``order``.
+  /// Adds a candidate without ordering the heap. Call ``order`` afterwards.
   mutating func append(_ candidate: Candidate) { items.append(candidate) }
 
   /// - Complexity: O(n).

@@ -1,6 +1,6 @@
 import CLZ4
 
-/// LZ4 for one value at a time, with its state and scratch space kept between calls.
+/// An LZ4 compressor for one value at a time. It keeps its state and scratch space between calls.
 ///
 /// `LZ4_resetStream_fast` keeps the match table instead of clearing 16 KiB for every small value.
 /// One thread at a time.
@@ -8,7 +8,7 @@ public struct Compressor: ~Copyable {
   private let stream: UnsafeMutablePointer<LZ4_stream_t>
   private var scratch: CompressionScratch
 
-  /// LZ4 cannot shorten what is shorter than its own end rules allow.
+  /// The shortest value that is compressed. LZ4's end rules leave nothing to save in shorter ones.
   @inlinable
   public static var shortestLengthBytes: Int { 24 }
 
@@ -20,8 +20,8 @@ public struct Compressor: ~Copyable {
 
   deinit { LZ4_freeStream(stream) }
 
-  /// The compressed bytes, valid until the next call, or nil when compression does not save at
-  /// least an eighth.
+  /// Returns the compressed bytes, valid until the next call, or nil when compression does not save
+  /// at least an eighth.
   ///
   /// - Complexity: O(value).
   public mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
@@ -33,31 +33,32 @@ public struct Compressor: ~Copyable {
       source, count: value.count, with: stream, acceleration: Self.acceleration(value.count))
   }
 
-  /// How hard to look. What is short seldom has anything to find but plain repetition, which is
-  /// found either way: of 20,000 package records of about 220 bytes LZ4's default saves 1 %, this
-  /// nothing, in less than half the instructions. Compaction finds what they share with each other.
+  /// Returns LZ4's acceleration: 1 searches hardest. A short value seldom has other matches than
+  /// plain repetition, and both settings find that. On 20,000 package records of about 220 bytes
+  /// LZ4's default saves 1 %; this setting saves nothing, in less than half the instructions.
+  /// Compaction finds what the values share with each other.
   private static func acceleration(_ count: Int) -> Int32 { count < 256 ? 4 : 1 }
 
-  /// Gives back the space that a very large value needed.
+  /// Releases the space that a very large value needed.
   public mutating func trim() { scratch.trim() }
 }
 
-/// Where compressed bytes go; grows to the largest value.
+/// A buffer for compressed bytes. It grows to the largest value.
 struct CompressionScratch: ~Copyable {
   private var bytes: UnsafeMutableRawBufferPointer
 
-  /// A larger buffer is given back after use.
+  /// ``trim`` releases a larger buffer.
   private static let keptBytes = 1 << 20
 
   init() { bytes = .allocate(byteCount: 4096, alignment: 16) }
 
   deinit { bytes.deallocate() }
 
-  /// The compressed bytes, or nil when they are not an eighth shorter.
+  /// Returns the compressed bytes, or nil when they are not an eighth shorter.
   ///
   /// - Parameters:
-  ///   - stream: as the value shall find it; a new value needs a new beginning.
-  ///   - acceleration: 1 looks hardest, as `lz4.h` describes it.
+  ///   - stream: the state that the value begins with. Every value needs a reset or copied state.
+  ///   - acceleration: 1 searches hardest, as `lz4.h` describes it.
   mutating func compress(
     _ source: UnsafeRawPointer, count: Int, with stream: UnsafeMutablePointer<LZ4_stream_t>,
     acceleration: Int32 = 1

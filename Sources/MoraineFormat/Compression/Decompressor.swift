@@ -1,12 +1,12 @@
 import CLZ4
 
 public enum Decompressor {
-  /// Decompresses one LZ4 block into exactly `target`; false when it is not one, or of another
-  /// length.
+  /// Decompresses one LZ4 block into exactly `target`. Returns false when `stored` is not such a
+  /// block, or has another length.
   public static func decompress(
     _ stored: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
   ) -> Bool {
-    // The library counts with 32 bits and a sign.
+    // The library takes lengths as signed 32-bit integers.
     guard let source = stored.baseAddress, let storedCount = Int32(exactly: stored.count),
       let targetCount = Int32(exactly: target.count)
     else { return false }

@@ -1,13 +1,13 @@
 import CLZ4
 
-/// LZ4 against a dictionary: every value is compressed as if the dictionary stood before it, and no
-/// value refers to another.
+/// An LZ4 compressor with a dictionary. It compresses every value as if the dictionary stood before
+/// it, and no value refers to another.
 ///
-/// `LZ4_loadDict` hashes the whole dictionary, which takes longer than a small value does. It is
-/// called once; each value begins with a copy of the 16 KiB it left, which is what `lz4.h` names as
-/// the way to do without loading again. One thread at a time.
+/// `LZ4_loadDict` hashes the whole dictionary, which takes longer than compressing a small value.
+/// It is called once. Each value begins with a copy of the 16 KiB of state that it left: `lz4.h`
+/// names this as the way to avoid another load. One thread at a time.
 public struct DictionaryCompressor: ~Copyable {
-  // The loaded state points into the dictionary, so that must not move.
+  // The loaded state points into the dictionary, so the dictionary must not move.
   private let dictionary: UnsafeMutableRawBufferPointer
   private let loaded: UnsafeMutablePointer<LZ4_stream_t>
   private let stream: UnsafeMutablePointer<LZ4_stream_t>
@@ -36,8 +36,8 @@ public struct DictionaryCompressor: ~Copyable {
     dictionary.deallocate()
   }
 
-  /// The compressed bytes, valid until the next call, or nil when compression does not save at
-  /// least an eighth.
+  /// Returns the compressed bytes, valid until the next call, or nil when compression does not save
+  /// at least an eighth.
   ///
   /// - Complexity: O(value), and 16 KiB to copy.
   public mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
@@ -49,6 +49,6 @@ public struct DictionaryCompressor: ~Copyable {
     return scratch.compress(source, count: value.count, with: stream)
   }
 
-  /// Gives back the space that a very large value needed.
+  /// Releases the space that a very large value needed.
   public mutating func trim() { scratch.trim() }
 }

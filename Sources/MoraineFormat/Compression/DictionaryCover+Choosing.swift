@@ -1,14 +1,15 @@
 extension DictionaryCover {
-  /// Pieces are looked for in about as many bytes of the samples, or the choice takes too long.
-  /// What is frequent is there too.
+  /// The approximate number of sample bytes in which pieces are searched. More would take too long,
+  /// and frequent substrings occur in these bytes too.
   private static let candidateBytes = 3 << 15
-  /// A piece that covers less than this part of the samples is left out.
+  /// A piece is left out unless its worth exceeds this fraction of the samples' bytes: one in
+  /// 20,000.
   private static let leastShare = 20_000
 
-  /// The pieces worth most, the best of them last, because LZ4 keeps the last of the places that
-  /// have the same hash. An end of this dictionary is therefore a good one too.
+  /// Returns the pieces of greatest worth, the best of them last, because LZ4 keeps the last of the
+  /// places that have the same hash. Therefore an end of this dictionary is a good one too.
   ///
-  /// - Returns: at most `limit` bytes; fewer when no more repeats.
+  /// - Returns: at most `limit` bytes; fewer when no further substring repeats.
   func dictionary(limit: Int) -> [UInt8] {
     bytes.withUnsafeBytes { bytes in
       count(bytes)
@@ -20,7 +21,7 @@ extension DictionaryCover {
         let piece = bestPiece(of: candidate, in: bytes)
         candidate.worth = piece.worth
         guard piece.worth > leastWorth else { continue }
-        // When another may be worth more than what is left of this one, that has its turn first.
+        // When another candidate may be worth more than the rest of this one, it is examined first.
         if candidate.worth >= candidates.largest?.worth ?? 0 {
           pieces.append(take(piece.places, in: bytes))
           length += pieces[pieces.count - 1].count
@@ -32,7 +33,7 @@ extension DictionaryCover {
     }
   }
 
-  /// Stretches of first places, with the most that a piece from there can be worth.
+  /// Returns stretches of places where pieces can begin, each with an upper bound of their worth.
   private func candidates(_ bytes: UnsafeRawBufferPointer, leastWorth: Int) -> CandidateHeap {
     var heap = CandidateHeap()
     var worths: [Int] = []
@@ -62,7 +63,7 @@ extension DictionaryCover {
     return heap
   }
 
-  /// The piece worth most within a stretch, each of its substrings counted once.
+  /// Returns the piece of greatest worth within a stretch. Each of its substrings counts once.
   private func bestPiece(
     of candidate: CandidateHeap.Candidate, in bytes: UnsafeRawBufferPointer
   ) -> (places: Range<Int>, worth: Int) {
@@ -90,9 +91,9 @@ extension DictionaryCover {
     return (max(start, bestEnd - Self.pieceSubstrings)..<bestEnd, best)
   }
 
-  /// Takes a substring out of the present piece.
+  /// Removes a substring from the present piece.
   ///
-  /// - Returns: how much less that is worth.
+  /// - Returns: by how much the worth of the piece falls.
   @inline(__always)
   private func leave(_ index: Int32) -> Int {
     guard index >= 0 else { return 0 }
@@ -100,9 +101,10 @@ extension DictionaryCover {
     return table[Int(index)].mark == 0 ? Int(table[Int(index)].frequency) - 1 : 0
   }
 
-  /// Makes what a piece holds worth nothing, and cuts off the ends of it that already are.
+  /// Cuts off the ends of a piece that are worth nothing, and makes its other substrings worth
+  /// nothing.
   ///
-  /// - Returns: the bytes of the piece.
+  /// - Returns: the range of the piece's bytes.
   private func take(_ places: Range<Int>, in bytes: UnsafeRawBufferPointer) -> Range<Int> {
     var first = places.lowerBound
     var last = places.upperBound - 1

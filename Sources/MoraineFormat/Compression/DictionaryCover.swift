@@ -1,40 +1,41 @@
-/// Chooses the pieces of a dictionary from samples.
+/// The choice of a dictionary's pieces from samples.
 ///
 /// After Liao, Petri, Moffat and Wirth, "Effective Construction of Relative Lempel-Ziv
-/// Dictionaries", WWW 2016: a piece is worth the sum of the frequencies of its short substrings,
-/// and what a chosen piece holds is worth nothing from then on. Frequencies are kept by hash, as
-/// zstd's fastcover does. Here a substring counts once per sample, because LZ4 finds repeats within
-/// a value by itself, and the piece worth most is chosen anew each time, instead of one from each
-/// stretch.
+/// Dictionaries", WWW 2016: the worth of a piece is the sum of the frequencies of its short
+/// substrings, and the substrings of a chosen piece are worth nothing from then on. Frequencies are
+/// kept by hash, as in zstd's fastcover. Two things differ here. A substring counts once per
+/// sample, because LZ4 finds repeats within a value without a dictionary. And each step chooses the
+/// piece of greatest worth, instead of one piece from each stretch.
 struct DictionaryCover: ~Copyable {
   // Measured: 6 and 192 are best for Debian's package records, and for small JSON documents.
-  /// LZ4 looks for matches by hashes of five bytes; a match takes three itself.
+  /// LZ4 searches matches by hashes of five bytes; a match itself takes three bytes.
   static let substringBytes = 6
-  /// The longest piece. Shorter ones cost references, and lose what stands across their ends.
+  /// The longest piece. Shorter pieces cost references, and lose repeats across their ends.
   static let pieceBytes = 192
-  /// A piece has one substring fewer than this for every place it is longer.
+  /// The number of substrings in a piece of full length. A shorter piece has one fewer for every
+  /// byte.
   static let pieceSubstrings = pieceBytes - substringBytes + 1
   private static let tableBits = 17
 
-  /// How many samples hold a substring, as far as a small table can tell.
+  /// The number of samples that contain a substring, as precise as a small table allows.
   struct Slot {
     var frequency: UInt16 = 0
-    /// More of the substring's hash.
+    /// Further bits of the substring's hash.
     var tag: UInt16 = 0
-    /// While counting, the sample that was last counted; then, how often the present piece holds
-    /// the substring.
+    /// While the samples are counted: the sample that was counted last. Afterwards: how often the
+    /// present piece contains the substring.
     var mark: Int32 = 0
   }
 
   let samples: [SampleSet.Sample]
-  /// The samples and eight bytes, so that a word can be read at each place.
+  /// The samples, and eight more bytes, so that a word can be read at each place.
   let bytes: [UInt8]
   let table: UnsafeMutableBufferPointer<Slot>
-  /// Of the present piece: the slot of each substring, -1 where it is worth nothing.
+  /// The slot of each substring of the present piece; -1 where the substring is worth nothing.
   let slots: UnsafeMutableBufferPointer<Int32>
 
   init(_ set: SampleSet) {
-    // Shorter ones have no substring.
+    // Shorter samples have no substring.
     samples = set.samples.filter { !$0.isHeldOut && $0.range.count >= Self.substringBytes }
     bytes = set.bytes + repeatElement(0, count: 8)
     table = .allocate(capacity: 1 << Self.tableBits)
@@ -48,10 +49,10 @@ struct DictionaryCover: ~Copyable {
     slots.deallocate()
   }
 
-  /// Counts for each substring the samples that hold it.
+  /// Counts for each substring the samples that contain it.
   ///
-  /// Of substrings that share a slot the most frequent one stays, if it is frequent enough: each of
-  /// the others lowers its count (Misra and Gries, "Finding repeated elements", 1982).
+  /// Of the substrings that share a slot, the most frequent one stays if it is frequent enough:
+  /// each other one lowers its count (Misra and Gries, "Finding repeated elements", 1982).
   func count(_ bytes: UnsafeRawBufferPointer) {
     for (number, sample) in samples.enumerated() {
       let mark = Int32(truncatingIfNeeded: number)
@@ -74,7 +75,8 @@ struct DictionaryCover: ~Copyable {
     for index in table.indices { table[index].mark = 0 }
   }
 
-  /// How many samples beside its own hold the substring at `place`, as long as no piece does.
+  /// Returns how many other samples contain the substring at `place`; 0 once a chosen piece
+  /// contains it.
   @inline(__always)
   func worth(_ bytes: UnsafeRawBufferPointer, at place: Int) -> (worth: Int, index: Int) {
     let (index, tag) = Self.hash(bytes, at: place)

@@ -1,9 +1,9 @@
 import CLZ4
 
 extension Decompressor {
-  /// Decompresses one LZ4 block that was compressed against `dictionary` into exactly `target`;
-  /// false when it is not one, or of another length. Another dictionary than the right one gives
-  /// other bytes, or false.
+  /// Decompresses one LZ4 block that was compressed against `dictionary` into exactly `target`.
+  /// Returns false when `stored` is not such a block, or has another length. With a wrong
+  /// dictionary the result is other bytes, or false.
   ///
   /// - Complexity: O(target).
   public static func decompress(
@@ -27,14 +27,14 @@ extension Decompressor {
   }
 }
 
-/// Decompresses many values of one dictionary, with the dictionary kept directly before the place
-/// they go to: `LZ4_decompress_safe_usingDict` then copies within one piece of memory, and takes
-/// about half as long. One thread at a time.
+/// A decompressor for many values of one dictionary. It keeps the dictionary directly before its
+/// output: `LZ4_decompress_safe_usingDict` then copies within one piece of memory, and takes about
+/// half as long. One thread at a time.
 public struct DictionaryDecompressor: ~Copyable {
   private var memory: UnsafeMutableRawBufferPointer
   private let dictionaryLength: Int
 
-  /// More room than this for a value is given back.
+  /// ``trim`` releases more room for a value than this.
   private static let keptBytes = 1 << 20
   private static let firstBytes = 4096
 
@@ -48,10 +48,11 @@ public struct DictionaryDecompressor: ~Copyable {
 
   deinit { memory.deallocate() }
 
-  /// The value, valid until the next call; nil as ``Decompressor`` answers false.
+  /// Returns the value, valid until the next call; nil where ``Decompressor`` returns false or
+  /// `rawLength` is impossible.
   ///
-  /// - Parameter rawLength: checked against ``Limits/rawLengthBound(stored:)``, for as much memory
-  ///   is taken.
+  /// - Parameter rawLength: checked against ``Limits/rawLengthBound(stored:)``, because that much
+  ///   memory is allocated.
   /// - Complexity: O(rawLength).
   public mutating func decompress(
     _ stored: UnsafeRawBufferPointer, rawLength: Int
@@ -67,7 +68,7 @@ public struct DictionaryDecompressor: ~Copyable {
     return UnsafeRawBufferPointer(target)
   }
 
-  /// Gives back the space that a very large value needed.
+  /// Releases the space that a very large value needed.
   public mutating func trim() {
     if memory.count - dictionaryLength > Self.keptBytes { resize(Self.firstBytes) }
   }

@@ -1,12 +1,12 @@
-/// Measures what a dictionary saves, on samples that had no part in making it.
+/// A measurement of the bytes that a dictionary saves, on samples that it was not made from.
 struct DictionaryTrial {
   /// The lengths that are tried. LZ4 hashes every third place of a dictionary and remembers 4096
-  /// places, so what is far from its end helps less and less.
+  /// places, so the bytes far from its end help less and less.
   static let lengthsBytes = [4096, 8192, 16_384, 32_768, 65_536]
-  /// A longer dictionary must save this share more of what is stored: it costs memory, and cache
-  /// where values are read.
+  /// A longer dictionary must save this share more of the stored bytes: it costs memory, and cache
+  /// when values are read.
   static let leastGainPercent = 1
-  /// Enough to tell a percent.
+  /// The approximate number of sample bytes that are measured: enough to detect one percent.
   static let limitBytes = 1 << 18
 
   private let set: SampleSet
@@ -21,7 +21,7 @@ struct DictionaryTrial {
     samples = stride(from: 0, to: all.count, by: step).map { all[$0] }
   }
 
-  /// The end of `longest` that pays most, or nil when none does.
+  /// Returns the end of `longest` that pays most, or nil when none pays.
   ///
   /// - Complexity: O(samples), once for each length.
   func best(of longest: [UInt8]) -> [UInt8]? {
@@ -43,8 +43,8 @@ struct DictionaryTrial {
     return best
   }
 
-  /// What is stored of the samples' values. The rest of a value whose beginning is a sample counts
-  /// in full: a dictionary makes no difference there.
+  /// Returns the stored size of the samples' values. Where a sample is the beginning of a value,
+  /// the rest of the value counts in full: a dictionary makes no difference there.
   private func storedBytes(_ compressedCount: (UnsafeRawBufferPointer) -> Int?) -> Int {
     set.bytes.withUnsafeBytes { bytes in
       samples.reduce(0) { sum, sample in

@@ -1,25 +1,24 @@
-/// Some of the values that were handed in, as many as fit, each with the same chance.
+/// A random choice of the added values: as many as fit, each with the same probability.
 ///
-/// Which ones depends on their index alone, by a hash: every n-th would miss what comes at
-/// intervals.
+/// A hash of a value's index decides. Every n-th value would miss values that come at intervals.
 struct SampleSet {
   static let limitBytes = 3 << 19
   static let limitCount = 1 << 15
-  /// Behind this, a value finds more in itself than in a dictionary.
+  /// After this many bytes a value has more matches in itself than in a dictionary.
   static let longestSampleBytes = 8192
 
   struct Sample {
     var range: Range<Int>
-    /// Of the value, of which the sample may be the beginning.
+    /// The length of the value. The sample may be only its beginning.
     var fullLength: Int
     var hash: UInt64
-    /// Kept from training, to judge its result.
+    /// Whether the sample takes no part in training, so that it can measure the result.
     var isHeldOut: Bool { hash >> 62 == 0 }
   }
 
   private(set) var bytes: [UInt8] = []
   private(set) var samples: [Sample] = []
-  /// A value is a sample if as many low bits of its hash are zero.
+  /// A value is a sample if at least this many low bits of its hash are zero.
   private var level = 0
   private var index: UInt64 = 0
   private var nextHash = Self.hash(0)
@@ -45,7 +44,7 @@ struct SampleSet {
     skip()
   }
 
-  /// Lets about every other sample go.
+  /// Removes about every other sample.
   private mutating func thin() {
     level += 1
     let before = self

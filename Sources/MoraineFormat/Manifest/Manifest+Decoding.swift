@@ -1,7 +1,8 @@
 extension Manifest {
   /// Reads a whole manifest file.
   ///
-  /// The checksum is judged first: a damaged version number is damage, not a newer version.
+  /// The checksum is verified before the version: a damaged version number is damage, not a newer
+  /// version.
   public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     guard bytes.count >= Self.fixedLength + 4 else {
       throw FormatError("shorter than a manifest", at: UInt64(bytes.count))
@@ -41,7 +42,7 @@ extension Manifest {
     try checkSegments()
   }
 
-  /// What the manifest says of the whole store bounds what it says of each segment.
+  /// Checks that no segment has a higher epoch or a higher sequence number than the manifest.
   private func checkSegments() throws(FormatError) {
     for segment in segments {
       guard segment.epoch <= epoch else {
@@ -67,7 +68,7 @@ extension Manifest {
     guard lastSequence <= .max, nextSegmentNumber > 0 else {
       throw FormatError("impossible sequence or segment number", at: 80)
     }
-    // Nobody counts so far; whoever counts on must not run over.
+    // No store counts this far. The limit keeps a later increment from overflowing.
     guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter else {
       throw FormatError("impossible epoch, generation or segment number", at: 64)
     }

@@ -3,7 +3,7 @@ extension Manifest {
     case segments = 1
     case keyspaces = 2
     case epochs = 3
-    /// A reader that does not know them is right to ignore them.
+    /// Optional: a reader that does not know cuts ignores them.
     case cuts = 4
   }
 

@@ -1,11 +1,13 @@
-/// The one authority on which segments make up a store. Layout: `FileFormat.md`, "Manifest".
+/// The authoritative list of the segments that make up a store. Layout: `FileFormat.md`,
+/// "Manifest".
 public struct Manifest: Equatable, Sendable {
   public struct Segment: Equatable, Sendable {
     public struct Flags: OptionSet, Sendable {
       public let rawValue: UInt32
       public init(rawValue: UInt32) { self.rawValue = rawValue }
       public static let sealed = Flags(rawValue: 1 << 0)
-      /// Recovery cut it: it has no footer, and its file may still be longer than `lengthBytes`.
+      /// Recovery cut the segment: it has no footer, and its file may still be longer than
+      /// `lengthBytes`.
       public static let cut = Flags(rawValue: 1 << 1)
       public static let compacted = Flags(rawValue: 1 << 2)
     }
@@ -51,14 +53,15 @@ public struct Manifest: Equatable, Sendable {
     }
   }
 
-  /// Where a recovery ended the log after an unclean stop. What came after it, if there was
-  /// anything, is lost, and its sequence numbers may be given again.
+  /// The place where a recovery ended the log after an unclean stop. Any operations after it are
+  /// lost, and their sequence numbers may be assigned again.
   public struct Cut: Equatable, Sendable {
-    /// Counted from 1.
+    /// The number of the cut, counted from 1.
     public var number: UInt64
-    /// The last operation that the log had, or that a compaction has made durable.
+    /// The last operation that the log contains, or that a compaction has made durable.
     public var lastSequence: SequenceNumber
-    /// Random: the cuts of two copies of a store have the same numbers.
+    /// A random number. The cuts of two copies of a store have the same numbers, but not the same
+    /// ids.
     public var id: UInt64
 
     public init(number: UInt64, lastSequence: SequenceNumber, id: UInt64) {
@@ -69,14 +72,15 @@ public struct Manifest: Equatable, Sendable {
   }
 
   static let backupFlag: UInt32 = 1 << 0
-  /// How many cuts a manifest lists.
+  /// The most cuts that a manifest lists.
   static let cutLimit = 64
 
   public static let fileName = "MANIFEST"
   public static let temporaryFileName = "MANIFEST.tmp"
   public static let magic = Array("MORAINEM".utf8)
   public static let fixedLength = 160
-  /// A manifest of every segment the format allows, and names of keyspaces beside it.
+  /// The longest manifest, in bytes: it lists every segment that the format allows, and the names
+  /// of keyspaces.
   public static let lengthLimit = 128 << 20
 
   public var storeID: Identifier
@@ -92,13 +96,13 @@ public struct Manifest: Equatable, Sendable {
   public var compactedThrough: SequenceNumber = .none
   public var digest = StateDigest()
   public var createdMilliseconds: UInt64 = 0
-  /// Whether it is a backup's: nobody writes there.
+  /// Whether the manifest belongs to a backup, which no store writes to.
   public var isBackup = false
   public var segments: [Segment] = []
   public var keyspaces: [Keyspace] = []
   public var epochs: [Epoch] = []
-  /// By rising numbers, and by rising sequence numbers: a cut says all that an earlier one says
-  /// which did not end before it.
+  /// The cuts, by rising numbers and by rising sequence numbers. A cut replaces the earlier cuts
+  /// that do not end before it, because it covers everything that they cover.
   public private(set) var cuts: [Cut] = []
 
   public init(storeID: Identifier, instanceID: Identifier, hashKey: HashKey) {
@@ -107,8 +111,8 @@ public struct Manifest: Equatable, Sendable {
     self.hashKey = hashKey
   }
 
-  /// Adds a cut after all others. Of too many, the two oldest become one that says as much as both,
-  /// and more than either.
+  /// Adds a cut after all others. Above the limit, the two oldest cuts become one. It covers what
+  /// both cover, and more than either.
   public mutating func addCut(after last: SequenceNumber, id: UInt64) {
     let number = (cuts.last?.number ?? 0) + 1
     cuts.removeAll { $0.lastSequence >= last }
@@ -118,10 +122,10 @@ public struct Manifest: Equatable, Sendable {
     cuts.removeFirst()
   }
 
-  /// The list of a store that begins, or that begins again with another identity.
+  /// Removes all cuts, for a new store or for one that gets another identity.
   public mutating func forgetCuts() { cuts = [] }
 
-  /// Takes a list that was read.
+  /// Sets the list of cuts that was read.
   ///
   /// - Returns: false when no recovery makes such a list.
   mutating func takeCuts(_ list: [Cut]) -> Bool {
@@ -132,8 +136,9 @@ public struct Manifest: Equatable, Sendable {
       } && list.allSatisfy { $0.lastSequence <= lastSequence }
   }
 
-  /// Whether operations up to a number, which a backup has that knew these cuts, may not be this
-  /// store's: a cut came since that ended the log before that number, or the cuts are of a copy.
+  /// Returns whether a backup may hold operations up to a number that are no longer part of this
+  /// store's history. The backup knew the cuts `known`. Either a later cut ended the log before
+  /// that number, or `known` are the cuts of another copy.
   public func mayHaveLost(through sequence: SequenceNumber, since known: [Cut]) -> Bool {
     let last = known.last?.number ?? 0
     if last > cuts.last?.number ?? 0 { return true }
@@ -143,6 +148,6 @@ public struct Manifest: Equatable, Sendable {
     return cuts.contains { $0.number > last && $0.lastSequence < sequence }
   }
 
-  /// True when the last user of the store closed it in order.
+  /// Whether the last process that used the store closed it in order.
   public var isClean: Bool { segments.allSatisfy(\.isSealed) }
 }

@@ -1,9 +1,9 @@
 import CMoraineShims
 
-/// A record on its way into another segment: the same operation with the same sequence number.
+/// A copy of a record for another segment: the same operation with the same sequence number.
 ///
-/// It stands alone there: the other records of its batch may be gone, and the place of its older
-/// version is no longer what it was. All other fields stay.
+/// The copy belongs to no batch and has no address of its older version, because the other records
+/// of the batch may be gone, and the older version may have moved. All other fields stay.
 public struct RecordCopy {
   private let base: UnsafeRawPointer
   private let header: RecordHeader
@@ -24,13 +24,13 @@ public struct RecordCopy {
 
   private var hadRawLength: Int { header.codec == .raw ? 0 : 4 }
   private var batchCountLength: Int { header.batch == .end ? 4 : 0 }
-  /// Keyspace and expiry.
+  /// The bytes of keyspace and expiry.
   private var kept: Range<Int> {
     let start = RecordHeader.fixedLength + hadRawLength + batchCountLength
     let keyspace = header.flags & RecordHeader.Flag.keyspace == 0 ? 0 : 2
     return start..<start + keyspace + (header.flags & RecordHeader.Flag.expiry == 0 ? 0 : 8)
   }
-  /// What stands behind the previous address: the extension and the key.
+  /// The bytes after the previous address: the extension and the key.
   private var rest: Range<Int> {
     let previous = header.flags & RecordHeader.Flag.previous == 0 ? 0 : 8
     return kept.upperBound + previous..<header.valueOffset
@@ -74,7 +74,8 @@ public struct RecordCopy {
 }
 
 extension RecordHeader {
-  /// When the record expires, in milliseconds since 1970; nil when it does not.
+  /// Returns the time at which the record expires, in milliseconds since 1970; nil when it does not
+  /// expire.
   ///
   /// - Parameter base: the record's first byte.
   public func expiryMilliseconds(at base: UnsafeRawPointer) -> UInt64? {

@@ -1,6 +1,6 @@
 public import CMoraineShims
 
-/// A put or delete on its way into a segment: what it says, without where it will stand.
+/// A put or delete that is not yet in a segment: its content without its place.
 @frozen
 public struct RecordDraft {
   public var sequence: UInt64
@@ -30,8 +30,8 @@ public struct RecordDraft {
       &+ (keyspace == 0 ? 0 : 2) &+ key.count &+ stored.count
   }
 
-  /// Writes the record at `target`, its length prefix last, so that a copy that is interrupted
-  /// reads as "nothing here".
+  /// Writes the record at `target`. It writes the length prefix last, so that an interrupted write
+  /// reads as "no record here".
   ///
   /// - Parameters:
   ///   - target: 4-byte aligned, with room for ``length`` bytes rounded up to 4, all zero.
@@ -49,7 +49,7 @@ public struct RecordDraft {
     moraine_store_release_u32(target, UInt32(truncatingIfNeeded: length).littleEndian)
   }
 
-  /// Writes what stands between the checksum and the value.
+  /// Writes the fields between the checksum and the value.
   ///
   /// - Returns: where the value begins.
   @inlinable @inline(__always)
@@ -81,8 +81,8 @@ public struct RecordDraft {
     return position
   }
 
-  /// What precedes the value in the record, with the checksum of the whole: for a value that is
-  /// written by itself, because a copy of it would take too much memory.
+  /// Returns the bytes of the record before the value, with the checksum of the whole record. It is
+  /// for a value that is written separately, because a copy of it would take too much memory.
   ///
   /// - Parameter offset: the place of the record in the segment.
   /// - Complexity: O(key + value).

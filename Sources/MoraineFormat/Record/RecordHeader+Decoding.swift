@@ -1,13 +1,13 @@
 public import CMoraineShims
 
 extension RecordHeader {
-  /// The length prefix at `base`, which has at least four bytes.
+  /// Returns the length prefix at `base`, where at least four bytes are readable.
   @inlinable @inline(__always)
   public static func length(at base: UnsafeRawPointer) -> Int {
     Int(UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)))
   }
 
-  /// The checksum that a record with these bytes has at this place.
+  /// Returns the checksum of a record with these bytes at this offset.
   ///
   /// - Parameter length: the record's length, at least 20; that many bytes are readable.
   @inlinable @inline(__always)
@@ -23,13 +23,14 @@ extension RecordHeader {
     UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
   }
 
-  /// Whether the record at `base`, of which at least 20 bytes are readable, says that it is a put.
+  /// Returns whether the record at `base` has the kind of a put. At least 20 bytes are readable
+  /// there.
   @inlinable @inline(__always)
   public static func isPut(_ base: UnsafeRawPointer) -> Bool {
     base.load(fromByteOffset: 15, as: UInt8.self) & 15 == RecordKind.put.rawValue
   }
 
-  /// Reads the fields, checking each against the others and against the limits.
+  /// Reads the fields, and checks each against the others and against the limits.
   ///
   /// - Parameters:
   ///   - base: the record's first byte; its length prefix was read and bounded before.
@@ -41,7 +42,7 @@ extension RecordHeader {
     let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
     let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
     let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
-    // Nearly all records: a put or a mark without optional fields, or compressed.
+    // Nearly all records: outside a batch, without optional fields, raw or compressed.
     let isCompressed = kindByte &>> 4 != 0
     guard let codec = RecordCodec(rawValue: kindByte &>> 4),
       UInt8(truncatingIfNeeded: lengths) == 0, let kind = RecordKind(rawValue: kindByte & 15)
@@ -108,19 +109,19 @@ extension RecordHeader {
     return true
   }
 
-  /// The key is within its limit and within the record, and so is the value.
+  /// Whether the key and the value are within their limits and within the record.
   @inlinable @inline(__always)
   var isSound: Bool {
     guard keyLength <= Limits.keyLengthBytes, keyOffset &+ keyLength <= length else { return false }
     return isPlausible
   }
 
-  /// What must hold between the fields, whatever the bytes say.
+  /// Whether the fields agree with each other and with the limits of the record's kind.
   @inlinable @inline(__always)
   var isPlausible: Bool {
     switch kind {
     case .put:
-      // Also of a compressed value: no writer stores one that compression makes longer.
+      // This holds for a compressed value too: no writer stores one that compression makes longer.
       guard storedLength <= Limits.valueLengthBytes else { return false }
       if codec == .raw { return true }
       return rawLength <= Limits.valueLengthBytes

@@ -1,10 +1,10 @@
 extension RecordHeader {
-  /// What looks like a record, for whoever searches bytes for one: its length fits, and its fields
-  /// fit each other.
+  /// Returns the header at `offset` if it looks like a record: its length fits, and its fields
+  /// agree. It is for callers that search bytes for records.
   ///
   /// - Parameters:
-  ///   - bytes: the segment's, from its beginning.
-  ///   - offset: a place in it.
+  ///   - bytes: the segment's bytes, from its beginning.
+  ///   - offset: a place in the segment.
   ///   - end: where records end, at most the count of the bytes.
   public static func candidate(
     in bytes: UnsafeRawBufferPointer, at offset: Int, before end: Int
@@ -17,7 +17,7 @@ extension RecordHeader {
     return parse(base + offset, length: length)
   }
 
-  /// Whether its checksum is that of its bytes at this place.
+  /// Returns whether the stored checksum matches the record's bytes at this offset.
   public func checksumMatches(
     in bytes: UnsafeRawBufferPointer, at offset: Int, seed: Checksum
   ) -> Bool {

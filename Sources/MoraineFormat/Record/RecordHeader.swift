@@ -1,11 +1,11 @@
-/// What a record is.
+/// The kind of a record.
 public enum RecordKind: UInt8, Sendable {
   case put = 1
   case delete = 2
   case syncMark = 3
   case footer = 4
 
-  /// Whether it has a key, and a sequence number of its own.
+  /// Whether the record has a key and a sequence number of its own.
   @inlinable @inline(__always)
   public var isOperation: Bool { self == .put || self == .delete }
 }

@@ -1,7 +1,8 @@
-/// The log's own word that everything up to an offset was durable. Layout: `FileFormat.md`.
+/// A record in the log which states that everything up to an offset is durable. Layout:
+/// `FileFormat.md`.
 ///
-/// Without such a promise a torn tail and lost acknowledged data look the same. (The idea of
-/// committing to a sync offset in the log is Pebble's, `record.go`.)
+/// Without sync marks a torn tail and lost acknowledged data look the same. (The idea of committing
+/// to a sync offset in the log is Pebble's, `record.go`.)
 public struct SyncMark: Equatable, Sendable {
   public static let payloadLength = 32
   public static let recordLength = RecordHeader.fixedLength + payloadLength

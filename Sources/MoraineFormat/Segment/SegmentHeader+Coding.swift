@@ -32,8 +32,9 @@ extension SegmentHeader {
     return writer.bytes
   }
 
-  /// How many bytes ``init(decoding:)`` needs, from the first 128, so that a caller can read just
-  /// those. The claim is bounded, but not yet proved.
+  /// Returns the number of bytes that ``init(decoding:)`` needs, as the first 128 bytes state it,
+  /// so that a caller can read just those. The number is bounded, but no checksum has verified it
+  /// yet.
   public static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
     guard bytes.count >= fixedLength else {
       throw FormatError("shorter than a segment header", at: UInt64(bytes.count))
@@ -89,7 +90,7 @@ extension SegmentHeader {
     guard headerLength == claimedLength, flags.contains(.hasDictionary) == !dictionary.isEmpty,
       flags.contains(.encrypted) || encryptionKeyID == 0
     else { throw FormatError("header fields contradict each other", at: 96) }
-    // Recovery counts on from this number.
+    // Recovery continues to count from this number.
     guard predecessor.lastSequence <= .max else {
       throw FormatError("impossible sequence number \(predecessor.lastSequence)", at: 64)
     }

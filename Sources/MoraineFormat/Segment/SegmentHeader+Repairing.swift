@@ -1,14 +1,14 @@
 extension SegmentHeader {
   private static let checksumOffset = 124
 
-  /// Reads a header of which one byte is wrong, but none of its dictionary: the change of a byte
-  /// that makes the checksum right is the one that has to be taken back.
+  /// Reads a header in which one byte is wrong, outside the dictionary. It searches for the change
+  /// of one byte that makes the checksum right.
   ///
-  /// A checksum is linear: what a change does to it depends on the change and its place alone. Some
-  /// 33,000 changes are tried against 32 bits, so one damaged header in 130,000 is "repaired" that
-  /// has more wrong bytes than one; whoever asks must see that records agree.
+  /// A checksum is linear: the effect of a change depends on the change and its place alone. Some
+  /// 33,000 changes are tried against 32 bits. So of the damaged headers with more than one wrong
+  /// byte, one in 130,000 is "repaired" wrongly: the caller must check that records agree.
   ///
-  /// - Returns: nil when there is no such byte, or the header does not make sense with it.
+  /// - Returns: nil when there is no such byte, or when the changed header is not valid.
   public init?(repairing bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= Self.fixedLength else { return nil }
     for length in Self.possibleLengths(bytes) where length <= bytes.count {
@@ -18,14 +18,15 @@ extension SegmentHeader {
         self = try copy.withUnsafeBytes { try SegmentHeader(decoding: $0) }
         return
       } catch {
-        // It makes no sense: the change was another one.
+        // The header is not valid: another change is the right one.
         continue
       }
     }
     return nil
   }
 
-  /// As the length field has it, and as the dictionary's length does.
+  /// Returns the header's length as its length field states it, and as the dictionary's length
+  /// implies it.
   private static func possibleLengths(_ bytes: UnsafeRawBufferPointer) -> [Int] {
     let claim = Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 12, as: UInt32.self)))
     let dictionary = Int(
@@ -42,14 +43,14 @@ extension SegmentHeader {
     }
     let computed = Checksum.of(Array(bytes[..<checksumOffset] + bytes[fixedLength...]))
     let wanted = stored ^ computed
-    // One byte of the checksum itself.
+    // The wrong byte is one of the checksum itself.
     if (0..<4).contains(where: { wanted & ~(0xFF << (8 * $0)) == 0 }) {
       for place in 0..<4 {
         bytes[checksumOffset + place] = UInt8(truncatingIfNeeded: computed >> (8 * place))
       }
       return true
     }
-    // What a change of each bit of a byte does, with so many bytes behind it.
+    // How a change of each bit of a byte changes the checksum, given the bytes that follow it.
     var effects = (0..<8).map { Checksum.effect(ofBit: $0, before: bytes.count - fixedLength) }
     for place in (0..<checksumOffset).reversed() {
       for change in 1..<256 {

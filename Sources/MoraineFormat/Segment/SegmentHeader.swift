@@ -1,5 +1,4 @@
-/// What a segment says of itself before its first record. Layout: `FileFormat.md`, "Segment
-/// header".
+/// The header of a segment, before its first record. Layout: `FileFormat.md`, "Segment header".
 public struct SegmentHeader: Equatable, Sendable {
   public struct Flags: OptionSet, Sendable {
     public let rawValue: UInt32
@@ -11,7 +10,7 @@ public struct SegmentHeader: Equatable, Sendable {
     static let mustUnderstand: UInt32 = 0xFFFF_0000
   }
 
-  /// The segment that was appended to before this one.
+  /// The segment that the store appended to before this one.
   public struct Predecessor: Equatable, Sendable {
     public var number: UInt64
     public var lengthBytes: UInt64
@@ -28,7 +27,7 @@ public struct SegmentHeader: Equatable, Sendable {
 
   public static let fixedLength = 128
   public static let magic = Array("MORAINES".utf8)
-  /// The longest dictionary, in bytes: how far back LZ4 reaches.
+  /// The longest dictionary, in bytes: LZ4 reaches no further back.
   public static let dictionaryLimit = 65_536
 
   public var storeID: Identifier
@@ -49,10 +48,10 @@ public struct SegmentHeader: Equatable, Sendable {
     self.salt = salt
   }
 
-  /// Where the first record begins.
+  /// Length of the header, and offset of the first record.
   public var headerLength: Int { (Self.fixedLength + dictionary.count + 7) & ~7 }
 
-  /// What every record's checksum in this segment begins with.
+  /// The value with which the checksum of every record in this segment begins.
   public var checksumSeed: Checksum {
     var writer = ByteWriter()
     writer.append(storeID)

@@ -1,15 +1,15 @@
-/// The name of a segment of the log; rises, and is never given twice in a store.
+/// The number of a segment of the log. Numbers rise, and a store never assigns one twice.
 public struct SegmentNumber: RawRepresentable, Hashable, Comparable, Sendable, Codable {
-  /// Counted from 1.
+  /// The number, counted from 1.
   public let rawValue: UInt64
 
-  /// The segment with this number, whether there is one or not.
+  /// Creates a segment number. The segment need not exist.
   @inlinable
   public init(rawValue: UInt64) {
     self.rawValue = rawValue
   }
 
-  /// Whether it was born before the other.
+  /// Returns whether the left segment was created before the right one.
   @inlinable
   public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
@@ -22,7 +22,8 @@ public struct SegmentNumber: RawRepresentable, Hashable, Comparable, Sendable, C
     return padding + digits + Self.fileExtension
   }
 
-  /// The number in a file name, when the name is exactly one that ``fileName`` makes.
+  /// Creates the number from a file name; nil unless the name is exactly one that ``fileName``
+  /// makes.
   public init?(fileName: String) {
     guard fileName.hasSuffix(Self.fileExtension) else { return nil }
     let digits = fileName.dropLast(Self.fileExtension.utf8.count)
