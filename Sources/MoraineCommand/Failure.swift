@@ -50,7 +50,7 @@ extension StoreError: JSONRepresentable {
   var exitCode: Int32 {
     switch code {
     case .keyTooLarge, .valueTooLarge, .notAStore, .readOnly, .sequenceUnavailable,
-      .cursorExpired, .cursorDiverged:
+      .cursorExpired, .cursorDiverged, .historyDiverged, .invalidArgument:
       2
     case .corrupted: 3
     case .locked: 4

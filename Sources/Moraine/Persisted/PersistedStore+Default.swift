@@ -64,7 +64,9 @@ extension PersistedStore {
   static func defaultDirectory(creating: Bool) throws(StoreError) -> URL {
     let manager = FileManager.default
     guard let support = manager.urls(for: .applicationSupportDirectory, in: .userDomainMask).first
-    else { throw StoreError(.io, "this user has no application support directory; give one") }
+    else {
+      throw StoreError(.invalidArgument, "this user has no application support directory; give one")
+    }
     // Without it all programs of a user would share one file.
     let program = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
     let folder = support.appendingPathComponent(program, isDirectory: true)

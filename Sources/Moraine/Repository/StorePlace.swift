@@ -8,13 +8,14 @@ enum StorePlace {
   static func path(_ directory: URL?, _ filename: String) throws(StoreError) -> FilePath {
     let directory = if let directory { directory } else { try documents() }
     guard directory.isFileURL else {
-      throw StoreError(.io, "'\(directory)' is no directory on this machine")
+      throw StoreError(.invalidArgument, "'\(directory)' is no directory on this machine")
     }
     let isName =
       !filename.isEmpty && filename != "." && filename != ".." && !filename.contains("/")
       && !filename.utf8.contains(0) && filename.utf8.count <= 240
     guard isName else {
-      throw StoreError(.io, "'\(filename)' is no name for a file; give the directory by itself")
+      throw StoreError(
+        .invalidArgument, "'\(filename)' is no name for a file; give the directory by itself")
     }
     // Not made shorter by its text alone: beyond a symbolic link ".." is another directory.
     return FilePath(directory.absoluteURL.path).appending(filename + ".moraine")
@@ -24,7 +25,7 @@ enum StorePlace {
     // `URL.documentsDirectory` is Apple's alone.
     let places = FileManager.default.urls(for: .documentDirectory, in: .userDomainMask)
     guard let first = places.first else {
-      throw StoreError(.io, "this user has no documents directory; give one")
+      throw StoreError(.invalidArgument, "this user has no documents directory; give one")
     }
     return first
   }

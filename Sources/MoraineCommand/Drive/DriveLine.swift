@@ -21,7 +21,7 @@ struct DriveLine {
 
   var command: String {
     get throws {
-      guard line != nil else { throw StoreError(.valueTooLarge, "the line is too long") }
+      guard line != nil else { throw StoreError(.invalidArgument, "the line is too long") }
       guard let word = words.first else { throw DriveSession.Misuse(message: "an empty line") }
       return String(decoding: word, as: UTF8.self)
     }

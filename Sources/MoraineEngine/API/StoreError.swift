@@ -34,8 +34,9 @@ public struct StoreError: Error, Sendable {
     /// The store's files were deleted, moved or replaced while the store was open. What was written
     /// since may be lost; open the path again to go on with what is there now.
     public static let storeReplaced = Code("storeReplaced")
-    /// The system has no thread, descriptor or address space left to give to this process. Nothing
-    /// was changed; free some, or raise the limit, and try again.
+    /// A limit was reached, and nothing was changed. Of the system: it has no thread, descriptor or
+    /// address space left to give to this process; free some, or raise the limit, and try again. Of
+    /// the format: the number of keyspaces, segments or sequence numbers.
     public static let limitExceeded = Code("limitExceeded")
     /// The process forked after opening the store; only the parent may write.
     public static let usedAfterFork = Code("usedAfterFork")
@@ -43,11 +44,17 @@ public struct StoreError: Error, Sendable {
     public static let notAStore = Code("notAStore")
     /// The change feed does not reach back that far.
     public static let cursorExpired = Code("cursorExpired")
-    /// The cursor belongs to another life of the store.
+    /// The cursor belongs to another store, or to changes that this store has lost.
     public static let cursorDiverged = Code("cursorDiverged")
+    /// A backup holds another store, or operations that this store has lost.
+    public static let historyDiverged = Code("historyDiverged")
     /// The state at that sequence number is not in the backup: it is behind its end, or compaction
     /// has dropped what it had.
     public static let sequenceUnavailable = Code("sequenceUnavailable")
+    /// The task was cancelled before the call ended.
+    public static let cancelled = Code("cancelled")
+    /// An argument names nothing that the call could use, for example a path that is no path.
+    public static let invalidArgument = Code("invalidArgument")
     /// A model could not be encoded.
     public static let encodingFailed = Code("encodingFailed")
     /// A stored value could not be decoded.

@@ -54,7 +54,7 @@ struct BackupWork: Sendable {
       manifest.lastSequence <= source.manifest.lastSequence
     else {
       throw StoreError(
-        .cursorDiverged,
+        .historyDiverged,
         "this is a backup of another life of the store, or of a later moment; "
           + "choose an empty directory", file: path.string)
     }
@@ -72,7 +72,7 @@ struct BackupWork: Sendable {
     let last = before.segments.map(\.lastSequence).max() ?? .none
     if isShorter || source.manifest.mayHaveLost(through: last, since: before.cuts) {
       throw StoreError(
-        .cursorDiverged,
+        .historyDiverged,
         "this backup has operations that the store has lost since, in a crash; "
           + "keep it, and choose an empty directory", file: path.string)
     }

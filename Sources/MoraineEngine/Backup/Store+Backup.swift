@@ -19,7 +19,7 @@ extension Store {
   ///   - progress: called now and then, with bytes.
   /// - Returns: what was done. The backup is on stable storage.
   /// - Throws: `.notAStore` when nothing was ever written to this store, or when the directory
-  ///   holds something else; `.cursorDiverged` when it has a backup of another life of the store,
+  ///   holds something else; `.historyDiverged` when it has a backup of another epoch of the store,
   ///   or of operations that this one has lost in a crash; `.locked`, `.corrupted`, `.noSpace`,
   ///   `.io`, `.closed`, `.suspended`.
   /// - Complexity: O(bytes of segments that are new to the directory), O(segments) where they can

@@ -58,7 +58,7 @@ final class CompactionOutput: @unchecked Sendable {
 
   /// Copies a record: the same sequence number, key and value, for its new place.
   ///
-  /// - Throws: `.valueTooLarge` when it would begin where no address reaches: values that had a
+  /// - Throws: `.limitExceeded` when it would begin where no address reaches: values that had a
   ///   dictionary may have become longer.
   func append(
     _ record: RecordReference, _ candidate: CompactionCandidate, _ values: inout SegmentValues
@@ -69,7 +69,7 @@ final class CompactionOutput: @unchecked Sendable {
       &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
     let offset = lengthBytes
     guard offset < limitBytes else {
-      throw StoreError(.valueTooLarge, "what is live does not fit into one segment", file: name)
+      throw StoreError(.limitExceeded, "what is live does not fit into one segment", file: name)
     }
     place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
     recordCount += 1

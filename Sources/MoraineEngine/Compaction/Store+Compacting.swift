@@ -28,7 +28,7 @@ extension Store {
       try await compactAll(work, progress)
     } catch {
       await restoreReserve()
-      guard work.isCancelled, error.code == .closed else { throw error }
+      guard work.isCancelled, error.code == .cancelled else { throw error }
     }
     await restoreReserve()
     try await shrinkIndex()
@@ -290,13 +290,13 @@ extension Store {
   /// Lets time pass in a compaction. In short sleeps, so that closing the store and cancelling the
   /// task end it soon, however slow the rate limit is.
   ///
-  /// - Throws: `.closed`; when the task was cancelled too, and the work then knows it.
+  /// - Throws: `.closed`, `.suspended`; `.cancelled`, which the work remembers.
   func sleep(_ nanoseconds: UInt64, _ work: CompactionWork) async throws(StoreError) {
     var left = nanoseconds
     while left > 0, !isClosed, !isSuspended {
       guard !Task.isCancelled else {
         work.isCancelled = true
-        throw StoreError(.closed, "the compaction was cancelled")
+        throw StoreError(.cancelled, "the compaction was cancelled")
       }
       let step = min(left, CompactionPacer.longestPause)
       await ThreadPool.current.sleep(nanoseconds: step)

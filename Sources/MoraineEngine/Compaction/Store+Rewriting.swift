@@ -58,7 +58,7 @@ extension Store {
           isSecondAttempt: true)
       }
       // One alone keeps its dictionary, and what it holds does not become longer.
-      guard error.code == .valueTooLarge, wanted.count > 1 else { throw error }
+      guard error.code == .limitExceeded, wanted.count > 1 else { throw error }
       return try await rewrite([wanted[0]], work, cannotMerge: true)
     }
     if let newSlot, cannotMerge { engine!.table.noteUnmergeable(newSlot) }

@@ -18,7 +18,7 @@ extension EngineState {
     try checkProcess()
     if pipeline.isPoisoned.load(ordering: .relaxed), let poison = pipeline.poison { throw poison }
     guard lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {
-      throw StoreError(.valueTooLarge, "all sequence numbers are used up")
+      throw StoreError(.limitExceeded, "all sequence numbers are used up")
     }
   }
 
@@ -202,7 +202,9 @@ extension EngineState {
     try checkWritable()
     let total = batch.operations.reduce(0) { $0 &+ Self.recordBound($1) }
     guard total <= Limits.batchLengthBytes else {
-      throw StoreError(.valueTooLarge, "a batch of \(total) bytes; split it")
+      throw StoreError(
+        .valueTooLarge,
+        "a batch of \(total) bytes; the limit is \(Limits.batchLengthBytes), so split it")
     }
     guard isDelete ? hasRoom(for: total) : hasRoom(forPuts: total) else {
       return .needsRoom(total)

@@ -191,7 +191,7 @@ extension Store {
   /// Lets a little time pass.
   func pause() async throws(StoreError) {
     do { try await Task.sleep(for: .milliseconds(5)) } catch {
-      throw StoreError(.closed, "the task was cancelled while another process was compacting")
+      throw StoreError(.cancelled, "the task was cancelled while another process was compacting")
     }
     try checkUsable()
   }

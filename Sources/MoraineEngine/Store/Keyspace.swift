@@ -191,7 +191,7 @@ extension Keyspace {
   /// Stores a value under a key, and replaces the value that the key had. See
   /// ``Store/set(_:forKey:durability:)``.
   ///
-  /// - Throws: also `.valueTooLarge` when the store has ``limit`` keyspaces already.
+  /// - Throws: also `.limitExceeded` when the store has ``limit`` keyspaces already.
   @discardableResult
   public func set(
     _ value: [UInt8], forKey key: Key, durability: Durability? = nil
@@ -244,7 +244,7 @@ extension Store {
   /// Lists keyspaces in the manifest: a keyspace's name must be durable before its first record may
   /// become durable. The caller holds the gate.
   ///
-  /// - Throws: `.valueTooLarge` when there are too many keyspaces, and the errors of any write.
+  /// - Throws: `.limitExceeded` when there are too many keyspaces, and the errors of any write.
   func createKeyspaces(_ names: [String]) async throws(StoreError) {
     for name in names where engine!.keyspaces.id(of: name) == nil {
       try engine!.checkWritable()
@@ -266,7 +266,7 @@ extension EngineState {
   fileprivate mutating func list(keyspace name: String) throws(StoreError) -> Manifest.Keyspace {
     let last = manifest.keyspaces.map(\.id).filter { $0 < KeyspaceTable.firstSystemID }.max() ?? 0
     guard last < Keyspace.limit else {
-      throw StoreError(.valueTooLarge, "a store has at most \(Keyspace.limit) keyspaces")
+      throw StoreError(.limitExceeded, "a store has at most \(Keyspace.limit) keyspaces")
     }
     let keyspace = Manifest.Keyspace(id: last + 1, index: 0, name: name)
     manifest.keyspaces.append(keyspace)

@@ -128,3 +128,15 @@ nonisolated(nonsending) public func withStore<Result>(
   try await store.close()
   return result
 }
+
+/// Opens the store in the directory with this path for the length of the body, and closes it in any
+/// case.
+///
+/// - Throws: the body's error, or else the error of opening or closing.
+@discardableResult
+nonisolated(nonsending) public func withStore<Result>(
+  at path: String, configuration: Configuration = .init(),
+  _ body: (Store) async throws -> Result
+) async throws -> Result {
+  try await withStore(at: FilePath(path), configuration: configuration, body)
+}

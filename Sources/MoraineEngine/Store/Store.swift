@@ -51,6 +51,13 @@ public actor Store {
     try self.init(on: DiskStorage(), at: directory, configuration: configuration)
   }
 
+  /// Opens the store in the directory with this path. Otherwise as ``init(at:configuration:)``.
+  public init(
+    at path: String, configuration: Configuration = .init()
+  ) throws(StoreError) {
+    try self.init(at: FilePath(path), configuration: configuration)
+  }
+
   /// Opens the store on any storage: the disk, memory, or a simulated disk.
   package init(
     on storage: any Storage, at directory: FilePath, configuration: Configuration = .init()
@@ -114,6 +121,14 @@ public actor Store {
   ) async throws(StoreError) -> Store {
     let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
     return try await open(try opener(DiskStorage(), directory, configuration, pipeline))
+  }
+
+  /// Opens the store in the directory with this path, off the caller's thread. Otherwise as
+  /// ``init(at:configuration:)``.
+  public static func open(
+    at path: String, configuration: Configuration = .init()
+  ) async throws(StoreError) -> Store {
+    try await open(at: FilePath(path), configuration: configuration)
   }
 
   /// Opens on a thread of the pool.

@@ -79,7 +79,8 @@ enum StoreProbe {
   ) async throws {
     var expected = before
     // A forged log can have used up all sequence numbers.
-    let writing = Refusals(codes: allowed.codes.union([.valueTooLarge]), needsFile: false)
+    let writing = Refusals(
+      codes: allowed.codes.union([.valueTooLarge, .limitExceeded]), needsFile: false)
     let key: Key = "written by the fuzzer"
     guard try await writing.attempt({ try await store.set([1, 2, 3], forKey: key) }) != nil else {
       _ = try await writing.attempt { try await store.close() }

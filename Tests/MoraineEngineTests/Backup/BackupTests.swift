@@ -111,7 +111,7 @@ import Testing
     let error = await #expect(throws: StoreError.self) {
       _ = try await store.backup(to: BackupBench.backup, on: elsewhere)
     }
-    #expect(error?.code == .cursorDiverged && error?.message.contains("has lost since") == true)
+    #expect(error?.code == .historyDiverged && error?.message.contains("has lost since") == true)
     _ = try await Store.restore(BackupBench.backup, to: BackupBench.restored, on: elsewhere)
     let restored = try Store(on: elsewhere, at: BackupBench.restored)
     #expect(try await restored.everything() == state)
@@ -158,7 +158,7 @@ import Testing
       let error = await #expect(throws: StoreError.self) {
         _ = try await store.backup(to: BackupBench.backup, on: elsewhere)
       }
-      #expect(error?.code == .cursorDiverged, "round \(round)")
+      #expect(error?.code == .historyDiverged, "round \(round)")
       let lost = await #expect(throws: StoreError.self) {
         for try await _ in store.changes(since: cursor) { break }
       }

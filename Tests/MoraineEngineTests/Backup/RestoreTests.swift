@@ -29,7 +29,7 @@ import Testing
     let error = await #expect(throws: StoreError.self) {
       _ = try await again.backup(to: BackupBench.backup, on: bench.storage)
     }
-    #expect(error?.code == .cursorDiverged)
+    #expect(error?.code == .historyDiverged)
     _ = try await again.backup(to: "second", on: bench.storage)
     try await again.close()
     try await bench.store.close()

@@ -123,7 +123,7 @@ import Testing
     try await check(store)
     // Alone or not: what does not fit is not lost.
     let error = await failure { _ = try await store.rewriteFirst(1, limitBytes: 600) }
-    #expect(error?.code == .valueTooLarge)
+    #expect(error?.code == .limitExceeded)
     #expect(error?.file?.hasSuffix(".segment") == true)
     #expect(await store.segmentStatistics.map(\.number) == after.map(\.number))
     try await check(store)

@@ -65,7 +65,7 @@ import Testing
     let error = await #expect(throws: StoreError.self) {
       try await store.keyspace(named: "one more").set([1], forKey: "a")
     }
-    #expect(error?.code == .valueTooLarge)
+    #expect(error?.code == .limitExceeded)
     #expect(try await store.value(forKey: "a") == [1])
     try await store.close()
   }

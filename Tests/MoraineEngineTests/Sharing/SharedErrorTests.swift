@@ -189,7 +189,7 @@ import Testing
     #expect(try lock.tryLock(shared: false))
     let waiting = Task { _ = try await reader.compact() }
     waiting.cancel()
-    await expect(.closed, saying: "cancelled") { try await waiting.value }
+    await expect(.cancelled, saying: "cancelled") { try await waiting.value }
     lock.unlock()
     for store in [reader, writer] { try await store.close() }
   }

@@ -104,7 +104,8 @@ import Testing
     if case .failed(let error) = live.phase { errors.append(error) }
     #expect(errors.count == 11)
     for error in errors {
-      #expect(error?.code == .io && error?.message.contains("is no name for a file") == true)
+      #expect(
+        error?.code == .invalidArgument && error?.message.contains("is no name for a file") == true)
     }
   }
 
