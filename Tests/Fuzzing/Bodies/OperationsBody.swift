@@ -154,6 +154,9 @@ enum OperationsBody {
     private mutating func die() async throws {
       // In the background a compaction may be about to change the files.
       guard !configuration.compaction.isAutomatic else { return }
+      // The same holds for the sealing of a full segment, which ends soon: files that are copied one
+      // after the other while it runs are no state that the store ever had.
+      try await store.waitUntilIdle()
       let copy = try StoreFiles(of: storage).storage()
       try await store.close()
       storage = copy
