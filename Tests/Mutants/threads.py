@@ -27,9 +27,9 @@ MUTANTS = [
                    "        store(.max, relaxed: .pendingDelay)\n      }"),
             engine("Commit/CommitPipeline.swift",
                    "    resumeWaiters(error: nil)\n    wake()\n  }\n\n"
-                   "  /// Goes on in a segment that another",
+                   "  /// Continues in a segment that another",
                    "    resumeWaiters(error: nil)\n    if !ON { wake() }\n  }\n\n"
-                   "  /// Goes on in a segment that another")),
+                   "  /// Continues in a segment that another")),
            "IntervalTests.anIntervalThatEndsBetweenTwoSegmentsKeepsNoLaterSyncOff"),
     Mutant("watcher-counts-itself-without-a-fence", "a process that watches is woken",
            (engine("Peers/SharedPage.swift",

@@ -1,38 +1,40 @@
-/// When and what compaction rewrites by itself.
+/// Rules for when compaction runs automatically and which segments it rewrites.
 ///
-/// The log is allowed garbage: the more, the cheaper each byte that cleaning gives back. Always
-/// cleaning the segment with the most garbage costs a write amplification of 1/(1-u) under uniform
-/// overwrites, where (u-1)/ln u is the inverse of the space amplification (Desnoyers, "Analytic
-/// modeling of SSD write performance", SYSTOR 2012): 1.72 at 1.5.
+/// The log may contain garbage. The more garbage the policy allows, the less it costs to free a
+/// byte. Always cleaning the segment with the most garbage costs a write amplification of 1/(1-u)
+/// under uniform overwrites, where (u-1)/ln u is the inverse of the space amplification (Desnoyers,
+/// "Analytic modeling of SSD write performance", SYSTOR 2012): 1.72 at a space amplification of
+/// 1.5.
 public struct CompactionPolicy: Hashable, Sendable {
-  /// Whether segments are compacted in the background, after each that was sealed, and when the
-  /// disk is full. Default: true.
+  /// Whether segments are compacted in the background: after each seal, and when the disk is full.
+  /// Default: true.
   public var isAutomatic = true
-  /// The log may have so many times the bytes of its live records before compaction begins:
-  /// 1.1 to 1,000,000; what lies outside counts as the nearer end. Default: 1.5.
+  /// The space amplification at which compaction begins: bytes of the log for each byte of its live
+  /// records. 1.1 to 1,000,000; a value outside that range counts as the nearer end. Default: 1.5.
   public var spaceAmplificationLimit = 1.5
-  /// A segment that is live to a larger share than this is not rewritten for its garbage: 0 to
-  /// 1; what lies outside counts as the nearer end. Default: 0.95.
+  /// The highest live ratio of a segment that compaction rewrites for its garbage: 0 to 1; a value
+  /// outside that range counts as the nearer end. Default: 0.95.
   public var liveRatioLimit = 0.95
-  /// How many bytes a second compaction reads at most, from 1; nil, the default, follows what is
-  /// being written: as fast as it can while nobody writes, otherwise about twice as fast as they
-  /// do.
+  /// The most bytes that compaction reads per second, at least 1. nil, the default, follows the
+  /// rate of writes: compaction runs as fast as it can while no task writes, and otherwise about
+  /// twice as fast as the writers write.
   ///
-  /// With a limit no writer is held back for compaction to keep up: the log may then outgrow
+  /// With a limit, no writer is held back so that compaction can keep up: the log may then outgrow
   /// ``spaceAmplificationLimit``.
   public var rateLimitBytesPerSecond: Int?
-  /// Whether a segment that compaction writes may begin with what its values have in common, so
-  /// that short values that resemble each other compress; a dictionary that saves less than a
-  /// twentieth is left out. Default: true.
+  /// Whether a segment that compaction writes may begin with a dictionary: bytes that its values
+  /// have in common, so that short values that resemble each other compress. A dictionary that
+  /// saves less than a twentieth is left out. Default: true.
   ///
-  /// ``Store/compact(_:)`` then also rewrites segments without garbage, once each. When false, no
-  /// new dictionary is made; a segment keeps one that it has while it is rewritten by itself.
+  /// When true, ``Store/compact(_:)`` also rewrites segments without garbage, once each. When
+  /// false, compaction makes no new dictionary. A segment that has one keeps it when it is
+  /// rewritten alone.
   public var sharesDictionaries = true
 
-  /// The policy that suits an app.
+  /// Creates the default policy, which suits an app.
   public init() {}
 
-  /// Nothing is compacted unless ``Store/compact(_:)`` is called.
+  /// A policy without automatic compaction: only ``Store/compact(_:)`` compacts.
   public static var manual: CompactionPolicy {
     var policy = CompactionPolicy()
     policy.isAutomatic = false
@@ -40,12 +42,12 @@ public struct CompactionPolicy: Hashable, Sendable {
   }
 }
 
-/// What compaction has done.
+/// Result of a compaction.
 public struct CompactionReport: Hashable, Sendable {
-  /// Segments that were rewritten or dropped.
+  /// Number of segments that were rewritten or dropped.
   public internal(set) var inputSegmentCount = 0
-  /// Bytes of those segments.
+  /// Bytes of the segments that were rewritten or dropped.
   public internal(set) var inputBytes: UInt64 = 0
-  /// Bytes of the segments that took their place.
+  /// Bytes of the segments that replaced them.
   public internal(set) var outputBytes: UInt64 = 0
 }

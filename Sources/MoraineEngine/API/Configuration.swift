@@ -1,74 +1,79 @@
 import MoraineFormat
 
-/// How a store behaves. The defaults suit an app.
+/// Settings of a store. The defaults suit an app.
 public struct Configuration: Sendable {
-  /// How bytes get into the active segment.
+  /// The way the store reads and writes segment files.
   public enum IOMode: Sendable {
-    /// Through a mapping of preallocated space: no system call a write. Falls back to
-    /// ``positional`` where the file system cannot preallocate, or has no shared mappings.
+    /// Through a mapping of preallocated space, without a system call per write. The store falls
+    /// back to ``positional`` where the file system cannot preallocate or has no shared mappings.
     case mapped
-    /// With `pread` and `pwrite`: slower, and an I/O error while reading is always a thrown error
-    /// (a mapping raises `SIGBUS` instead).
+    /// With `pread` and `pwrite`. This is slower, but an I/O error during a read is always a thrown
+    /// error; with a mapping it raises `SIGBUS`.
     case positional
   }
 
-  /// What an operation waits for unless it says otherwise. Default: at most one second at risk.
+  /// Durability of an operation that does not specify one. Default: an interval of one second, so
+  /// that at most one second of writes is at risk.
   public var durability: Durability = .interval(.seconds(1))
-  /// When a segment is sealed and the next begins at the latest, in bytes: 256 to 1 GiB. A record
-  /// that is larger gets a segment of its own. A store's segments are smaller while it is small (a
-  /// sixteenth of what is live, but 8 MiB) or its disk is nearly full. Default: 64 MiB.
+  /// The size at which a segment is sealed and the next one begins, in bytes: 256 to 1 GiB. A
+  /// record that is larger gets a segment of its own. Segments are smaller while the store is small
+  /// (a sixteenth of the live bytes, but at least 8 MiB) or while its disk is nearly full. Default:
+  /// 64 MiB.
   public var segmentSizeBytes = 64 << 20
-  /// Default: mapped.
+  /// The way the store reads and writes segment files. Default: mapped.
   public var ioMode: IOMode = .mapped
-  /// When false, opening where no store is throws ``StoreError/Code/notAStore``. When true, the
-  /// directory is made at the first write, not before.
+  /// Whether the store is created where none exists. When false, opening throws
+  /// ``StoreError/Code/notAStore`` there. When true, the first write creates the directory; opening
+  /// does not.
   public var createIfMissing = true
-  /// Opens without changing anything; writes throw ``StoreError/Code/readOnly``. May be opened
-  /// beside other readers, and beside processes that share the store; ``StoreError/Code/locked``
-  /// where a process has the store for itself.
+  /// Whether the store is opened for reading only. Opening then changes nothing, and writes throw
+  /// ``StoreError/Code/readOnly``. Other readers, and processes that share the store, may have it
+  /// open at the same time. Opening throws ``StoreError/Code/locked`` while a process has the store
+  /// open exclusively.
   ///
-  /// The store is locked only while it is being opened. After that a writer may open it for itself,
-  /// and this opening continues to show the moment at which it was opened: mapped segments stay
-  /// mapped, and without mappings up to 64 segment files stay open. In a larger store that is read
-  /// without mappings, a value in a segment that the writer has compacted away is `.locked` until
-  /// the writer has closed the store.
+  /// The store is locked only while it is being opened. After that a writer may open it
+  /// exclusively. The reader then continues to see the store as it was at the moment of opening:
+  /// mapped segments stay mapped, and without mappings up to 64 segment files stay open. In a
+  /// larger store that is read without mappings, a value in a segment that the writer has compacted
+  /// away is `.locked` until the writer has closed the store.
   public var isReadOnly = false
 
-  /// Who else may have the store open.
+  /// The other openings of the store that are allowed.
   public enum Sharing: Sendable {
-    /// Nobody: another opening, here or in another process, is ``StoreError/Code/locked``.
+    /// No other opening. Opening the store again, in this process or in another one, throws
+    /// ``StoreError/Code/locked``.
     case exclusive
-    /// All who say so too, in any number of processes: all read and write, and see what the others
-    /// wrote. A write takes the kernel's lock for as long as it appends, some microseconds; a read
-    /// takes none. On a local file system only.
+    /// Other openings that are shared too, in any number of processes. All of them read and write,
+    /// and see the writes of the others. A write holds a lock of the kernel while it appends, for
+    /// some microseconds. A read takes no lock. The store must be on a local file system.
     case shared
   }
 
-  /// Default: exclusive.
+  /// The other openings of the store that are allowed. Default: exclusive.
   public var sharing: Sharing = .exclusive
 
-  /// When and what compaction rewrites.
+  /// Rules for when compaction runs and which segments it rewrites.
   public var compaction = CompactionPolicy()
-  /// A log that is shorter is read whole when the store is opened, in no time, and gets no index
-  /// checkpoint. In bytes, 0 to 1 PiB; what lies outside counts as the nearer end. 0 writes one
-  /// whenever the store is closed. Default: 1 MiB.
+  /// The length of the shortest log that gets an index checkpoint, in bytes: 0 to 1 PiB; a value
+  /// outside that range counts as the nearer end. Opening reads a shorter log whole, in no
+  /// noticeable time. With 0, the store writes a checkpoint whenever it is closed. Default: 1 MiB.
   public var checkpointFloorBytes = 1 << 20
 
-  /// Who is told what happens to the store beside what it was asked: see ``StoreEvent``. Default:
-  /// nobody.
+  /// Handler of the events of the store: see ``StoreEvent``. Default: none.
   ///
-  /// Called on a thread of the store's own, for one event at a time, in the order they happened;
-  /// neither a writer nor a sync waits for it. ``Store/close()`` does: it returns when the handler
-  /// has returned from the last event. So the handler must not wait for the store; it may begin a
-  /// `Task` that uses it. A handler that holds the store keeps it alive.
+  /// The handler is called on a background thread, for one event at a time, in the order in which
+  /// the events happened. Neither a writer nor a sync waits for the handler. ``Store/close()``
+  /// does: it returns when the handler has returned from the last event. So the handler must not
+  /// wait for the store; it may start a `Task` that uses the store. A handler that holds the store
+  /// keeps it alive.
   ///
-  /// Putting and getting make no events, and cost the same with a handler as without.
+  /// Putting and getting make no events. They cost the same with a handler as without one.
   public var onEvent: (@Sendable (StoreEvent) -> Void)?
 
-  /// The defaults.
+  /// Creates the default configuration.
   public init() {}
 
-  /// Has a handler told as well, after the one that is there.
+  /// Adds a handler, which is called after the handlers that were set before.
   public mutating func addEventHandler(_ handler: @escaping @Sendable (StoreEvent) -> Void) {
     guard let first = onEvent else {
       onEvent = handler
@@ -82,10 +87,11 @@ public struct Configuration: Sendable {
 }
 
 extension Configuration {
-  /// More than any log has: a checkpoint floor so high means that none is ever written.
+  /// A floor that no log reaches: with so high a checkpoint floor, no checkpoint is ever written.
   private static let highestCheckpointFloorBytes = 1 << 50
 
-  /// What the store works with: every figure brought into the range that its comment names.
+  /// Returns the configuration that the store uses, with every number limited to its documented
+  /// range.
   package func bounded() -> Configuration {
     var result = self
     result.segmentSizeBytes = segmentSizeBytes.clamped(to: Limits.segmentSizeBytes)
@@ -101,7 +107,8 @@ extension CompactionPolicy {
   private static let spaceAmplifications = 1.1...1_000_000
   private static let liveRatios = 0.0...1.0
 
-  /// What is not a number says nothing; the default holds then.
+  /// Returns the policy with every number limited to its range. The default replaces a value that
+  /// is not a number.
   fileprivate func bounded() -> CompactionPolicy {
     let usual = CompactionPolicy()
     var result = self

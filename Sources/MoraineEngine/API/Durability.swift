@@ -1,7 +1,7 @@
-/// What has happened to a write when its call returns.
+/// The state that a write has reached when its call returns.
 ///
-/// Whatever the level, a process that is killed loses nothing it was told is written: the bytes are
-/// in the kernel's hands. The levels differ in what a power failure can take.
+/// At every level, an acknowledged write survives a kill of the process, because its bytes are in
+/// the kernel. The levels differ in the writes that a power failure can take.
 public struct Durability: Hashable, Sendable {
   enum Level: Hashable, Sendable {
     case sync
@@ -11,13 +11,14 @@ public struct Durability: Hashable, Sendable {
 
   let level: Level
 
-  /// On stable storage: a power failure takes nothing. Costs a share of one `fdatasync`.
+  /// The write is on stable storage, so a power failure does not take it. This costs a share of one
+  /// `fdatasync`.
   public static let sync = Durability(level: .sync)
-  /// Synced in the background: a power failure takes at most the last `duration` and the sync under
-  /// way; what is left is a prefix.
+  /// The write is synced in the background. A power failure takes at most the writes of the last
+  /// `duration` and of the sync under way. The remaining operations are a prefix.
   public static func interval(_ duration: Duration) -> Durability {
     Durability(level: .interval(duration))
   }
-  /// Synced when a segment is sealed, at ``Store/sync()`` and at ``Store/close()``.
+  /// The write is synced when its segment is sealed, at ``Store/sync()`` and at ``Store/close()``.
   public static let none = Durability(level: .none)
 }

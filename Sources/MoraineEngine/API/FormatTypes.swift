@@ -1,5 +1,5 @@
-// The types of the format that the store's own interface speaks in. The rest of the format module
-// stays out of sight.
+// Types of the format that the store's public interface uses. The rest of the format module stays
+// hidden.
 @_exported public import struct MoraineFormat.Identifier
 @_exported public import enum MoraineFormat.Limits
 @_exported public import struct MoraineFormat.SegmentNumber

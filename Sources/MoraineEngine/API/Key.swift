@@ -1,21 +1,21 @@
-/// The name of a value: any bytes, up to `Limits.keyLengthBytes`.
+/// The key of a value: any bytes, up to `Limits.keyLengthBytes`.
 public struct Key: Hashable, Sendable {
-  /// What it is; compared and hashed as it stands.
+  /// The bytes of the key. Two keys are equal when their bytes are.
   public let bytes: [UInt8]
 
-  /// A key of these bytes. Its length is checked when it is used.
+  /// Creates a key of these bytes. The store checks the length when the key is used.
   @inlinable
   public init(_ bytes: [UInt8]) {
     self.bytes = bytes
   }
 
-  /// The same, of any sequence of bytes.
+  /// Creates a key of any sequence of bytes.
   @inlinable
   public init(_ bytes: some Sequence<UInt8>) {
     self.bytes = Array(bytes)
   }
 
-  /// The UTF-8 bytes of the text.
+  /// Creates a key of the UTF-8 bytes of the text.
   @inlinable
   public init(_ text: String) {
     bytes = Array(text.utf8)
@@ -33,6 +33,6 @@ extension Key: ExpressibleByArrayLiteral {
 }
 
 extension Key: CustomStringConvertible {
-  /// The key as text where it is UTF-8.
+  /// The key as text, where it is UTF-8.
   public var description: String { String(decoding: bytes, as: UTF8.self) }
 }

@@ -1,60 +1,61 @@
 public import MoraineFormat
 
-/// What opening found and did.
+/// Result of opening a store.
 public struct RecoveryReport: Sendable {
-  /// True when the last user of the store closed it in order, or there was no store.
+  /// Whether the last process that used the store closed it in order, or no store existed.
   public internal(set) var wasClean = true
-  /// Puts and deletes in the log.
+  /// Number of puts and deletes in the log.
   public internal(set) var recordCount: UInt64 = 0
-  /// Whether an index checkpoint spared most of the reading.
+  /// Whether opening used an index checkpoint instead of reading most of the log.
   public internal(set) var usedCheckpoint = false
-  /// Why an index checkpoint that was there was not used, when it could not be read or did not fit.
+  /// The reason why an existing index checkpoint was not used: it could not be read, or did not
+  /// fit.
   public internal(set) var checkpointProblem: StoreError?
   /// Bytes of the log that were read to bring the index up to date.
   public internal(set) var replayedBytes: UInt64 = 0
-  /// Segments that the store has.
+  /// Number of segments of the store.
   public internal(set) var segmentCount = 0
-  /// The last operation that is there.
+  /// Sequence number of the last operation in the store.
   public internal(set) var lastSequence = SequenceNumber.none
-  /// Where a torn write was cut off, when one was.
+  /// The segment in which a torn write was cut off; nil when there was none.
   public internal(set) var tornSegment: SegmentNumber?
-  /// Where in that segment, in bytes from its beginning.
+  /// Offset at which the torn write was cut off, in bytes from the beginning of the segment.
   public internal(set) var tornOffset: UInt64?
   /// Bytes of the torn write, up to the last one that is not zero.
   public internal(set) var tornBytes: UInt64 = 0
-  /// Bytes that nothing had proved durable, and that were copied into a new file and synced.
+  /// Bytes that were not known to be durable, and that were copied into a new file and synced.
   public internal(set) var resyncedBytes: UInt64 = 0
-  /// Files in the directory that are not the store's.
+  /// Files in the directory that do not belong to the store.
   public internal(set) var foreignFiles: [String] = []
   /// Segments of this store that its manifest does not list. Only a reader reports them: opening
   /// for writing removes them.
   public internal(set) var unlistedFiles: [String] = []
-  /// Leftovers of an interrupted operation that were removed.
+  /// Files that an interrupted operation had left, and that were removed.
   public internal(set) var removedFiles: [String] = []
-  /// How long opening took, in nanoseconds.
+  /// Duration of opening, in nanoseconds.
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 }
 
-/// What ``Store/verify(_:)`` found.
+/// Result of ``Store/verify(_:)``.
 public struct VerificationReport: Sendable {
-  /// Puts and deletes that were read.
+  /// Number of puts and deletes that were read.
   public internal(set) var recordCount: UInt64 = 0
   /// Bytes of the files that were read.
   public internal(set) var checkedBytes: UInt64 = 0
-  /// Each place that is damaged, with its file and offset.
+  /// Every damaged place, with its file and offset.
   public internal(set) var problems: [StoreError] = []
-  /// Whether everything is as it was written.
+  /// Whether all bytes are as they were written.
   public var isSound: Bool { problems.isEmpty }
 }
 
-/// How far a long operation has come.
+/// Progress of a long operation.
 public struct Progress: Sendable {
-  /// Bytes that are done.
+  /// Bytes that the operation has processed.
   public var completedBytes: UInt64
-  /// Bytes that there are to do; it may grow.
+  /// Bytes that the operation has to process; the number may grow.
   public var totalBytes: UInt64
 
-  /// For what reports progress of its own.
+  /// Creates a progress value, for code that reports its own progress.
   public init(completedBytes: UInt64, totalBytes: UInt64) {
     self.completedBytes = completedBytes
     self.totalBytes = totalBytes
@@ -63,12 +64,12 @@ public struct Progress: Sendable {
 
 /// A live record.
 public struct Entry: Sendable {
-  /// The number of its keyspace.
+  /// Number of the keyspace.
   let keyspace: UInt16
-  /// The key, within its keyspace.
+  /// The key within its keyspace.
   public let key: Key
-  /// Of the put that stored the value.
+  /// Sequence number of the put that stored the value.
   public let sequence: SequenceNumber
-  /// What is stored, decompressed.
+  /// The stored value, decompressed.
   public let value: [UInt8]
 }

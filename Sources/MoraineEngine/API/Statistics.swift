@@ -1,44 +1,44 @@
 public import MoraineFormat
 
-/// A store's figures at one moment.
+/// Figures of a store at one moment.
 public struct Statistics: Sendable {
-  /// Live keys.
+  /// Number of live keys.
   public internal(set) var count = 0
-  /// Segments of the log.
+  /// Number of segments of the log.
   public internal(set) var segmentCount = 0
-  /// Bytes of all segments, in use.
+  /// Bytes in use in all segments.
   public internal(set) var diskBytes: UInt64 = 0
-  /// Bytes of the records that are live.
+  /// Bytes of the live records.
   public internal(set) var liveBytes: UInt64 = 0
   /// Memory of the index, in bytes.
   public internal(set) var indexBytes = 0
-  /// Of the last operation that is there.
+  /// Sequence number of the last operation in the store.
   public internal(set) var lastSequence = SequenceNumber.none
-  /// A power failure takes nothing up to this one.
+  /// Sequence number up to which all operations survive a power failure.
   public internal(set) var durableSequence = SequenceNumber.none
-  /// Syncs of the log since opening; commits that waited together share one.
+  /// Number of syncs of the log since opening. Commits that waited together share one.
   public internal(set) var syncCount: UInt64 = 0
-  /// Nanoseconds since the sync under way began, when one is.
+  /// Nanoseconds since the sync under way began; nil when there is none.
   public internal(set) var syncUnderWayNanoseconds: UInt64?
-  /// A sum over all live keys and their sequence numbers: equal states have equal ones.
+  /// Digest of all live keys and their sequence numbers: equal states have equal digests.
   public internal(set) var digest = StateDigest()
-  /// Bytes appended since opening: records and marks.
+  /// Bytes of the records and marks that were appended since opening.
   public internal(set) var appendedBytes: UInt64 = 0
   /// Bytes that compaction has written since opening.
   public internal(set) var compactionBytes: UInt64 = 0
-  /// Compactions since opening, each of some neighbouring segments.
+  /// Number of compactions since opening. Each rewrites some neighbouring segments.
   public internal(set) var compactionCount: UInt64 = 0
-  /// Bytes of index checkpoints that were written since opening.
+  /// Bytes of the index checkpoints that were written since opening.
   public internal(set) var checkpointBytes: UInt64 = 0
-  /// Bytes on disk for each live byte; where none is live, as if one were.
+  /// Bytes on disk for each live byte. A store without live bytes counts as having one.
   public var spaceAmplification: Double {
     diskBytes == 0 ? 1 : Double(diskBytes) / Double(max(1, liveBytes))
   }
-  /// Bytes written for each byte appended, since opening; 1 as long as nothing was appended.
+  /// Bytes written for each byte appended, since opening; 1 while nothing was appended.
   public var writeAmplification: Double {
     appendedBytes == 0 ? 1 : 1 + Double(compactionBytes + checkpointBytes) / Double(appendedBytes)
   }
-  /// Why the store no longer writes, when it does not.
+  /// The error that stopped writing for good; nil when there is none.
   public internal(set) var poison: StoreError?
 }
 
@@ -55,7 +55,7 @@ extension Statistics: CustomStringConvertible {
       ("checkpointBytes", "\(checkpointBytes)", false),
       ("compactionCount", "\(compactionCount)", false),
       ("spaceAmplification", "\(spaceAmplification)", false),
-      // Who only reads has nothing to say about it.
+      // A store that is only read has no write amplification.
       ("writeAmplification", appendedBytes == 0 ? "null" : "\(writeAmplification)", false),
     ]
   }
@@ -64,7 +64,7 @@ extension Statistics: CustomStringConvertible {
     fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n")
   }
 
-  /// One JSON object on one line.
+  /// The statistics as one JSON object on one line.
   public var json: String {
     let members = fields.map { field in
       "\"\(field.name)\":" + (field.isText ? "\"\(field.value)\"" : field.value)
@@ -73,33 +73,33 @@ extension Statistics: CustomStringConvertible {
   }
 }
 
-/// What a store knows of one of its segments.
+/// Figures of one segment.
 public struct SegmentStatistics: Hashable, Sendable {
-  /// Its number: the name of its file.
+  /// Number of the segment: the name of its file.
   public internal(set) var number: SegmentNumber
   /// Bytes in use.
   public internal(set) var lengthBytes: UInt64 = 0
-  /// Bytes of its records that are live, padding included.
+  /// Bytes of the live records, including padding.
   public internal(set) var liveBytes: UInt64 = 0
-  /// Puts and deletes.
+  /// Number of puts and deletes.
   public internal(set) var recordCount: UInt64 = 0
-  /// Of its last put or delete; none when it has none.
+  /// Sequence number of the last put or delete; none when the segment has none.
   public internal(set) var lastSequence = SequenceNumber.none
-  /// False for the one that is being appended to.
+  /// Whether the segment is sealed; false for the one that is being appended to.
   public internal(set) var isSealed = false
-  /// Whether it was written by compaction.
+  /// Whether compaction wrote the segment.
   public internal(set) var isCompacted = false
 
-  /// The share of it that is live, 0 to 1.
+  /// Live share of the segment, 0 to 1.
   public var liveRatio: Double {
     lengthBytes == 0 ? 1 : Double(liveBytes) / Double(lengthBytes)
   }
 }
 
-/// Where in a segment its live records lie.
+/// Distribution of the live records over a segment.
 public struct SegmentLiveness: Hashable, Sendable {
-  /// What is known of the segment.
+  /// Figures of the segment.
   public internal(set) var segment: SegmentStatistics
-  /// The share of each part of its length that is live, 0 to 1; the parts are equally long.
+  /// Live share of each part of the segment, 0 to 1; the parts are equally long.
   public internal(set) var shares: [Double]
 }

@@ -2,9 +2,9 @@ import MoraineFormat
 import MoraineStorage
 public import SystemPackage
 
-/// Why a store could not do what it was asked: what happened, where, and what to do.
+/// An error of the store: what happened, where, and what to do.
 public struct StoreError: Error, Sendable {
-  /// The kind of failure. More kinds may come: always have a `default`.
+  /// The kind of failure. Later versions may add kinds, so always have a `default`.
   public struct Code: Hashable, Sendable, CustomStringConvertible {
     public let description: String
     private init(_ name: String) { description = name }
@@ -13,43 +13,44 @@ public struct StoreError: Error, Sendable {
     public static let closed = Code("closed")
     /// The store is suspended; resume it first.
     public static let suspended = Code("suspended")
-    /// Another process, or another `Store` of this one, has the directory open.
+    /// Another process, or another `Store` of this process, has the directory open.
     public static let locked = Code("locked")
     /// The store was opened for reading only.
     public static let readOnly = Code("readOnly")
-    /// Bytes on disk are not what was written. Restore from a backup.
+    /// Bytes on disk differ from those that were written. Restore the store from a backup.
     public static let corrupted = Code("corrupted")
     /// A newer version of Moraine wrote the store.
     public static let newerFormat = Code("newerFormat")
     /// The key is longer than `Limits.keyLengthBytes`.
     public static let keyTooLarge = Code("keyTooLarge")
-    /// The value, or a batch in all, is longer than the format allows.
+    /// The value, or the whole batch, is longer than the format allows.
     public static let valueTooLarge = Code("valueTooLarge")
-    /// The disk or a quota is full. Free space and try again; no reopening is needed.
+    /// The disk or a quota is full. Free space and try again; the store need not be reopened.
     public static let noSpace = Code("noSpace")
     /// The operating system refused an operation.
     public static let io = Code("io")
-    /// An earlier failure left it unknown what the disk holds. Reads go on; reopen to write.
+    /// An earlier failure left the contents of the disk unknown. Reads continue; reopen the store
+    /// to write.
     public static let poisoned = Code("poisoned")
-    /// The store's files were deleted, moved or replaced while the store was open. What was written
-    /// since may be lost; open the path again to go on with what is there now.
+    /// The store's files were deleted, moved or replaced while the store was open. Later writes may
+    /// be lost. Open the path again to continue with the files that are there now.
     public static let storeReplaced = Code("storeReplaced")
-    /// A limit was reached, and nothing was changed. Of the system: it has no thread, descriptor or
-    /// address space left to give to this process; free some, or raise the limit, and try again. Of
-    /// the format: the number of keyspaces, segments or sequence numbers.
+    /// A limit was reached, and nothing was changed. Either of the system: it has no thread,
+    /// descriptor or address space left for this process; free some, or raise the limit, and try
+    /// again. Or of the format: the number of keyspaces, segments or sequence numbers.
     public static let limitExceeded = Code("limitExceeded")
     /// The process forked after opening the store; only the parent may write.
     public static let usedAfterFork = Code("usedAfterFork")
-    /// There is no store at the path, or something else is.
+    /// The path holds no store, or holds something else.
     public static let notAStore = Code("notAStore")
-    /// The change feed does not reach back that far.
+    /// The log no longer holds all changes after the cursor.
     public static let cursorExpired = Code("cursorExpired")
-    /// The cursor belongs to another store, or to changes that this store has lost.
+    /// The cursor is of another store or of another epoch, or of changes that the store has lost.
     public static let cursorDiverged = Code("cursorDiverged")
-    /// A backup holds another store, or operations that this store has lost.
+    /// The backup holds another store, or operations that this store has lost.
     public static let historyDiverged = Code("historyDiverged")
-    /// The state at that sequence number is not in the backup: it is behind its end, or compaction
-    /// has dropped what it had.
+    /// The backup does not hold the state at that sequence number: the number lies after the end of
+    /// the backup, or compaction has dropped records of that state.
     public static let sequenceUnavailable = Code("sequenceUnavailable")
     /// The task was cancelled before the call ended.
     public static let cancelled = Code("cancelled")
@@ -77,17 +78,17 @@ public struct StoreError: Error, Sendable {
     }
   }
 
-  // One word, so that throwing functions stay cheap.
+  // The error is one word, so that throwing functions stay cheap.
   private let storage: Storage
 
-  /// An error of a program's own storage, or for a test.
+  /// Creates an error, for a program's own storage or for a test.
   ///
   /// - Parameters:
   ///   - code: the kind of failure.
   ///   - message: what happened and what to do, in words.
   ///   - file: the file's name in the store's directory, or the directory's path.
   ///   - offset: the place in the file, in bytes from its beginning.
-  ///   - errno: what the operating system said.
+  ///   - errno: the error of the operating system.
   public init(
     _ code: Code, _ message: String, file: String? = nil, offset: UInt64? = nil,
     errno: Errno? = nil
@@ -95,15 +96,15 @@ public struct StoreError: Error, Sendable {
     storage = Storage(code, message, file, offset, errno)
   }
 
-  /// The kind of failure: what a program decides by.
+  /// The kind of failure, for decisions of a program.
   public var code: Code { storage.code }
-  /// What happened and what to do, in words.
+  /// Description of the failure and of what to do.
   public var message: String { storage.message }
   /// The file's name in the store's directory, or the directory's path.
   public var file: String? { storage.file }
   /// The place in the file, in bytes from its beginning.
   public var offset: UInt64? { storage.offset }
-  /// What the operating system said.
+  /// The error of the operating system.
   public var errno: Errno? { storage.errno }
 }
 
@@ -116,7 +117,7 @@ extension StoreError: CustomStringConvertible {
 }
 
 extension StoreError {
-  /// A failed operation of the storage layer.
+  /// Creates the error for a failed operation of the storage layer.
   init(_ error: StorageError) {
     if error.isNoSpace {
       self.init(
@@ -139,7 +140,7 @@ extension StoreError {
     }
   }
 
-  /// Bytes that are not what the format says.
+  /// Creates the error for bytes that violate the format.
   init(_ error: FormatError, file: String) {
     switch error.kind {
     case .damaged:
@@ -158,9 +159,9 @@ extension StoreError {
       .corrupted, "\(what); restore the store from a backup", file: file, offset: UInt64(offset))
   }
 
-  /// An index that does not fit the log.
+  /// Returns the error for an index that does not fit the log.
   ///
-  /// - Parameter checkpoint: the file that it was loaded from, where there is one.
+  /// - Parameter checkpoint: the file that the index was loaded from; nil without one.
   static func indexDamaged(_ what: String, _ checkpoint: String?) -> StoreError {
     StoreError(
       .corrupted,
@@ -169,7 +170,7 @@ extension StoreError {
   }
 }
 
-/// Runs calls of the storage layer, with its errors told as the store's.
+/// Runs calls of the storage layer, and converts their errors to errors of the store.
 func storing<Result>(
   _ body: () throws(StorageError) -> Result
 ) throws(StoreError) -> Result {

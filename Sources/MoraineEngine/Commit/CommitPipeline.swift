@@ -2,34 +2,36 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
-/// Makes appended bytes durable, for many at a time, on the threads of the pool.
+/// Makes appended bytes durable, for many operations at a time, on the threads of the pool.
 ///
-/// The writer publishes how far it has appended; whoever needs durability waits here; one sync
-/// serves all who waited when it began (group commit: DeWitt et al., SIGMOD 1984). Slow jobs of
-/// the writer (allocation, sealing) run in order with the syncs: one step at a time, by one thread
-/// at a time, which the comments call the committing thread. A deadline is the pool's timer's to
-/// keep, so an idle store has no thread.
+/// The writer publishes how far it has appended. Operations that need durability wait here. One
+/// sync serves all operations that waited when it began (group commit: DeWitt et al., SIGMOD 1984).
+/// Slow jobs of the writer (allocation, sealing) run in order with the syncs: one step at a time,
+/// by one thread at a time, which the comments call the committing thread. The pool's timer keeps
+/// the deadline, so an idle store has no thread.
 ///
-/// Thread safety: everything shared is in the monitor or atomic. What the writer and the committing
-/// thread exchange without the lock, and why nothing is missed, says ``CommitWord``. Sequence and
-/// offset are read in one step with the file they are about, and a new file begins in one step with
-/// its own.
+/// Thread safety: all shared state is in the monitor or atomic. The comment at the extension of
+/// ``WordMemory`` for ``CommitWord`` says what the writer and the committing thread exchange
+/// without the lock, and why nothing is missed. Under the lock, sequence and offset are read in one
+/// step with the file that they are about, and a new file begins in one step with its own sequence
+/// and offset.
 ///
-/// - `durableSequence` and `durableOffset` are stored under the lock alone, by the sync that covers
-///   them, by a seal, or by the writer where all is durable. The sequence is released and acquired:
-///   the sync ended before its store, so who sees the number may say that the bytes are durable.
-///   The offset is loaded relaxed by the writer, which puts it into a mark in the log: an older
-///   value makes an older mark, which is true too, and a newer one was stored when the sync had
+/// - `durableSequence` and `durableOffset` are stored only under the lock: by the sync that covers
+///   them, by a seal, or by the writer when all is durable. The sequence is released and acquired:
+///   the sync ended before its store, so a thread that sees the number may report that the bytes
+///   are durable. The writer loads the offset relaxed and puts it into a mark in the log. An older
+///   value makes an older mark, which is true too; a newer value was stored after its sync had
 ///   ended.
-/// - `isPoisoned` is stored under the lock, before the poison is told to anybody. The writer may
-///   load it relaxed: who was told is ordered after the store by the lock or by the resumption of
-///   its continuation, and then sees it by coherence; who was not told is concurrent with the
-///   failure, and what it appends is not acknowledged as durable.
-/// - `nextWatcher` is a counter alone: relaxed, for nothing is read by its value.
+/// - `isPoisoned` is stored under the lock, before any thread learns of the poison. The writer may
+///   load it relaxed. A writer that has learned of the poison is ordered after the store by the
+///   lock or by the resumption of its continuation, and then sees the store by coherence. A writer
+///   that has not learned of it is concurrent with the failure, and its appends are not
+///   acknowledged as durable.
+/// - `nextWatcher` is only a counter. It is relaxed, because no other memory is read by its value.
 ///
-/// A waiter is added under the lock, after a look at what is durable; a sync stores what is durable
-/// under the lock and then takes out the waiters it serves under the lock. So either the waiter saw
-/// it, or is taken out.
+/// A waiter is added under the lock, after a look at the durable sequence. A sync stores the
+/// durable sequence under the lock, and then removes the waiters that it serves under the lock. So
+/// a waiter either saw the new sequence or is removed.
 final class CommitPipeline: JobRunner, PoolWork {
   struct Waiter {
     let sequence: UInt64
@@ -39,14 +41,14 @@ final class CommitPipeline: JobRunner, PoolWork {
   struct State: Sendable {
     var jobs: [SerialQueue.Job] = []
     var waiters: [Waiter] = []
-    /// Who waits for the poison, by a number of its own.
+    /// Tasks that wait for the poison, each under a number of its own.
     var watchers: [UInt64: UnsafeContinuation<StoreError?, Never>] = [:]
     var file: (any StorageFile)?
     var deadlineNanoseconds: UInt64?
-    /// When the timer calls, if it does; the deadline is not earlier.
+    /// When the timer calls, if it is armed; the deadline is not earlier.
     var timerNanoseconds: UInt64?
     var poison: StoreError?
-    /// Whether the pool has it: then it is not submitted again.
+    /// Whether the pool has the pipeline; then it is not submitted again.
     var isRunning = false
     var isStopped = false
     var syncCount: UInt64 = 0
@@ -55,7 +57,7 @@ final class CommitPipeline: JobRunner, PoolWork {
 
   enum Step {
     case job(SerialQueue.Job)
-    /// The watermark was read together with the file it is about.
+    /// A sync of the file. The watermark was read together with the file that it is about.
     case sync(any StorageFile, sequence: UInt64, offset: UInt64)
   }
 
@@ -64,25 +66,26 @@ final class CommitPipeline: JobRunner, PoolWork {
   let appendedSequence = Atomic<UInt64>(0)
   let appendedOffset = Atomic<UInt64>(0)
   let durableSequence = Atomic<UInt64>(0)
-  /// In the active segment.
+  /// End of the durable bytes in the active segment.
   let durableOffset = Atomic<UInt64>(0)
-  /// Within how many nanoseconds of its asking the next sync was asked for; the maximum when none
-  /// is due.
+  /// The delay of the next sync: the nanoseconds after the request within which it must begin; the
+  /// maximum when no sync is due.
   let pendingDelay = Atomic<UInt64>(.max)
   let isPoisoned = Atomic<Bool>(false)
-  /// Where the other processes are told of a failed sync.
+  /// The page that shows a failed sync to the other processes.
   let sharedPage = Mutex<SharedPage?>(nil)
-  /// Whether the store's names still lead to its files; nil while nothing is written.
+  /// The check that the store's names still lead to its files; nil while nothing is written.
   let presence = Mutex<StorePresence?>(nil)
   let nextWatcher = Atomic<UInt64>(0)
-  /// Who is told what happens, if anybody is.
+  /// The relay for events; nil when there is no handler.
   let events: EventRelay?
 
   init(events: EventRelay? = nil) {
     self.events = events
   }
 
-  /// What the writer says when no segment is open or a new one begins: all so far is durable.
+  /// Begins a new segment; without a file, no segment is open. All operations so far are durable.
+  /// Only the writer calls this function.
   func begin(file: (any StorageFile)?, sequence: UInt64, offset: UInt64) {
     // In one step with the file: a sync of the old file must claim nothing about the new one.
     monitor.withLock { state in
@@ -90,8 +93,8 @@ final class CommitPipeline: JobRunner, PoolWork {
       durableOffset.store(offset, ordering: .relaxed)
       durableSequence.store(sequence, ordering: .releasing)
       state.file = file
-      // Nothing waits for a sync any more. A deadline that stayed would keep the next one off. The
-      // writer itself is here: it asks for no sync at the same time.
+      // No operation waits for a sync any more. A deadline that stayed would keep the next one off.
+      // The writer itself runs this function: it requests no sync at the same time.
       state.deadlineNanoseconds = nil
       store(.max, relaxed: .pendingDelay)
     }
@@ -99,9 +102,9 @@ final class CommitPipeline: JobRunner, PoolWork {
     wake()
   }
 
-  /// Goes on in a segment that another process has begun, or in which it has appended.
+  /// Continues in a segment that another process has begun, or to which it has appended.
   ///
-  /// - Parameter durable: up to here other segments hold what is durable already.
+  /// - Parameter durable: the sequence up to which operations are durable in other segments.
   func follow(
     file: any StorageFile, sequence: UInt64, offset: UInt64, durable: UInt64, marked: UInt64
   ) {
@@ -114,12 +117,12 @@ final class CommitPipeline: JobRunner, PoolWork {
       state.file = file
     }
     resumeWaiters(error: nil)
-    // For a deadline or a waiter that found no file.
+    // There may be a deadline or a waiter that found no file.
     wake()
   }
 
-  /// Goes on in a new segment while the old one is still to be sealed. Nothing in the new one
-  /// becomes durable before the job, which does that, has run: jobs go before syncs.
+  /// Continues in a new segment while the old one is still to be sealed. The job seals the old one.
+  /// Nothing in the new one becomes durable before the job has run, because jobs run before syncs.
   func begin(
     file: any StorageFile, offset: UInt64, sealing job: @escaping @Sendable () -> Void
   ) {
@@ -134,7 +137,8 @@ final class CommitPipeline: JobRunner, PoolWork {
     wake()
   }
 
-  /// The committing thread's word that a sealed segment, and all before it, is durable.
+  /// Records that a sealed segment, and all segments before it, are durable. The committing thread
+  /// calls this function.
   func becameDurable(through sequence: UInt64) {
     monitor.withLock { _ in
       let before = durableSequence.load(ordering: .relaxed)
@@ -143,13 +147,14 @@ final class CommitPipeline: JobRunner, PoolWork {
     resumeWaiters(error: nil)
   }
 
-  /// Has the job run on the thread, after those that are there already.
+  /// Adds a job, which runs on the committing thread after the jobs that were added before.
   func enqueue(_ job: @escaping SerialQueue.Job) {
     monitor.withLock { $0.jobs.append(job) }
     wake()
   }
 
-  /// Has tasks run on the thread; nil in a forked child, which has no such thread.
+  /// Executor that runs tasks on the committing thread; nil in a forked child, which has no such
+  /// thread.
   var taskExecutor: (any TaskExecutor)? {
     CurrentProcess.forkGeneration == forkGeneration ? JobRunnerExecutor(self) : nil
   }
@@ -160,8 +165,8 @@ final class CommitPipeline: JobRunner, PoolWork {
 
   var poison: StoreError? { monitor.withLock { $0.poison } }
 
-  /// The first failure that leaves it unknown what the disk holds. Every waiter and every later
-  /// write gets it.
+  /// Stops all writing, after a failure that leaves the contents of the disk unknown. Every waiter
+  /// and every later write gets the error of the first failure.
   func poison(_ cause: StoreError) {
     var isFirst = false
     monitor.withLock { state in
@@ -173,7 +178,7 @@ final class CommitPipeline: JobRunner, PoolWork {
         : StoreError(
           .poisoned, "writing stopped for good after: \(cause); reopen the store",
           file: cause.file, offset: cause.offset, errno: cause.errno)
-      // In one step: after somebody was told, no writer appends who has not looked.
+      // In one step: once a thread has learned of the poison, every later append sees `isPoisoned`.
       isPoisoned.store(true, ordering: .releasing)
     }
     // Where the store was replaced, its page may be another store's by now.
@@ -189,17 +194,18 @@ final class CommitPipeline: JobRunner, PoolWork {
   }
 
   func stop() {
-    // In a forked child nothing is to be stopped, and the lock may be held for ever.
+    // In a forked child there is nothing to stop, and the lock may be held for ever.
     guard CurrentProcess.forkGeneration == forkGeneration else { return }
     monitor.withLock { $0.isStopped = true }
-    // A store that is let go without being closed still keeps its promise to sync in time.
+    // A store that is released without being closed still syncs in time.
     wake()
     resumeWatchers()
   }
 }
 
 extension CommitPipeline {
-  /// Has the pool do what there is to do: jobs first, then syncs. No lock is held while it does.
+  /// Submits the pipeline to the pool if a step is due: jobs first, then syncs. No lock is held
+  /// while a step runs.
   func wake() {
     let becomesReady = monitor.withLock { state in
       guard !state.isRunning, isReady(state) else { return false }
@@ -209,7 +215,7 @@ extension CommitPipeline {
     if becomesReady { ThreadPool.current.submit(self, to: .brief) }
   }
 
-  /// Whether there is a job, or a sync that is to begin now.
+  /// Whether there is a job, or a sync that must begin now.
   private func isReady(_ state: State) -> Bool {
     if !state.jobs.isEmpty { return true }
     return state.file != nil && state.poison == nil && isSyncDue(state)
@@ -233,7 +239,7 @@ extension CommitPipeline {
     }
   }
 
-  /// Nil when there is nothing to do any more; it counts as idle then.
+  /// Returns the next step; nil when there is none. The pipeline then counts as idle.
   private func nextStep(_ state: inout State) -> Step? {
     if !state.jobs.isEmpty { return .job(state.jobs.removeFirst()) }
     guard let file = state.file, state.poison == nil, isSyncDue(state) else {
@@ -242,12 +248,12 @@ extension CommitPipeline {
     }
     state.deadlineNanoseconds = nil
     state.syncBeganNanoseconds = SystemClock.monotonicNanoseconds()
-    // The watermark is what was appended before the sync begins, never what comes during it.
+    // The watermark is what was appended before the sync begins, never what is appended during it.
     let (sequence, offset) = beginSync()
     return .sync(file, sequence: sequence, offset: offset)
   }
 
-  /// Only in a process that could not even have one thread for its pool.
+  /// The pool calls this function only in a process that cannot have even one thread for it.
   func refuse(_ error: StorageError) {
     let (jobs, waiters) = monitor.withLock { state in
       state.isRunning = false
@@ -262,13 +268,14 @@ extension CommitPipeline {
     do throws(StorageError) {
       try file.synchronize(.data)
     } catch {
-      // A failed sync is never tried again: the kernel may have dropped the pages and forgotten.
+      // A failed sync is never tried again: the kernel may have dropped the pages and forgotten the
+      // failure.
       monitor.withLock { $0.syncBeganNanoseconds = nil }
       poison(StoreError(error))
       return
     }
     do throws(StoreError) { try checkPresence(of: file, syncedTo: offset) } catch {
-      // Nothing is acknowledged that no name leads to; the poison has resumed the waiters.
+      // Bytes that no name leads to are not acknowledged. The poison has resumed the waiters.
       monitor.withLock { $0.syncBeganNanoseconds = nil }
       return
     }
@@ -283,7 +290,7 @@ extension CommitPipeline {
     resumeWaiters(error: nil)
   }
 
-  /// Resumes those whose sequence is durable; with an error, all.
+  /// Resumes the waiters whose sequence is durable; with an error, all waiters.
   func resumeWaiters(error: StoreError?) {
     let durable = durableSequence.load(ordering: .acquiring)
     let ready: [Waiter] = monitor.withLock { state in
@@ -298,7 +305,7 @@ extension CommitPipeline {
     for waiter in ready { waiter.continuation.resume(returning: error) }
   }
 
-  /// Has the next sync begin at the latest after so long.
+  /// Makes the next sync begin at most this time from now.
   func setDeadline(_ nanoseconds: UInt64) {
     let timerNanoseconds: UInt64? = monitor.withLock { state in
       let due = SystemClock.monotonicNanoseconds() &+ nanoseconds
@@ -309,7 +316,7 @@ extension CommitPipeline {
     if let timerNanoseconds { schedule(at: timerNanoseconds) }
   }
 
-  /// - Returns: when the timer is to call, if it is not going to call early enough.
+  /// - Returns: when the timer must call; nil when it will call early enough.
   private func armTimer(_ state: inout State) -> UInt64? {
     guard let deadline = state.deadlineNanoseconds, deadline < state.timerNanoseconds ?? .max
     else { return nil }
@@ -317,13 +324,13 @@ extension CommitPipeline {
     return deadline
   }
 
-  /// A store that is let go stops its pipeline, which then syncs at once: the timer need not keep
-  /// it alive.
+  /// Schedules a call of the timer. The timer need not keep the pipeline alive: a store that is
+  /// released stops its pipeline, which then syncs at once.
   private func schedule(at nanoseconds: UInt64) {
     ThreadPool.current.timer.schedule(at: nanoseconds) { [weak self] in
       guard let self else { return }
       let later: UInt64? = monitor.withLock { state in
-        // Another call, for an earlier deadline, may have come since.
+        // Another call, for an earlier deadline, may have been scheduled since.
         guard state.timerNanoseconds == nanoseconds else { return nil }
         state.timerNanoseconds = nil
         let now = SystemClock.monotonicNanoseconds()
@@ -337,7 +344,8 @@ extension CommitPipeline {
 }
 
 extension CommitPipeline {
-  /// Waits until the sequence is durable. Answers the error of the sync that should have done it.
+  /// Waits until the sequence is durable. Throws the error of the sync that should have made it
+  /// durable.
   func waitUntilDurable(_ sequence: UInt64) async throws(StoreError) {
     if durableSequence.load(ordering: .acquiring) >= sequence { return }
     let error = await withUnsafeContinuation { continuation in
@@ -353,15 +361,15 @@ extension CommitPipeline {
     if let error { throw error }
   }
 
-  /// Waits for all that was appended before the call.
+  /// Waits until all operations that were appended before the call are durable.
   ///
-  /// Not for the last sequence number: a failed operation has used that up, and never becomes
-  /// durable.
+  /// It does not wait for the last sequence number: a failed operation may have used up that
+  /// number, which then never becomes durable.
   func waitUntilAllDurable() async throws(StoreError) {
     try await waitUntilDurable(appendedSequence.load(ordering: .acquiring))
   }
 
-  /// Asks for a sync at the latest after the duration; returns at once.
+  /// Requests a sync that begins within the duration; returns at once.
   @inline(__always)
   func syncWithin(_ duration: Duration) {
     let delay = Self.nanoseconds(duration)
@@ -379,7 +387,7 @@ extension CommitPipeline {
 }
 
 extension CommitPipeline {
-  /// Waits for the end of all writing.
+  /// Waits until writing ends for good.
   ///
   /// - Returns: the poison; nil when the pipeline was stopped before, or the task was cancelled.
   func waitUntilPoisoned() async -> StoreError? {
@@ -387,7 +395,8 @@ extension CommitPipeline {
     return await withTaskCancellationHandler {
       await withUnsafeContinuation { continuation in
         let isWaiting = monitor.withLock { state in
-          // Whoever cancels has said so before it looks for the continuation under this lock.
+          // A cancellation is recorded before `onCancel` looks for the continuation under this
+          // lock.
           if state.poison != nil || state.isStopped || Task.isCancelled { return false }
           state.watchers[number] = continuation
           return true
@@ -400,7 +409,8 @@ extension CommitPipeline {
     }
   }
 
-  /// After the poisoning, or when there can be none any more.
+  /// Resumes the tasks that wait for the poison: after the poisoning, or when no poison can come
+  /// any more.
   func resumeWatchers() {
     let (watchers, poison) = monitor.withLock { state in
       defer { state.watchers = [:] }
@@ -412,10 +422,10 @@ extension CommitPipeline {
 
 /// Files that are deleted, moved or replaced while the store is open.
 extension CommitPipeline {
-  /// Watches over the names of a store that is open for writing from now on.
+  /// Watches the names of a store, which is open for writing from now on.
   ///
-  /// The names of another store never take the place of this one's: a sync that ends in that moment
-  /// would be checked against them, and acknowledged.
+  /// The names of another store never replace those of this one: a sync that ends at that moment
+  /// would be checked against the other store's names, and acknowledged.
   func watchOver(_ next: StorePresence) {
     let current = presence.withLock { $0 }
     if let current, !next.goesOn(from: current) {
@@ -431,12 +441,13 @@ extension CommitPipeline {
     before?.stopWatching()
     next.watch { [weak self, weak next] in
       guard let self, let next, !hasPoison else { return }
-      // Also where the pool has no thread: it is a few questions to the file system.
+      // The job also runs where the pool has no thread: it makes only a few calls to the file
+      // system.
       enqueue { [weak self] _ in self?.checkPresence(next) }
     }
   }
 
-  /// Nothing of this process is written to the directory any more.
+  /// Ends the watch. From now on this process writes nothing to the directory.
   func endWatch() {
     let before = presence.withLock { presence in
       defer { presence = nil }
@@ -445,7 +456,7 @@ extension CommitPipeline {
     before?.stopWatching()
   }
 
-  /// On the committing thread: looks whether all names lead where they did, after an event.
+  /// Checks on the committing thread, after an event, that all names lead where they did.
   private func checkPresence(_ expected: StorePresence) {
     guard presence.withLock({ $0 === expected }) else { return }
     let file = monitor.withLock { $0.file }
@@ -460,7 +471,8 @@ extension CommitPipeline {
     }
   }
 
-  /// Makes sure, before anything in the directory is replaced or removed, that it is the store's.
+  /// Checks, before anything in the directory is replaced or removed, that the directory is the
+  /// store's.
   ///
   /// - Throws: `.storeReplaced`, and then the pipeline is poisoned.
   func checkPresence() throws(StoreError) {
@@ -471,7 +483,7 @@ extension CommitPipeline {
     }
   }
 
-  /// Makes sure, before a sync is acknowledged, that a name leads to what was synced.
+  /// Checks, before a sync is acknowledged, that a name leads to the file that was synced.
   ///
   /// - Throws: as ``checkPresence()``.
   func checkPresence(

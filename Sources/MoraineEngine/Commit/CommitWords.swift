@@ -1,17 +1,17 @@
 import Synchronization
 
-/// What the writer and the committing thread tell each other without a lock.
+/// Words that the writer and the committing thread exchange without a lock.
 enum CommitWord {
-  /// The last operation that is in the kernel's hands.
+  /// The last operation whose bytes are in the kernel.
   case appendedSequence
-  /// Where the log ends, in the active segment.
+  /// The end of the log in the active segment.
   case appendedOffset
-  /// Within how many nanoseconds of its asking the next sync was asked for; the maximum when none
-  /// is due.
+  /// The delay of the next sync: the nanoseconds after the request within which it must begin; the
+  /// maximum when no sync is due.
   case pendingDelay
 }
 
-/// The writer (W) appends and then asks for a sync in time; the committing thread (C) begins a
+/// The writer (W) appends and then requests a sync in time; the committing thread (C) begins a
 /// sync. They must not miss each other: an operation that the sync does not cover needs another
 /// sync.
 ///
@@ -21,37 +21,40 @@ enum CommitWord {
 ///         none, or too late: set a deadline           sync through that
 ///
 /// **Why nothing is missed.** The two fences are sequentially consistent, so one is first.
-/// W2 before C2: C3 comes after C2 and W1 before W2, so C3 gives n or more, and the sync covers n.
-/// C2 before W2: W3 comes after W2 and C1 before C2, so W3 gives what C1 stored or something
-/// younger. "None": W sets a deadline. Something younger is a delay that a later asking stored,
-/// together with its deadline and under the lock; the sync that takes that deadline away stores
-/// "none" in a C1' of its own, which is younger still. W3 did not give that one, so C2' is not
-/// before W2, and by the first case C3' gives n or more. In each case a sync that begins no later
-/// than the delay after W3 covers n. Without a fence on either side both loads may give the old
-/// value, also on x86: each processor's store waits in its buffer while its load goes ahead
-/// (Dekker's algorithm fails so).
+///
+/// W2 before C2: C3 comes after C2 and W1 before W2, so C3 reads n or more, and the sync covers n.
+///
+/// C2 before W2: W3 comes after W2 and C1 before C2, so W3 reads the value that C1 stored or a
+/// younger one. "None": W sets a deadline. A younger value is a delay that a later request stored,
+/// together with its deadline and under the lock; the sync that removes that deadline stores "none"
+/// in a C1' of its own, which is younger still. W3 did not read that "none", so C2' is not before
+/// W2, and by the first case C3' reads n or more.
+///
+/// In each case a sync that begins no later than the delay after W3 covers n. Without a fence on
+/// either side both loads may read the old value, even on x86: each processor's store waits in its
+/// buffer while its load is executed (Dekker's algorithm fails in this way).
 ///
 /// **Why the offset is right.** A sync claims the offset that C4 loads, after C3. It must not claim
 /// more than was written: the writer's bytes are ordered before its releasing store of the offset,
 /// and C4 acquires. It must not claim less than the sequence: the offset is stored before the
 /// sequence is released, and loaded after the sequence was acquired.
 extension WordMemory where Place == CommitWord {
-  /// W1: the writer's word that all up to here is in the kernel's hands.
+  /// W1: publishes that all bytes up to here are in the kernel.
   @inline(__always)
   func publish(sequence: UInt64, offset: UInt64) throws(Stop) {
     try store(offset, releasing: .appendedOffset)
     try store(sequence, releasing: .appendedSequence)
   }
 
-  /// W2, W3: whether a sync that covers what was published is on its way and begins in time.
+  /// W2, W3: whether a sync that covers the published operations is due and begins in time.
   @inline(__always)
   func hasSync(withinNanoseconds delay: UInt64) throws(Stop) -> Bool {
     try sequentiallyConsistentFence()
-    // Relaxed: the fence orders it, and nothing is read by what it gives.
+    // Relaxed: the fence orders it, and no other memory is read by its value.
     return try load(relaxed: .pendingDelay) <= delay
   }
 
-  /// C1 to C4: what the sync that begins now covers.
+  /// C1 to C4: returns what the sync that begins now covers.
   @inline(__always)
   func beginSync() throws(Stop) -> (sequence: UInt64, offset: UInt64) {
     // Relaxed: the fence orders it; stores of this word are ordered by the pipeline's lock.

@@ -3,40 +3,41 @@ import MoraineStorage
 import Synchronization
 import SystemPackage
 
-/// Whether the names in the store's directory still lead to the files that this process has open:
-/// the directory by its path, `LOCK`, the manifest, the active segment, and the files of a shared
-/// store whose locks and memory keep its processes apart.
+/// Check that the names in the store's directory still lead to the files that this process has
+/// open: the directory by its path, `LOCK`, the manifest, the active segment, and the files of a
+/// shared store whose locks and memory keep its processes apart.
 ///
-/// People delete, move and overwrite files under a running program. What such a program writes then
-/// reaches files that no name leads to, or overwrites what was put in their place. So the names are
-/// checked after each sync before anything is acknowledged, before each rotation, seal and rename,
-/// and after each event in the directory that the file system reports. Where a name leads
-/// elsewhere, the store stops writing for good (`.storeReplaced`). Where the file system cannot
-/// tell, because the call fails, nothing follows from that.
+/// People delete, move and overwrite files under a running program. The writes of such a program
+/// then reach files that no name leads to, or overwrite the files that were put in their place. So
+/// the names are checked after each sync before anything is acknowledged, before each rotation,
+/// seal and rename, and after each event in the directory that the file system reports. Where a
+/// name leads elsewhere, the store stops writing for good (`.storeReplaced`). Where a call of the
+/// file system fails, the check concludes nothing from that.
 ///
 /// In a shared store the other processes replace the manifest, and seal and compact the active
-/// segment: a newer manifest of the same store is right there.
+/// segment. There a newer manifest of the same store is right.
 ///
-/// Thread safety: the mutex protects what changes. It is held across the rename of a manifest, so
-/// that no other thread takes this process's own manifest for another one's.
+/// Thread safety: the mutex protects all mutable state. It is held across the rename of a manifest,
+/// so that no other thread takes this process's own manifest for one of another process.
 final class StorePresence: Sendable {
   /// The manifest that this process has read or written last.
   private struct Known {
     var manifest: Manifest
-    /// Nil before the first look.
+    /// Nil before the first check.
     var stamp: FileStamp?
   }
 
   private let directory: any StorageDirectory
-  /// The writer has them open, so no other file gets their numbers.
+  /// Files that must be the same for all processes. The writer has them open, so no other file gets
+  /// their inode numbers.
   private let common: [(name: String, identity: FileIdentity)]
   private let isShared: Bool
   private let known: Mutex<Known>
   private let watch = Mutex<(any DirectoryWatch)?>(nil)
 
   /// - Parameters:
-  ///   - common: the files that must be the same to all processes.
-  ///   - manifest: as it lies in the directory.
+  ///   - common: the files that must be the same for all processes.
+  ///   - manifest: the manifest in the directory.
   init(
     _ directory: any StorageDirectory, common: [any StorageFile], manifest: Manifest,
     isShared: Bool
@@ -58,7 +59,7 @@ final class StorePresence: Sendable {
   ///
   /// - Parameters:
   ///   - active: the segment that is appended to.
-  ///   - end: how far its bytes were just synced; nil when nothing was synced.
+  ///   - end: the end of the bytes that were just synced; nil when nothing was synced.
   /// - Throws: `.storeReplaced`.
   func check(active: any StorageFile, syncedTo end: UInt64?) throws(StoreError) {
     try known.withLock { (known) throws(StoreError) in
@@ -74,8 +75,8 @@ final class StorePresence: Sendable {
     }
   }
 
-  /// Renames a manifest that was written under its temporary name, unless the manifest that lies
-  /// there is not the one that this process knows.
+  /// Renames a manifest from its temporary name, unless the manifest in the directory is not the
+  /// one that this process knows.
   ///
   /// - Returns: false when the store was replaced; `problem` is set then.
   func replaceManifest(
@@ -103,11 +104,11 @@ final class StorePresence: Sendable {
     }
   }
 
-  /// Takes over what `before` knows about the same life of the same store.
+  /// Continues from `before`, if that is about the same epoch of the same store.
   ///
-  /// A manifest that was read before another one was published is no longer the right one to find.
+  /// When `before` knows a newer manifest, the check expects that one from now on.
   ///
-  /// - Returns: false when `before` is about another store.
+  /// - Returns: false when `before` is about another store or epoch.
   func goesOn(from before: StorePresence) -> Bool {
     let earlier = before.known.withLock { $0 }
     return known.withLock { known in
@@ -117,7 +118,7 @@ final class StorePresence: Sendable {
     }
   }
 
-  /// Calls the body soon after something happened to the names.
+  /// Calls the body soon after an event that concerns the names.
   func watch(_ body: @escaping @Sendable () -> Void) {
     let started = directory.watch(
       { name in
@@ -127,7 +128,7 @@ final class StorePresence: Sendable {
     watch.withLock { $0 = started }
   }
 
-  /// The other processes may do what they like with the directory from now on.
+  /// Stops watching. From now on other processes may change the directory as they like.
   func stopWatching() { watch.withLock { $0 = nil } }
 }
 
@@ -149,13 +150,13 @@ extension StorePresence {
     if stamp != known.stamp { try read(stamp, &known) }
   }
 
-  /// The manifest was written to, or is another file: then its content decides.
+  /// Reads a manifest that was written to or is another file. Its content decides.
   private func read(_ stamp: FileStamp, _ known: inout Known) throws(StoreError) {
     let found: Manifest?
     do throws(StoreError) {
       found = try ManifestFile.readPresent(directory)
     } catch {
-      // Not what lies there, but what keeps it from being read.
+      // The error is not about the bytes of the manifest: something prevented reading them.
       if [.io, .noSpace, .limitExceeded].contains(error.code) { return }
       throw replaced("the manifest was overwritten (\(error.message))", Manifest.fileName)
     }
@@ -171,9 +172,9 @@ extension StorePresence {
     known = Known(manifest: found, stamp: stamp)
   }
 
-  /// Whether another process of a shared store did what it may do with the active segment: sealed
-  /// it, and may have compacted it since; or, after its writer died, put an identical copy in its
-  /// place that the disk holds.
+  /// Checks that another process of a shared store only did what it may do with the active segment:
+  /// seal it, and compact it later; or, after its writer died, replace it by an identical copy that
+  /// is on the disk.
   private func checkReplacement(
     _ active: any StorageFile, _ isThere: Bool, _ end: UInt64?, _ manifest: Manifest
   ) throws(StoreError) {
@@ -181,7 +182,7 @@ extension StorePresence {
     let isOpen = manifest.segments.contains { $0.number == number && !$0.isSealed }
     guard isOpen else { return }
     guard isThere else { throw replaced("\(active.name) was deleted", active.name) }
-    // Nothing is about to be acknowledged; the manifest will say what the copy is.
+    // No sync is about to be acknowledged; the manifest will say what the copy is.
     guard let end else { return }
     let isCopy = told { () throws(StorageError) in
       guard let copy = try directory.openFile(active.name, .readWrite),
@@ -213,7 +214,7 @@ extension StorePresence {
     return true
   }
 
-  /// Nil when the file system cannot tell.
+  /// Returns the answer of the file system; nil when the call fails.
   private func told<Answer>(_ question: () throws(StorageError) -> Answer) -> Answer? {
     do throws(StorageError) { return try question() } catch { return nil }
   }

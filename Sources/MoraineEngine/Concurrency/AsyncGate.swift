@@ -22,7 +22,7 @@ final class AsyncGate {
     take()
   }
 
-  /// Takes the gate, which no task holds.
+  /// Takes the gate. No task may hold it.
   func take() {
     precondition(!isHeld, "a task took a gate that another task holds")
     isHeld = true
@@ -39,21 +39,21 @@ final class AsyncGate {
     await withUnsafeContinuation { waiting.append($0) }
   }
 
-  /// Lets the gate go, and wakes all tasks that wait.
+  /// Releases the gate, and wakes all tasks that wait.
   func release() {
     precondition(isHeld, "a task released a gate that no task holds")
     isHeld = false
     wakeAll()
   }
 
-  /// Takes the gate in the order of the calls: the other holders end with ``passOn()``.
+  /// Takes the gate in the order of the calls. Every other holder must end with ``passOn()``.
   nonisolated(nonsending) func acquireInTurn() async {
     guard isHeld else { return take() }
     await waitForWakeUp()
     precondition(isHeld, "the gate was not handed over")
   }
 
-  /// Hands the gate to the task that has waited longest; releases it where none waits.
+  /// Hands the gate to the task that has waited longest, or releases it when no task waits.
   func passOn() {
     precondition(isHeld, "a task passed on a gate that no task holds")
     if waiting.isEmpty { isHeld = false } else { waiting.removeFirst().resume() }

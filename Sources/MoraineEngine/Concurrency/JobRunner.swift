@@ -28,7 +28,7 @@ extension JobRunner {
   }
 }
 
-/// Has the task go on from a thread of the task executor that it prefers.
+/// Continues the task on a thread of its preferred task executor.
 @concurrent @inline(never)
 func moveToPreferredExecutor() async {}
 
@@ -40,7 +40,8 @@ final class JobRunnerExecutor: TaskExecutor {
 
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
-    // A task that is not run never ends: without a thread of the pool it runs where it is refused.
+    // A task that is not run never ends. So where the pool has no thread, the task runs on the
+    // thread that refuses the job.
     runner.enqueue { [self] _ in job.runSynchronously(on: asUnownedTaskExecutor()) }
   }
 }

@@ -2,13 +2,13 @@ import Synchronization
 
 /// Words that threads or processes reach without a lock.
 ///
-/// The protocols of the engine that do without locks are written against it. So the tests run the
-/// same lines on a model of memory, in every order and with every value that the rules of C11
-/// (RC11: Lahav et al., PLDI 2017) let a load give, and not only with those that this processor
-/// happens to show. In the engine a method is one instruction.
+/// The lock-free protocols of the engine are written against this protocol. So the tests run the
+/// same code on a model of memory: in every order, and with every value that the rules of C11
+/// (RC11: Lahav et al., PLDI 2017) allow a load to read, not only with those that this processor
+/// happens to show. In the engine each method is one instruction.
 protocol WordMemory {
   associatedtype Place
-  /// `Never`, but for a model, which stops before each access.
+  /// `Never` in the engine. A model of memory stops before each access by throwing.
   associatedtype Stop: Error
 
   func load(relaxed word: Place) throws(Stop) -> UInt64
@@ -20,13 +20,13 @@ protocol WordMemory {
   func sequentiallyConsistentFence() throws(Stop)
 }
 
-/// Words that are also read and written in one step.
+/// Words that one step can both read and write.
 protocol ExchangingMemory: WordMemory {
-  /// Acquiring and releasing.
+  /// Exchanges the value of a word, with acquiring and releasing order.
   ///
-  /// - Returns: the value before.
+  /// - Returns: the value before the exchange.
   func exchange(_ value: UInt64, in word: Place) throws(Stop) -> UInt64
-  /// Adds, wrapping around; acquiring and releasing.
+  /// Adds to a word, wrapping around, with acquiring and releasing order.
   func add(_ value: UInt64, to word: Place) throws(Stop)
 }
 

@@ -1,7 +1,7 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The bytes of one segment in order: through its mapping, or a window at a time.
+/// The bytes of one segment in order, read through its mapping or a window at a time.
 final class ByteSource {
   private static let windowBytes = 1 << 20
   private static let firstBytes = 4096
@@ -22,22 +22,22 @@ final class ByteSource {
 
   deinit { window.deallocate() }
 
-  /// Memory that it holds now, beside a mapping.
+  /// Bytes of memory that the source holds now, besides a mapping.
   var heldBytes: Int { window.count }
 
-  /// Gives the window back. The next call reads again.
+  /// Frees the window. The next call reads again.
   func release() {
     window.deallocate()
     window = .allocate(byteCount: 0, alignment: 16)
     (windowStart, windowCount) = (0, 0)
   }
 
-  /// `count` bytes at `offset`, which the caller knows to lie within ``length``; valid until the
-  /// next call.
+  /// Returns `count` bytes at `offset`, valid until the next call. The caller knows that they lie
+  /// within ``length``.
   func bytes(at offset: Int, count: Int) throws(StoreError) -> UnsafeRawPointer {
     if let base { return UnsafeRawPointer(base + offset) }
     if offset < windowStart || offset + count > windowStart + windowCount {
-      // The first look is at a header; of many segments nothing else is wanted.
+      // The first read is for a header. Of many segments nothing else is needed.
       let ahead = windowCount == 0 ? Self.firstBytes : Self.windowBytes
       try load(at: offset, count: min(length - offset, max(count, ahead)))
     }
@@ -45,10 +45,10 @@ final class ByteSource {
     return UnsafeRawPointer(start + (offset - windowStart))
   }
 
-  /// The checksum of the last bytes before a place, at most ``CheckpointHeader/tailLength`` of
-  /// them.
+  /// Returns the checksum of the last bytes before `end`, at most ``CheckpointHeader/tailLength``
+  /// of them.
   ///
-  /// - Parameter first: where they begin at the earliest.
+  /// - Parameter first: the earliest offset at which these bytes may begin.
   func tailChecksum(from first: Int, to end: Int) throws(StoreError) -> UInt32 {
     let start = max(first, end - CheckpointHeader.tailLength)
     guard start < end else { return Checksum.of([]) }

@@ -31,7 +31,7 @@ extension Array where Element == UInt8 {
 }
 
 extension ArraySlice {
-  /// The first place from which on the condition holds; it holds for none before.
+  /// Returns the first position from which on the condition holds. It holds for no element before.
   func partitioningIndex(where belongs: (Element) -> Bool) -> Int {
     var (low, high) = (startIndex, endIndex)
     while low < high {
@@ -42,7 +42,7 @@ extension ArraySlice {
   }
 }
 
-/// Bytes that grow with the largest use and are given back when they were very many.
+/// A buffer that grows with the largest use. A very large buffer is freed when less is needed.
 final class ScratchBuffer {
   private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 16)
 

@@ -1,7 +1,7 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The files of a directory, by what they are to a store.
+/// The files of a directory, sorted by their role in a store.
 struct DirectoryContents {
   var hasManifest = false
   var hasTemporaryManifest = false
@@ -11,9 +11,9 @@ struct DirectoryContents {
   var hasTemporarySegment = false
   /// Whether a restore is under way, or was interrupted.
   var isRestoring = false
-  /// With their lengths.
+  /// The segment files, with their lengths.
   var segments: [SegmentNumber: UInt64] = [:]
-  /// Not ours: ignored and reported.
+  /// Files that do not belong to the store: ignored and reported.
   var foreign: [String] = []
 
   var hasStore: Bool { hasManifest || !segments.isEmpty }

@@ -1,22 +1,25 @@
 import MoraineStorage
 
-/// The unit that file systems allocate in.
+/// The unit in which file systems allocate space.
 enum FileBlock {
   static let lengthBytes = 4096
 
-  /// A length rounded up to whole blocks.
+  /// Returns a length rounded up to whole blocks.
   static func covering(_ length: Int) -> Int { (length + lengthBytes - 1) & ~(lengthBytes - 1) }
 }
 
-/// How the pages ahead of the log are made present, so that no append has to wait for one.
+/// The way the pages ahead of the log are made present, so that no append waits for a page.
 enum Prefaulting {
-  /// Not at all: present pages are dirty, so that a sync writes them twice. Where each sync has
-  /// little to write, or records are written by calls.
+  /// The pages are not made present. Present pages are dirty, so that a sync writes them twice.
+  /// This suits a store where each sync has little to write, or where records are written by system
+  /// calls.
   case none
-  /// A fault for each, taken ahead. Beside other processes, who may write there.
+  /// One page fault for each page, taken ahead. This suits a store where other processes may write
+  /// to the same pages.
   case touching
-  /// With zeros, many at a time: less than a quarter of the time, and not much more than half of
-  /// that of the sync behind it (measured on ext4 of Linux 6.18).
+  /// Zeros, written to many pages at a time. This takes less than a quarter of the time of
+  /// `touching`, and the sync after it takes not much more than half of its time (measured on ext4
+  /// of Linux 6.18).
   case filling
 
   func prepare(_ file: any StorageFile, _ mapping: any FileMapping, from start: Int, to end: Int) {

@@ -1,13 +1,14 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Open files of segments that are read without a mapping; bounded, whatever their number.
+/// Open files of segments that are read without a mapping. Their number is bounded.
 ///
-/// Used by one thread at a time: the one that has the segment table.
+/// One thread at a time uses the cache: the one that has the segment table.
 final class FileCache {
   static let limit = 64
   private let directory: any StorageDirectory
-  /// Whether descriptors of files that are not used may be given back: nobody else removes them.
+  /// Whether descriptors of unused files may be returned to the system, because no other process
+  /// removes the files.
   let mayPark: Bool
   private var files: [Int: any StorageFile] = [:]
   private var order: [Int] = []

@@ -8,8 +8,8 @@ struct ManifestFile {
 
   init(_ directory: any StorageDirectory) { self.directory = directory }
 
-  /// Replaces a manifest where no store is open: the new one is whole and durable, or the old one
-  /// stays.
+  /// Replaces a manifest while no store is open. Afterwards the new manifest is complete and
+  /// durable, or the old one remains.
   func write(_ manifest: Manifest, over name: String) throws(StoreError) {
     try manifest.checkCounters()
     try storing { () throws(StorageError) in
@@ -26,11 +26,11 @@ struct ManifestFile {
 }
 
 extension ManifestFile {
-  /// The manifest of a directory with these files.
+  /// Reads the manifest of a directory with these files.
   ///
-  /// - Returns: nil when the directory has no store yet.
+  /// - Returns: nil when the directory contains no store yet.
   /// - Throws: `.corrupted` where segments have no manifest; `.notAStore` where a restore did not
-  /// end.
+  ///   end.
   static func read(
     _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) -> Manifest? {
@@ -47,7 +47,7 @@ extension ManifestFile {
       file: Manifest.fileName)
   }
 
-  /// The manifest that lies in a directory; nil when there is none.
+  /// Reads the manifest of a directory; nil when there is none.
   static func readPresent(
     _ directory: any StorageDirectory
   ) throws(StoreError) -> Manifest? {

@@ -1,5 +1,5 @@
-/// Where a record is: the slot of its segment in the segment table (20 bits) and its offset in
-/// units of four bytes (28 bits). Fits the 48 bits that an index slot has for it.
+/// Address of a record: the slot of its segment in the segment table (20 bits), and its offset in
+/// units of four bytes (28 bits). An address fits into the 48 bits that an index slot has for it.
 struct Address: Equatable {
   static let offsetBits: UInt64 = 28
   static let mask: UInt64 = (1 << 48) - 1

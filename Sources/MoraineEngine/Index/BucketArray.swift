@@ -1,17 +1,17 @@
 import MoraineStorage
 
-/// Buckets in pages that are found through a table, so that growth copies nothing, and a page that
-/// a snapshot has can make way for a copy.
+/// Buckets in pages. A table leads to the pages, so that growth copies nothing, and a copy can
+/// replace a page that a snapshot has.
 struct BucketArray: ~Copyable {
   static let pageShift = 6
-  /// 4 KiB: what a snapshot costs the first change of a page.
+  /// 4 KiB: the size of the copy that a snapshot costs at the first change of a page.
   static let pageBuckets = 1 << pageShift
   static let pageBytes = pageBuckets * HashIndex.bucketBytes
-  /// What it grows by: 2 MiB, the size of a huge page.
+  /// The unit of growth: 2 MiB, the size of a huge page.
   static let chunkBuckets = 1 << 15
   static let chunkBytes = chunkBuckets * HashIndex.bucketBytes
   private static let chunkPages = chunkBuckets / pageBuckets
-  /// The most buckets that ``settle()`` moves: copying them takes less than a tenth of a
+  /// The most buckets that ``settle()`` moves. Copying them takes less than a tenth of a
   /// millisecond.
   static let settlingBuckets = 1 << 12
 
@@ -19,27 +19,28 @@ struct BucketArray: ~Copyable {
   private var pages: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>
   private var pageCount = 0
   private var capacity = chunkPages
-  /// How many of the first pages lie in a checkpoint's mapping: whole chunks.
+  /// Number of the first pages that lie in a checkpoint's mapping: whole chunks.
   private var mappedPageCount = 0
-  /// The most buckets that there were before ``shrink(to:)``, since the first chunk was made.
+  /// The most buckets that existed before ``shrink(to:)``, since the first chunk was made.
   private var touchedCount = 0
-  /// What is known of the page of each place, since the first snapshot.
+  /// The origin of the page of each place, since the first snapshot.
   private var origins: [Origin]?
-  /// Places whose page is a copy; a few of them may have gone home since, or left the table.
+  /// Places whose page is a copy. A few of them may have their home page again, or have left the
+  /// table.
   private var away: [Int] = []
-  /// The next of these that ``bringHome(_:)`` looks at.
+  /// The next element of `away` that ``bringHome(_:)`` looks at.
   private var nextAway = 0
   private let memory: IndexMemory
 
-  /// Where the page of a place is from.
+  /// The origin of the page of a place.
   private struct Origin {
-    /// The page that was made for the place.
+    /// The home page: the one that was made for the place.
     let home: UnsafeMutablePointer<UInt64>
-    /// How many snapshots had been taken when the place got the page that it has.
+    /// Number of snapshots that had been taken when the place got its current page.
     var born: UInt64
-    /// When the place had its original page last. Not read before the first copy.
+    /// The last term in which the place had its home page. Not read before the first copy.
     var homeTerm = IndexMemory.Term(born: 0, retired: 0)
-    /// Whether `away` has the place.
+    /// Whether `away` contains the place.
     var isListed = false
   }
 
@@ -56,12 +57,12 @@ struct BucketArray: ~Copyable {
       + (number & (Self.pageBuckets &- 1)) &* HashIndex.slotsPerBucket
   }
 
-  /// - Returns: whether memory was used that was taken ahead, and must be replaced.
+  /// - Returns: whether the growth used spare memory, which must be replaced.
   @discardableResult
   mutating func grow(to newCount: Int) -> Bool {
     var usedSpare = false
     while pageCount * Self.pageBuckets < newCount {
-      // The first chunk is all that a small store has: it grows by small pages.
+      // A small store has only the first chunk, and grows by small pages.
       let chunk = memory.chunk(isHuge: pageCount > 0)
       add(chunk.base, byteCount: Self.chunkBytes)
       usedSpare = usedSpare || chunk.isSpare
@@ -70,14 +71,14 @@ struct BucketArray: ~Copyable {
     return usedSpare
   }
 
-  /// How many pages the buckets lie in.
+  /// Number of pages that the buckets occupy.
   var usedPageCount: Int { (count + Self.pageBuckets - 1) / Self.pageBuckets }
 
-  /// Where the chunk begins that so many buckets do not fill.
+  /// Returns the number of the bucket at which the last chunk that is not full begins.
   static func firstOfLastChunk(_ count: Int) -> Int { count / chunkBuckets * chunkBuckets }
 
-  /// Takes over buckets that lie in memory that somebody else keeps alive: whole chunks as they
-  /// are, the rest copied.
+  /// Adopts buckets in memory that another object keeps alive. Whole chunks stay where they are;
+  /// the rest is copied.
   mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) {
     precondition(pageCount == 0, "buckets are there already")
     let rest = Self.firstOfLastChunk(newCount)
@@ -117,8 +118,8 @@ struct BucketArray: ~Copyable {
 }
 
 extension BucketArray {
-  /// The buckets as they are now, for a snapshot that was just counted. What changes them from now
-  /// on calls ``makeUnique(_:)`` before.
+  /// Returns the buckets as they are now, for a snapshot that was just counted. From now on each
+  /// change calls ``makeUnique(_:)`` first.
   ///
   /// - Complexity: O(pages): eight bytes for 64 buckets.
   mutating func freeze() -> FrozenBuckets {
@@ -126,7 +127,7 @@ extension BucketArray {
     return FrozenBuckets(copying: pages, pageCount: usedPageCount)
   }
 
-  /// Makes a bucket one that no snapshot has. Pointers into its page are no longer valid.
+  /// Gives a bucket a page that no snapshot has. Pointers into its old page are no longer valid.
   mutating func makeUnique(_ number: Int) {
     let page = number >> Self.pageShift
     guard var origin = origins?[page],
@@ -144,14 +145,14 @@ extension BucketArray {
     origins?[page] = origin
   }
 
-  /// Whether some page may be a copy.
+  /// Whether any page may be a copy.
   var isAway: Bool { !away.isEmpty }
 
-  /// Copies the bytes of pages back to where they were made, where no snapshot has that page any
+  /// Copies pages back to the home pages of their places, where no snapshot has the home page any
   /// more. Pointers into buckets are no longer valid.
   ///
-  /// - Parameter limit: how many places are looked at; reduced by those that were.
-  /// - Returns: whether all places were looked at since this was answered last.
+  /// - Parameter limit: how many places are looked at; reduced by the number that were.
+  /// - Returns: whether all places were looked at since this function last returned true.
   mutating func bringHome(_ limit: inout Int) -> Bool {
     while limit > 0, nextAway < away.count {
       limit -= 1
@@ -184,16 +185,15 @@ extension BucketArray {
 }
 
 extension BucketArray {
-  /// Leaves out the last buckets. All their slots are free, so that ``grow(to:)`` can bring them
-  /// back.
+  /// Removes the last buckets. All their slots are free, so that ``grow(to:)`` can restore them.
   mutating func shrink(to newCount: Int) {
     assert(newCount <= count, "shrinking makes an array longer")
     touchedCount = max(touchedCount, count)
     count = newCount
   }
 
-  /// Returns the memory of chunks that have no bucket any more, each as soon as no snapshot has a
-  /// page of it.
+  /// Returns the memory of chunks that contain no bucket any more, each as soon as no snapshot has
+  /// a page of it.
   ///
   /// - Complexity: O(chunks that are returned).
   mutating func returnEmptyChunks() {
@@ -202,9 +202,9 @@ extension BucketArray {
     }
   }
 
-  /// Moves the buckets to a new chunk, if they are few beside those that there were: the old chunk
-  /// may lie in a checkpoint's mapping, and most of its pages were touched. Pointers into buckets
-  /// are no longer valid.
+  /// Moves the buckets to a new chunk, if only few of many buckets remain: the old chunk may lie in
+  /// a checkpoint's mapping, and most of its pages were touched. Pointers into buckets are no
+  /// longer valid.
   mutating func settle() {
     let touched = mappedPageCount > 0 ? pageCount * Self.pageBuckets : touchedCount
     guard pageCount == Self.chunkPages, count <= Self.settlingBuckets, touched > count * 4 else {
@@ -219,7 +219,7 @@ extension BucketArray {
     touchedCount = count
   }
 
-  /// Takes the pages of the last chunk out of the table.
+  /// Removes the pages of the last chunk from the table.
   private mutating func retireLastChunk() {
     let first = pageCount - Self.chunkPages
     let base = origins?[first].home ?? pages[first]
@@ -236,7 +236,7 @@ extension BucketArray {
   }
 }
 
-/// Where the buckets of a moment are; what they hold is the memory's to keep.
+/// The pages of the buckets at one moment. ``IndexMemory`` keeps the memory of these pages.
 struct FrozenBuckets: ~Copyable {
   private let pages: UnsafeMutablePointer<UnsafeMutablePointer<UInt64>>
 

@@ -1,19 +1,20 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The index pages of a checkpoint, each checked when it is first needed, so that opening does not
-/// cost a look at every key.
+/// Index pages of a checkpoint. Each page is checked when it is first needed, so that opening does
+/// not cost a look at every key.
 final class CheckpointPages {
   private static let bucketsPerPage = CheckpointHeader.pageBytes / HashIndex.bucketBytes
 
   let header: CheckpointHeader
   let mapping: any FileMapping
   private var isChecked: [Bool]
-  /// How many pages were checked.
+  /// Number of pages that were checked.
   private(set) var checkedCount = 0
-  /// The bucket that each overflow bucket was found to belong to, counted from 1; 0 when none was.
+  /// The bucket that each overflow bucket was found to belong to, counted from 1; 0 when there is
+  /// none.
   private var owners: [UInt32]
-  /// The overflow buckets that ``retireOverflow(_:)`` has kept.
+  /// The overflow buckets that ``retireOverflow(_:)`` has retired.
   private(set) var retiredOverflow: [Int] = []
 
   init(_ header: CheckpointHeader, _ mapping: any FileMapping) {
@@ -33,15 +34,15 @@ final class CheckpointPages {
       || check(page, buckets + page * CheckpointHeader.pageBytes)
   }
 
-  /// The same for an overflow bucket.
+  /// Whether the page of an overflow bucket is what was written.
   func checkOverflow(_ number: Int) -> Bool {
     let page = number / Self.bucketsPerPage
     return page >= header.overflowPageCount
       || check(page + header.bucketPageCount, overflow + page * CheckpointHeader.pageBytes)
   }
 
-  /// Whether an overflow bucket belongs to this bucket and to no other: one in two chains would be
-  /// given free twice, and checksums do not tell.
+  /// Records that an overflow bucket belongs to this bucket. Returns false when it belongs to
+  /// another one: a bucket in two chains would be freed twice, and checksums do not detect that.
   func claimOverflow(_ number: Int, for bucket: Int) -> Bool {
     guard number < owners.count else { return true }
     let owner = UInt32(truncatingIfNeeded: bucket + 1)
@@ -50,10 +51,10 @@ final class CheckpointPages {
     return true
   }
 
-  /// Keeps an overflow bucket that is no longer needed from being used again before all is checked:
-  /// another chain may name it, too.
+  /// Retires an overflow bucket that is no longer needed: it is not used again before all pages are
+  /// checked, because another chain may name it too.
   ///
-  /// - Returns: false for one that did not come from the checkpoint.
+  /// - Returns: false for an overflow bucket that did not come from the checkpoint.
   func retireOverflow(_ number: Int) -> Bool {
     guard number < owners.count else { return false }
     owners[number] = .max
@@ -61,16 +62,16 @@ final class CheckpointPages {
     return true
   }
 
-  /// Whether an overflow bucket was found in a chain, or retired.
+  /// Whether an overflow bucket was found in a chain, or was retired.
   func isClaimed(_ number: Int) -> Bool { owners[number] != 0 }
 
-  /// Checks the pages of all buckets from this one on.
+  /// Checks the pages of all buckets from `first` on.
   func checkBuckets(from first: Int) -> Bool {
     stride(from: first, to: Int(clamping: header.bucketCount), by: Self.bucketsPerPage)
       .allSatisfy(checkBucket)
   }
 
-  /// The same for overflow buckets.
+  /// Checks the pages of all overflow buckets from `first` on.
   func checkOverflowBuckets(from first: Int) -> Bool {
     stride(from: first, to: Int(clamping: header.overflowCount), by: Self.bucketsPerPage)
       .allSatisfy(checkOverflow)

@@ -1,9 +1,9 @@
-/// The numbers of the overflow buckets that no chain has.
+/// Set of the numbers of the overflow buckets that belong to no chain.
 ///
-/// A bit for each number; above that, a bit for each word that is not zero, and a bit for each of
-/// those words. So the lowest number is found in a few words, and the numbers in use stay low: when
-/// a chain is made again, it takes numbers below the count of those in use, and the end of the
-/// overflow area becomes free.
+/// The set has a bit for each number; above that, a bit for each word that is not zero, and a bit
+/// for each of those words. So the lowest number is found in a few words, and the numbers in use
+/// stay low: a chain that is made again takes numbers below the count of those in use, and the end
+/// of the overflow area becomes free.
 struct FreeNumbers {
   private var words: [UInt64] = []
   private var groups: [UInt64] = []
@@ -37,7 +37,7 @@ struct FreeNumbers {
     return number
   }
 
-  /// Takes out a number that is in the set.
+  /// Removes a number that is in the set.
   ///
   /// - Complexity: O(1).
   mutating func remove(_ number: Int) {

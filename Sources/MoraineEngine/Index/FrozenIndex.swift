@@ -1,4 +1,4 @@
-/// An index as it was at one moment; any thread that has it may ask it.
+/// An index as it was at one moment. Any thread that has it may read it.
 struct FrozenIndex: ~Copyable, ProbedIndex {
   let level: Int
   let split: Int
@@ -29,23 +29,24 @@ struct FrozenIndex: ~Copyable, ProbedIndex {
 }
 
 extension HashIndex {
-  /// The index as it is. All of it was admitted before.
+  /// Returns the index as it is now. All its pages were validated before.
   ///
-  /// - Complexity: O(index), a byte for about 500 of it; later, a page is copied at its first
-  ///   change.
+  /// - Complexity: O(index), a byte for about 500 bytes of the index; later, each page is copied at
+  ///   its first change.
   mutating func freeze() -> FrozenIndex {
     precondition(!hasUnvalidatedPages, "a snapshot of an index that was not checked")
     return FrozenIndex(&self)
   }
 
-  /// Makes what a change of a hash's entries touches something that no snapshot has. Pointers to
-  /// entries are no longer valid.
+  /// Gives the entries of a hash pages that no snapshot has, so that they can be changed. Pointers
+  /// to entries are no longer valid.
   @inline(__always)
   mutating func makeUnique(_ hash: UInt64) {
     if isFrozen { makeUnique(bucket: place(hash).bucket) }
   }
 
-  /// The same for all entries of a bucket.
+  /// Gives a bucket and its chain pages that no snapshot has. Pointers to entries are no longer
+  /// valid.
   mutating func makeUnique(bucket number: Int) {
     guard isFrozen else { return }
     guard memory.isFrozen else {
@@ -61,20 +62,20 @@ extension HashIndex {
     }
   }
 
-  /// How many pages one operation takes home: each is a copy of 4 KiB.
+  /// How many pages one operation copies back home: each copy is 4 KiB.
   static let homePages = 2
 
-  /// Brings pages home that snapshots have no more, a few at a time. Pointers to entries are no
-  /// longer valid.
+  /// Copies a few pages back to home pages that no snapshot has any more. Pointers to entries are
+  /// no longer valid.
   ///
-  /// - Returns: whether there are more to look at now.
+  /// - Returns: whether more pages can be looked at now.
   @discardableResult
   mutating func tend(pages limit: Int = HashIndex.homePages) -> Bool {
     if isFrozen, !memory.isFrozen { isFrozen = false }
     let released = memory.releaseCount
     var left = limit
     if buckets.isAway || overflow.isAway, released != tendedThrough {
-      // Releases that come while it goes round are seen in the next round.
+      // A release that happens during a round is seen in the next round.
       if roundBegan == nil { roundBegan = released }
       if !hasTendedBuckets { hasTendedBuckets = buckets.bringHome(&left) }
       if hasTendedBuckets, overflow.bringHome(&left) {

@@ -1,14 +1,14 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The hashed index: from a key's hash to the addresses it may be at. Keys are not stored; the
-/// caller confirms a candidate by the key in its record.
+/// Hash index: it maps the hash of a key to the addresses at which the key's record may be. The
+/// index does not store keys; the caller confirms a candidate by the key in its record.
 ///
 /// Linear hashing (Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980):
-/// one bucket splits at a time, so that no insertion pays for rehashing the world. The index
-/// becomes smaller the same way: the last bucket is merged into the one that it was split from. A
-/// bucket is one cache line of eight slots; a slot is a 16-bit tag over a 48-bit address, 0 when
-/// free. A bucket that overflows has a link to a further one in its last slot.
+/// one bucket splits at a time, so that no insertion pays for rehashing the whole table. The index
+/// becomes smaller in the same way: the last bucket is merged into the one that it was split from.
+/// A bucket is one cache line of eight slots. A slot is a 16-bit tag above a 48-bit address, and 0
+/// when it is free. A bucket that overflows holds a link to a further bucket in its last slot.
 ///
 /// ```
 ///   63        48 47                                   0
@@ -17,10 +17,10 @@ import MoraineStorage
 ///  +------------+--------------------------------------+
 /// ```
 ///
-/// The tag is the hash's bits from `tagShift` on. A split needs the hash bit just above the
-/// bucket's own, which the tag has; so growth never touches a record until the table has grown
-/// 2^10-fold. Then the entries of each splitting bucket get new tags, from the keys in their
-/// records. Merging never touches a record: the bits that a new tag has lost are those of the
+/// The tag holds the bits of the hash from `tagShift` on. A split needs the hash bit just above
+/// those of the bucket's number. The tag has that bit, so growth never reads a record until the
+/// table has grown 2^10-fold. Then the entries of each splitting bucket get new tags, from the keys
+/// in their records. Merging never reads a record: the bits that a new tag lacks are those of the
 /// bucket's number.
 struct HashIndex: ~Copyable, ProbedIndex {
   static let slotsPerBucket = 8
@@ -40,32 +40,32 @@ struct HashIndex: ~Copyable, ProbedIndex {
   var split = 0
   var tagShift = Self.initialLevel
   var count = 0
-  /// The entries of the bucket that is being split; kept so that a split allocates nothing.
+  /// The entries of the bucket that is being split. The arrays are kept so that a split allocates
+  /// nothing.
   var staying: [UInt64] = []
   var rising: [UInt64] = []
-  /// The checkpoint that the index was loaded from, until all of it is checked.
+  /// The checkpoint that the index was loaded from, until all its pages are validated.
   var pages: CheckpointPages?
-  /// While true, what an operation touches must be admitted before.
+  /// Whether an operation must first validate the pages that it touches.
   var hasUnvalidatedPages = false
-  /// How many buckets ``validateNextPages(_:)`` has checked, from the first one on; then overflow
-  /// buckets.
+  /// Number of buckets that ``validateNextPages(_:)`` has validated, from the first one on; then
+  /// the number of overflow buckets.
   var admittedCount = 0
   var admittedOverflowCount = 0
-  /// While true, a snapshot may have what is about to change.
+  /// Whether a snapshot may have a page that is about to change.
   var isFrozen = false
-  /// Whether an operation has more to do than itself: pages to be checked or to be brought home, or
-  /// memory to be taken ahead.
+  /// Whether operations have additional work: pages to validate or to copy back home, or memory to
+  /// take ahead.
   var needsCare = false
-  /// How many entries a compaction is about to move, which nothing may keep it from.
+  /// Number of entries that a compaction is about to move; these moves must not fail.
   var movesUnderWay = 0
-  /// Whether the index grew by memory that had been taken ahead, and the system has given none
-  /// since.
+  /// Whether the index grew by memory that had been taken ahead, and that was not replaced since.
   var isShort = false
-  /// How many snapshots had ended when ``tend(pages:)`` began its last round that came to its end,
-  /// and the one that it is in.
+  /// Number of snapshots that had ended when ``tend(pages:)`` began its last complete round, and
+  /// when it began the round under way.
   var tendedThrough: UInt64 = 0
   var roundBegan: UInt64?
-  /// Whether that round has come to the overflow buckets.
+  /// Whether the round under way has reached the overflow buckets.
   var hasTendedBuckets = false
 
   /// - Throws: `.limitExceeded` when the system gives no memory.
@@ -75,23 +75,23 @@ struct HashIndex: ~Copyable, ProbedIndex {
     buckets.grow(to: 1 << Self.initialLevel)
   }
 
-  /// Without buckets.
+  /// Creates an index without buckets.
   init(empty memory: IndexMemory) {
     self.memory = memory
     buckets = BucketArray(memory)
     overflow = BucketArray(memory)
   }
 
-  /// How many pages one change may copy: those of two chains, and of a new bucket. A chain of more
-  /// than a dozen buckets needs keys that were chosen for their hashes.
+  /// The most pages that one change may copy: those of two chains, and of a new bucket. A chain of
+  /// more than a dozen buckets needs keys that were chosen for their hashes.
   private static let pagesPerChange = 32
 
-  /// Makes sure that the next changes find memory: one that has begun cannot fail.
+  /// Takes ahead the memory that the next changes may need: a change that has begun cannot fail.
   ///
   /// - Parameter insertions: how many keys are inserted, moved or removed.
   /// - Throws: `.limitExceeded` when the system gives no memory, or no more mappings.
   mutating func secure(insertions: Int) throws(StoreError) {
-    // At most one bucket and two overflow buckets for each.
+    // At most one bucket and two overflow buckets for each key.
     let chunks = IndexMemory.chunksPerInsertion + 3 * insertions / BucketArray.chunkBuckets
     // New buckets lie side by side.
     let newPages = 3 + 3 * insertions / BucketArray.pageBuckets
@@ -102,8 +102,8 @@ struct HashIndex: ~Copyable, ProbedIndex {
     isShort = false
   }
 
-  /// Makes sure that so many entries can be moved, and keeps other changes from using the memory
-  /// for that until ``movesUnderWay`` is 0 again.
+  /// Takes ahead the memory for moving this number of entries. Other changes do not use that memory
+  /// until ``movesUnderWay`` is 0 again.
   ///
   /// - Throws: as ``secure(insertions:)``.
   mutating func beginMoves(_ count: Int) throws(StoreError) {
@@ -111,8 +111,8 @@ struct HashIndex: ~Copyable, ProbedIndex {
     movesUnderWay = count
   }
 
-  /// Makes sure that the moves under way find memory for copies after a snapshot was taken: each
-  /// page may have to be copied once more.
+  /// Takes ahead the memory for copies that the moves under way need after a snapshot is taken:
+  /// each page may have to be copied once more.
   ///
   /// - Throws: as ``secure(insertions:)``; then no snapshot may be taken.
   func prepareToFreeze() throws(StoreError) {
@@ -127,10 +127,10 @@ struct HashIndex: ~Copyable, ProbedIndex {
     }
   }
 
-  /// How many free pages are kept for the moves under way.
+  /// Number of free pages that are kept for the moves under way.
   var reservedPages: Int { isFrozen ? pageBound(changes: movesUnderWay) : 0 }
 
-  /// How many pages so many changes may copy at most: each page once for all snapshots.
+  /// The most pages that this number of changes may copy: each page once for all snapshots.
   private func pageBound(changes: Int) -> Int {
     min(changes * Self.pagesPerChange, buckets.usedPageCount + overflow.usedPageCount)
   }
@@ -158,9 +158,9 @@ struct HashIndex: ~Copyable, ProbedIndex {
     linkSlot << Address.offsetBits | UInt64(bucket)
   }
 
-  /// Makes the entry for one record name another place.
+  /// Changes the entry of one record to name another address.
   ///
-  /// - Returns: whether there was such an entry.
+  /// - Returns: whether the entry existed.
   mutating func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
     makeUnique(hash)
     var probe = probe(hash)
@@ -173,22 +173,23 @@ struct HashIndex: ~Copyable, ProbedIndex {
   }
 }
 
-/// Knows the hash of the key of the record at an address.
+/// A source of hashes: it reads the record at an address and returns the hash of the record's key.
 protocol RehashSource: ~Copyable {
   func hashOfRecord(at address: Address) throws(StoreError) -> UInt64
 }
 
 extension HashIndex {
-  /// Splitting begins when slots are 11/16 full, overflow buckets counted: 11.6 bytes a key at
-  /// every size, and 1.2 buckets visited for a key that is there (simulated and measured).
+  /// Whether a bucket must split. Splitting begins when slots are 11/16 full, overflow buckets
+  /// counted: 11.6 bytes a key at every size, and 1.2 buckets visited for a key that exists
+  /// (simulated and measured).
   private var isCrowded: Bool {
     let bucketCount = buckets.count &+ overflow.count &- freeOverflow.count
     return count &* 16 > bucketCount &* Self.slotsPerBucket &* 11
   }
 
-  /// Adds an entry; the caller knows that its key has none.
+  /// Adds an entry. The caller knows that the key has none.
   ///
-  /// - Parameter source: knows the hash of an older entry's key, for renewing its tag.
+  /// - Parameter source: returns the hash of an older entry's key, for renewing its tag.
   mutating func insert<Source: RehashSource & ~Copyable>(
     _ hash: UInt64, _ address: Address, rehashing source: borrowing Source
   ) {
@@ -201,7 +202,7 @@ extension HashIndex {
     do throws(StoreError) { try splitNext(source) } catch {}
   }
 
-  /// Takes out the entry that ``find(_:where:)`` found.
+  /// Removes an entry that a probe found.
   mutating func remove(_ slot: UnsafeMutablePointer<UInt64>) {
     slot.pointee = 0
     count &-= 1
@@ -247,7 +248,7 @@ extension HashIndex {
     return number
   }
 
-  /// Splits one bucket: its entries go by their next hash bit.
+  /// Splits one bucket: the next hash bit of each entry decides its bucket.
   private mutating func splitNext<Source: RehashSource & ~Copyable>(
     _ hashes: borrowing Source
   ) throws(StoreError) {
@@ -267,7 +268,7 @@ extension HashIndex {
     split = 0
   }
 
-  /// Copies a bucket's entries, with the tags they will have, into `staying` and `rising`.
+  /// Copies a bucket's entries, with their future tags, into `staying` and `rising`.
   private mutating func sortEntries<Source: RehashSource & ~Copyable>(
     of bucket: Int, _ hashes: borrowing Source
   ) throws(StoreError) {
@@ -308,44 +309,44 @@ extension HashIndex {
   }
 }
 
-// Becoming smaller: splits are undone, the last one first. Readers without the actor are not
-// touched by it. They are snapshots, and their pages are copied before a merge writes to them, as
-// before any other change; the memory of chunks that the table no longer has stays as long as a
-// snapshot may have it: see ``IndexMemory``.
+// Shrinking undoes splits, the last one first. It does not affect readers without the actor. These
+// are snapshots, and their pages are copied before a merge writes to them, as before any other
+// change. The memory of chunks that the table no longer has is kept as long as a snapshot may have
+// it: see ``IndexMemory``.
 extension HashIndex {
-  /// How many buckets one step of ``shrink(_:)`` visits: it takes less than a millisecond, also
+  /// How many buckets one step of ``shrink(_:)`` visits. A step takes less than a millisecond, even
   /// when each visit copies a page that a snapshot has.
   static let shrinkStep = 2048
 
-  /// Whether the index has so many more slots than keys that making it smaller is worth it.
+  /// Whether the index has so many free slots that making it smaller is worth the work.
   var isSparse: Bool {
     buckets.count > 1 << (Self.initialLevel + 1)
       && count < buckets.count * Self.slotsPerBucket / 16
   }
 
-  /// Whether merging goes on: while less than half of the slots are in use. Splits begin at 11/16,
-  /// so an index that was made smaller does not grow at once. With more overflow buckets than
-  /// buckets the hashes are not spread, or `count` is a lie of a forged checkpoint.
+  /// Whether merging continues: while less than half of the slots are in use. Splits begin at
+  /// 11/16, so an index that was made smaller does not grow at once. If there are more overflow
+  /// buckets than buckets, the hashes are not spread, or a forged checkpoint gave a wrong `count`.
   private var canMerge: Bool {
     buckets.count > 1 << Self.initialLevel && count < buckets.count * Self.slotsPerBucket / 2
       && overflow.count - freeOverflow.count <= buckets.count
   }
 
-  /// Makes the index smaller, a part at a time. All of it was admitted before. Pointers to entries
-  /// are no longer valid.
+  /// Makes the index smaller, a part at a time. All pages were validated before. Pointers to
+  /// entries are no longer valid.
   ///
-  /// Between two steps the index is whole: it can be read, changed, frozen and written to a
+  /// Between two steps the index is complete: it can be read, changed, frozen and written to a
   /// checkpoint.
   ///
-  /// - Parameter limit: how many buckets are visited; reduced by those that were. The chain of one
-  ///   bucket more may be visited.
+  /// - Parameter limit: how many buckets are visited; reduced by the number that were. The chain of
+  ///   one bucket more may be visited.
   /// - Returns: whether there is more to do.
   /// - Complexity: O(limit). No record is read: a merged bucket's number and its tags have all the
   ///   hash bits that the tags of the bucket they are merged into need.
   mutating func shrink(_ limit: inout Int) -> Bool {
     precondition(!hasUnvalidatedPages, "an index that was not checked becomes smaller")
     while limit > 0, canMerge { mergeLast(&limit) }
-    // Merging makes each chain again, of the lowest numbers; so the last ones become free.
+    // Merging makes each chain again, of the lowest numbers, so the last numbers become free.
     while limit > 0, overflow.count > 0, freeOverflow.contains(overflow.count - 1) {
       freeOverflow.remove(overflow.count - 1)
       overflow.shrink(to: overflow.count - 1)
@@ -362,10 +363,10 @@ extension HashIndex {
   /// Moves the entries of the last bucket into the one that it was split from.
   private mutating func mergeLast(_ limit: inout Int) {
     if split == 0 {
-      // Back into the round of splits before this one.
+      // Return to the round of splits before this one.
       level -= 1
       split = 1 << level
-      // That round renewed the tags, where they begin now at the bit that it split by.
+      // If that round renewed the tags, they begin now at the bit by which the round split.
       if tagShift == level, level > Self.initialLevel { tagShift -= Self.levelsPerTag }
     }
     split -= 1
@@ -382,12 +383,13 @@ extension HashIndex {
     for entry in staying { add(entry, to: buckets[target]) }
   }
 
-  /// Appends a bucket's entries, with the tags that they will have, to `staying`.
+  /// Appends a bucket's entries, with their future tags, to `staying`.
   ///
-  /// - Returns: how many buckets its chain has.
+  /// - Returns: the number of buckets in its chain.
   private mutating func collectMerged(_ bucket: Int, into target: Int) -> Int {
     let isRenewed = renewsTags
-    // The hash bits from the new tag's first one to the old tag's are the bucket's own.
+    // The hash bits from the new tag's first bit up to the old tag's are those of the bucket's
+    // number.
     let known = UInt64(target >> tagShift) & ((1 << UInt64(Self.levelsPerTag)) - 1)
     var current = buckets[bucket]
     var visited = 1
@@ -407,12 +409,13 @@ extension HashIndex {
 }
 
 extension HashIndex {
-  /// The index as a checkpoint has it. Its pages are checked as ``validatePages(_:)`` is asked.
+  /// Creates the index from a checkpoint. ``validatePages(_:)`` checks its pages when they are
+  /// needed.
   ///
-  /// Whole chunks stay where they were mapped; the last of each kind, in which the index will grow,
-  /// is copied, and so checked at once.
+  /// Whole chunks stay where they were mapped. The last chunk of each kind, in which the index will
+  /// grow, is copied, and is therefore checked at once.
   ///
-  /// - Returns: nil when one of these is damaged.
+  /// - Returns: nil when one of these is damaged, or when the tags do not fit the level.
   /// - Throws: `.limitExceeded` when the system gives no memory.
   init?(_ pages: CheckpointPages) throws(StoreError) {
     self.init(empty: IndexMemory())
@@ -438,24 +441,24 @@ extension HashIndex {
     overflow.adopt(pages.overflow, count: overflowCount)
   }
 
-  /// The tag's first bit in an index that has grown to a level.
+  /// Returns the first bit of the tags in an index that has grown to a level.
   private static func tagShift(atLevel level: Int) -> Int {
     max(initialLevel, (level - 1) / levelsPerTag * levelsPerTag)
   }
 
-  /// Checks all that a look-up, a change or a removal of a hash touches.
+  /// Checks all pages that a look-up, a change or a removal of a hash touches.
   ///
   /// - Returns: false when a page is not what was written: the index must be made from the log.
   func validatePages(_ hash: UInt64) -> Bool { validatePages(bucket: place(hash).bucket) }
 
-  /// Checks what the next split touches.
+  /// Checks the pages that the next split touches.
   func validateSplitBucket() -> Bool { validatePages(bucket: split) }
 
   func validatePages(bucket number: Int) -> Bool {
     guard let pages else { return true }
     guard pages.checkBucket(number) else { return false }
-    // One link for each overflow bucket at most; more are a circle, which checksums do not tell
-    // from a chain.
+    // A chain has at most one link for each overflow bucket. More links are a circle, which
+    // checksums do not tell from a chain.
     var left = overflow.count
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {
@@ -469,8 +472,8 @@ extension HashIndex {
     return true
   }
 
-  /// What one step of ``validateNextPages(_:)`` does at most. With 32 pages of 64 KiB it takes less
-  /// than a millisecond.
+  /// The most work of one step of ``validateNextPages(_:)``. A step of 32 pages of 64 KiB takes
+  /// less than a millisecond.
   struct ValidationStep {
     var pages = 32
     var buckets = 1 << 14
@@ -478,8 +481,8 @@ extension HashIndex {
     static var whole: ValidationStep { ValidationStep(pages: .max, buckets: .max) }
   }
 
-  /// Checks the next pages that were not checked yet, and finds the overflow buckets that no chain
-  /// has. After the last one, ``hasUnvalidatedPages`` is false.
+  /// Checks the next pages that were not checked yet, and finds the overflow buckets that belong to
+  /// no chain. After the last page, ``hasUnvalidatedPages`` is false.
   ///
   /// - Returns: as ``validatePages(_:)``.
   mutating func validateNextPages(_ step: ValidationStep = ValidationStep()) -> Bool {
@@ -506,8 +509,8 @@ extension HashIndex {
     return true
   }
 
-  /// Checks an overflow bucket, and gives it free if no bucket's chain has it. All buckets were
-  /// admitted before.
+  /// Checks an overflow bucket, and frees it if it belongs to no bucket's chain. All buckets were
+  /// validated before.
   ///
   /// - Returns: as ``validatePages(_:)``.
   private mutating func admitUnclaimed(_ number: Int, _ pages: CheckpointPages) -> Bool {
@@ -519,13 +522,13 @@ extension HashIndex {
     return true
   }
 
-  /// Checks everything; from then on nothing is asked any more.
+  /// Checks all pages. No later operation has to validate a page.
   ///
   /// - Returns: as ``validatePages(_:)``.
   /// - Complexity: O(index), the first time.
   mutating func validateAllPages() -> Bool { validateNextPages(.whole) }
 
-  /// Takes out every entry whose segment slot is among those. Everything was admitted before.
+  /// Removes every entry whose segment slot is in `slots`. All pages were validated before.
   ///
   /// - Complexity: O(index).
   mutating func removeAll(in slots: Set<Int>) {
@@ -533,7 +536,7 @@ extension HashIndex {
     for number in 0..<overflow.count { removeAll(in: slots, from: overflow[number]) }
   }
 
-  /// Every address that an entry names.
+  /// Returns every address that an entry names.
   ///
   /// - Complexity: O(index).
   func addresses() -> [Address] {

@@ -3,39 +3,38 @@ import Synchronization
 
 /// The memory of an index and of its snapshots.
 ///
-/// Copy on write, by pages: a page that a snapshot has is never written again while the snapshot
-/// lives. The owner of the index takes a copy of the page first. When no snapshot has the original
-/// page any more, the copy's bytes go back there, and the copy's memory is returned: originals lie
-/// together in huge pages, where a look-up costs less. (The idea is that of shadow paging: Lorie,
-/// "Physical integrity in a large segmented database", TODS 1977; LMDB does it with pages of a
-/// file.)
+/// Copy on write, by pages: a page that a snapshot has is never written again while the snapshot is
+/// alive. The owner of the index takes a copy of the page first. When no snapshot has the original
+/// page any more, the copy's bytes are copied back to it, and the copy's memory is returned:
+/// originals lie together in huge pages, where a look-up costs less. (The idea is that of shadow
+/// paging: Lorie, "Physical integrity in a large segmented database", TODS 1977; LMDB does it with
+/// pages of a file.)
 ///
-/// Safety: what is in a page is written by the owner of the index, and read by the owner and by
-/// snapshots. A page has a *term*: it enters the index's table when `born` snapshots had been
-/// taken, and leaves it when `retired` had been. Only the snapshots with numbers from `born + 1` to
-/// `retired` can have the page in their tables. A page in a snapshot's table is in one of four
-/// states.
+/// Safety: the owner of the index writes the contents of a page; the owner and snapshots read them.
+/// A page has a *term*: it enters the index's table when `born` snapshots had been taken, and
+/// leaves it when `retired` had been. Only the snapshots with numbers from `born + 1` to `retired`
+/// can have the page in their tables. A page in a snapshot's table is in one of four states.
 /// - The index's table has it too. Its term began before that snapshot was taken, so
-///   ``replacement`` answers each change with another page, and no thread writes to it.
-/// - It is a copy that another page has replaced. It is in `retired`, and is taken again, or
+///   ``replacement`` returns another page for each change, and no thread writes to it.
+/// - It is a copy that another page has replaced. It is in `retired`. It is used again, or
 ///   unmapped, only when no snapshot within its term is alive.
-/// - It is an original that a copy has replaced. It belongs to its place in the index alone: its
+/// - It is an original that a copy has replaced. It belongs only to its place in the index: its
 ///   next writer is ``replacement`` or ``bringHome``, which copy into it only when no snapshot
 ///   within its last term is alive. An earlier term ended the same way.
 /// - It is an original of a chunk that has left the index's table, because the index became smaller
 ///   or moved its buckets to another chunk. The index never writes to the chunk again: a place that
-///   comes back gets a page of a new chunk. The chunk is in `retiredChunks`, and is unmapped only
-///   when all snapshots are gone that were taken before it left the table.
+///   comes back gets a page of a new chunk. The chunk is in `retiredChunks`. It is unmapped only
+///   when all snapshots that were taken before it left the table have ended.
 ///
-/// Snapshots are taken by the owner, so that none begins while the owner asks. They end anywhere:
-/// ``release(_:)`` takes a number out of `live` under the lock after the snapshot's last read, and
-/// each of the writers above looks at `live` under the lock before its first write; so the lock
-/// orders the read before the write. The same holds for unmapping: it comes after a look at `live`
-/// under the lock that found no reader. What is left is returned by `deinit`: the index and every
-/// snapshot hold a reference.
+/// The owner takes the snapshots, so no snapshot begins while the owner checks. Snapshots end on
+/// any thread: ``release(_:)`` removes a number from `live` under the lock after the snapshot's
+/// last read, and each of the writers above looks at `live` under the lock before its first write;
+/// so the lock orders the read before the write. The same holds for unmapping: it comes after a
+/// look at `live` under the lock that found no reader. `deinit` returns the remaining memory: the
+/// index and every snapshot hold a reference.
 final class IndexMemory: Sendable {
-  /// Safety of `@unchecked Sendable`: it only says where a page is. Who may read and write there,
-  /// and when, is the argument above.
+  /// Safety of `@unchecked Sendable`: the structure only says where a page is. The argument above
+  /// says who may read and write there, and when.
   private struct Page: @unchecked Sendable {
     let base: UnsafeMutablePointer<UInt64>
   }
@@ -45,38 +44,39 @@ final class IndexMemory: Sendable {
     let term: Term
   }
 
-  /// When a page was in the index's table, in numbers of snapshots.
+  /// The time in which a page was in the index's table, in numbers of snapshots.
   struct Term {
-    /// How many snapshots had been taken when it entered the table.
+    /// Number of snapshots that had been taken when the page entered the table.
     var born: UInt64
-    /// And when it left.
+    /// Number of snapshots that had been taken when the page left the table.
     var retired: UInt64
 
-    /// Whether one of these snapshots has the page. They are in ascending order, and few.
+    /// Whether one of these snapshots has the page. Their numbers are in ascending order, and few.
     func isNeeded(by live: [UInt64]) -> Bool {
       live.contains { $0 > born && $0 <= retired }
     }
   }
 
-  /// Memory that an index grew by.
+  /// Memory by which an index grew.
   private enum Chunk {
     case own(ZeroedMemory)
-    /// A part of the mapping that was kept.
+    /// A part of the mapping that the memory keeps.
     case mapped(Page, byteCount: Int)
   }
 
   private struct RetiredChunk {
     let chunk: Chunk
-    /// How many snapshots had been taken when it left the index's table.
+    /// Number of snapshots that had been taken when the chunk left the index's table.
     let retired: UInt64
   }
 
   private struct State {
     var chunks: [ZeroedMemory] = []
-    /// Chunks that were taken ahead. Nothing has touched them, so they are addresses and no memory.
+    /// Chunks that were taken ahead. No thread has touched them, so they are addresses and no
+    /// memory.
     var spares: [ZeroedMemory] = []
     var mapping: (any FileMapping)?
-    /// How many bytes of the mapping are in use.
+    /// Number of bytes of the mapping that are in use.
     var mappedBytes = 0
     /// Chunks that left the index's table and that snapshots may have.
     var retiredChunks: [RetiredChunk] = []
@@ -86,7 +86,7 @@ final class IndexMemory: Sendable {
     var retired: [Retired] = []
     var copies = PageCopies()
 
-    /// Takes out the chunks that no snapshot has any more. The caller returns their memory.
+    /// Removes the chunks that no snapshot has any more. The caller returns their memory.
     mutating func takeFreeChunks() -> FreeChunks {
       if retiredChunks.isEmpty { return FreeChunks() }
       let oldest = live.first ?? .max
@@ -102,7 +102,7 @@ final class IndexMemory: Sendable {
   /// Chunks that no thread reads or writes any more.
   private struct FreeChunks {
     var chunks: [Chunk] = []
-    /// What mapped chunks lie in: unmapped with the last of them.
+    /// The mapping that contains the mapped chunks. It is unmapped with the last of them.
     var mapping: (any FileMapping)?
 
     func returnMemory() {
@@ -115,7 +115,7 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// Takes a chunk's memory from the system.
+  /// A function that takes a chunk's memory from the system.
   typealias Source = @Sendable (_ isHuge: Bool) throws(StorageError) -> ZeroedMemory
 
   private let source: Source
@@ -125,7 +125,7 @@ final class IndexMemory: Sendable {
   private let taken = Atomic<UInt64>(0)
   private let released = Atomic<UInt64>(0)
 
-  /// - Parameter source: where chunks come from; tests replace it.
+  /// - Parameter source: the source of chunks; tests replace it.
   init(source: @escaping Source = IndexMemory.systemChunk) {
     self.source = source
   }
@@ -142,26 +142,26 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// How many snapshots were ever taken. They are numbered from 1.
+  /// Number of snapshots that were ever taken. Snapshots are numbered from 1.
   var snapshotCount: UInt64 { taken.load(ordering: .relaxed) }
 
-  /// How many snapshots have ended. Relaxed: the owner only decides by it whether looking for pages
-  /// that can go home is worth it; ``bringHome`` asks under the lock.
+  /// Number of snapshots that have ended. Relaxed: by this number the owner only decides whether a
+  /// search for pages that can return home is worth the work; ``bringHome`` checks under the lock.
   var releaseCount: UInt64 { released.load(ordering: .relaxed) }
 
-  /// How many copies of pages there are, and how many slabs they lie in; for tests.
+  /// Number of copies of pages, and of the slabs that contain them; for tests.
   var copyCounts: (pages: Int, slabs: Int) {
     state.withLock { ($0.copies.count, $0.copies.slabCount) }
   }
 
-  /// Whether any snapshot is alive. When there is none, all that they have read was read.
+  /// Whether any snapshot is alive. When there is none, all reads of snapshots have ended.
   var isFrozen: Bool { youngest.load(ordering: .acquiring) != 0 }
 
   /// How many chunks one insertion may need: one for its bucket, one for overflow buckets.
   static let chunksPerInsertion = 2
 
-  /// Makes sure that the next change of the index finds memory: a change that has begun cannot
-  /// fail, so what it may need is taken before.
+  /// Takes ahead the memory that the next change of the index may need: a change that has begun
+  /// cannot fail.
   ///
   /// - Parameters:
   ///   - chunks: how many chunks the change may need.
@@ -174,7 +174,7 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// Takes a chunk from the system; one that was taken ahead, when the system refuses.
+  /// Takes a chunk from the system, or one that was taken ahead when the system refuses.
   ///
   /// - Returns: where the chunk begins, and whether it was taken ahead: ``secure(chunks:pages:)``
   ///   must replace it before the next change.
@@ -209,7 +209,7 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// How many chunks there are, and whether some are in a checkpoint's mapping; for tests.
+  /// Number of chunks, and whether some are in a checkpoint's mapping; for tests.
   var chunkCounts: (own: Int, hasMapping: Bool) {
     state.withLock { state in
       let retired = state.retiredChunks.count { if case .own = $0.chunk { true } else { false } }
@@ -217,7 +217,7 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// Keeps a mapping that chunks lie in, until they are retired.
+  /// Keeps a mapping that contains chunks, until they are retired.
   func keep(_ mapping: any FileMapping, byteCount: Int) {
     guard byteCount > 0 else { return }
     state.withLock { state in
@@ -227,7 +227,9 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// - Returns: the number of a snapshot that is being taken.
+  /// Counts a snapshot that is being taken.
+  ///
+  /// - Returns: the snapshot's number.
   func takeSnapshot() -> UInt64 {
     state.withLock { state in
       let number = snapshotCount + 1
@@ -238,7 +240,7 @@ final class IndexMemory: Sendable {
     }
   }
 
-  /// Gives back what only that snapshot has kept.
+  /// Releases a snapshot, and the memory that was kept only for it.
   func release(_ number: UInt64) {
     let free = state.withLock { state in
       state.live.removeAll { $0 == number }
@@ -256,7 +258,8 @@ final class IndexMemory: Sendable {
     free.returnMemory()
   }
 
-  /// Returns a chunk's memory as soon as no snapshot has a page of it. The index's table has none.
+  /// Returns a chunk's memory as soon as no snapshot has a page of it. The index's table has no
+  /// page of it.
   func retire(chunkAt base: UnsafeMutableRawPointer, byteCount: Int) {
     let page = Page(base: base.assumingMemoryBound(to: UInt64.self))
     let free = state.withLock { state in
@@ -273,8 +276,8 @@ final class IndexMemory: Sendable {
     free.returnMemory()
   }
 
-  /// Gives up a copy whose place has left the index's table. It was there since `born` snapshots
-  /// had been taken.
+  /// Retires a copy whose place has left the index's table. The copy was in the table since `born`
+  /// snapshots had been taken.
   func retire(copy page: UnsafeMutablePointer<UInt64>, born: UInt64) {
     let copy = Page(base: page)
     state.withLock { state in
@@ -287,11 +290,13 @@ final class IndexMemory: Sendable {
     }
   }
 
+  /// Returns the page to write to in place of a page that a snapshot has.
+  ///
   /// - Parameters:
   ///   - page: the page in the index's table, there since `born` snapshots had been taken.
   ///   - home: the original page of its place, and the term in which the index's table had it last.
-  /// - Returns: a page with the same bytes to be written to, `home` if no snapshot has it any more;
-  ///   nil when no snapshot has the page.
+  /// - Returns: a page with the same bytes; it is `home` if no snapshot has that any more. nil when
+  ///   no snapshot has the page.
   func replacement(
     for page: UnsafeMutablePointer<UInt64>, born: UInt64, home: UnsafeMutablePointer<UInt64>,
     _ homeTerm: Term
@@ -313,10 +318,12 @@ final class IndexMemory: Sendable {
     return new?.base
   }
 
-  /// Copies a page's bytes back to the original page of its place, if no snapshot has that.
+  /// Copies a page's bytes back to the original page of its place, if no snapshot has that any
+  /// more.
   ///
   /// - Parameters: as ``replacement(for:born:home:_:)``; `page` is a copy.
-  /// - Returns: whether the bytes are there now; the copy is no longer the caller's then.
+  /// - Returns: whether the bytes are in the original page now; the copy is no longer the caller's
+  ///   then.
   func bringHome(
     _ page: UnsafeMutablePointer<UInt64>, born: UInt64, home: UnsafeMutablePointer<UInt64>,
     _ homeTerm: Term

@@ -1,38 +1,38 @@
 import MoraineStorage
 
-/// Memory for copies of index pages: taken page by page, and returned to the system as soon as no
-/// page of a slab is in use, but for one slab.
+/// Memory for copies of index pages. Pages are taken one by one. A slab is returned to the system
+/// as soon as none of its pages is in use, but for one slab.
 struct PageCopies {
   typealias Page = UnsafeMutablePointer<UInt64>
 
   private struct Slab {
     let memory: ZeroedMemory
     let base: UnsafeMutableRawPointer
-    /// A bit for each page that is not in use.
+    /// A bit for each page that is free.
     var free = UInt64.max
   }
 
-  /// 256 KiB; a slab begins at a multiple of that, so that a page tells its slab.
+  /// 256 KiB. A slab begins at a multiple of that, so that the address of a page gives its slab.
   private static let slabBytes = slabPages * BucketArray.pageBytes
   private static let slabPages = 64
-  /// By the slab's address.
+  /// The slabs by their addresses.
   private var slabs: [UInt: Slab] = [:]
-  /// Addresses of slabs with free pages; some of them may be full or gone by now.
+  /// Addresses of slabs with free pages. Some of these slabs may be full or returned by now.
   private var candidates: [UInt] = []
   private var emptyCount = 0
-  /// How many pages are in use.
+  /// Number of pages in use.
   private(set) var count = 0
 
   var slabCount: Int { slabs.count }
 
-  /// Takes memory until so many pages are free.
+  /// Takes memory until this number of pages is free.
   ///
   /// - Throws: `ENOMEM`.
   mutating func secure(_ pageCount: Int) throws(StorageError) {
     while slabs.count * Self.slabPages - count < pageCount { try makeSlab() }
   }
 
-  /// Takes a page that is free, or more memory. The bytes of the page are undefined.
+  /// Takes a free page, and more memory where there is none. The bytes of the page are undefined.
   mutating func take() -> Page {
     while true {
       while let key = candidates.last {
@@ -83,7 +83,7 @@ struct PageCopies {
     slab.memory.deallocate()
   }
 
-  /// Returns all slabs but one that have no page in use.
+  /// Returns all slabs without a page in use, but for one.
   mutating func returnEmptySlabs() {
     guard emptyCount > 1 else { return }
     for (key, slab) in slabs where slab.free == .max && emptyCount > 1 {

@@ -1,6 +1,6 @@
 import MoraineStorage
 
-/// What is asked of an index, live or of a snapshot: which entries a hash may be at.
+/// An index that can be probed, live or of a snapshot.
 protocol ProbedIndex: ~Copyable {
   var level: Int { get }
   var split: Int { get }
@@ -10,11 +10,11 @@ protocol ProbedIndex: ~Copyable {
 }
 
 extension ProbedIndex where Self: ~Copyable {
-  /// True when this round renews the tags of the buckets it splits.
+  /// Whether this round renews the tags of the buckets that it splits.
   @inline(__always)
   var renewsTags: Bool { level &- tagShift == HashIndex.levelsPerTag }
 
-  /// The bucket a hash belongs to, and the tag it has there.
+  /// Returns the bucket that a hash belongs to, and the tag that it has there.
   @inline(__always)
   func place(_ hash: UInt64) -> (bucket: Int, tag: UInt64) {
     let low = Int(truncatingIfNeeded: hash & ((1 &<< UInt64(level)) &- 1))
@@ -24,7 +24,7 @@ extension ProbedIndex where Self: ~Copyable {
     return (bucket, (hash &>> UInt64(shift)) & 0xFFFF)
   }
 
-  /// Begins to go through the entries that a hash may be at.
+  /// Begins an iteration over the entries that may belong to a hash.
   ///
   /// - Complexity: one cache line, two for about a fifth of the keys.
   @inline(__always)
@@ -33,7 +33,7 @@ extension ProbedIndex where Self: ~Copyable {
     return Probe(bucket: bucket(number), tag: tag)
   }
 
-  /// Whether there is an entry for just this record of a key with the hash.
+  /// Whether the index has an entry for exactly this record of a key with the hash.
   @inline(__always)
   func holds(_ address: Address, _ hash: UInt64) -> Bool {
     var probe = probe(hash)
@@ -43,15 +43,16 @@ extension ProbedIndex where Self: ~Copyable {
     return false
   }
 
-  /// Fetches a hash's bucket ahead of use.
+  /// Prefetches a hash's bucket.
   @inline(__always)
   func prefetch(_ hash: UInt64) { CPU.prefetch(bucket(place(hash).bucket)) }
 }
 
-/// The entries that a hash may be at, one after the other.
+/// Iterator over the entries that may belong to a hash.
 struct Probe {
   private var bucket: UnsafeMutablePointer<UInt64>
-  /// A bit for each slot of the bucket that has the tag and was not looked at yet, in a byte each.
+  /// A byte for each slot of the bucket, with a bit set if the slot has the tag and was not looked
+  /// at yet.
   private var candidates: UInt64
   private let tag: UInt16
 
@@ -62,7 +63,7 @@ struct Probe {
     candidates = CPU.slots(in: bucket, tagged: self.tag)
   }
 
-  /// The next entry with the tag; nil when there are no more.
+  /// Returns the next entry with the tag; nil when there are no more.
   @inline(__always)
   mutating func next<Index: ProbedIndex & ~Copyable>(
     _ index: borrowing Index
@@ -72,7 +73,7 @@ struct Probe {
         let position = candidates.trailingZeroBitCount &>> 3
         candidates &= candidates &- 1
         let slot = bucket[position]
-        // What is free, and a link, look like entries with the tag 0.
+        // Free slots and links look like entries with the tag 0.
         if slot != 0, !HashIndex.isLink(slot) { return bucket + position }
       }
       let last = bucket[HashIndex.slotsPerBucket &- 1]

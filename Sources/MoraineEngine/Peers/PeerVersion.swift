@@ -1,16 +1,17 @@
 import Synchronization
 
-/// Says, without asking the store, whether other processes have written to it.
+/// The version of the shared page that the store has followed. It tells, without asking the store,
+/// whether other processes have written.
 ///
-/// Safety: two atomic words, one of this process and one of the shared page; pages that were ever
-/// looked at stay mapped as long as this lives. The page's address is released after the page was
-/// kept, so who acquires it may read there. The followed version is released after the store has
-/// followed it: who sees the two versions alike may read what was followed. An older version of
-/// either says "news", and the store is asked, which does no harm; the page's version is acquired,
-/// and a process that was told of a change (through a file, a socket, a message) sees that change's
-/// version or a younger one, by coherence.
+/// Safety: two atomic words, one of this process and one of the shared page. Pages that were ever
+/// looked at stay mapped while this object exists. The page's address is stored with release order
+/// after the page was kept, so a thread that acquires the address may read there. The followed
+/// version is released after the store has followed it, so a thread that sees both versions equal
+/// may read what was followed. An older version of either word means "news"; the store is then
+/// asked, which does no harm. The page's version is acquired. A process that was told of a change
+/// (through a file, a socket, a message) sees that change's version or a younger one, by coherence.
 final class PeerVersion: Sendable {
-  /// Where it lies; 0 for nowhere.
+  /// Address of the page; 0 when there is none.
   private let page = Atomic<UInt>(0)
   private let followedVersion = Atomic<UInt64>(0)
   private let pages = Mutex<[SharedPage]>([])
@@ -24,7 +25,7 @@ final class PeerVersion: Sendable {
     if isNew { self.page.store(UInt(bitPattern: page.base), ordering: .releasing) }
   }
 
-  /// The store's actor alone calls it.
+  /// Only the store's actor calls this function.
   func followed(_ version: UInt64) { followedVersion.store(version, ordering: .releasing) }
 
   @inline(__always)

@@ -1,29 +1,31 @@
 import MoraineStorage
 import Synchronization
 
-/// Looks whether other processes have written: at the file system's events, and once a second in
-/// case one was missed; where there are no events, a hundred times a second. The events come on one
-/// thread of the process and the times on another, whatever the number of stores.
+/// Watcher for writes of other processes. It looks at the page after each event of the file system,
+/// and once a second in case an event was missed; where there are no events, it looks a hundred
+/// times a second. The events arrive on one thread of the process and the timer calls on another,
+/// whatever the number of stores.
 ///
-/// Thread safety: one thread looks at a time, under the mutex. `isPending` is atomic, and of the
-/// page the version is read. What the looking thread (T) and the store (S) tell each other:
+/// Thread safety: one thread looks at a time, under the mutex. `isPending` is atomic, and only the
+/// version of the page is read. The looking thread (T) and the store (S) communicate:
 ///
 ///     T1  load the version: it is new         S1  exchange isPending for false
 ///     T2  exchange isPending for true:        S2  load the version, and follow it
 ///         true already: do not tell
 ///
-/// The exchanges are in one order. T2 first: S1 reads what T2 or a later exchange wrote, acquires
-/// T1, and S2 follows that version. S1 first: T2 gets false and tells. With a mere store in S1, S2
-/// may load first, and a change is not heard of before the next look, a second later.
+/// The exchanges have one order. T2 first: S1 reads what T2 or a later exchange wrote, acquires T1,
+/// and S2 follows that version. S1 first: T2 gets false, and T notifies the store. With a plain
+/// store in S1, S2 may load first, and the store does not learn of the change before the next look,
+/// a second later.
 final class PeerWatcher: Sendable {
   private static let slowNanoseconds: UInt64 = 1_000_000_000
   private static let fastNanoseconds: UInt64 = 10_000_000
 
   private struct State: Sendable {
-    /// The version that the store was told of last.
+    /// The version of the last notification.
     var seen: UInt64 = 0
     var events: (any DirectoryWatch)?
-    /// Whether the page counts this watch.
+    /// Whether the page counts this watcher.
     var isCounted = false
     var isStopped = false
   }
@@ -31,12 +33,12 @@ final class PeerWatcher: Sendable {
   private let page: SharedPage
   private let tell: @Sendable () -> Void
   private let state = Mutex(State())
-  /// Whether the store was told and has not looked yet.
+  /// Whether the store was notified and has not looked yet.
   private let isPending = Atomic<UInt64>(0)
   private let forkGeneration = CurrentProcess.forkGeneration
 
-  /// - Parameter tell: called on the threads of events and times, again only after ``heard()``.
-  ///   Must not block.
+  /// - Parameter tell: notifies the store. It is called on the threads of events and timers, and
+  ///   again only after ``heard()``. It must not block.
   init(_ page: SharedPage, _ tell: @escaping @Sendable () -> Void) {
     self.page = page
     self.tell = tell
@@ -44,14 +46,14 @@ final class PeerWatcher: Sendable {
 
   deinit { stop() }
 
-  /// - Parameter watch: has the file system call its argument after each write; answers nil where
-  ///   the file system does not tell of writes.
-  /// - Throws: the system's refusal of the thread for times, or what `watch` throws.
+  /// - Parameter watch: makes the file system call its argument after each write; returns nil where
+  ///   the file system does not report writes.
+  /// - Throws: the system's refusal of the timer's thread, or what `watch` throws.
   func start(
     _ watch: (@escaping @Sendable () -> Void) throws(StorageError) -> (any DirectoryWatch)?
   ) throws(StorageError) {
     try ThreadPool.current.timer.start()
-    // Before anything looks: what is published from here on is news.
+    // Before the first look: each later publication is news.
     let first = page.isWritable ? page.beginWatching() : page.load(.version)
     state.withLock { state in
       state.seen = first
@@ -76,7 +78,7 @@ final class PeerWatcher: Sendable {
     }
   }
 
-  /// - Returns: false when the watch was stopped.
+  /// - Returns: false when the watcher was stopped.
   @discardableResult
   private func look() -> Bool {
     let (isStopped, hasNews) = state.withLock { state in
@@ -89,7 +91,8 @@ final class PeerWatcher: Sendable {
     return !isStopped
   }
 
-  /// In a forked child the page counts the parent's watch, and the mutex may be held for ever.
+  /// Stops the watcher. A forked child does nothing: the page counts the parent's watcher, and the
+  /// mutex may be held for ever.
   func stop() {
     guard forkGeneration == CurrentProcess.forkGeneration else { return }
     let (events, isCounted) = state.withLock { state in
@@ -104,14 +107,14 @@ final class PeerWatcher: Sendable {
 enum WatchWord { case version, isPending }
 
 extension ExchangingMemory where Place == WatchWord {
-  /// T1, T2: the version that the store is to be told of, if it is.
+  /// T1, T2: returns the version that the store must be notified of; nil when there is none.
   func news(since seen: UInt64) throws(Stop) -> UInt64? {
     let version = try load(acquiring: .version)
     guard version != seen, try exchange(1, in: .isPending) == 0 else { return nil }
     return version
   }
 
-  /// S1: called by the store before it looks for what is new.
+  /// S1: the store calls it before it looks for news.
   func heard() throws(Stop) { _ = try exchange(0, in: .isPending) }
 }
 

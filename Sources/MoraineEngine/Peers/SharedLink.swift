@@ -3,16 +3,17 @@ import MoraineStorage
 import Synchronization
 import SystemPackage
 
-/// What ties one opening of a shared store to the others: three locks of the kernel and a page.
+/// Connection of one opening of a shared store to the others: locks of the kernel and a page.
 ///
-/// - `LOCK` is held shared by all of them, so that nobody opens the store for itself alone.
-/// - `SHARED` is held shared by all who write: who gets it exclusively is the first, or the last.
-/// - `WRITER` is held exclusively by whoever appends, for as long as it does.
-/// - `COMPACTOR` is held exclusively by whoever rewrites segments or writes a checkpoint.
+/// - `LOCK` is held shared by all openings, so that no process opens the store exclusively.
+/// - `SHARED` is held shared by all processes that write. A process that gets it exclusively is the
+///   first or the last of them.
+/// - `WRITER` is held exclusively by the process that appends, while it appends.
+/// - `COMPACTOR` is held exclusively by the process that rewrites segments or writes a checkpoint.
 ///
-/// A kill frees them all. They are never held while an app is suspended.
+/// A kill of the process releases all of them. They are never held while an app is suspended.
 final class SharedLink: Sendable {
-  /// So long another process may take for what it appends.
+  /// How long another process may take to append.
   static let patienceNanoseconds: UInt64 = 60_000_000_000
 
   let page: SharedPage
@@ -22,7 +23,7 @@ final class SharedLink: Sendable {
 
   var files: [any StorageFile] { [pageFile, writer, compactor] }
 
-  /// Opens the files, and makes those that are missing.
+  /// Opens the files, and creates those that are missing.
   init(_ directory: any StorageDirectory) throws(StoreError) {
     let pageFile: any StorageFile
     (pageFile, writer, compactor) = try storing { () throws(StorageError) in
@@ -44,7 +45,7 @@ final class SharedLink: Sendable {
     }
   }
 
-  /// What a reader that changes nothing has of it; nil when the store was never shared.
+  /// Opens the files for a reader, which changes nothing; nil when the store was never shared.
   init?(reading directory: any StorageDirectory) throws(StoreError) {
     var isWritable = true
     let files = try storing { () throws(StorageError) in
@@ -65,7 +66,8 @@ final class SharedLink: Sendable {
     page = SharedPage(mapping, isWritable: isWritable)
   }
 
-  /// Also a reader tells the others that it is there, where it may.
+  /// Opens the page, for writing where the reader has that permission: it can then register as a
+  /// watcher.
   private static func page(
     _ directory: any StorageDirectory, _ isWritable: inout Bool
   ) throws(StorageError) -> (any StorageFile)? {
@@ -80,19 +82,19 @@ final class SharedLink: Sendable {
     return try directory.openFile(FileName.sharedPage, .read)
   }
 
-  /// Whether nobody else has the store open for writing; then that stays so until ``joinOthers()``.
-  /// The caller has the writer's lock.
+  /// Whether no other process has the store open for writing. If so, this remains true until
+  /// ``joinOthers()``. The caller has the writer's lock.
   func becomeOnly() throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try pageFile.tryLock(shared: false) }
   }
 
-  /// The lock files that this process has, as the page tells the others.
+  /// Inodes of the lock files of this process, for the page.
   var inodes: [SharedPage.Word: UInt64] {
     [.writerInode: writer.identity.inode, .compactorInode: compactor.identity.inode]
   }
 
-  /// Makes sure that this process has the same lock files as those that share the store already:
-  /// with another `WRITER` two processes would append at the same time.
+  /// Checks that this process has the same lock files as the processes that share the store
+  /// already: with another `WRITER` two processes would append at the same time.
   ///
   /// - Throws: `.storeReplaced` when one was deleted or replaced.
   func checkLockFiles() throws(StoreError) {
@@ -107,7 +109,7 @@ final class SharedLink: Sendable {
     }
   }
 
-  /// The caller has the writer's lock.
+  /// Joins the processes that have the store open for writing. The caller has the writer's lock.
   func joinOthers() throws(StoreError) {
     let isShared = try storing { () throws(StorageError) in try pageFile.tryLock(shared: true) }
     guard isShared else {
@@ -117,16 +119,17 @@ final class SharedLink: Sendable {
     }
   }
 
-  /// Whether somebody has the store open for writing. The caller, who does not, has the writer's
-  /// lock.
+  /// Whether a process has the store open for writing. The caller has the writer's lock, and does
+  /// not have the store open for writing itself.
   func isInUse() throws(StoreError) -> Bool {
     guard try becomeOnly() else { return true }
     pageFile.unlock()
     return false
   }
 
-  /// The same for a reader that has no lock and waits for one a second: nothing in the page of
-  /// those who have gone is believed. Blocks the calling thread.
+  /// Whether a process has the store open for writing, for a reader without the writer's lock. The
+  /// reader waits for the lock for up to a second, because it trusts nothing in the page of
+  /// processes that have ended. Blocks the calling thread.
   ///
   /// - Throws: `.locked` when a writer keeps the lock for longer.
   func isInUseNow() throws(StoreError) -> Bool {
@@ -139,7 +142,7 @@ final class SharedLink: Sendable {
     try storing { () throws(StorageError) in try writer.tryLock(shared: false) }
   }
 
-  /// Blocks the calling thread until no other process appends.
+  /// Blocks the calling thread until no other process appends, and takes the writer's lock.
   ///
   /// - Throws: `.locked` when that takes longer than the patience.
   func waitForWriter(
@@ -149,7 +152,7 @@ final class SharedLink: Sendable {
     while try !tryWriter() { SystemClock.sleep(nanoseconds: try wait.nextPause(page)) }
   }
 
-  /// The same without occupying a thread.
+  /// Waits until no other process appends, without occupying a thread, and takes the writer's lock.
   func waitForWriterWithoutBlocking() async throws(StoreError) {
     var wait = WriterWait(Self.patienceNanoseconds)
     while try !tryWriter() {
@@ -157,11 +160,12 @@ final class SharedLink: Sendable {
     }
   }
 
-  /// How long to wait between two looks at the lock; the kernel tells of no release.
+  /// The pauses between two looks at the lock; the kernel does not report a release.
   ///
-  /// The patience is for one writer that keeps the lock: where others publish, it begins again. It
-  /// counts what this process has seen: where the process itself did not run, because the machine
-  /// is busy or was asleep, a look counts for a tenth of a second at most.
+  /// The patience is for one writer that keeps the lock: when another writer publishes, the
+  /// patience begins again. It counts the time that this process has observed: where the process
+  /// itself did not run, because the machine was busy or asleep, a look counts for a tenth of a
+  /// second at most.
   struct WriterWait {
     private static let longestLookNanoseconds: UInt64 = 100_000_000
     private let patienceNanoseconds: UInt64
@@ -208,7 +212,7 @@ final class SharedLink: Sendable {
 
   func freeCompactor() { compactor.unlock() }
 
-  /// Wakes the processes that watch, if there are any.
+  /// Wakes the processes that watch the page, if there are any.
   func ring() throws(StoreError) {
     guard page.hasWatchers() else { return }
     try storing { () throws(StorageError) in

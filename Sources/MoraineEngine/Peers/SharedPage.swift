@@ -2,22 +2,23 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
-/// The page of memory that the processes of a shared store have in common: how far the log reaches
-/// that all may read.
+/// Page of memory that the processes of a shared store have in common. It says how far the log
+/// reaches that all may read.
 ///
-/// It is no part of the store: whoever comes first makes it anew, and after a crash of the machine
-/// nothing in it is believed. What is true is the log. Between processes that live it is: a kill
-/// leaves it as it was, and says by the word `burst` that a writer died in the middle.
+/// The page is no part of the store. The first process creates it again, and after a crash of the
+/// machine nothing in it is trusted. The log is authoritative. Between processes that live, the
+/// page is valid: a kill leaves it as it was, and the word `leaseHolder` shows that a writer died
+/// while it had the writer's lock.
 ///
-/// Safety of `@unchecked Sendable`: every word is atomic. Those that belong together are written by
-/// the holder of the writer's lock alone, between an odd and an even `version` (a sequence lock:
-/// Lameter 2005, "Effective Synchronization on Linux/NUMA Systems"); the bytes of the log that they
-/// speak of were written before, so whoever acquires the version sees them.
+/// Safety of `@unchecked Sendable`: every word is atomic. Only the holder of the writer's lock
+/// writes the words that belong together, between an odd and an even `version` (a sequence lock:
+/// Lameter 2005, "Effective Synchronization on Linux/NUMA Systems"). The bytes of the log that
+/// these words describe were written before, so a process that acquires the version sees the bytes.
 ///
-/// What the processes tell each other with its words, and why it is right, says ``SharedWords``.
+/// ``SharedWords`` explains what the processes communicate through the words, and why it is right.
 final class SharedPage: @unchecked Sendable {
   static let lengthBytes = 4096
-  /// Where a byte is written to wake those who watch the file.
+  /// Where bytes are written to wake the processes that watch the file.
   static let bellOffset: UInt64 = 4088
   private static let magic: UInt64 = 0x3152_4853_4E49_4152
 
@@ -25,30 +26,30 @@ final class SharedPage: @unchecked Sendable {
     case magic, nonce, version
     case generation, tailSegment, tailEnd, tailLimit, lastSequence
     case leaseHolder, nextSegment, poison, watchers
-    /// The inodes of the lock files; 0 where version 0.1.0 made the page.
+    /// Inodes of the lock files; 0 where version 0.1.0 made the page.
     case writerInode, compactorInode
     static let pins = 16
   }
 
-  /// How far the log reaches, read in one piece.
+  /// The reach of the log, as one publication describes it.
   struct Publication: Equatable {
     var nonce: UInt64 = 0
     var version: UInt64 = 0
-    /// Of the manifest.
+    /// Generation of the manifest.
     var generation: UInt64 = 0
-    /// The last segment; 0 for none.
+    /// Number of the last segment; 0 for none.
     var tailSegment: UInt64 = 0
-    /// Behind its last whole unit.
+    /// End of the last whole unit in the last segment.
     var tailEnd = 0
-    /// Where it is full; 0 when nothing is to be appended to it any more.
+    /// The end at which the last segment is full; 0 when nothing more is to be appended to it.
     var tailLimit = 0
     var lastSequence: UInt64 = 0
-    /// Whether the log reaches as far as its units are whole. The page never says so: it is so for
-    /// one who has the lock of a writer that died while it published.
+    /// Whether the log reaches as far as its units are whole. The page never says so. It is true
+    /// for a process that has the lock of a writer that died while it published.
     var takesAllUnits = false
 
-    /// Whether a log can reach that far. The words have no checksum: a number that no log has is
-    /// taken for the page of a writer that died while it wrote.
+    /// Whether a log can reach that far. The words have no checksum: a number that no log has means
+    /// that a writer died while it wrote the page.
     var isPlausible: Bool {
       let longest = Int(clamping: Limits.segmentLengthBytes)
       return tailEnd <= longest && tailLimit <= longest && generation <= Limits.manifestCounter
@@ -57,7 +58,7 @@ final class SharedPage: @unchecked Sendable {
   }
 
   private let mapping: any FileMapping
-  /// False for a reader that may not write to the file.
+  /// Whether this process may write to the page's file; a reader may lack the permission.
   let isWritable: Bool
   private let words: UnsafeMutablePointer<Atomic<UInt64>>
 
@@ -69,7 +70,7 @@ final class SharedPage: @unchecked Sendable {
 
   var base: UnsafeRawPointer { UnsafeRawPointer(mapping.base) }
 
-  /// Of a page that lies there.
+  /// Returns the version of the page at an address.
   @inline(__always)
   static func version(at base: UnsafeRawPointer) -> UInt64 {
     let words = base.assumingMemoryBound(to: Atomic<UInt64>.self)
@@ -83,15 +84,15 @@ final class SharedPage: @unchecked Sendable {
     words[word.rawValue].store(value, ordering: .releasing)
   }
 
-  /// Says that this process watches or, with the maximum, that it no longer does.
+  /// Adds to a word. A process that begins to watch adds 1; one that stops adds the maximum.
   func add(_ value: UInt64, to word: Word) { add(value, to: word.rawValue) }
 
-  /// A number that no segment of this store has had.
+  /// Returns a number that no segment of this store has had.
   ///
-  /// Relaxed: the number is all that is taken. No two takers get one number, because each exchange
-  /// reads the last value; the file that gets the number is created exclusively.
+  /// Relaxed: only the number itself is used. No two callers get the same number, because each
+  /// exchange reads the last value. The file that gets the number is created exclusively.
   ///
-  /// - Parameter least: what the caller knows of.
+  /// - Parameter least: the least number that the caller may get, by what it knows.
   func takeSegmentNumber(_ least: UInt64) -> UInt64 {
     let place = words + Word.nextSegment.rawValue
     var known = place.pointee.load(ordering: .relaxed)
@@ -106,25 +107,28 @@ final class SharedPage: @unchecked Sendable {
 
   var isMade: Bool { load(.magic) == Self.magic }
 
-  /// The last number that a writer has given, also where it died while it published: the word has
-  /// its old value or its new one. A number that an operation used up in vain stands nowhere else.
+  /// The last number that a writer has given, even if the writer died while it published: the word
+  /// has its old value or its new one. No other place records a number that a failed operation used
+  /// up.
   var lastSequenceWhateverDied: UInt64 {
     let last = load(.lastSequence)
     return last <= SequenceNumber.max.rawValue ? last : 0
   }
 
-  /// Begins a new page. The caller alone writes to it; who only reads may have it from before. So
-  /// its version goes on: with one that it has seen already, a reader would take it for old.
+  /// Begins a new page. Only the caller writes to it, but a reader may have had it mapped before.
+  /// So the version continues: a reader that meets a version again would take the page for
+  /// unchanged.
   ///
-  /// - Parameter inodes: of the lock files, by their words.
+  /// - Parameter inodes: the inodes of the lock files, by their words.
   func make(
     _ first: Publication, nextSegment: UInt64, nonce: UInt64, inodes: [Word: UInt64] = [:]
   ) {
-    // Odd while it is being made, and never one that a reader of the life before has seen.
+    // Odd while the page is being made, and never the version of a publication that a reader saw.
     let version = load(.version) | 1
     words[Word.version.rawValue].store(version, ordering: .relaxed)
     atomicMemoryFence(ordering: .releasing)
-    // Who watches stays counted: a reader, or one who was killed, for whom it is rung in vain.
+    // The count of watchers stays. It contains readers, and processes that were killed: for these
+    // the bell rings in vain.
     let kept = [Word.version.rawValue, Word.watchers.rawValue]
     for index in 0..<Self.lengthBytes / 8 where !kept.contains(index) {
       words[index].store(0, ordering: .relaxed)
@@ -162,15 +166,16 @@ extension SharedPage: SharedWords {
   }
 }
 
-/// What the processes of a shared store tell each other without a lock.
+/// Words by which the processes of a shared store communicate without a lock.
 ///
-/// **The snapshot** is a sequence lock. The writer, who alone has the lock, stores an odd version,
-/// then the words, then the next even version. A reader that sees a word of a publication which
-/// began after its first load of the version has, by the writer's releasing fence (before that
-/// word's store) and its own acquiring fence (after that word's load), the odd version or a later
-/// one before its second load: the two versions differ and it reads again. A reader that sees the
-/// even version has acquired all words that it was released with. So what it returns is one
-/// publication, whole. The words themselves are relaxed: the fences order them.
+/// **The snapshot** is a sequence lock. The writer, which alone has the lock, stores an odd
+/// version, then the words, then the next even version. Suppose that a reader sees a word of a
+/// publication that began after the reader's first load of the version. By the writer's releasing
+/// fence (before that word's store) and the reader's acquiring fence (after that word's load), the
+/// reader's second load of the version then reads the odd version or a later one. The two versions
+/// differ, and the reader reads again. A reader that sees the even version has acquired all words
+/// that were released with it. So the result is one whole publication. The words themselves are
+/// relaxed: the fences order them.
 ///
 /// **Watching.** A process that publishes (P) rings when another one watches (W):
 ///
@@ -178,16 +183,17 @@ extension SharedPage: SharedWords {
 ///     P2  fence                               W2  fence
 ///     P3  load the number of watchers         W3  load the version: what follows is news
 ///
-/// One fence is first. P2: W3 gives P's version or a younger one, and W starts from that. W2: P3
-/// counts W, and P rings. Without W's fence the load may come before the counting, also where an
-/// exchange is sequentially consistent (Armv8.1's is two halves): W would sleep for a second.
+/// One fence is first. P2 first: W3 reads P's version or a younger one, and W starts from that
+/// version. W2 first: P3 counts W, and P rings. Without W's fence the load may come before the
+/// counting, even where an exchange is sequentially consistent (Armv8.1's is two halves): W would
+/// sleep for a second.
 protocol SharedWords: ExchangingMemory where Place == Int {}
 
 extension SharedWords {
-  /// The holder of the writer's lock alone calls it.
+  /// Only the holder of the writer's lock calls this function.
   func publish(_ snapshot: SharedPage.Publication) throws(Stop) {
     typealias Name = SharedPage.Word
-    // Odd already when the last writer died in here.
+    // The version is odd already when the last writer died in this function.
     let version = try load(acquiring: Name.version.rawValue) | 1
     try store(version, relaxed: Name.version.rawValue)
     try releasingFence()
@@ -199,8 +205,8 @@ extension SharedWords {
     try store(version &+ 1, releasing: Name.version.rawValue)
   }
 
-  /// Nil while another process is writing it, or died while doing so, and where its words are no
-  /// log's.
+  /// Returns the last publication; nil while another process is writing it or after a process died
+  /// while doing so, and where the words describe no possible log.
   func snapshot(attempts: Int = 64) throws(Stop) -> SharedPage.Publication? {
     typealias Name = SharedPage.Word
     for _ in 0..<attempts {
@@ -221,9 +227,9 @@ extension SharedWords {
     return nil
   }
 
-  /// W1 to W3: what is published from now on is rung for.
+  /// W1 to W3: registers a watcher. Each later publication rings the bell.
   ///
-  /// - Returns: the version that was there before.
+  /// - Returns: the version from which the watcher starts.
   func beginWatching() throws(Stop) -> UInt64 {
     try add(1, to: SharedPage.Word.watchers.rawValue)
     try sequentiallyConsistentFence()
@@ -237,13 +243,15 @@ extension SharedWords {
   }
 }
 
-/// Pins. A claim is a hint with a time: compaction waits for what is pinned, for some seconds, and
-/// a feed that was not waited for is told so (`cursorExpired`) by the manifest's horizon, never by
-/// a pin. So no ordering here decides whether a feed is right. The owner's exchange acquires and
-/// releases, so that a new owner's claim comes after the old one's. The time is stored before the
-/// sequence is released: who sees the claim sees its time, or a younger one.
+/// Pins. A pin is a hint with a time: compaction waits for the pinned part of the log, for some
+/// seconds. A feed for which compaction did not wait learns of that (`cursorExpired`) by the
+/// manifest's horizon, never by a pin. So no ordering here decides whether a feed is right. The
+/// owner's exchange acquires and releases, so that a new owner's claim comes after the old one's.
+/// The time is stored before the sequence is released: a process that sees the claim sees its time,
+/// or a younger one.
 extension SharedPage {
-  /// Of each process that watches changes: what of the log it has still to see.
+  /// Number of pins. The pin of a process that watches changes marks the part of the log that the
+  /// process has still to see.
   private static let pinCount = 120
   private static let pinWords = 4
 
@@ -251,11 +259,12 @@ extension SharedPage {
     words + Word.pins + index * Self.pinWords + word
   }
 
-  /// Takes a place of one's own; nil when all are taken.
+  /// Takes a free pin; nil when all are taken.
   ///
   /// - Parameters:
   ///   - owner: not 0.
-  ///   - now: a place whose owner has not moved for long is free: it was killed, or does not watch.
+  ///   - now: the current time. A pin whose time has passed is free: its owner was killed, or does
+  ///     not watch.
   func takePin(_ owner: UInt64, now: UInt64) -> Int? {
     guard isWritable else { return nil }
     return (0..<Self.pinCount).first { index in
@@ -273,16 +282,20 @@ extension SharedPage {
     pin(index, 0).pointee.load(ordering: .acquiring) == owner
   }
 
+  /// Moves a pin.
+  ///
   /// - Parameters:
-  ///   - sequence: the first that is still to be seen, less one; the maximum for none.
-  ///   - until: when nobody need wait for it any more, in nanoseconds of the machine's clock.
+  ///   - sequence: the first number that is still to be seen, less one; the maximum for none.
+  ///   - until: when other processes stop waiting for the pin, in nanoseconds of the machine's
+  ///     clock.
   func movePin(_ index: Int, to sequence: UInt64, until: UInt64) {
     pin(index, 2).pointee.store(until, ordering: .relaxed)
-    // 0 means none: so does the maximum, and one more than it is 0.
+    // 0 means none. So does the maximum: the maximum plus one is 0.
     pin(index, 1).pointee.store(sequence &+ 1, ordering: .releasing)
   }
 
-  /// What some process has still to see is behind this number; the maximum when there is nobody.
+  /// The number after which some process has still to see operations; the maximum when there is no
+  /// pin.
   func leastPin(now: UInt64) -> UInt64 {
     (0..<Self.pinCount).reduce(UInt64.max) { least, index in
       let sequence = pin(index, 1).pointee.load(ordering: .acquiring)

@@ -1,43 +1,44 @@
 import MoraineStorage
 
-/// What a shared store's actor knows of the others.
+/// The state of a shared store that concerns the other processes.
 struct SharingState {
-  /// How many of this store's writers and compactions have the writer's lock together; 0 when it is
-  /// free for others.
+  /// Number of writers and compactions of this store that have the writer's lock together; 0 when
+  /// other processes may take it.
   var leaseDepth = 0
   /// Held by the task that waits for the writer's lock and takes over.
   let entryGate = AsyncGate()
-  /// Of the page, when it was looked at last.
+  /// The version of the page that this process has followed.
   var seenVersion: UInt64 = 0
   var nonce: UInt64 = 0
   /// Wakes this process when others have written.
   var watch: PeerWatcher?
-  /// Whether a look at a store that is not there yet is due.
+  /// Whether a look for a store that does not exist yet is scheduled.
   var looksLater = false
-  /// Whether there was a store when it was suspended.
+  /// Whether a store existed at the time of the suspension.
   var wasThere = false
   /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
   /// their order: an app may go into the background while it still opens its stores.
   let turnGate = AsyncGate()
-  /// Of the page, when this process last had the lock: what is appended to is known as long as it
-  /// stays so.
+  /// The version of the page when this process last had the lock. While the page has this version,
+  /// the process knows the segment to append to.
   var adoptedVersion: UInt64 = 0
-  /// Whether this process alone may rewrite segments.
+  /// Whether this process has the compactor's lock: it alone may rewrite segments.
   var hasCompactor = false
-  /// Whether segments are being rewritten: they keep their slots.
+  /// Whether segments are being rewritten. They keep their slots until that ends.
   var keepsSlots = false
-  /// Whether a writer of this process has the lock and is taking in what others have written:
-  /// readers wait at ``entryGate`` for the end of that.
+  /// Whether a writer of this process has the lock and is applying the writes of other processes.
+  /// Readers wait at ``entryGate`` until that ends.
   var isTakingOver = false
-  /// Whether a reader reads the store again on a thread of the pool; the others wait for it.
+  /// Whether a reader reads the store again on a thread of the pool; other readers wait for it.
   var isRereading: Bool { rereadQueue != nil }
-  /// The thread's queue on which that is done.
+  /// The queue on whose thread a reader reads the store again.
   var rereadQueue: SerialQueue?
-  /// Readers that wait for the end of that.
+  /// Readers that wait until the store was read again.
   let rereadEnd = AsyncGate()
-  /// Why the last reading has failed, where another process kept a lock for too long.
+  /// The error of the last time that the store was read again, where another process kept a lock
+  /// for too long.
   var rereadFailure: StoreError?
-  /// How many states this store has had: whether one that was read on another thread still has the
-  /// place of the one that it was read for.
+  /// Number of states that this store has had. It shows whether a state that another thread has
+  /// read may still replace the current one.
   var stateCount: UInt64 = 0
 }

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// Says, without asking the store, how often a keyspace was changed.
+/// Counter of the commits to a keyspace, which threads read without asking the store.
 ///
-/// Safety: one atomic number that only the store's actor raises, after the change is visible to
-/// reads of the actor; a thread that sees the number sees the change when it asks the actor. Its
-/// highest bit says that the store is closed or suspended. Counting leaves that bit as it is.
+/// Safety: one atomic number that only the store's actor raises, after reads of the actor see the
+/// change. A thread that sees the number sees the change when it asks the actor. The highest bit of
+/// the number says that the store is closed or suspended. Counting leaves that bit as it is.
 package final class ChangeMonitor: Sendable {
   private static let unusable: UInt64 = 1 << 63
   private let count: Atomic<UInt64>
@@ -15,37 +15,37 @@ package final class ChangeMonitor: Sendable {
     count = Atomic(isUsable ? 0 : Self.unusable)
   }
 
-  /// False while the store is closed or suspended: nothing that was kept in memory may be given
-  /// out. It costs no load of its own: no count that was seen before is then the current one.
+  /// False while the store is closed or suspended: no value that was kept in memory may be returned
+  /// then. The check costs no load of its own: no count that was seen before is the current one.
   @inline(__always)
   package static func isUsable(_ commitCount: UInt64) -> Bool { commitCount & unusable == 0 }
 
-  /// The actor alone calls it.
+  /// Only the store's actor calls this function.
   fileprivate func setUsable(_ isUsable: Bool) {
     let number = count.load(ordering: .relaxed) & ~Self.unusable
     count.store(isUsable ? number : number | Self.unusable, ordering: .releasing)
   }
 
-  /// Whether other processes have written what this one has not looked at yet.
+  /// Whether other processes have written something that this process has not looked at yet.
   @inline(__always)
   package var hasNewsOfOthers: Bool { others.hasNews }
 
-  /// The commits to the keyspace that this process knows of, a batch counted once.
+  /// Number of commits to the keyspace that this process knows of. A batch counts once.
   @inline(__always)
   package var commitCount: UInt64 { count.load(ordering: .acquiring) }
 
-  /// The actor alone calls it.
+  /// Only the store's actor calls this function.
   @inline(__always)
   func recordCommit() { count.store(count.load(ordering: .relaxed) &+ 1, ordering: .releasing) }
 }
 
-/// What a store has in common with those who watch it.
+/// State that a store shares with its observers.
 final class Observers: Sendable {
   let pins = FeedPins()
   let others = PeerVersion()
   let life = StoreLife()
-  /// The last operation that the store knew of when it was last opened or read again. Later ones
-  /// are known to the pipeline, or to the page that the processes of a shared store have in common.
+  /// The last operation that the store knew of when it was last opened or read again. The pipeline
+  /// knows the later operations, or the page that the processes of a shared store have in common.
   let openedSequence = Atomic<UInt64>(0)
   private let monitors = Mutex(Monitors())
 
@@ -54,7 +54,7 @@ final class Observers: Sendable {
     var areUsable = true
   }
 
-  /// The store's actor alone calls it.
+  /// Only the store's actor calls this function.
   func setUsable(_ isUsable: Bool) {
     monitors.withLock { monitors in
       monitors.areUsable = isUsable
@@ -62,7 +62,7 @@ final class Observers: Sendable {
     }
   }
 
-  /// The monitor of a keyspace, which need not be there yet.
+  /// Returns the monitor of a keyspace, which need not exist yet.
   func monitor(of keyspace: String) -> ChangeMonitor {
     monitors.withLock { monitors in
       if let known = monitors.all[keyspace] { return known }

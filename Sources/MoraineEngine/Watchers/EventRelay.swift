@@ -1,19 +1,20 @@
 import MoraineStorage
 import Synchronization
 
-/// Tells events to whoever asked for them: one at a time, in the order they happened.
+/// Relay that delivers events to the handler: one at a time, in the order in which they happened.
 ///
-/// On a thread of the pool's `lasting` crew: a handler may be slow then, without a writer, a sync
-/// or one of Swift's threads waiting for it, and it never runs in the middle of a change of the
-/// store. Events are rare; those that wait are few. Where the system refuses a thread, events wait
-/// for the next one that is told.
+/// The handler runs on a thread of the pool's `lasting` crew. So it may be slow: no writer, no sync
+/// and none of Swift's threads waits for it. It never runs in the middle of a change of the store.
+/// Events are rare, and few of them wait. Where the system refuses a thread, events wait until the
+/// next call of ``tell(_:)``.
 ///
-/// Thread safety: all that changes is behind the mutex, and the handler is called without it.
+/// Thread safety: the mutex protects all mutable state, and the handler is called without the
+/// mutex.
 final class EventRelay: PoolWork {
   private struct State {
     var waiting: [StoreEvent] = []
     var isTelling = false
-    /// Who wants to know when all has been told.
+    /// Tasks that wait until all events have been delivered.
     var listeners: [UnsafeContinuation<Void, Never>] = []
   }
 
@@ -21,16 +22,16 @@ final class EventRelay: PoolWork {
   private let handler: @Sendable (StoreEvent) -> Void
   private let forkGeneration = CurrentProcess.forkGeneration
 
-  /// Nil when there is nobody to tell.
+  /// Creates a relay; nil when there is no handler.
   init?(_ handler: (@Sendable (StoreEvent) -> Void)?) {
     guard let handler else { return nil }
     self.handler = handler
   }
 
-  /// In a forked child the mutex may be held for ever, and what happens is the parent's.
+  /// In a forked child the mutex may be held for ever, and the events are the parent's.
   private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
-  /// Has the event told after those that wait; returns at once.
+  /// Adds an event to those that wait for delivery; returns at once.
   func tell(_ event: StoreEvent) {
     guard isInItsProcess else { return }
     let begins = state.withLock { state in
@@ -56,7 +57,7 @@ final class EventRelay: PoolWork {
     for listener in listeners { listener.resume() }
   }
 
-  /// Nil when there is nothing left.
+  /// Returns the events that wait; nil when there are none.
   private func next() -> [StoreEvent]? {
     var events: [StoreEvent] = []
     var listeners: [UnsafeContinuation<Void, Never>] = []
@@ -70,7 +71,7 @@ final class EventRelay: PoolWork {
     return events.isEmpty ? nil : events
   }
 
-  /// Waits until the handler has returned from all events that were told before.
+  /// Waits until the handler has returned from all events that were added before the call.
   func delivered() async {
     guard isInItsProcess else { return }
     await withUnsafeContinuation { continuation in

@@ -1,12 +1,11 @@
 import MoraineStorage
 import Synchronization
 
-/// What the iterators of a store have still to see, so that compaction leaves it to them for a
-/// while.
+/// Positions of the iterators of a store. Compaction keeps the operations after them for a while.
 final class FeedPins: Sendable {
-  /// An iterator that has not moved for so long is waited for no more.
+  /// Compaction waits no longer for an iterator that has not moved for this time.
   let patienceNanoseconds = Atomic<UInt64>(10_000_000_000)
-  /// How many bytes of the log compaction leaves to iterators, at most.
+  /// The most bytes of the log that compaction keeps for iterators.
   let limitBytes = Atomic<Int>(64 << 20)
 
   private struct Place {
@@ -17,7 +16,7 @@ final class FeedPins: Sendable {
   private struct State {
     var places: [Int: Place] = [:]
     var nextID = 0
-    /// Where the other processes of a shared store see what this one waits for.
+    /// The page on which the other processes of a shared store see the pin of this process.
     var page: SharedPage?
     var pin: Int?
     let owner = SystemRandom.number() | 1
@@ -51,7 +50,7 @@ final class FeedPins: Sendable {
     }
   }
 
-  /// From now on other processes may compact the store.
+  /// Shows the pins to other processes, which may compact the store from now on.
   func share(_ page: SharedPage) {
     state.withLock { state in
       state.page = page
@@ -67,16 +66,16 @@ final class FeedPins: Sendable {
     if state.pin == nil || state.pin.map({ page.isPin($0, of: state.owner) }) == false {
       state.pin = page.takePin(state.owner, now: now)
     }
-    // Where all places are taken, compaction does not wait, and the feed says what it promises
-    // then.
+    // When all pins of the page are taken, compaction does not wait for this process, and its feeds
+    // may expire.
     guard let pin = state.pin else { return }
     let patience = patienceNanoseconds.load(ordering: .relaxed)
     let (until, isOver) = now.addingReportingOverflow(patience)
     page.movePin(pin, to: least(state, now), until: isOver ? .max : until)
   }
 
-  /// What is behind this sequence number, some iterator has still to see; the maximum when there is
-  /// nobody to wait for.
+  /// The number after which some iterator has still to see operations; the maximum when compaction
+  /// need not wait for any.
   var leastSequence: UInt64 {
     let now = SystemClock.monotonicNanoseconds()
     return state.withLock { state in
@@ -92,7 +91,7 @@ final class FeedPins: Sendable {
   }
 }
 
-/// One iterator's claim; it goes with the iterator.
+/// The pin of one iterator. It is removed with the iterator.
 final class FeedPin: Sendable {
   private let id: Int
   private let pins: FeedPins
@@ -107,13 +106,13 @@ final class FeedPin: Sendable {
   func move(to sequence: UInt64) { pins.move(id, to: sequence) }
 }
 
-/// A claim that waits for the iterator that takes it over.
+/// A pin that waits for the iterator that takes it over.
 final class FeedPinHandover: Sendable {
   private let pin: Mutex<FeedPin?>
 
   init(_ pin: FeedPin?) { self.pin = Mutex(pin) }
 
-  /// Nil for all but the first.
+  /// Returns the pin to the first caller, and nil to all later ones.
   func take() -> FeedPin? {
     pin.withLock { pin in
       defer { pin = nil }

@@ -1,12 +1,12 @@
 import MoraineStorage
 import Synchronization
 
-/// What can be asked about a store without its actor: whether it can be used, which directory it
-/// has, and whether it still holds the lock on that directory.
+/// State of a store that can be read without its actor: whether the store can be used, which
+/// directory it has, and whether it still holds the lock on that directory.
 ///
-/// It outlives the store. An opening of the same directory in this process that finds the directory
-/// locked can so tell a store that is being closed or released, for which it waits, from one that
-/// is in use.
+/// The object outlives the store. An opening in this process that finds its directory locked asks
+/// this object whether the store with the lock is being closed or released, or is in use. It waits
+/// only in the first case.
 final class StoreLife: Sendable {
   private struct State {
     weak var store: (any AnyObject & Sendable)?
@@ -15,12 +15,12 @@ final class StoreLife: Sendable {
   }
 
   private enum Phase {
-    /// There is no `Store` yet.
+    /// No `Store` exists yet.
     case opening
     case open
     /// `close()` has begun.
     case closing
-    /// The directory is free.
+    /// The store has released the directory.
     case ended
   }
 
@@ -29,10 +29,10 @@ final class StoreLife: Sendable {
 
   /// Whether `close()` has begun.
   ///
-  /// Acquiring and releasing: who reads true sees all that the actor did before.
+  /// Acquiring and releasing: a thread that reads true sees all that the actor did before.
   var isClosing: Bool { hasBegunToClose.load(ordering: .acquiring) }
 
-  /// The directory that the store has open, or had last; nil before there is one.
+  /// The directory that the store has open, or had open last; nil before the first one.
   var directory: FileIdentity? { state.withLock { $0.directory } }
 
   func opened(_ store: any AnyObject & Sendable) {
@@ -63,8 +63,8 @@ final class StoreLife: Sendable {
     Self.all.withLock { lives in lives.removeAll { $0.life == nil || $0.life === self } }
   }
 
-  /// Whether the store is about to free its directory: it is being closed, or its last reference is
-  /// gone and `deinit` has not ended.
+  /// Whether the store is about to release its directory: it is being closed, or its last reference
+  /// is gone and `deinit` has not ended.
   private var isLeaving: Bool {
     state.withLock { state in
       switch state.phase {
@@ -79,12 +79,12 @@ final class StoreLife: Sendable {
     weak var life: StoreLife?
   }
 
-  /// The lives of all stores of this process that have a directory on the disk.
+  /// The objects of all stores of this process that have a directory on the disk.
   private static let all = Mutex<[Reference]>([])
 
-  /// What the stores of this process do with a directory that is locked.
+  /// The use of a locked directory by the stores of this process.
   enum Holder {
-    /// No store of this process has it.
+    /// No store of this process has the directory.
     case elsewhere
     case inUse
     case leaving
@@ -102,8 +102,8 @@ final class StoreLife: Sendable {
   }
 }
 
-/// Tells that a store is gone. It is the last stored property of ``Store``, so it goes after the
-/// engine and the lock that the engine holds.
+/// Marks the end of a store. It is the last stored property of ``Store``, so it is released after
+/// the engine and the lock that the engine holds.
 final class StoreEnding: Sendable {
   private let life: StoreLife
 
