@@ -20,7 +20,7 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
   @usableFromInline
   struct State {
     @usableFromInline var value: Value
-    /// Why `value` differs from the store; nil when it does not.
+    /// The reason why `value` differs from the store; nil when it does not.
     var error: StoreError?
     var refusal = Refusal.none
     /// Number of sets in this process.

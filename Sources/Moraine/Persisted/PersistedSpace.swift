@@ -13,7 +13,7 @@ final class PersistedSpace: Sendable {
   struct State {
     /// The keyspace; nil when the store could not be opened.
     var keyspace: Keyspace?
-    /// Why the store could not be opened.
+    /// The error of the opening; nil when the store could be opened.
     var obstacle: StoreError?
     /// Settings whose keys have no box yet.
     var stored: [Key: StoredSetting] = [:]
@@ -25,7 +25,8 @@ final class PersistedSpace: Sendable {
   let state = Mutex(State())
   /// Name of the place, for messages.
   let place: String
-  /// How the store is opened again; nil for a store that was given as a keyspace.
+  /// Path and configuration for opening the store again; nil for a store that was given as a
+  /// keyspace.
   let source: Source?
 
   init(

@@ -81,7 +81,7 @@ extension LocalRepository {
     do throws(StoreError) {
       try await keyspace.commit(operations, durability: durability, onVisible: receipt.put)
     } catch {
-      // The batch may be visible: perhaps only the sync has failed.
+      // The batch may be visible: the error may come from the sync only.
       localCommits.end(nil)
       throw error
     }
