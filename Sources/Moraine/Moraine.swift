@@ -1,2 +1,2 @@
-// One import for an app: the engine, and what builds on Foundation.
+// `import Moraine` also imports the engine.
 @_exported public import MoraineEngine

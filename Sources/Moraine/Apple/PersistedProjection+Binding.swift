@@ -4,7 +4,7 @@
   // Written for Apple platforms and never run there: this project is built and tested on Linux.
 
   extension PersistedProjection {
-    /// For a control: `Toggle("Sound", isOn: $sound.binding)`.
+    /// A binding for a control: `Toggle("Sound", isOn: $sound.binding)`.
     ///
     /// Written for Apple platforms, and **never run**.
     @MainActor public var binding: Binding<Value> {

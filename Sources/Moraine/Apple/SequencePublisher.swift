@@ -6,7 +6,7 @@
   // Written for Apple platforms and never run there: this project is built and tested on Linux.
 
   extension LocalRepository {
-    /// What happens to the models from now on, for Combine.
+    /// A publisher of the changes of the models from now on.
     ///
     /// Written for Apple platforms, and **never run**.
     public nonisolated var changesPublisher: SequencePublisher<ModelChangeSequence<Model>> {
@@ -15,14 +15,14 @@
   }
 
   extension PersistedProjection {
-    /// The value as it is, and as it becomes, for Combine.
+    /// A publisher of the current value and of each later one.
     ///
     /// Written for Apple platforms, and **never run**.
     public var publisher: SequencePublisher<PersistedValues<Value>> { SequencePublisher(values) }
   }
 
-  /// The elements of a sequence for Combine, fetched one by one as they are demanded. They arrive
-  /// on a thread of the concurrency pool; `receive(on:)` takes them elsewhere.
+  /// A publisher of the elements of a sequence. It fetches them one by one, on demand. They arrive
+  /// on a thread of the concurrency pool; use `receive(on:)` to receive them elsewhere.
   ///
   /// Written for Apple platforms, and **never run**.
   public struct SequencePublisher<Base: AsyncSequence & Sendable>: Publisher, Sendable {
@@ -44,8 +44,8 @@
 
   /// Fetches elements for one subscriber.
   ///
-  /// Safety of `@unchecked Sendable`: the subscriber's closures are called by one task alone, one
-  /// call after the other; the rest is behind a lock.
+  /// Safety of `@unchecked Sendable`: only one task calls the subscriber's closures, one call after
+  /// the other. A lock protects all other state.
   private final class SequenceSubscription<Base: AsyncSequence & Sendable>:
     Subscription, @unchecked Sendable
   {
@@ -106,7 +106,7 @@
       }
     }
 
-    /// Waits for demand, and takes one from it; false when it was cancelled.
+    /// Waits for demand and decreases it by one. Returns false when the subscription was cancelled.
     private func isWanted() async -> Bool {
       while true {
         let isWanted = state.withLock { state -> Bool? in

@@ -2,20 +2,20 @@
   public import Configuration
   public import MoraineEngine
 
-  /// Settings from outside of the program.
+  /// Reading a configuration with swift-configuration.
   extension Configuration {
-    /// Settings of a store, read by swift-configuration.
+    /// Reads the configuration of a store with swift-configuration.
     ///
-    /// Each key is named like the property: `durability` (`sync`, `interval` or `none`),
+    /// Each key has the name of its property: `durability` (`sync`, `interval` or `none`),
     /// `durabilityIntervalMilliseconds`, `segmentSizeBytes`, `ioMode` (`mapped` or `positional`),
     /// `createIfMissing`, `isReadOnly`, `sharing` (`exclusive` or `shared`),
     /// `checkpointFloorBytes`, `compaction.isAutomatic`, `compaction.spaceAmplificationLimit`,
     /// `compaction.liveRatioLimit`, `compaction.rateLimitBytesPerSecond`,
-    /// `compaction.sharesDictionaries`. What is not there has its default. Scope the reader to
-    /// where they stand: `reader.scoped(to: "store")`.
+    /// `compaction.sharesDictionaries`. A missing key has its default. Scope the reader to the part
+    /// that has the keys: `reader.scoped(to: "store")`.
     ///
-    /// - Throws: for the first value that is not understood, or that lies outside of what its
-    ///   property allows. Nothing is rounded, and nothing falls back to a default.
+    /// - Throws: `InvalidValue` for the first value that cannot be understood or that is outside
+    ///   the range of its property. No value is rounded or replaced by a default.
     public init(reader: ConfigReader) throws(InvalidValue) {
       self.init()
       let settings = SettingReader(reader)
@@ -32,13 +32,13 @@
       try checkBounds()
     }
 
-    /// A setting that says something else than it may.
+    /// A setting with a value that is not allowed.
     public struct InvalidValue: Error, Hashable, Sendable, CustomStringConvertible {
-      /// As it is documented, within what the reader was scoped to.
+      /// The key as it is documented, relative to the scope of the reader.
       public let key: String
-      /// What is there.
+      /// The value that was found.
       public let value: String
-      /// What may be there, in words.
+      /// The allowed values, in words.
       public let expected: String
 
       public var description: String {
@@ -46,8 +46,8 @@
       }
     }
 
-    /// The store would take the nearer end; a file that is written by hand shall not say one thing
-    /// and mean another.
+    /// Checks the values against their ranges. The store would take the nearest allowed value
+    /// without an error; a hand-written file must mean what it says.
     private func checkBounds() throws(InvalidValue) {
       let bounded = bounded()
       try check(segmentSizeBytes, "segmentSizeBytes", bounded.segmentSizeBytes)

@@ -2,8 +2,8 @@
   import Configuration
   import MoraineEngine
 
-  /// Reads single settings, and tells one that is missing from one that cannot be understood: a
-  /// `ConfigReader` answers nil, or throws, for both.
+  /// Reads single settings. It distinguishes a missing setting from one that cannot be understood:
+  /// a `ConfigReader` returns nil, or throws, for both.
   struct SettingReader {
     typealias InvalidValue = MoraineEngine.Configuration.InvalidValue
 
@@ -23,7 +23,7 @@
       try found(reader.int(forKey: ConfigKey(name)), name, "a whole number")
     }
 
-    /// A whole number is one too, where values have types.
+    /// Returns a number. Where values have types, a whole number counts too.
     func double(_ name: String) throws(InvalidValue) -> Double? {
       let key = ConfigKey(name)
       let value = reader.double(forKey: key) ?? reader.int(forKey: key).map(Double.init)
@@ -34,14 +34,14 @@
       try found(reader.bool(forKey: ConfigKey(name)), name, "true or false")
     }
 
-    /// Keeps what is there when the setting is missing.
+    /// Reads a setting into `value`, which does not change when the setting is missing.
     func read<Value>(
       _ name: String, _ get: (String) throws(InvalidValue) -> Value?, into value: inout Value
     ) throws(InvalidValue) {
       if let setting = try get(name) { value = setting }
     }
 
-    /// One of a few words.
+    /// Returns the value of one of the allowed words.
     func choice<Value>(
       _ name: String, _ choices: KeyValuePairs<String, Value>
     ) throws(InvalidValue) -> Value? {
@@ -55,7 +55,8 @@
       return choice.value
     }
 
-    /// The level alone, an interval alone, or both where they fit.
+    /// Returns the durability, from the level alone, from an interval alone, or from both if they
+    /// agree.
     func durability() throws(InvalidValue) -> Durability? {
       let levelName = "durability"
       let intervalName = "durabilityIntervalMilliseconds"
@@ -74,7 +75,9 @@
       return level ?? interval
     }
 
-    /// - Throws: when something is there that was not understood.
+    /// Returns the value, or nil when the setting is missing.
+    ///
+    /// - Throws: when the setting exists and its value could not be understood.
     private func found<Value>(
       _ value: Value?, _ name: String, _ expected: String
     ) throws(InvalidValue) -> Value? {
@@ -86,7 +89,7 @@
       InvalidValue(key: scope + name, value: value, expected: expected)
     }
 
-    /// What is there, of whatever type; nil when nothing is.
+    /// Returns the text of the setting, whatever its type is; nil when it is missing.
     private func raw(_ name: String) -> String? {
       let key = ConfigKey(name)
       if let value = reader.string(forKey: key) { return value }

@@ -3,23 +3,22 @@
   public import MoraineEngine
   import SystemPackage
 
-  /// Where a store's log messages go.
+  /// Logging of a store's events.
   extension Configuration {
-    /// Has what happens to the store written to a logger, beside what
-    /// ``/MoraineEngine/Configuration/onEvent`` does already.
+    /// Logs the events of the store. An existing handler in
+    /// ``/MoraineEngine/Configuration/onEvent`` is still called.
     ///
-    /// Failures are warnings, errors on a full disk and on damage, and critical when the store
-    /// stops writing; opening and closing are `info`, opening after a crash is a `notice`, and
+    /// A failure is a `warning`; a full disk and damage are an `error`; a store that stops writing
+    /// is `critical`. Opening and closing are `info`, opening after a crash is `notice`, and
     /// maintenance is `debug`.
     public mutating func log(to logger: Logger) {
       addEventHandler { $0.log(to: logger) }
     }
   }
 
-  /// How an event is told to a logger.
+  /// Logging of one event.
   extension StoreEvent {
-    /// Writes the event as one message: the same words for each kind, what is particular as
-    /// metadata.
+    /// Logs the event as one message. Each kind of event has one text; the details are metadata.
     public func log(to logger: Logger) {
       logger.log(level: level, message, metadata: metadata)
     }

@@ -3,7 +3,7 @@
   import MoraineEngine
   import Synchronization
 
-  /// A store's figures at one moment.
+  /// The metrics of a store's statistics.
   final class StoreGauges: Sendable {
     private let keys: Meter
     private let segments: Meter
@@ -31,7 +31,7 @@
       }
     }
 
-    /// What was counted already.
+    /// Figures that the counters already include.
     private let seen = Mutex(Seen())
 
     init(_ maker: MetricMaker) {
@@ -66,7 +66,8 @@
       count(statistics)
     }
 
-    /// The store counts from its opening, a counter from the program's beginning.
+    /// Increases the counters. The store counts from its opening, a counter from the start of the
+    /// program.
     private func count(_ statistics: Statistics) {
       let (syncCount, bytes) = seen.withLock { seen in
         defer { seen = Seen(statistics) }
@@ -80,12 +81,12 @@
     }
 
     private static func increase(from before: UInt64, to now: UInt64) -> UInt64 {
-      // Less than before: the store was opened anew.
+      // A lower figure than before: the store was opened again.
       now >= before ? now - before : now
     }
   }
 
-  /// Makes metrics that are named alike.
+  /// Creates metrics with the same prefix and dimensions.
   struct MetricMaker {
     let dimensions: [(String, String)]
     let factory: any MetricsFactory

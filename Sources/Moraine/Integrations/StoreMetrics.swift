@@ -2,11 +2,11 @@
   public import Metrics
   public import MoraineEngine
 
-  /// A store's events and figures in swift-metrics.
+  /// Metrics of a store's events and statistics, for swift-metrics.
   ///
-  /// Names begin with `moraine_` and end with the unit, counters with `_total`; the dimension
-  /// `store` has the store's name. Counters and timers follow the events, gauges are as fresh as
-  /// the last call with statistics.
+  /// Names begin with `moraine_` and end with the unit, or with `_total` for counters. The
+  /// dimension `store` is the store's name. Events update the counters and timers. The gauges are
+  /// as recent as the last statistics that were recorded.
   ///
   /// Safe to use from any thread.
   public final class StoreMetrics: Sendable {
@@ -27,9 +27,12 @@
     let checkpointTime: Timer
     let gauges: StoreGauges
 
+    /// Creates the metrics of a store.
+    ///
     /// - Parameters:
-    ///   - storeName: tells the stores of a program apart; keep it short, and the same in each run.
-    ///   - factory: who makes the metrics; the process's own unless another one is named.
+    ///   - storeName: the name that distinguishes the stores of a program. Keep it short, and the
+    ///     same in each run.
+    ///   - factory: creates the metrics; by default the factory of the process.
     public init(storeName: String, factory: any MetricsFactory = MetricsSystem.factory) {
       let maker = MetricMaker(dimensions: [("store", storeName)], factory: factory)
       sealedSegments = maker.counter("sealed_segments_total")
@@ -50,8 +53,8 @@
       gauges = StoreGauges(maker)
     }
 
-    /// Counts an event: what `Configuration.record(in:)` does with each, for a handler of one's
-    /// own.
+    /// Counts an event. `Configuration.record(in:)` calls this for each event; call it only from a
+    /// handler of your own.
     public func record(_ event: StoreEvent) {
       switch event {
       case .opened(let report):
@@ -77,18 +80,21 @@
       }
     }
 
-    /// Sets the gauges to a store's figures at one moment.
+    /// Sets the gauges to the statistics of a store.
     ///
-    /// Of one store and in their order: bytes and syncs are counted from one call to the next.
+    /// Pass the statistics of one store only, in their order: bytes and syncs are counted as the
+    /// difference between two calls.
     public func record(_ statistics: Statistics) {
       gauges.record(statistics)
     }
 
-    /// Records the store's figures now, and again and again until the task is cancelled.
+    /// Records the store's statistics now, and again after each interval until the task is
+    /// cancelled.
     ///
     /// - Parameters:
-    ///   - store: asked for ``/MoraineEngine/Store/statistics``: one hop, O(segments).
-    ///   - interval: how long to wait in between.
+    ///   - store: the store. Each time costs one call of ``/MoraineEngine/Store/statistics``: one
+    ///     hop, O(segments).
+    ///   - interval: the time between two recordings.
     public func run(_ store: Store, every interval: Duration = .seconds(10)) async {
       while !Task.isCancelled {
         record(await store.statistics)
@@ -97,10 +103,10 @@
     }
   }
 
-  /// Where a store's events are counted.
+  /// Metrics of a store's events.
   extension Configuration {
-    /// Has what happens to the store counted, beside what ``/MoraineEngine/Configuration/onEvent``
-    /// does already.
+    /// Counts the events of the store. An existing handler in
+    /// ``/MoraineEngine/Configuration/onEvent`` is still called.
     public mutating func record(in metrics: StoreMetrics) {
       addEventHandler { metrics.record($0) }
     }

@@ -2,12 +2,12 @@
   public import MoraineEngine
   public import ServiceLifecycle
 
-  /// A store as a service of a `ServiceGroup`: it ends in order when the group does, and ends the
-  /// group when it cannot go on.
+  /// A store as a service of a `ServiceGroup`. The service closes the store when the group ends,
+  /// and ends the group when the store stops writing.
   ///
-  /// A group shuts its services down in the opposite order: name the store before those that use
-  /// it, so that they have stopped writing when it is closed. Compaction, index checkpoints and
-  /// syncs are the store's own doing; a service adds none.
+  /// A group shuts its services down in the reverse order. List the store before the services that
+  /// use it, so that they have stopped writing when the store is closed. The store itself does
+  /// compaction, index checkpoints and syncs; a service adds none.
   public struct StoreService: Service {
     /// The store that is closed at the end.
     public let store: Store
@@ -16,20 +16,23 @@
       private var interval = Duration.seconds(10)
     #endif
 
-    /// - Parameter store: opened by the program, which may use it at once.
+    /// Creates a service for a store.
+    ///
+    /// - Parameter store: an open store, which the program may use before the service runs.
     public init(_ store: Store) {
       self.store = store
     }
 
     #if Metrics
-      /// A service that records the store's figures while it runs.
+      /// Creates a service that records the store's statistics while it runs.
       ///
-      /// Its events are recorded when `Configuration.record(in:)` was called before opening.
+      /// The store's events are recorded only if `Configuration.record(in:)` was called before the
+      /// store was opened.
       ///
       /// - Parameters:
-      ///   - store: opened by the program, which may use it at once.
-      ///   - metrics: where the figures go.
-      ///   - interval: how long to wait between two of them.
+      ///   - store: an open store, which the program may use before the service runs.
+      ///   - metrics: the metrics of the store.
+      ///   - interval: the time between two recordings.
       public init(
         _ store: Store, recordingIn metrics: StoreMetrics, every interval: Duration = .seconds(10)
       ) {
@@ -40,16 +43,16 @@
     #endif
 
     /// Runs until a graceful shutdown, until the task is cancelled, or until the store is poisoned;
-    /// then closes the store, in all three cases. Returns early when somebody else closes it.
+    /// closes the store in all three cases. Returns early when the program closes the store.
     ///
-    /// - Throws: the `.poisoned` error of a store that stopped writing, at once; otherwise what
-    ///   ``/MoraineEngine/Store/close()`` throws.
+    /// - Throws: the `.poisoned` error as soon as the store stops writing; otherwise the errors of
+    ///   ``/MoraineEngine/Store/close()``.
     public func run() async throws {
       await cancelWhenGracefulShutdown { await watch() }
       await recordFigures()
-      // In a task that was cancelled too: closing does not heed that.
+      // Also in a cancelled task: closing ignores cancellation.
       try await store.close()
-      // Also when it was poisoned on the way out: closing says nothing of that.
+      // Also when the store was poisoned during the shutdown: closing does not throw that error.
       if let poison = await store.statistics.poison { throw poison }
     }
 
@@ -63,7 +66,7 @@
       }
     }
 
-    /// The last ones, with the poison if there is any.
+    /// Records the last statistics, which include the poison.
     private func recordFigures() async {
       #if Metrics
         metrics?.record(await store.statistics)

@@ -1,32 +1,33 @@
 import MoraineEngine
 
-/// Models in their order, and where each is to be found again.
+/// Models in their order, with the data to find each of them again.
 struct LiveList<Model: Sendable>: Sendable {
-  /// Nil: in the order of their records.
+  /// The order of the models; nil for the order of their records.
   let order: (@Sendable (Model, Model) -> Bool)?
   private(set) var models: [Model] = []
-  /// Of the record of each of `models`.
+  /// Sequence number of the record of each element of `models`.
   private var sequences: [UInt64] = []
   private var known: [Key: UInt64] = [:]
   private var failures: [Key: StoreError] = [:]
 
-  /// More changes at once than this are taken over with one pass over all models.
+  /// Largest number of changes that are applied one by one. More changes are applied together, with
+  /// one pass over all models.
   private static var fewCount: Int { 16 }
 
   init(order: (@Sendable (Model, Model) -> Bool)?) { self.order = order }
 
-  /// Why some model is missing; nil when none is.
+  /// The error of a model that is missing; nil when none is missing.
   var unreadable: StoreError? {
     failures.min { $0.key.bytes.lexicographicallyPrecedes($1.key.bytes) }?.value
   }
 
-  /// Takes what a keyspace holds, each key once, in the order of the log.
+  /// Loads the contents of a keyspace: each key once, in the order of the log.
   mutating func load(_ contents: [LiveChange<Model>]) {
     known.reserveCapacity(contents.count)
     insertAll(contents)
   }
 
-  /// Takes changes in their order.
+  /// Applies changes in their order.
   mutating func apply(_ changes: [LiveChange<Model>]) {
     if changes.count <= Self.fewCount {
       for change in changes {
@@ -62,7 +63,8 @@ struct LiveList<Model: Sendable>: Sendable {
     sequences = sorted.map(\.1)
   }
 
-  /// Nil when the records are in their order already: they are not while compaction moves some.
+  /// The order to sort by when `order` is nil; nil when the models are already in the order of
+  /// their sequence numbers. They are not in that order while compaction moves some records.
   private var orderIfMissing: ((Model, Model) -> Bool)? {
     zip(sequences, sequences.dropFirst()).contains(where: >) ? { _, _ in false } : nil
   }
@@ -70,7 +72,7 @@ struct LiveList<Model: Sendable>: Sendable {
   private mutating func insert(_ change: LiveChange<Model>) {
     note(change)
     guard case .model(let model) = change.content else { return }
-    // The newest is the last of its equals.
+    // Among models that are equal in the order, the newest comes last.
     var (low, high) = (order == nil ? models.count : 0, models.count)
     while let order, low < high {
       let middle = (low + high) / 2

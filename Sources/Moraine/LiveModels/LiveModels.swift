@@ -1,39 +1,42 @@
 public import MoraineEngine
 public import Observation
 
-/// The models of a repository for a view: observable, and in step with whoever changes them.
+/// The models of a repository for a view. The class is observable and follows all changes, from all
+/// writers.
 ///
 /// ```swift
 /// @State private var users = LiveModels(repository, sortedBy: { $0.name < $1.name })
 /// var body: some View { List(users.models) { Text($0.name) } }
 /// ```
 ///
-/// - Without an order, ``models`` is what ``LocalRepository/loadAll()`` gives: those saved last
-///   come last. With one, those that are equal in it are in that order.
-/// - Reading, decoding, filtering and the first sorting happen off the main actor. Changes are
-///   fetched when the last ones have been taken over, a few hundred at a time, so nothing piles up.
-/// - It ends with its last reference, and keeps nothing alive that nobody else uses.
+/// - Without an order, ``models`` has the order of ``LocalRepository/loadAll()``: the models that
+///   were saved last come last. With an order, models that are equal in it are in that order.
+/// - Reading, decoding, filtering and the first sorting happen off the main actor. The next changes
+///   are fetched after the last ones have been applied, a few hundred at a time, so no changes
+///   queue up.
+/// - Following ends with the last reference to the object. The task that waits for changes does not
+///   keep the object alive.
 /// - A change costs O(1) without an order when the model is new, and otherwise O(models).
 @MainActor @Observable
 public final class LiveModels<Model: Codable & Identifiable & Sendable> where Model.ID: Sendable {
-  /// Where the models are.
+  /// The repository of the models.
   public let repository: LocalRepository<Model>
-  /// Whether ``models`` is all that there is.
+  /// Whether ``models`` is complete.
   public private(set) var phase = LivePhase.loading
   private var list: LiveList<Model>
   @ObservationIgnored private let filter: (@Sendable (Model) -> Bool)?
   @ObservationIgnored private var following: Task<Void, Never>?
 
-  /// The models, as they were when the last change was taken over; empty while they are first
-  /// loaded.
+  /// The models after the last change that was applied; empty during the first loading.
   public var models: [Model] { list.models }
 
-  /// Begins to load, and to follow.
+  /// Starts to load the models and to follow their changes.
   ///
   /// - Parameters:
-  ///   - repository: where the models are.
-  ///   - filter: nil for all models.
-  ///   - order: whether the first comes before the second; nil for the order of saving.
+  ///   - repository: the repository of the models.
+  ///   - filter: returns whether a model is shown; nil shows all models.
+  ///   - order: returns whether the first model comes before the second; nil for the order of
+  ///     saving.
   public init(
     _ repository: LocalRepository<Model>, where filter: (@Sendable (Model) -> Bool)? = nil,
     sortedBy order: (@Sendable (Model, Model) -> Bool)? = nil
@@ -46,21 +49,24 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
 
   deinit { following?.cancel() }
 
-  /// Loads everything anew, and follows it from there; for one that has failed. What is in
-  /// ``models`` stays there until then.
+  /// Loads all models again and follows their changes. Call this after a failure. ``models`` keeps
+  /// its contents until the models are loaded.
   public func restart() {
     following?.cancel()
     phase = .loading
     let source = LiveSource(repository, filter: filter, order: list.order)
     following = Task { [weak self] in
       while let step = await source.next(), !Task.isCancelled {
-        // Only from here to the end of the step: what waits must not keep its owner alive.
+        // `self` is strong only from here to the end of the step: a task that waits must not keep
+        // its owner alive.
         guard let self, take(step) else { return }
       }
     }
   }
 
-  /// - Returns: whether there can be more.
+  /// Applies a step.
+  ///
+  /// - Returns: false after the last step.
   private func take(_ step: LiveStep<Model>) -> Bool {
     switch step {
     case .contents(let contents): list = contents
@@ -78,17 +84,18 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
   }
 }
 
-/// How far a ``LiveModels`` has come.
+/// The state of a ``LiveModels``.
 public enum LivePhase: Sendable {
-  /// What the repository holds is being read.
+  /// The contents of the repository are being read.
   case loading
-  /// The models are all that there are, and follow every change.
+  /// The models are complete and follow every change.
   case loaded
-  /// Something is missing in the models, and the error says what.
+  /// Models are missing. The error has the reason.
   ///
-  /// After `.decodingFailed` and `.newerFormat` a model that cannot be read is left out; the others
-  /// are there and go on following, and it is ``loaded`` again when that model is saved anew or
-  /// deleted. After anything else nothing follows: ``LiveModels/restart()`` begins anew.
-  /// `.cursorExpired` does not come here: it begins anew by itself.
+  /// `.decodingFailed` and `.newerFormat`: a model that cannot be read is left out. The other
+  /// models are shown and follow their changes. The phase is ``loaded`` again after that model is
+  /// saved again or deleted. After any other error no change is followed; ``LiveModels/restart()``
+  /// loads the models again. `.cursorExpired` never appears here: the models are then loaded again
+  /// automatically.
   case failed(StoreError)
 }

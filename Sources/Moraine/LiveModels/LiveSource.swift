@@ -1,19 +1,19 @@
 import MoraineEngine
 
-/// What a ``LiveModels`` is to take over next.
+/// The next update of a ``LiveModels``.
 enum LiveStep<Model: Sendable>: Sendable {
-  /// All of them, at one moment.
+  /// All models at one moment.
   case contents(LiveList<Model>)
   case changes([LiveChange<Model>])
-  /// The last step.
+  /// A failure, which is the last step.
   case failed(StoreError)
 }
 
-/// What became of one model.
+/// The new state of one model.
 struct LiveChange<Model: Sendable>: Sendable {
   enum Content: Sendable {
     case model(Model)
-    /// Deleted, or not wanted by the filter.
+    /// The model was deleted, or the filter excludes it.
     case nothing
     case unreadable(StoreError)
   }
@@ -23,12 +23,12 @@ struct LiveChange<Model: Sendable>: Sendable {
   let content: Content
 }
 
-/// Reads, decodes and filters for one ``LiveModels``, off the main actor, when it asks.
+/// Reads, decodes and filters models for one ``LiveModels`` on request, off the main actor.
 actor LiveSource<Model: Codable & Identifiable & Sendable> where Model.ID: Sendable {
   private let repository: LocalRepository<Model>
   private let filter: (@Sendable (Model) -> Bool)?
   private let order: (@Sendable (Model, Model) -> Bool)?
-  /// Nil before the contents were read.
+  /// The changes after the contents; nil before the contents are read.
   private var feed: KeyspaceFeed?
 
   init(
@@ -40,7 +40,7 @@ actor LiveSource<Model: Codable & Identifiable & Sendable> where Model.ID: Senda
     self.order = order
   }
 
-  /// Waits for something to take over; nil when the task is cancelled.
+  /// Waits for the next step; nil when the task is cancelled.
   func next() async -> LiveStep<Model>? {
     while !Task.isCancelled {
       do throws(StoreError) {
@@ -52,7 +52,8 @@ actor LiveSource<Model: Codable & Identifiable & Sendable> where Model.ID: Senda
           StoreError(.closed, "the store was closed; open it again", file: repository.place))
       } catch {
         feed = nil
-        // It was away for too long, and deletes that it has not seen are gone from the log.
+        // `.cursorExpired`: compaction has dropped deletes that the feed has not read yet, so the
+        // contents are read again.
         if error.code != .cursorExpired { return .failed(error) }
       }
     }

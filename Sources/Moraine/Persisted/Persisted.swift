@@ -1,7 +1,7 @@
 import MoraineEngine
 
-/// A value that is kept in a store: it is there in the next run, and everybody in this one agrees
-/// on it.
+/// A value that is saved in a store. The next run of the program has it, and all parts of this run
+/// share it.
 ///
 /// ```swift
 /// @Persisted("theme") var theme = Theme.light      // in a struct, a class, or a function
@@ -10,37 +10,40 @@ import MoraineEngine
 /// for await theme in $theme.values { apply(theme) }
 /// ```
 ///
-/// - Reading never touches the disk, from any thread: what the store held was read when it was
-///   opened.
-/// - All that name one key of one store share one value. What others write to the key, by
-///   ``/MoraineEngine/Store/set(_:forKey:durability:)`` or in another process, arrives in it.
-/// - Setting is visible at once. It is appended in the background, and the settings of one store in
-///   the order they were set: what is on disk is always a state that this process had. A process
-///   that ends by itself right after setting awaits ``PersistedProjection/save()`` first.
-/// - A value that could not be saved stays, for it is what the user has chosen; the error is in
-///   ``PersistedProjection/error``, and it is tried again with the next set in the same store or
-///   ``PersistedProjection/save()``. Something else that arrives for the key takes its place.
-/// - What is stored and cannot be read is never overwritten: the value is the default, the error
-///   says why, and setting changes nothing until ``PersistedProjection/overwrite(with:)`` or
-///   ``PersistedProjection/reset()``.
-/// - Reading it in a view, or in `withObservationTracking`, observes it, wherever it is declared.
-///   In an `@Observable` class it is declared `@ObservationIgnored`, for it brings its own
-///   observation.
+/// - Reading is possible on any thread and never touches the disk: all settings are read when their
+///   store is opened.
+/// - All properties that name one key of one store share one value. The value also follows writes
+///   to the key by ``/MoraineEngine/Store/set(_:forKey:durability:)`` and by other processes.
+/// - A new value is visible at once and is appended in the background. The settings of one store
+///   are appended in the order in which they were set: the disk always holds a state that this
+///   process had. Before a process exits right after it sets a value, it should await
+///   ``PersistedProjection/save()``.
+/// - A value that could not be saved stays, because the user has chosen it.
+///   ``PersistedProjection/error`` has the error. The next set in the same store and
+///   ``PersistedProjection/save()`` try again. A newer value from another writer replaces it.
+/// - A stored value that cannot be read is never overwritten: the property has its default,
+///   ``PersistedProjection/error`` has the reason, and setting has no effect until
+///   ``PersistedProjection/overwrite(with:)`` or ``PersistedProjection/reset()`` is called.
+/// - A view, or `withObservationTracking`, that reads the value observes it, wherever the property
+///   is declared. In an `@Observable` class declare the property `@ObservationIgnored`: it has its
+///   own observation.
 @propertyWrapper
 public struct Persisted<Value: Codable & Sendable>: Sendable {
   @usableFromInline let box: PersistedBox<Value>
   let space: PersistedSpace
 
+  /// Creates a property for a key.
+  ///
   /// - Parameters:
-  ///   - wrappedValue: what it is when nothing is stored. Where several name one key, the first's
-  ///     counts.
-  ///   - name: the key's, in the store.
-  ///   - store: where it is kept.
+  ///   - wrappedValue: the value when nothing is stored. If several properties name one key, the
+  ///     default of the first one counts.
+  ///   - name: the name of the key in the store.
+  ///   - store: the store of the value.
   public init(wrappedValue: Value, _ name: String, in store: PersistedStore = .default) {
     self.init(PersistedKey(name, default: wrappedValue), in: store)
   }
 
-  /// An optional value, which is nil while nothing is stored.
+  /// Creates a property with an optional value, which is nil while nothing is stored.
   ///
   /// ```swift
   /// @Persisted("name") var name: String?
@@ -51,19 +54,21 @@ public struct Persisted<Value: Codable & Sendable>: Sendable {
     self.init(PersistedKey(name, default: nil), in: store)
   }
 
-  /// A value whose key is declared elsewhere, with its default.
+  /// Creates a property for a ``PersistedKey``, which has the name and the default.
   public init(_ key: PersistedKey<Value>, in store: PersistedStore = .default) {
     space = store.space
     box = space.box(key)
   }
 
+  /// The value.
+  ///
   /// - Complexity: O(1): some nanoseconds, and a copy of the value.
   public var wrappedValue: Value {
     @inlinable get { box.value }
     nonmutating set { box.set(newValue, in: space) }
   }
 
-  /// What else can be done with it, and what happened to it.
+  /// The other operations on the value, and its error.
   public var projectedValue: PersistedProjection<Value> {
     PersistedProjection(box: box, space: space)
   }

@@ -6,10 +6,10 @@ extension PersistedBox {
     change(in: space) { $0 = value }
   }
 
-  /// Changes the value, and has it saved. When the body throws, nothing changes.
+  /// Changes the value and schedules the save. When the body throws, nothing changes.
   ///
-  /// - Parameter givesUp: whether what cannot be read may be overwritten.
-  /// - Parameter removes: whether the record is removed, so that nothing is stored.
+  /// - Parameter givesUp: whether a stored value that cannot be read may be overwritten.
+  /// - Parameter removes: whether the save removes the record instead of writing a value.
   func change<Result, Failure: Error>(
     in space: PersistedSpace, givesUp: Bool = false, removes: Bool = false,
     _ body: (inout Value) throws(Failure) -> Result
@@ -28,15 +28,15 @@ extension PersistedBox {
         state.isUnsaved = false
         return state.takeWaiters()
       }
-      // Under `writing`: of two who set the value at once, the later one is the later one in the
-      // log.
+      // Under `writing`: when two threads set the value at once, the log has both in the same
+      // order as the value.
       space.save(setting(removes ? nil : value))
       waiting.forEach { $0.resume() }
       return result
     }
   }
 
-  /// What is to be written, with the number of the set that it comes from.
+  /// Returns the value to be written, with the number of the set that it comes from.
   private func setting(_ value: Value?) -> PendingSetting {
     let count = state.withLock { $0.setCount }
     let format = key.format
@@ -50,9 +50,10 @@ extension PersistedBox {
     }
   }
 
-  /// Takes what somebody else has stored, or what was stored all along.
+  /// Replaces the value by a stored one if that is newer.
   ///
-  /// - Parameter always: also when it is no news, and what could not be saved is given up for it.
+  /// - Parameter always: whether a stored value that is not newer is taken too. A value that could
+  ///   not be saved is then discarded.
   func take(_ stored: StoredSetting, always: Bool = false) {
     if !isNews(stored, always) { return }
     defer { signal.tell() }
@@ -71,18 +72,18 @@ extension PersistedBox {
     state.withLock { state in
       let isUnderWay = state.isPending && !state.isUnsaved
       if isUnderWay {
-        // Which of the two is the later one is known when ours is in the log.
+        // The order of the two values is known when the one that was set here is in the log.
         if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) { state.late = stored }
         return false
       }
       if always || stored.sequence > state.sequence { return true }
-      // The same again, behind an error that may be over.
+      // The same record again, after an error that may be over.
       return stored.sequence == state.sequence && state.error != nil && !state.isUnsaved
     }
   }
 
-  /// Shows why what follows the store has stopped. The value stays, and those who wait for another
-  /// one get it once more: it is time to look at the error.
+  /// Records the error that ended the following of the store. The value stays. Sequences return it
+  /// once more, so that their readers look at the error.
   func fail(_ error: StoreError) {
     let waiting = state.withLock { state -> [UnsafeContinuation<Void, Never>] in
       guard state.error == nil || error.code == .storeReplaced else { return [] }
@@ -95,7 +96,7 @@ extension PersistedBox {
 }
 
 extension PersistedBox.State {
-  /// Those who wait for a change, which this is.
+  /// Counts a change and returns the tasks that wait for one.
   mutating func takeWaiters() -> [UnsafeContinuation<Void, Never>] {
     changeCount += 1
     defer { waiters = [:] }

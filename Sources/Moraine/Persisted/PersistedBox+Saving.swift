@@ -1,13 +1,13 @@
 import MoraineEngine
 import Synchronization
 
-/// Something that was set and is to be written.
+/// A setting that was set and is not written yet.
 struct PendingSetting: Sendable {
   let key: Key
-  /// Of the sets of its box, which one it comes from.
+  /// Number of the set among all sets of its box.
   let count: UInt64
   let box: any SettingBox
-  /// Nil removes the key.
+  /// Encodes the value; nil removes the key.
   let encoded: @Sendable () throws(StoreError) -> [UInt8]?
 
   init(
@@ -21,19 +21,25 @@ struct PendingSetting: Sendable {
   }
 }
 
-/// What a space knows of its boxes.
+/// A box, without the type of its value.
 protocol SettingBox: AnyObject, Sendable {
-  /// - Returns: false when it was given up for another value meanwhile.
+  /// Begins an attempt to save.
+  ///
+  /// - Returns: false when another value has replaced this one before it was saved.
   func beginSaving(_ count: UInt64) -> Bool
+  /// Ends an attempt that succeeded.
+  ///
   /// - Parameter sequence: nil when there was nothing to write.
   func saved(_ count: UInt64, at sequence: UInt64?)
-  /// - Returns: whether to try again some time.
+  /// Ends an attempt that failed.
+  ///
+  /// - Returns: whether the value must be kept for another attempt.
   func couldNotSave(_ count: UInt64, _ error: StoreError) -> Bool
   func take(_ stored: StoredSetting, always: Bool)
   func fail(_ error: StoreError)
-  /// The sequence numbers of another store begin again.
+  /// Forgets the sequence numbers, because those of another store begin again.
   func forgetStore()
-  /// The type of its value, for messages.
+  /// The type of the value, for messages.
   var kind: String { get }
 }
 
@@ -56,7 +62,7 @@ extension PersistedBox: SettingBox {
   func saved(_ count: UInt64, at sequence: UInt64?) {
     let (late, wasFailed) = state.withLock { state -> (StoredSetting?, Bool) in
       state.sequence = max(state.sequence, sequence ?? 0)
-      // What was set since then is on its way too, and says the rest.
+      // A later set is on its way too; its end settles the state.
       guard count == state.setCount else { return (nil, false) }
       state.settledCount = count
       let wasFailed = state.error != nil
@@ -75,14 +81,14 @@ extension PersistedBox: SettingBox {
       return (state.takeLate(), true)
     }
     signal.tell()
-    // It is in the log, and what was set here is not.
+    // The other writer's value is in the log, and the one that was set here is not.
     if let late { take(late) }
     return keeps
   }
 }
 
 extension PersistedBox.State {
-  /// What came from others behind what the value stands for.
+  /// Removes and returns the late setting of another writer if it is newer than the value.
   fileprivate mutating func takeLate() -> StoredSetting? {
     defer { late = nil }
     return late.flatMap { $0.sequence > sequence ? $0 : nil }

@@ -1,35 +1,37 @@
 import MoraineEngine
 public import Synchronization
 
-/// What a store holds for a key.
+/// The stored state of a key.
 struct StoredSetting: Sendable {
-  /// Nil: nothing.
+  /// The encoded value; nil when nothing is stored.
   var bytes: [UInt8]?
-  /// Of the record, or of a moment at which there was none.
+  /// Sequence number of the record, or of a moment at which the key had none.
   var sequence: UInt64
 }
 
-/// The one value that all share who name a key of a store.
+/// The value that all properties for one key of a store share.
 ///
-/// Two locks: `writing` is held by whoever is about to change the value, for as long as that takes,
-/// `state` for some instructions. So readers never wait for a user's closure or for decoding.
-/// Order: `writing`, then the space's lock or `state`; nothing is taken below those.
+/// Two locks: a thread that changes the value holds `writing` until the change is complete; `state`
+/// is held for some instructions only. So readers never wait for a user's closure or for decoding.
+/// Lock order: `writing`, then the space's lock or `state`; no other lock is taken while one of
+/// those two is held.
 @usableFromInline
 final class PersistedBox<Value: Codable & Sendable>: Sendable {
   @usableFromInline
   struct State {
     @usableFromInline var value: Value
-    /// Why `value` is not what the store holds, when it is not.
+    /// The reason why `value` differs from the store; nil when it does not.
     var error: StoreError?
     var refusal = Refusal.none
-    /// Counts what was set here, and up to where it is over: saved, or given up for another value.
+    /// Number of sets in this process.
     var setCount: UInt64 = 0
+    /// Number of the last set that is settled: it was saved, or another value has replaced it.
     var settledCount: UInt64 = 0
     /// Whether the last attempt to save has failed, and none is under way.
     var isUnsaved = false
-    /// The value stands for the records up to here.
+    /// Sequence number up to which `value` includes the records of the key.
     var sequence: UInt64 = 0
-    /// What came from others while something set here was on its way into the log.
+    /// The setting of another writer that arrived while a set of this process was on its way.
     var late: StoredSetting?
     var changeCount: UInt64 = 0
     var waiters: [UInt64: UnsafeContinuation<Void, Never>] = [:]
@@ -37,12 +39,12 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     var isPending: Bool { settledCount < setCount }
   }
 
-  /// Why setting changes nothing.
+  /// The reason why setting has no effect.
   enum Refusal {
     case none
-    /// There is something that cannot be read; it may be given up.
+    /// The stored value cannot be read. `overwrite(with:)` and `reset()` replace it.
     case unreadable
-    /// The store is not open, or the key is another type's.
+    /// The store is not open, or the key belongs to another type.
     case impossible
   }
 
@@ -52,7 +54,9 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
   let key: PersistedKey<Value>
   let place: String
 
-  /// - Parameter obstacle: why the key cannot be used at all.
+  /// Creates the box of a key.
+  ///
+  /// - Parameter obstacle: the reason why the key cannot be used at all; nil when it can.
   init(
     _ key: PersistedKey<Value>, _ stored: StoredSetting?, in place: String,
     obstacle: StoreError? = nil
@@ -80,7 +84,9 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     return state.withLock { $0.error }
   }
 
-  /// - Returns: nil where nothing is stored.
+  /// Decodes a stored setting.
+  ///
+  /// - Returns: nil when nothing is stored.
   static func read(
     _ stored: StoredSetting, _ key: PersistedKey<Value>, _ place: String
   ) -> Result<Value?, StoreError> {
@@ -96,7 +102,7 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     }
   }
 
-  /// Takes what the store holds for the value.
+  /// Replaces the value by the stored one.
   static func put(
     _ found: Result<Value?, StoreError>, at sequence: UInt64, _ key: PersistedKey<Value>,
     into state: inout State
@@ -107,7 +113,7 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
       state.error = nil
       state.refusal = .none
     case .failure(let error):
-      // The last value that could be read stays: it is nearer to the truth than the default.
+      // The last value that could be read stays: it is a better guess than the default.
       state.error = error
       state.refusal = .unreadable
     }

@@ -1,6 +1,6 @@
 import MoraineEngine
 
-/// A setting's name, what it is when nothing is stored, and how it is written: declared once.
+/// The name, the default and the format of a setting, declared once.
 ///
 /// ```swift
 /// extension PersistedKey where Value == Theme {
@@ -9,14 +9,14 @@ import MoraineEngine
 /// @Persisted(.theme) var theme
 /// ```
 public struct PersistedKey<Value: Codable & Sendable>: Sendable {
-  /// In the store. Renaming it leaves the old value behind.
+  /// The name of the key in the store. A new name does not move the old value.
   public let name: String
-  /// What the value is while nothing is stored.
+  /// The value while nothing is stored.
   public let defaultValue: Value
-  /// JSON unless it was said otherwise; earlier versions are migrated when they are read.
+  /// The format of the value, by default JSON. It migrates earlier versions when they are read.
   public let format: ModelFormat<Value>
 
-  /// Declares a key: once, for one type.
+  /// Declares a key. Declare each key once, for one type.
   public init(_ name: String, default value: Value, format: ModelFormat<Value> = .json) {
     self.name = name
     defaultValue = value

@@ -1,42 +1,46 @@
 public import MoraineEngine
 import Synchronization
 
-/// What can be done with a persisted value beside reading and setting it: `$theme`.
+/// The operations on a persisted value besides reading and setting it: `$theme`.
 public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
   let box: PersistedBox<Value>
   let space: PersistedSpace
 
-  /// The value as it is, and as it becomes, whoever changes it.
+  /// The current value, and each later one, from all writers.
   public var values: PersistedValues<Value> { PersistedValues(box: box) }
 
-  /// Why the value is not what the store holds; nil when it is, or is on its way there.
+  /// The reason why the value differs from the store; nil when they agree, or when the value is on
+  /// its way to the store.
   ///
-  /// A failed save, with the value kept for another attempt; or something stored that cannot be
-  /// read, is of a later version, or of another type than this program uses for the key; or a store
-  /// that cannot be opened: then setting changes nothing. Or `.storeReplaced`, when the files of
-  /// the store were deleted, moved or replaced: then nothing can be saved before ``reload()``.
+  /// - A save failed. The value is kept for another attempt.
+  /// - The stored value cannot be read: it is damaged, of a later version, or of another type than
+  ///   this program uses for the key. Setting has no effect.
+  /// - The store cannot be opened. Setting has no effect.
+  /// - `.storeReplaced`: the files of the store were deleted, moved or replaced. Nothing can be
+  ///   saved before ``reload()``.
   public var error: StoreError? { box.error }
 
-  /// Reads, changes and sets the value, with nobody in this process coming between.
+  /// Reads, changes and sets the value. No other thread of this process changes it in between.
   ///
-  /// Other processes may: of what they set at the same time, what comes last into the log counts. A
-  /// change that must be whole across processes belongs into
-  /// ``/MoraineEngine/Store/write(durability:_:)``, which reads and writes while no other process
-  /// can.
+  /// Another process may change it in between; then the value that comes last into the log counts.
+  /// For a change that must be atomic across processes use
+  /// ``/MoraineEngine/Store/write(durability:_:)``: it reads and writes while no other process can
+  /// write.
   ///
-  /// - Parameter body: must not set the same value by another way: that stops the program. When it
-  ///   throws, nothing changes; nor when setting is refused, which ``error`` says.
-  /// - Returns: what the body returns.
+  /// - Parameter body: changes the value. It must not set the same value in another way: that stops
+  ///   the program. When the body throws, nothing changes. When setting has no effect, ``error``
+  ///   has the reason.
+  /// - Returns: the result of the body.
   public func withLock<Result, Failure: Error>(
     _ body: (inout Value) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     try box.change(in: space, body)
   }
 
-  /// Waits until everything that was set before is durable.
+  /// Waits until everything that was set before in the same store is durable.
   ///
-  /// - Throws: what ``error`` says, when this value is not saved: `.noSpace`, `.io`, `.poisoned`,
-  ///   `.closed`, `.encodingFailed`, or why it cannot be set.
+  /// - Throws: ``error`` when this value is not saved: `.noSpace`, `.io`, `.poisoned`, `.closed`,
+  ///   `.encodingFailed`, or the reason why it cannot be set.
   public func save() async throws(StoreError) {
     try box.throwRefusal()
     try await space.attempt()
@@ -44,25 +48,25 @@ public struct PersistedProjection<Value: Codable & Sendable>: Sendable {
     try await space.sync()
   }
 
-  /// Takes what the store holds for the value; what could not be saved is given up.
+  /// Replaces the value by the stored one. A value that could not be saved is discarded.
   ///
-  /// Where the store could not be opened before, was closed, or its files were deleted, moved or
-  /// replaced, this opens the store that is at the place now, and all its values are taken from
-  /// there. A store that was given as a keyspace is not opened again.
+  /// If the store could not be opened before, was closed, or its files were deleted, moved or
+  /// replaced, this opens the store that is at its place now and reads all its values. A store that
+  /// was given as a keyspace is not opened again.
   ///
-  /// - Throws: as opening a ``PersistedStore``, as ``/MoraineEngine/Store/value(forKey:)``, and
-  ///   `.decodingFailed`, `.newerFormat`.
+  /// - Throws: the errors of opening a ``PersistedStore`` and of
+  ///   ``/MoraineEngine/Store/value(forKey:)``; `.decodingFailed`, `.newerFormat`.
   public func reload() async throws(StoreError) {
     try await space.reload(Key(box.key.name), box)
     try box.throwError()
   }
 
-  /// Sets the value, also over something that is stored and cannot be read.
+  /// Sets the value, even if the stored value cannot be read.
   public func overwrite(with value: Value) {
     box.change(in: space, givesUp: true) { $0 = value }
   }
 
-  /// Removes what is stored, also when it cannot be read: the value is the default.
+  /// Removes the stored value, even if it cannot be read. The value is then the default.
   public func reset() {
     let value = box.key.defaultValue
     box.change(in: space, givesUp: true, removes: true) { $0 = value }

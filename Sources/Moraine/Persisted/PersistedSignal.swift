@@ -2,13 +2,13 @@ import Foundation
 public import Observation
 import Synchronization
 
-/// What observers of one persisted value are registered with.
+/// The registrar of the observers of one persisted value.
 ///
-/// Not generic, so that the key path that the registrar asks for is made once.
+/// The class is not generic, so that the key path for the registrar is created only once.
 @usableFromInline
 final class PersistedSignal: Observable, Sendable {
   @usableFromInline let registrar = ObservationRegistrar()
-  /// One for all of them, and at hand in each.
+  /// The key path, one for all signals; each has a reference of its own to it.
   @usableFromInline let path: any KeyPath<PersistedSignal, Bool> & Sendable = sharedPath
   private let isDueOnMain = Atomic(false)
   fileprivate var changed: Bool { false }
@@ -18,19 +18,20 @@ final class PersistedSignal: Observable, Sendable {
   @inlinable
   func access() { registrar.access(self, keyPath: path) }
 
-  /// Calls observers, after the change: a change may come from any thread, and who looks again at
-  /// once must not find the old value. Holding a lock meanwhile is not allowed: they may read the
-  /// value.
+  /// Calls the observers, after the change: a change may come from any thread, and an observer that
+  /// reads the value at once must not find the old one. The caller must not hold a lock: observers
+  /// may read the value.
   ///
-  /// A change from another thread may come when an observer has read the value and is not
-  /// registered yet: `withObservationTracking` registers at its end. So observers on the main
-  /// actor, as views are, are told once more from there, where nothing comes in between.
+  /// A change from another thread may come after an observer has read the value and before it is
+  /// registered: `withObservationTracking` registers at its end. So the observers are called once
+  /// more on the main actor. There an observer on the main actor, such as a view, reads and
+  /// registers without interruption.
   func tell() {
     callObservers()
     guard !Thread.isMainThread else { return }
     guard !isDueOnMain.exchange(true, ordering: .acquiringAndReleasing) else { return }
     Task { @MainActor in
-      // First: who changes the value from now on, asks for the next time.
+      // This comes first: a change from now on must schedule another call.
       _ = isDueOnMain.exchange(false, ordering: .acquiringAndReleasing)
       callObservers()
     }

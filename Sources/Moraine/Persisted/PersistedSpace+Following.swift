@@ -2,7 +2,7 @@ import MoraineEngine
 import Synchronization
 
 extension PersistedSpace {
-  /// Takes all that a keyspace holds, and what comes from then on.
+  /// Takes all settings of a keyspace and follows its changes from then on.
   func adopt(_ keyspace: Keyspace, _ contents: KeyspaceContents) {
     state.withLock { state in
       state.keyspace = keyspace
@@ -46,7 +46,7 @@ extension PersistedSpace {
       while !Task.isCancelled {
         do throws(StoreError) {
           let changes = try await feed.next()
-          // Closed, or cancelled.
+          // The store is closed, or the task is cancelled.
           if changes.isEmpty { return }
           guard let self else { return }
           take(changes)
@@ -78,7 +78,7 @@ extension PersistedSpace {
     for box in boxes.values { box.fail(error) }
   }
 
-  /// Opens the store that is at the place now, and takes all that it holds.
+  /// Opens the store that is at the place now and takes all its settings.
   private func reopen(_ source: @escaping Source) async throws(StoreError) {
     let keyspace = Keyspace(try await StoreRegistry.shared.store(at: source))
     let contents = try await keyspace.contents()
@@ -93,10 +93,10 @@ extension PersistedSpace {
     PersistedSpaces.shared.add(self, for: keyspace)
   }
 
-  /// Takes what the store holds for a key, and begins to follow again where that has stopped. Opens
-  /// the store where it is not open any more.
+  /// Reads the stored setting of a key, and follows the store again if that has stopped. Opens the
+  /// store if it is not open any more.
   func reload(_ key: Key, _ box: any SettingBox) async throws(StoreError) {
-    // What is under way comes first.
+    // Writes that are under way end first.
     await writingEnded()
     if let source, keyspace == nil || isOver { return try await reopen(source) }
     let keyspace = try openKeyspace()

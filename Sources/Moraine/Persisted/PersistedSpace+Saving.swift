@@ -1,40 +1,43 @@
 import MoraineEngine
 import Synchronization
 
-/// What was set and is not in the log yet, in its order.
+/// The settings that are not in the log yet, in the order in which they were set.
 struct SettingQueue {
   var pending: [PendingSetting] = []
   var isWriting = false
-  /// Attempts to write what is pending: those that were asked for, and those that are over.
+  /// Number of attempts to write the pending settings that were requested.
   var askedCount: UInt64 = 0
+  /// Number of the last requested attempt that is over.
   var doneCount: UInt64 = 0
   var waiters: [(count: UInt64, continuation: UnsafeContinuation<Void, Never>)] = []
 
   mutating func add(_ setting: PendingSetting) {
-    // What it replaces was never to be seen on disk: all that is pending is written at once.
+    // The replaced value would never be visible on disk: all pending settings are one batch.
     pending.removeAll { $0.key == setting.key }
     pending.append(setting)
   }
 }
 
 extension PersistedSpace {
-  /// Has something written in the background.
+  /// Schedules a setting to be written in the background.
   func save(_ setting: PendingSetting) { ask { $0.add(setting) } }
 
-  /// Waits until everything that was set before was written, or could not be.
+  /// Waits until every setting that was set before is written or has failed.
   func attempt() async throws(StoreError) {
     _ = try openKeyspace()
     let count = ask { _ in }
     await wait { $0.doneCount < count ? count : nil }
   }
 
-  /// Waits until nothing is on its way.
+  /// Waits until no setting is on its way to the log.
   func writingEnded() async { await wait { $0.isWriting ? $0.askedCount : nil } }
 
-  /// Waits for all that was written.
+  /// Waits until everything that was written is durable.
   func sync() async throws(StoreError) { try await openKeyspace().store.sync() }
 
-  /// - Parameter count: of the attempt to wait for; nil when there is none.
+  /// Waits for the end of an attempt.
+  ///
+  /// - Parameter count: returns the number of the attempt to wait for; nil when there is none.
   private func wait(_ count: (SettingQueue) -> UInt64?) async {
     await withUnsafeContinuation { continuation in
       let isOver = state.withLock { state in
@@ -46,7 +49,8 @@ extension PersistedSpace {
     }
   }
 
-  /// Asks for an attempt to write what is pending. One task makes them, as long as there are some.
+  /// Requests an attempt to write the pending settings. One task makes all attempts and ends with
+  /// the last one.
   ///
   /// - Returns: the attempt's number.
   @discardableResult
@@ -57,7 +61,7 @@ extension PersistedSpace {
       defer { state.queue.isWriting = true }
       return (state.queue.askedCount, !state.queue.isWriting)
     }
-    // It holds the space until all is written, whoever else lets it go.
+    // The task keeps the space alive until all settings are written.
     if isFirst { Task { await self.write() } }
     return count
   }
@@ -81,7 +85,7 @@ extension PersistedSpace {
     }
   }
 
-  /// All in one batch, so that the disk never has a state that the program did not.
+  /// Writes settings as one batch, so that the disk never has a state that the program did not.
   private func write(_ pending: [PendingSetting], to keyspace: Keyspace) async {
     var operations: [(key: Key, value: [UInt8]?)] = []
     var begun: [PendingSetting] = []
@@ -98,7 +102,7 @@ extension PersistedSpace {
       let sequence = try await commit(operations, to: keyspace)
       for setting in begun { setting.box.saved(setting.count, at: sequence) }
     } catch {
-      // One that is too large must not keep the others from being saved.
+      // A setting that is too large must not prevent the others from being saved.
       guard begun.count > 1, error.code == .valueTooLarge || error.code == .keyTooLarge else {
         for setting in begun where setting.box.couldNotSave(setting.count, error) {
           keep(setting)
@@ -109,8 +113,10 @@ extension PersistedSpace {
     }
   }
 
-  /// - Returns: the batch's last sequence number, which stands for all of it: nothing comes
-  ///   between.
+  /// Commits operations as one batch.
+  ///
+  /// - Returns: the last sequence number of the batch. It stands for the whole batch: no other
+  ///   operation has a number in between.
   private func commit(
     _ operations: [(key: Key, value: [UInt8]?)], to keyspace: Keyspace
   ) async throws(StoreError) -> UInt64? {
@@ -121,7 +127,7 @@ extension PersistedSpace {
     return receipt.withLock { $0?.sequence?.rawValue }
   }
 
-  /// Keeps something for the next attempt, unless something newer waits for it already.
+  /// Keeps a setting for the next attempt, unless a newer one for its key is pending.
   private func keep(_ setting: PendingSetting) {
     state.withLock { state in
       guard !state.queue.pending.contains(where: { $0.key == setting.key }) else { return }

@@ -2,19 +2,20 @@ import MoraineEngine
 import Synchronization
 import SystemPackage
 
-/// The settings of one keyspace in this process: what it holds, who shows it, and what is to be
-/// written.
+/// The settings of one keyspace in this process: the stored values, the boxes that show them, and
+/// the queue of settings to be written.
 ///
-/// All of it is in memory, as bytes until somebody asks for a key.
+/// All settings are in memory. A setting is kept as bytes until its key is first used.
 final class PersistedSpace: Sendable {
-  /// Says which store to open, and how.
+  /// Returns the path of the store to open, and how to open it.
   typealias Source = @Sendable () throws(StoreError) -> (path: FilePath, wish: StoreWish)
 
   struct State {
-    /// Nil: it could not be opened, and `obstacle` says why.
+    /// The keyspace; nil when the store could not be opened.
     var keyspace: Keyspace?
+    /// The error of the opening; nil when the store could be opened.
     var obstacle: StoreError?
-    /// Of keys that nobody has asked for.
+    /// Settings whose keys have no box yet.
     var stored: [Key: StoredSetting] = [:]
     var boxes: [Key: any SettingBox] = [:]
     var following: Task<Void, Never>?
@@ -22,9 +23,10 @@ final class PersistedSpace: Sendable {
   }
 
   let state = Mutex(State())
-  /// For messages.
+  /// Name of the place, for messages.
   let place: String
-  /// Where the store is opened again; nil for one that was given.
+  /// Path and configuration for opening the store again; nil for a store that was given as a
+  /// keyspace.
   let source: Source?
 
   init(
@@ -35,7 +37,7 @@ final class PersistedSpace: Sendable {
     adopt(keyspace, contents)
   }
 
-  /// One that is not open.
+  /// Creates a space whose store could not be opened.
   init(_ obstacle: StoreError, place: String, source: Source?) {
     self.place = place
     self.source = source
@@ -46,18 +48,18 @@ final class PersistedSpace: Sendable {
 
   var keyspace: Keyspace? { state.withLock { $0.keyspace } }
 
-  /// Whether the store was open and cannot be written to any more: it is closed, or its files were
+  /// Whether the store was open and cannot be written any more: it is closed, or its files were
   /// replaced.
   var isOver: Bool { keyspace?.store.isOver ?? false }
 
-  /// The keyspace, or why there is none.
+  /// Returns the keyspace, or throws the reason why it is not open.
   func openKeyspace() throws(StoreError) -> Keyspace {
     let (keyspace, obstacle) = state.withLock { ($0.keyspace, $0.obstacle) }
     if let keyspace { return keyspace }
     throw obstacle ?? StoreError(.closed, "the settings are not open", file: place)
   }
 
-  /// The value that all share who name a key.
+  /// Returns the box that all properties for a key share.
   func box<Value: Codable & Sendable>(_ key: PersistedKey<Value>) -> PersistedBox<Value> {
     let name = Key(key.name)
     while true {
@@ -65,7 +67,7 @@ final class PersistedSpace: Sendable {
         ($0.boxes[name], $0.stored[name], $0.obstacle)
       }
       if let known { return shared(known, key) }
-      // Decoding is the user's code: not under the lock.
+      // Decoding runs the user's code, so it must not run under the lock.
       let box = PersistedBox(key, stored, in: place, obstacle: obstacle)
       let isNew = state.withLock { state in
         guard state.boxes[name] == nil, state.stored[name]?.sequence == stored?.sequence,
@@ -79,7 +81,8 @@ final class PersistedSpace: Sendable {
     }
   }
 
-  /// The box that is there, or one by itself when it is another's.
+  /// Returns the existing box, or a separate box with an error when the existing one has another
+  /// type or version.
   private func shared<Value>(
     _ known: any SettingBox, _ key: PersistedKey<Value>
   ) -> PersistedBox<Value> {

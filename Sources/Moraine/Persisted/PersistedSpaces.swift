@@ -2,7 +2,7 @@ import MoraineEngine
 import Synchronization
 import SystemPackage
 
-/// The settings that this process has open, so that all who name a keyspace share them.
+/// The spaces that this process has open: all properties for one keyspace share one space.
 final class PersistedSpaces: Sendable {
   static let shared = PersistedSpaces()
 
@@ -16,16 +16,16 @@ final class PersistedSpaces: Sendable {
     }
   }
 
-  /// An identifier may be another store's when the first is gone, but then its space is gone too:
-  /// it holds its store.
+  /// A weak reference to a space. A space keeps its store alive: when a new store has the
+  /// identifier of a released one, the space of the released store is released too.
   private struct Entry {
     weak var space: PersistedSpace?
   }
 
   private struct State {
     var spaces: [ID: Entry] = [:]
-    /// Those that were opened here by a place. They stay open: a setting is written at any time,
-    /// and a store that goes with its last user takes a moment for it.
+    /// Spaces that were opened here by a place. They stay open: a setting may be written at any
+    /// time, and releasing a store with its last user takes a moment.
     var opened: [PersistedSpace] = []
 
     mutating func insert(
@@ -42,8 +42,10 @@ final class PersistedSpaces: Sendable {
 
   private let state = Mutex(State())
 
-  /// - Throws: `.locked` when this process has the store open for something else, or in another way
-  ///   than is asked for. As opening a store.
+  /// Returns the space of the store at a path, and opens the store if necessary.
+  ///
+  /// - Throws: `.locked` when this process has the store open for another purpose, or in another
+  ///   way than requested. Also the errors of opening a store.
   func space(at path: FilePath, _ wish: StoreWish) throws(StoreError) -> PersistedSpace {
     try StoreRegistry.shared.atPlace(path) { (place) throws(StoreError) in
       if let store = try place.openStore(wish) {
@@ -67,7 +69,7 @@ final class PersistedSpaces: Sendable {
     state.withLock { $0.spaces[ID(keyspace)]?.space }
   }
 
-  /// Takes in a space whose store could be opened at last, or is another one now.
+  /// Adds a space whose store was opened by a later attempt, or was replaced by another store.
   func add(_ space: PersistedSpace, for keyspace: Keyspace) {
     state.withLock { state in
       state.spaces = state.spaces.filter { $0.value.space != nil && $0.value.space !== space }
@@ -76,7 +78,7 @@ final class PersistedSpaces: Sendable {
     }
   }
 
-  /// Forgets a space whose store is closed.
+  /// Removes a space whose store is closed.
   func remove(_ space: PersistedSpace) {
     state.withLock { state in
       state.spaces = state.spaces.filter { $0.value.space !== space }
@@ -91,7 +93,9 @@ final class PersistedSpaces: Sendable {
     return insert(keyspace, contents, place)
   }
 
-  /// - Returns: the one that is there already, if one is.
+  /// Adds a space for a keyspace.
+  ///
+  /// - Returns: the existing space of the keyspace if there is one.
   func insert(
     _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String
   ) -> PersistedSpace {
@@ -100,7 +104,7 @@ final class PersistedSpaces: Sendable {
 }
 
 extension Keyspace {
-  /// The unnamed one.
+  /// Creates the unnamed keyspace of a store.
   init(_ store: Store) {
     do throws(StoreError) { self = try store.keyspace(named: "") } catch {
       fatalError("the unnamed keyspace has a name that is too long: \(error)")

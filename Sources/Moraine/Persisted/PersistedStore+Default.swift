@@ -6,21 +6,22 @@ import SystemPackage
 extension PersistedStore {
   private static let chosen = Mutex<PersistedStore?>(nil)
 
-  /// Names the directory of the default store, or "memory", in a process that chooses none.
+  /// Environment variable with the directory of the default store, or "memory". It is read in a
+  /// process that chooses no default store.
   private static let variable = "MORAINE_SETTINGS"
 
-  /// The store of all persisted values that name none: the one that was chosen, or else
+  /// The store of all persisted values that name no store: the one that was chosen, or else
   /// `settings.moraine` in ``defaultDirectory``.
   ///
-  /// One that was closed, or whose files were replaced, is opened again for values that are made
-  /// later.
+  /// If the store was closed, or its files were replaced, it is opened again for values that are
+  /// created later.
   ///
-  /// When it cannot be opened, every value in it is its default, cannot be set, and says why in
-  /// ``PersistedProjection/error``; ``PersistedProjection/reload()`` tries again.
+  /// If the store cannot be opened, every value in it is its default and cannot be set, and
+  /// ``PersistedProjection/error`` has the reason; ``PersistedProjection/reload()`` tries again.
   public static var `default`: PersistedStore {
     chosen.withLock { chosen in
       if let chosen, !chosen.space.isOver { return chosen }
-      // One that was closed, or whose files were replaced, is opened again where it was.
+      // A store that was closed, or whose files were replaced, is opened again at its place.
       let store = chosen.map(reopened) ?? opened()
       chosen = store
       return store
@@ -37,9 +38,10 @@ extension PersistedStore {
     }
   }
 
-  /// Chooses the default store, before anything uses it: at the beginning of the program.
+  /// Chooses the default store. Call this at the start of the program, before any value uses the
+  /// default store.
   ///
-  /// - Throws: `.locked` when another one is the default already.
+  /// - Throws: `.locked` when another store is the default already.
   public static func setDefault(_ store: PersistedStore) throws(StoreError) {
     let isNew = chosen.withLock { chosen in
       guard chosen.map({ $0.space === store.space || $0.space.isOver }) ?? true else {
@@ -54,7 +56,8 @@ extension PersistedStore {
     }
   }
 
-  /// A folder of this program's own in the user's application support, or `XDG_DATA_HOME`.
+  /// The directory of this program in the user's application support directory, or in
+  /// `XDG_DATA_HOME`.
   ///
   /// Its name is the bundle's identifier, or the name of the program.
   public static var defaultDirectory: URL {
@@ -67,7 +70,7 @@ extension PersistedStore {
     else {
       throw StoreError(.invalidArgument, "this user has no application support directory; give one")
     }
-    // Without it all programs of a user would share one file.
+    // Without this folder all programs of a user would share one file.
     let program = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
     let folder = support.appendingPathComponent(program, isDirectory: true)
     if creating {

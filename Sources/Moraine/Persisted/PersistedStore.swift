@@ -3,11 +3,10 @@ public import MoraineEngine
 import Synchronization
 import SystemPackage
 
-/// Where persisted values are kept: a store of settings, or a keyspace of any store.
+/// The store of persisted values: a store of settings, or a keyspace of any store.
 ///
-/// It reads all of them when it is made, and keeps them in memory, so that nobody has to wait for a
-/// value later: it is for settings, not for documents. As many as are made for one place are the
-/// same.
+/// It reads all values when it is created and keeps them in memory, so that reading a value never
+/// waits: it is for settings, not for documents. All instances for one place share their values.
 ///
 /// ```swift
 /// let settings = try PersistedStore(directory: folder)
@@ -24,7 +23,10 @@ public struct PersistedStore: Sendable {
     return configuration
   }
 
-  /// - Parameter configuration: nil for the usual one, or as the store is open already.
+  /// Returns how the store is to be opened.
+  ///
+  /// - Parameter configuration: nil for the default one; a store that is open already may then have
+  ///   another one.
   static func wish(_ configuration: Configuration?) -> StoreWish {
     var wish = StoreWish(configuration ?? Self.configuration)
     wish.anySharing = configuration == nil
@@ -32,19 +34,20 @@ public struct PersistedStore: Sendable {
     return wish
   }
 
-  /// Opens, or will create, the store `filename.moraine` in a directory; blocks while it does. It
-  /// stays open until the process ends, or ``close()``.
+  /// Opens the store `filename.moraine` in a directory and blocks while it does. A store that does
+  /// not exist is created with the first write. The store stays open until ``close()``, or until
+  /// the process ends.
   ///
   /// - Parameters:
-  ///   - directory: nil is ``defaultDirectory``, which is made where it is missing.
+  ///   - directory: nil is ``defaultDirectory``, which is created if it does not exist.
   ///   - filename: a name, not a path.
-  ///   - configuration: nil is the usual one, but `shared`: the program may run twice at once, and
-  ///     other processes may show and change the same settings. Where this process has the store
-  ///     open already, nil takes it as it is.
-  /// - Throws: `.locked` when another process has the store for itself, or when this one has it
-  ///   open for something else: then ``init(_:)`` takes a keyspace of that; or when this one has it
-  ///   open with another sharing or durability than `configuration` says. As opening a
-  ///   ``LocalRepository``.
+  ///   - configuration: nil is the default configuration with `sharing = .shared`: the program may
+  ///     run twice at once, and other processes may show and change the same settings. If this
+  ///     process has the store open already, nil takes it as it is.
+  /// - Throws: `.locked` when another process has the store open exclusively, when this process has
+  ///   it open for another purpose (use ``init(_:)`` with a keyspace of that store), or when this
+  ///   process has it open with another sharing or durability than `configuration`. Also the errors
+  ///   of opening a ``LocalRepository``.
   public init(
     directory: URL? = nil, filename: String = "settings",
     configuration: Configuration? = nil
@@ -54,38 +57,39 @@ public struct PersistedStore: Sendable {
     space = try PersistedSpaces.shared.space(at: path, Self.wish(configuration))
   }
 
-  /// The settings in a keyspace of a store that is open. It awaits the reading of them.
+  /// Reads the settings in a keyspace of an open store.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`.
   public init(_ keyspace: Keyspace) async throws(StoreError) {
     space = try await PersistedSpaces.shared.space(in: keyspace)
   }
 
-  /// Settings that live in memory and go with their last user: for tests and previews.
+  /// Returns settings in memory, for tests and previews. They are released with their last user.
   public static func inMemory() -> PersistedStore {
     let (store, contents) = Store.emptyInMemory()
     let keyspace = Keyspace(store)
     return PersistedStore(PersistedSpaces.shared.insert(keyspace, contents, "memory"))
   }
 
-  /// Where the values are: each under its name, as JSON unless its key says otherwise. Nil when the
-  /// store could not be opened.
+  /// The keyspace of the values; nil when the store could not be opened. Each value is stored under
+  /// its name, as JSON unless its key has another format.
   public var keyspace: Keyspace? { space.keyspace }
 
   /// Waits until everything that was set before is durable.
   ///
-  /// - Throws: as ``PersistedProjection/save()``, but for values that could not be saved: their own
-  ///   ``PersistedProjection/error`` says that.
+  /// - Throws: the errors of ``PersistedProjection/save()``, except for values that could not be
+  ///   saved: those have the error in their own ``PersistedProjection/error``.
   public func save() async throws(StoreError) {
     try await space.attempt()
     try await space.sync()
   }
 
-  /// Saves everything, and closes the store for all who use it. Values that are still in use keep
-  /// what they are, and cannot be saved before ``PersistedProjection/reload()``. Naming the place
-  /// again opens the store again.
+  /// Saves everything and closes the store for all its users. Values that are still in use stay as
+  /// they are, and cannot be saved before ``PersistedProjection/reload()``. The next
+  /// ``init(directory:filename:configuration:)`` for this place opens the store again.
   ///
-  /// - Throws: as ``save()`` and ``/MoraineEngine/Store/close()``; the store is closed even so.
+  /// - Throws: the errors of ``save()`` and ``/MoraineEngine/Store/close()``; the store is closed
+  ///   in any case.
   public func close() async throws(StoreError) {
     let store = try space.openKeyspace().store
     try await space.attempt()

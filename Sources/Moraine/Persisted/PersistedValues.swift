@@ -1,10 +1,11 @@
 import Synchronization
 
-/// A persisted value: the one that is there, and each later one that is found when asked.
+/// A sequence of a persisted value: the current value first, then the latest value after each
+/// change.
 ///
-/// Values between two calls are left out: a slow reader gets the latest, and nothing piles up. When
-/// the store cannot be followed any more, the value comes once more, and
-/// ``PersistedProjection/error`` says why. The sequence ends when the task is cancelled.
+/// A slow reader misses the values between two calls and gets the latest one, so no values queue
+/// up. When the store cannot be followed any more, the sequence returns the value once more, and
+/// ``PersistedProjection/error`` has the reason. The sequence ends when the task is cancelled.
 public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendable {
   public typealias Element = Value
   public typealias Failure = Never
@@ -13,7 +14,7 @@ public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
 
   public func makeAsyncIterator() -> Iterator { Iterator(box: box) }
 
-  /// Waits for the next value; one task at a time.
+  /// Waits for the next value. For one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     private let box: PersistedBox<Value>
     private var seenCount: UInt64?
@@ -34,7 +35,7 @@ public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
   }
 }
 
-/// Numbers for those who wait.
+/// The last number that was given to a waiting task.
 private let lastWaiter = Atomic<UInt64>(0)
 
 extension PersistedBox {

@@ -8,17 +8,18 @@ public struct CachePolicy: Hashable, Sendable {
 
   let kind: Kind
 
-  /// None: each `find` reads and decodes.
+  /// No cache: each `find` reads and decodes the model.
   public static let none = CachePolicy(kind: .none)
-  /// Every model that was saved or found, for as long as the repository lives.
+  /// A cache of every model that was saved or found, for the lifetime of the repository.
   public static let all = CachePolicy(kind: .all)
 
-  /// About so many of those last used. Below 1 it is ``none``.
+  /// A cache of about `models` models, the most recently used ones. Below 1 it is ``none``.
   public static func bounded(models: Int) -> CachePolicy {
     models < 1 ? .none : CachePolicy(kind: .models(models))
   }
 
-  /// Those last used whose encoded forms have about so many bytes together. Below 1 it is ``none``.
+  /// A cache of the most recently used models. Their encoded forms together have about `bytes`
+  /// bytes. Below 1 it is ``none``.
   public static func bounded(bytes: Int) -> CachePolicy {
     bytes < 1 ? .none : CachePolicy(kind: .bytes(bytes))
   }

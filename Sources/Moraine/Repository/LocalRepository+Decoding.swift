@@ -2,12 +2,13 @@ import Foundation
 import MoraineEngine
 
 extension LocalRepository {
-  /// So many are decoded by one task; decoding takes most of the time of reading all.
+  /// The number of models that one task decodes. Decoding takes most of the time of reading all
+  /// models.
   private static var chunkCount: Int { 1_000 }
 
-  /// Decodes many models on all processors, in their order.
+  /// Decodes models on all processors and keeps their order.
   ///
-  /// - Throws: as ``find(by:)``, at the first that cannot be read.
+  /// - Throws: the errors of ``find(by:)``, for the first model that cannot be read.
   nonisolated func decoded(_ entries: [Entry]) async throws(StoreError) -> [Model] {
     let starts = stride(from: 0, to: entries.count, by: Self.chunkCount)
     let chunks = starts.map { entries[$0..<min($0 + Self.chunkCount, entries.count)] }
@@ -31,13 +32,14 @@ extension LocalRepository {
     return models
   }
 
-  /// As one array where that works, which spares the decoder's beginning and end for each model.
+  /// Decodes the models as one array where that works: the decoder then starts and ends once, not
+  /// for each model.
   private nonisolated func decodedTogether(
     _ entries: ArraySlice<Entry>
   ) throws(StoreError) -> [Model] {
     if let models = format.decodeTogether(entries.lazy.map(\.value)),
       models.count == entries.count,
-      // What is wrong in one might make another of the next.
+      // A value that is damaged can make the array decode into models that were not stored.
       zip(models, entries).allSatisfy({ keys.key($0.id) == $1.key })
     {
       return models

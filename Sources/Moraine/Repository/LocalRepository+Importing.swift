@@ -2,20 +2,21 @@ public import Foundation
 public import MoraineEngine
 
 extension LocalRepository {
-  /// Takes over a file of the old pattern: one JSON array of all models.
+  /// Imports a file that holds one JSON array of all models, as the actor-repository pattern writes
+  /// it.
   ///
-  /// All of it becomes visible at once, or nothing. The store remembers that this file was taken
-  /// over, by its name and not by its folder: calling this at each start of the program is right,
-  /// also after a crash in the middle of it. The file stays as it is. Models that are there already
-  /// are not replaced: they are newer.
+  /// The import is atomic: all models become visible at once, or none. The store records the name
+  /// of the file, without its folder, so the file is imported only once. Call this method at each
+  /// start of the program; that is also correct after a crash during the import. The file is not
+  /// changed. A model that the repository already holds is newer and is not replaced.
   ///
   /// - Parameters:
-  ///   - url: of the file. Where there is none, there is nothing to do.
-  ///   - decoder: for the file; what is stored is written in the repository's format.
-  /// - Returns: how many models were taken over; 0 when it was done before. Of two with one id the
-  ///   last counts.
-  /// - Throws: `.decodingFailed` with the file's name when it is not such an array, `.io` when it
-  ///   cannot be read; nothing is taken over then. And as ``save(_:)``.
+  ///   - url: the file. A file that does not exist is not an error: nothing is imported.
+  ///   - decoder: the decoder for the file. The store writes the models in the repository's format.
+  /// - Returns: the number of models that were imported; 0 when the file was imported before. If
+  ///   two models have the same id, the last one counts.
+  /// - Throws: `.decodingFailed` with the file's name when the file is not such an array, `.io`
+  ///   when the file cannot be read; nothing is imported then. Also the errors of ``save(_:)``.
   public func importArray(
     from url: URL, decoder: JSONDecoder = JSONDecoder()
   ) async throws(StoreError) -> Int {
@@ -65,7 +66,7 @@ extension LocalRepository {
     }
   }
 
-  /// Nil where there is no file.
+  /// Returns the contents of the file, or nil when no file exists.
   private static func contents(of url: URL) throws(StoreError) -> Data? {
     guard FileManager.default.fileExists(atPath: url.path) else { return nil }
     do { return try Data(contentsOf: url) } catch {

@@ -2,7 +2,8 @@ public import Foundation
 import MoraineEngine
 
 extension LocalRepository where Model.ID: LosslessStringConvertible {
-  /// A repository that lives in memory and goes with its last reference: for tests and previews.
+  /// Returns a repository in memory, for tests and previews. Its models are released with the last
+  /// reference to it.
   public static func inMemory(
     _ models: [Model] = [], format: ModelFormat<Model> = .json
   ) -> LocalRepository {
@@ -11,7 +12,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
 }
 
 extension LocalRepository where Model.ID == UUID {
-  /// The same for ids that are UUIDs.
+  /// Returns a repository in memory, for ids that are UUIDs.
   public static func inMemory(
     _ models: [Model] = [], format: ModelFormat<Model> = .json
   ) -> LocalRepository {
@@ -21,7 +22,8 @@ extension LocalRepository where Model.ID == UUID {
 
 extension LocalRepository
 where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible & Sendable {
-  /// The same for ids that are enums: their raw value is the text of the key.
+  /// Returns a repository in memory, for ids with a raw value, such as enums. The raw value is the
+  /// text of the key.
   @_disfavoredOverload
   public static func inMemory(
     _ models: [Model] = [], format: ModelFormat<Model> = .json
@@ -31,7 +33,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
 }
 
 extension LocalRepository {
-  /// Not available: an id of this type does not say how it is written.
+  /// Not available: an id of this type has no text form that the repository knows.
   @available(
     *, unavailable, message: "give keys: ModelKey(text:id:), or a LosslessStringConvertible id"
   )
@@ -42,7 +44,8 @@ extension LocalRepository {
     fatalError("the compiler does not permit this call")
   }
 
-  /// The same for other ids: the caller gives the text of the key.
+  /// Returns a repository in memory, for all other ids: `keys` converts an id to the text of its
+  /// key and back.
   public static func inMemory(
     _ models: [Model] = [], keys: ModelKey<Model.ID>, format: ModelFormat<Model> = .json
   ) -> LocalRepository {
@@ -55,7 +58,7 @@ extension LocalRepository {
       durability: nil, first: models)
   }
 
-  /// Saves what the repository began with, before anything else is done with it.
+  /// Saves the models that the repository was created with. Every operation calls this first.
   func prepare() async throws(StoreError) {
     if let preparation {
       try await preparation.value.get()
@@ -73,7 +76,7 @@ extension LocalRepository {
     }
     preparation = task
     try await task.value.get()
-    // A task costs a little each time it is asked.
+    // Awaiting the task costs a little for each operation, so it is dropped.
     first = []
     preparation = nil
   }

@@ -3,22 +3,23 @@ public import MoraineEngine
 import SystemPackage
 
 extension LocalRepository where Model.ID: LosslessStringConvertible {
-  /// Opens, or will create, the store `filename.moraine` in a directory; blocks while it does.
+  /// Opens the store `filename.moraine` in a directory and blocks while it does. A store that does
+  /// not exist is created with the first write.
   ///
-  /// All who name the same place in this process get the same store, whichever path leads to it. A
-  /// store that was closed, or whose files were replaced, is opened again; while a store of this
-  /// process is being closed, opening it waits, for ten seconds at most.
+  /// In one process, all repositories for the same place share one store, whichever path leads to
+  /// it. A store that was closed, or whose files were replaced, is opened again. While this process
+  /// is closing the store, opening it waits, for ten seconds at most.
   ///
   /// - Parameters:
-  ///   - directory: nil is the user's documents. It must be there.
+  ///   - directory: the directory, which must exist; nil is the user's documents directory.
   ///   - filename: a name, not a path.
-  ///   - sharing: whether other processes may have the store too, who say the same. It must be the
-  ///     same for all who open the store in this process.
-  ///   - format: how models are written, and what earlier versions of them are read.
+  ///   - sharing: whether other processes, which must also pass `.shared`, may open the store at
+  ///     the same time. All openings of one store in this process must pass the same value.
+  ///   - format: how models are written, and which earlier versions of them can be read.
   ///   - cache: which models are kept in memory.
   ///   - durability: what a save waits for; nil takes the store's, which is a sync within a second.
-  /// - Throws: `.io` for a filename that is no name and where the directory cannot be written,
-  ///   `.locked` when another process has the store, or this process has it open with another
+  /// - Throws: `.io` when `filename` is not a valid name or the directory cannot be written,
+  ///   `.locked` when another process has the store open, or this process has it open with another
   ///   `sharing`; `.corrupted`, `.newerFormat`, `.notAStore`.
   public init(
     directory: URL? = nil, filename: String = "data",
@@ -32,12 +33,13 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
       durability: durability)
   }
 
-  /// Models in a named keyspace of a store, which other repositories may share.
+  /// Creates a repository for the models in a named keyspace of a store. Other repositories may
+  /// share the store.
   ///
   /// - Parameters:
-  ///   - store: which one; the repository keeps it alive.
-  ///   - name: of the keyspace; empty for the unnamed one.
-  ///   - format: how models are written, and what earlier versions of them are read.
+  ///   - store: the store, which the repository keeps alive.
+  ///   - name: the name of the keyspace; empty for the unnamed one.
+  ///   - format: how models are written, and which earlier versions of them can be read.
   ///   - cache: which models are kept in memory.
   ///   - durability: what a save waits for; nil takes the store's.
   /// - Throws: `.keyTooLarge` when the name is longer than
@@ -51,16 +53,16 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
       durability: durability)
   }
 
-  /// The same as ``init(directory:filename:sharing:format:cache:durability:)``, for places where an
-  /// error cannot be thrown, such as the default argument of an initializer:
+  /// Opens the store like ``init(directory:filename:sharing:format:cache:durability:)``, in places
+  /// where an error cannot be thrown, such as the default argument of an initializer:
   ///
   /// ```swift
   /// init(contacts: LocalRepository<Contact> = .opened()) { self.contacts = contacts }
   /// ```
   ///
-  /// Where the store cannot be opened, each method of the repository throws the error that the
-  /// initializer would have thrown, sequences too, and ``LiveModels/phase`` says it. Nothing is
-  /// kept. To try again, make another repository.
+  /// When the store cannot be opened, each method and each sequence of the repository throws the
+  /// error that the initializer would have thrown, and ``LiveModels/phase`` shows it. Nothing is
+  /// saved. To try again, create another repository.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -72,11 +74,11 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
       cache: cache, durability: durability)
   }
 
-  /// Opens off the caller's thread. Otherwise as
-  /// ``init(directory:filename:sharing:format:cache:durability:)``.
+  /// Opens the store like ``init(directory:filename:sharing:format:cache:durability:)``, but not on
+  /// the caller's thread.
   ///
-  /// In a task this is the better choice: the initializer keeps the task's thread while it opens,
-  /// and while another task closes the same store.
+  /// Prefer this in a task: the initializer blocks the task's thread while it opens the store, and
+  /// while another task closes the same store.
   public static func open(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -90,7 +92,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
 }
 
 extension LocalRepository where Model.ID == UUID {
-  /// The same for ids that are UUIDs.
+  /// Opens a store, for ids that are UUIDs.
   public init(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -103,7 +105,7 @@ extension LocalRepository where Model.ID == UUID {
       durability: durability)
   }
 
-  /// The same for ids that are UUIDs.
+  /// Creates a repository in a keyspace, for ids that are UUIDs.
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20), durability: Durability? = nil
@@ -112,7 +114,7 @@ extension LocalRepository where Model.ID == UUID {
       in: store, named: name, keys: .uuid, format: format, cache: cache, durability: durability)
   }
 
-  /// The same for ids that are UUIDs.
+  /// Opens a store without throwing, for ids that are UUIDs.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -124,7 +126,7 @@ extension LocalRepository where Model.ID == UUID {
       cache: cache, durability: durability)
   }
 
-  /// The same for ids that are UUIDs.
+  /// Opens a store off the caller's thread, for ids that are UUIDs.
   public static func open(
     directory: URL? = nil, filename: String = "data",
     sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
@@ -139,7 +141,7 @@ extension LocalRepository where Model.ID == UUID {
 
 extension LocalRepository
 where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible & Sendable {
-  /// The same for ids that are enums: their raw value is the text of the key.
+  /// Opens a store, for ids with a raw value, such as enums. The raw value is the text of the key.
   @_disfavoredOverload
   public init(
     directory: URL? = nil, filename: String = "data",
@@ -152,7 +154,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
       cache: cache, durability: durability)
   }
 
-  /// The same for ids that are enums: their raw value is the text of the key.
+  /// Creates a repository in a keyspace, for ids with a raw value, such as enums.
   @_disfavoredOverload
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
@@ -163,7 +165,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
       durability: durability)
   }
 
-  /// The same for ids that are enums: their raw value is the text of the key.
+  /// Opens a store without throwing, for ids with a raw value, such as enums.
   @_disfavoredOverload
   public static func opened(
     directory: URL? = nil, filename: String = "data",
@@ -176,7 +178,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
       cache: cache, durability: durability)
   }
 
-  /// The same for ids that are enums: their raw value is the text of the key.
+  /// Opens a store off the caller's thread, for ids with a raw value, such as enums.
   @_disfavoredOverload
   public static func open(
     directory: URL? = nil, filename: String = "data",
@@ -190,9 +192,9 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   }
 }
 
-/// Ids of any other type, where the compiler says what is missing.
+/// Initializers for ids of any other type. They let the compiler name the missing argument.
 extension LocalRepository {
-  /// Not available: an id of this type does not say how it is written.
+  /// Not available: an id of this type has no text form that the repository knows.
   @available(
     *, unavailable, message: "give keys: ModelKey(text:id:), or a LosslessStringConvertible id"
   )
@@ -208,7 +210,7 @@ extension LocalRepository {
       cache: cache, durability: durability)
   }
 
-  /// Not available: an id of this type does not say how it is written.
+  /// Not available: an id of this type has no text form that the repository knows.
   @available(
     *, unavailable, message: "give keys: ModelKey(text:id:), or a LosslessStringConvertible id"
   )
@@ -223,7 +225,7 @@ extension LocalRepository {
 }
 
 extension LocalRepository {
-  /// The same for other ids: the caller gives the text of the key.
+  /// Opens a store, for all other ids: `keys` converts an id to the text of its key and back.
   public init(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Configuration.Sharing = .exclusive,
@@ -237,7 +239,7 @@ extension LocalRepository {
       durability: durability)
   }
 
-  /// The same for other ids: the caller gives the text of the key.
+  /// Opens a store without throwing, for all other ids, which `keys` converts to text and back.
   public static func opened(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Configuration.Sharing = .exclusive,
@@ -255,7 +257,7 @@ extension LocalRepository {
     }
   }
 
-  /// The same for other ids: the caller gives the text of the key.
+  /// Opens a store off the caller's thread, for all other ids, which `keys` converts to text.
   public static func open(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Configuration.Sharing = .exclusive,
@@ -273,12 +275,12 @@ extension LocalRepository {
     var configuration = Configuration()
     configuration.sharing = sharing
     var wish = StoreWish(configuration)
-    // A repository has its own.
+    // A repository has a durability of its own.
     wish.anyDurability = true
     return wish
   }
 
-  /// The same for other ids: the caller gives the text of the key.
+  /// Creates a repository in a keyspace, for all other ids, which `keys` converts to text and back.
   public init(
     in store: Store, named name: String, keys: ModelKey<Model.ID>,
     format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
@@ -291,6 +293,6 @@ extension LocalRepository {
 }
 
 extension ModelKey {
-  /// For what the compiler does not permit to be called.
+  /// Keys for the initializers that the compiler does not permit to be called.
   fileprivate static var none: ModelKey { ModelKey(text: { _ in "" }, id: { _ in nil }) }
 }

@@ -1,19 +1,20 @@
 public import MoraineEngine
 
 extension LocalRepository {
-  /// The model with an id, or nil when there is none.
+  /// Returns the model with an id, or nil when there is none.
   ///
   /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`,
-  ///   `.suspended`, the last two also for a model in memory.
+  ///   `.suspended`. The last two are also thrown for a model that is in memory.
   /// - Complexity: O(1) for a model in memory, otherwise O(model).
   @inlinable
   public func find(by id: Model.ID) async throws(StoreError) -> Model? {
-    // Compiled into the caller: it knows the types, which makes looking up much faster.
+    // Inlined into the caller, which knows the types: that makes the look-up much faster.
     if isCacheCurrent, let known = cache.young[id] { return known.model }
     return try await read(id)
   }
 
-  /// Whether what is in memory is what the store holds, as far as can be told at once.
+  /// Whether the cache surely agrees with the store. This check calls neither the store nor the
+  /// disk; false may also mean that it cannot tell.
   @usableFromInline
   var isCacheCurrent: Bool {
     first.isEmpty && monitor.commitCount == localCommits.known && !monitor.hasNewsOfOthers
@@ -30,7 +31,7 @@ extension LocalRepository {
     }
     guard let bytes = found.value, let sequence = found.sequence else { return nil }
     let model = try format.decode(bytes, key, place)
-    // Unless somebody has changed something since it was read.
+    // Not if another commit has changed the keyspace since the model was read.
     if mayTrustCache(), monitor.commitCount == found.commitCount {
       cache.insert(
         ModelCache.Entry(model: model, sequence: sequence.rawValue, costBytes: bytes.count),
@@ -39,18 +40,18 @@ extension LocalRepository {
     return model
   }
 
-  /// All models, as they are at one moment; those saved last come last.
+  /// Returns all models at one moment, in the order in which they were last saved.
   ///
-  /// - Throws: as ``find(by:)``, at the first that cannot be read.
+  /// - Throws: the errors of ``find(by:)``, for the first model that cannot be read.
   /// - Complexity: O(bytes of the store's log).
   public func loadAll() async throws(StoreError) -> [Model] {
     try await prepare()
     return try await decoded(try await keyspace.entries())
   }
 
-  /// How many models there are.
+  /// The number of models.
   ///
-  /// - Throws: as ``/MoraineEngine/Keyspace/statistics``.
+  /// - Throws: the errors of ``/MoraineEngine/Keyspace/statistics``.
   public var count: Int {
     get async throws(StoreError) {
       try await prepare()
@@ -58,10 +59,10 @@ extension LocalRepository {
     }
   }
 
-  /// Forgets all models in memory if somebody else has changed one.
+  /// Empties the cache if a commit that is not this repository's has changed the keyspace.
   ///
-  /// - Returns: whether what is in memory is what the store holds. While a save of this repository
-  ///   is under way, nobody can tell whose commit was the last.
+  /// - Returns: whether the cache agrees with the store. While a save of this repository is under
+  ///   way, the repository cannot tell whether the last commit is its own, and returns false.
   private func mayTrustCache() -> Bool {
     if cache.isOff { return false }
     let count = monitor.commitCount

@@ -2,18 +2,19 @@ public import MoraineEngine
 import Synchronization
 
 extension LocalRepository {
-  /// Saves a model under its id, replacing what was there.
+  /// Saves a model under its id and replaces the model that had this id.
   ///
   /// - Throws: `.encodingFailed`, `.keyTooLarge`, `.valueTooLarge`, `.noSpace`, `.io`, `.poisoned`,
-  ///   `.closed`. What was saved before stays, in memory too.
-  /// - Complexity: O(model): an append.
+  ///   `.closed`. The model that was saved before then stays, in the cache too.
+  /// - Complexity: O(model): one append.
   public func save(_ model: Model) async throws(StoreError) {
     try await save(contentsOf: CollectionOfOne(model))
   }
 
-  /// Saves models as one atomic batch: all of them, or none. Of two with one id the last counts.
+  /// Saves models as one atomic batch: all of them, or none. If two models have the same id, the
+  /// last one counts.
   ///
-  /// - Throws: as ``save(_:)``.
+  /// - Throws: the errors of ``save(_:)``.
   public func save(
     contentsOf models: some Sequence<Model> & Sendable
   ) async throws(StoreError) {
@@ -46,16 +47,16 @@ extension LocalRepository {
     }
   }
 
-  /// Deletes the model with an id, if it is there.
+  /// Deletes the model with an id, if one exists.
   ///
-  /// - Throws: as ``save(_:)``.
+  /// - Throws: the errors of ``save(_:)``.
   public func delete(_ id: Model.ID) async throws(StoreError) {
     try await delete(contentsOf: CollectionOfOne(id))
   }
 
   /// Deletes models as one atomic batch.
   ///
-  /// - Throws: as ``save(_:)``.
+  /// - Throws: the errors of ``save(_:)``.
   public func delete(
     contentsOf ids: some Sequence<Model.ID> & Sendable
   ) async throws(StoreError) {
@@ -68,7 +69,9 @@ extension LocalRepository {
     }
   }
 
-  /// - Returns: nil when there was nothing to do.
+  /// Commits operations as one batch and counts the commit as this repository's own.
+  ///
+  /// - Returns: nil when there are no operations.
   private func commit(
     _ operations: [(key: Key, value: [UInt8]?)]
   ) async throws(StoreError) -> CommitReceipt? {
@@ -78,7 +81,7 @@ extension LocalRepository {
     do throws(StoreError) {
       try await keyspace.commit(operations, durability: durability, onVisible: receipt.put)
     } catch {
-      // It may have become visible, and only its durability failed.
+      // The batch may be visible: the error may come from the sync only.
       localCommits.end(nil)
       throw error
     }
@@ -88,7 +91,7 @@ extension LocalRepository {
   }
 }
 
-/// Carries a receipt from the store's actor to the repository's.
+/// Carries a receipt from the store's actor to the repository's actor.
 private final class ReceiptBox: Sendable {
   private let box = Mutex<CommitReceipt?>(nil)
 

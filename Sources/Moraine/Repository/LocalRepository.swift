@@ -1,7 +1,7 @@
 public import MoraineEngine
 
-/// Models of one type, saved one by one: the four verbs of the pattern that everybody copies, over
-/// a log instead of one file that is written anew each time.
+/// A repository of models of one type. It has the four operations of the actor-repository pattern,
+/// but a save appends one model to a log and does not write one file with all models again.
 ///
 /// ```swift
 /// let users = try LocalRepository<User>(filename: "users")
@@ -9,21 +9,22 @@ public import MoraineEngine
 /// let ada = try await users.find(by: 7)
 /// ```
 ///
-/// Several repositories may be alive for the same place, in one process, and agree at once. Memory
-/// changes only after the append has succeeded, and reads throw: damage is never taken for absence.
+/// Several repositories of one process may use the same place at the same time; a change made by
+/// one is visible to the others at once. The cache changes only after the append has succeeded.
+/// Reads throw: a damaged model is never reported as absent.
 public actor LocalRepository<Model: Codable & Identifiable & Sendable>
 where Model.ID: Sendable {
-  /// The keyspace that holds the models: a key is the text of an id, a value an encoded model.
+  /// The keyspace that holds the models. A key is the text of an id, a value is an encoded model.
   public nonisolated let keyspace: Keyspace
   nonisolated let format: ModelFormat<Model>
   nonisolated let keys: ModelKey<Model.ID>
   nonisolated let durability: Durability?
-  /// Where the models are, for messages.
+  /// Name of the place of the models, for error messages.
   nonisolated let place: String
   let monitor: ChangeMonitor
   @usableFromInline var cache: ModelCache<Model.ID, Model>
   var localCommits = LocalCommits()
-  /// What it begins with, until that is saved.
+  /// Models that the repository was created with; empty after they have been saved.
   var first: [Model]
   var preparation: Task<Result<Void, StoreError>, Never>?
 
@@ -43,10 +44,10 @@ where Model.ID: Sendable {
   }
 }
 
-/// Which commits to a keyspace were a repository's own: what others change, it must not have in
-/// memory.
+/// The commits to a keyspace that the repository made itself. After a commit of another writer the
+/// repository must not use its cache.
 struct LocalCommits {
-  /// Up to here all commits are known.
+  /// The commit count up to which the repository knows all commits.
   private(set) var known: UInt64 = 0
   private var later: Set<UInt64> = []
   private(set) var underWay = 0

@@ -1,15 +1,16 @@
-/// Decoded models, those last used.
+/// Cache of the most recently used decoded models.
 ///
-/// Two generations: what is used moves into the young one; when that has half of what is allowed,
-/// it becomes the old one, and what was old and never used again goes. So it costs a dictionary
-/// look-up and no list.
+/// The cache has two generations. A model that is used moves into the young generation. When the
+/// young generation has reached half of the limit, it becomes the old one, and the models of the
+/// previous old generation are removed. A use costs a dictionary look-up; there is no list to
+/// maintain.
 @usableFromInline
 struct ModelCache<ID: Hashable, Model> {
   @usableFromInline
   struct Entry {
-    /// Nil: it was deleted.
+    /// The model; nil when it was deleted.
     @usableFromInline let model: Model?
-    /// Of the record that it was decoded from, or written as.
+    /// Sequence number of the record that the model was read from or written to.
     let sequence: UInt64
     let costBytes: Int
   }
@@ -32,7 +33,7 @@ struct ModelCache<ID: Hashable, Model> {
   var isOff: Bool { limit == 0 }
   var count: Int { young.count + old.keys.count { young[$0] == nil } }
 
-  /// What is known of an id; nil when nothing is.
+  /// Returns the entry of an id and marks it as used; nil when the cache has none.
   mutating func entry(_ id: ID) -> Entry? {
     if let entry = young[id] { return entry }
     guard let entry = old.removeValue(forKey: id) else { return nil }
@@ -40,13 +41,13 @@ struct ModelCache<ID: Hashable, Model> {
     return entry
   }
 
-  /// Keeps what is known of an id, unless something newer is: what tasks do at once may end in
-  /// another order than it was committed in.
+  /// Inserts an entry unless the cache has a newer one for the id: concurrent tasks may end in
+  /// another order than their commits.
   mutating func insert(_ entry: Entry, for id: ID) {
     guard limit > 0 else { return }
     if let known = young[id] ?? old[id], known.sequence >= entry.sequence { return }
     remove(id)
-    // One larger than all that is allowed would only drive out the rest.
+    // A model that is larger than a generation would only evict all others.
     guard cost(entry) <= max(1, limit / 2) else { return }
     keep(entry, for: id)
   }

@@ -1,16 +1,17 @@
 public import MoraineEngine
 
-/// What happened to one model.
+/// A change of one model.
 public enum ModelChange<Model: Identifiable & Sendable>: Sendable where Model.ID: Sendable {
-  /// It was saved: this is what it is now.
+  /// The model was saved; the associated value is its new state.
   case saved(Model)
-  /// It was deleted.
+  /// The model with this id was deleted.
   case deleted(Model.ID)
 }
 
-/// The changes of a repository's models, by whomever they are made, in their order.
+/// The changes of a repository's models in their order, from all writers in all processes.
 ///
-/// As ``/MoraineEngine/ChangeSequence``, with models; ``Iterator/cursor`` says where to go on.
+/// This is a ``/MoraineEngine/ChangeSequence`` that decodes the models. Save ``Iterator/cursor`` to
+/// continue at the same place later.
 public struct ModelChangeSequence<Model: Codable & Identifiable & Sendable>: AsyncSequence, Sendable
 where Model.ID: Sendable {
   public typealias Element = ModelChange<Model>
@@ -25,11 +26,11 @@ where Model.ID: Sendable {
     Iterator(source: changes.makeAsyncIterator(), sequence: self)
   }
 
-  /// Decodes the changes as it is asked; one task at a time.
+  /// Decodes one change for each call. For one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     fileprivate var source: ChangeSequence.Iterator
     fileprivate let sequence: ModelChangeSequence
-    /// Behind the last change that was given; nil before the first.
+    /// The place after the last change that was returned; nil before the first change.
     public private(set) var cursor: ChangeCursor?
 
     fileprivate init(source: ChangeSequence.Iterator, sequence: ModelChangeSequence) {
@@ -37,9 +38,9 @@ where Model.ID: Sendable {
       self.sequence = sequence
     }
 
-    /// - Throws: as ``/MoraineEngine/ChangeSequence/Iterator/next(isolation:)``, and
-    ///   `.decodingFailed`, `.newerFormat` for a model that cannot be read; the next call goes on
-    ///   behind it.
+    /// - Throws: the errors of ``/MoraineEngine/ChangeSequence/Iterator/next(isolation:)``, and
+    ///   `.decodingFailed`, `.newerFormat` for a model that cannot be read; the next call continues
+    ///   after that model.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Element? {
@@ -59,12 +60,13 @@ where Model.ID: Sendable {
 }
 
 extension LocalRepository {
-  /// What happens to the models from now on.
+  /// The changes of the models from now on.
   public nonisolated var changes: ModelChangeSequence<Model> { changes(since: nil) }
 
-  /// What happened to the models since a cursor, and what happens.
+  /// Returns the changes of the models since a cursor, and then those that follow.
   ///
-  /// - Parameter cursor: of an earlier iterator, in any run and any process; nil begins now.
+  /// - Parameter cursor: the cursor of an earlier iterator, from any run and any process; nil
+  ///   starts with the next change.
   public nonisolated func changes(since cursor: ChangeCursor?) -> ModelChangeSequence<Model> {
     ModelChangeSequence(
       changes: keyspace.changes(since: cursor), format: format, keys: keys, place: place)

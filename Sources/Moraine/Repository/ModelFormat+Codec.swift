@@ -1,5 +1,5 @@
-/// How values become bytes and back: CBOR, MessagePack, an encryption of JSON, whatever a program
-/// brings.
+/// A program's own conversion of values to bytes and back: CBOR, MessagePack, encrypted JSON, and
+/// so on.
 ///
 /// ```swift
 /// struct Sealed: ModelCodec {
@@ -15,29 +15,36 @@
 /// let notes = try LocalRepository<Note>(directory: folder, format: .codec(Sealed(key: key)))
 /// ```
 ///
-/// What it throws becomes `.encodingFailed` or `.decodingFailed`, with the key of the model.
+/// An error that the codec throws becomes `.encodingFailed` or `.decodingFailed`, with the key of
+/// the model.
 public protocol ModelCodec: Sendable {
-  /// Called from one task at a time for each repository, and from any for settings.
+  /// Encodes a value. A repository calls this from one task at a time; settings call it from any
+  /// number of tasks.
   func encode<Value: Encodable>(_ value: Value) throws -> [UInt8]
 
+  /// Decodes a value.
+  ///
   /// - Parameters:
-  ///   - type: what is asked for.
-  ///   - bytes: what ``encode(_:)`` has made, of this or an earlier version of the type.
+  ///   - type: the type of the value.
+  ///   - bytes: bytes that ``encode(_:)`` returned for this or an earlier version of the type.
   func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value
 }
 
 extension ModelFormat where Model: Codable {
-  /// Models as a codec writes them, each below the number of its version: "v1:" and the bytes.
+  /// Returns a format that uses a codec. A stored model begins with its version number, "v1:", and
+  /// then has the codec's bytes.
   ///
   /// - Parameters:
-  ///   - codec: makes bytes of models, and models of bytes.
-  ///   - version: of what is written, from 1.
+  ///   - codec: converts models to bytes and back.
+  ///   - version: the version that is written, from 1.
   public static func codec(_ codec: some ModelCodec, version: Int = 1) -> ModelFormat {
     versioned(codec, version: version, marksTheFirst: true)
   }
 
-  /// - Parameter marksTheFirst: whether version 1 is named too. Otherwise what the codec writes
-  ///   must begin with another byte than "v".
+  /// Returns a format with version marks.
+  ///
+  /// - Parameter marksTheFirst: whether models of version 1 have a mark too. If not, the codec's
+  ///   bytes must not begin with "v".
   static func versioned(
     _ codec: some ModelCodec, version: Int, marksTheFirst: Bool
   ) -> ModelFormat {
@@ -51,7 +58,7 @@ extension ModelFormat where Model: Codable {
   }
 }
 
-/// The number of a version before a body: "v2:".
+/// The version number in front of a body: "v2:".
 private enum VersionMark {
   private static let letter = UInt8(ascii: "v")
 
@@ -59,7 +66,9 @@ private enum VersionMark {
     Array("v\(version):".utf8) + body
   }
 
-  /// - Parameter isOptional: whether no mark means version 1.
+  /// Splits stored bytes into the version and the body.
+  ///
+  /// - Parameter isOptional: whether bytes without a mark are of version 1.
   static func open(
     _ bytes: [UInt8], isOptional: Bool
   ) throws -> (version: Int, body: [UInt8]) {

@@ -1,17 +1,18 @@
 public import Foundation
 
 extension ModelFormat where Model: Codable {
-  /// JSON, one object a model, as `moraine dump` prints it.
+  /// JSON, one object for each model, as `moraine dump` prints it.
   public static var json: ModelFormat { json() }
 
-  /// JSON, one object a model. From version 2 on it begins with a member `"$version"`; what is no
-  /// object, such as the text of a setting, is then the member `"$value"` behind it.
+  /// Returns a JSON format, one object for each model. From version 2 on the object begins with a
+  /// member `"$version"`. A value that is not an object, such as the text of a setting, is then
+  /// stored in a member `"$value"` after it.
   ///
   /// - Parameters:
-  ///   - version: of what is written, from 1.
-  ///   - encoder: used for every model, from one task at a time for each repository. It must not
-  ///     print prettily: a model takes a line.
-  ///   - decoder: used for every model, likewise.
+  ///   - version: the version that is written, from 1.
+  ///   - encoder: the encoder for every model. A repository uses it from one task at a time. Do not
+  ///     set `.prettyPrinted`: a model must be one line.
+  ///   - decoder: the decoder for every model. A repository uses it from one task at a time.
   public static func json(
     version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
   ) -> ModelFormat {
@@ -40,9 +41,9 @@ private struct JSONBody: ModelCodec {
     try decoder.decode(type, from: Data(bytes))
   }
 
-  /// Puts the version before the first member, or before the whole.
+  /// Inserts the version before the first member of an object, or wraps any other body.
   static func mark(_ body: [UInt8], _ version: Int) -> [UInt8] {
-    // A dictionary may have such members itself: then it is wrapped, and read back as it was.
+    // A dictionary may itself begin with such a member. It is wrapped, and so decodes unchanged.
     let isUnlike = !body.starts(with: marker) && !body.starts(with: wrapped)
     if version == 1, isUnlike { return body }
     let head = marker + Array("\(version)".utf8)
@@ -72,7 +73,7 @@ private struct JSONBody: ModelCodec {
       throw DecodingError.dataCorrupted(
         DecodingError.Context(codingPath: [], debugDescription: "$version is no number"))
     }
-    // Taken out: a dictionary would have it for a member of its own.
+    // The mark is removed: a dictionary would decode it as one of its members.
     var rest = bytes[digits.endIndex...]
     if rest.first == comma { rest = rest.dropFirst() }
     if rest.starts(with: wrapping), rest.last == end {

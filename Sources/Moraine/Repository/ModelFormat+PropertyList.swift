@@ -1,10 +1,10 @@
 import Foundation
 
 extension ModelFormat where Model: Codable {
-  /// Binary property lists. A model of version 2 or later is stored below the number of its
-  /// version.
+  /// Returns a format of binary property lists. A model of version 2 or later is stored after its
+  /// version number.
   public static func propertyList(version: Int = 1) -> ModelFormat {
-    // A list begins with "bplist", which is no version.
+    // A property list begins with "bplist", which cannot be taken for a version mark.
     versioned(PropertyListCodec(), version: version, marksTheFirst: false)
   }
 }

@@ -1,24 +1,24 @@
 import MoraineEngine
 
-/// How models are written, and how each version of them that was ever written is read.
+/// The format in which models are written, and the migrations that read older versions of them.
 ///
 /// ```swift
 /// let format = ModelFormat<User>.json(version: 2)
 ///   .migrating(from: 1, UserV1.self) { User(id: $0.id, name: $0.first + " " + $0.last) }
 /// ```
 ///
-/// A stored model is migrated when it is read, and written in the new form when it is saved next.
-/// One of a version above ``version`` is `.newerFormat`: a program must not guess what a later one
-/// meant.
+/// A stored model is migrated when it is read. It is written in the new form when it is saved the
+/// next time. Reading a model of a version above ``version`` throws `.newerFormat`: a program must
+/// not guess the meaning of a later version.
 public struct ModelFormat<Model: Sendable>: Sendable {
   /// The version that is written, from 1.
   public let version: Int
-  /// What a stored value is: its version, and where the model itself begins.
+  /// Splits a stored value into its version and its body.
   private let opening: @Sendable ([UInt8]) throws -> (version: Int, body: [UInt8])
   private let writing: @Sendable (Model) throws -> [UInt8]
   private var readers: [Int: @Sendable ([UInt8]) throws -> Model]
   private let codec: any ModelCodec
-  /// Decodes many of the current version at once; nil where that is no faster.
+  /// Decodes many bodies of the current version at once; nil where that is not faster.
   private let readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])?
 
   init(
@@ -36,12 +36,13 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     readers = [version: { try codec.decode(Model.self, from: $0) }]
   }
 
-  /// The same format, which also reads what an earlier version of the program has written.
+  /// Returns this format with a migration from an earlier version of the model.
   ///
   /// - Parameters:
-  ///   - old: from 1, below ``version``.
-  ///   - type: what models of that version are decoded as.
-  ///   - convert: makes a present model of one; what it throws is `.decodingFailed`.
+  ///   - old: the earlier version, from 1 to below ``version``.
+  ///   - type: the type as which models of that version are decoded.
+  ///   - convert: converts a model of that version to the current one. An error that it throws
+  ///     becomes `.decodingFailed`.
   public func migrating<Old: Decodable & SendableMetatype>(
     from old: Int, _ type: Old.Type, _ convert: @escaping @Sendable (Old) throws -> Model
   ) -> ModelFormat {
@@ -52,8 +53,8 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     return format
   }
 
-  /// Nil when one of them is of another version, or cannot be decoded: each by itself then says
-  /// what is wrong.
+  /// Decodes values together. Returns nil when one of them has another version or cannot be
+  /// decoded: the caller then decodes each value alone and gets its error.
   func decodeTogether(_ values: some Sequence<[UInt8]>) -> [Model]? {
     guard let readingTogether else { return nil }
     do {
@@ -71,7 +72,9 @@ public struct ModelFormat<Model: Sendable>: Sendable {
 
   func encode(_ model: Model) throws -> [UInt8] { try writing(model) }
 
-  /// - Parameter noun: what it is that is decoded, for messages.
+  /// Decodes one stored value and migrates it if necessary.
+  ///
+  /// - Parameter noun: the noun for the value in error messages.
   /// - Throws: `.newerFormat`, `.decodingFailed`.
   func decode(
     _ bytes: [UInt8], _ key: Key, _ place: String, as noun: String = "model"

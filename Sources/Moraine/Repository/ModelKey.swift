@@ -1,16 +1,16 @@
 public import Foundation
 import MoraineEngine
 
-/// How an id becomes a key, and back: the id's text in UTF-8.
+/// The conversion of an id to a key and back. A key is the id's text in UTF-8.
 public struct ModelKey<ID: Sendable>: Sendable {
   let text: @Sendable (ID) -> String
   let id: @Sendable (String) -> ID?
 
-  /// Ids that are written by closures of your own.
+  /// Creates a conversion from two closures.
   ///
   /// - Parameters:
-  ///   - text: the id in words; ids that differ must have different ones.
-  ///   - id: the way back; nil for what no id is written like.
+  ///   - text: returns the text of an id. Different ids must have different texts.
+  ///   - id: returns the id that a text stands for; nil when no id has this text.
   public init(
     text: @escaping @Sendable (ID) -> String, id: @escaping @Sendable (String) -> ID?
   ) {
@@ -18,8 +18,9 @@ public struct ModelKey<ID: Sendable>: Sendable {
     self.id = id
   }
 
-  /// Ids that are equal have one key: texts that differ in how a letter is composed are equal to
-  /// Swift, so they become the same bytes (Unicode Standard Annex 15, form C).
+  /// Returns the key of an id. Ids that are equal have the same key: for Swift, texts that differ
+  /// only in how a letter is composed are equal, so they become the same bytes (Unicode Standard
+  /// Annex 15, form C).
   func key(_ id: ID) -> Key {
     let text = text(id)
     return Key(
@@ -28,19 +29,19 @@ public struct ModelKey<ID: Sendable>: Sendable {
 }
 
 extension ModelKey where ID: LosslessStringConvertible {
-  /// For ids that say their own text: `String`, `Int`, and types of your own.
+  /// The conversion for ids that have a text of their own: `String`, `Int`, and types of your own.
   public static var lossless: ModelKey { ModelKey(text: \.description, id: { ID($0) }) }
 }
 
 extension ModelKey where ID == UUID {
-  /// For UUIDs, which Foundation does not make `LosslessStringConvertible`.
+  /// The conversion for UUIDs, which are not `LosslessStringConvertible` in Foundation.
   public static var uuid: ModelKey {
     ModelKey(text: \.uuidString, id: { UUID(uuidString: $0) })
   }
 }
 
 extension ModelKey where ID: RawRepresentable, ID.RawValue: LosslessStringConvertible & Sendable {
-  /// For enums and other types with a raw value: the text of the raw value.
+  /// The conversion for enums and other types with a raw value: the text of the raw value.
   public static var rawValue: ModelKey {
     ModelKey(
       text: { $0.rawValue.description },

@@ -1,13 +1,17 @@
 public import MoraineEngine
 
-/// The models of a repository, one after the other, without having all of them in memory.
+/// The models of a repository, one after the other, without loading all of them into memory.
 ///
-/// - Every model that is there from the first call to the last comes; those saved last come last.
-/// - One that is saved while the sequence is read comes as it was, as it is, or both, the newer
-///   last. One that is deleted meanwhile may come or not.
-/// - It holds about 256 models or a megabyte, and what is changed while it reads what was changed
-///   while it read. Nothing waits for it: the repository can be used meanwhile.
-/// - Cancelling the task does not end it: what ends early would look as if that were all.
+/// - Every model that exists from the first call to the last is returned, in the order in which the
+///   models were last saved.
+/// - A model that is saved while the sequence is read is returned in its old state, in its new
+///   state, or in both; the newer one then comes last. A model that is deleted while the sequence
+///   is read may or may not be returned.
+/// - The sequence holds about 256 models or a megabyte at a time. The last page may be longer: it
+///   has every model that was saved while the sequence read its second round, which returns the
+///   models that were saved during the first. Nothing waits for the sequence: the repository can be
+///   used while it is read.
+/// - Cancelling the task does not end the sequence: a sequence that ends early would look complete.
 ///
 /// ```swift
 /// for try await user in users.models { print(user.name) }
@@ -21,18 +25,18 @@ where Model.ID: Sendable {
 
   public func makeAsyncIterator() -> Iterator { Iterator(repository: repository) }
 
-  /// Reads page after page; one task at a time.
+  /// Reads page after page. For one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     private let repository: LocalRepository<Model>
     private var ready: ArraySlice<Entry> = []
-    /// Nil at the end.
+    /// The place of the next page; nil at the end.
     private var walk: LiveWalk? = LiveWalk()
     private var isPrepared = false
 
     fileprivate init(repository: LocalRepository<Model>) { self.repository = repository }
 
     /// - Throws: `.decodingFailed`, `.newerFormat` for a model that cannot be read: the next call
-    ///   goes on behind it. `.corrupted`, `.io`, `.closed`: the next call tries the same again.
+    ///   continues after that model. `.corrupted`, `.io`, `.closed`: the next call tries again.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Model? {
@@ -54,7 +58,7 @@ where Model.ID: Sendable {
 }
 
 extension LocalRepository {
-  /// The models, one after the other. Unlike ``loadAll()`` it takes little memory, and is not of
-  /// one moment: see ``ModelSequence``.
+  /// The models, one after the other. Unlike ``loadAll()`` this takes little memory and does not
+  /// show one moment; see ``ModelSequence``.
   public nonisolated var models: ModelSequence<Model> { ModelSequence(repository: self) }
 }

@@ -2,9 +2,11 @@ import Foundation
 import MoraineEngine
 import SystemPackage
 
-/// Where the store of a directory and a filename is.
+/// The path of a store that is named by a directory and a filename.
 enum StorePlace {
-  /// - Parameter directory: nil is the user's documents.
+  /// Returns the path of the store.
+  ///
+  /// - Parameter directory: nil is the user's documents directory.
   static func path(_ directory: URL?, _ filename: String) throws(StoreError) -> FilePath {
     let directory = if let directory { directory } else { try documents() }
     guard directory.isFileURL else {
@@ -17,12 +19,12 @@ enum StorePlace {
       throw StoreError(
         .invalidArgument, "'\(filename)' is no name for a file; give the directory by itself")
     }
-    // Not made shorter by its text alone: beyond a symbolic link ".." is another directory.
+    // The path is not normalized as text: after a symbolic link ".." is another directory.
     return FilePath(directory.absoluteURL.path).appending(filename + ".moraine")
   }
 
   private static func documents() throws(StoreError) -> URL {
-    // `URL.documentsDirectory` is Apple's alone.
+    // `URL.documentsDirectory` exists only on Apple platforms.
     let places = FileManager.default.urls(for: .documentDirectory, in: .userDomainMask)
     guard let first = places.first else {
       throw StoreError(.invalidArgument, "this user has no documents directory; give one")
