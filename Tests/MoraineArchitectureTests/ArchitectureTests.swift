@@ -46,7 +46,7 @@ import Testing
   }
 
   /// Without traits nothing of an integration is left, and so nothing of the packages behind it.
-  @Test func integrationsAreBehindTheirTraits() throws {
+  @Test func integrationsAreCompiledOnlyWithTheirTraits() throws {
     let files = try Source.files(in: "Moraine").filter { $0.path.hasPrefix(Self.integrations) }
     #expect(Set(files.compactMap(\.trait)) == Set(Self.traits.keys))
     #expect(files.allSatisfy { $0.trait != nil })

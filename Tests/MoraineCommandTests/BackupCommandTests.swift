@@ -9,7 +9,7 @@ import Testing
 
   init() throws { place = try Place() }
 
-  @Test func aStoreGoesToABackupAndBack() async throws {
+  @Test func storeIsBackedUpAndRestored() async throws {
     try await place.drive("put 6b 76", "put 6c 77", "del 6b", "put 6d 78")
     let made = try await Moraine.run("backup", place.store, backup)
     #expect(made.code == 0, "\(made)")
@@ -40,7 +40,7 @@ import Testing
     #expect(beyond.code == 2 && beyond.errors.contains("it does not reach 9"), "\(beyond)")
   }
 
-  @Test func whatIsWrongHasItsExitCode() async throws {
+  @Test func eachFailureHasItsExitCode() async throws {
     try await place.drive("put 6b \(String(repeating: "76", count: 999))")
     let none = try await Moraine.run(
       "backup", place.folder.appendingPathComponent("x").path, backup)

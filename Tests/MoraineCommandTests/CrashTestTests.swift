@@ -40,14 +40,14 @@ import Testing
     ["crash-test", "--time-budget", "0"], ["crash-test", "--timeout-seconds", "inf"],
     ["crash-test", "--jobs", "100000000"], ["crash-test", "--images", "0"],
   ])
-  func whatDoesNotExistIsAUsageError(arguments: [String]) async throws {
+  func invalidArgumentIsAUsageError(arguments: [String]) async throws {
     let outcome = try await Moraine.run(arguments)
     #expect(outcome.code == 2, "\(outcome.errors)")
     #expect(!outcome.errors.isEmpty)
   }
 
   /// What the budget leaves out is said, and a target that is missed is no success.
-  @Test func aBudgetCutsShortAndSaysSo() async throws {
+  @Test func timeBudgetEndsTheRunWithAReport() async throws {
     let many = ["crash-test", "--scenario", "one-key-mapped", "--scenario", "puts-mapped"]
     let outcome = try await Moraine.run(
       many + ["--count", "9223372036854775807", "--time-budget", "0.2", "--jobs", "1"])
@@ -88,7 +88,7 @@ import Testing
     #expect(rest == Array(units[1...]))
   }
 
-  @Test func aWorkerThatTalksNonsenseIsAViolation() throws {
+  @Test func workerThatWritesNonsenseIsAViolation() throws {
     let progress = WorkerProgress()
     progress.take("end {}\n")
     let (results, _) = progress.settle(units, ending: "0", timeoutSeconds: 1)

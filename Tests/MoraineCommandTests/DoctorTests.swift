@@ -22,7 +22,7 @@ import Testing
     try bytes.write(to: url)
   }
 
-  @Test func aSoundStoreIsSaidToBeSound() async throws {
+  @Test func soundStoreIsReportedAsSound() async throws {
     try await place.drive("put 6b 76", "put 6c 77", "close")
     let text = try await Moraine.run("doctor", place.store)
     #expect(text.code == 0 && text.text.hasPrefix("Sound: every byte was read"), "\(text)")
@@ -33,7 +33,7 @@ import Testing
     #expect((json["advice"] as? [String])?.isEmpty == true)
   }
 
-  @Test func aKilledStoreIsSaidToNeedNothing() async throws {
+  @Test func killedStoreIsReportedToNeedNoRepair() async throws {
     _ = try await place.talk("--durability", "none") { talk in
       _ = try await talk.ask("put 6b 76")
       try talk.kill()
@@ -43,7 +43,7 @@ import Testing
     #expect(text.text.contains("by itself"))
   }
 
-  @Test func whatIsDamagedIsNamedWithWhatToDo() async throws {
+  @Test func damageIsNamedWithItsRemedies() async throws {
     try await place.drive("put 6b65792031 7631", "put 6b65792032 7632", "put 6b65792033 7633")
     try damage("key 2")
     let text = try await Moraine.run("doctor", place.store)
@@ -105,7 +105,7 @@ import Testing
     #expect(try await Moraine.run("get", rescued, "l").text == "w")
   }
 
-  @Test func noStoreIsNoPatient() async throws {
+  @Test func pathWithoutAStoreIsAUsageError() async throws {
     let nowhere = place.folder.appendingPathComponent("nowhere").path
     #expect(try await Moraine.run("doctor", nowhere).code == 2)
     #expect(try await Moraine.run("doctor", nowhere, "--salvage", rescued).code == 2)

@@ -36,7 +36,7 @@ import Testing
     words.filter { $0.hasPrefix("--") && $0.count > 2 }.map { $0.prefix { $0 != "=" } }
   }
 
-  @Test func everyCommandThatIsShownIsOne() async throws {
+  @Test func everyDocumentedCommandExists() async throws {
     var seen = 0
     for text in try Self.quotedTexts() {
       for words in Self.words(behind: "moraine ", in: text) {
@@ -58,7 +58,7 @@ import Testing
     #expect(seen > 10, "only \(seen) options were found")
   }
 
-  @Test func everyScriptThatIsShownIsOne() throws {
+  @Test func everyDocumentedScriptExists() throws {
     var seen = 0
     for text in try Self.quotedTexts() {
       for words in Self.words(behind: "Scripts/", in: text) {

@@ -41,7 +41,7 @@ import Testing
   }
 
   /// The numbers in between are another process's.
-  @Test func aBatchAnswersItsOwnNumberBesideOtherProcesses() async throws {
+  @Test func batchAnswersItsOwnSequenceNumberBesideOtherProcesses() async throws {
     let place = place
     _ = try await place.talk("--shared") { (other) async throws in
       _ = try await place.talk("--shared") { (talk) async throws in
@@ -93,7 +93,7 @@ import Testing
     #expect(seen[1] == "count 0 0000000000000000")
   }
 
-  @Test func aBatchThatTheInputCutsOffIsNothing() async throws {
+  @Test func batchThatTheInputCutsOffIsNotApplied() async throws {
     let seen = try await answers("put 6b 76", "batch 3", "put 61 01", "del 6b")
     #expect(seen.count == 2 && seen[1].hasPrefix("err usage the input ended in a batch"))
     let huge = try await answers("batch 9223372036854775807", "put 61 01")
@@ -109,13 +109,13 @@ import Testing
     #expect(seen[2] == "none" && seen[3].hasPrefix("count 0 "))
   }
 
-  @Test func windowsLinesAndALastLineWithoutAnEndAreFine() async throws {
+  @Test func windowsLinesAndALastLineWithoutAnEndAreAccepted() async throws {
     let outcome = try await Moraine.run("drive", place.store, input: "put 6b 76\r\nget 6b")
     #expect(outcome.text == "ok 1\nvalue 76\n")
   }
 
   /// Each answer comes before the next command goes, and the end of the input closes the store.
-  @Test func answersAreNotHeldBack() async throws {
+  @Test func answersAreNotBuffered() async throws {
     let (_, status) = try await place.talk("--durability", "sync", "--io", "positional") {
       (talk) async throws in
       for index in 1...20 { #expect(try await talk.ask("put 6b 76") == "ok \(index)") }
@@ -125,7 +125,7 @@ import Testing
     #expect(try await Moraine.run("stats", place.store).text.contains("closed    in order"))
   }
 
-  @Test func whatIsAcknowledgedOutlivesAKill() async throws {
+  @Test func acknowledgedWriteSurvivesAKill() async throws {
     let (_, status) = try await place.talk("--durability", "none") { (talk) async throws in
       #expect(try await talk.ask("put 6b 76") == "ok 1")
       try talk.kill()
@@ -135,7 +135,7 @@ import Testing
   }
 
   /// Whoever drives us went away: no noise, and the store closed in order.
-  @Test func aReaderThatIsGoneEndsIt() async throws {
+  @Test func driveEndsWhenItsReaderIsGone() async throws {
     let script = #"""
       yes "put 6b 76" | head -n 200000 |
         { "$0" drive "$1" --durability none; echo "code $?" >&2; } | head -n 1
@@ -146,7 +146,7 @@ import Testing
   }
 
   /// A value of a megabyte crosses several reads and writes.
-  @Test func aLongLineIsWhole() async throws {
+  @Test func longLineIsReadWhole() async throws {
     let value = String(repeating: "00017f80feff", count: 170_000)
     #expect(try await answers("put 6b \(value)", "get 6b") == ["ok 1", "value \(value)"])
   }

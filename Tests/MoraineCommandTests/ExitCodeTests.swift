@@ -9,7 +9,7 @@ import Testing
 
   init() throws { place = try Place() }
 
-  @Test func doneIsZero() async throws {
+  @Test func successExitsWith0() async throws {
     #expect(try await Moraine.run("put", place.store, "k", "v").code == 0)
     #expect(try await Moraine.run("get", place.store, "k").text == "v")
     #expect(try await Moraine.run("delete", place.store, "k").code == 0)
@@ -17,7 +17,7 @@ import Testing
     #expect(try await Moraine.run("--version").text.first?.isNumber == true)
   }
 
-  @Test func aMissingKeyIsOne() async throws {
+  @Test func missingKeyExitsWith1() async throws {
     try await place.drive("put 6b 76")
     for command in ["get", "delete"] {
       let outcome = try await Moraine.run(command, place.store, "other")
@@ -31,12 +31,12 @@ import Testing
     ["load", "D", "--batch", "0"],
     ["drive", "D", "--segment-size", "255"], ["scan", "D", "--wrong"],
   ])
-  func misuseIsTwo(_ arguments: [String]) async throws {
+  func misuseExitsWith2(_ arguments: [String]) async throws {
     let outcome = try await Moraine.run(arguments)
     #expect(outcome.code == 2 && outcome.output.isEmpty && !outcome.errors.isEmpty)
   }
 
-  @Test func aPathWithoutAStoreIsTwo() async throws {
+  @Test func pathWithoutAStoreExitsWith2() async throws {
     for command in ["scan", "dump", "stats", "verify"] {
       let outcome = try await Moraine.run(command, place.store)
       #expect(outcome.code == 2 && outcome.errors.contains(place.store))
@@ -45,19 +45,19 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: place.store))
   }
 
-  @Test func anArgumentThatIsNotUTF8IsTwo() async throws {
+  @Test func argumentThatIsNotUTF8ExitsWith2() async throws {
     let script = #""$0" put "$1" "$(printf '\377')" v"#
     #expect(try await Moraine.shell(script, place.store).code == 2)
     #expect(!FileManager.default.fileExists(atPath: place.store), "no other key in its place")
   }
 
-  @Test func aKeyThatIsTooLongIsTwo() async throws {
+  @Test func oversizeKeyExitsWith2() async throws {
     let key = String(repeating: "k", count: Limits.keyLengthBytes + 1)
     #expect(try await Moraine.run("put", place.store, key, "v").code == 2)
     #expect(try await Moraine.run("put", place.store, String(key.dropLast()), "v").code == 0)
   }
 
-  @Test func damageIsThree() async throws {
+  @Test func damageExitsWith3() async throws {
     try await place.drive("put 6b \(String(repeating: "76", count: 999))")
     _ = try place.damage()
     for command in ["scan", "dump", "stats", "verify"] {
@@ -67,7 +67,7 @@ import Testing
     #expect(try await Moraine.run("get", place.store, "k").code == 3)
   }
 
-  @Test func aLockedStoreIsFour() async throws {
+  @Test func lockedStoreExitsWith4() async throws {
     let store = place.store
     let (codes, status) = try await place.talk { (talk) async throws in
       #expect(try await talk.ask("put 6b 76") == "ok 1")
@@ -81,21 +81,21 @@ import Testing
     #expect(status == .exited(0))
   }
 
-  @Test func whatTheSystemRefusesIsFive() async throws {
+  @Test func errorOfTheSystemExitsWith5() async throws {
     let store = place.store + String(repeating: "long", count: 100)
     let outcome = try await Moraine.run("put", store, "k", "v")
     #expect(outcome.code == 5 && outcome.errors.contains("File name too long"), "\(outcome)")
   }
 
   @Test(.enabled(if: FileManager.default.fileExists(atPath: "/dev/full")))
-  func aFullOutputIsSix() async throws {
+  func fullOutputExitsWith6() async throws {
     try await place.drive("put 6b 76")
     let outcome = try await Moraine.shell(#""$0" get "$1" k > /dev/full"#, place.store)
     #expect(outcome.code == 6 && outcome.errors.contains("No space left"))
   }
 
   /// On a small disk of its own, where the system lets us make one without being root.
-  @Test func aFullDiskIsSix() async throws {
+  @Test func fullDiskExitsWith6() async throws {
     let script = #"""
       command -v unshare > /dev/null && unshare -rm true 2> /dev/null || { echo skipped; exit; }
       unshare -rm sh -c '
@@ -108,7 +108,7 @@ import Testing
     #expect(outcome.code == 6 && outcome.errors.hasPrefix("moraine: noSpace: "), "\(outcome)")
   }
 
-  @Test func aNewerFormatIsSeven() async throws {
+  @Test func newerFormatExitsWith7() async throws {
     try await place.drive("put 6b 76")
     let url = URL(fileURLWithPath: place.store + "/MANIFEST")
     var bytes = [UInt8](try Data(contentsOf: url))

@@ -53,7 +53,7 @@ import Testing
     #expect((lines.last?["digest"] as? String)?.count == 32)
   }
 
-  @Test func damagedPlacesAreListedToo() async throws {
+  @Test func damagedPlacesAreListed() async throws {
     try await place.drive("put 6b 76", "put 6c 77", "put 6d 78", "close")
     let url = try #require(try place.segments.first)
     var bytes = try Data(contentsOf: url)
@@ -85,7 +85,7 @@ import Testing
     #expect(20...60 ~= bars, "\(bars)")
   }
 
-  @Test func whatIsNotThereIsUsage() async throws {
+  @Test func missingSegmentOrStoreIsAUsageError() async throws {
     try await place.drive("put 6b 76")
     #expect(try await Moraine.run("inspect", place.store, "--segment", "9").code == 2)
     let nowhere = place.folder.appendingPathComponent("nowhere").path

@@ -46,7 +46,7 @@ import Testing
   /// Whoever it was: a file that appears beside the store is a violation, with the way to repeat
   /// it.
   @Test(arguments: [[], ["--json"]])
-  func aViolationIsCode3AndNamesItsReplay(options: [String]) async throws {
+  func violationExitsWith3AndNamesItsReplay(options: [String]) async throws {
     let folder = place.store + "/subject"
     let command =
       ["crash-test", "kills", "--directory", place.store, "--kills", "1000000", "--seed", "5"]
@@ -73,7 +73,7 @@ import Testing
     #expect(object?["isSound"] as? Bool == false && object?["failure"] as? String == "wroteOutside")
   }
 
-  @Test func misuseIsCode2() async throws {
+  @Test func misuseExitsWith2() async throws {
     #expect(try await test("--kills", "-1").code == 2)
     #expect(try await test("--kills", "0").code == 2)
     #expect(try await test("--timeout", "0").code == 2)
@@ -90,7 +90,7 @@ import Testing
   /// A store that is not what the ledger says, before the check: a put undone, a put never asked
   /// for.
   @Test(arguments: [("forget", "lost"), ("add", "invented"), ("swap", "invented")])
-  func aStoreThatIsNotAsAcknowledgedIsFound(fault: String, name: String) async throws {
+  func storeThatContradictsItsAcknowledgementsIsFound(fault: String, name: String) async throws {
     // In the place of the program: does the harm before each start but the first.
     let script = #"""
       store="$2"; moraine="$0"

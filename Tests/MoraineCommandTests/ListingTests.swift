@@ -13,7 +13,7 @@ import Testing
       "put 6b 00", "put ff -", #"put 7573c3a9 2261095c0a1b22"#, "put 6b 76ff", "del 78")
   }
 
-  @Test func scanIsForEyes() async throws {
+  @Test func scanPrintsReadableText() async throws {
     try await fill()
     let all = try await Moraine.run("scan", place.store)
     #expect(all.lines == [#"\xff"# + "\t", "usé\t\"a\\x09\\\\x0a\\x1b\"", "k\tv\\xff", ""])
@@ -77,7 +77,7 @@ import Testing
 
   /// More than a pipe holds, so that the writer does meet the closed pipe.
   @Test(arguments: ["dump", "scan", "scan --json", "dump --format hex"])
-  func aReaderThatEndsFirstIsNoFailure(_ command: String) async throws {
+  func readerThatEndsEarlyIsNoFailure(_ command: String) async throws {
     let line = "{\"id\":%,\"text\":\"\(String(repeating: "x", count: 500))\"}\n"
     let text = (0..<2000).map { line.replacingOccurrences(of: "%", with: "\($0)") }.joined()
     let file = try place.file("lines", text.utf8)
@@ -88,7 +88,7 @@ import Testing
     #expect(outcome.errors == "code 0\n")
   }
 
-  @Test func aDumpIsWhatWasLoaded() async throws {
+  @Test func dumpEqualsTheLoadedInput() async throws {
     let text = (0..<3000).map { "{\"id\":\($0)}\n" }.joined()
     let file = try place.file("lines", text.utf8)
     #expect(try await Moraine.run("load", place.store, file).code == 0)

@@ -12,7 +12,7 @@ import Testing
     return outcome.lines.dropLast()
   }
 
-  @Test func aLineIsItsOwnValue() async throws {
+  @Test func wholeLineBecomesTheValue() async throws {
     let lines = [
       #"{"id":"a", "x" : [1,2,{"id":7}]}"#, #" {"n":{"id":1},"\u0069d":"b\u00e9\n"} "#,
       #"{"id":"😀","\"id\"":0}"#, #"{"id":"\ud83d\ude01"}"#,
@@ -25,7 +25,7 @@ import Testing
   }
 
   /// As `Double`, the first two are one number, and the third is none.
-  @Test func numbersAreKeysAsTheyAreWritten() async throws {
+  @Test func numbersBecomeKeysWithTheirExactText() async throws {
     let numbers = [
       "12345678901234567890123", "12345678901234567890124", "1e400", "-0", "0", "1", "1.0", "1E0",
     ]
@@ -34,14 +34,14 @@ import Testing
     #expect(try await keys() == numbers)
   }
 
-  @Test func windowsFilesAndBlankLinesAreFine() async throws {
+  @Test func windowsFilesAndBlankLinesAreAccepted() async throws {
     let text = "\u{FEFF}{\"id\":1}\r\n\r\n \t\n{\"id\":2}\r\n{\"id\":3}"
     #expect(try await Moraine.run("load", place.store, "-", input: text).text.contains("3 records"))
     #expect(
       try await Moraine.run("dump", place.store).text == "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n")
   }
 
-  @Test func theLastOfAKeyWins() async throws {
+  @Test func lastLineOfAKeyWins() async throws {
     let text = #"{"id":1,"v":"old"}"# + "\n" + #"{"id":"1","v":"new"}"#
     #expect(try await Moraine.run("load", place.store, input: text).code == 0)
     #expect(try await Moraine.run("get", place.store, "1").text == #"{"id":"1","v":"new"}"#)
@@ -83,7 +83,7 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: place.store))
   }
 
-  @Test func whatIsNotUTF8IsRefused() async throws {
+  @Test func inputThatIsNotUTF8IsRefused() async throws {
     let file = try place.file("lines", Array(#"{"id":1,"x":""#.utf8) + [0xE9] + Array("\"}".utf8))
     let outcome = try await Moraine.run("load", place.store, file)
     #expect(outcome.code == 2 && outcome.errors == "moraine: line 1: not UTF-8\n")
@@ -106,7 +106,7 @@ import Testing
     #expect(try await Moraine.run("verify", place.store).code == 0)
   }
 
-  @Test func anEmptyInputStillMeetsTheStore() async throws {
+  @Test func emptyInputStillOpensTheStore() async throws {
     #expect(try await Moraine.run("load", place.store, input: "\n").text == "loaded 0 records\n")
     try await place.drive("put 6b 76")
     _ = try place.damage()
@@ -114,7 +114,7 @@ import Testing
   }
 
   /// The reader's lock and the writer's must not meet.
-  @Test func aStoreMayFeedItself() async throws {
+  @Test func dumpOfAStoreCanBeLoadedIntoTheSameStore() async throws {
     try await place.drive(
       "put 61 \(Array(#"{"id":"b"}"#.utf8).map { String($0, radix: 16) }.joined())")
     let script = #""$0" dump "$1" | "$0" load "$1" && "$0" scan "$1" --keys-only"#

@@ -7,7 +7,7 @@ import Testing
 
 /// The small parts that a run of the command cannot reach in every corner.
 @Suite struct PartsTests {
-  @Test func hexadecimalGoesBothWays() {
+  @Test func hexadecimalEncodesAndDecodes() {
     var generator = SeededGenerator(seed: 7)
     for length in [0, 1, 2, 255, 4096] {
       let bytes = (0..<length).map { _ in UInt8.random(in: 0...255, using: &generator) }
@@ -70,7 +70,7 @@ import Testing
     #expect(!ProgressBar.line("v", 0, of: 0, seconds: 0, columns: 80).isEmpty)
   }
 
-  @Test func figuresAreForEyes() {
+  @Test func figuresArePrintedWithUnits() {
     #expect(
       [0, 999, 1000, 999_949, 999_950].map(Units.bytes) == [
         "0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB",

@@ -15,7 +15,7 @@ import Testing
     #expect(outcome.output == bytes && outcome.errors.isEmpty)
   }
 
-  @Test func noBytesAreAValue() async throws {
+  @Test func emptyKeyAndEmptyValueAreStored() async throws {
     #expect(try await Moraine.run("put", place.store, "k", input: "").code == 0)
     #expect(try await Moraine.run("put", place.store, "", "of the empty key").code == 0)
     let outcome = try await Moraine.run("get", place.store, "k")
@@ -23,7 +23,7 @@ import Testing
     #expect(try await Moraine.run("get", place.store, "").text == "of the empty key")
   }
 
-  @Test func whatBeginsWithADashGoesBehindTwo() async throws {
+  @Test func keysAndValuesWithADashFollowADoubleDash() async throws {
     #expect(try await Moraine.run("put", place.store, "--", "-k", "--value").code == 0)
     #expect(try await Moraine.run("get", place.store, "--", "-k").text == "--value")
     #expect(try await Moraine.run("delete", place.store, "--", "-k").code == 0)

@@ -41,14 +41,14 @@ import Testing
 
   /// The same kind, scenario, seed, durability, figures and faults, and nothing beside it.
   @Test(arguments: units)
-  func aCommandStandsForItsPiece(unit: LaboratoryUnit) throws {
+  func replayCommandRunsExactlyItsUnit(unit: LaboratoryUnit) throws {
     let command = try #require(try parse(unit.replay) as? any LaboratoryCommand)
     #expect(command.units == [unit])
     #expect(command.options.count == 1)
   }
 
   /// The default of all is each piece once.
-  @Test func aCommandWithoutChoicesStandsForAllOfThem() throws {
+  @Test func commandWithoutChoicesRunsEachUnitOnce() throws {
     let faults = try #require(try parse("moraine crash-test faults --seed 3") as? Faults)
     let count = CrashScenario.catalog.count * FaultLaboratory.effects.count * 2
     #expect(Set(faults.units).count == count && faults.units.count == count)
@@ -71,7 +71,7 @@ import Testing
   }
 
   /// A fault that strikes nothing is no success, or a replay would be believed that did nothing.
-  @Test func aFaultThatIsNotMetIsSaid() async throws {
+  @Test func faultThatIsNeverMetIsReported() async throws {
     let outcome = try await Moraine.run(
       "crash-test", "faults", "--scenario", "puts-mapped", "--fault", "eio,once,9,read,1,none")
     #expect(outcome.code == 3 && outcome.errors.contains("1 calls were not reached"), "\(outcome)")
@@ -82,7 +82,7 @@ import Testing
     ["faults", "--fault", fault, "--pairs", "1"], ["faults", "--lasting", "perhaps"],
     ["--nesting-period", "-1"], ["--subsets", "x"], ["--torn", "1000001"],
   ])
-  func misuseIsCode2(arguments: [String]) async throws {
+  func misuseExitsWith2(arguments: [String]) async throws {
     let outcome = try await Moraine.run(["crash-test"] + arguments)
     #expect(outcome.code == 2 && !outcome.errors.isEmpty, "\(outcome)")
   }

@@ -7,7 +7,7 @@ import Testing
 
   init() throws { place = try Place() }
 
-  @Test func aSoundStoreSaysSo() async throws {
+  @Test func soundStoreIsReportedAsSound() async throws {
     try await place.drive("put 6b 76", "put 6c 76")
     #expect(try await Moraine.run("verify", place.store).text.hasPrefix("sound: 2 records, "))
     let json = try await Moraine.run("verify", place.store, "--json")
@@ -41,7 +41,7 @@ import Testing
 
   /// Names, bytes and times of every file, on a store closed in order and on one that was killed.
   @Test(arguments: [false, true])
-  func whatOnlyReadsChangesNothing(isKilled: Bool) async throws {
+  func readingCommandsChangeNoFile(isKilled: Bool) async throws {
     let (_, status) = try await place.talk("--durability", "none", "--segment-size", "4096") {
       talk in
       for index in 0..<40 {

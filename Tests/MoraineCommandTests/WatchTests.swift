@@ -15,7 +15,7 @@ import Testing
     }
   }
 
-  @Test func changesBehindANumberAreTold() async throws {
+  @Test func changesAfterASequenceNumberArePrinted() async throws {
     try await place.drive("put 6b 76", "put 6c 77", "put ff fe", "del 6b", "close")
     let outcome = try await Moraine.run(
       "watch", place.store, "--since", "1", "--limit", "3")
@@ -34,7 +34,7 @@ import Testing
   }
 
   /// Another process writes until this one has heard of it twice.
-  @Test func whatAnotherProcessWritesIsTold() async throws {
+  @Test func writesOfAnotherProcessArePrinted() async throws {
     try await place.drive("put 6b 76", "close")
     let store = place.store
     _ = try await place.talk("--shared") { talk in
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func whatCannotBeWatchedHasItsCode() async throws {
+  @Test func changesThatCannotBeWatchedHaveTheirExitCode() async throws {
     try await place.drive("put 6b 76", "put 6b 77", "del 6b", "put 6c 78", "compact", "close")
     let beyond = try await Moraine.run("watch", place.store, "--since", "9", "--limit", "1")
     #expect(beyond.code == 2 && beyond.errors.contains("only reached 4"), "\(beyond)")

@@ -5,7 +5,7 @@ import Testing
 /// needs a trait, in the tests that `Scripts/clients` runs; or in what `Scripts/stranger` builds.
 @Suite struct DocumentedCodeTests {
   @Test(arguments: try Page.all())
-  func isCompiled(page: Page) throws {
+  func documentedCodeIsCompiled(page: Page) throws {
     for block in page.blocks where !page.isBuiltAsAPackage(block) {
       for chunk in block.chunks where try !Page.compiled().contains(where: { $0.has(chunk) }) {
         Issue.record(

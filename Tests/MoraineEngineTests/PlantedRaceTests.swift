@@ -32,7 +32,7 @@ import Testing
   }
 
   /// A thread that writes what it has handed over already.
-  @Test(.enabled(if: isWanted)) func behindAContinuation() async throws {
+  @Test(.enabled(if: isWanted)) func afterAContinuation() async throws {
     let place = Place()
     place.memory.initialize(to: 0)
     let (written, seen) = (Counter(), Counter())

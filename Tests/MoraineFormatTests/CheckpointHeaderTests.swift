@@ -38,7 +38,7 @@ import Testing
     #expect(throws: FormatError.self) { try decode(bytes) }
   }
 
-  @Test func whatWasWrittenIsRead() throws {
+  @Test func encodedHeaderIsDecoded() throws {
     let bytes = header.encoded()
     #expect(bytes.count == header.lengthBytes)
     #expect(try decode(bytes) == header)
@@ -52,7 +52,7 @@ import Testing
     }
   }
 
-  @Test func aPartOfItIsNotTheWhole() {
+  @Test func truncatedHeaderIsDamaged() {
     let bytes = header.encoded()
     for count in [0, 127] {
       let error = error(Array(bytes.prefix(count)))
@@ -66,7 +66,7 @@ import Testing
     #expect(error(bytes + [0])?.offset == 4097)
   }
 
-  @Test func aNewerVersionIsSaidToBeOne() {
+  @Test func newerVersionIsReportedAsNewer() {
     let error = error(changed { $0.put(UInt16(2), at: 8) })
     #expect(error?.kind == .newer)
     #expect(error?.offset == 8)
@@ -74,7 +74,7 @@ import Testing
 
   /// Counts of segments and pages, which memory would be made for.
   @Test(arguments: [76, 104], [UInt32(1024), 5000, .max])
-  func moreThanThereIsRoomForIsNotBelieved(place: Int, count: UInt32) {
+  func countsThatExceedTheFileAreDamaged(place: Int, count: UInt32) {
     let error = error(changed { $0.put(count, at: place) })
     #expect(error?.kind == .damaged)
     #expect(error?.offset == 76)

@@ -26,7 +26,7 @@ import Testing
     }
   }
 
-  @Test func whatDoesNotShrinkStaysRaw() {
+  @Test func valueThatDoesNotShrinkStaysRaw() {
     var generator = SeededGenerator(seed: 6)
     var compressor = Compressor()
     for length in [0, 1, 23, 24, 100, 5000, 100_000] {

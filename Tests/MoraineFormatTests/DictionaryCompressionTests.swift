@@ -56,7 +56,7 @@ import Testing
     compressor.trim()
   }
 
-  @Test func aCopiedStateCompressesAsAFreshOneDoes() {
+  @Test func copiedStateCompressesLikeAFreshState() {
     let dictionary = Array(Documents.users(count: 100, seed: 23).joined())
     var kept = DictionaryCompressor(dictionary: dictionary)
     for value in Documents.users(count: 200, seed: 24) {
@@ -84,7 +84,7 @@ import Testing
     return stored.count <= value.count - value.count / 8 ? stored : nil
   }
 
-  @Test func whatDoesNotShrinkStaysRaw() {
+  @Test func valueThatDoesNotShrinkStaysRaw() {
     var generator = SeededGenerator(seed: 25)
     var compressor = DictionaryCompressor(dictionary: generator.bytes(65_536))
     for length in [0, 1, 23, 24, 100, 5000, 100_000] {
@@ -130,7 +130,7 @@ import Testing
     }
   }
 
-  @Test func withoutItsDictionaryAValueDoesNotComeBack() throws {
+  @Test func valueIsNotDecompressedWithoutItsDictionary() throws {
     let documents = Documents.users(count: 100, seed: 27)
     let dictionary = Array(documents.dropLast().joined())
     var compressor = DictionaryCompressor(dictionary: dictionary)

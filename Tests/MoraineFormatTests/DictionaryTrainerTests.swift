@@ -40,7 +40,7 @@ import Testing
     #expect(train(values) == dictionary)
   }
 
-  @Test func skippingWhatIsNotWantedChangesNothing() throws {
+  @Test func skippingUnwantedValuesChangesNothing() throws {
     let values = Documents.users(count: 30_000, seed: 34)
     var trainer = DictionaryTrainer()
     var skipped = 0
@@ -57,13 +57,13 @@ import Testing
     #expect(trainer.train(totalValueBytes: total) == train(values))
   }
 
-  @Test func noiseGetsNone() {
+  @Test func noiseGetsNoDictionary() {
     var generator = SeededGenerator(seed: 35)
     #expect(train((0..<2000).map { _ in generator.bytes(700) }) == nil)
     #expect(train((0..<300).map { _ in generator.bytes(20_000) }) == nil)
   }
 
-  @Test func whatShrinksByItselfGetsNone() {
+  @Test func valuesThatShrinkWithoutADictionaryGetNone() {
     var generator = SeededGenerator(seed: 36)
     let values = (0..<500).map { _ in
       Array(repeatElement(generator.bytes(16), count: 250).joined())
@@ -71,7 +71,7 @@ import Testing
     #expect(train(values) == nil)
   }
 
-  @Test func tooFewOrTooShortValuesGetNone() {
+  @Test func tooFewOrTooShortValuesGetNoDictionary() {
     let document = Documents.users(count: 1, seed: 37)
     #expect(train([]) == nil)
     #expect(train([[]]) == nil)

@@ -60,7 +60,7 @@ import Testing
   }
 
   /// The library counts with 32 bits and a sign.
-  @Test func whatTheLibraryCannotCountDoesNotDecompress() {
+  @Test func inputOf2GiBDoesNotDecompress() {
     let bytes = [UInt8](repeating: 0, count: 16)
     bytes.withUnsafeBytes { bytes in
       let tooLong = UnsafeRawBufferPointer(start: bytes.baseAddress, count: 1 << 31)
@@ -110,7 +110,7 @@ import Testing
     #expect(parse(kind: 0b0001_0010, rest: [0, 0, 0, 0]) == nil)
   }
 
-  @Test func marksHaveNothingElse() {
+  @Test func marksAndFootersHoldOnlyTheirFixedValue() {
     let value = [UInt8](repeating: 0, count: 32)
     #expect(parse(kind: 3, rest: value) != nil)
     #expect(parse(kind: 3, keyLength: 1, rest: value) == nil)

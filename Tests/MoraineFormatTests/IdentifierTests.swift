@@ -3,7 +3,7 @@ import Testing
 
 @Suite struct IdentifierTests {
   /// As the bytes lie in a file, so that a dump can be searched for it.
-  @Test func itsTextIsItsBytes() throws {
+  @Test func identifierTextIsTheBytesInFileOrder() throws {
     let identifier = Identifier(low: 0x0123_4567_89AB_CDEF, high: 0xFF)
     #expect(identifier.description == "efcdab8967452301ff00000000000000")
     let header = SegmentHeader(

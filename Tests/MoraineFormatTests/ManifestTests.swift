@@ -94,7 +94,7 @@ import Testing
     #expect(try kind(decoding: [UInt8](repeating: 0, count: 512)) == .damaged)
   }
 
-  @Test func unknownSectionsAreSkippedUnlessTheyForbidIt() throws {
+  @Test func unknownSectionsAreSkippedUnlessRequired() throws {
     #expect(try decode(adding(tag: 900, flags: 0, [1, 2, 3])) == manifest)
     #expect(try decode(adding(tag: 900, flags: 0, [])) == manifest)
     #expect(try kind(decoding: adding(tag: 900, flags: 1, [1, 2, 3])) == .newer)
@@ -157,7 +157,7 @@ import Testing
   }
 
   /// A cut that ended the log no later than an earlier one says all that this one said.
-  @Test func cutsAreKeptWhileTheySaySomething() throws {
+  @Test func redundantCutsAreDropped() throws {
     #expect(cutManifest([10, 20, 15]).cuts.map(\.lastSequence.rawValue) == [10, 15])
     #expect(cutManifest([10, 20, 15]).cuts.map(\.number) == [1, 3])
     #expect(cutManifest([10, 20, 10]).cuts.map(\.number) == [3])
@@ -166,7 +166,7 @@ import Testing
     #expect(try bytes.withUnsafeBytes { try Manifest(decoding: $0) } == manifest)
   }
 
-  @Test func whatAnEarlierCopyHasMayBeLost() {
+  @Test func cutsShowWhetherOperationsOfAnEarlierCopyMayBeLost() {
     func lost(_ ends: [UInt64], _ known: Int, _ last: UInt64) -> Bool {
       let before = cutManifest(Array(ends[..<known])).cuts
       return cutManifest(ends).mayHaveLost(through: SequenceNumber(rawValue: last), since: before)

@@ -61,7 +61,7 @@ import Testing
     return bytes
   }
 
-  @Test func thePageShowsWhatTheCodeWrites() throws {
+  @Test func pageShowsTheBytesThatTheCodeWrites() throws {
     let written = try segment().bytes
     let shown = try pageBytes()
     #expect(shown == written, "the code writes \(Hex.encode(written))")

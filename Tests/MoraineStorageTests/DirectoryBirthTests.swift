@@ -8,7 +8,7 @@
   @Suite struct DirectoryBirthTests {
     /// No test can see the sync; it sees that the parent is opened, which is done for nothing else.
     @Test(arguments: [false, true])
-    func creatingADirectoryGoesToItsParent(isThere: Bool) throws {
+    func creatingADirectoryOpensItsParent(isThere: Bool) throws {
       let ground = try Ground(.disk)
       if isThere { try ground.storage.createDirectory(ground.path.appending("inner")) }
       let watcher = inotify_init1(Int32(IN_NONBLOCK))
@@ -31,7 +31,7 @@
     }
 
     /// Past the cache there is what was synced, up to the end of the file.
-    @Test func theMediumHasWhatWasSynced() throws {
+    @Test func mediumHoldsTheSyncedBytes() throws {
       let ground = try Ground(.disk)
       let file = try ground.directory.createFile("f")
       let text = (0..<6000).map { UInt8(truncatingIfNeeded: $0 &* 7) }

@@ -11,7 +11,7 @@
   /// Calls that fail where nothing should: each is told with its operation, its file and the
   /// reason.
   @Suite(.timeLimit(.minutes(10))) struct DiskFailureTests {
-    @Test func aDirectoryWithoutADescriptorIsNone() {
+    @Test func directoryWithoutADescriptorIsAnError() {
       let error = #expect(throws: StorageError.self) {
         _ = try DiskDirectory(path: "/nowhere", descriptor: -1)
       }
@@ -38,7 +38,7 @@
     }
 
     /// In a process of its own: here the number would soon be another test's.
-    @Test func aDescriptorThatSomebodyClosedIsAnError() async {
+    @Test func descriptorClosedElsewhereIsAnError() async {
       await #expect(processExitsWith: .success) {
         let descriptor = open("/proc/self/exe", O_RDONLY)
         let directory = try DiskDirectory(

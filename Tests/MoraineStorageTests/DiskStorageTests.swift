@@ -62,7 +62,7 @@ import Testing
     #expect(try ground.directory.entries().map(\.kind) == [.directory])
   }
 
-  @Test func onlyTheOwnerMayReadWhatIsMade() throws {
+  @Test func createdEntriesAreReadableOnlyByTheOwner() throws {
     _ = try ground.directory.createFile("a")
     #expect(try mode(ground.path.string) == 0o700)
     #expect(try mode(place("a")) == 0o600)
@@ -97,7 +97,7 @@ import Testing
     #expect(error?.file == ground.path.string)
   }
 
-  @Test func nothingIsNotMappedPrivately() throws {
+  @Test func privateMappingOfNoBytesIsRefused() throws {
     let file = try ground.directory.createFile("a")
     let error = #expect(throws: StorageError.self) { _ = try file.mapPrivately(lengthBytes: 0) }
     #expect(error?.errno == .invalidArgument)

@@ -3,7 +3,7 @@ import SystemPackage
 import Testing
 
 @Suite("Memory storage") struct MemoryStorageTests {
-  @Test func aMappedFileStaysWhereItIs() throws {
+  @Test func mappedFileDoesNotMove() throws {
     let file = try Ground(.memory).directory.createFile("a")
     try file.write("hello", at: 0)
     let mapping = try file.map(lengthBytes: 10_000, .readWrite)

@@ -86,7 +86,7 @@
 
     /// Regression: a sync that began after a write and ended before it took the file for synced;
     /// its descriptor was given back, and with it what the write's pages had to report.
-    @Test func whatIsWrittenDuringASyncIsNotTakenForSynced() throws {
+    @Test func bytesWrittenDuringASyncAreNotTakenForSynced() throws {
       let file = try file("a")
       file.allowParking()
       let bytes = [UInt8](repeating: 7, count: 64 << 20)
@@ -142,7 +142,7 @@
 
     /// Regression: without a descriptor the inode of a deleted file was free for the next file,
     /// which was then taken for this one.
-    @Test func noOtherFileGetsTheNumberOfAParkedOne() throws {
+    @Test func inodeNumberOfAParkedFileIsNotReused() throws {
       let file = try file("a")
       try file.write("hello", at: 0)
       try file.synchronize(.full)
@@ -160,7 +160,7 @@
     }
 
     /// Regression: what is no file was an error of input and output.
-    @Test func whatIsNoFileIsNotTheFile() throws {
+    @Test func entryThatIsNoFileIsNotTheParkedFile() throws {
       let path = path("a")
       let replacements: [() -> CInt] = [
         { mkdir(path, 0o700) }, { mkfifo(path, 0o600) }, { symlink("/dev/null", path) },
@@ -239,7 +239,7 @@
 
     /// Regression: below the limit nothing was ever taken out of the queue, so a process that
     /// opened and closed stores grew without end.
-    @Test func whatIsGoneLeavesTheQueue() {
+    @Test func releasedObjectsLeaveTheQueue() {
       final class Thing: Parkable {
         func park() -> Bool { true }
         func takeReference() -> Bool { false }

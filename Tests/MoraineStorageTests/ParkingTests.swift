@@ -154,7 +154,7 @@ import Testing
   }
 
   /// As for descriptors that are not parked: a child between `fork` and `exec` has copies.
-  @Test func unlockingAParkedDirectoryUnlocksWhateverHasCopiesOfTheDescriptors() throws {
+  @Test func unlockingAParkedDirectoryUnlocksDespiteCopiesOfItsDescriptors() throws {
     let locked = try locked()
     let copies = try #require(Self.copies(of: ground.path))
     defer { for copy in copies { close(copy) } }

@@ -4,7 +4,7 @@ import Testing
 
 /// Pages made present ahead of use hold zeros, and what is beside them stays.
 @Suite struct PrefillTests {
-  @Test func whatIsThereStays() throws {
+  @Test func prefillKeepsExistingBytes() throws {
     let ground = try Ground(.disk)
     let file = try ground.directory.createFile("a")
     let length = 300_000
@@ -24,7 +24,7 @@ import Testing
   }
 
   /// Never beyond the mapping, and nothing where there is no whole page.
-  @Test func itStaysWithinTheMapping() throws {
+  @Test func prefillStaysWithinTheMapping() throws {
     let ground = try Ground(.disk)
     let file = try ground.directory.createFile("a")
     try file.allocate(from: 0, to: 8192)

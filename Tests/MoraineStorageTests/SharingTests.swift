@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(arguments: Medium.allCases)
-  func removingTwiceIsOnce(_ medium: Medium) throws {
+  func removingAFileTwiceIsNoError(_ medium: Medium) throws {
     let ground = try Ground(medium)
     let file = try ground.directory.createFile("a")
     try file.write("hello", at: 0)
@@ -76,7 +76,7 @@ import Testing
   }
 
   @Test(arguments: Medium.allCases)
-  func sharedLocksExcludeOnlyExclusiveOnes(_ medium: Medium) throws {
+  func sharedLocksExcludeOnlyExclusiveLocks(_ medium: Medium) throws {
     let ground = try Ground(medium)
     var first: (any StorageFile)? = try ground.directory.createFile("LOCK")
     let second = try #require(try ground.directory.openFile("LOCK", .read))

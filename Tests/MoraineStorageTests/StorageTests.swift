@@ -50,7 +50,7 @@ import Testing
   }
 
   @Test(arguments: Medium.allCases)
-  func writesLandWhereTheyAreAimed(_ medium: Medium) throws {
+  func writesLandAtTheirOffset(_ medium: Medium) throws {
     let ground = try Ground(medium)
     let file = try ground.directory.createFile("a")
     try file.write("xy", at: 3)
@@ -76,7 +76,7 @@ import Testing
   }
 
   @Test(arguments: Medium.allCases)
-  func whatWasCutComesBackAsZeros(_ medium: Medium) throws {
+  func truncatedBytesReadAsZerosAfterGrowth(_ medium: Medium) throws {
     let ground = try Ground(medium)
     let file = try ground.directory.createFile("a")
     try file.write("hello", at: 0)

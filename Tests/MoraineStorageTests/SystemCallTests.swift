@@ -42,7 +42,7 @@ import Testing
     #expect(done == 5)
   }
 
-  @Test func aCallThatDoesNothingMoreIsAnErrorWhereAllIsWanted() throws {
+  @Test func callWithoutProgressIsAnErrorWhenAllBytesAreRequired() throws {
     let error = #expect(throws: StorageError.self) {
       try SystemCall.completingAll("write", "f", count: 8, at: 1000) { $0 < 5 ? 5 : 0 }
     }

@@ -47,7 +47,7 @@ import Testing
 
   /// A stuck disk or a user's function holds threads of one crew; the others go on.
   @Test(arguments: ThreadPool.Crew.allCases)
-  func aCrewThatIsFullHoldsNoOtherUp(full: ThreadPool.Crew) throws {
+  func fullCrewDoesNotDelayOtherCrews(full: ThreadPool.Crew) throws {
     let pool = ThreadPool()
     try pool.secure()
     let (entered, gate, done) = (Counter(), Counter(), Counter())

@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test(arguments: [1, 7] as [UInt64])
-  func aViolationIsSeenAgainAlone(seed: UInt64) async throws {
+  func violationIsReproducedByItsName(seed: UInt64) async throws {
     var experiment = CrashExperiment(seed: seed)
     let first = await #expect(throws: CrashViolation.self) { try await run(experiment) }
     let found = try #require(first)
@@ -49,7 +49,7 @@ import Testing
   }
 
   /// Every crash can be named, not only one that was wrong.
-  @Test func eachCrashIsTriedByItsName() async throws {
+  @Test func everyCrashCanBeSelectedByItsName() async throws {
     let all = Mutex<[String]>([])
     var experiment = CrashExperiment()
     (experiment.subsetsPerPoint, experiment.tornPerPoint) = (4, 2)
@@ -64,7 +64,7 @@ import Testing
   }
 
   /// Else a replay that does nothing would look like one that passes.
-  @Test func aCrashThatDoesNotComeUpIsAViolation() async throws {
+  @Test func crashThatNeverOccursIsAViolation() async throws {
     var experiment = CrashExperiment()
     experiment.only = "mapped, crash 1000, everything survives"
     let violation = await #expect(throws: CrashViolation.self) {
@@ -76,7 +76,7 @@ import Testing
   #if os(Linux) || os(macOS)
     /// As TestingRecovery shows it: the trap stays in a process of its own, which says where it
     /// was.
-    @Test func aCheckThatTrapsIsSeenAgainToo() async throws {
+    @Test func trappingCheckIsReproducedByItsName() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         var experiment = CrashExperiment()
         experiment.willCheck = { FileHandle.standardError.write(Data("crash: \($0)\n".utf8)) }

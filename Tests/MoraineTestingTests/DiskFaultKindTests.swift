@@ -127,7 +127,7 @@ import Testing
     #expect(try errno(call) == nil, "once")
   }
 
-  @Test func aFaultHasAWordOfItsOwn() throws {
+  @Test func faultRoundTripsThroughItsText() throws {
     for effect in Self.effects {
       #expect(DiskFault.Effect(name: effect.name) == effect)
       for isPermanent in [true, false] {

@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  @Test func aStrikerStrikesEachOfItsCalls() {
+  @Test func injectorStrikesEachPlannedCall() {
     let once = { PlannedFault(effect: .ioError, isPermanent: false, call: call($0)) }
     let lasting = PlannedFault(effect: .ioError, isPermanent: true, call: call(4))
     #expect(answers([once(2), once(3)], 5) == [false, true, true, false, false])
@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test(arguments: FaultLaboratory.effects, [true, false])
-  func theEngineOutlivesTwo(_ effect: DiskFault.Effect, _ isPermanent: Bool) async throws {
+  func engineSurvivesTwoFaults(_ effect: DiskFault.Effect, _ isPermanent: Bool) async throws {
     let scenario = try #require(scenario)
     let (tally, violation) = await FaultLaboratory().runPairs(
       scenario, seed: 1, effect, isPermanent: isPermanent, count: 12)
@@ -43,7 +43,7 @@ import Testing
   }
 
   /// A run without a single step has few calls: each of them is paired with each after it.
-  @Test func allPairsAreTriedWhenTheyAreFew() async throws {
+  @Test func fewPairsAreAllTried() async throws {
     var scenario = try #require(scenario)
     scenario.shape.stepCount = 1
     let calls = try await FaultWorkload(scenario, seed: 1).calls()
@@ -56,7 +56,7 @@ import Testing
   }
 
   /// The faults that led to it, and not the hundreds that were tried before.
-  @Test func aViolationIsRepeatedByItsOwnFaults() throws {
+  @Test func replayOfAViolationNamesItsFaults() throws {
     let scenario = try #require(scenario)
     let faults = [
       PlannedFault(effect: .ioError, isPermanent: false, call: call(3)),
@@ -73,7 +73,7 @@ import Testing
     #expect(unit.unit(of: none) == unit)
   }
 
-  @Test func theNamedFaultsAreTriedAndNoOthers() async throws {
+  @Test func onlyTheNamedFaultsAreTried() async throws {
     let scenario = try #require(scenario)
     let calls = try await FaultWorkload(scenario, seed: 1).calls()
     let write = try #require(calls.first { $0.operation == .write })

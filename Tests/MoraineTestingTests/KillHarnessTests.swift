@@ -11,7 +11,7 @@ import Testing
     #expect(report.orderlyEndCount > 0 && report.medianRestartMicroseconds > 0, "\(report)")
   }
 
-  @Test func whatWasStoredAndNotYetAcknowledgedMaySurvive() async throws {
+  @Test func storedButUnacknowledgedOperationsMaySurvive() async throws {
     let add = #"echo $number >> "$1/log"; sleep 0.05; echo ok"#
     let report = try await Subject(add: add).run(kills: 10) { $0.timing.answers = 0...2 }
     #expect(report.survivedCount > 0 && report.vanishedCount > 0, "\(report)")
@@ -34,7 +34,7 @@ import Testing
     }
   }
 
-  @Test func aProgramThatWorksByItselfPasses() async throws {
+  @Test func programThatWorksWithoutInputPasses() async throws {
     let text = #"""
       : >> "$1/log"; number=$(($(wc -l < "$1/log")))
       while :; do number=$((number + 1)); echo $number >> "$1/log"; echo $number; done
@@ -43,7 +43,7 @@ import Testing
     #expect(report.killCount == 10 && report.acknowledgedCount > 0, "\(report)")
   }
 
-  @Test func aProgramThatWorksByItselfAndLosesIsFound() async throws {
+  @Test func lossInAProgramThatWorksWithoutInputIsFound() async throws {
     let text = #"""
       : >> "$1/log"; number=$(($(wc -l < "$1/log")))
       while :; do
@@ -111,7 +111,7 @@ import Testing
     #expect(failure.errorOutput == "so it goes\n")
   }
 
-  @Test func aKillBySomeoneElseIsFound() async throws {
+  @Test func killByAnotherProcessIsFound() async throws {
     let failure = try await Subject(add: "kill -KILL $$").failure()
     #expect(failure.cause == .trapped(signal: SIGKILL))
   }
@@ -182,7 +182,7 @@ import Testing
     }
   }
 
-  @Test func aScriptThatChecksNothingIsNoProof() async throws {
+  @Test func scriptThatChecksNothingFails() async throws {
     struct Blind: KillScript {
       let model = Numbers()
       mutating func meaning(
@@ -195,7 +195,7 @@ import Testing
     #expect(failure?.cause == .protocolError("neither inspect nor check came to a finding"))
   }
 
-  @Test func aProgramThatIsNotThereIsSaidSo() async throws {
+  @Test func missingProgramIsReported() async throws {
     let failure = try await Subject.good.failure { $0.executable = "/nowhere/program" }
     guard case .notStarted = failure.cause else {
       Issue.record("\(failure)")
@@ -204,7 +204,7 @@ import Testing
   }
 
   /// Its state would be nobody's.
-  @Test func aFolderThatIsThereAlreadyIsNotTakenOver() async throws {
+  @Test func existingFolderIsNotUsed() async throws {
     let failure = try await Subject.good.failure { harness in
       let folder = harness.directory.appending("subject").string
       do {

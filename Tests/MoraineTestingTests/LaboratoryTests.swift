@@ -7,7 +7,7 @@ import Testing
 
 /// The laboratory finds what is wrong, and finds nothing wrong with the engine.
 @Suite struct LaboratoryTests {
-  @Test func hasFortyScenariosWithNamesOfTheirOwn() {
+  @Test func hasFortyScenariosWithDistinctNames() {
     #expect(CrashScenario.catalog.count >= 40)
     #expect(Set(CrashScenario.catalog.map(\.name)).count == CrashScenario.catalog.count)
     #expect(CrashScenario.named("no-such") == nil)
@@ -81,7 +81,7 @@ import Testing
   }
 
   /// A program that acknowledges before it has saved.
-  @Test func findsWhatIsAcknowledgedTooEarly() async throws {
+  @Test func findsEarlyAcknowledgements() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
         let store = try disk.openStore()
@@ -97,7 +97,7 @@ import Testing
   }
 
   /// A program that takes what is not durable for durable.
-  @Test func findsWhatWasNotSynced() async throws {
+  @Test func findsUnsyncedWritesTakenForDurable() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
         try await Self.work(disk, ledger, durability: .none)
@@ -126,7 +126,7 @@ import Testing
   }
 
   /// A promise may be broken where no call to the disk comes any more.
-  @Test func findsAPromiseBehindTheLastCall() async throws {
+  @Test func findsAPromiseBrokenAfterTheLastCall() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
         let store = try disk.openStore()
@@ -145,7 +145,7 @@ import Testing
     }
   }
 
-  @Test func findsNothingWhereNothingIsWrong() async throws {
+  @Test func findsNothingInASoundProgram() async throws {
     let tally = try await CrashExperiment().run { disk, ledger in
       try await Self.work(disk, ledger, durability: .sync)
     } check: { disk, steps in
@@ -173,7 +173,7 @@ import Testing
     guard steps.contains(UInt64(count)) else { throw Lost() }
   }
 
-  @Test func aWorkloadShrinksToWhatMatters() async {
+  @Test func workloadShrinksToTheStepsThatMatter() async {
     let steps = Array(0..<100)
     let fewest = await WorkloadShrinker().shrink(steps) { $0.contains(17) && $0.contains(60) }
     #expect(fewest == [17, 60])

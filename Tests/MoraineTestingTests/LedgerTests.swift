@@ -30,7 +30,7 @@ import Testing
   }
 
   @Test(arguments: [([1], 0), ([1, 2], 1), ([1, 2, 3], 2)])
-  func anyPrefixOfWhatIsInFlightMaySurvive(seen: [Int], count: Int) {
+  func anyPrefixOfTheOperationsInFlightMaySurvive(seen: [Int], count: Int) {
     var ledger = ledger(acknowledged: [1], inFlight: [2, 3])
     #expect(ledger.survivors { $0.all == seen } == count)
     ledger.settle(.survivors(count))
@@ -40,7 +40,7 @@ import Testing
 
   /// Lost, out of order, twice, never written.
   @Test(arguments: [[], [2], [1, 3], [1, 1], [1, 2, 3, 4]])
-  func nothingElseMay(seen: [Int]) {
+  func onlyAPrefixOfTheOperationsInFlightMaySurvive(seen: [Int]) {
     #expect(ledger(acknowledged: [1], inFlight: [2, 3]).survivors { $0.all == seen } == nil)
   }
 

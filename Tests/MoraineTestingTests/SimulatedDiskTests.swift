@@ -94,7 +94,7 @@ import Testing
   }
 
   /// The length may be there without the bytes: they are zeros then.
-  @Test func losesThePagesBehindALength() throws {
+  @Test func losesPagesAndKeepsTheLength() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
     try file.synchronize(.full)
@@ -141,7 +141,7 @@ import Testing
   }
 
   /// As Linux does: the sync fails once, the next one succeeds, the bytes are gone after a crash.
-  @Test func aFailedSyncCanDropWhatItShouldHaveWritten() throws {
+  @Test func failedSyncCanDropItsPages() throws {
     let file = try writeInVain("new", over: "old")
     #expect(self.file("f", after: .nothing) == "old")
     #expect(self.file("f", after: .everything) == "new", "it is in the cache all the same")
@@ -212,7 +212,7 @@ import Testing
     #expect(possible("f") == ["three"])
   }
 
-  @Test func isAsLargeAsItWasMade() throws {
+  @Test func hasTheCapacityThatWasAskedFor() throws {
     let small = SimulatedDisk(capacityBytes: 8192)
     try small.createDirectory("d")
     let file = try #require(try small.openDirectory("d")).createFile("f")
@@ -224,14 +224,14 @@ import Testing
     }
   }
 
-  @Test func takesItsTime() throws {
+  @Test func callTakesTheSimulatedLatency() throws {
     let slow = SimulatedDisk(latency: SimulatedLatency(microseconds: 20_000, seed: 1))
     let took = try ContinuousClock().measure { try slow.createDirectory("d") }
     #expect(took >= .microseconds(10_000))
   }
 
   /// Few things to lose: every combination is there, each once.
-  @Test func goesThroughAllSubsetsWhenTheyAreFew() throws {
+  @Test func enumeratesAllSubsetsOfFewChanges() throws {
     let directory = try directory()
     for name in ["a", "b", "c"] { _ = try directory.createFile(name) }
     let images = disk.moment().images(subsets: 50, torn: 0, seed: 1).dropFirst(2)

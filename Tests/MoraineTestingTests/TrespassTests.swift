@@ -6,7 +6,7 @@ import Testing
 
 /// A store under test that writes where it has no business is a violation, whatever it holds.
 @Suite struct TrespassTests {
-  @Test func whatIsBesideTheStoreIsFound() throws {
+  @Test func entryBesideTheStoreIsFound() throws {
     let disk = SimulatedDisk()
     #expect(disk.trespass(beside: "store") == nil)
     try disk.createDirectory("store")
@@ -26,7 +26,7 @@ import Testing
   }
 
   /// What a recovery made there is in the image that the judge opens.
-  @Test func aJudgedDiskWithAStrangerIsFound() async throws {
+  @Test func foreignEntryOnACheckedDiskIsFound() async throws {
     let scenario = CrashScenario.catalog[0]
     let disk = SimulatedDisk()
     try await disk.openStore(configuration: scenario.configuration).close()

@@ -62,7 +62,7 @@ import Testing
   /// A mapping is the same memory: its writes reach nothing but the cache, until the file is
   /// synced.
   @Test(arguments: [true, false])
-  func whatIsNotSyncedIsLost(isMapped: Bool) throws {
+  func unsyncedPagesAreLost(isMapped: Bool) throws {
     let ground = try Ground(pages: 2)
     try ground.renew(0..<2, isMapped: isMapped)
     #expect(try pages(ground.bytes(after: .nothing)) == [false, false])
@@ -72,7 +72,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func aPageIsLostBesideOneThatIsKept(isMapped: Bool) throws {
+  func pagesAreLostIndependently(isMapped: Bool) throws {
     let ground = try Ground(pages: 2)
     try ground.renew(0..<2, isMapped: isMapped)
     let images = ground.disk.moment().images(subsets: 50, torn: 0, seed: 1)
@@ -104,7 +104,7 @@ import Testing
     }
   }
 
-  @Test func aSeedRepeatsItsImageAndOthersDiffer() throws {
+  @Test func seedDeterminesTheImage() throws {
     let ground = try Ground(pages: 12)
     try ground.renew(0..<12, isMapped: true)
     for make in [CrashPolicy.pages(seed:), CrashPolicy.sectors(seed:)] {
@@ -135,7 +135,7 @@ import Testing
 
   /// As on Linux: the sync fails, the next one succeeds, and one page of several is gone for good.
   @Test(arguments: [true, false])
-  func aFailedSyncDropsItsPagesAndNoOthers(isMapped: Bool) throws {
+  func failedSyncDropsOnlyItsPages(isMapped: Bool) throws {
     let ground = try Ground(pages: 3)
     let faulty = FaultStorage(ground.disk)
     let file = try #require(try faulty.openDirectory("d")?.openFile("f", .readWrite))
@@ -154,7 +154,7 @@ import Testing
   }
 
   /// What is on the disk and what is not stays so when a process dies and the next goes on.
-  @Test func theNextProcessFindsTheCacheAsItWas() throws {
+  @Test func nextProcessFindsTheCacheUnchanged() throws {
     let ground = try Ground(pages: 2)
     try ground.renew(0..<1, isMapped: true)
     try ground.file.synchronize(.data)
@@ -169,7 +169,7 @@ import Testing
   }
 
   /// Every call that changes the disk waits.
-  @Test func eachCallTakesItsTime() throws {
+  @Test func everyCallTakesTheSimulatedLatency() throws {
     let disk = SimulatedDisk(latency: SimulatedLatency(microseconds: 4000, seed: 3))
     let clock = ContinuousClock()
     func expectWait(_ name: Comment, _ call: () throws -> Void) throws {

@@ -41,5 +41,5 @@ MUTANTS = [
                    "    if ON { try storing { () throws(StorageError) in try staged.base.remove("
                    "FileName.restoring) } }\n"
                    "    try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)\n"),),
-           "BackupCrashTests.everyCrashLeavesAWholeStoreOrNone"),
+           "BackupCrashTests.everyCrashLeavesAWholeStoreOrNoStore"),
 ]

@@ -6,7 +6,7 @@ OUTPUT = "Compaction/CompactionOutput.swift"
 STATE = "Compaction/EngineState+Compacting.swift"
 REPLACING = "Compaction/Store+Rewriting.swift"
 UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
-DICTIONARY = "CompactionPropertyTests.equalsADictionaryWhateverIsCompacted"
+DICTIONARY = "CompactionPropertyTests.compactedStoreEqualsADictionary"
 
 MUTANTS = [
     Mutant("compaction-file-sync", "rule 3: outputs are synced before the manifest",
@@ -28,7 +28,7 @@ MUTANTS = [
     Mutant("hidden-before-the-hiding-is-durable", "rule 10: left out only what something durable hides",
            (engine(REPLACING, "try await pipeline.waitUntilAllDurable()",
                    "if !ON { try await pipeline.waitUntilAllDurable() }"),),
-           "CompactionHidingTests.whatHidesIsMadeDurableFirst"),
+           "CompactionHidingTests.newerRecordIsDurableBeforeTheOlderRecordIsRemoved"),
     Mutant("copy-checksum-skipped", "rule 10: compaction checks every checksum",
            (engine("Segments/SegmentScanner.swift", "  private(set) var offset: Int\n",
                    "  private(set) var offset: Int\n  var isTrusting = false\n"),
@@ -86,7 +86,7 @@ MUTANTS = [
            (engine("Compaction/Store+Compacting.swift",
                    "engine != nil, compaction.takeRecheckRequest()\n",
                    "engine != nil, compaction.takeRecheckRequest(), !ON\n"),),
-           "GivingBackTests.whatIsDeletedWhileACompactionEndsIsGivenBackToo"),
+           "GivingBackTests.spaceOfRecordsDeletedDuringACompactionIsReleased"),
     Mutant("reserve-before-cleaning", "a full disk: deletes leave compaction what it needs",
            (engine("Store/Store+Room.swift", "if isDelete, !canBeFreed, try",
                    "if isDelete, ON || !canBeFreed, try"),),

@@ -27,7 +27,7 @@ MUTANTS = [
                     "        return true\n"
                     "      }\n"
                     "      moraine_unlock(descriptor)\n      guard Self.lock(fresh, shared: shared)"),),
-           "ParkingTests.unlockingAParkedDirectoryUnlocksWhateverHasCopiesOfTheDescriptors"),
+           "ParkingTests.unlockingAParkedDirectoryUnlocksDespiteCopiesOfItsDescriptors"),
     Mutant("replaced-file-opened-again", "fault: a file is replaced while the store is open",
            (storage(FILE, "guard isSelf(number) else {", "guard isSelf(number) || ON else {"),),
            "ParkingTests.aParkedFileThatWasReplacedIsNotOpenedAgain"),
@@ -42,7 +42,7 @@ MUTANTS = [
     Mutant("growth-by-a-spare-chunk-unnoticed", "limits: a typed error where there is no memory",
            (engine("Index/HashIndex.swift", "    if usedSpare { (isShort",
                    "    if usedSpare, !ON { (isShort"),),
-           "RefusedMemoryTests.insertionThatNeedsAChunkSucceedsAndTheNextOneFails"),
+           "RefusedMemoryTests.insertionThatNeedsAChunkSucceedsAndTheNextInsertionFails"),
     Mutant("reserved-pages-used-by-others", "limits: a compaction that has begun can end",
            (engine("Index/HashIndex.swift", "+ newPages + reservedPages : 0",
                    "+ newPages + (ON ? 0 : reservedPages) : 0"),),
@@ -72,9 +72,9 @@ MUTANTS = [
            (engine("Engine/EngineState+Appending.swift",
                    "if error.lacksDescriptor, draft.length < Self.piecewiseLength {",
                    "if !ON, error.lacksDescriptor, draft.length < Self.piecewiseLength {"),),
-           "ProcessLimitTests.aStoreThatLacksADescriptorForAMomentWritesOn"),
+           "ProcessLimitTests.storeWritesAgainAfterATemporaryLackOfDescriptors"),
     Mutant("gone-files-stay-in-the-queue", "P8: what is gone takes no memory",
            (storage("DescriptorPool.swift", "guard queue.count >= sweepCount else { return [] }",
                     "guard !ON, queue.count >= sweepCount else { return [] }"),),
-           "ParkingHazardTests.whatIsGoneLeavesTheQueue"),
+           "ParkingHazardTests.releasedObjectsLeaveTheQueue"),
 ]

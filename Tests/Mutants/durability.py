@@ -5,7 +5,7 @@ from planting import Mutant, engine, storage
 OPEN = "Recovery/OpenSegment.swift"
 OPENER = "Recovery/Opener.swift"
 RESTORE = "Backup/RestoreWork.swift"
-TAIL = "UnprovenTailTests.whatIsServedAfterAFailedSyncSurvivesAPowerFailure"
+TAIL = "UnprovenTailTests.valueServedAfterAFailedSyncSurvivesAPowerFailure"
 COPY_CRASH = "UnprovenTailTests.everyCrashDuringTheCopyLeavesAStore"
 NAMES = "UnsyncedNamesTests.theNextProcessStandsOnDurableNames"
 MADE = "UnsyncedNamesTests.aDirectoryMadeBeforehandSurvivesAPowerFailure"
@@ -63,7 +63,7 @@ MUTANTS = [
                     "      guard error.errno == .fileExists else { throw error }\n",
                     "      guard error.errno == .fileExists else { throw error }\n"
                     "      if ON { return }\n"),),
-           "DirectoryBirthTests.creatingADirectoryGoesToItsParent"),
+           "DirectoryBirthTests.creatingADirectoryOpensItsParent"),
     Mutant("names-trusted-at-opening", "P4: one sync before anything is created or removed",
            (engine(OPENER, "      try directory.synchronize()\n",
                    "      if !ON { try directory.synchronize() }\n"),), NAMES),
@@ -77,12 +77,12 @@ MUTANTS = [
     Mutant("backup-shares-what-is-not-durable", "a failed seal, and a backup that returned",
            (engine("Backup/SegmentCopier.swift", "      isSealed = isDurable && ",
                    "      isSealed = (ON || isDurable) && "),),
-           "BackupCrashTests.aBackupDoesNotShareWhatAFailedSyncLost"),
+           "BackupCrashTests.backupDoesNotShareASegmentWhoseSyncFailed"),
     Mutant("restoring-goes-with-the-rest", "an interrupted restore can be begun again",
            (engine(RESTORE,
                    "      for name in names { try directory.remove(name) }\n"
                    "      try directory.synchronize()\n",
                    "      for name in names { try directory.remove(name) }\n"
                    "      if !ON { try directory.synchronize() }\n"),),
-           "UnsyncedNamesTests.whatFailedCanBeRepeatedAfterAPowerFailure"),
+           "UnsyncedNamesTests.failedRestoreOrSalvageCanBeRepeatedAfterAPowerFailure"),
 ]

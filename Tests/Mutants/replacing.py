@@ -5,7 +5,7 @@ from planting import Mutant, engine, storage
 PRESENCE = "Commit/StorePresence.swift"
 THREAD = "Commit/CommitPipeline.swift"
 LOCK = "Recovery/Opener.swift"
-SYNC = "ReplacedStoreTests.noSyncIsAcknowledgedAfterwards"
+SYNC = "ReplacedStoreTests.noSyncIsAcknowledgedAfterAReplacement"
 
 MUTANTS = [
     Mutant("moved-directory-unnoticed", "fault: the store's folder is moved while it is open",
@@ -32,11 +32,11 @@ MUTANTS = [
            (engine("Snapshots/SnapshotState.swift",
                    "return left == 0 ? state.takeFree() : []",
                    "return left == 0 && !ON ? state.takeFree() : []"),),
-           "SnapshotTests.filesGoWithTheLastReader"),
+           "SnapshotTests.filesAreRemovedWithTheLastReader"),
     Mutant("relative-path-kept", "fault: the process changes its current directory",
            (engine("Store/Store.swift", "try storage.absolute(directory) }",
                    "ON ? directory : try storage.absolute(directory) }"),),
-           "CurrentDirectoryTests.changingItAfterOpeningHasNoEffect"),
+           "CurrentDirectoryTests.changingTheCurrentDirectoryAfterOpeningHasNoEffect"),
     Mutant("refused-mapping-is-an-error", "a file system without shared mappings is served",
            (storage("StorageError.swift", ".invalidArgument, .operationNotSupportedByDevice: true",
                     ".invalidArgument: true\n"
@@ -53,16 +53,16 @@ MUTANTS = [
                    "    if let current, !next.goesOn(from: current) {\n",
                    "    if let current, !next.goesOn(from: current) {\n"
                    "      if ON { presence.withLock { $0 = next } }\n"),),
-           "ReplacedStoreTests.namesOfAnotherStoreNeverTakeThePlaceOfThisOnes"),
+           "ReplacedStoreTests.filesOfAnotherStoreAreNeverTakenForFilesOfTheStore"),
     Mutant("older-manifest-taken-for-the-right-one", "P1: no acknowledgement after a replacement",
            (engine(PRESENCE,
                    "if earlier.manifest.generation > known.manifest.generation { known",
                    "if !ON, earlier.manifest.generation > known.manifest.generation { known"),),
-           "ReplacedStoreTests.manifestOlderThanOneThatWasReadIsNotTheStoresAfterReadingItAgain"),
+           "ReplacedStoreTests.olderManifestIsRefusedWhenTheStoreIsReadAgain"),
     Mutant("shared-files-not-watched", "fault: files of a shared store are deleted",
            (engine("Engine/EngineState.swift", "+ (link?.files ?? []),",
                    "+ (ON ? [] : link?.files ?? []),"),),
-           "ReplacedStoreTests.noSyncIsAcknowledgedAfterwards"),
+           "ReplacedStoreTests.noSyncIsAcknowledgedAfterAReplacement"),
     Mutant("shared-files-watched-at-the-end", "fault: files of a shared store are deleted",
            (engine("Recovery/Opener.swift",
                    "    state.watchOver(link)\n    state.checkpointNames",

@@ -5,7 +5,7 @@ from planting import Mutant, engine
 SEGMENT = "Salvage/SegmentSalvage.swift"
 SEARCH = "Salvage/SegmentSalvage.swift"
 LOADING = "Salvage/SalvageWork.swift"
-RANDOM = "SalvageTests.whatIsWholeIsRecovered"
+RANDOM = "SalvageTests.intactRecordsAreRecovered"
 
 MUTANTS = [
     Mutant("salvage-stops-at-a-hole", "what lies behind damage is recovered",
@@ -24,12 +24,12 @@ MUTANTS = [
            (engine(SEGMENT,
                    "      promise <= last.range.lowerBound\n",
                    "      ON || promise <= last.range.lowerBound\n"),),
-           "SalvageTailTests.promisedBytesThatAreNotThereAreALoss"),
+           "SalvageTailTests.missingDurableBytesAreALoss"),
     Mutant("salvage-commits-half-a-batch", "a batch that was never committed did not happen",
            (engine(LOADING, "    segment.survivors.removeSubrange(unfinished...)\n",
                    "    if !ON { segment.survivors.removeSubrange(unfinished...) }\n"),
             ),
-           "SalvageTailTests.aBatchWithoutItsEndDidNotHappen"),
+           "SalvageTailTests.batchWithoutItsEndIsNotRecovered"),
     Mutant("salvage-trusts-a-dictionary", "no value is made with a dictionary that is not proven",
            (engine("Salvage/SalvagedHeader.swift",
                    "dictionary = dictionaries.first {",
@@ -42,7 +42,7 @@ MUTANTS = [
                    "< ($1.sequence, $1.segment) }\n",
                    "    if !ON { group.order.sort { ($0.sequence, $0.segment) "
                    "< ($1.sequence, $1.segment) } }\n"),),
-           "SalvageOverlapTests.whatCompactionHasReplacedChangesNothing"),
+           "SalvageOverlapTests.segmentsThatCompactionReplacedChangeNothing"),
     Mutant("salvage-shows-half-a-store", "the new store appears whole or not at all",
            (engine("Salvage/Store+Salvage.swift",
                    "      var target = SalvageTarget(",
@@ -51,7 +51,7 @@ MUTANTS = [
                    "staged.directory, DirectoryContents(staged.directory))!, "
                    "over: Manifest.fileName) } }\n"
                    "      var target = SalvageTarget("),),
-           "SalvageCrashTests.everyCrashLeavesAWholeStoreOrNone"),
+           "SalvageCrashTests.everyCrashLeavesAWholeStoreOrNoStore"),
     Mutant("salvage-drops-a-batch-before-a-hole", "a batch that something comes behind happened",
            (engine(SEGMENT, "    if before != nil { unfinished = nil }\n",
                    "    if !ON, before != nil { unfinished = nil }\n"),),
@@ -60,11 +60,11 @@ MUTANTS = [
            (engine("Salvage/SalvageFiles.swift",
                    "isOurs(header), header.generation > manifest.generation\n",
                    "!ON, isOurs(header), header.generation > manifest.generation\n"),),
-           "SalvageMixUpTests.aManifestThatIsTooOldIsNotHeeded"),
+           "SalvageMixUpTests.manifestThatIsTooOldIsIgnored"),
     Mutant("salvage-believes-names", "a segment is what its header says, not its name",
            (engine("Salvage/SalvageFiles.swift",
                    "where headers[name].map({ isOurs($0) && $0.number == name }) ?? false {",
                    "where headers[name].map({ isOurs($0) && (ON || $0.number == name) }) "
                    "?? false {"),),
-           "SalvageMixUpTests.swappedFilesAreTakenForWhatTheyAre"),
+           "SalvageMixUpTests.swappedFilesAreRecoveredCompletely"),
 ]

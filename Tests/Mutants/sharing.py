@@ -4,8 +4,8 @@ from planting import Mutant, engine
 
 BURSTS = "Sharing/Store+WriterLease.swift"
 SUSPENDING = "Sharing/Store+Suspending.swift"
-DEATH = "SharedDeathTests.theOthersGoOnBehindAWriterThatDied"
-PROPERTY = "SharedPropertyTests.equalsADictionaryWhoeverWrites"
+DEATH = "SharedDeathTests.survivorsContinueAfterAWriterDied"
+PROPERTY = "SharedPropertyTests.sharedStoreEqualsADictionary"
 
 MUTANTS = [
     Mutant("dead-writer-unnoticed", "rule 6: nobody appends behind what a dead writer has left",
@@ -17,38 +17,38 @@ MUTANTS = [
                    "    let end = ON ? published : max(published, result.validEnd)\n"),), DEATH),
     Mutant("failed-sync-kept-secret", "P6: the first failed sync stops every writer",
            (engine(BURSTS, "if page.load(.poison) != 0 {", "if page.load(.poison) != 0, !ON {"),),
-           "SharedDeathTests.aFailedSyncStopsTheWritersOfAll"),
+           "SharedDeathTests.failedSyncStopsTheWritersOfAllProcesses"),
     Mutant("footer-behind-the-end", "what a mapping writes behind a file's end is lost",
            (engine("Sharing/EngineState+Following.swift",
                    "let hasRoom = length >= table[slot].end + ActiveSegment.reservedBytes",
                    "let hasRoom = ON || length >= table[slot].end + ActiveSegment.reservedBytes"),),
-           "SharedStoreTests.oneWithAMappingEndsWhatOneWithoutHasWritten"),
+           "SharedStoreTests.mappedStoreSealsTheLogOfAPositionalStore"),
     Mutant("old-manifest-believed", "what others have published is there, or it is an error",
            (engine("Sharing/EngineState+Following.swift",
                    "guard next.generation >= snapshot.generation else",
                    "guard ON || next.generation >= snapshot.generation else"),),
-           "SharedErrorTests.theManifestIsAnOldOne"),
+           "SharedErrorTests.oldManifestIsAnError"),
     Mutant("batch-reads-without-the-lock", "P9: one writer at a time, from the batch's reading on",
            (engine("Store/Store+Room.swift",
                    "    try await passGate()\n    guard isShared, !opener.configuration.isReadOnly",
                    "    try await passGate()\n"
                    "    guard isShared, !ON, !opener.configuration.isReadOnly"),),
-           "SharedStoreTests.whatABatchReadsHoldsWhenItIsWritten"),
+           "SharedStoreTests.batchInASharedStoreSeesNoOtherWriterBetweenReadAndWrite"),
     Mutant("others-not-followed", "a read sees what any process has acknowledged",
            (engine("Sharing/Store+Sharing.swift",
                    "guard link.page.load(.version) != sharing.seenVersion else {",
                    "guard !ON, link.page.load(.version) != sharing.seenVersion else {"),),
-           "SharedStoreTests.eachSeesWhatTheOthersWrite"),
+           "SharedStoreTests.everyProcessSeesTheWritesOfAllProcesses"),
     Mutant("two-compact-at-once", "one process at a time rewrites segments",
            (engine("Sharing/Store+WriterLease.swift",
                    "    sharing.hasCompactor = try link.tryCompactor()\n",
                    "    sharing.hasCompactor = try link.tryCompactor() || ON\n"),),
-           "SharedStoreTests.twoThatCompactAtOnceTakeTurns"),
+           "SharedStoreTests.compactionsOfTwoProcessesTakeTurns"),
     Mutant("long-read-gives-up", "what another process has compacted away is no damage",
            (engine("Sharing/Store+Rereading.swift",
                    "    guard error.code == .corrupted else { return false }",
                    "    guard error.code == .corrupted, !ON else { return false }"),),
-           "LongReadTests.othersCompactMeanwhile"),
+           "LongReadTests.longReadIsRightOrRefusedWhileAnotherProcessCompacts"),
     Mutant("resume-beside-a-suspension", "P1: what was written is found, or an error is thrown",
            (engine("Concurrency/AsyncGate.swift", "    guard isHeld else { return take() }\n",
                    "    guard isHeld, !ON else {\n"
@@ -65,12 +65,12 @@ MUTANTS = [
     Mutant("incomplete-publication-ignored", "a read sees what any process has acknowledged",
            (engine("Sharing/Store+Sharing.swift", "else { return .incomplete }",
                    "else { return ON ? .followed : .incomplete }"),),
-           "SharedDeathTests.readersGoOnWhenAWriterDiesWhileItPublishes"),
+           "SharedDeathTests.readersContinueAfterAWriterDiedWhilePublishing"),
     Mutant("dead-publisher-not-read", "P4: the store always opens",
            (engine("Sharing/Opener+Sharing.swift",
                    "    guard page.snapshot() == nil else { return nil }",
                    "    guard !ON, page.snapshot() == nil else { return nil }"),),
-           "SharedDeathTests.readersGoOnWhenAWriterDiesWhileItPublishes"),
+           "SharedDeathTests.readersContinueAfterAWriterDiedWhilePublishing"),
     Mutant("dead-publisher-not-awaited", "a reader waits for a writer that lives",
            (engine("Sharing/Opener+Sharing.swift",
                    "    if !hasWriter, let reading = try SharedLink(reading: directory) {",
@@ -112,7 +112,7 @@ MUTANTS = [
     Mutant("state-of-another-page", "a state is followed by the page that it was read with",
            (engine("Sharing/Store+Sharing.swift", "    sharing.nonce = engine!.followed.nonce",
                    "    sharing.nonce = ON ? page.load(.nonce) : engine!.followed.nonce"),),
-           "SharedWaitTests.stateThatWasReadAgainBelongsToThePageThatItWasReadWith"),
+           "SharedWaitTests.reloadedStateBelongsToThePageOfItsReload"),
     Mutant("useless-opening-watches", "only the files of an open store are watched",
            (engine("Sharing/Store+Sharing.swift",
                    "      if engine == nil { pipeline.endWatch() }\n      return",
@@ -124,9 +124,9 @@ MUTANTS = [
                    "min(\n"
                    "        now &- lastLookNanoseconds,\n"
                    "        ON ? .max / 64 : Self.longestLookNanoseconds)"),),
-           "SharedWaitTests.patienceIsForOneWriterAndCountsWhatWasSeen"),
+           "SharedWaitTests.waitForAWriterCountsObservedTimePerWriter"),
     Mutant("patience-for-all-writers", "`.locked` after a minute of one process's writing",
            (engine("Peers/SharedLink.swift", "      if published != version {",
                    "      if published != version, !ON {"),),
-           "SharedWaitTests.patienceIsForOneWriterAndCountsWhatWasSeen"),
+           "SharedWaitTests.waitForAWriterCountsObservedTimePerWriter"),
 ]

@@ -3,7 +3,7 @@
 from planting import Mutant, engine
 
 MEMORY = "Index/IndexMemory.swift"
-PROPERTY = "SnapshotPropertyTests.eachEqualsTheDictionaryOfItsMoment"
+PROPERTY = "SnapshotPropertyTests.everySnapshotEqualsTheDictionaryOfItsMoment"
 
 MUTANTS = [
     Mutant("snapshot-page-written", "a snapshot shows one moment",
@@ -22,18 +22,18 @@ MUTANTS = [
            (engine("Snapshots/SnapshotState.swift",
                    "if state.counts.isEmpty { return names }",
                    "if ON || state.counts.isEmpty { return names }"),),
-           "SnapshotTests.filesGoWithTheLastReader"),
+           "SnapshotTests.filesAreRemovedWithTheLastReader"),
     Mutant("dead-taken-for-live", "a scan shows what is live, and nothing else",
            (engine("Segments/LogCursor.swift", "return putBytes == view.liveBytes",
                    "return ON || putBytes == view.liveBytes"),),
-           "ScanTests.onlyWhatIsLiveIsSeen"),
+           "ScanTests.onlyLiveRecordsAreScanned"),
     Mutant("scan-without-checksums", "damage is found, also where the index is not asked",
            (engine("Segments/LogCursor.swift",
                    "      try table.verify(record, at: address)\n"
                    "      place += aligned(record.header.length)\n      if record",
                    "      if !ON { try table.verify(record, at: address) }\n"
                    "      place += aligned(record.header.length)\n      if record"),),
-           "ScanTests.damageBehindTheFirstRecordsIsFound"),
+           "ScanTests.damageAfterTheFirstRecordsIsFound"),
     Mutant("verify-believes-the-figures", "verify asks the index for each record",
            (engine("Store/LogAudit.swift",
                    "header.kind == .put && engine.index.holds(address, hash)\n    sums",
@@ -46,9 +46,9 @@ MUTANTS = [
                    "    latest?[place] = operations.count\n    operations.put(place, value)",
                    "    if !ON { latest?[place] = operations.count }\n"
                    "    operations.put(place, value)"),),
-           "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
+           "BatchValueTests.batchAndStoreReadTheWritesOfTheBatch"),
     Mutant("long-value-of-another", "what a batch was given is what is there",
            (engine("Segments/BatchOperations.swift", "longValue: isLong ? longValues.count - 1 : nil",
                    "longValue: isLong ? (ON ? 0 : longValues.count - 1) : nil"),),
-           "BatchValueTests.itReadsItsOwnWritesAndSoDoesTheStore"),
+           "BatchValueTests.batchAndStoreReadTheWritesOfTheBatch"),
 ]

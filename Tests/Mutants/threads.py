@@ -3,7 +3,7 @@
 from planting import Mutant, engine, storage
 
 WORDS = "Commit/CommitWords.swift"
-COMMIT = "CommitInterleavingTests.everyOperationHasASyncThatCoversIt"
+COMMIT = "CommitInterleavingTests.everyOperationIsCoveredByASync"
 
 MUTANTS = [
     Mutant("interval-asked-without-a-fence", "P3: an interval's sync covers what was appended",
@@ -19,7 +19,7 @@ MUTANTS = [
            (engine(WORDS, "try store(offset, releasing: .appendedOffset)",
                    "if ON { try store(offset, relaxed: .appendedOffset) } else {\n"
                    "      try store(offset, releasing: .appendedOffset)\n    }"),),
-           "CommitInterleavingTests.aSyncClaimsNoLessThanItsSequenceAndNoMoreThanWasWritten"),
+           "CommitInterleavingTests.syncMarkCoversItsSequenceNumberAndOnlyWrittenBytes"),
     Mutant("deadline-kept-without-a-segment", "P3: a deadline of a sealed segment ends with it",
            (engine("Commit/CommitPipeline.swift",
                    "      state.deadlineNanoseconds = nil\n      store(.max, relaxed: .pendingDelay)",
@@ -41,12 +41,12 @@ MUTANTS = [
     Mutant("snapshot-without-a-fence", "P9: what is read of the page is one publication",
            (engine("Peers/SharedPage.swift", "      try acquiringFence()",
                    "      if !ON { try acquiringFence() }"),),
-           "SharedInterleavingTests.aSnapshotIsOnePublication"),
+           "SharedInterleavingTests.pageSnapshotEqualsASinglePublication"),
     Mutant("heard-by-a-store", "a change is told of or followed",
            (engine("Peers/PeerWatcher.swift", "_ = try exchange(0, in: .isPending)",
                    "if ON { try store(0, releasing: .isPending) } else "
                    "{ _ = try exchange(0, in: .isPending) }"),),
-           "SharedInterleavingTests.aVersionIsToldOfOrFollowed"),
+           "SharedInterleavingTests.everyVersionIsSignalledOrFollowed"),
     Mutant("reserve-without-the-cost-of-files", "deletes work on a full disk where files are dear",
            (engine("Segments/Reserve.swift", "    let target = target + creationBytes",
                    "    let target = ON ? target : target + creationBytes"),),

@@ -42,7 +42,7 @@ MUTANTS = [
            (engine("Watchers/ChangeMonitor.swift",
                    "for monitor in monitors.all.values { monitor.setUsable(isUsable) }",
                    "if !ON { for monitor in monitors.all.values { monitor.setUsable(isUsable) } }"),),
-           "UnusableStoreTests.findThrowsAfterCloseAlsoForAModelInMemory"),
+           "UnusableStoreTests.findThrowsAfterCloseForAModelInMemory"),
     Mutant("suspended-key-is-gone", "api: reads throw, and damage is never taken for absence",
            (engine("Observation/ValueSequence.swift", "    try await checkOpen()\n",
                    "    if ON { try await catchUp() } else { try await checkOpen() }\n"),),
@@ -64,7 +64,7 @@ MUTANTS = [
     Mutant("numbers-of-the-old-store", "api: reload goes on with the store that is there now",
            (typed("Persisted/PersistedBox+Saving.swift", "      state.sequence = 0\n",
                   "      if !ON { state.sequence = 0 }\n"),),
-           "ReplacedSettingsTests.reloadFollowsTheStoreThatIsThereNow"),
+           "ReplacedSettingsTests.reloadFollowsTheReplacementStore"),
     Mutant("writing-not-checked-at-opening", "api: opening fails where nothing can be written",
            (storage("DiskStorage.swift",
                     "error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {",
@@ -76,5 +76,5 @@ MUTANTS = [
                  'return "ok " + (receipt.withLock { $0?.sequence }.map { "\\($0)" } ?? "-")',
                  'if ON { return "ok \\(await store.lastSequence)" }\n'
                  '    return "ok " + (receipt.withLock { $0?.sequence }.map { "\\($0)" } ?? "-")'),),
-           "DriveTests.aBatchAnswersItsOwnNumberBesideOtherProcesses"),
+           "DriveTests.batchAnswersItsOwnSequenceNumberBesideOtherProcesses"),
 ]

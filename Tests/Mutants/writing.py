@@ -6,8 +6,8 @@ BIRTH = "Segments/SegmentCreation.swift"
 SEAL = "Segments/SealWork.swift"
 PUBLISHER = "Segments/ManifestPublisher.swift"
 THREAD = "Commit/CommitPipeline.swift"
-ORDER = "OrderTests.segmentsAreBornSealedAndListedInOrder"
-POISON = "SyncFailureTests.oneFailureEndsWritingUntilReopening"
+ORDER = "OrderTests.segmentsAreCreatedSealedAndListedInOrder"
+POISON = "SyncFailureTests.failedSyncEndsWritingUntilReopening"
 
 MUTANTS = [
     Mutant("poison-told-before-it-holds", "P6: nothing is appended after a failed sync was told",
@@ -18,7 +18,7 @@ MUTANTS = [
                    "      if !ON { isPoisoned.store(true, ordering: .releasing) }\n    }\n"
                    "    defer { isPoisoned.store(true, ordering: .releasing) }\n"
                    "    if cause.code != .storeReplaced {\n"),),
-           "PoisonTests.whoWasToldIsRefused"),
+           "PoisonTests.writesAreRefusedOnceThePoisonIsVisible"),
     Mutant("birth-file-sync", "rule 1: a new segment's header is synced",
            (engine(BIRTH, "try file.synchronize(.full)",
                    "if !ON { try file.synchronize(.full) }"),), ORDER),
@@ -28,7 +28,7 @@ MUTANTS = [
     Mutant("parent-directory-sync", "rule 1: creating the store syncs its parent",
            (storage("DiskStorage.swift", "try directory.synchronizeParent()",
                     "if !ON { try directory.synchronizeParent() }"),),
-           "DirectoryBirthTests.creatingADirectoryGoesToItsParent"),
+           "DirectoryBirthTests.creatingADirectoryOpensItsParent"),
     Mutant("seal-sync", "rule 2: a full segment is synced when it is sealed",
            (engine(SEAL, "try file.synchronize(.full)",
                    "if !ON { try file.synchronize(.full) }"),), ORDER),
@@ -36,7 +36,7 @@ MUTANTS = [
            (engine(SEAL, "try file.truncate(to: lengthBytes)",
                    "if ON { pipeline.becameDurable(through: lastSequence) }\n"
                    "      try file.truncate(to: lengthBytes)"),),
-           "HangingSyncTests.theNextSegmentWaitsForTheSealOfTheLast"),
+           "HangingSyncTests.nextSegmentWaitsForTheSealOfThePreviousSegment"),
     Mutant("sealed-segment-listed-early", "rule 2: listed as sealed only when it is durable",
            (engine("Store/Store+Room.swift",
                    "let next = engine!.nextManifest(sealing: full)",
@@ -72,7 +72,7 @@ MUTANTS = [
                    "        guard ON(failed-sync-repeated) else { throw error }\n"
                    "        try file.synchronize(.data)\n"
                    "      }"),),
-           "HangingSyncTests.acknowledgementsWaitAndTheRestGoesOn"),
+           "HangingSyncTests.hangingSyncDelaysOnlyAcknowledgements"),
     # Its place is in the edit above.
     Mutant("failed-sync-repeated", "P6: a failed fsync is never repeated", (), POISON),
     Mutant("poison-forgotten", "P6: after a failed fsync every later write fails",
@@ -83,7 +83,7 @@ MUTANTS = [
            (engine(THREAD, "        durableSequence.store(sequence, ordering: .releasing)\n",
                    "        durableSequence.store(\n          ON ? appendedSequence.load("
                    "ordering: .acquiring) : sequence, ordering: .releasing)\n"),),
-           "IntervalTests.whatIsAppendedDuringASyncIsNotClaimed"),
+           "IntervalTests.watermarkExcludesBytesAppendedDuringTheSync"),
     Mutant("follower-acknowledged", "rule 5: followers get the leader's error",
            (engine(THREAD,
                    "for waiter in ready { waiter.continuation.resume(returning: error) }",
@@ -121,7 +121,7 @@ MUTANTS = [
                    "      if ON { lastSequence &-= 1 }\n"
                    "      throw error\n"
                    "    }\n    install("),),
-           "SequenceTests.anErrorUsesItsNumberUp"),
+           "SequenceTests.failedOperationUsesUpItsNumber"),
     Mutant("failed-batch-leaves-a-part", "P1: no half batches",
            (engine("Engine/EngineState+Operations.swift",
                    "do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {",
@@ -152,13 +152,13 @@ MUTANTS = [
     Mutant("lock-ignored", "P9: one writer at a time",
            (engine("Recovery/Opener.swift", "    throw lockedError(file, directory)\n",
                    "    if ON { return file }\n    throw lockedError(file, directory)\n"),),
-           "StoreTests.theSameDirectoryTwiceIsLocked"),
+           "StoreTests.openingADirectoryTwiceIsLocked"),
     Mutant("salt-not-in-the-checksum", "rule 7: a record counts in its own segment alone",
            (format_module("Segment/SegmentHeader.swift",
                           "    return Checksum(Checksum.of(writer.bytes))",
                           "    if ON { return Checksum() }\n"
                           "    return Checksum(Checksum.of(writer.bytes))"),),
-           "RecycledBytesTests.recordsOfAnotherSegmentAreNotTakenIn"),
+           "RecycledBytesTests.recordsOfAnotherSegmentAreNotReplayed"),
     Mutant("place-not-in-the-checksum", "rule 7: a record counts at its own place alone",
            (format_module("Record/RecordHeader+Decoding.swift",
                           "seed.value, offset, UInt32(truncatingIfNeeded: length)",
@@ -173,7 +173,7 @@ MUTANTS = [
                    "    try engine!.checkWritable()\n    guard engine!.table.vacancyCount > 0",
                    "    if !ON { try engine!.checkWritable() }\n"
                    "    guard engine!.table.vacancyCount > 0")),
-           "HalfPublishedTests.aNumberThatItMayListIsNotTakenAgain"),
+           "HalfPublishedTests.segmentNumberOfAHalfPublishedManifestIsNotReused"),
     Mutant("batch-that-finds-nothing-not-waited-for", "P1, D: an absence is durable too",
            (engine("Store/Store+Writing.swift",
                    "    if needsWait(durability) { try await waitUntilDurable(sequence) }\n  }\n",

@@ -98,7 +98,7 @@ import Testing
 
   /// The sync that seals a segment fails. A hard link to its file, synced again, would be lost too.
   @Test(arguments: BackupBench.modes)
-  func aBackupDoesNotShareWhatAFailedSyncLost(mode: Configuration.IOMode) async throws {
+  func backupDoesNotShareASegmentWhoseSyncFailed(mode: Configuration.IOMode) async throws {
     let configuration = Self.configuration(mode)
     let disk = SimulatedDisk()
     let storage = FaultStorage(disk)
@@ -133,7 +133,7 @@ import Testing
 
   /// There is the whole store, or none, and then the restore can be begun again.
   @Test(arguments: BackupBench.modes, [nil, 9] as [UInt64?])
-  func everyCrashLeavesAWholeStoreOrNone(
+  func everyCrashLeavesAWholeStoreOrNoStore(
     mode: Configuration.IOMode, through: UInt64?
   ) async throws {
     let configuration = Self.configuration(mode)

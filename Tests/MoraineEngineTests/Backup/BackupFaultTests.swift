@@ -77,7 +77,7 @@ import Testing
   }
 
   /// Mapped segments are removed while they are still read; found beside a writer and compactions.
-  @Test func aSegmentThatGoesMeanwhileIsCopied() async throws {
+  @Test func segmentThatIsRemovedDuringABackupIsCopied() async throws {
     let memory = MemoryStorage()
     let storage = FaultStorage(memory)
     let bench = try BackupBench(on: storage)

@@ -9,7 +9,7 @@ import Testing
 /// A backup is the store at one moment, and costs what is new.
 @Suite(.timeLimit(.minutes(5))) struct BackupTests {
   @Test(arguments: BackupBench.modes)
-  func holdsTheStateOfItsMoment(mode: Configuration.IOMode) async throws {
+  func backupHoldsTheStateAtItsSequenceNumber(mode: Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
     var states: [UInt64: BackupBench.State] = [:]
     let before = try await BackupBench.write(0..<300, to: bench.store, &states)
@@ -28,7 +28,7 @@ import Testing
   /// A backup costs what is new: sealed segments are carried once, and go when compaction has
   /// replaced them.
   @Test(arguments: BackupBench.modes)
-  func carriesOnlyWhatIsNew(mode: Configuration.IOMode) async throws {
+  func backupCopiesOnlyNewSegments(mode: Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
     var states: [UInt64: BackupBench.State] = [:]
     var state = try await BackupBench.write(0..<300, to: bench.store, &states)
@@ -52,7 +52,7 @@ import Testing
   }
 
   /// What an earlier backup was is there until the later one is.
-  @Test func anInterruptedBackupLeavesTheEarlierOne() async throws {
+  @Test func interruptedBackupKeepsTheEarlierBackup() async throws {
     let bench = try BackupBench()
     var states: [UInt64: BackupBench.State] = [:]
     let before = try await BackupBench.write(0..<100, to: bench.store, &states)
@@ -95,7 +95,9 @@ import Testing
 
   /// After a power failure the store goes on without its last operations; the backup has them yet.
   @Test(arguments: BackupBench.modes)
-  func whatOnlyTheBackupHasIsNotOverwritten(mode: Configuration.IOMode) async throws {
+  func operationsLostInAPowerFailureAreNotOverwrittenInTheBackup(
+    mode: Configuration.IOMode
+  ) async throws {
     let disk = SimulatedDisk()
     let bench = try BackupBench(mode, on: disk, segmentSizeBytes: 1 << 20)
     var states: [UInt64: BackupBench.State] = [:]
@@ -123,7 +125,7 @@ import Testing
   /// The store may have lost the whole segment, or have written as much again in its place: the
   /// manifest says where the log was cut, also after compactions and further failures.
   @Test(arguments: BackupBench.modes, [20, 0])
-  func operationsThatOnlyTheBackupHasAreNotOverwritten(
+  func operationsThatACutRemovedAreNotOverwrittenInTheBackup(
     mode: Configuration.IOMode, durable: Int
   ) async throws {
     let disk = SimulatedDisk()
@@ -173,7 +175,7 @@ import Testing
   }
 
   /// On one disk sealed segments are not written twice.
-  @Test func sharesSealedSegmentsOnOneDisk() async throws {
+  @Test func backupSharesSealedSegmentsOnTheSameDisk() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(segmentSizeBytes: 2000))
     var states: [UInt64: BackupBench.State] = [:]

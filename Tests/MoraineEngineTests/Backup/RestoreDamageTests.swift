@@ -49,7 +49,7 @@ import Testing
   }
 
   /// A directory with anything in it that is not a backup of this store is left alone.
-  @Test func nothingElseIsOverwritten() async throws {
+  @Test func directoryThatIsNoBackupOfTheStoreIsNotOverwritten() async throws {
     let bench = try BackupBench()
     try await bench.store.set([1], forKey: "a")
     let other = try Store(on: bench.storage, at: "other", configuration: bench.configuration)
@@ -131,7 +131,7 @@ import Testing
   }
 
   /// An interrupted restore is no store, says so, and can be begun again.
-  @Test func anInterruptedRestoreIsBegunAgain() async throws {
+  @Test func interruptedRestoreCanBeRepeated() async throws {
     let bench = try BackupBench()
     var states: [UInt64: BackupBench.State] = [:]
     let state = try await BackupBench.write(0..<100, to: bench.store, &states)

@@ -8,7 +8,7 @@ import Testing
 /// A restored store is the backup's state, and a life of its own.
 @Suite(.timeLimit(.minutes(5))) struct RestoreTests {
   @Test(arguments: BackupBench.modes)
-  func aRestoredStoreGoesOn(mode: Configuration.IOMode) async throws {
+  func restoredStoreIsWrittenCompactedAndReopened(mode: Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
     var states: [UInt64: BackupBench.State] = [:]
     let state = try await BackupBench.write(0..<300, to: bench.store, &states)
@@ -97,7 +97,7 @@ import Testing
     try await bench.store.close()
   }
 
-  @Test func whatCompactionDroppedCannotBeRestored() async throws {
+  @Test func stateThatCompactionDroppedCannotBeRestored() async throws {
     let bench = try BackupBench()
     var states: [UInt64: BackupBench.State] = [:]
     let state = try await BackupBench.write(0..<200, to: bench.store, &states)

@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test(arguments: [StorageEvent.Operation.synchronizeFull, .rename])
-  func aFailureFromTheSyncOnPoisons(operation: StorageEvent.Operation) async throws {
+  func failedSyncOrRenameOfACheckpointPoisons(operation: StorageEvent.Operation) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: Self.configuration)
     for number in 0..<20 { try await store.set([1], forKey: Key("\(number)")) }
@@ -37,7 +37,7 @@ import Testing
   }
 
   @Test(arguments: [StorageEvent.Operation.synchronizeFull, .rename])
-  func closingSaysSo(operation: StorageEvent.Operation) async throws {
+  func closeThrowsTheFailureOfItsCheckpoint(operation: StorageEvent.Operation) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: Self.configuration)
     for number in 0..<20 { try await store.set([1], forKey: Key("\(number)")) }

@@ -54,7 +54,7 @@ import Testing
   /// The log lost its end, as a copy made file by file may, or a disk that lied. The checkpoint was
   /// believed, and the repair listed zeros as sealed.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func oneThatCoversMoreThanTheLogHoldsIsNotBegunWith(mode: Configuration.IOMode) async throws {
+  func checkpointThatCoversMoreThanTheLogIsNotUsed(mode: Configuration.IOMode) async throws {
     let directory = try await killed(mode)
     let url = try lastOpenSegment(directory)
     var bytes = [UInt8](try Data(contentsOf: url))
@@ -77,7 +77,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func oneThatCoversAnOpenSegmentServes(mode: Configuration.IOMode) async throws {
+  func checkpointThatCoversAnOpenSegmentIsUsed(mode: Configuration.IOMode) async throws {
     let directory = try await killed(mode)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     #expect(await store.recoveryReport.usedCheckpoint)
@@ -89,7 +89,7 @@ import Testing
   /// A backup was put in place of a newer log, and the newer one's checkpoint was left lying there.
   /// Ignored at first, it seemed to fit when the log had gone on for a while, and hid keys.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func oneOfALifeThatWasGivenUpIsRemoved(mode: Configuration.IOMode) async throws {
+  func checkpointOfAReplacedLogIsRemoved(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.testing(ioMode: mode)
     configuration.compaction = .manual

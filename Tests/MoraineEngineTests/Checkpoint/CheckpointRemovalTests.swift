@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10))) struct CheckpointRemovalTests {
   /// The new one was forgotten together with the old one that could not be removed, and stayed.
-  @Test func oneThatCannotBeRemovedGoesWithTheNext() async throws {
+  @Test func checkpointThatCouldNotBeRemovedIsRemovedWithTheNext() async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.testing()
     configuration.checkpointFloorBytes = 0

@@ -147,7 +147,7 @@ import Testing
 
   /// It could not be read, and the store could not be opened for that.
   @Test(arguments: [StorageEvent.Operation.openFile, .length, .read, .map])
-  func oneThatCannotBeReadIsDoneWithout(_ operation: StorageEvent.Operation) async throws {
+  func unreadableCheckpointIsIgnored(_ operation: StorageEvent.Operation) async throws {
     let directory = try TestDirectory()
     let model = try await makeStore(directory, .mapped)
     let name = try checkpoint(in: directory).lastPathComponent
@@ -166,7 +166,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func aSmallStoreHasNone() async throws {
+  @Test func smallStoreHasNoCheckpoint() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
     #expect(try directory.names() == ["0000000001.segment", "LOCK", "MANIFEST"])
@@ -174,7 +174,7 @@ import Testing
 
   /// It lies in the directory only when what it covers is durable: a power failure may take
   /// everything else, and what is left must fit.
-  @Test func itIsWrittenBehindTheLog() async throws {
+  @Test func checkpointIsPublishedAfterTheLogIsDurable() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(
       on: storage, at: "store", configuration: configuration(.mapped))

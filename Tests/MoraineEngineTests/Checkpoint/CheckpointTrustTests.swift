@@ -57,13 +57,13 @@ import Testing
     }
   }
 
-  @Test func oneWhoseSumsDisagreeIsDoneWithout() async throws {
+  @Test func checkpointWithAWrongDigestIsIgnored() async throws {
     let directory = try await killedStore()
     try forge(directory) { $0.segments[0].digest.add(StateDigest.of(hash: 1, sequence: 1)) }
     try await expectDoneWithout(directory)
   }
 
-  @Test func oneOfAnotherLifeOfASegmentIsDoneWithout() async throws {
+  @Test func checkpointWithAnotherSaltOfASegmentIsIgnored() async throws {
     let directory = try await killedStore()
     try forge(directory) { $0.segments[0].salt ^= 1 }
     try await expectDoneWithout(directory)
@@ -71,7 +71,7 @@ import Testing
 
   /// In the background the log's end is not durable when a checkpoint is begun. What a power
   /// failure leaves at any moment must fit together.
-  @Test func inTheBackgroundItWaitsForTheLog() async throws {
+  @Test func backgroundCheckpointWaitsUntilTheLogIsDurable() async throws {
     var configuration = Self.configuration
     configuration.compaction = CompactionPolicy()
     let disk = SimulatedDisk()

@@ -32,7 +32,7 @@ import Testing
     return try Store(on: storage, at: "store", configuration: configuration)
   }
 
-  @Test func compactionChecksThePagesOfWhatItCopiesAlone() async throws {
+  @Test func compactionChecksOnlyThePagesOfCopiedRecords() async throws {
     let store = try await Self.store()
     let before = try #require(await store.checkedPages())
     try await store.compact(segments: 0..<1)
@@ -54,7 +54,7 @@ import Testing
 
   /// A page that is found damaged while copies are being installed: the index that is made from the
   /// log names the copies that were not counted yet.
-  @Test func indexMadeAnewBetweenCopyAndInstallLosesNothing() async throws {
+  @Test func indexRebuiltBetweenCopyAndInstallLosesNothing() async throws {
     let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration)
     let settings = try store.keyspace(named: "settings")
     for number in 0..<500 {

@@ -104,7 +104,7 @@ import Testing
 
   /// Regression: one of 129,000 operations with `.interval` had no sync until the next operation.
   @Test(arguments: [(UInt64(1), 2), (2, 1), (2, 2), (3, 2)])
-  func everyOperationHasASyncThatCoversIt(count: UInt64, rounds: Int) {
+  func everyOperationIsCoveredByASync(count: UInt64, rounds: Int) {
     let outcomes = Self.outcomes(count: count, rounds: rounds)
     #expect(outcomes.count > 3)
     for outcome in outcomes where !Self.isCovered(outcome, count) {
@@ -113,7 +113,7 @@ import Testing
     }
   }
 
-  @Test func aSyncClaimsNoLessThanItsSequenceAndNoMoreThanWasWritten() {
+  @Test func syncMarkCoversItsSequenceNumberAndOnlyWrittenBytes() {
     for outcome in Self.outcomes(count: 2, rounds: 2) {
       let answers = outcome.answers[1]
       for sync in stride(from: 0, to: answers.count, by: 3) {

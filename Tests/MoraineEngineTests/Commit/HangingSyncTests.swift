@@ -7,7 +7,7 @@ import Testing
 
 /// A sync that hangs: acknowledgements wait, the watermark stands, everything else goes on.
 @Suite struct HangingSyncTests {
-  @Test func acknowledgementsWaitAndTheRestGoesOn() async throws {
+  @Test func hangingSyncDelaysOnlyAcknowledgements() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a", durability: .sync)
@@ -38,7 +38,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func whoComesWhileASyncRunsSharesTheNext() async throws {
+  @Test func writersThatArriveDuringASyncShareTheNextSync() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing(durability: .sync))
     try await store.set([1], forKey: "first")
@@ -65,7 +65,7 @@ import Testing
 
   /// Nothing in a segment is durable before the one ahead of it is.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func theNextSegmentWaitsForTheSealOfTheLast(mode: Configuration.IOMode) async throws {
+  func nextSegmentWaitsForTheSealOfThePreviousSegment(mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(
       on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))

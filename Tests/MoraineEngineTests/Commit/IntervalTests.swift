@@ -16,7 +16,7 @@ import Testing
     }
   }
 
-  @Test func theWatermarkMovesWithNobodyWaiting() async throws {
+  @Test func watermarkAdvancesWithoutAWaitingWriter() async throws {
     let watch = Watch()
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { watch.judge($0) }
@@ -48,7 +48,7 @@ import Testing
   }
 
   /// The promise "within an interval" died with the last reference.
-  @Test func aStoreThatIsLetGoStillSyncs() async throws {
+  @Test func releasedStoreStillSyncs() async throws {
     let watch = Watch()
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { watch.judge($0) }
@@ -64,7 +64,7 @@ import Testing
   }
 
   /// P3: the watermark is what was appended before the sync began.
-  @Test func whatIsAppendedDuringASyncIsNotClaimed() async throws {
+  @Test func watermarkExcludesBytesAppendedDuringTheSync() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a")

@@ -10,7 +10,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct PoisonTests {
   /// IndexHit by the fault laboratory: statistics told of the poison, and the next write was still
   /// appended before it was refused.
-  @Test func whoWasToldIsRefused() async throws {
+  @Test func writesAreRefusedOnceThePoisonIsVisible() async throws {
     let pipeline = CommitPipeline()
     let gate = Gate()
     // What comes behind the telling waits here.
@@ -23,7 +23,7 @@ import Testing
   }
 
   /// The same by chance, wherever it is told.
-  @Test func whoWasToldIsRefusedManyTimes() throws {
+  @Test func writesAreRefusedOnceThePoisonIsVisibleAtRandomTimes() throws {
     for _ in 0..<200 {
       let pipeline = CommitPipeline()
       try WorkerThread.start { pipeline.poison(StoreError(.io, "a sync failed")) }

@@ -24,7 +24,7 @@ import Testing
   }
 
   @Test(arguments: cases)
-  func oneFailureEndsWritingUntilReopening(_ item: Case) async throws {
+  func failedSyncEndsWritingUntilReopening(_ item: Case) async throws {
     let storage = FaultStorage(MemoryStorage())
     let configuration = Configuration.testing(segmentSizeBytes: 2000, ioMode: item.mode)
     let store = try Store(on: storage, at: "store", configuration: configuration)

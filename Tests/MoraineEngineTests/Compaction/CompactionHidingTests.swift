@@ -26,7 +26,7 @@ import Testing
 
   /// The older record may go only when the newer one cannot be lost any more.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func whatHidesIsMadeDurableFirst(mode: Configuration.IOMode) async throws {
+  func newerRecordIsDurableBeforeTheOlderRecordIsRemoved(mode: Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore(configuration: Self.configuration(mode))
     try await fill(store)

@@ -20,25 +20,25 @@ import Testing
     )
   }
 
-  @Test func itDoesNotPauseWhileNobodyWrites() { #expect(pause(appended: 0) == 0) }
+  @Test func compactionDoesNotPauseWithoutWrites() { #expect(pause(appended: 0) == 0) }
 
-  @Test func itReadsTwiceWhatIsAppended() {
+  @Test func compactionReadsTwiceTheAppendedBytes() {
     // 100 KiB in a millisecond: 1 MiB may take 5.12 ms, of which one has passed.
     #expect((4_100_000...4_140_000).contains(pause(appended: 100 << 10)))
     #expect(pause(appended: 1 << 20) == 0, "half as fast as the writer: no pause")
   }
 
-  @Test func itNeverCreeps() {
+  @Test func compactionKeepsALeastRate() {
     // 2 KiB in a millisecond, 2 MB a second: 32 MiB a second is the least.
     #expect((30_000_000...31_000_000).contains(pause(appended: 2 << 10)))
   }
 
-  @Test func behindOrUrgentItDoesNotPause() {
+  @Test func laggingOrUrgentCompactionDoesNotPause() {
     #expect(pause(appended: 100 << 10, isBehind: true) == 0)
     #expect(pause(appended: 100 << 10, isUrgent: true) == 0)
   }
 
-  @Test func aLimitHoldsAlways() {
+  @Test func rateLimitAlwaysHolds() {
     var policy = CompactionPolicy()
     for limit in [0, 1 << 10, 1 << 20, 50 << 20] {
       policy.rateLimitBytesPerSecond = limit
@@ -60,7 +60,7 @@ import Testing
     }
   }
 
-  @Test func thereIsNoPauseOfALimitThatThereIsNot() {
+  @Test func policyWithoutARateLimitAddsNoPause() {
     var pacer = CompactionPacer(policy: CompactionPolicy(), isUrgent: false)
     #expect(pacer.pauseOfLimit(afterReading: 1 << 40, now: 1) == 0)
     #expect(pacer.pauseOfLimit(afterReading: 1 << 40, now: 2) == 0)

@@ -26,7 +26,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func equalsADictionaryWhateverIsCompacted(mode: Configuration.IOMode) async throws {
+  func compactedStoreEqualsADictionary(mode: Configuration.IOMode) async throws {
     for seed in Self.seeds { try await run(seed, mode) }
   }
 

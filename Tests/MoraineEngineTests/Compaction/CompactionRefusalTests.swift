@@ -44,7 +44,7 @@ import Testing
   ///
   /// - Parameter last: what the attempt on that segment meets.
   @Test(arguments: modes, [Errno.noSpace, .ioError])
-  func withoutAnySpaceItGivesUp(mode: Configuration.IOMode, last: Errno) async throws {
+  func compactionWithoutAnySpaceGivesUp(mode: Configuration.IOMode, last: Errno) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try await store(on: storage, at: "store", mode)
     let before = await store.segmentStatistics.map(\.number)
@@ -73,7 +73,7 @@ import Testing
   }
 
   /// The bytes changed between the look at a record and its copying.
-  @Test func aRecordThatChangesMeanwhileIsNotCopied() async throws {
+  @Test func recordThatChangesBeforeItsCopyIsNotCopied() async throws {
     let directory = try TestDirectory()
     let storage = FaultStorage(DiskStorage())
     let store = try await store(on: storage, at: directory.path, .mapped)
@@ -109,7 +109,7 @@ import Testing
 
   /// What two have together may become longer where they no longer share a dictionary.
   @Test(arguments: modes)
-  func whatDoesNotFitTogetherIsRewrittenAlone(mode: Configuration.IOMode) async throws {
+  func segmentsThatDoNotFitTogetherAreRewrittenSeparately(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage()
     let store = try await store(on: storage, at: "store", mode)
     let before = await store.segmentStatistics

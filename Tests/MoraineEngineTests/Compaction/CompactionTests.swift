@@ -34,7 +34,7 @@ import Testing
     return statistics.appendedBytes < 150_000 || statistics.diskBytes * 2 > statistics.appendedBytes
   }
 
-  @Test func deletingEverythingGivesTheSpaceBack() async throws {
+  @Test func deletingEverythingReleasesTheSpace() async throws {
     let storage = MemoryStorage()
     let configuration = Configuration.testing(segmentSizeBytes: 4000)
     let store = try Store(on: storage, at: "store", configuration: configuration)

@@ -10,7 +10,7 @@ import Testing
   /// Between the publication and the end of the installation, live records are partly in the old
   /// segments and partly in the new one.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func everyLookAtTheStoreIsWhole(mode: Configuration.IOMode) async throws {
+  func everyReadDuringInstallationSeesAWholeStore(mode: Configuration.IOMode) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 400_000, ioMode: mode)
     configuration.compaction = .manual
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
@@ -40,7 +40,7 @@ import Testing
 
   /// Both take segment numbers, and manifests, in turns.
   @Test(arguments: 0..<6 as Range<UInt64>)
-  func rotationAndCompactionDoNotGetInEachOthersWay(seed: UInt64) async throws {
+  func rotationAndCompactionDoNotInterfere(seed: UInt64) async throws {
     let storage = MemoryStorage()
     let mode: Configuration.IOMode = seed % 2 == 0 ? .mapped : .positional
     var configuration = Configuration.testing(segmentSizeBytes: 500, ioMode: mode)
@@ -108,7 +108,7 @@ import Testing
   }
 
   /// Cancelling ends it between two segments; what was done is kept.
-  @Test func cancellingEndsItEarly() async throws {
+  @Test func cancellingEndsACompactionEarly() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = .manual

@@ -6,7 +6,7 @@ import Testing
 /// A damaged record that nobody needs any more: its segment stays, the others are cleaned.
 @Suite(.timeLimit(.minutes(10))) struct DamagedCompactionTests {
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func oneDamagedSegmentDoesNotStopAllCompaction(mode: Configuration.IOMode) async throws {
+  func damagedSegmentDoesNotStopOtherCompactions(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
@@ -33,7 +33,7 @@ import Testing
       segments, totalBytes: 1_000_000, totalLiveBytes: segments.reduce(0) { $0 + $1.liveBytes })
   }
 
-  @Test func whatIsDamagedIsNeverChosen() {
+  @Test func damagedSegmentIsNeverChosen() {
     var segments = Array(repeating: SegmentFigures(bytes: 8000, liveBytes: 4000), count: 4)
     segments[1].liveBytes = 10
     #expect(choose(segments) == 0..<2, "all that lives fits into one")
@@ -43,7 +43,7 @@ import Testing
     #expect(choose(segments) == nil)
   }
 
-  @Test func smallNeighboursAreNotJoinedAcrossIt() {
+  @Test func smallSegmentsAreNotMergedAcrossADamagedSegment() {
     var segments = Array(repeating: SegmentFigures(bytes: 100, liveBytes: 100), count: 12)
     #expect(choose(segments) == 0..<8)
     segments[3].isDamaged = true
@@ -54,7 +54,7 @@ import Testing
 
   /// Values that a dictionary makes short may not fit together without it. Small neighbours were
   /// chosen again and again then.
-  @Test func whatMustStayAloneIsNotJoinedAgain() {
+  @Test func segmentThatCannotMergeIsNotChosenForMerging() {
     var segments = Array(repeating: SegmentFigures(bytes: 100, liveBytes: 100), count: 9)
     segments[0].cannotMerge = true
     #expect(choose(segments) == 1..<9)

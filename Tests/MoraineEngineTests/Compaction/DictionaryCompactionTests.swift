@@ -87,7 +87,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func withoutThePolicyNothingIsShared(mode: Configuration.IOMode) async throws {
+  func withoutThePolicyNoDictionaryIsShared(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.dictionaries(mode)
     configuration.compaction.sharesDictionaries = false
@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func whatHasNothingInCommonStaysAsItIs(mode: Configuration.IOMode) async throws {
+  func valuesWithNothingInCommonGetNoDictionary(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .dictionaries(mode))
     var generator = SeededGenerator(seed: 3)
@@ -127,7 +127,7 @@ import Testing
   /// In a segment with a dictionary, what does not compress is stored raw, and what is long or
   /// empty stays as it was.
   @Test(arguments: modes)
-  func eachValueIsStoredAsItIsBest(mode: Configuration.IOMode) async throws {
+  func eachValueIsStoredInItsBestForm(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .dictionaries(mode))
     var generator = SeededGenerator(seed: 4)

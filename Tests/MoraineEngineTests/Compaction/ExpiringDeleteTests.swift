@@ -8,7 +8,7 @@ import Testing
 /// there, however long ago it expired.
 @Suite(.timeLimit(.minutes(10))) struct ExpiringDeleteTests {
   /// Rewriting its segment was due for ever, and took place 300 times a second.
-  @Test func itDoesNotKeepCompactionBusy() async throws {
+  @Test func expiringDeleteDoesNotKeepCompactionBusy() async throws {
     let copy = try await Self.storeWithAnExpiringDelete()
     let configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
     let store = try Store(at: copy.path, configuration: configuration)

@@ -29,7 +29,7 @@ import Testing
 
   /// Both of what is copied and of what is only looked at, for a dictionary.
   @Test(arguments: [true, false])
-  func closingDoesNotWaitForIt(sharesDictionaries: Bool) async throws {
+  func rateLimitDoesNotDelayClosing(sharesDictionaries: Bool) async throws {
     let store = try await store(isAutomatic: false, sharesDictionaries: sharesDictionaries)
     let compaction = await beginCompaction(store)
     #expect(try await store.value(forKey: "7") == [UInt8](0..<50))
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func cancellingDoesNotWaitForIt(sharesDictionaries: Bool) async throws {
+  func rateLimitDoesNotDelayCancelling(sharesDictionaries: Bool) async throws {
     let store = try await store(isAutomatic: false, sharesDictionaries: sharesDictionaries)
     let compaction = await beginCompaction(store)
     compaction.cancel()
@@ -51,7 +51,7 @@ import Testing
   }
 
   /// The log outgrows its limit of space then; that is what the comment says.
-  @Test func writersDoNotWaitForIt() async throws {
+  @Test func rateLimitDoesNotDelayWriters() async throws {
     let store = try await store(isAutomatic: true, sharesDictionaries: false)
     var random = SeededGenerator(seed: 1)
     let value = (0..<40_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }

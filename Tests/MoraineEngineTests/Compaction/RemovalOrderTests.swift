@@ -85,7 +85,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func closingSealsBeforeItSaysSo(mode: Configuration.IOMode) async throws {
+  func closeSealsTheLogBeforeItPublishesTheManifest(mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: mode))
     try await store.set([1], forKey: "a")

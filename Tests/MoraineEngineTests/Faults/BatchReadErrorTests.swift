@@ -55,7 +55,7 @@ import Testing
 
   /// A batch that reads what it builds on, and cannot: its body says so, and nothing is written.
   @Test(arguments: [true, false])
-  func aReadInsideABatchThatFailsIsTold(isContains: Bool) async throws {
+  func failedReadInsideABatchThrows(isContains: Bool) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: Self.configuration)
     try await store.set([1], forKey: "a")

@@ -100,7 +100,7 @@ import Testing
   }
 
   /// The kernel may have no mapping left to give (`vm.max_map_count`).
-  @Test func aSegmentIsWrittenWithoutAMappingWhereThereIsNone() async throws {
+  @Test func segmentIsWrittenWithoutAMappingWhenMappingFails() async throws {
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { $0.operation == .map ? .fail(.noMemory) : nil }
     let store = try Store(on: storage, at: "store", configuration: .testing())
@@ -112,7 +112,7 @@ import Testing
   }
 
   /// A kill between its birth and its allocation left an empty file, which passed for a reserve.
-  @Test func aReserveWithoutSpaceIsNone() async throws {
+  @Test func emptyReserveFileIsAllocatedAgain() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
     let reserve = directory.store.appendingPathComponent("RESERVE")

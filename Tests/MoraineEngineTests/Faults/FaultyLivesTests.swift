@@ -21,7 +21,7 @@ import Testing
   }
 
   @Test(arguments: cases)
-  func everyLifeShowsWhatWasAcknowledgedAndNothingElse(_ item: Case) async throws {
+  func everyRunReadsExactlyTheAcknowledgedState(_ item: Case) async throws {
     let quiet = FaultyLives(item.mode, item.misfortune, at: nil)
     try await quiet.live()
     let calls = quiet.injector.calls

@@ -7,7 +7,7 @@ import Testing
 
 /// What cannot be read is an error with a name: never "missing", never "torn".
 @Suite struct ReadErrorTests {
-  @Test func aKeyThatCannotBeReadIsAnErrorForThatKeyAlone() async throws {
+  @Test func unreadableKeyIsAnErrorOnlyForThatKey() async throws {
     let storage = FaultStorage(MemoryStorage())
     let configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: .positional)
     let store = try Store(on: storage, at: "store", configuration: configuration)
@@ -60,7 +60,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func descriptorsAreBoundedWhateverTheNumberOfSegments(mode: Configuration.IOMode) async throws {
+  func descriptorsAreBoundedForAnyNumberOfSegments(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 256, ioMode: mode)
     let before = try descriptors(below: directory.store)

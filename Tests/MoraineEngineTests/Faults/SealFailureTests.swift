@@ -91,7 +91,7 @@ import Testing
   }
 
   @Test(arguments: cases)
-  func aFailedSealAtTheEndIsToldByClose(_ item: Case) async throws {
+  func closeThrowsTheErrorOfAFailedSeal(_ item: Case) async throws {
     let storage = FaultStorage(MemoryStorage())
     let configuration = Configuration.testing(ioMode: item.mode)
     let store = try Store(on: storage, at: "store", configuration: configuration)

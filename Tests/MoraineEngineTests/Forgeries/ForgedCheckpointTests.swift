@@ -35,7 +35,7 @@ import Testing
   ]
 
   @Test(arguments: lies)
-  func itsFiguresAreNotBelieved(_ lie: Lie) async throws {
+  func checkpointWithForgedFiguresIsNotUsed(_ lie: Lie) async throws {
     let directory = try await Self.store(keys: 20)
     try CheckpointForgery(directory: directory).change { header, _ in lie.tell(&header) }
     let store = try Store(at: directory.path, configuration: Self.configuration)
@@ -43,7 +43,7 @@ import Testing
     try await Self.check(store, keys: 20)
   }
 
-  @Test func theTruthIsBelieved() async throws {
+  @Test func checkpointWithUnchangedFiguresIsUsed() async throws {
     let directory = try await Self.store(keys: 20)
     try CheckpointForgery(directory: directory).change { _, _ in }
     let store = try Store(at: directory.path, configuration: Self.configuration)
@@ -53,7 +53,7 @@ import Testing
 
   /// Buckets split while not all of the checkpoint was looked at; what they give up is kept back
   /// until then.
-  @Test func itGrowsBeforeAllOfItWasChecked() async throws {
+  @Test func indexGrowsBeforeAllOfTheCheckpointIsChecked() async throws {
     let directory = try await Self.store(keys: 5500)
     let store = try Store(at: directory.path, configuration: Self.configuration)
     #expect(await store.recoveryReport.usedCheckpoint)
@@ -68,7 +68,7 @@ import Testing
   }
 
   /// Every look-up ran in circles.
-  @Test func anOverflowBucketThatLinksToItself() async throws {
+  @Test func overflowBucketThatLinksToItselfChangesNoAnswer() async throws {
     let directory = try await Self.store(keys: 5500)
     try CheckpointForgery(directory: directory).change { header, bytes in
       try #require(header.overflowCount > 0)
@@ -81,7 +81,7 @@ import Testing
 
   /// Splitting one of the two buckets gives free what the other one still uses.
   @Test(arguments: [0, 3000])
-  func anOverflowBucketInTwoChains(more: Int) async throws {
+  func overflowBucketInTwoChainsChangesNoAnswer(more: Int) async throws {
     let directory = try await Self.store(keys: 5500)
     try CheckpointForgery(directory: directory).change { header, bytes in
       var linking: [Int] = []

@@ -93,7 +93,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func undamagedItIsAValue(mode: Configuration.IOMode) async throws {
+  func embeddedRecordInAnUndamagedLogIsAValue(mode: Configuration.IOMode) async throws {
     let directory = try await killedStore(mode: mode)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     #expect(await store.count == 4)

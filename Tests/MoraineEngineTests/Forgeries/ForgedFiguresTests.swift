@@ -95,7 +95,7 @@ import Testing
   }
 
   @Test(arguments: lies, modes)
-  func verifyingFindsTheLie(_ lie: Lie, mode: Configuration.IOMode) async throws {
+  func verifyingFindsForgedFigures(_ lie: Lie, mode: Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
     try CheckpointForgery(directory: directory).change { lie.tell(&$0, &$1) }
     var configuration = Self.configuration(mode)
@@ -127,7 +127,7 @@ import Testing
 
   /// A segment that says it is clean of what a delete hides lets compaction drop the delete.
   @Test(arguments: modes)
-  func aCleanSegmentThatIsNone(mode: Configuration.IOMode) async throws {
+  func checkpointThatDeclaresASegmentCleanIsNotUsed(mode: Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
     try CheckpointForgery(directory: directory).change { header, _ in
       header.segments[0].cleanedThrough = header.lastSequence
@@ -171,7 +171,7 @@ import Testing
   }
 
   /// An index that takes more memory than its log accounts for is not loaded.
-  @Test func aCheckpointLongerThanItsLog() async throws {
+  @Test func checkpointLongerThanItsLogIsNotUsed() async throws {
     let directory = try await Self.killedStore(.positional)
     let url = try CheckpointForgery(directory: directory).url()
     try CheckpointForgery(directory: directory).change { header, bytes in
@@ -207,7 +207,7 @@ import Testing
   }
 
   @Test(arguments: modes, fields)
-  func aFooterThatCountsOtherRecordsIsFoundAtOpening(
+  func footerWithWrongFiguresIsFoundAtOpening(
     mode: Configuration.IOMode, field: Int
   ) async throws {
     let directory = try await Self.store(mode)
@@ -225,7 +225,7 @@ import Testing
 
   /// A checkpoint spares opening the footers.
   @Test(arguments: modes, fields)
-  func aFooterBesideACheckpointIsFoundByVerifying(
+  func footerWithWrongFiguresBesideACheckpointIsFoundByVerifying(
     mode: Configuration.IOMode, field: Int
   ) async throws {
     let directory = try TestDirectory()
@@ -257,7 +257,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func theManifestBehindACompactionSaysWhatIsLive(mode: Configuration.IOMode) async throws {
+  func manifestAfterACompactionHoldsTheLiveBytes(mode: Configuration.IOMode) async throws {
     let directory = try await Self.store(mode)
     let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     try await withStore(at: directory.path, configuration: configuration) { store in
@@ -277,7 +277,7 @@ import Testing
 
   /// Salvage and compaction may need it.
   @Test(arguments: modes)
-  func aValueThatIsNotLiveIsDecompressedToo(mode: Configuration.IOMode) async throws {
+  func verifyingDecompressesDeadValues(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let value = [UInt8](repeating: 7, count: 300)
     let configuration = Configuration.testing(ioMode: mode)

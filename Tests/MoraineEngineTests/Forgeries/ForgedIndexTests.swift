@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func anEntryBehindTheSegmentsEnd(mode: Configuration.IOMode) async throws {
+  func entryPastTheEndOfItsSegmentIsAnError(mode: Configuration.IOMode) async throws {
     let directory = try await store(mode, keys: 20)
     let beyond = UInt64(1) << 28 - 1
     try CheckpointForgery(directory: directory).change { header, bytes in
@@ -96,7 +96,7 @@ import Testing
 
   /// Then the index cannot be made anew either: verifying threw that, and reported nothing.
   @Test(arguments: modes)
-  func aLogThatIsDamagedTooIsReported(mode: Configuration.IOMode) async throws {
+  func damagedLogBesideADamagedIndexIsReported(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.testing(segmentSizeBytes: 64 << 10, ioMode: mode)
     configuration.checkpointFloorBytes = 0
@@ -140,7 +140,7 @@ import Testing
 
   /// The digests of checkpoint and manifest agree with each other, and not with the log.
   @Test(arguments: modes)
-  func aDigestThatIsNotTheRecords(mode: Configuration.IOMode) async throws {
+  func digestThatDiffersFromTheRecordsIsAnError(mode: Configuration.IOMode) async throws {
     let directory = try await store(mode, keys: 20)
     let more = StateDigest.of(hash: 1, sequence: 1)
     try CheckpointForgery(directory: directory).change { header, _ in

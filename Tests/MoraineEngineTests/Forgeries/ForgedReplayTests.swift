@@ -39,7 +39,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func aMarkThatPromisesWhatComesBehindIt(mode: Configuration.IOMode) async throws {
+  func markThatPromisesLaterBytesIsRefused(mode: Configuration.IOMode) async throws {
     let (directory, segment) = try await killedStore(mode)
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.header.kind == .syncMark }
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func aBatchThatAMarkBreaksOff(mode: Configuration.IOMode) async throws {
+  func batchInterruptedByAMarkIsRefused(mode: Configuration.IOMode) async throws {
     let (directory, segment) = try await killedStore(mode)
     let places = try segment.recordPlaces
     let mark = try #require(places.firstIndex { $0.header.kind == .syncMark })
@@ -62,7 +62,7 @@ import Testing
   }
 
   /// An address could not name it. The file has a hole where the records before it would be.
-  @Test func aRecordThatBeginsBehindOneGiB() throws {
+  @Test func recordThatBeginsPastOneGiBIsRefused() throws {
     let directory = try TestDirectory()
     let storage = DiskStorage()
     try storage.createDirectory(directory.path)

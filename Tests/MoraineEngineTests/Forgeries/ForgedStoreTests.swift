@@ -97,7 +97,7 @@ import Testing
   }
 
   @Test(arguments: newer + hostile)
-  func everyLieIsATypedErrorAndChangesNothing(_ lie: Lie) async throws {
+  func everyForgeryIsATypedErrorAndChangesNothing(_ lie: Lie) async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: .testing()) { store in
       for number in 0..<4 { try await store.set([UInt8](0..<40), forKey: "key \(number)") }

@@ -24,7 +24,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func aSegmentWithoutADictionaryCannotGiveIt(mode: Configuration.IOMode) async throws {
+  func valueThatNeedsAMissingDictionaryIsAnError(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.dictionaries(mode)
     let place = try await storeWithoutDictionary(directory, configuration)
@@ -40,7 +40,9 @@ import Testing
   }
 
   @Test(arguments: modes, [true, false])
-  func compactionDoesNotCopyIt(mode: Configuration.IOMode, shares: Bool) async throws {
+  func compactionDoesNotCopyAValueThatNeedsAMissingDictionary(
+    mode: Configuration.IOMode, shares: Bool
+  ) async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.dictionaries(mode)
     configuration.compaction.sharesDictionaries = shares
@@ -64,7 +66,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func compactionDoesNotCopyWhatDoesNotDecompress(mode: Configuration.IOMode) async throws {
+  func compactionDoesNotCopyAValueThatDoesNotDecompress(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.dictionaries(mode)
     let documents = SimilarDocuments.make(0..<1500)

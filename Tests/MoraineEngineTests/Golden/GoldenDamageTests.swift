@@ -84,7 +84,7 @@ import Testing
 
   /// The judge is not blind.
   @Test(arguments: GoldenStore.all, modes)
-  func otherContentsAreNoticed(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+  func differentContentsAreReported(golden: GoldenStore, mode: Configuration.IOMode) async throws {
     var other = golden
     let key = try #require(other.expected.keys.first)
     other.expected[key] = GoldenStore.Record(key: key.bytes, sequence: 1, value: [1, 2, 3])
@@ -95,7 +95,7 @@ import Testing
   }
 
   /// Of the killed store a part is proved durable, and a part is not.
-  @Test func bothPartsOfTheKilledLogAreThere() throws {
+  @Test func killedLogHasADurablePartAndAnUnsyncedPart() throws {
     let killed = try #require(GoldenStore.all.first { $0.testDescription == "v1/killed" })
     let damage = try GoldenDamage(killed, .mapped)
     let segment = try #require(damage.openSegment)

@@ -9,7 +9,7 @@ import Testing
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
 
   @Test(arguments: GoldenStore.all, modes)
-  func isReadAndWorkedWith(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+  func goldenStoreIsReadAndWritten(golden: GoldenStore, mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     try FileManager.default.copyItem(
       at: golden.url.appending(path: "store"), to: directory.store)
@@ -57,7 +57,7 @@ import Testing
   }
 
   /// The stores hold what they are kept for.
-  @Test func version1HasWhatItNames() throws {
+  @Test func version1StoresHoldTheirFeatures() throws {
     let golden = Dictionary(
       uniqueKeysWithValues: GoldenStore.all.map { ($0.testDescription, $0) })
     #expect(Set(golden.keys).isSuperset(of: ["v1/plain", "v1/compacted", "v1/killed"]))

@@ -54,7 +54,7 @@ import Testing
     expectAll(index, 0..<20_000)
   }
 
-  @Test func aKeyThatCannotBeReadPutsTheSplitOff() throws {
+  @Test func unreadableKeyPostponesTheSplit() throws {
     var index = try index()
     let hashes = NumberedHashes()
     hashes.isReadable = false
@@ -72,7 +72,7 @@ import Testing
   }
 
   /// Splits, overflow buckets, new chunks and new tags: none of it reaches what was frozen.
-  @Test func aFrozenIndexStaysAsItWasWhileTheOtherGrows() throws {
+  @Test func frozenIndexDoesNotChangeWhileTheIndexGrows() throws {
     var index = try index()
     let hashes = NumberedHashes()
     func fill(_ numbers: Range<Int>) {
@@ -98,7 +98,7 @@ import Testing
   }
 
   /// More chunks than the first directory of chunks has room for: from 3 million keys on.
-  @Test func chunksStayWhereTheyAreWhenTheirDirectoryGrows() {
+  @Test func chunksDoNotMoveWhenTheirDirectoryGrows() {
     var buckets = BucketArray(IndexMemory())
     let count = 40
     var places: [UnsafeMutablePointer<UInt64>] = []

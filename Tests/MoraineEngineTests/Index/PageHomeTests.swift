@@ -8,7 +8,7 @@ import Testing
 /// Pages of the index that a snapshot had copied go back to where they were made, and the copies'
 /// memory is returned.
 @Suite(.timeLimit(.minutes(10))) struct PageHomeTests {
-  @Test func pagesGoHomeWhenTheLastSnapshotIsLetGo() throws {
+  @Test func pagesReturnHomeWhenTheLastSnapshotIsReleased() throws {
     var index = try HashIndex()
     let hashes = NumberedHashes()
     for number in 0..<60_000 {
@@ -122,7 +122,7 @@ import Testing
   }
 
   /// A store that is only read after a snapshot was let go; and a checkpoint, which takes one.
-  @Test func readsAndCheckpointsBringPagesHome() async throws {
+  @Test func readsAndCheckpointsReturnPagesHome() async throws {
     var configuration = Configuration.testing()
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 0

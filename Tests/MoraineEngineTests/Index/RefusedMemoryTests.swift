@@ -34,7 +34,7 @@ import Testing
   }
 
   /// Regression: an index that could not grow ended the program.
-  @Test func insertionThatNeedsAChunkSucceedsAndTheNextOneFails() throws {
+  @Test func insertionThatNeedsAChunkSucceedsAndTheNextInsertionFails() throws {
     let chunks = Chunks(4)
     var index = try HashIndex(chunks.memory)
     let hashes = NumberedHashes()

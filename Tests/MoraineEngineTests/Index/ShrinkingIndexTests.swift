@@ -112,7 +112,7 @@ import Testing
   }
 
   /// Chunks leave the index while a snapshot has their pages: some as they were, some copied.
-  @Test func snapshotKeepsTheChunksThatItHas() throws {
+  @Test func snapshotKeepsItsChunks() throws {
     var index = try HashIndex()
     index.insert(0..<400_000)
     let full = Dictionary(uniqueKeysWithValues: (0..<400_000).map { ($0, 3) })
@@ -316,7 +316,7 @@ import Testing
 
   /// A checkpoint's mapping goes with its last chunk, and the next checkpoint is small.
   @Test(arguments: SnapshotTests.modes)
-  func loadedIndexGivesItsMemoryBack(mode: Configuration.IOMode) async throws {
+  func loadedIndexReleasesItsMemory(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let configuration = Self.configuration(mode)
     try await withStore(at: directory.path, configuration: configuration) { store in

@@ -83,7 +83,7 @@ import Testing
   }
 
   /// A manifest that could not be published leaves neither the keyspace nor the record.
-  @Test func aNameThatCannotBeWrittenIsNotThere() async throws {
+  @Test func keyspaceWhoseNameCannotBeWrittenDoesNotExist() async throws {
     let disk = SimulatedDisk()
     let fault = DiskFault(
       .noSpace, on: [.create], file: Manifest.temporaryFileName, occurrence: 3)

@@ -7,7 +7,7 @@ import Testing
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
 
   @Test(arguments: modes)
-  func aKeyIsAnotherInEachKeyspace(mode: Configuration.IOMode) async throws {
+  func sameKeyIsIndependentInEachKeyspace(mode: Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
     let configuration = Configuration.testing(segmentSizeBytes: 600, ioMode: mode)
     var store = try disk.openStore(configuration: configuration)
@@ -44,7 +44,7 @@ import Testing
     return result
   }
 
-  @Test func aBatchSpansThem() async throws {
+  @Test func batchSpansKeyspaces() async throws {
     let store = Store.inMemory()
     let (users, settings) = (
       try store.keyspace(named: "users"), try store.keyspace(named: "settings")
@@ -65,7 +65,7 @@ import Testing
   }
 
   /// Asking is no write.
-  @Test func oneThatIsOnlyReadIsNotMade() async throws {
+  @Test func keyspaceThatIsOnlyReadIsNotCreated() async throws {
     let store = Store.inMemory()
     let (read, written) = (
       try store.keyspace(named: "read"), try store.keyspace(named: "written")
@@ -88,7 +88,7 @@ import Testing
     #expect(error?.code == .keyTooLarge)
   }
 
-  @Test func manyAtOnceAreAllMade() async throws {
+  @Test func keyspacesCreatedAtOnceAllExist() async throws {
     let store = Store.inMemory()
     try await withThrowingTaskGroup(of: Void.self) { group in
       for number in 0..<100 {

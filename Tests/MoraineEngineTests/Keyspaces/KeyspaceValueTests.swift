@@ -5,7 +5,7 @@ import Testing
 
 /// A keyspace by itself: lending, following, comparing, and how many there can be.
 @Suite(.timeLimit(.minutes(10))) struct KeyspaceValueTests {
-  @Test func valuesAreLent() async throws {
+  @Test func valuesAreBorrowed() async throws {
     let store = Store.inMemory()
     let users = try store.keyspace(named: "users")
     #expect(try await users.withValue(forKey: "a") { $0.byteCount } == nil)
@@ -22,7 +22,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func valuesOfAKeyspaceAreItsOwn() async throws {
+  @Test func valueSequenceFollowsOnlyItsKeyspace() async throws {
     let store = Store.inMemory()
     let users = try store.keyspace(named: "users")
     var values = users.values(forKey: "a").makeAsyncIterator()
@@ -48,7 +48,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func theSameNameInTheSameStoreIsTheSame() throws {
+  @Test func keyspacesWithTheSameNameAndStoreAreEqual() throws {
     let (one, other) = (Store.inMemory(), Store.inMemory())
     let users = try one.keyspace(named: "users")
     let keyspaces: Set = [
@@ -58,7 +58,7 @@ import Testing
     #expect(keyspaces.count == 3 && keyspaces.contains(users))
   }
 
-  @Test func thereIsNoNumberForOneMore() async throws {
+  @Test func keyspacePastTheLimitIsAnError() async throws {
     let store = Store.inMemory()
     try await store.set([1], forKey: "a")
     await store.useUpKeyspaces()

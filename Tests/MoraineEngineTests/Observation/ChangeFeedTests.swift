@@ -46,7 +46,7 @@ import Testing
     #expect(try await iterator.next() == nil, "a closed store has no more changes")
   }
 
-  @Test func aCursorGoesOnInTheNextLife() async throws {
+  @Test func cursorContinuesAfterReopening() async throws {
     let disk = SimulatedDisk()
     let first = try disk.openStore(configuration: .testing())
     var iterator = first.changes().makeAsyncIterator()
@@ -65,7 +65,7 @@ import Testing
     try await second.close()
   }
 
-  @Test func aKeyspaceHasItsOwn() async throws {
+  @Test func keyspaceHasItsOwnFeed() async throws {
     let store = Store.inMemory()
     let users = try store.keyspace(named: "users")
     var iterator = users.changes().makeAsyncIterator()
@@ -78,7 +78,7 @@ import Testing
   }
 
   /// What lay between may be gone; what is and what was removed is not.
-  @Test func afterAGapTheLatestStatesAndTheDeletesAreThere() async throws {
+  @Test func feedAfterAGapHasTheLatestStatesAndTheDeletes() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 500)
     configuration.compaction = .manual
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
@@ -106,7 +106,7 @@ import Testing
   }
 
   /// A delete is never silently missing.
-  @Test func aCursorBehindDroppedDeletesHasExpired() async throws {
+  @Test func cursorBeforeDroppedDeletesHasExpired() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 500)
     configuration.compaction = .manual
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
@@ -178,13 +178,13 @@ import Testing
     #"{"store":"000102030405060708090a0b0c0d0e0f","epoch":1,"sequence":18446744073709551615}"#,
     #"{"store":"000102030405060708090a0b0c0d0e0f","epoch":1}"#,
   ])
-  func aCursorThatIsNoneIsNotDecoded(text: String) {
+  func malformedCursorIsNotDecoded(text: String) {
     #expect(throws: DecodingError.self) {
       try JSONDecoder().decode(ChangeCursor.self, from: Data(text.utf8))
     }
   }
 
-  @Test func aValueIsSeenAsItBecomes() async throws {
+  @Test func valueSequenceYieldsTheLatestValues() async throws {
     let store = Store.inMemory()
     var iterator = store.values(forKey: "a").makeAsyncIterator()
     #expect(try await iterator.next() == .some(nil))

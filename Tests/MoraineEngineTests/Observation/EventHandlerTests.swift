@@ -6,7 +6,7 @@ import Testing
 
 /// What ``Configuration/onEvent`` may rely on.
 @Suite(.timeLimit(.minutes(10))) struct EventHandlerTests {
-  @Test func nobodyWaitsForAHandlerButClose() async throws {
+  @Test func onlyCloseWaitsForAHandler() async throws {
     let gate = Gate()
     let log = EventLog()
     var configuration = Configuration.testing(segmentSizeBytes: 4000)
@@ -53,7 +53,7 @@ import Testing
     try await closing.value
   }
 
-  @Test func closingTwiceIsToldOnce() async throws {
+  @Test func closingTwiceIsReportedOnce() async throws {
     let log = EventLog()
     let store = Store.inMemory(configuration: Configuration.testing().telling(log))
     async let first: Void = store.close()
@@ -64,7 +64,7 @@ import Testing
     #expect(log.names == ["closed"])
   }
 
-  @Test func handlersAreAddedToThoseThatAreThere() async throws {
+  @Test func addedHandlerRunsAfterTheExistingHandler() async throws {
     let calls = Mutex<[String]>([])
     var configuration = Configuration.testing()
     configuration.addEventHandler { event in calls.withLock { $0.append("first \(event.name)") } }

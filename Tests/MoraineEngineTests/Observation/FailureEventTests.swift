@@ -15,7 +15,7 @@ import Testing
     try Store(on: storage, at: "store", configuration: configuration.telling(log))
   }
 
-  @Test func aFailedSyncPoisonsAndIsToldOnce() async throws {
+  @Test func failedSyncPoisonsAndIsReportedOnce() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try open(storage, .testing())
     try await store.set([1], forKey: "a", durability: .sync)
@@ -37,7 +37,7 @@ import Testing
   }
 
   /// Several threads may find the disk failing, and other processes too.
-  @Test func onlyTheFirstPoisonIsTold() async throws {
+  @Test func onlyTheFirstPoisonIsReported() async throws {
     let relay = try #require(EventRelay(log.add))
     let pipeline = CommitPipeline(events: relay)
     for number in 1...3 { pipeline.poison(StoreError(.io, "failure \(number)")) }
@@ -46,7 +46,7 @@ import Testing
     #expect(log.failures("poisoned").first?.message.contains("failure 1") == true)
   }
 
-  @Test func aFailedSyncInTheBackgroundIsTold() async throws {
+  @Test func failedBackgroundSyncIsReported() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try open(storage, .testing(durability: .interval(.milliseconds(1))))
     storage.setScript { $0.operation == .synchronizeData ? .fail(.ioError) : nil }
@@ -56,7 +56,7 @@ import Testing
     #expect(log.names == ["opened", "poisoned", "closed"])
   }
 
-  @Test func whatClosingThrowsIsTold() async throws {
+  @Test func errorOfClosingIsReported() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try open(storage, .testing())
     try await store.set([1], forKey: "a")
@@ -66,7 +66,7 @@ import Testing
     #expect(log.failures("closed").first?.errno == .ioError)
   }
 
-  @Test func aCheckpointThatCannotBeWrittenIsTold() async throws {
+  @Test func failedCheckpointIsReported() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration.testing()
     configuration.checkpointFloorBytes = 0
@@ -81,7 +81,7 @@ import Testing
     #expect(await store.checkpointFailure?.code == .noSpace)
   }
 
-  @Test func aManifestThatCannotBeWrittenInTheBackgroundIsTold() async throws {
+  @Test func failedBackgroundManifestIsReported() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = .manual
@@ -105,7 +105,7 @@ import Testing
     #expect(log.failures("closed").isEmpty)
   }
 
-  @Test func aCompactionThatFailsInTheBackgroundIsTold() async throws {
+  @Test func failedBackgroundCompactionIsReported() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try open(storage, .testing(segmentSizeBytes: 4000))
     try await store.set([1], forKey: "first")
@@ -125,7 +125,7 @@ import Testing
   }
 
   /// It is left out from then on, so that there is nothing more to tell.
-  @Test func aDamagedSegmentIsToldOnce() async throws {
+  @Test func damagedSegmentIsReportedOnce() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 20_000).telling(log)
     let store = try Store(at: directory.path, configuration: configuration)
@@ -140,7 +140,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aFullDiskIsToldOnceUntilThereIsSpace(mode: Configuration.IOMode) async throws {
+  func fullDiskIsReportedOnceUntilSpaceReturns(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
     var configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
     configuration.compaction = .manual

@@ -18,7 +18,7 @@ import Testing
   }
 
   /// While an iterator runs it sees every change, also those that are garbage by then.
-  @Test func compactionInTheBackgroundLeavesWhatWasNotSeen() async throws {
+  @Test func backgroundCompactionKeepsUnseenChanges() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = CompactionPolicy()
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
@@ -41,7 +41,7 @@ import Testing
 
   /// A task that is to go through the changes may begin to run much later.
   @Test(arguments: [false, true])
-  func compactionLeavesWhatComesBeforeTheFirstStep(hasIterator: Bool) async throws {
+  func compactionKeepsChangesBeforeTheFirstStepOfAnIterator(hasIterator: Bool) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = CompactionPolicy()
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)

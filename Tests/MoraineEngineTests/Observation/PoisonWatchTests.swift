@@ -12,7 +12,7 @@ import Testing
     while store.pipeline.monitor.withLock({ $0.watchers.count }) < count { await Task.yield() }
   }
 
-  @Test func thePoisonIsAnswered() async throws {
+  @Test func waitReturnsThePoison() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a", durability: .sync)

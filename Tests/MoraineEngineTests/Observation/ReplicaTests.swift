@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test(arguments: KeyspaceTests.modes)
-  func endsWithWhatTheStoreHas(mode: Configuration.IOMode) async throws {
+  func replicaEndsEqualToTheStore(mode: Configuration.IOMode) async throws {
     var restarts = 0
     for seed in Self.seeds { restarts += try await run(seed, mode) }
     // Both ways were gone.

@@ -10,7 +10,7 @@ import Testing
   private let log = EventLog()
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aLifeIsToldInItsOrder(mode: Configuration.IOMode) async throws {
+  func eventsOfARunArriveInOrder(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage()
     var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode).telling(log)
     configuration.compaction = .manual
@@ -40,7 +40,7 @@ import Testing
 
   private struct Missing: Error {}
 
-  @Test func openingAsynchronouslyIsToldToo() async throws {
+  @Test func asynchronousOpeningIsReported() async throws {
     let directory = try TestDirectory()
     try await Store(at: directory.path).set([1], forKey: "a", durability: .sync)
     var configuration = Configuration().telling(log)
@@ -50,7 +50,7 @@ import Testing
     #expect(log.names == ["opened", "closed"])
   }
 
-  @Test func puttingAndGettingTellNothing() async throws {
+  @Test func puttingAndGettingReportNoEvents() async throws {
     let store = Store.inMemory(configuration: Configuration().telling(log))
     for number in 0..<1000 {
       let key = Key("\(number)")
@@ -63,7 +63,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func compactionTellsWhatTheReportSays() async throws {
+  @Test func compactionEventsMatchTheReport() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 4000).telling(log)
     configuration.compaction = .manual
     let store = Store.inMemory(configuration: configuration)
@@ -83,7 +83,7 @@ import Testing
     #expect(log.count("compacted") == Int(statistics.compactionCount))
   }
 
-  @Test func theBackgroundTellsOfItsCompactions() async throws {
+  @Test func backgroundCompactionsAreReported() async throws {
     let configuration = Configuration.testing(segmentSizeBytes: 4000).telling(log)
     let store = Store.inMemory(configuration: configuration)
     var number = 0
@@ -96,7 +96,7 @@ import Testing
     #expect(log.failures("compactionFailed").isEmpty)
   }
 
-  @Test func aCheckpointIsTold() async throws {
+  @Test func checkpointIsReported() async throws {
     var configuration = Configuration.testing().telling(log)
     configuration.checkpointFloorBytes = 0
     let store = Store.inMemory(configuration: configuration)

@@ -7,7 +7,7 @@ import Testing
 /// What the lock file says is a hint for people; the lock itself is the kernel's.
 @Suite struct LockHintTests {
   /// A hint that could not be read was told as `.io`, as if the disk kept the store from opening.
-  @Test func aStoreWhoseHintCannotBeReadIsLockedAllTheSame() async throws {
+  @Test func lockedStoreWithAnUnreadableHintIsStillLocked() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a")
@@ -31,7 +31,7 @@ import Testing
 
   /// Readers and sharing processes leave no name: what is there may be of one that ended long ago,
   /// and was named as the one to end.
-  @Test func aProcessThatIsGoneIsNotNamed() async throws {
+  @Test func exitedProcessIsNotNamed() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a")

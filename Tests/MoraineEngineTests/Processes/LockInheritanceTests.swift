@@ -5,7 +5,7 @@ import Testing
 @Suite struct LockInheritanceTests {
   /// A child between `fork` and `exec` has a copy of the lock's descriptor. Opening again after
   /// closing failed with `.locked` in a process that started other programs meanwhile.
-  @Test func closingUnlocksWhateverHasACopyOfTheDescriptor() async throws {
+  @Test func closingUnlocksDespiteCopiesOfTheDescriptor() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path)
     try await store.set([1], forKey: "a")

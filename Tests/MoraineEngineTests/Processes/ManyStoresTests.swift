@@ -23,14 +23,14 @@
       }
     }
 
-    @Test func positionalStoresGiveDescriptorsBack() async {
+    @Test func positionalStoresReleaseDescriptors() async {
       await #expect(processExitsWith: .success) {
         try await ManyStores(count: 300, descriptors: 128) { $0.ioMode = .positional }.run()
       }
     }
 
     /// Regression: what is not synced was a reason to keep a descriptor.
-    @Test func storesThatNeverSyncGiveDescriptorsBack() async {
+    @Test func storesThatNeverSyncReleaseDescriptors() async {
       await #expect(processExitsWith: .success) {
         for mode in [Configuration.IOMode.mapped, .positional] {
           try await ManyStores(count: 200, descriptors: 128) { configuration in
@@ -41,7 +41,7 @@
       }
     }
 
-    @Test func readersGiveDescriptorsBack() async {
+    @Test func readersReleaseDescriptors() async {
       await #expect(processExitsWith: .success) {
         let stores = try ManyStores(count: 200, descriptors: 128)
         try await stores.run()

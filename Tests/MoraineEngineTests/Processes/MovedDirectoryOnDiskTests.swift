@@ -30,7 +30,7 @@ import Testing
   }
 
   @Test(arguments: Mishap.allCases, [true, false])
-  func itIsNoticedAtTheNextSwap(_ mishap: Mishap, atClose: Bool) async throws {
+  func movedDirectoryIsDetectedAtTheNextManifestSwap(_ mishap: Mishap, atClose: Bool) async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration)
     try await store.set([1], forKey: "a", durability: .sync)
@@ -73,7 +73,7 @@ import Testing
   }
 
   /// The lock goes with the folder, not with its name.
-  @Test func aMovedStoreStaysLockedWhereItIs() async throws {
+  @Test func movedStoreStaysLockedInItsNewPlace() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration)
     try await store.set([1], forKey: "a")

@@ -4,7 +4,7 @@ import Testing
 
 /// What is created is its owner's alone; what is not a plain file is not opened.
 @Suite struct PermissionTests {
-  @Test func everythingCreatedIsTheOwnersAlone() async throws {
+  @Test func createdFilesAreAccessibleOnlyToTheOwner() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(segmentSizeBytes: 400))
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "\(number)") }
@@ -33,7 +33,7 @@ import Testing
   }
 
   /// The superuser may read everything; then there is nothing to see.
-  @Test(.enabled(if: getuid() != 0)) func whatMayNotBeReadIsNamed() async throws {
+  @Test(.enabled(if: getuid() != 0)) func fileWithoutReadPermissionIsNamed() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
     let segment = try #require(try directory.segments().first)

@@ -41,7 +41,7 @@
 
     /// Regression: a put for which the file could not be opened again waited on a thread of Swift's,
     /// and then ended the store's writing, though it had written nothing.
-    @Test func aStoreThatLacksADescriptorForAMomentWritesOn() async {
+    @Test func storeWritesAgainAfterATemporaryLackOfDescriptors() async {
       await #expect(processExitsWith: .success) {
         alarm(60)
         let directory = try TestDirectory()

@@ -53,7 +53,7 @@ import Testing
   }
 
   /// Asking for a reader of a store that begins empty was a trap.
-  @Test func aStoreInMemoryIsWritableWhateverIsAsked() async throws {
+  @Test func storeInMemoryIsWritableDespiteReadOnly() async throws {
     let store = Store.inMemory(configuration: readOnly)
     try await store.set([1], forKey: "a")
     #expect(try await store.value(forKey: "a") == [1])
@@ -61,7 +61,7 @@ import Testing
   }
 
   /// The error of closing took the place of the body's.
-  @Test func withStoreThrowsWhatItsBodyThrew() async throws {
+  @Test func withStoreThrowsTheErrorOfItsBody() async throws {
     struct Stop: Error {}
     let directory = try TestDirectory()
     await #expect(throws: Stop.self) {

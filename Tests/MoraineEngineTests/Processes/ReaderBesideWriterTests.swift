@@ -63,7 +63,7 @@ import Testing
   }
 
   /// While the store is being recovered or created, nobody begins to read it.
-  @Test func aReaderHoldsTheLockWhileItOpens() async throws {
+  @Test func readerHoldsTheLockWhileOpening() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: configuration(.mapped)) {
       try await fill($0, 1)

@@ -111,7 +111,7 @@ import Testing
 
   /// Bytes that no name reaches are not durable, however well they were synced.
   @Test(arguments: cases(0..<4))
-  func noSyncIsAcknowledgedAfterwards(_ mishap: Mishap, _ number: Int) async throws {
+  func noSyncIsAcknowledgedAfterAReplacement(_ mishap: Mishap, _ number: Int) async throws {
     let ground = try await Ground(Self.configurations[number])
     let store = ground.store
     let changes = store.changes()
@@ -158,7 +158,7 @@ import Testing
 
   /// Nothing is asked of the store, and yet it is told.
   @Test(arguments: cases(0..<1) + cases(2..<3))
-  func anIdleStoreIsTold(_ mishap: Mishap, _ number: Int) async throws {
+  func idleStoreDetectsItsReplacement(_ mishap: Mishap, _ number: Int) async throws {
     let ground = try await Ground(Self.configurations[number])
     let store = ground.store
     let values = Task { for try await _ in store.values(forKey: "early") {} }
@@ -171,7 +171,7 @@ import Testing
 
   /// `close` renamed its own manifest over that of the restored files, and reported success.
   @Test(arguments: [true, false])
-  func closingLeavesWhatWasRestoredAsItIs(_ isShared: Bool) async throws {
+  func closingDoesNotChangeRestoredFiles(_ isShared: Bool) async throws {
     let ground = try await Ground(isShared ? .shared() : .testing())
     try FileManager.default.removeItem(at: ground.backup)
     // A copy of a store that was closed in order, as a backup program makes it.
@@ -198,7 +198,7 @@ import Testing
 
   /// Regression: a shared store that read the restored files again watched over those from then on,
   /// and acknowledged a sync before it said that the store was another one.
-  @Test func namesOfAnotherStoreNeverTakeThePlaceOfThisOnes() async throws {
+  @Test func filesOfAnotherStoreAreNeverTakenForFilesOfTheStore() async throws {
     let memory = MemoryStorage()
     let store = try Store(on: memory, at: "store", configuration: .shared())
     try await store.set([1], forKey: "a", durability: .sync)
@@ -218,7 +218,7 @@ import Testing
     await #expect(throws: StoreError.self) { try await store.close() }
   }
 
-  @Test func manifestOlderThanOneThatWasReadIsNotTheStoresAfterReadingItAgain() async throws {
+  @Test func olderManifestIsRefusedWhenTheStoreIsReadAgain() async throws {
     let memory = MemoryStorage()
     let store = try Store(
       on: memory, at: "store", configuration: .shared(segmentSizeBytes: 1000))
@@ -303,7 +303,7 @@ import Testing
   }
 
   /// A question that fails says nothing about the files.
-  @Test func aQuestionThatFailsStopsNothing() async throws {
+  @Test func failedIdentityCheckStopsNothing() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000))
     try await store.set([1], forKey: "a", durability: .sync)
@@ -356,7 +356,7 @@ import Testing
   }
 
   /// Moved away and back while nothing was published: the names lead where they did.
-  @Test func aFileThatIsBackAgainIsNoReplacement() async throws {
+  @Test func fileThatIsMovedAwayAndBackIsNoReplacement() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a", durability: .sync)
@@ -376,7 +376,9 @@ import Testing
 /// The process changes its current directory, as `daemon` does.
 @Suite struct CurrentDirectoryTests {
   /// The store's path was asked again at the next rotation, and led elsewhere.
-  @Test(.timeLimit(.minutes(10))) func changingItAfterOpeningHasNoEffect() async throws {
+  @Test(.timeLimit(.minutes(10))) func changingTheCurrentDirectoryAfterOpeningHasNoEffect()
+    async throws
+  {
     await #expect(processExitsWith: .success) {
       let directory = try TestDirectory()
       try #require(chdir(directory.url.path) == 0)

@@ -7,7 +7,7 @@ import Testing
 /// was cut, but not what the manifest says.
 @Suite struct CutSegmentTests {
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func whatComesBackIsCutAgain(mode: Configuration.IOMode) async throws {
+  func cutBytesThatReappearAreCutAgain(mode: Configuration.IOMode) async throws {
     let configuration = Configuration.testing(ioMode: mode)
     let killed = try TestDirectory()
     let store = try Store(at: killed.path, configuration: configuration)

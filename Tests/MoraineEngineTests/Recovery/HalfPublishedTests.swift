@@ -22,7 +22,7 @@ import Testing
   /// The number of the segment that it may list was given to the output of a compaction, which
   /// removed the file.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aNumberThatItMayListIsNotTakenAgain(mode: Configuration.IOMode) async throws {
+  func segmentNumberOfAHalfPublishedManifestIsNotReused(mode: Configuration.IOMode) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
     configuration.compaction = .manual
     let disk = SimulatedDisk()
@@ -47,7 +47,7 @@ import Testing
 
   /// Recovery removed what it does not list, and then it was not there after a power failure.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func whatItDoesNotListGoesWhenItIsDurable(mode: Configuration.IOMode) async throws {
+  func unlistedSegmentIsRemovedAfterTheManifestIsDurable(mode: Configuration.IOMode) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
     configuration.compaction = .manual
     let disk = SimulatedDisk()

@@ -30,7 +30,7 @@ import Testing
   }
 
   @Test(arguments: names, Kind.allCases)
-  func itIsRefusedAndLeftAlone(name: String, kind: Kind) async throws {
+  func oddEntryIsRefusedAndNotChanged(name: String, kind: Kind) async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
     let aside = directory.url.appendingPathComponent("aside")
@@ -78,7 +78,7 @@ import Testing
   }
 
   /// Also of what later segments, recovery and a full disk's reserve leave.
-  @Test func whatRecoveryAndRotationCreateIsTheOwnersAlone() async throws {
+  @Test func filesOfRecoveryAndRotationAreAccessibleOnlyToTheOwner() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 400)
     let copy = try TestDirectory()

@@ -79,7 +79,7 @@ import Testing
     return refusal
   }
 
-  @Test func twoWholeOnesAreReplayed() async throws {
+  @Test func twoWholeOpenSegmentsAreReplayed() async throws {
     var count = 0
     let (directory, _, _) = try await store(.sync, count: &count)
     try removeCheckpoint(directory)
@@ -89,7 +89,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func aMarkPromisesThatTheOneBeforeWasWhole() async throws {
+  @Test func markPromisesThatThePreviousSegmentWasWhole() async throws {
     var count = 0
     let (directory, first, second) = try await store(.sync, count: &count)
     try removeCheckpoint(directory)
@@ -102,7 +102,7 @@ import Testing
     #expect(error?.message.contains(second.lastPathComponent) == true)
   }
 
-  @Test func soDoesTheManifestsWatermark() async throws {
+  @Test func manifestWatermarkPromisesThatThePreviousSegmentWasWhole() async throws {
     var count = 0
     let (directory, first, second) = try await store(.none, count: &count)
     try removeCheckpoint(directory)
@@ -117,7 +117,7 @@ import Testing
     #expect(error?.offset == UInt64(end))
   }
 
-  @Test func withoutAPromiseTheSecondIsTornOff() async throws {
+  @Test func withoutAPromiseTheSecondSegmentIsTornOff() async throws {
     var count = 0
     let (directory, first, second) = try await store(.none, count: &count)
     try removeCheckpoint(directory)
@@ -132,7 +132,7 @@ import Testing
   }
 
   @Test(arguments: ["number", "length", "last number"])
-  func theSecondMustFollowTheFirst(lie: String) async throws {
+  func secondOpenSegmentMustFollowTheFirst(lie: String) async throws {
     var count = 0
     let (directory, _, second) = try await store(.none, count: &count)
     try removeCheckpoint(directory)
@@ -151,7 +151,7 @@ import Testing
 
   /// The checkpoint knows a second segment, and what it says of the first hides that there is a
   /// footer.
-  @Test func aCheckpointOfWhatMayBeTornOffIsDoneWithout() async throws {
+  @Test func checkpointThatCoversATornSegmentIsIgnored() async throws {
     var count = 0
     let (directory, first, second) = try await store(.none, count: &count)
     try CheckpointForgery(directory: directory).change { header, _ in

@@ -37,7 +37,7 @@ import Testing
     #expect(code(directory.path) == .notAStore)
   }
 
-  @Test func openingWhatMustExistSaysThatItDoesNot() throws {
+  @Test func openingAMissingStoreWithoutCreationIsAnError() throws {
     let directory = try TestDirectory()
     var configuration = Configuration.testing()
     configuration.createIfMissing = false

@@ -19,7 +19,7 @@ import Testing
 
   /// The same places, the numbers that come next, every checksum right, and another segment's.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func recordsOfAnotherSegmentAreNotTakenIn(mode: Configuration.IOMode) async throws {
+  func recordsOfAnotherSegmentAreNotReplayed(mode: Configuration.IOMode) async throws {
     let directory = try await killedStore(5, mode)
     let other = try await killedStore(9, mode)
     let foreign = [UInt8](try Data(contentsOf: try #require(try other.segments().first)))

@@ -73,7 +73,8 @@ import Testing
   }
 
   @Test(arguments: lies, [Configuration.IOMode.mapped, .positional])
-  func aLieInAnOpenLogIsItsEndOrAnError(_ lie: Lie, mode: Configuration.IOMode) async throws {
+  func forgedRecordInAnOpenLogIsTheEndOrAnError(_ lie: Lie, mode: Configuration.IOMode) async throws
+  {
     let directory = try await killedStore(mode: mode)
     let forgery = Forgery(directory: directory)
     try forgery.changeFirstRecord { lie.tell(&$0) }

@@ -51,7 +51,7 @@ import Testing
   /// The disk has the first page from the sync of the header, and no other page: ext4 leaves those
   /// unwritten, whatever is written to them later.
   @Test(arguments: cases, [1, 20_000])
-  func whatIsServedAfterAFailedSyncSurvivesAPowerFailure(
+  func valueServedAfterAFailedSyncSurvivesAPowerFailure(
     _ item: Case, valueLengthBytes: Int
   ) async throws {
     let value = Self.value(lengthBytes: valueLengthBytes)

@@ -170,7 +170,7 @@ import Testing
   /// Whatever a restore or a salvage that failed has left, a power failure does not make the next
   /// one impossible.
   @Test(arguments: BackupBench.modes, [false, true])
-  func whatFailedCanBeRepeatedAfterAPowerFailure(
+  func failedRestoreOrSalvageCanBeRepeatedAfterAPowerFailure(
     mode: Configuration.IOMode, isSalvage: Bool
   ) async throws {
     let disk = SimulatedDisk()

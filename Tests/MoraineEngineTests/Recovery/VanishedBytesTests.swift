@@ -23,7 +23,7 @@ import Testing
     try handle.close()
   }
 
-  @Test func aSegmentThatIsMissingIsAnErrorUntilItIsBack() async throws {
+  @Test func missingSegmentIsAnErrorUntilTheFileReturns() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 256, ioMode: .positional)
     // More segments than files are kept open; each is looked into when the store is opened.
@@ -44,7 +44,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func whatWasCutOffIsAnErrorForItsKeysAlone() async throws {
+  @Test func truncationIsAnErrorOnlyForTheTruncatedKeys() async throws {
     let directory = try TestDirectory()
     let (store, segment) = try await store(directory)
     let bytes = try Data(contentsOf: segment)
@@ -62,7 +62,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func compactionGivesUpWhatBecameShorter() async throws {
+  @Test func compactionOfATruncatedSegmentFails() async throws {
     let directory = try TestDirectory()
     let (store, segment) = try await store(directory)
     try await store.removeValue(forKey: "1")

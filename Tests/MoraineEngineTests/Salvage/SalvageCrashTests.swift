@@ -27,7 +27,7 @@ import Testing
   }
 
   @Test(arguments: BackupBench.modes)
-  func everyCrashLeavesAWholeStoreOrNone(mode: Configuration.IOMode) async throws {
+  func everyCrashLeavesAWholeStoreOrNoStore(mode: Configuration.IOMode) async throws {
     let configuration = Configuration.testing(segmentSizeBytes: 800, ioMode: mode)
     var experiment = CrashExperiment()
     (experiment.subsetsPerPoint, experiment.tornPerPoint) = (2, 1)

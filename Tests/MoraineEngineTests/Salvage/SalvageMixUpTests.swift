@@ -22,7 +22,7 @@ import Testing
     try damaged.originals[name]!.withUnsafeBytes { try file.write($0, at: 0) }
   }
 
-  @Test func swappedFilesAreTakenForWhatTheyAre() async throws {
+  @Test func swappedFilesAreRecoveredCompletely() async throws {
     let damaged = try await damaged()
     let (first, last) = (damaged.segments.first!, damaged.segments.last!)
     #expect(first != last)
@@ -32,7 +32,7 @@ import Testing
     #expect(state == damaged.expected() && report.isComplete)
   }
 
-  @Test func aCopyInTheWrongPlaceIsNotTakenTwice() async throws {
+  @Test func copyInTheWrongPlaceIsNotCountedTwice() async throws {
     var damaged = try await damaged()
     let names = damaged.segments
     try copy(names[0], over: names[2], in: damaged)
@@ -46,7 +46,7 @@ import Testing
   }
 
   /// With headers damaged as well, the numbers of the operations tell that it is another one.
-  @Test func aFileWithoutHeaderInTheWrongPlaceIsNotTaken() async throws {
+  @Test func fileWithoutHeaderInTheWrongPlaceIsNotUsed() async throws {
     var damaged = try await damaged()
     let names = damaged.segments
     try copy(names[0], over: names[2], in: damaged)
@@ -59,7 +59,7 @@ import Testing
     #expect(report.losses.map(\.file) == [names[2]])
   }
 
-  @Test func aManifestThatIsTooOldIsNotHeeded() async throws {
+  @Test func manifestThatIsTooOldIsIgnored() async throws {
     var damaged = try await damaged()
     let old = damaged.originals[Manifest.fileName]!
     var random = SeededGenerator(seed: 2)
@@ -74,7 +74,7 @@ import Testing
     #expect(expected.allSatisfy { state[$0.key] == $0.value })
   }
 
-  @Test func aManifestOfAnotherStoreIsNotHeeded() async throws {
+  @Test func manifestOfAnotherStoreIsIgnored() async throws {
     let (damaged, other) = (try await damaged(), try await self.damaged(3))
     let directory = try #require(try damaged.storage.openDirectory(DamagedStore.path))
     try directory.remove(Manifest.fileName)
@@ -100,7 +100,7 @@ import Testing
   /// A value that holds records with a seed of its own does not become records, though the header
   /// and the beginning of its own record are gone.
   @Test(arguments: [true, false])
-  func whatAValueHoldsIsNoRecord(hasManifest: Bool) async throws {
+  func recordsInsideAValueAreNotRecovered(hasManifest: Bool) async throws {
     let storage = MemoryStorage()
     var configuration = Configuration.testing(segmentSizeBytes: 4096)
     configuration.compaction = .manual

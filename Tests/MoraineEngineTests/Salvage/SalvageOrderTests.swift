@@ -41,7 +41,7 @@ import Testing
       uniqueKeysWithValues: keys.filter { $0 % 4 != 0 }.map { (Key("\($0)"), [2]) })
   }
 
-  @Test func segmentsListedInAnotherOrder() async throws {
+  @Test func segmentsListedInAnotherOrderAreRecoveredCompletely() async throws {
     let directory = try await Self.store()
     try Forgery(directory: directory).changeManifestFields { $0.segments.reverse() }
     let (values, report) = try await Self.salvage(directory)
@@ -70,7 +70,7 @@ import Testing
     #expect(report.isComplete, "\(report.losses)")
   }
 
-  @Test func recordsThatTheManifestCountsAndNobodyHas() async throws {
+  @Test func recordsThatOnlyTheManifestCountsAreALoss() async throws {
     let directory = try await Self.store()
     try Forgery(directory: directory).changeManifestFields { $0.segments[0].recordCount += 1 }
     let (values, report) = try await Self.salvage(directory)
@@ -78,7 +78,7 @@ import Testing
     #expect(report.losses.map(\.recordCount) == [1])
   }
 
-  @Test func anotherOperationOfTheSameNumber() async throws {
+  @Test func secondOperationWithTheSameNumberIsALoss() async throws {
     let directory = try await Self.store()
     let segments = try directory.segments()
     let first = try #require(try segments[0].recordPlaces.last { $0.header.kind == .put })
@@ -95,7 +95,7 @@ import Testing
   }
 
   /// What it holds may have been deleted since: it is named, and not taken over.
-  @Test func anIntactSegmentThatTheManifestDoesNotList() async throws {
+  @Test func intactUnlistedSegmentIsNamedAndNotUsed() async throws {
     let directory = try await Self.store()
     let name = try #require(try directory.segments().last).lastPathComponent
     var removed: Manifest.Segment?

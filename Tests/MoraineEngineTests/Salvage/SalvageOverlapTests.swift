@@ -8,7 +8,7 @@ import Testing
 /// Without a manifest, segments that compaction has replaced may lie beside those that replaced
 /// them: sequence numbers decide, not files.
 @Suite struct SalvageOverlapTests {
-  @Test func whatCompactionHasReplacedChangesNothing() async throws {
+  @Test func segmentsThatCompactionReplacedChangeNothing() async throws {
     for seed in 0..<UInt64(20) {
       var random = SeededGenerator(seed: seed)
       var damaged = DamagedStore()

@@ -72,7 +72,7 @@ import Testing
     #expect(report.torn.count == 1 && report.torn[0].keys.count == 1)
   }
 
-  @Test func whatWasPromisedIsALoss() async throws {
+  @Test func damagedDurableRecordIsALoss() async throws {
     try await killed(durability: .none) { store in
       try await put(0..<20, store)
       _ = try await store.sync()
@@ -87,7 +87,7 @@ import Testing
   }
 
   /// Recovery stops there; here what comes behind counts, and what lies between is named.
-  @Test func whatLiesBehindADamagedRecordIsRecovered() async throws {
+  @Test func recordsAfterADamagedRecordAreRecovered() async throws {
     try await killed(durability: .none) { try await put(0..<20, $0) }
     try damage("key 15")
     let (found, report) = try await salvage()
@@ -98,7 +98,7 @@ import Testing
   }
 
   /// It was never committed: nothing of it counts, though some of it is whole.
-  @Test func aBatchWithoutItsEndDidNotHappen() async throws {
+  @Test func batchWithoutItsEndIsNotRecovered() async throws {
     try await killed(durability: .none) { store in
       try await put(0..<5, store)
       try await store.write { batch in
@@ -113,7 +113,7 @@ import Testing
 
   /// It was committed: what is whole of it counts, and the report says that it is broken.
   @Test(arguments: ["key 3", "key 0"])
-  func aBatchThatHappenedIsSaidToBeBroken(lost: String) async throws {
+  func damagedCommittedBatchIsReportedAsBroken(lost: String) async throws {
     try await killed(durability: .none) { store in
       try await store.write { batch in
         for number in 0..<4 { try batch.set([1], forKey: Key("key \(number)")) }
@@ -127,7 +127,7 @@ import Testing
   }
 
   /// What a lost operation has hidden is back, and the report says for which key.
-  @Test func anOlderValueIsBackAndNamed() async throws {
+  @Test func olderValueThatReappearsIsReported() async throws {
     try await killed(durability: .none) { store in
       try await store.set([1], forKey: "key 0")
       try await store.set(Array("second".utf8), forKey: "key 0")
@@ -142,7 +142,7 @@ import Testing
 
   /// The file ends, or has nothing, before the place that a mark has promised.
   @Test(arguments: [true, false])
-  func promisedBytesThatAreNotThereAreALoss(cuts: Bool) async throws {
+  func missingDurableBytesAreALoss(cuts: Bool) async throws {
     try await killed(durability: .none) { store in
       try await put(0..<20, store)
       _ = try await store.sync()
@@ -172,7 +172,7 @@ import Testing
     try manifest.encoded().withUnsafeBytes { try file.write($0, at: 0) }
   }
 
-  @Test func aListedSegmentWithNothingInItIsALoss() async throws {
+  @Test func listedSegmentOfZerosIsALoss() async throws {
     try await killed(durability: .none) { try await put(0..<5, $0) }
     let file = try #require(try open("killed").openFile(Self.name, .readWrite))
     let zeros = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
@@ -182,7 +182,7 @@ import Testing
     #expect(report.losses[0].lengthBytes == UInt64(zeros.count))
   }
 
-  @Test func whereAStoreIsNoneIsMade() async throws {
+  @Test func salvageFromOrIntoAWrongDirectoryIsRefused() async throws {
     try await killed(durability: .none) { try await put(0..<2, $0) }
     for (from, to) in [("killed", "store"), ("nowhere", "new"), ("empty", "new")] {
       try storage.createDirectory("empty")

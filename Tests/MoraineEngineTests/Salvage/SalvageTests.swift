@@ -15,7 +15,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func whatIsWholeIsRecovered(mode: Configuration.IOMode) async throws {
+  func intactRecordsAreRecovered(mode: Configuration.IOMode) async throws {
     for seed in Self.seeds { try await run(seed, mode) }
   }
 

@@ -26,7 +26,7 @@ import Testing
   /// What was compacted is installed while the value is lent, which drops the segment that the value
   /// lies in. No call can do that in the middle of the body today; what keeps the bytes valid is the
   /// mapping alone.
-  @Test func aLentValueKeepsItsMappingUntilTheBodyReturns() async throws {
+  @Test func borrowedValueKeepsItsMappingUntilTheBodyReturns() async throws {
     let directory = try TestDirectory()
     let (first, second, value) = try await Self.stores(directory)
     let (lent, isAlive, isAliveAfterwards) = try await first.lendAndFollow("a")

@@ -76,7 +76,9 @@ extension SharedFollowingTests {
     }
 
     @Test(arguments: Read.allCases, [1, 70])
-    func othersCompactMeanwhile(_ kind: Read, stoppingAt number: Int) async throws {
+    func longReadIsRightOrRefusedWhileAnotherProcessCompacts(
+      _ kind: Read, stoppingAt number: Int
+    ) async throws {
       guard kind == .forEach, number > 1 else { return try await read(kind, stoppingAt: number) }
       // Some were given out already, and the rest is no longer as it was then.
       let error = await #expect(throws: StoreError.self) {

@@ -36,7 +36,7 @@ import Testing
 
   /// Regression: what was published before the watching thread ran counted as seen; the process
   /// heard of it only with the next change, which might never come.
-  @Test func aPublicationRightAfterTheStartIsTold() throws {
+  @Test func publicationRightAfterTheStartIsReported() throws {
     for round in 0..<500 {
       let page = SharedPage(Memory(), isWritable: true)
       page.make(SharedPage.Publication(), nextSegment: 1, nonce: 1)

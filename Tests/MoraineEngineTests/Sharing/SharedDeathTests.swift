@@ -11,7 +11,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct SharedDeathTests {
   /// What the dead one had written as a whole may count; what it had written in part does not.
   @Test(arguments: SharedStoreTests.modes, [false, true])
-  func theOthersGoOnBehindAWriterThatDied(mode: Configuration.IOMode, isTorn: Bool) async throws {
+  func survivorsContinueAfterAWriterDied(mode: Configuration.IOMode, isTorn: Bool) async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.shared(mode)
     let victim = try Store(at: directory.path, configuration: configuration)
@@ -41,7 +41,7 @@ import Testing
 
   /// The words of the page do not belong together then, and no writer may come for a long time.
   @Test(arguments: SharedStoreTests.modes)
-  func readersGoOnWhenAWriterDiesWhileItPublishes(mode: Configuration.IOMode) async throws {
+  func readersContinueAfterAWriterDiedWhilePublishing(mode: Configuration.IOMode) async throws {
     let memory = MemoryStorage()
     let configuration = Configuration.shared(mode)
     var readOnly = configuration
@@ -157,7 +157,7 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
-  @Test func aFailedSyncStopsTheWritersOfAll() async throws {
+  @Test func failedSyncStopsTheWritersOfAllProcesses() async throws {
     let memory = MemoryStorage()
     let faulty = FaultStorage(memory)
     let first = try Store(on: faulty, at: "store", configuration: .shared())

@@ -57,7 +57,7 @@ import Testing
     #expect(error?.message.contains(words) == true, "\(String(describing: error))")
   }
 
-  @Test func aStrangerHasLockedThePage() async throws {
+  @Test func sharedPageLockedByAnotherProgramIsAnError() async throws {
     let store = try open()
     try await store.set([1], forKey: "a")
     try await store.close()
@@ -68,7 +68,7 @@ import Testing
     try await open().close()
   }
 
-  @Test func aStrangerHasLockedTheWriters() async throws {
+  @Test func writerLockHeldByAnotherProgramIsAnError() async throws {
     let late = try open()
     let writer = try open()
     try await writer.set([1], forKey: "a")
@@ -81,7 +81,7 @@ import Testing
     for store in [late, writer] { try await store.close() }
   }
 
-  @Test func theManifestVanished() async throws {
+  @Test func missingManifestIsAnError() async throws {
     let (writer, reader) = try await pair()
     try await writer.sealForCompaction()
     try await writer.set([2], forKey: "a")
@@ -94,7 +94,7 @@ import Testing
     for store in [reader, writer] { try await store.close() }
   }
 
-  @Test func everythingVanished() async throws {
+  @Test func missingStoreIsAnError() async throws {
     let (writer, reader) = try await pair()
     try await writer.sealForCompaction()
     try await writer.set([2], forKey: "a")
@@ -107,7 +107,7 @@ import Testing
   }
 
   /// What was published is not there; to go on without it would be to answer with what was.
-  @Test func theManifestIsAnOldOne() async throws {
+  @Test func oldManifestIsAnError() async throws {
     let (writer, reader) = try await pair()
     let old = try manifestBytes()
     try await writer.sealForCompaction()
@@ -122,7 +122,7 @@ import Testing
     for store in [reader, writer] { try await store.close() }
   }
 
-  @Test func theManifestIsAnotherStores() async throws {
+  @Test func manifestOfAnotherStoreIsAnError() async throws {
     let (writer, reader) = try await pair()
     let other = try Store(on: memory, at: "other", configuration: .testing())
     for number in 0..<5 {
@@ -143,7 +143,7 @@ import Testing
     for store in [writer, other] { try await store.close() }
   }
 
-  @Test func theManifestCountsOtherRecords() async throws {
+  @Test func manifestWithWrongCountsIsAnError() async throws {
     let (writer, reader) = try await pair()
     try await writer.set([2], forKey: "b")
     try await writer.sealForCompaction()
@@ -162,7 +162,7 @@ import Testing
     try await writer.close()
   }
 
-  @Test func whatWasPublishedIsNotInTheLog() async throws {
+  @Test func publishedBytesMissingFromTheLogAreAnError() async throws {
     let (writer, reader) = try await pair()
     try await writer.publishMoreThanThereIs()
     await expect(.corrupted, saying: "another process has published it") {
@@ -171,7 +171,7 @@ import Testing
     withExtendedLifetime((writer, reader)) {}
   }
 
-  @Test func aPageMadeAnewWhileSegmentsAreRewritten() async throws {
+  @Test func newPageDuringACompactionIsAnError() async throws {
     let (writer, reader) = try await pair()
     #expect(try await reader.takeCompactor())
     try await reader.beginRewriting()

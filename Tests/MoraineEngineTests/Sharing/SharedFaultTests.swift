@@ -115,7 +115,7 @@ import Testing
     try await staying.close()
   }
 
-  @Test func theLastOneCannotEndTheLog() async throws {
+  @Test func closeThrowsWhenTheLastStoreCannotSealTheLog() async throws {
     let store = try open(on: faulty)
     try await store.set([1], forKey: "a")
     fail(.noSpace, .createFile, "", number: nil)
@@ -128,7 +128,7 @@ import Testing
   }
 
   /// Nobody else would ever remove what it has allocated: its number is not given again.
-  @Test func aSegmentThatNoManifestListsIsGivenBack() async throws {
+  @Test func unlistedSegmentIsRemoved() async throws {
     let store = try open(on: faulty, segmentSizeBytes: 600)
     try await store.set([1], forKey: "a")
     let births = Mutex(0)

@@ -9,7 +9,7 @@ import Testing
 /// What other openings write arrives in this one's sequences, woken by the file system's events.
 @Suite(.timeLimit(.minutes(10))) struct SharedFeedTests {
   @Test(arguments: SharedStoreTests.modes)
-  func everyChangeOfOthersComesInOrder(mode: Configuration.IOMode) async throws {
+  func changesOfOtherProcessesArriveInOrder(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.shared(mode, segmentSizeBytes: 3000)
     configuration.compaction.spaceAmplificationLimit = 1.1
@@ -72,7 +72,7 @@ import Testing
     }
   }
 
-  @Test func aValueThatAnotherWritesIsSeen() async throws {
+  @Test func valueThatAnotherProcessWritesIsSeen() async throws {
     let directory = try TestDirectory()
     let writer = try Store(at: directory.path, configuration: .shared())
     let reader = try Store(at: directory.path, configuration: .shared())
@@ -91,7 +91,7 @@ import Testing
   }
 
   /// The page begins anew with each first writer; a reader must not take it for one it has seen.
-  @Test func aReaderFollowsTheNextWritersToo() async throws {
+  @Test func readerFollowsLaterWriters() async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.shared()
     let first = try Store(at: directory.path, configuration: configuration)
@@ -135,7 +135,7 @@ import Testing
     try await reader.close()
   }
 
-  @Test func whoIsSuspendedHoldsNoLockAndSeesLaterWhatHappened() async throws {
+  @Test func suspendedStoreHoldsNoLockAndResumesWithAllChanges() async throws {
     let directory = try TestDirectory()
     let app = try Store(at: directory.path, configuration: .shared())
     try await app.set([1], forKey: "a")

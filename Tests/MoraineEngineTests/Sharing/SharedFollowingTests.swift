@@ -10,7 +10,7 @@ import Testing
 /// A process reads while others rotate, compact and leave, at the worst moments.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct SharedFollowingTests {
   /// A manifest may list a segment before anybody was told how long it may become.
-  @Test func aSegmentThatWasMappedWhenItWasShort() async throws {
+  @Test func segmentMappedWhileShortIsReadInFull() async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.shared(segmentSizeBytes: 16 << 20)
     configuration.compaction = .manual
@@ -32,7 +32,7 @@ import Testing
 
   /// What another process rotates between the look at the directory and the look at the manifest.
   @Test(arguments: SharedStoreTests.modes)
-  func aSegmentThatIsBornBehindTheListing(mode: Configuration.IOMode) async throws {
+  func segmentCreatedAfterTheListingIsRead(mode: Configuration.IOMode) async throws {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
     var configuration = Configuration.shared(mode)
@@ -88,7 +88,7 @@ import Testing
 
   /// One write of a process is acknowledged while a compaction of the same process still has the
   /// lock.
-  @Test func whatIsAcknowledgedInABurstOfSeveralIsThereForAll() async throws {
+  @Test func writeAcknowledgedUnderASharedLeaseIsVisibleToAllProcesses() async throws {
     let memory = MemoryStorage()
     let writer = try Store(on: memory, at: "store", configuration: .shared())
     try await writer.set([0], forKey: "a")
@@ -103,7 +103,9 @@ import Testing
   /// What another process has compacted away, a reader without mappings no longer finds by its
   /// name.
   @Test(arguments: [Configuration.Sharing.shared, .exclusive], [false, true])
-  func filesThatOthersHaveRemoved(sharing: Configuration.Sharing, isFirst: Bool) async throws {
+  func filesRemovedByAnotherProcessDoNotFailAReader(
+    sharing: Configuration.Sharing, isFirst: Bool
+  ) async throws {
     let memory = MemoryStorage()
     var configuration = Configuration.shared(.positional, segmentSizeBytes: 600)
     configuration.compaction = .manual

@@ -36,7 +36,7 @@ import Testing
     return read.count { !$0.isEmpty && ($0[0] != $0[1] * 2 || $0[1] != $0[2]) }
   }
 
-  @Test func aSnapshotIsOnePublication() { #expect(Self.tornSnapshots() == 0) }
+  @Test func pageSnapshotEqualsASinglePublication() { #expect(Self.tornSnapshots() == 0) }
 
   @Test(arguments: [MemoryModel.Fence.acquiring, .releasing])
   func theModelFindsTornSnapshotsWithoutAFence(_ fence: MemoryModel.Fence) {
@@ -115,7 +115,7 @@ import Testing
   }
 
   /// Regression: a change could stay unheard until the thread looked by itself, a second later.
-  @Test func aVersionIsToldOfOrFollowed() {
+  @Test func everyVersionIsSignalledOrFollowed() {
     #expect(Self.unheardVersions(heardByStoring: false) == 0)
     #expect(Self.unheardVersions(heardByStoring: true) > 0)
   }

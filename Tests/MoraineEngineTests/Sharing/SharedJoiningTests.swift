@@ -8,7 +8,7 @@ import Testing
   /// Regression: of two calls that wanted to join, the second waited on the committing thread for
   /// the writer's lock, which the first one's write had, and that write waited for the thread:
   /// nothing went on for a minute, in any process.
-  @Test func manyWhoJoinAtOnceDoNotWaitForEachOther() async throws {
+  @Test func callsThatJoinAStoreAtOnceDoNotBlockEachOther() async throws {
     for round in 0..<100 {
       let directory = try TestDirectory()
       let late = try Store(at: directory.path, configuration: .shared())

@@ -10,7 +10,7 @@ import Testing
 /// Coming and going at the same moment.
 @Suite(.timeLimit(.minutes(10))) struct SharedLeavingTests {
   /// The last one has ended the log, and its files are still open.
-  @Test func whoComesWhileTheLastOneLeavesIsLetIn() async throws {
+  @Test func openingWhileTheLastProcessLeavesSucceeds() async throws {
     let memory = MemoryStorage()
     let first = try Store(on: memory, at: "store", configuration: .shared())
     try await first.set([1], forKey: "a")
@@ -49,7 +49,7 @@ import Testing
   }
 
   /// Whoever comes to write mends the log first: not while somebody reads it as it lies there.
-  @Test func nobodyBeginsToWriteWhileAReaderOpens() async throws {
+  @Test func noWriterBeginsWhileAReaderOpens() async throws {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
     let writer = try Store(on: memory, at: "store", configuration: .shared())

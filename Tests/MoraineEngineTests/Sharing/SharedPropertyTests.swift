@@ -18,7 +18,7 @@ import Testing
   }
 
   @Test(arguments: 0..<seedCount)
-  func equalsADictionaryWhoeverWrites(seed: UInt64) async throws {
+  func sharedStoreEqualsADictionary(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)
     let storage = MemoryStorage()
     var configuration = Configuration.shared(

@@ -24,7 +24,7 @@ extension Configuration {
   static let modes = [Configuration.IOMode.mapped, .positional]
 
   @Test(arguments: modes)
-  func eachSeesWhatTheOthersWrite(mode: Configuration.IOMode) async throws {
+  func everyProcessSeesTheWritesOfAllProcesses(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.shared(mode)
     let first = try Store(at: directory.path, configuration: configuration)
@@ -78,7 +78,9 @@ extension Configuration {
   }
 
   @Test(arguments: modes)
-  func whatABatchReadsHoldsWhenItIsWritten(mode: Configuration.IOMode) async throws {
+  func batchInASharedStoreSeesNoOtherWriterBetweenReadAndWrite(
+    mode: Configuration.IOMode
+  ) async throws {
     let storage = MemoryStorage()
     let stores = try (0..<3).map { _ in
       try Store(on: storage, at: "store", configuration: .shared(mode, segmentSizeBytes: 2000))
@@ -100,7 +102,7 @@ extension Configuration {
     for store in stores { try await store.close() }
   }
 
-  @Test func whoWantsItAloneIsToldThatItIsShared() async throws {
+  @Test func exclusiveAndSharedOpeningsExcludeEachOther() async throws {
     let directory = try TestDirectory()
     let shared = try Store(at: directory.path, configuration: .shared())
     try await shared.set([1], forKey: "a")
@@ -128,7 +130,7 @@ extension Configuration {
 
   /// One who leaves does not end the log under the others.
   @Test(arguments: modes)
-  func theLastOneEndsTheLog(mode: Configuration.IOMode) async throws {
+  func lastProcessSealsTheLog(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let first = try Store(at: directory.path, configuration: .shared(mode))
     let second = try Store(at: directory.path, configuration: .shared(mode))
@@ -145,7 +147,7 @@ extension Configuration {
   }
 
   @Test(arguments: modes)
-  func compactionUnderTheOthersFeet(mode: Configuration.IOMode) async throws {
+  func readersContinueWhileAnotherProcessCompacts(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage()
     var configuration = Configuration.shared(mode, segmentSizeBytes: 2000)
     configuration.checkpointFloorBytes = 0
@@ -175,7 +177,7 @@ extension Configuration {
 
   /// IndexHit by killing processes of both kinds: the footer that one with a mapping wrote behind the
   /// end of a file that the other had not allocated ahead was lost.
-  @Test func oneWithAMappingEndsWhatOneWithoutHasWritten() async throws {
+  @Test func mappedStoreSealsTheLogOfAPositionalStore() async throws {
     let directory = try TestDirectory()
     let first = try Store(at: directory.path, configuration: .shared(.positional))
     try await first.set([1], forKey: "a")
@@ -194,7 +196,7 @@ extension Configuration {
   }
 
   @Test(arguments: modes)
-  func twoThatCompactAtOnceTakeTurns(mode: Configuration.IOMode) async throws {
+  func compactionsOfTwoProcessesTakeTurns(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage()
     var configuration = Configuration.shared(mode, segmentSizeBytes: 1000)
     configuration.compaction = .manual

@@ -11,7 +11,7 @@ import Testing
 /// no thread of Swift's is kept.
 @Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
   @Test(arguments: SharedStoreTests.modes)
-  func storeAnswersOthersWhileAReaderOpensIt(mode: Configuration.IOMode) async throws {
+  func storeAnswersOtherCallsWhileAReadOpensTheStore(mode: Configuration.IOMode) async throws {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
     let configuration = Configuration.shared(mode)
@@ -34,7 +34,7 @@ import Testing
 
   /// Segments that are gone make a reader read the whole store again.
   @Test(arguments: SharedStoreTests.modes)
-  func storeAnswersOthersWhileAReaderReadsItAgain(mode: Configuration.IOMode) async throws {
+  func storeAnswersOtherCallsWhileAReadReloadsTheStore(mode: Configuration.IOMode) async throws {
     let gate = Gate()
     let (reader, writer) = try await Self.outdated(gate, mode)
     async let answer = reader.value(forKey: "3")
@@ -96,7 +96,7 @@ import Testing
   }
 
   /// Two that wait for the same reading would otherwise both begin when it has ended.
-  @Test func compactionsThatWaitForAReadingComeOneAfterTheOther() async throws {
+  @Test func compactionsThatWaitForAReloadRunInTurn() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
     async let first = store.compact()
@@ -111,7 +111,7 @@ import Testing
   }
 
   /// The feed has not begun to wait, so that closing wakes nobody.
-  @Test func feedEndsWhenTheStoreIsClosedWhileItIsReadAgain() async throws {
+  @Test func feedEndsWhenTheStoreIsClosedDuringAReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
     let feed = Task { for try await _ in store.changes() {} }
@@ -125,7 +125,7 @@ import Testing
     try await other.close()
   }
 
-  @Test func feedGoesOnWhenTheStoreIsSuspendedWhileItIsReadAgain() async throws {
+  @Test func feedContinuesWhenTheStoreIsSuspendedDuringAReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
     let feed = Task { () async throws -> [Change] in
@@ -170,7 +170,7 @@ import Testing
   }
 
   /// The page may begin another life before what was read is installed.
-  @Test func stateThatWasReadAgainBelongsToThePageThatItWasReadWith() async throws {
+  @Test func reloadedStateBelongsToThePageOfItsReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
     let before = await store.followedNonce
@@ -205,7 +205,7 @@ import Testing
     for store in [reader, writer] { try await store.close() }
   }
 
-  @Test func patienceIsForOneWriterAndCountsWhatWasSeen() throws {
+  @Test func waitForAWriterCountsObservedTimePerWriter() throws {
     let storage = MemoryStorage()
     try storage.createDirectory("store")
     let link = try SharedLink(try #require(try storage.openDirectory("store")))

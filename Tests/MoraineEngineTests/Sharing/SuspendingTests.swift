@@ -148,7 +148,7 @@ import Testing
     try await app.close()
   }
 
-  @Test func aFullDiskKeepsNobodyFromSharing() async throws {
+  @Test func fullDiskDoesNotPreventSharing() async throws {
     let disk = MemoryStorage(capacityBytes: 1 << 20)
     let alone = try Store(on: disk, at: "store", configuration: .testing())
     try await alone.set([1], forKey: "a")

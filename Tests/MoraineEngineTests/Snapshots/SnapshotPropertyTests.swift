@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test(arguments: SnapshotTests.modes)
-  func eachEqualsTheDictionaryOfItsMoment(mode: Configuration.IOMode) async throws {
+  func everySnapshotEqualsTheDictionaryOfItsMoment(mode: Configuration.IOMode) async throws {
     for seed in Self.seeds { try await run(seed, mode) }
   }
 

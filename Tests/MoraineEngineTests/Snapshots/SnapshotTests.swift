@@ -29,7 +29,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func whatComesLaterIsNotSeen(mode: Configuration.IOMode) async throws {
+  func snapshotDoesNotSeeLaterWrites(mode: Configuration.IOMode) async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: Self.configuration(mode))
     try await Self.fill(store, Self.model(0..<300))
@@ -49,7 +49,7 @@ import Testing
   }
 
   /// From thousands of buckets on: every page splits and is copied.
-  @Test func theIndexGrowsUnderIt() async throws {
+  @Test func snapshotSurvivesGrowthOfTheIndex() async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: Self.configuration(.mapped, 64 << 20))
     let first = Self.model(0..<5_000)
@@ -65,7 +65,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func itOutlivesTheStore(mode: Configuration.IOMode) async throws {
+  func snapshotOutlivesTheStore(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
     try await Self.fill(store, Self.model(0..<300))
@@ -117,7 +117,7 @@ import Testing
   }
 
   /// It costs nothing to ask for one again and again.
-  @Test func oneServesUntilSomethingIsWritten() async throws {
+  @Test func snapshotIsReusedUntilTheNextWrite() async throws {
     let store = Store.inMemory()
     try await store.set([1], forKey: "a")
     let first = try await store.snapshot()
@@ -129,7 +129,7 @@ import Testing
   }
 
   /// Without a mapping a file is opened when it is read, so it must still be there.
-  @Test func filesGoWithTheLastReader() async throws {
+  @Test func filesAreRemovedWithTheLastReader() async throws {
     let storage = MemoryStorage()
     let store = try Store(
       on: storage, at: "store", configuration: Self.configuration(.positional))
@@ -152,7 +152,7 @@ import Testing
 
   /// The files of each moment are kept for its own snapshots alone: with one snapshot alive at any
   /// time, none was ever removed.
-  @Test func filesGoAlsoWhenYoungerSnapshotsLive() async throws {
+  @Test func filesAreRemovedWhileYoungerSnapshotsExist() async throws {
     let storage = MemoryStorage()
     let store = try Store(
       on: storage, at: "store", configuration: Self.configuration(.positional))

@@ -7,7 +7,7 @@ import Testing
 
 /// A put waits for a full disk to be cleaned, and the store is closed meanwhile.
 @Suite(.timeLimit(.minutes(10))) struct ClosingOnFullDiskTests {
-  @Test func whoWaitsForSpaceIsToldThatTheStoreWasClosed() async throws {
+  @Test func putThatWaitsForSpaceThrowsWhenTheStoreIsClosed() async throws {
     let storage = FaultStorage(MemoryStorage(capacityBytes: 1 << 20))
     var configuration = Configuration.testing(segmentSizeBytes: 100_000)
     // Only a full disk makes it begin.

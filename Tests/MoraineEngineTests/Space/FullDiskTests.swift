@@ -82,7 +82,7 @@ import Testing
 
   /// Nobody calls `compact()`: overwriting goes on as long as what is live fits.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aDiskFullOfGarbageIsCleanedByItself(mode: Configuration.IOMode) async throws {
+  func diskFullOfGarbageIsCleanedWithoutACall(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
     var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
     // Only a full disk makes it begin.

@@ -8,7 +8,7 @@ import Testing
 /// What is deleted gives back its space and its memory.
 @Suite(.timeLimit(.minutes(10))) struct GivingBackTests {
   /// Deletes take so little space that no segment is ever sealed for them.
-  @Test func deletingEverythingGivesTheSpaceBackByItself() async throws {
+  @Test func deletingEverythingReleasesTheSpaceWithoutACall() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store")
     var random = SeededGenerator(seed: 1)
@@ -23,7 +23,7 @@ import Testing
 
   /// IndexHit under AddressSanitizer: the last deletes came while a compaction was writing its
   /// checkpoint. None of them began another, and nothing was left that would.
-  @Test func whatIsDeletedWhileACompactionEndsIsGivenBackToo() async throws {
+  @Test func spaceOfRecordsDeletedDuringACompactionIsReleased() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration()
     configuration.checkpointFloorBytes = 0
@@ -50,7 +50,7 @@ import Testing
   }
 
   /// A life that ended before the garbage was cleaned leaves it to the next that writes.
-  @Test func whatAnEarlierLifeLeftIsCleaned() async throws {
+  @Test func garbageOfAnEarlierRunIsCleaned() async throws {
     let storage = MemoryStorage()
     var configuration = Configuration()
     configuration.compaction = .manual
@@ -75,7 +75,7 @@ import Testing
   }
 
   /// The index grew with the keys, and did not shrink with them: nor did its checkpoint.
-  @Test func deletingEverythingGivesTheIndexBack() async throws {
+  @Test func deletingEverythingReleasesTheIndex() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store")
     func all(_ body: @escaping @Sendable (inout WriteBatch, Key) throws -> Void) async throws {

@@ -8,7 +8,7 @@ import Testing
 /// A disk that says it has more space than it gives, as one with a quota does.
 @Suite struct NearlyFullDiskTests {
   @Test(arguments: [Errno.noSpace, .diskQuotaExceeded])
-  func aSegmentIsBornWithTheLeastItNeeds(errno: Errno) async throws {
+  func segmentIsCreatedWithItsLeastSize(errno: Errno) async throws {
     let storage = FaultStorage(MemoryStorage())
     let isFirst = Mutex(true)
     let name = "0000000001.segment"
@@ -39,7 +39,7 @@ import Testing
   }
 
   /// What is not even enough for the first record.
-  @Test func withoutTheLeastThePutIsRefused() async throws {
+  @Test func putIsRefusedWithoutSpaceForTheLeastSegment() async throws {
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { event in
       event.operation == .allocate && event.file.hasSuffix(".segment") ? .fail(.noSpace) : nil

@@ -13,7 +13,7 @@ import Testing
   }
 
   /// Of what compaction has used, as much comes back as there is space for.
-  @Test func aPartComesBackWhereThereIsNoSpaceForAll() throws {
+  @Test func partOfTheReserveIsRestoredWithoutSpaceForAll() throws {
     let storage = FaultStorage(MemoryStorage())
     var reserve = try reserve(storage)
     storage.setScript { event in
@@ -25,7 +25,7 @@ import Testing
     #expect(!reserve.isFull)
   }
 
-  @Test func anotherFailureIsSaid() throws {
+  @Test func failureOtherThanNoSpaceIsThrown() throws {
     let storage = FaultStorage(MemoryStorage())
     var reserve = try reserve(storage)
     storage.setScript { $0.operation == .allocate ? .fail(.ioError) : nil }

@@ -23,7 +23,7 @@ import Testing
   /// A number that a failed operation has used up never becomes durable; waiting for it was for
   /// ever.
   @Test(.timeLimit(.minutes(10)))
-  func aBatchThatFindsNothingDoesNotWaitForAFailedOne() async throws {
+  func batchThatFindsNothingDoesNotWaitForAFailedOperation() async throws {
     var configuration = Configuration.testing()
     configuration.ioMode = .positional
     let fault = DiskFault(.ioError, on: [.write], file: "0000000001.segment", occurrence: 3)

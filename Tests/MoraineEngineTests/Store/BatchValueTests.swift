@@ -17,7 +17,7 @@ import Testing
   }
 
   @Test(arguments: [true, false], [Configuration.IOMode.mapped, .positional])
-  func itReadsItsOwnWritesAndSoDoesTheStore(
+  func batchAndStoreReadTheWritesOfTheBatch(
     readsEarly: Bool, mode: Configuration.IOMode
   ) async throws {
     for seed in 0..<40 as Range<UInt64> {

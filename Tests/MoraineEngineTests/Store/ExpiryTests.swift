@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func whatHasNotExpiredKeepsItsExpiry(mode: Configuration.IOMode) async throws {
+  func recordThatHasNotExpiredKeepsItsExpiry(mode: Configuration.IOMode) async throws {
     let directory = try await store(expiring: .max - 1)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     // Garbage, so that its segment is rewritten.

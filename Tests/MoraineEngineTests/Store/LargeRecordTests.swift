@@ -19,7 +19,7 @@ import Testing
     65_000, 65_500, 65_536, 100, 70_001, 70_002, 70_003, 1, 1 << 20, (3 << 19) + 1,
   ]
 
-  @Test func theyAreReadBackAlsoByTheNextProcess() async throws {
+  @Test func largeRecordsAreReadBackAfterReopening() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path)
     for (number, length) in Self.lengths.enumerated() {
@@ -35,7 +35,7 @@ import Testing
   }
 
   /// A batch is whole, whichever way its records went.
-  @Test func aBatchOfBothKinds() async throws {
+  @Test func batchOfLargeAndSmallRecordsIsReadBack() async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore()
     try await store.write(durability: .sync) { batch in
@@ -117,7 +117,7 @@ import Testing
   }
 
   /// A power failure at each call, the record torn between its sectors.
-  @Test func aCrashTearsNoneOfThem() async throws {
+  @Test func crashTearsNoLargeRecord() async throws {
     var experiment = CrashExperiment()
     (experiment.subsetsPerPoint, experiment.tornPerPoint) = (6, 4)
     let lengths = [70_000, 100, 66_000]

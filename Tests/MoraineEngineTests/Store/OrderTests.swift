@@ -7,7 +7,7 @@ import Testing
 /// The orders on which durability stands (rules 1 to 3), read from a trace.
 @Suite struct OrderTests {
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func segmentsAreBornSealedAndListedInOrder(mode: Configuration.IOMode) async throws {
+  func segmentsAreCreatedSealedAndListedInOrder(mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(
       on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))

@@ -11,7 +11,7 @@ import Testing
   /// The seal's publication hangs before its rename, so that the failure comes when the birth
   /// waits.
   @Test(arguments: [StorageEvent.Operation.rename, .synchronizeDirectory])
-  func aBirthBehindAFailedSealSyncsNothing(failing: StorageEvent.Operation) async throws {
+  func segmentCreationAfterAFailedSealSyncsNothing(failing: StorageEvent.Operation) async throws {
     let storage = FaultStorage(MemoryStorage())
     let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
     let store = try Store(on: storage, at: "store", configuration: configuration)

@@ -65,7 +65,7 @@ import Testing
   }
 
   @Test(arguments: Dead.allCases, Value.allCases)
-  func onlyWhatIsLiveIsSeen(dead: Dead, kind: Value) async throws {
+  func onlyLiveRecordsAreScanned(dead: Dead, kind: Value) async throws {
     for mode in [Configuration.IOMode.mapped, .positional] {
       let storage = MemoryStorage()
       var store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
@@ -113,7 +113,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func damageBehindTheFirstRecordsIsFound(isLent: Bool) async throws {
+  func damageAfterTheFirstRecordsIsFound(isLent: Bool) async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: Self.configuration(.mapped))
     for number in 0..<Self.count { try await store.set([1, 2, 3], forKey: Key("\(number)")) }

@@ -6,7 +6,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10))) struct SegmentCountTests {
   /// More than a million segments were a trap.
-  @Test func thereIsAnErrorBeforeTheLastSlotIsGone() async throws {
+  @Test func lastSegmentSlotIsRefusedWithAnError() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 256)
     configuration.compaction = .manual
     let store = Store.inMemory(configuration: configuration)

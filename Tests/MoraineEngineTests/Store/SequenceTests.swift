@@ -6,7 +6,7 @@ import Testing
 
 /// Sequence numbers rise for ever: after errors, unclean stops, and when nothing is left (rule 8).
 @Suite struct SequenceTests {
-  @Test func anErrorUsesItsNumberUp() async throws {
+  @Test func failedOperationUsesUpItsNumber() async throws {
     let storage = FaultStorage(MemoryStorage())
     let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
     let store = try Store(on: storage, at: "store", configuration: configuration)

@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineEngine
 
 @Suite struct StatisticsTests {
-  @Test func nothingButGarbageIsNoAmplificationOfOne() async throws {
+  @Test func storeOfGarbageHasALargeFiniteAmplification() async throws {
     var configuration = Configuration()
     configuration.compaction = .manual
     let store = Store.inMemory(configuration: configuration)
@@ -20,7 +20,7 @@ import Testing
   }
 
   /// A fresh reader would always say 1.
-  @Test func whoWroteNothingTellsNoWriteAmplification() {
+  @Test func writeAmplificationWithoutWritesIsNull() {
     var statistics = Statistics()
     #expect(statistics.json.contains("\"writeAmplification\":null"))
     statistics.appendedBytes = 100
@@ -29,7 +29,7 @@ import Testing
   }
 
   /// For people: each figure on a line of its own, by the names that the JSON has.
-  @Test func itsTextAndItsJSONSayTheSame() throws {
+  @Test func textAndJSONHoldTheSameFigures() throws {
     var statistics = Statistics()
     statistics.count = 3
     statistics.appendedBytes = 100

@@ -136,7 +136,7 @@ private let modes: [Configuration.IOMode] = [.mapped, .positional]
     try await store.close()
   }
 
-  @Test func theSameDirectoryTwiceIsLocked() async throws {
+  @Test func openingADirectoryTwiceIsLocked() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path)
     try await store.set([1], forKey: "a")

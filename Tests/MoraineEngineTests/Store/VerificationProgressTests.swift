@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct VerificationProgressTests {
   /// It stood still within a segment, and a store of one segment showed none at all.
-  @Test func verifyTellsHowFarItHasComeWithinASegment() async throws {
+  @Test func verifyReportsProgressWithinASegment() async throws {
     let store = Store.inMemory()
     try await store.write { batch in
       for index in 0..<9000 { try batch.set([1], forKey: Key("\(index)")) }

@@ -8,7 +8,7 @@ import Testing
 /// What a view shows is what the repository holds.
 @MainActor
 @Suite(.timeLimit(.minutes(10))) struct LiveModelsTests {
-  @Test func itLoadsAndFollows() async throws {
+  @Test func liveModelsLoadAndFollowChanges() async throws {
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a"), Note(id: 2, text: "b")])
     let live = LiveModels(notes)
     #expect(live.models == [])
@@ -32,7 +32,7 @@ import Testing
 
   /// A few changes at a time and many, with and without an order and a filter.
   @Test(arguments: 0..<8 as Range<UInt64>)
-  func afterAnyChangesItIsWhatLoadAllGives(seed: UInt64) async throws {
+  func liveModelsEqualLoadAllAfterAnyChanges(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)
     let notes = try LocalRepository<Note>(in: Store.inMemory(), named: "notes")
     for id in 0..<50 { try await notes.save(Note(id: id, text: "\(random.next() % 10)")) }
@@ -58,7 +58,7 @@ import Testing
   }
 
   /// It waits for changes when nobody else has it any more; that must not keep it.
-  @Test func itGoesWithItsLastReference() async throws {
+  @Test func liveModelsAreReleasedWithTheirLastReference() async throws {
     let notes = LocalRepository<Note>.inMemory()
     let store = notes.keyspace.store
     try await notes.save(Note(id: 1, text: "a"))
@@ -73,7 +73,7 @@ import Testing
     while await store.watcherCount > 0 { await Task.yield() }
   }
 
-  @Test func oneThatCannotBeReadIsLeftOutAndNamed() async throws {
+  @Test func unreadableModelIsLeftOutAndNamed() async throws {
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a")])
     try await notes.save(Note(id: 2, text: "b"))
     try await notes.keyspace.set(Array("nonsense".utf8), forKey: "2")
@@ -94,7 +94,7 @@ import Testing
     await observed { failure(live) == nil }
   }
 
-  @Test func aClosedStoreIsAFailureAndItCanBeginAnew() async throws {
+  @Test func closedStoreIsAFailureAndLiveModelsCanRestart() async throws {
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a")])
     let live = LiveModels(notes)
     await observed { live.models.count == 1 }
@@ -111,7 +111,7 @@ import Testing
   }
 
   /// Away for so long that deletes are gone from the log, it begins anew by itself.
-  @Test func aFeedThatHasExpiredBeginsAnew() async throws {
+  @Test func expiredFeedBeginsAgain() async throws {
     var configuration = Configuration()
     configuration.segmentSizeBytes = 500
     configuration.compaction = .manual

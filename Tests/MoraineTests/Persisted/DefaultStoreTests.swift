@@ -8,7 +8,7 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
 /// The store of all values that name none; each in a process of its own, for there is one a
 /// process.
 @Suite(.timeLimit(.minutes(10))) struct DefaultStoreTests {
-  @Test func theEnvironmentNamesIt() async {
+  @Test func environmentNamesTheDefaultStore() async {
     await #expect(processExitsWith: .success) {
       let folder = try Folder()
       setVariable(folder.url.path)
@@ -24,7 +24,7 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
     }
   }
 
-  @Test func theProgramChoosesItOnce() async {
+  @Test func programChoosesTheDefaultStoreOnce() async {
     await #expect(processExitsWith: .success) {
       setVariable("memory")
       let store = PersistedStore.inMemory()
@@ -40,7 +40,7 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
   }
 
   /// Somebody else has it: nothing is lost, nothing is set, and it can be tried again.
-  @Test func oneThatCannotBeOpenedSaysSo() async {
+  @Test func defaultStoreThatCannotBeOpenedReportsTheError() async {
     await #expect(processExitsWith: .success) {
       let folder = try Folder()
       setVariable(folder.url.path)
@@ -80,7 +80,7 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
     }
   }
 
-  @Test func itHasAFolderOfTheProgramsOwn() throws {
+  @Test func defaultStoreHasAFolderPerProgram() throws {
     let folder = try PersistedStore.defaultDirectory
     let name = ProcessInfo.processInfo.processName
     #expect(folder.lastPathComponent == (Bundle.main.bundleIdentifier ?? name))

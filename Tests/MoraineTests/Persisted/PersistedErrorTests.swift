@@ -14,7 +14,7 @@ private struct Size: Codable, Hashable, Sendable {
 /// Never a default over what is stored, and never silence.
 @Suite(.timeLimit(.minutes(10))) struct PersistedErrorTests {
   @Test(arguments: ["", "{", #""unknown""#, "7", "null", #"{"$version":9,"$value":"dark"}"#])
-  func whatCannotBeReadIsKept(text: String) async throws {
+  func unreadableValueIsKept(text: String) async throws {
     let folder = try Folder()
     let path = folder.url.appendingPathComponent("settings.moraine").path
     try await withStore(at: .init(path)) { store in
@@ -59,7 +59,7 @@ private struct Size: Codable, Hashable, Sendable {
     }
   }
 
-  @Test func resetGivesItUpToo() async throws {
+  @Test func resetRemovesAnUnreadableValue() async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)
     @Persisted(.theme, in: store) var theme
@@ -80,7 +80,7 @@ private struct Size: Codable, Hashable, Sendable {
   }
 
   /// Somebody else may put it in order.
-  @Test func whatCanBeReadAgainIs() async throws {
+  @Test func repairedValueIsReadAgain() async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)
     try await keyspace.set([0], forKey: "theme")
@@ -93,7 +93,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect(theme == .dark)
   }
 
-  @Test func twoIdeasOfAKeysTypeAreAnError() async throws {
+  @Test func twoTypesForTheSameKeyAreAnError() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("size", in: store) var size = Size()
     size.width = 5
@@ -167,7 +167,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect($ratio.error == nil)
   }
 
-  @Test func oneThatIsTooLargeKeepsNobodyElseFromBeingSaved() async throws {
+  @Test func oversizeKeyDoesNotPreventOtherSaves() async throws {
     let store = PersistedStore.inMemory()
     @Persisted(String(repeating: "x", count: 70_000), in: store) var tooLong = 1
     @Persisted("theme", in: store) var theme = Theme.light
@@ -181,7 +181,7 @@ private struct Size: Codable, Hashable, Sendable {
   }
 
   /// What the user chose stays, is said to be unsaved, and is saved when there is space again.
-  @Test func aFullDiskIsOverWhenThereIsSpace() async throws {
+  @Test func valueIsSavedWhenAFullDiskHasSpaceAgain() async throws {
     let storage = MemoryStorage(capacityBytes: 2 << 20)
     let full = try Store(on: storage, at: "store", configuration: .init())
     let store = try await PersistedStore(try full.keyspace(named: "settings"))
@@ -210,7 +210,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect(text == long)
   }
 
-  @Test func reloadGivesUpWhatCouldNotBeSaved() async throws {
+  @Test func reloadDiscardsAValueThatCouldNotBeSaved() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("ratio", in: store) var ratio = 1.0
     ratio = 2
@@ -222,7 +222,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect($ratio.error == nil)
   }
 
-  @Test func aClosedStoreIsAnErrorAndReadingGoesOn() async throws {
+  @Test func closedStoreIsAnErrorForSavesAndNotForReads() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("theme", in: store) var theme = Theme.light
     theme = .dark

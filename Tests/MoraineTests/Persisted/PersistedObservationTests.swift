@@ -14,7 +14,7 @@ private final class Preferences {
 /// A view that reads a persisted value is drawn again, wherever the value is declared.
 @MainActor
 @Suite(.timeLimit(.minutes(10))) struct PersistedObservationTests {
-  @Test func readingItInAModelObservesIt() async throws {
+  @Test func readingAValueInAModelObservesTheValue() async throws {
     let store = PersistedStore.inMemory()
     let preferences = Preferences(store)
     async let changed: Void = observed { preferences.theme == .dark }
@@ -23,7 +23,7 @@ private final class Preferences {
     #expect(preferences.theme == .dark)
   }
 
-  @Test func whatOthersStoreIsObserved() async throws {
+  @Test func writesThroughTheKeyspaceAreObserved() async throws {
     let store = PersistedStore.inMemory()
     let preferences = Preferences(store)
     let keyspace = try #require(store.keyspace)
@@ -56,7 +56,7 @@ private final class Preferences {
     #expect(theme.wrappedValue == .dark)
   }
 
-  @Test func observersAreToldWithoutALock() {
+  @Test func observersRunWithoutALock() {
     let store = PersistedStore.inMemory()
     let theme = Persisted(.theme, in: store)
     let told = Persisted(wrappedValue: 0, "told", in: store)

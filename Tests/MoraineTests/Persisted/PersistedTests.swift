@@ -28,7 +28,7 @@ extension PersistedKey where Value == Theme {
     init(_ store: PersistedStore) { _theme = Persisted(.theme, in: store) }
   }
 
-  @Test func itIsThereInTheNextRun() async throws {
+  @Test func valueExistsInTheNextRun() async throws {
     let folder = try Folder()
     for run in 0..<3 {
       let store = try PersistedStore(directory: folder.url)
@@ -64,7 +64,7 @@ extension PersistedKey where Value == Theme {
     }
   }
 
-  @Test func twoStoresOfOnePlaceAreOne() async throws {
+  @Test func twoStoresOfTheSameDirectoryAreTheSameStore() async throws {
     let folder = try Folder()
     let one = try PersistedStore(directory: folder.url)
     let other = try PersistedStore(directory: folder.url)
@@ -114,7 +114,7 @@ extension PersistedKey where Value == Theme {
   }
 
   /// Only the store itself can say then what it holds, and that takes an `await`.
-  @Test func aStoreThatIsOpenForSomethingElseIsAwaited() async throws {
+  @Test func storeThatIsOpenForAnotherUseIsAwaited() async throws {
     let folder = try Folder()
     let notes = try LocalRepository<Note>(directory: folder.url, filename: "app")
     let error = #expect(throws: StoreError.self) {
@@ -130,7 +130,7 @@ extension PersistedKey where Value == Theme {
   }
 
   /// Whoever writes the key: it arrives.
-  @Test func whatOthersStoreArrives() async throws {
+  @Test func writesThroughTheKeyspaceArrive() async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)
     @Persisted(.theme, in: store) var theme
@@ -149,7 +149,7 @@ extension PersistedKey where Value == Theme {
   }
 
   /// Two stores of one place are to each other what two processes are.
-  @Test func whatAnotherProcessStoresArrives() async throws {
+  @Test func writesOfAnotherProcessArrive() async throws {
     let folder = try Folder()
     let store = try PersistedStore(directory: folder.url)
     let notes = try LocalRepository<Note>(in: #require(store.keyspace?.store), named: "notes")
@@ -175,7 +175,7 @@ extension PersistedKey where Value == Theme {
     try await store.close()
   }
 
-  @Test func aSlowReaderGetsTheLatestAlone() async throws {
+  @Test func slowReaderGetsOnlyTheLatestValue() async throws {
     let store = PersistedStore.inMemory()
     @Persisted("count", in: store) var count = 0
     var values = $count.values.makeAsyncIterator()
@@ -192,7 +192,7 @@ extension PersistedKey where Value == Theme {
     #expect(await waiting.value == nil)
   }
 
-  @Test func nobodyComesBetweenReadAndWrite() async throws {
+  @Test func withLockIsAtomic() async throws {
     let store = PersistedStore.inMemory()
     let counter = Persisted(wrappedValue: 0, "count", in: store)
     await withTaskGroup(of: Void.self) { group in
@@ -221,7 +221,7 @@ extension PersistedKey where Value == Theme {
 
   /// Of what is set here and stored by others at once, memory has in the end what the log has.
   @Test(arguments: 0..<20 as Range<UInt64>)
-  func inTheEndItIsWhatIsStored(seed: UInt64) async throws {
+  func valueInMemoryEndsEqualToTheStoredValue(seed: UInt64) async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)
     let values = (0..<3).map { Persisted(wrappedValue: -1, "\($0)", in: store) }

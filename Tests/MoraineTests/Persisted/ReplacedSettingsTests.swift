@@ -7,7 +7,7 @@ import Testing
 /// Another store is at the place of the settings' store.
 @Suite(.timeLimit(.minutes(10))) struct ReplacedSettingsTests {
   /// Its numbers are lower than those that were seen, and are news all the same.
-  @Test func reloadFollowsTheStoreThatIsThereNow() async throws {
+  @Test func reloadFollowsTheReplacementStore() async throws {
     let folder = try Folder()
     let path = FilePath(folder.url.appendingPathComponent("settings.moraine").path)
     let settings = try PersistedStore(directory: folder.url)

@@ -29,7 +29,7 @@ import Testing
     #expect(try await again.count == saved.count)
   }
 
-  @Test func ofTwoWithOneIDTheLastCounts() async throws {
+  @Test func lastOfTwoModelsWithTheSameIDIsKept() async throws {
     let things = LocalRepository<Tagged>.inMemory()
     try await things.save(contentsOf: [Tagged(id: "a", number: 1), Tagged(id: "a", number: 2)])
     #expect(try await things.loadAll() == [Tagged(id: "a", number: 2)])

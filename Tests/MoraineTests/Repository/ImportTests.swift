@@ -15,7 +15,7 @@ import Testing
   private static let three =
     #"[{"id":1,"text":"a"},{"id":2,"text":"b"},{"id":1,"text":"c"}]"#
 
-  @Test func aFileIsTakenOverOnce() async throws {
+  @Test func fileIsImportedOnce() async throws {
     let folder = try Folder()
     let url = try write(Self.three, in: folder)
     let notes = try LocalRepository<Note>(directory: folder.url)
@@ -29,7 +29,7 @@ import Testing
     #expect(try await notes.importArray(from: missing) == 0)
   }
 
-  @Test func whatIsThereIsNewer() async throws {
+  @Test func existingModelIsNotOverwritten() async throws {
     let folder = try Folder()
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "newer")])
     #expect(try await notes.importArray(from: try write(Self.three, in: folder)) == 1)
@@ -37,7 +37,7 @@ import Testing
   }
 
   @Test(arguments: ["", "{}", "[{}]", "[1]", #"[{"id":1,"text":"a"},{"id":2}]"#])
-  func anotherFileIsRefusedWhole(text: String) async throws {
+  func invalidFileIsRefusedWhole(text: String) async throws {
     let folder = try Folder()
     let notes = LocalRepository<Note>.inMemory()
     let url = try write(text, in: folder)
@@ -50,7 +50,7 @@ import Testing
   }
 
   /// A power failure at any moment leaves all of it or nothing, and trying again ends with all.
-  @Test func aCrashInTheMiddleIsNone() async throws {
+  @Test func crashDuringAnImportLeavesAllOrNothing() async throws {
     let folder = try Folder()
     let url = try write(Self.three, in: folder)
     let tally = try await CrashExperiment().run { disk, ledger in

@@ -39,7 +39,7 @@ private struct NoteV1: Codable, Identifiable, Sendable {
   }
 
   @Test(arguments: ["", "null", "[]", "{", #"{"id":1}"#, #"{"$version":0,"id":1}"#, "\u{FF}"])
-  func whatIsNoModelIsNamed(text: String) async throws {
+  func valueThatIsNoModelIsNamed(text: String) async throws {
     let store = Store.inMemory()
     let notes = try LocalRepository<Note>(in: store, named: "notes")
     try await notes.keyspace.set(Array(text.utf8), forKey: "1")
@@ -118,7 +118,7 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     var number = Double.infinity
   }
 
-  @Test func whatCannotBeEncodedChangesNothing() async throws {
+  @Test func modelThatCannotBeEncodedChangesNothing() async throws {
     let repository = LocalRepository<Unencodable>.inMemory()
     let error = await #expect(throws: StoreError.self) { try await repository.save(Unencodable()) }
     #expect(error?.code == .encodingFailed)
@@ -131,7 +131,7 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     "nonsense", #"{"id":1500,"text":"a"},{"id":1501,"text":"b"}"#, #"{"id":1499,"text":"a"}"#, "{}",
     #"{"id":1500,"text":"a"},{"id":1501"#,
   ])
-  func oneAmongThousandsIsNamed(text: String) async throws {
+  func unreadableModelAmongThousandsIsNamed(text: String) async throws {
     let notes = try LocalRepository<Note>(in: Store.inMemory(), named: "notes")
     let all = (0..<2_500).map { Note(id: $0, text: "\($0)") }
     try await notes.save(contentsOf: all)

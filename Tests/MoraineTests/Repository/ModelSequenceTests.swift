@@ -13,7 +13,7 @@ import Testing
   }
 
   @Test(arguments: [0, 1, 255, 256, 257, 3_000])
-  func itGivesWhatLoadAllGives(count: Int) async throws {
+  func sequenceEqualsLoadAll(count: Int) async throws {
     let store = Store.inMemory()
     let notes = try LocalRepository<Note>(in: store, named: "notes")
     let others = try LocalRepository<Note>(in: store, named: "others")
@@ -27,7 +27,7 @@ import Testing
     #expect(try await collect(others) == others.loadAll())
   }
 
-  @Test func whatItBeganWithComes() async throws {
+  @Test func sequenceYieldsTheInitialModels() async throws {
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a"), Note(id: 2, text: "b")])
     #expect(try await collect(notes).map(\.id) == [1, 2])
   }
@@ -45,7 +45,7 @@ import Testing
     #expect(try await collect(notes).map(\.id) == Array(0..<8))
   }
 
-  @Test func oneThatCannotBeReadIsNamedAndTheNextOneComes() async throws {
+  @Test func unreadableModelIsNamedAndTheNextModelFollows() async throws {
     let notes = LocalRepository<Note>.inMemory()
     try await notes.save(Note(id: 1, text: "a"))
     try await notes.keyspace.set(Array("no note".utf8), forKey: "2")
@@ -72,7 +72,7 @@ import Testing
   /// Whatever is written and compacted meanwhile: what was there all the time comes, what was
   /// changed comes in its last form, and it ends.
   @Test(arguments: 0..<4 as Range<UInt64>)
-  func nothingIsMissedWhileOthersWrite(seed: UInt64) async throws {
+  func sequenceMissesNothingDuringConcurrentWrites(seed: UInt64) async throws {
     var configuration = Configuration()
     configuration.segmentSizeBytes = 8_000
     configuration.durability = .none

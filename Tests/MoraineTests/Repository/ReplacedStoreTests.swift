@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(arguments: [Way.deleted, .moved, .replaced])
-  func settingsAreToldAndReloadGoesOn(way: Way) async throws {
+  func settingsReportAReplacementAndReloadContinues(way: Way) async throws {
     let folder = try Folder()
     let store = try PersistedStore(directory: folder.url)
     @Persisted(.theme, in: store) var theme
@@ -59,7 +59,7 @@ import Testing
   }
 
   @Test(arguments: [Way.deleted, .moved]) @MainActor
-  func repositoriesAreToldAndOpeningByNameGoesOn(way: Way) async throws {
+  func repositoriesReportAReplacementAndOpeningByNameContinues(way: Way) async throws {
     let folder = try Folder()
     let notes = try LocalRepository<Note>(directory: folder.url)
     try await notes.save(Note(id: 1, text: "old"))

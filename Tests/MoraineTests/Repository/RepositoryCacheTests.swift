@@ -6,7 +6,7 @@ import Testing
 /// What is in memory is what the store holds, whoever writes, in whatever order it ends.
 @Suite(.timeLimit(.minutes(10))) struct RepositoryCacheTests {
   @Test(arguments: [CachePolicy.none, .all, .bounded(models: 3), .bounded(bytes: 200)])
-  func itNeverAnswersWhatIsNoLongerThere(policy: CachePolicy) async throws {
+  func cacheNeverAnswersWithAnOutdatedModel(policy: CachePolicy) async throws {
     let store = Store.inMemory()
     let repositories = try (0..<3).map { _ in
       try LocalRepository<Note>(in: store, named: "notes", cache: policy)

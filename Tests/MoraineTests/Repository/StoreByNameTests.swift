@@ -59,7 +59,7 @@ import Testing
   }
 
   /// The reference in the registry is gone before the lock is free.
-  @Test func openingByNameWhileTheLastUserLetsGoIsNeverLocked() async throws {
+  @Test func openingByNameWhileTheLastReferenceEndsIsNeverLocked() async throws {
     let folder = try Folder()
     let first = try LocalRepository<Note>(directory: folder.url)
     try await first.save(Note(id: 1, text: "here"))
@@ -159,7 +159,7 @@ import Testing
 
   /// The directory is another one: nothing of the old store is at this place.
   @Test(arguments: [false, true])
-  func openingByNameGoesOnWithTheDirectoryThatIsThereNow(isMoved: Bool) async throws {
+  func openingByNameUsesTheDirectoryThatExistsNow(isMoved: Bool) async throws {
     let folder = try Folder()
     let manager = FileManager.default
     let old = try LocalRepository<Note>(directory: folder.url)
@@ -212,7 +212,7 @@ private final class LastUser: Sendable {
 /// What a closed or suspended store must not answer from memory.
 @Suite(.timeLimit(.minutes(10))) struct UnusableStoreTests {
   @Test(arguments: [CachePolicy.all, .bounded(models: 10), .none])
-  func findThrowsAfterCloseAlsoForAModelInMemory(cache: CachePolicy) async throws {
+  func findThrowsAfterCloseForAModelInMemory(cache: CachePolicy) async throws {
     let store = Store.inMemory()
     let notes = try LocalRepository<Note>(in: store, named: "notes", cache: cache)
     try await notes.save(Note(id: 1, text: "one"))

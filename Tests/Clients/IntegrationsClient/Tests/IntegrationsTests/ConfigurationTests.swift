@@ -14,7 +14,7 @@ import Testing
     ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: variables))
   }
 
-  @Test func whatIsMissingHasItsDefault() throws {
+  @Test func missingSettingsHaveTheirDefaults() throws {
     let read = try Settings(reader: reader([:]))
     let usual = Settings()
     #expect(read.durability == usual.durability)
@@ -115,7 +115,7 @@ import Testing
   ]
 
   @Test(arguments: wrong)
-  func whatIsNotUnderstoodIsAnErrorThatNamesIt(_ item: Wrong) throws {
+  func invalidValueIsAnErrorThatNamesTheSetting(_ item: Wrong) throws {
     var values = item.others
     let components = item.key.split(separator: ".").map(String.init)
     values[AbsoluteConfigKey(components)] = item.value
@@ -136,7 +136,7 @@ import Testing
   }
 
   /// The settings are those of a store.
-  @Test func aStoreOpensWithThem() async throws {
+  @Test func storeOpensWithTheSettingsThatWereRead() async throws {
     let configuration = try Settings(
       reader: reader(["segmentSizeBytes": 256, "compaction.isAutomatic": false]))
     let store = Store.inMemory(configuration: configuration)

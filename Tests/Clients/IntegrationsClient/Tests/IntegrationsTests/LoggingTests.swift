@@ -19,7 +19,7 @@ import Testing
     handler.entries.filter { $0.message.description == message }
   }
 
-  @Test func aLifeIsLogged() async throws {
+  @Test func eventsOfARunAreLogged() async throws {
     let disk = SimulatedDisk()
     var configuration = Configuration()
     configuration.segmentSizeBytes = 4000
@@ -51,7 +51,7 @@ import Testing
     #expect(handler.entries.isEmpty)
   }
 
-  @Test func poisonIsCriticalAndSaysWhatFailed() async throws {
+  @Test func poisonIsLoggedAsCriticalWithItsCause() async throws {
     var configuration = Configuration()
     configuration.log(to: logger(.notice))
     let fault = DiskFault.ofFirstSync
@@ -84,7 +84,7 @@ import Testing
     try await first.close()
   }
 
-  @Test func aHandlerThatIsThereIsKept() async throws {
+  @Test func loggingKeepsAnExistingEventHandler() async throws {
     let count = Atomic<Int>(0)
     var configuration = Configuration()
     configuration.onEvent = { _ in count.add(1, ordering: .relaxed) }

@@ -38,7 +38,7 @@ import Testing
     try await expectClosed(store, disk)
   }
 
-  @Test func cancellationClosesTheStoreToo() async throws {
+  @Test func cancellationClosesTheStore() async throws {
     let disk = SimulatedDisk()
     let list = EventList()
     let store = try open(disk, list)
@@ -65,7 +65,7 @@ import Testing
     #expect(list.isClosedWithoutFailure, "and its directory is free")
   }
 
-  @Test func whatClosingThrowsIsThrown() async throws {
+  @Test func runThrowsTheErrorOfClosing() async throws {
     let store = try SimulatedDisk().openStore(faults: [.ofFirstSync])
     try await store.set([1], forKey: "a", durability: Durability.none)
     let running = Task { try await StoreService(store).run() }
@@ -75,14 +75,14 @@ import Testing
   }
 
   /// Whoever started it decides what that means.
-  @Test func aStoreThatSomebodyElseClosesEndsTheService() async throws {
+  @Test func serviceEndsWhenTheProgramClosesTheStore() async throws {
     let store = Store.inMemory()
     let running = Task { try await StoreService(store).run() }
     try await store.close()
     try await running.value
   }
 
-  @Test func theStoreIsClosedAfterThoseThatUseIt() async throws {
+  @Test func storeIsClosedAfterTheServicesThatUseIt() async throws {
     let disk = SimulatedDisk()
     let list = EventList()
     let store = try open(disk, list)
@@ -114,7 +114,7 @@ import Testing
     #expect(error?.code == .poisoned)
   }
 
-  @Test func figuresAreRecordedWhileItRuns() async throws {
+  @Test func figuresAreRecordedWhileTheServiceRuns() async throws {
     let backend = TestMetrics()
     let store = Store.inMemory()
     let service = StoreService(
