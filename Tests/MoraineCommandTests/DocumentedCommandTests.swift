@@ -62,7 +62,8 @@ import Testing
     var seen = 0
     for text in try Self.quotedTexts() {
       for words in Self.words(behind: "Scripts/", in: text) {
-        guard let name = words.first?.prefix(while: { $0.isLetter || $0 == "." }), !name.isEmpty
+        guard let name = words.first?.prefix(while: { $0.isLetter || ".-".contains($0) }),
+          !name.isEmpty
         else { continue }
         let place = Self.root.appending(path: "Scripts/" + name)
         let script = try String(contentsOf: place, encoding: .utf8)

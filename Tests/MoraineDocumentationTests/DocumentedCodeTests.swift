@@ -2,7 +2,8 @@ import Foundation
 import Testing
 
 /// Every Swift line of the documentation is compiled: it stands in this target too, or, where it
-/// needs a trait, in the tests that `Scripts/clients` runs; or in what `Scripts/stranger` builds.
+/// needs a trait, in the tests that `Scripts/clients` runs; or in what `Scripts/check-readme`
+/// builds.
 @Suite struct DocumentedCodeTests {
   @Test(arguments: try Page.all())
   func documentedCodeIsCompiled(page: Page) throws {
@@ -86,8 +87,8 @@ struct Page: Sendable, CustomTestStringConvertible {
     return blocks
   }
 
-  /// A manifest cannot be part of a test; and `Scripts/stranger` builds what the front page calls a
-  /// file.
+  /// A manifest cannot be part of a test; and `Scripts/check-readme` builds the blocks that an
+  /// article names a file.
   func isBuiltAsAPackage(_ block: Block) -> Bool {
     let before = lines[..<(block.line - 1)].last { !$0.isEmpty } ?? ""
     return before.hasSuffix(".swift`") || block.lines.first == "// Package.swift"
