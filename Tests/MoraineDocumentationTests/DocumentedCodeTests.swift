@@ -2,7 +2,8 @@ import Foundation
 import Testing
 
 /// Every Swift line of the documentation is compiled: it stands in this target too, or, where it
-/// needs a trait, in the tests that `Scripts/clients` runs; or in what `Scripts/stranger` builds.
+/// needs a trait, in the tests that `Scripts/clients` runs, or in the programs that
+/// `Scripts/stranger` builds.
 @Suite struct DocumentedCodeTests {
   @Test(arguments: try Page.all())
   func documentedCodeIsCompiled(page: Page) throws {
@@ -17,7 +18,7 @@ import Testing
     }
   }
 
-  /// So that the comparison itself is seen to find something.
+  /// Shows that the comparison finds a difference.
   @Test func otherCodeIsNotTakenForCompiled() throws {
     #expect(try !Page.compiled().contains { $0.has(["try await store.lose(everything)"]) })
   }
@@ -27,13 +28,13 @@ import Testing
   }
 }
 
-/// A text with Swift in it.
+/// A text that contains Swift.
 struct Page: Sendable, CustomTestStringConvertible {
   struct Block {
     let line: Int
     var lines: [String] = []
 
-    /// What stands between blank lines: an article may leave out what comes in between.
+    /// The code between blank lines: an article may leave out the lines in between.
     var chunks: [[String]] {
       lines.split(separator: "").map { $0.map { $0.trimmingCharacters(in: .whitespaces) } }
     }
@@ -86,14 +87,14 @@ struct Page: Sendable, CustomTestStringConvertible {
     return blocks
   }
 
-  /// A manifest cannot be part of a test; and `Scripts/stranger` builds what the front page calls a
-  /// file.
+  /// A manifest cannot be part of a test, and `Scripts/stranger` builds the code that the front
+  /// page calls a file.
   func isBuiltAsAPackage(_ block: Block) -> Bool {
     let before = lines[..<(block.line - 1)].last { !$0.isEmpty } ?? ""
     return before.hasSuffix(".swift`") || block.lines.first == "// Package.swift"
   }
 
-  /// Whether the lines stand in it, one after the other, but for blank ones.
+  /// Whether the text contains these lines in sequence, apart from blank lines.
   func has(_ chunk: [String]) -> Bool {
     let own = lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
     return own.indices.contains { own[$0...].starts(with: chunk) }
