@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// The layout says what depends on what; these keep it so.
+/// Tests of the dependencies that the layout of the package prescribes.
 @Suite struct ArchitectureTests {
-  /// What each module may import, beside itself.
+  /// Modules that each module may import, beside itself.
   static let allowed: [String: Set<String>] = [
     "MoraineFormat": ["CLZ4", "CMoraineShims"],
     "MoraineStorage": [
@@ -27,7 +27,7 @@ import Testing
     ],
   ]
 
-  /// What is imported in this folder alone, each behind the trait that asks for its package.
+  /// Packages that may be imported only in this folder, each behind its trait.
   static let integrations = "Moraine/Integrations/"
   static let traits = [
     "Logging": "Logging", "Metrics": "Metrics", "ServiceLifecycle": "ServiceLifecycle",
@@ -45,7 +45,7 @@ import Testing
     }
   }
 
-  /// Without traits nothing of an integration is left, and so nothing of the packages behind it.
+  /// Without traits the library contains no integration, and so none of the packages behind them.
   @Test func integrationsAreCompiledOnlyWithTheirTraits() throws {
     let files = try Source.files(in: "Moraine").filter { $0.path.hasPrefix(Self.integrations) }
     #expect(Set(files.compactMap(\.trait)) == Set(Self.traits.keys))
@@ -61,7 +61,7 @@ import Testing
     #expect(Set(swiftModules) == Set(Self.allowed.keys))
   }
 
-  /// `try?` hides damage, `try!` and the queue types are for other programs.
+  /// `try?` hides damage; `try!` and the queue types are for other programs.
   @Test(arguments: allowed.keys.sorted())
   func forbiddenWordsStayOut(module: String) throws {
     for file in try Source.files(in: module) {
@@ -72,8 +72,8 @@ import Testing
     }
   }
 
-  /// swift-system's paths and errors are for all; its files are not: nothing in the laboratory would
-  /// fail there.
+  /// Paths and errors of swift-system may be used everywhere, its files may not: the laboratory
+  /// could not make their calls fail.
   @Test(arguments: ["MoraineFormat", "MoraineEngine", "Moraine"])
   func systemCallsStayInStorage(module: String) throws {
     let pure = ["moraine_crc32c", "moraine_crc32c_place", "moraine_store_release_u32"]
@@ -85,7 +85,7 @@ import Testing
     }
   }
 
-  /// Somebody may set the time of day back: nothing waits for it.
+  /// The time of day can be set back: nothing waits for it.
   @Test func oneFileReadsTheTimeOfDay() throws {
     let files = try Source.modules().flatMap { try Source.files(in: $0) }
     let readers = files.filter { $0.code.contains("CLOCK_REALTIME") }.map(\.path)
@@ -154,8 +154,8 @@ struct Source {
 
   var lineCount: Int { lines.count }
 
-  /// Where functions begin, counted from 1, and how many lines each has. `swift format` puts the
-  /// brace that ends one below its first word.
+  /// First lines of the functions, counted from 1, and the number of lines of each. `swift format`
+  /// places the closing brace below the first word of the function.
   var functions: [(line: Int, length: Int)] {
     lines.indices.compactMap { first in
       let words = lines[first].split(separator: " ")
@@ -173,12 +173,12 @@ struct Source {
       guard let place = words.firstIndex(of: "import"), !line.hasPrefix("//"),
         words[..<place].allSatisfy({ $0.first == "@" || $0 == "public" || $0 == "package" })
       else { return nil }
-      // `import struct Module.Name` names the module before the point.
+      // In `import struct Module.Name`, the module stands before the point.
       return words.last?.split(separator: ".").first.map(String.init)
     }
   }
 
-  /// The trait that a whole file of an integration is for.
+  /// The trait that a whole file of an integration depends on.
   var trait: String? {
     guard path.hasPrefix(ArchitectureTests.integrations), let first = lines.first,
       first.hasPrefix("#if "), lines.last(where: { !$0.isEmpty }) == "#endif",
@@ -187,7 +187,7 @@ struct Source {
     return String(first.dropFirst(4))
   }
 
-  /// Without comments.
+  /// The code without comments.
   var code: String {
     lines.map { line in line.firstRange(of: "//").map { line[..<$0.lowerBound] } ?? line }
       .joined(separator: "\n")

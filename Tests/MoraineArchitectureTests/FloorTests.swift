@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// The folders of the engine are floors: a file refers to the types of its own floor and of lower
-/// ones, so there is no circle between folders.
+/// The folders of the engine are floors: a file refers only to types of its own floor and of lower
+/// floors, so there is no circle between folders.
 @Suite struct FloorTests {
   /// From the lowest to the highest.
   static let floors = [
@@ -39,7 +39,7 @@ import Testing
 }
 
 extension Source {
-  /// The folder in the module; empty for a file outside of any.
+  /// The folder in the module; empty for a file outside of all folders.
   fileprivate var folder: String {
     let parts = path.split(separator: "/")
     return parts.count > 2 ? String(parts[1]) : ""
@@ -62,7 +62,7 @@ extension Source {
     "struct", "class", "enum", "actor", "protocol", "typealias",
   ]
 
-  /// Capitalized words of the code that no point stands before, without comments and strings.
+  /// Capitalized words of the code that no point precedes, without comments and strings.
   fileprivate var typeNames: Set<String> {
     var result: Set<String> = []
     for line in code.replacing(/"(\\.|[^"\\])*"/, with: "\"\"").split(separator: "\n") {

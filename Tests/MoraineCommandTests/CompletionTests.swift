@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What the command tells shells about itself.
+/// The completions that the command gives to shells.
 @Suite(.timeLimit(.minutes(5))) struct CompletionTests {
   private static let subcommands = [
     "put", "get", "delete", "scan", "load", "dump", "stats", "verify", "compact", "watch", "backup",

@@ -4,7 +4,7 @@ import Testing
 
 @testable import MoraineCommand
 
-/// `moraine crash-test`, as its users run it, and what keeps it going whatever befalls a worker.
+/// `moraine crash-test`, as its users run it, and its recovery from every failure of a worker.
 @Suite(.timeLimit(.minutes(10))) struct CrashTestTests {
   private let quick = ["--scenario", "one-key-mapped", "--count", "1"]
 
@@ -46,7 +46,7 @@ import Testing
     #expect(!outcome.errors.isEmpty)
   }
 
-  /// What the budget leaves out is said, and a target that is missed is no success.
+  /// The report names what the budget left out, and a run that misses its target does not succeed.
   @Test func timeBudgetEndsTheRunWithAReport() async throws {
     let many = ["crash-test", "--scenario", "one-key-mapped", "--scenario", "puts-mapped"]
     let outcome = try await Moraine.run(
@@ -66,7 +66,7 @@ import Testing
     return "end " + String(decoding: answer, as: UTF8.self) + "\n"
   }
 
-  /// The piece that it died of is a violation, and the rest is done by another worker.
+  /// The unit at which the worker died is a violation, and another worker does the remaining units.
   @Test func aWorkerThatTrapsIsAViolation() throws {
     let progress = WorkerProgress()
     progress.take(try result())

@@ -13,7 +13,7 @@ import Testing
     return try #require(any as? [String: Any], "\(outcome)")
   }
 
-  /// Changes the byte where a text stands, a hundred bytes of value behind each key.
+  /// Changes one byte of a text in a segment; each key has a value of a hundred bytes after it.
   private func damage(_ text: String) throws {
     let url = try #require(try place.segments.first)
     var bytes = try Data(contentsOf: url)
@@ -95,7 +95,7 @@ import Testing
     #expect(keys.map { $0["key"] as? String } == ["key 2"])
   }
 
-  /// What the manifest says is not needed to find the records.
+  /// Salvage finds the records without the manifest.
   @Test func aStoreWithoutItsManifestIsSalvaged() async throws {
     try await place.drive("put 6b 76", "put 6c 77")
     try FileManager.default.removeItem(atPath: "\(place.store)/MANIFEST")

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What the documentation tells its readers to type.
+/// Commands that the documentation tells its readers to type.
 @Suite(.timeLimit(.minutes(5))) struct DocumentedCommandTests {
   private static let root = URL(filePath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
@@ -22,7 +22,7 @@ import Testing
     }
   }
 
-  /// Up to a pipe or a comment, the words behind `name`.
+  /// Returns the words after `name`, up to a pipe or a comment.
   private static func words(behind name: String, in text: String) -> [[Substring]] {
     text.ranges(of: name).compactMap { range in
       let before = text[..<range.lowerBound].last
@@ -43,7 +43,7 @@ import Testing
         let names = words.prefix { name in
           name.first != "-" && name.allSatisfy { $0.isLowercase || $0 == "-" }
         }
-        // The list of all of them has a test of its own, and `help COMMAND` is no command.
+        // The list of all commands has a test of its own, and `help COMMAND` is no command.
         guard let name = names.first, names.count < 6, name != "help" else { continue }
         let isNested = name == "crash-test" && names.count > 1
         let path = [String(name)] + (isNested ? [String(names[1])] : [])

@@ -40,7 +40,7 @@ import Testing
     }
   }
 
-  /// The numbers in between are another process's.
+  /// The missing numbers belong to another process.
   @Test func batchAnswersItsOwnSequenceNumberBesideOtherProcesses() async throws {
     let place = place
     _ = try await place.talk("--shared") { (other) async throws in
@@ -62,7 +62,7 @@ import Testing
     }
   }
 
-  /// Written after the words of `--help`, not after the code.
+  /// Written from the description in `--help`, not from the code.
   private func digest(_ records: [(key: [UInt8], value: [UInt8])]) -> String {
     let sum = records.reduce(UInt64(0)) { sum, record in
       let length = (0..<8).map { UInt8(truncatingIfNeeded: record.key.count >> (8 * $0)) }
@@ -114,7 +114,8 @@ import Testing
     #expect(outcome.text == "ok 1\nvalue 76\n")
   }
 
-  /// Each answer comes before the next command goes, and the end of the input closes the store.
+  /// Each answer arrives before the next command is sent, and the end of the input closes the
+  /// store.
   @Test func answersAreNotBuffered() async throws {
     let (_, status) = try await place.talk("--durability", "sync", "--io", "positional") {
       (talk) async throws in
@@ -134,7 +135,7 @@ import Testing
     #expect(try await answers("get 6b", "put 6b 77") == ["value 76", "ok 2"])
   }
 
-  /// Whoever drives us went away: no noise, and the store closed in order.
+  /// The reader of the answers has ended: `drive` prints nothing, and closes the store in order.
   @Test func driveEndsWhenItsReaderIsGone() async throws {
     let script = #"""
       yes "put 6b 76" | head -n 200000 |

@@ -3,7 +3,7 @@ import MoraineFormat
 import Subprocess
 import Testing
 
-/// The codes that scripts rely on, one test a code.
+/// The codes that scripts rely on, one test for each code.
 @Suite(.timeLimit(.minutes(10))) struct ExitCodeTests {
   let place: Place
 
@@ -94,7 +94,7 @@ import Testing
     #expect(outcome.code == 6 && outcome.errors.contains("No space left"))
   }
 
-  /// On a small disk of its own, where the system lets us make one without being root.
+  /// Uses a small disk of its own, where the system permits one without being root.
   @Test func fullDiskExitsWith6() async throws {
     let script = #"""
       command -v unshare > /dev/null && unshare -rm true 2> /dev/null || { echo skipped; exit; }

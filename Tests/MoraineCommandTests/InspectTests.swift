@@ -32,7 +32,7 @@ import Testing
     #expect(text.contains("segment 1  file 0000000001.segment  length"), "\(text)")
   }
 
-  /// With the offsets that the file has: the fields of the format's page.
+  /// The listing has the offsets of the file and the fields of the page on the format.
   @Test func recordsAreListed() async throws {
     try await place.drive("put 6b 76", "batch 2", "put ff00 77", "del 6b", "close")
     let outcome = try await Moraine.run("inspect", place.store, "--segment", "1", "--json")
@@ -71,7 +71,7 @@ import Testing
     #expect(header.code == 3 && header.errors.contains("checksum"), "\(header)")
   }
 
-  /// Half of the keys are overwritten: the picture has as much light as dark.
+  /// Half of the keys are overwritten: the drawing has as much light as dark.
   @Test func theStoreIsDrawn() async throws {
     let puts = (0..<40).map { "put \(String(format: "%02x", $0 % 20)) 76767676" }
     try await place.drive(puts.joined(separator: "\n"), "close")

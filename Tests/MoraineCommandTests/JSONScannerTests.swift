@@ -6,7 +6,7 @@ import Testing
 @testable import MoraineCommand
 
 @Suite struct JSONScannerTests {
-  /// Nil when the line is JSON, whatever it says of a key.
+  /// Returns nil when the line is JSON, whatever its key is.
   private func problem(_ line: [UInt8]) -> LineProblem? {
     do throws(LineProblem) {
       _ = try KeyField(name: "id").key(of: line)
@@ -25,13 +25,13 @@ import Testing
     }
   }
 
-  /// What Foundation's parser takes against RFC 8259, a comma at a list's end, and what it refuses
-  /// although it is JSON, a number that no `Double` holds.
+  /// Input that Foundation's parser accepts against RFC 8259 (a comma at the end of a list), and
+  /// JSON that it refuses (a number that no `Double` holds).
   private func isDisputed(_ line: String) -> Bool {
     line.contains(/,\s*[}\]]/) || line.contains(/[eE][+-]?\d{3}/)
   }
 
-  /// Foundation's parser is the oracle. Replay: the seed and the line are in the failure.
+  /// Foundation's parser is the oracle. Replay: the failure names the seed and the line.
   @Test(arguments: 1...8 as ClosedRange<UInt64>)
   func agreesWithFoundationOnChangedLines(_ seed: UInt64) {
     let sound = [
@@ -60,7 +60,7 @@ import Testing
     }
   }
 
-  /// No prefix of a line is a line, and none is a trap.
+  /// No prefix of a line is accepted as a line, and none traps.
   @Test func everyPrefixIsRefused() {
     let line = Array(#"{"id":"\ud83d\ude00é","x":[1.5e-3,true,{"a":null}]}"#.utf8)
     for length in 0..<line.count { #expect(problem(Array(line[..<length])) != nil) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import MoraineCommand
 
-/// Row 7 of the proof, with few kills; `Scripts/test` runs more of them.
+/// Row 7 of the table of tests, with few kills; `Scripts/test` runs more of them.
 @Suite(.timeLimit(.minutes(10))) struct KillDriveTests {
   let place: Place
 
@@ -32,7 +32,7 @@ import Testing
       try JSONSerialization.jsonObject(with: Data(outcome.output)) as? [String: Any])
     #expect(object["isSound"] as? Bool == true && object["killCount"] as? Int == 15)
     #expect(object["seed"] as? UInt64 == seed && object["failure"] is NSNull)
-    // The store stays for whoever wants to look.
+    // The store is kept for inspection.
     #expect(try await Moraine.run("verify", place.store + "/subject").code == 0)
   }
 
@@ -43,8 +43,8 @@ import Testing
     #expect(outcome.errors == "seed 9, none, mapped, in \(place.store)\n")
   }
 
-  /// Whoever it was: a file that appears beside the store is a violation, with the way to repeat
-  /// it.
+  /// A file that any program creates beside the store is a violation, reported with the way to
+  /// repeat it.
   @Test(arguments: [[], ["--json"]])
   func violationExitsWith3AndNamesItsReplay(options: [String]) async throws {
     let folder = place.store + "/subject"
@@ -53,7 +53,7 @@ import Testing
       + options
     async let running = Moraine.run(command)
     let files = FileManager.default
-    // Once there is a store, the harness has looked around already.
+    // Once the store exists, the harness has already listed the directory.
     while true {
       if files.fileExists(atPath: folder) {
         if !(try files.contentsOfDirectory(atPath: folder)).isEmpty { break }
@@ -87,11 +87,11 @@ import Testing
     #expect(outcome.code == 2 && outcome.errors.contains("there already"), "\(outcome)")
   }
 
-  /// A store that is not what the ledger says, before the check: a put undone, a put never asked
-  /// for.
+  /// Changes the store so that it contradicts the ledger, before the check: a put is undone, or a
+  /// put that was never requested is added.
   @Test(arguments: [("forget", "lost"), ("add", "invented"), ("swap", "invented")])
   func storeThatContradictsItsAcknowledgementsIsFound(fault: String, name: String) async throws {
-    // In the place of the program: does the harm before each start but the first.
+    // Runs in the place of the program: does the damage before each start but the first.
     let script = #"""
       store="$2"; moraine="$0"
       if [ -d "$store" ] && [ -n "$(ls "$store")" ]; then

@@ -6,19 +6,19 @@ import Testing
 
 @testable import MoraineCommand
 
-/// Real workers that fail, and parents that end: the laboratory reports it, and nothing is left
-/// behind.
+/// Real workers that fail, and parents that end: the laboratory reports the failure, and leaves no
+/// process or file behind.
 @Suite(.timeLimit(.minutes(10))) struct LaboratoryWorkerTests {
   let place: Place
 
   init() throws { place = try Place() }
 
-  /// Few disks: it is the workers that are tested here.
+  /// Few disks: this suite tests the workers.
   private static let names = [
     "--scenario", "one-key-mapped", "--subsets", "0", "--torn", "0", "--nesting-period", "0",
   ]
 
-  /// Three pieces, of seeds 1 to 3; that of seed 2 fails.
+  /// Runs three units, of seeds 1 to 3; the unit of seed 2 fails.
   private func run(_ failure: String, timeoutSeconds: String = "120") async throws -> Outcome {
     let command =
       ["crash-test"] + Self.names + ["--count", "3", "--timeout-seconds", timeoutSeconds]
@@ -33,7 +33,7 @@ import Testing
     let tally: CrashTally
   }
 
-  /// One violation, with the command that repeats it; the other pieces are done all the same.
+  /// One violation, with the command that repeats it; the other units run nevertheless.
   @Test(arguments: [
     ("trap", "120", "a planted trap"), ("exit", "120", "exited(0)"),
     ("nonsense", "120", "the worker said: nonsense"), ("hang", "10", "it hung"),
@@ -55,8 +55,8 @@ import Testing
   }
 
   #if os(Linux)
-    /// Whatever ends the parent, SIGKILL too: its workers see the end of their input, and end
-    /// although they hang.
+    /// However the parent ends, by SIGKILL too: its workers read the end of their input, and end
+    /// even when they hang.
     @Test(arguments: [Signal.kill, .interrupt, .terminate])
     func workersEndWithTheirParent(signal: Signal) async throws {
       let command =
@@ -74,7 +74,8 @@ import Testing
       for worker in workers { try await Processes.end(of: worker) }
     }
 
-    /// A terminal sends SIGINT to all of them; a parent that goes on takes it for no violation.
+    /// A terminal sends SIGINT to all processes; a parent that continues does not report that as a
+    /// violation.
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP])
     func aSignalToAWorkerIsNoViolation(signal: Int32) async throws {
       let command =
@@ -97,9 +98,9 @@ import Testing
 }
 
 #if os(Linux)
-  /// Other processes, by what the kernel says of them.
+  /// Other processes, as the kernel reports them.
   enum Processes {
-    /// Waits until a process has so many children.
+    /// Waits until a process has at least `count` children.
     static func children(of process: Int32, atLeast count: Int) async throws -> [Int32] {
       while true {
         try Task.checkCancellation()
@@ -111,7 +112,8 @@ import Testing
 
     /// Sends a signal to the first children, in whatever state they are.
     ///
-    /// From a thread of its own: among many tests a task may get its next turn when they are gone.
+    /// Runs on a thread of its own: among many tests, a task may get its next turn after the
+    /// children have ended.
     static func strike(childrenOf process: Int32, _ count: Int, _ signal: Int32) async throws {
       try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
         Thread.detachNewThread {
@@ -123,7 +125,7 @@ import Testing
                   kill(worker, signal)
                   struck.insert(worker)
                 }
-                // Nothing tells of the children of another process.
+                // The kernel does not notify about the children of another process.
                 Thread.sleep(forTimeInterval: 0.001)
               }
             })
@@ -136,14 +138,14 @@ import Testing
       let path = "/proc/\(process)/task"
       var children: [Int32] = []
       for thread in try FileManager.default.contentsOfDirectory(atPath: path) {
-        // A thread may end meanwhile.
+        // A thread may end while the files are read.
         let text = try? String(contentsOfFile: "\(path)/\(thread)/children", encoding: .utf8)
         children += (text ?? "").split(separator: " ").compactMap { Int32($0) }
       }
       return children.filter(isWorker)
     }
 
-    /// Waits until a process is gone, or only its exit code is left.
+    /// Waits until a process has ended, or only its exit code is left.
     static func end(of process: Int32) async throws {
       while let state = state(of: process), state != "Z" {
         try Task.checkCancellation()
@@ -151,7 +153,7 @@ import Testing
       }
     }
 
-    /// Whether it has become what it was started for.
+    /// Whether the process runs the program that it was started for.
     private static func isWorker(_ process: Int32) -> Bool {
       let text = try? String(contentsOfFile: "/proc/\(process)/cmdline", encoding: .utf8)
       return text?.split(separator: "\0").dropFirst(2).first == "worker"
@@ -159,7 +161,7 @@ import Testing
 
     private static func state(of process: Int32) -> Substring? {
       let text = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)
-      // The name before it is in parentheses and may hold anything.
+      // The name before the state is in parentheses and may contain any character.
       return text?.split(separator: ")").last?.split(separator: " ").first
     }
   }

@@ -1,13 +1,13 @@
 import Foundation
 import Testing
 
-/// scan, dump and stats: what they print, and to whom.
+/// Output of scan, dump and stats.
 @Suite struct ListingTests {
   let place: Place
 
   init() throws { place = try Place() }
 
-  /// `k` twice, so that it comes last; a key that is not UTF-8; text that needs escapes.
+  /// Writes `k` twice, so that it comes last; a key that is not UTF-8; text that needs escapes.
   private func fill() async throws {
     try await place.drive(
       "put 6b 00", "put ff -", #"put 7573c3a9 2261095c0a1b22"#, "put 6b 76ff", "del 78")
@@ -75,7 +75,7 @@ import Testing
     #expect(table.text.contains("keys           3\n"), "\(table.text)")
   }
 
-  /// More than a pipe holds, so that the writer does meet the closed pipe.
+  /// More than a pipe holds, so that the writer meets the closed pipe.
   @Test(arguments: ["dump", "scan", "scan --json", "dump --format hex"])
   func readerThatEndsEarlyIsNoFailure(_ command: String) async throws {
     let line = "{\"id\":%,\"text\":\"\(String(repeating: "x", count: 500))\"}\n"

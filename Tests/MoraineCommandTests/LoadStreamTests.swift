@@ -3,7 +3,7 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// load reads a stream: the first batch is stored while the input has not ended.
+/// load reads a stream: it stores the first batch before the input has ended.
 @Suite struct LoadStreamTests {
   @Test(.timeLimit(.minutes(10))) func aFullBatchIsStoredBeforeTheInputEnds() async throws {
     let place = try Place()
@@ -13,7 +13,8 @@ import Testing
       environment: Moraine.environment, input: .inputWriter, output: .discarded, error: .discarded
     ) { execution in
       _ = try await execution.standardInputWriter.write("{\"id\":1}\n{\"id\":2}\n")
-      // The store's directory is made with the first batch: this waits for that, and no time.
+      // The first batch creates the store's directory: the test waits for the directory and not for
+      // a time.
       while !FileManager.default.fileExists(atPath: store + "/MANIFEST") { await Task.yield() }
     }
     #expect(outcome.terminationStatus == .exited(0))

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What load takes, and what it refuses.
+/// Input that load accepts, and input that it refuses.
 @Suite struct LoadTests {
   let place: Place
 
@@ -24,7 +24,7 @@ import Testing
     #expect(try await keys() == ["a", #"b\xc3\xa9\x0a"#, "😀", "😁"])
   }
 
-  /// As `Double`, the first two are one number, and the third is none.
+  /// As `Double`, the first two numbers would be equal, and the third would be invalid.
   @Test func numbersBecomeKeysWithTheirExactText() async throws {
     let numbers = [
       "12345678901234567890123", "12345678901234567890124", "1e400", "-0", "0", "1", "1.0", "1E0",
@@ -113,7 +113,7 @@ import Testing
     #expect(try await Moraine.run("load", place.store, input: "").code == 3)
   }
 
-  /// The reader's lock and the writer's must not meet.
+  /// The locks of the reader and of the writer must not conflict.
   @Test func dumpOfAStoreCanBeLoadedIntoTheSameStore() async throws {
     try await place.drive(
       "put 61 \(Array(#"{"id":"b"}"#.utf8).map { String($0, radix: 16) }.joined())")

@@ -3,7 +3,7 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// What a run of the command came to.
+/// Result of a run of the command.
 struct Outcome {
   let code: Int32
   let output: [UInt8]
@@ -17,9 +17,11 @@ struct Outcome {
 
 /// The built command, as its users run it.
 enum Moraine {
-  /// Beside the test bundle; `MORAINE_BINARY` names another, a release build for example.
+  /// Path beside the test bundle; `MORAINE_BINARY` names another path, of a release build for
+  /// example.
   static let path: String = {
-    // A program that ends before it has read all must fail its test, and not end the tests.
+    // A program that ends before it has read all of its input must fail its test, and not end the
+    // test process.
     signal(SIGPIPE, SIG_IGN)
     if let path = ProcessInfo.processInfo.environment["MORAINE_BINARY"] { return path }
     let bundles = Bundle.allBundles.filter { $0.bundlePath.hasSuffix(".xctest") }.map(\.bundleURL)
@@ -45,7 +47,7 @@ enum Moraine {
     try await run(path, arguments, input)
   }
 
-  /// A script in which `$0` is the command.
+  /// Runs a script in which `$0` is the command.
   static func shell(_ script: String, _ arguments: String...) async throws -> Outcome {
     try await shell(script, arguments)
   }
@@ -72,7 +74,7 @@ enum Moraine {
 }
 
 extension Outcome {
-  /// A signal is -1 and no exit code.
+  /// A signal becomes -1, which is no exit code.
   init(_ status: TerminationStatus, _ output: [UInt8], _ errors: [UInt8]) {
     if case .exited(let code) = status { self.code = code } else { code = -1 }
     self.output = output

@@ -5,7 +5,7 @@ import Testing
 
 @testable import MoraineCommand
 
-/// The small parts that a run of the command cannot reach in every corner.
+/// The small parts whose edge cases a run of the command cannot reach.
 @Suite struct PartsTests {
   @Test func hexadecimalEncodesAndDecodes() {
     var generator = SeededGenerator(seed: 7)

@@ -50,7 +50,7 @@ final class Place {
     return (url.lastPathComponent, bytes.count)
   }
 
-  /// Every file's name, bytes and time of change.
+  /// Returns every file's name, bytes and time of change.
   func picture() throws -> [String] {
     let names = try FileManager.default.contentsOfDirectory(atPath: store).sorted()
     return try names.map { name in
@@ -61,7 +61,7 @@ final class Place {
     }
   }
 
-  /// Lets the body talk to a `drive` of the store: it writes lines and awaits their answers.
+  /// Lets the body talk to a `drive` of the store: the body writes lines and awaits their answers.
   func talk<Result: Sendable>(
     _ options: String..., body: (Talk) async throws -> Result
   ) async throws -> (result: Result, status: TerminationStatus) {
@@ -99,7 +99,7 @@ final class Talk {
 
   func say(_ text: String) async throws { _ = try await writer.write(text + "\n") }
 
-  /// The next line of the answers; waits for it.
+  /// Waits for the next line of the answers and returns it.
   func hear() async throws -> String? {
     try await answers.next(isolation: #isolation)?.trimmingCharacters(in: .newlines)
   }

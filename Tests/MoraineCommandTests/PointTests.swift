@@ -30,7 +30,7 @@ import Testing
     #expect(try await Moraine.run("get", place.store, "-k").code == 2)
   }
 
-  /// A megabyte is more than a pipe holds and than one read gives.
+  /// A megabyte is more than a pipe holds and more than one read returns.
   @Test func aLargeValueIsWhole() async throws {
     let bytes = (0..<1_000_003).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) }
     #expect(try await Moraine.run(["put", place.store, "k"], input: bytes).code == 0)

@@ -6,9 +6,9 @@ import Testing
 
 @testable import MoraineCommand
 
-/// The command that is printed with a violation does the very same again.
+/// The command that is printed with a violation repeats exactly the same run.
 @Suite(.timeLimit(.minutes(10))) struct ReplayTests {
-  /// A printed command, as the shell would hand it over.
+  /// Parses a printed command, as the shell would pass it on.
   private func parse(_ command: String) throws -> any ParsableCommand {
     let words = command.split(separator: " ").map(String.init)
     #expect(words.first == "moraine")
@@ -39,7 +39,7 @@ import Testing
     },
   ]
 
-  /// The same kind, scenario, seed, durability, figures and faults, and nothing beside it.
+  /// The same kind, scenario, seed, durability, figures and faults, and nothing else.
   @Test(arguments: units)
   func replayCommandRunsExactlyItsUnit(unit: LaboratoryUnit) throws {
     let command = try #require(try parse(unit.replay) as? any LaboratoryCommand)
@@ -47,7 +47,7 @@ import Testing
     #expect(command.options.count == 1)
   }
 
-  /// The default of all is each piece once.
+  /// By default, each unit runs once.
   @Test func commandWithoutChoicesRunsEachUnitOnce() throws {
     let faults = try #require(try parse("moraine crash-test faults --seed 3") as? Faults)
     let count = CrashScenario.catalog.count * FaultLaboratory.effects.count * 2
@@ -56,7 +56,7 @@ import Testing
     #expect(pairs.units.count == count && pairs.units.allSatisfy { $0.pairCount == 5 })
   }
 
-  /// The piece that names one fault does that one: the number of runs says so.
+  /// A unit that names one fault runs only that fault: the number of runs shows it.
   @Test func anExactFaultIsRunAgain() async throws {
     let unit = Self.unit(.faults) {
       $0.faults = [PlannedFault("short30,once,0,write,3,0000000001.segment")!]
@@ -70,7 +70,8 @@ import Testing
     #expect(report.tally.faultRuns == 1 && report.tally.missedCalls == 0)
   }
 
-  /// A fault that strikes nothing is no success, or a replay would be believed that did nothing.
+  /// A fault that strikes no call is no success; otherwise a replay that does nothing would be
+  /// believed.
   @Test func faultThatIsNeverMetIsReported() async throws {
     let outcome = try await Moraine.run(
       "crash-test", "faults", "--scenario", "puts-mapped", "--fault", "eio,once,9,read,1,none")
@@ -98,11 +99,11 @@ import Testing
     #expect(again.seed == 11)
     #expect(again.kills == command.kills && again.timeout == command.timeout)
     #expect(again.durability == command.durability && again.io == command.io)
-    // That place is taken by the store that was kept.
+    // The first directory holds the store that was kept.
     #expect(again.directory == command.directory.map { $0 + "-again" })
   }
 
-  /// The printed command runs, though the first run's store is still there.
+  /// The printed command runs, though the first run's store still exists.
   @Test func aPrintedReplayOfKillsRuns() async throws {
     let place = try Place()
     let directory = place.folder.path + "/it's here"

@@ -39,7 +39,8 @@ import Testing
     _ = try JSONSerialization.jsonObject(with: Data(json.output))
   }
 
-  /// Names, bytes and times of every file, on a store closed in order and on one that was killed.
+  /// Compares names, bytes and times of every file, of a store closed in order and of a killed
+  /// store.
   @Test(arguments: [false, true])
   func readingCommandsChangeNoFile(isKilled: Bool) async throws {
     let (_, status) = try await place.talk("--durability", "none", "--segment-size", "4096") {

@@ -26,14 +26,14 @@ import Testing
     #expect(lines.map { $0["value"] as? String } == ["w", nil, nil])
     #expect(lines[1]["keyHex"] as? String == "ff" && lines[1]["valueHex"] as? String == "fe")
     #expect(lines.map { $0["removed"] as? Bool } == [nil, nil, true])
-    // What was removed since comes too, with its removal.
+    // The feed also contains the removed record, with its removal.
     let all = try await Moraine.run("watch", place.store, "--all", "--keys-only", "--limit", "4")
     #expect(try Self.lines(all).map { $0["key"] as? String } == ["k", "l", nil, "k"], "\(all)")
     #expect(try Self.lines(all).last?["removed"] as? Bool == true)
     #expect(!all.text.contains("value"))
   }
 
-  /// Another process writes until this one has heard of it twice.
+  /// Another process writes until this process has received two changes.
   @Test func writesOfAnotherProcessArePrinted() async throws {
     try await place.drive("put 6b 76", "close")
     let store = place.store
@@ -50,7 +50,7 @@ import Testing
       }
       let outcome = try await watching.value
       #expect(outcome.code == 0, "\(outcome)")
-      // It began when it was there, not with what was written before.
+      // The watch begins with later changes, not with those written before.
       let numbers = try Self.lines(outcome).map { $0["sequence"] as? Int ?? 0 }
       #expect(numbers.count == 2 && numbers[0] > 1 && numbers[1] == numbers[0] + 1)
       _ = try await talk.ask("close")
@@ -73,7 +73,7 @@ import Testing
     }
   }
 
-  /// Every row is there, and the store is not.
+  /// Every row is printed, and the store is removed.
   @Test func benchMeasuresAndLeavesNothing() async throws {
     let outcome = try await Moraine.run(
       "bench", place.folder.path, "--count", "300", "--commits", "20", "--json")

@@ -18,7 +18,7 @@ import Testing
     }
   }
 
-  /// So that the comparison itself is seen to find something.
+  /// Shows that the comparison finds a difference.
   @Test func otherCodeIsNotTakenForCompiled() throws {
     #expect(try !Page.compiled().contains { $0.has(["try await store.lose(everything)"]) })
   }
@@ -28,13 +28,13 @@ import Testing
   }
 }
 
-/// A text with Swift in it.
+/// A text that contains Swift.
 struct Page: Sendable, CustomTestStringConvertible {
   struct Block {
     let line: Int
     var lines: [String] = []
 
-    /// What stands between blank lines: an article may leave out what comes in between.
+    /// The code between blank lines: an article may leave out the lines in between.
     var chunks: [[String]] {
       lines.split(separator: "").map { $0.map { $0.trimmingCharacters(in: .whitespaces) } }
     }
@@ -94,7 +94,7 @@ struct Page: Sendable, CustomTestStringConvertible {
     return before.hasSuffix(".swift`") || block.lines.first == "// Package.swift"
   }
 
-  /// Whether the lines stand in it, one after the other, but for blank ones.
+  /// Whether the text contains these lines in sequence, apart from blank lines.
   func has(_ chunk: [String]) -> Bool {
     let own = lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
     return own.indices.contains { own[$0...].starts(with: chunk) }

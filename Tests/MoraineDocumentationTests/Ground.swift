@@ -21,7 +21,8 @@ final class Ground {
   }
 }
 
-/// Settings that name no store are in memory here, not in the folder of whoever runs the tests.
+/// Settings that name no store are in memory here, not in the folder of the user who runs the
+/// tests.
 let settingsAreInMemory: Void = {
   do { try PersistedStore.setDefault(.inMemory()) } catch {
     Issue.record("the default store of settings was in use already: \(error)")

@@ -13,7 +13,7 @@ import Testing
     }
   } check: { disk, steps in
     let count = try await disk.openStore().count
-    // Not `#expect`: only what is thrown ends the experiment, with the crash and the disk.
+    // Not `#expect`: only a thrown error ends the experiment, with the crash and the disk.
     try #require(steps.contains(UInt64(count)))
   }
 }

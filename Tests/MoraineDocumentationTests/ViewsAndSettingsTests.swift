@@ -75,7 +75,7 @@ struct Appearance {
     #expect(shared.keyspace?.name == "settings")
   }
 
-  /// The default store is chosen once a process.
+  /// The default store is chosen once in a process.
   @Test func anotherDefault() async {
     await #expect(processExitsWith: .success) {
       let ground = try Ground()
@@ -90,7 +90,7 @@ struct Appearance {
 }
 
 #if canImport(SwiftUI)
-  // Compiled where there is SwiftUI; never run.
+  // Compiled where SwiftUI exists; never run.
   struct UserList: View {
     @State private var users: LiveModels<User>
 

@@ -2,8 +2,8 @@
 
 import PackageDescription
 
-// A user's package that asks for every trait; its tests are those of the integrations, which a
-// build without traits does not have. Scripts/clients runs them.
+// A user's package that enables every trait. Its tests test the integrations, which a build without
+// traits does not contain. Scripts/clients runs the tests.
 let package = Package(
   name: "IntegrationsClient",
   platforms: [.macOS(.v15)],

@@ -2,8 +2,8 @@
 
 import PackageDescription
 
-// A user's package, in another folder: everything is on the main actor unless it says otherwise,
-// and concurrency is checked completely, as in a new app. Scripts/clients builds and runs it.
+// A user's package in another folder: by default everything is on the main actor, and concurrency
+// is checked completely, as in a new app. Scripts/clients builds and runs it.
 let package = Package(
   name: "MainActorClient",
   platforms: [.macOS(.v15)],

@@ -5,9 +5,9 @@ import SystemPackage
 
 /// A sound store whose index checkpoint was changed.
 ///
-/// Without forged checksums it answers as if there were none. With them it may know too few keys,
-/// and says so at last when it is verified; it never traps, never hangs, and never gives a wrong
-/// value.
+/// Without forged checksums the store answers as if no checkpoint existed. With forged checksums it
+/// may find too few keys, and reports that at the latest when it is verified. It never traps, never
+/// hangs, and never returns a wrong value.
 enum CheckpointBody {
   private static let isForged = FuzzFlags(rawValue: 1)
   private static let isPositional = FuzzFlags(rawValue: 2)
@@ -74,7 +74,7 @@ enum CheckpointBody {
     guard let store = opened else { return }
     for key in FixtureStore.keys {
       let value = try await allowed.attempt { try await store.value(forKey: key) }
-      // Perhaps an older one: the forged index decides which of the log's records counts.
+      // The value may be an older one: the forged index decides which records of the log count.
       if let value, let value, !value.isEmpty {
         try require(value.allSatisfy { $0 == value[0] }, "a value that nobody wrote")
       }
@@ -89,7 +89,7 @@ enum CheckpointBody {
     _ = try await allowed.attempt { try await listed(store) }
     for problem in try await store.verify().problems { try allowed.check(problem) }
     _ = try await allowed.attempt { try await store.close() }
-    // The log is whole: without the checkpoint all is well again.
+    // The log is undamaged: without the checkpoint all answers are right again.
     guard !isWritten else { return }
     var healed = try StoreFiles(of: storage)
     for name in healed.files.keys where name.hasSuffix(".index") { healed[name] = nil }
@@ -108,7 +108,7 @@ enum CheckpointBody {
   }
 }
 
-/// What the fixture holds, read without its checkpoint.
+/// Contents of the fixture, read without its checkpoint.
 private actor ExpectedContents {
   private var contents: [Key: [UInt8]]?
 

@@ -1,10 +1,11 @@
 import MoraineFormat
 
-/// Changes to a checkpoint file, which is longer than a good input: where, what, and how.
+/// Changes a checkpoint file, which is longer than a good input: each edit says where, what and
+/// how.
 enum CheckpointEdits {
   /// Each edit: operation and region, place (2 bytes), how many bytes, the bytes.
   static func apply(_ input: inout FuzzInput, to bytes: inout [UInt8]) {
-    // Where anything is written: most of the file is zeros.
+    // Places that hold something: most of the file is zeros.
     let written = bytes.indices.filter { bytes[$0] != 0 }
     let firstPage = headLength(bytes)
     let entries = written.filter { $0 >= firstPage }
@@ -18,7 +19,7 @@ enum CheckpointEdits {
         case 2 where !written.isEmpty: min(written[raw % written.count], bytes.count - 1)
         default: raw * 8 % bytes.count
         }
-      // The last slot of its bucket, which may be a link.
+      // The last slot of its bucket, which may hold a link.
       if operation & 16 != 0, place >= firstPage {
         place = min(firstPage + (place - firstPage | 56), bytes.count - 1)
       }
@@ -29,7 +30,7 @@ enum CheckpointEdits {
       case 1: bytes[place] ^= input.byte()
       case 2: bytes[place] &+= 1
       default:
-        // Cuts it, or makes it longer.
+        // Truncates or extends the file.
         if input.byte() & 1 == 0 {
           bytes.removeSubrange(place...)
         } else {
@@ -41,7 +42,7 @@ enum CheckpointEdits {
 
   static func headLength(_ bytes: [UInt8]) -> Int { Int(bytes.load(UInt32.self, at: 12)) }
 
-  /// Makes the checksum of every page and of the head right.
+  /// Corrects the checksums of every page and of the header.
   static func mend(_ bytes: inout [UInt8]) {
     let head = headLength(bytes)
     let first = CheckpointHeader.fixedLength + Int(bytes.load(UInt32.self, at: 76)) * 112

@@ -1,7 +1,7 @@
 import MoraineFormat
 
-/// LZ4: what was not compressed here is refused or decompressed, within its bounds; what was comes
-/// back.
+/// LZ4: input that was not compressed here is refused, or decompressed within its bounds;
+/// compressed input is decompressed to the original.
 enum CompressionBody {
   static func run(_ input: inout FuzzInput) throws {
     let claimed = input.integer(byteCount: 2)
@@ -23,7 +23,7 @@ enum CompressionBody {
     if dictionary.isEmpty {
       try require(plain == prefixed, "an empty dictionary changes what is decompressed")
     }
-    // The same, with the dictionary in front of the target.
+    // The same with the dictionary in front of the target.
     var decompressor = DictionaryDecompressor(dictionary: dictionary)
     let kept = stored.withExactBytes { stored in
       decompressor.decompress(stored, rawLength: claimed).map { Array($0) }
@@ -37,7 +37,7 @@ enum CompressionBody {
   private static func roundTrip(_ value: [UInt8], _ dictionary: [UInt8]) throws(Finding) {
     var compressor = Compressor()
     var sharing = DictionaryCompressor(dictionary: dictionary)
-    // Twice: the second time finds the state that the first has left.
+    // Twice: the second run finds the state that the first run left behind.
     for _ in 0..<2 {
       let plain = value.withExactBytes { compressor.compress($0).map { Array($0) } }
       if let plain {

@@ -2,8 +2,8 @@ import MoraineEngine
 import MoraineStorage
 package import SystemPackage
 
-/// A sound store of twelve small segments and an index checkpoint, kept in `Tests/Fuzzing/Fixture`:
-/// the random numbers in a new one would make each run of an input another.
+/// A sound store of twelve small segments and an index checkpoint, kept in `Tests/Fuzzing/Fixture`.
+/// The random numbers in a newly made store would give each input another meaning in each run.
 package enum FixtureStore {
   /// Named after the last segment it covers.
   static let checkpointName = "0000000012.index"
@@ -30,7 +30,7 @@ package enum FixtureStore {
     return files
   }
 
-  /// Makes another one.
+  /// Makes a new fixture.
   package static func make() async throws -> StoreFiles {
     let storage = MemoryStorage()
     var configuration = Configuration.fuzzing(.mapped)

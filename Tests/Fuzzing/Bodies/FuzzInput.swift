@@ -1,4 +1,4 @@
-/// Takes an input apart from its beginning. Beyond its end it reads as zeros.
+/// Reads values from the beginning of an input. Past the end of the input it reads zeros.
 struct FuzzInput {
   private let bytes: [UInt8]
   private var position = 0
@@ -19,7 +19,7 @@ struct FuzzInput {
     (0..<byteCount).reduce(0) { result, index in result | Int(byte()) << (8 * index) }
   }
 
-  /// As many as there are, at most `count`.
+  /// Returns the bytes that exist, at most `count`.
   mutating func take(_ count: Int) -> [UInt8] {
     let end = min(position + count, bytes.count)
     defer { position = end }
@@ -29,7 +29,7 @@ struct FuzzInput {
   mutating func rest() -> [UInt8] { take(bytes.count) }
 }
 
-/// Bits of a byte that say what a target does.
+/// Bits of a byte that select what a target does.
 struct FuzzFlags: OptionSet {
   let rawValue: UInt8
 
@@ -50,7 +50,7 @@ extension [UInt8] {
     }
   }
 
-  /// Zero where there are too few bytes.
+  /// Returns zero where there are too few bytes.
   func load<Integer: FixedWidthInteger>(_ type: Integer.Type, at offset: Int) -> Integer {
     guard offset + MemoryLayout<Integer>.size <= count else { return 0 }
     return withUnsafeBytes {
@@ -58,8 +58,8 @@ extension [UInt8] {
     }
   }
 
-  /// Lends a copy that ends where its memory does, so that AddressSanitizer sees a read behind it:
-  /// an array's own memory is rounded up.
+  /// Calls the body with a copy that ends exactly where its memory ends, so that AddressSanitizer
+  /// detects a read past the end. The memory of an array is rounded up.
   func withExactBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result
   {
     let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 8)

@@ -1,6 +1,7 @@
 import MoraineFormat
 
-/// The first inputs: sound files behind a target's own flags. libFuzzer finds the rest from there.
+/// The first inputs: sound files after the flags of a target. libFuzzer finds the other inputs from
+/// there.
 package enum FuzzSeeds {
   package static func make(_ target: FuzzTarget) throws -> [[UInt8]] {
     let files = try FixtureStore.files()
@@ -34,12 +35,13 @@ package enum FuzzSeeds {
   private static let edits: [[UInt8]] = [
     [], [4, 8, 0, 1], [4, 64, 0, 1], [4, 72, 0, 1], [4, 80, 0, 1], [4, 128, 0, 1], [5, 3, 0, 255],
     [1, 0, 0, 7, 255, 255, 255, 255, 255, 255, 255, 255], [12, 100, 0, 0], [12, 100, 0, 1, 0],
-    // Without keys; then a page of overflow buckets, a link to the first, and its link to itself.
+    // No keys; then a page of overflow buckets, a link to the first bucket, and a link from that
+    // bucket to itself.
     [3, 9, 0, 0, 0], grown, grown + link, grown + link + [3, 7, 34] + toFirst,
   ]
 
-  /// A live byte more in a checkpoint, an entry less, a mark's number, a footer's count, segments in
-  /// another order, a key's length.
+  /// One more live byte in a checkpoint, one entry less, the number of a mark, the count of a
+  /// footer, segments in another order, the length of a key.
   private static let stores: [[UInt8]] = [
     [], [11, 184, 0, 2], [11, 0, 16, 33, 0, 0, 0, 0, 0, 0, 0, 0], [0, 140, 0, 1], [1, 144, 0, 2],
     [12, 80, 0, 1], [13, 168, 0, 1, 13, 240, 0, 1], [3, 145, 0, 2, 3, 16, 1, 3],

@@ -1,10 +1,11 @@
-/// What is fuzzed. Each takes any bytes, and none may lead to a trap, a hang, or a wrong answer.
+/// Targets of fuzzing. Each takes any bytes; no input may lead to a trap, a hang, or a wrong
+/// answer.
 public enum FuzzTarget: String, CaseIterable, Sendable {
   case record, segment, manifest, checkpoint, lz4, operations, store
 
   /// Runs one input.
   ///
-  /// - Throws: ``Finding`` when something is wrong that did not trap by itself.
+  /// - Throws: ``Finding`` when the input shows a fault that does not trap.
   public func run(_ input: [UInt8]) async throws {
     var bytes = FuzzInput(input)
     switch self {
@@ -19,7 +20,7 @@ public enum FuzzTarget: String, CaseIterable, Sendable {
   }
 }
 
-/// What an input showed to be wrong.
+/// The fault that an input showed.
 public struct Finding: Error, CustomStringConvertible {
   public let description: String
 

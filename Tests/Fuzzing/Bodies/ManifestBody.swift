@@ -1,8 +1,8 @@
 import MoraineEngine
 import MoraineFormat
 
-/// A manifest: what can be read is written again and read as the same; and a sound store that is
-/// given it opens or says why not.
+/// A manifest: a manifest that can be read is written again and read as the same manifest; a sound
+/// store with that manifest opens or throws an error.
 enum ManifestBody {
   private static let isUntouched = FuzzFlags(rawValue: 1)
   private static let isOpened = FuzzFlags(rawValue: 2)

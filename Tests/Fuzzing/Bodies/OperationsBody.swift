@@ -2,7 +2,7 @@ import MoraineEngine
 import MoraineStorage
 import SystemPackage
 
-/// Operations one after another, compared with a dictionary.
+/// Operations in sequence, compared with a dictionary.
 enum OperationsBody {
   private static let isPositional = FuzzFlags(rawValue: 1)
   private static let isAutomatic = FuzzFlags(rawValue: 2)
@@ -29,7 +29,7 @@ enum OperationsBody {
     try await life.store.close()
   }
 
-  /// A store and what it should hold.
+  /// A store and its expected contents.
   private struct Life {
     let configuration: Configuration
     var storage = MemoryStorage()
@@ -71,7 +71,8 @@ enum OperationsBody {
       }
     }
 
-    /// A run, or a few bytes of the input: something that compresses, and something that does not.
+    /// A run of equal bytes, or a few bytes of the input: a value that compresses, and a value that
+    /// does not.
     private func value(_ input: inout FuzzInput) -> [UInt8] {
       let shape = input.byte()
       let count = Int(shape & 127)
@@ -150,9 +151,9 @@ enum OperationsBody {
       try await check()
     }
 
-    /// The process is killed: what the files hold counts, and nothing acknowledged is lost.
+    /// Kills the process: the contents of the files count, and no acknowledged operation is lost.
     private mutating func die() async throws {
-      // In the background a compaction may be about to change the files.
+      // A background compaction may be about to change the files.
       guard !configuration.compaction.isAutomatic else { return }
       // The same holds for the sealing of a full segment, which ends soon: files that are copied one
       // after the other while it runs are no state that the store ever had.

@@ -1,6 +1,7 @@
 import MoraineFormat
 
-/// Records: whatever parses lies within its bytes and its limits, and is written again as it was.
+/// Records: every record that parses lies within its bytes and its limits, and is written again
+/// unchanged.
 enum RecordBody {
   private static let isDrafted = FuzzFlags(rawValue: 1)
   private static let isSequence = FuzzFlags(rawValue: 2)
@@ -23,7 +24,7 @@ enum RecordBody {
     }
   }
 
-  /// A sound record, then bytes of it changed.
+  /// A sound record of which some bytes were changed.
   private static func mutatedDraft(_ input: inout FuzzInput) -> [UInt8] {
     let sequence = UInt64(input.integer(byteCount: 7))
     let shape = input.byte()
@@ -55,7 +56,7 @@ enum RecordBody {
     return bytes
   }
 
-  /// - Parameter bytes: of one record, perhaps; there may be more than its length says.
+  /// - Parameter bytes: bytes that may hold a record; there may be more bytes than its length says.
   private static func check(_ bytes: [UInt8]) throws {
     let length = Int(bytes.load(UInt32.self, at: 0))
     guard length >= RecordHeader.fixedLength, length <= bytes.count else { return }
@@ -104,7 +105,7 @@ enum RecordBody {
     }
   }
 
-  /// Where writers have a field for all that it says, they write the same bytes.
+  /// Where writers have a field for everything that the record says, they write the same bytes.
   private static func checkRewritten(
     _ record: RecordHeader, _ base: UnsafeRawPointer
   ) throws(Finding) {
@@ -129,7 +130,7 @@ enum RecordBody {
       "written again it is something else")
   }
 
-  /// As compaction copies it, it says the same.
+  /// The copy that compaction makes says the same.
   private static func checkCopy(_ record: RecordHeader, _ base: UnsafeRawPointer) throws(Finding) {
     guard record.kind == .put || record.kind == .delete else { return }
     let copy = RecordCopy(base, record)

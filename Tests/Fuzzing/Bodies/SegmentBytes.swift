@@ -1,6 +1,7 @@
 import MoraineFormat
 
-/// The bytes of a segment file of a store that never was, whose checksums can be made right.
+/// The bytes of a segment file of a store that never existed, with methods that correct its
+/// checksums.
 struct SegmentBytes {
   static let number = SegmentNumber(rawValue: 1)
   static let storeID = Identifier(low: 1, high: 2)
@@ -18,16 +19,17 @@ struct SegmentBytes {
     self.bytes = bytes
   }
 
-  /// Behind a sound header.
+  /// Places the records after a sound header.
   init(records: [UInt8]) {
     bytes = Self.header.encoded() + records
   }
 
-  /// Makes the header belong to the store, and its checksum right.
+  /// Makes the header belong to the store, and corrects its checksum.
   mutating func mendHeader() {
     guard bytes.count >= SegmentHeader.fixedLength else { return }
     let sound = Self.header.encoded()
-    // The magic, who it belongs to, and which it is; not the lengths, flags and what must be zero.
+    // The magic, the identity of the store, and the number of the segment; not the lengths, the
+    // flags and the bytes that must be zero.
     for range in [0..<10, 16..<56, 72..<80] { bytes.replaceSubrange(range, with: sound[range]) }
     mendHeaderChecksum()
   }
@@ -45,7 +47,7 @@ struct SegmentBytes {
 
   var headerLength: Int { Int(bytes.load(UInt32.self, at: 12)) }
 
-  /// What the records' checksums begin with, when the header is sound.
+  /// The seed of the records' checksums, when the header is sound.
   private var seed: Checksum? {
     do {
       return try bytes.withExactBytes { try SegmentHeader(decoding: $0) }.checksumSeed
@@ -54,7 +56,7 @@ struct SegmentBytes {
     }
   }
 
-  /// Makes the checksum of each record right, as far as their lengths lead from one to the next.
+  /// Corrects the checksum of each record, as far as the lengths lead from one record to the next.
   mutating func mendRecords() {
     guard let seed else { return }
     var offset = headerLength
@@ -70,7 +72,7 @@ struct SegmentBytes {
     }
   }
 
-  /// Calls the body with each record, up to the first place that holds none.
+  /// Calls the body with each record, up to the first place that holds no record.
   func forEachRecord(_ body: (Int, RecordHeader, UnsafeRawPointer) throws -> Void) rethrows {
     guard let seed else { return }
     try bytes.withExactBytes { raw in

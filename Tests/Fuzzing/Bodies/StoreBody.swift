@@ -4,11 +4,11 @@ import MoraineStorage
 import SystemPackage
 
 /// A whole store whose files were changed before their checksums were computed: every checksum is
-/// right, and what the files say is not.
+/// right, and the contents of the files are not.
 ///
-/// Nothing traps or takes memory that the files do not account for. What verifies gives the same
-/// values with its index checkpoint and without, and after a compaction. A salvage that says
-/// "nothing is lost" of a sound store has all of it.
+/// Nothing traps or takes memory that the files do not account for. A store that verifies returns
+/// the same values with its index checkpoint and without it, and after a compaction. A salvage of a
+/// sound store that reports no loss has recovered all of it.
 enum StoreBody {
   private static let isPositional = FuzzFlags(rawValue: 1)
   private static let hasCheckpoint = FuzzFlags(rawValue: 2)
@@ -26,7 +26,8 @@ enum StoreBody {
     try await compare(files, configuration)
   }
 
-  /// As a process that was killed leaves it: then no digest in the manifest vouches for the state.
+  /// Opens the last segment again, as a killed process leaves it: then no digest in the manifest
+  /// vouches for the state.
   private static func reopenLastSegment(_ files: inout StoreFiles) throws {
     guard let bytes = files[Manifest.fileName] else { return }
     var manifest = try bytes.withUnsafeBytes { try Manifest(decoding: $0) }
@@ -37,7 +38,7 @@ enum StoreBody {
     files[Manifest.fileName] = manifest.encoded()
   }
 
-  /// Each edit: the file, the place (2 bytes), what to do, the bytes for it.
+  /// Each edit: the file, the place (2 bytes), the kind of change, its bytes.
   private static func edit(_ files: inout StoreFiles, _ input: inout FuzzInput) throws {
     let names = files.files.keys.sorted()
     var edited: Set<String> = []
@@ -92,7 +93,7 @@ enum StoreBody {
     try await salvage(files, expected: without)
   }
 
-  /// What a reader finds; nil when it does not open or verify.
+  /// Returns the contents that a reader finds; nil when the store does not open or verify.
   private static func sound(
     _ files: StoreFiles, _ configuration: Configuration
   ) async throws -> [Key: [UInt8]]? {

@@ -10,7 +10,7 @@ package struct StoreFiles {
     self.files = files
   }
 
-  /// What is there now, as a process that is killed at this moment leaves it.
+  /// Copies the present files, as a process that is killed at this moment leaves them.
   package init(of storage: any Storage) throws {
     files = [:]
     guard let directory = try storage.openDirectory("store") else { return }
@@ -19,7 +19,7 @@ package struct StoreFiles {
     }
   }
 
-  /// A storage that holds them.
+  /// Returns a storage that holds the files.
   package func storage() throws -> MemoryStorage {
     let storage = MemoryStorage()
     try storage.createDirectory("store")
@@ -38,7 +38,7 @@ package struct StoreFiles {
 }
 
 extension StorageDirectory {
-  /// All bytes of a file; none when there is no such file.
+  /// Returns all bytes of a file; none when the file does not exist.
   package func read(_ name: String) throws -> [UInt8] {
     guard let file = try openFile(name, .read) else { return [] }
     var bytes = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
@@ -48,7 +48,7 @@ extension StorageDirectory {
 }
 
 extension Configuration {
-  /// A tiny store that does nothing by itself.
+  /// A tiny store without background work.
   static func fuzzing(_ mode: IOMode) -> Configuration {
     var configuration = Configuration()
     configuration.ioMode = mode

@@ -2,12 +2,12 @@ import MoraineEngine
 import MoraineStorage
 import SystemPackage
 
-/// What a store of forged files must do: open or say why not, read or say why not, and when it
-/// verifies, go on as any other store does.
+/// Checks a store of forged files: it must open or throw an error, read or throw an error, and,
+/// when it verifies, continue like any other store.
 enum StoreProbe {
   private static let refusals: Set<StoreError.Code> = [.corrupted, .newerFormat]
 
-  /// - Parameter keys: are asked for, whether or not the store knows them.
+  /// - Parameter keys: the keys to look up, whether or not the store knows them.
   static func run(
     _ files: StoreFiles, _ configuration: Configuration, keys: [Key] = [],
     refusals: Set<StoreError.Code> = refusals
@@ -15,12 +15,12 @@ enum StoreProbe {
     let storage = try files.storage()
     let allowed = Refusals(codes: refusals)
     try await checkReadOnly(storage, configuration, allowed)
-    // What says that it is a backup is not written to.
+    // A directory that declares itself a backup is not written to.
     let orBackup = Refusals(codes: refusals.union([.readOnly]))
     guard let store = try orBackup.attempt({ try open(storage, configuration) }) else { return }
     for key in keys { _ = try await allowed.attempt { try await store.value(forKey: key) } }
     guard let before = try await contents(store, allowed) else {
-      // Something cannot be read; closing it is possible even so.
+      // A part of the store cannot be read; closing is possible nevertheless.
       _ = try await allowed.attempt { try await store.close() }
       return
     }
@@ -47,7 +47,7 @@ enum StoreProbe {
     try require(try StoreFiles(of: storage).files == before.files, "a reader changed a file")
   }
 
-  /// Nil when not all can be read, or verifying complains.
+  /// Returns nil when not all records can be read, or verifying finds a problem.
   private static func contents(
     _ store: Store, _ allowed: Refusals
   ) async throws -> [Key: [UInt8]]? {
@@ -72,7 +72,8 @@ enum StoreProbe {
     return listed
   }
 
-  /// What was sound can be written, closed, opened, compacted, and still is what it was.
+  /// Checks that a sound store can be written, closed, opened and compacted, and keeps its
+  /// contents.
   private static func goOn(
     _ store: Store, _ storage: MemoryStorage, _ configuration: Configuration,
     _ before: [Key: [UInt8]], _ allowed: Refusals
@@ -107,7 +108,7 @@ enum StoreProbe {
   }
 }
 
-/// The errors that are a good answer.
+/// The errors that are an acceptable answer.
 struct Refusals {
   let codes: Set<StoreError.Code>
   var needsFile = true

@@ -2,8 +2,8 @@ import MoraineFuzzing
 import MoraineStorage
 
 // libFuzzer with one of our targets: `moraine-fuzz --target=NAME [arguments of libFuzzer]`.
-// `moraine-fuzz --seeds` writes the first inputs. `main` is libFuzzer's; it passes over what begins
-// with two dashes, and hands it on to the processes it starts.
+// `moraine-fuzz --seeds` writes the first inputs. `main` belongs to libFuzzer; it ignores arguments
+// that begin with two dashes, and passes them to the processes that it starts.
 
 #if canImport(Darwin)
   import Darwin
@@ -13,7 +13,7 @@ import MoraineStorage
   import Glibc
 #endif
 
-/// A callback of C carries nothing with it.
+/// A C callback has no context.
 private let target: FuzzTarget = {
   let prefix = "--target="
   let name = CommandLine.arguments.first { $0.hasPrefix(prefix) }?.dropFirst(prefix.count)
@@ -46,7 +46,7 @@ public func runOneInput(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
   return 0
 }
 
-/// Waits for the body, which runs as a task: libFuzzer calls from a thread that may block.
+/// Waits for the body, which runs as a task: libFuzzer calls on a thread that may block.
 private func runBlocking(_ body: @escaping @Sendable () async throws -> Void) {
   let isDone = Monitor(false)
   Task.detached {

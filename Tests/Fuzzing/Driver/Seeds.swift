@@ -2,7 +2,7 @@ import MoraineFuzzing
 import MoraineStorage
 import SystemPackage
 
-/// Writes the first inputs of every target, and the fixture if there is none.
+/// Writes the first inputs of every target, and the fixture if none exists.
 enum Seeds {
   static func write() async throws {
     let fixture = FixtureStore.folder.appending("Fixture")

@@ -5,7 +5,7 @@ import MoraineStorage
 import SystemPackage
 import Testing
 
-/// A store, a place for its backup and one for the store that is made of that.
+/// A store, a place for its backup, and a place for the store that is restored from the backup.
 struct BackupBench {
   typealias State = [Key: [UInt8]]
 
@@ -28,7 +28,7 @@ struct BackupBench {
     store = try Store(on: storage, at: "store", configuration: configuration)
   }
 
-  /// Puts and deletes; the state behind each sequence number, the first of them before all.
+  /// Puts and deletes; records the state after each sequence number.
   static func write(
     _ range: Range<Int>, to store: Store, _ states: inout [UInt64: State], from state: State = [:]
   ) async throws -> State {
@@ -68,7 +68,7 @@ struct BackupBench {
 }
 
 extension Store {
-  /// Everything in the unnamed keyspace.
+  /// Returns everything in the unnamed keyspace.
   func everything() async throws -> BackupBench.State {
     var state: BackupBench.State = [:]
     try await snapshot().forEach { entry in

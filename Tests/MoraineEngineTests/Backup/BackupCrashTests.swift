@@ -38,14 +38,15 @@ import Testing
     return state
   }
 
-  /// A name that no directory has.
+  /// Returns a name that no directory has.
   private static func freePath(on disk: SimulatedDisk) throws -> FilePath {
     var number = 0
     while try disk.openDirectory(FilePath("restored \(number)")) != nil { number += 1 }
     return FilePath("restored \(number)")
   }
 
-  /// A backup that returned is there whatever comes later, a further backup over it included.
+  /// A backup that returned exists after every later crash, also after a crash during a further
+  /// backup over it.
   @Test(arguments: BackupBench.modes)
   func everyCrashLeavesABackup(mode: Configuration.IOMode) async throws {
     let configuration = Self.configuration(mode)
@@ -73,12 +74,12 @@ import Testing
       let store = try disk.openStore(at: first, configuration: configuration)
       let found = try await store.everything()
       try await store.close()
-      // A check that was crashed itself has written this, and backed up what was there by then.
+      // A check that was crashed itself has written this key, and backed up the state of that time.
       let isFromCheck = found["after"] != nil
       guard isFromCheck || steps.contains(where: { found == Self.state(after: Int($0)) }) else {
         throw Wrong(what: "\(found.keys.sorted { "\($0)" < "\($1)" }) is none of \(steps)")
       }
-      // The store goes on where the crash left it, and the next backup takes the place.
+      // The store continues where the crash left it, and the next backup takes the place.
       let original = try disk.openStore(configuration: configuration)
       if isFromCheck {
         guard try await original.everything() == found else { throw Wrong(what: "another moment") }
@@ -96,7 +97,8 @@ import Testing
     #expect(tally.crashPoints > 100)
   }
 
-  /// The sync that seals a segment fails. A hard link to its file, synced again, would be lost too.
+  /// The sync that seals a segment fails. A hard link to its file, synced again, would lose the
+  /// bytes too.
   @Test(arguments: BackupBench.modes)
   func backupDoesNotShareASegmentWhoseSyncFailed(mode: Configuration.IOMode) async throws {
     let configuration = Self.configuration(mode)
@@ -131,7 +133,7 @@ import Testing
     try await restored.close()
   }
 
-  /// There is the whole store, or none, and then the restore can be begun again.
+  /// After a crash the whole store exists, or no store, and then the restore can be repeated.
   @Test(arguments: BackupBench.modes, [nil, 9] as [UInt64?])
   func everyCrashLeavesAWholeStoreOrNoStore(
     mode: Configuration.IOMode, through: UInt64?

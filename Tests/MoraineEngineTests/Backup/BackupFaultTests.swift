@@ -6,8 +6,8 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Every call of a backup and of a restore fails once: an error, and then all is as if it had not
-/// been tried.
+/// Every call of a backup and of a restore fails once: the operation throws an error, and
+/// everything is as before the attempt.
 @Suite(.timeLimit(.minutes(10))) struct BackupFaultTests {
   @Test(arguments: BackupBench.modes, [Errno.ioError, .noSpace])
   func aFailedBackupHarmsNothing(mode: Configuration.IOMode, errno: Errno) async throws {
@@ -58,12 +58,12 @@ import Testing
       if let code = outcome {
         #expect([.io, .noSpace].contains(code), "call \(index): \(code)")
         refusalCount += 1
-        // Nothing is left in the way, nor on a full disk.
+        // The attempt leaves nothing that is in the way, also on a full disk.
         let names = try bench.names(path)
         if errno == .noSpace, !names.contains("MANIFEST") {
           #expect(names == [] || names == ["LOCK"], "call \(index)")
         }
-        // After the last rename it may be there, whole.
+        // After the last rename the store may exist as a whole.
         if try !bench.names(path).contains("MANIFEST") {
           _ = try await Store.restore(BackupBench.backup, to: path, on: memory)
         }
@@ -76,7 +76,8 @@ import Testing
     try await bench.store.close()
   }
 
-  /// Mapped segments are removed while they are still read; found beside a writer and compactions.
+  /// Segments are removed while their mappings are still read. Found by backups beside a writer and
+  /// compactions.
   @Test func segmentThatIsRemovedDuringABackupIsCopied() async throws {
     let memory = MemoryStorage()
     let storage = FaultStorage(memory)
@@ -98,8 +99,8 @@ import Testing
     try await bench.store.close()
   }
 
-  /// Also while a compaction has put its output into the log, and has not said so yet; the snapshot
-  /// that somebody has from before knows nothing of it.
+  /// Also while a compaction has put its output into the log, and has not published that yet. An
+  /// earlier snapshot does not contain the output.
   @Test(arguments: BackupBench.modes, [1, 2])
   func aBackupWithinACompactionIsWhole(mode: Configuration.IOMode, renaming: Int) async throws {
     let memory = MemoryStorage()

@@ -6,17 +6,17 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Backups beside a writer that does not pause, and compactions.
+/// Backups beside compactions and a writer that does not pause.
 @Suite(.timeLimit(.minutes(10))) struct BackupLoadTests {
-  /// Each of them restores to exactly the state at its sequence number, into one directory after
-  /// the other, and over the last one.
+  /// Each backup restores to exactly the state at its sequence number. The backups go to one
+  /// directory after the other, and over the last one.
   @Test(arguments: BackupBench.modes)
   func eachBackupIsExactlyTheStateAtItsNumber(mode: Configuration.IOMode) async throws {
     let count = Int(ProcessInfo.processInfo.environment["MORAINE_BACKUPS"] ?? "") ?? 25
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 40_000, ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
-    // Before that there is nothing to back up.
+    // An empty store has nothing to back up.
     try await store.set([0], forKey: "first")
     let history = Mutex<[UInt64: (key: Key, value: [UInt8]?)]>([1: ("first", [0])])
     let isDone = Atomic(false)
@@ -36,12 +36,13 @@ import Testing
         }
       }
     }()
-    // Whatever goes wrong: behind the writer's beginning, so that it is done before that is awaited.
+    // Runs after every failure. It stands after the start of the writer, so that it runs before the
+    // writer is awaited.
     defer { isDone.store(true, ordering: .releasing) }
     var sequences: [UInt64] = []
     for number in 0..<count {
       if number % 5 == 2 { _ = try await store.compact() }
-      // Every other one over the one before.
+      // Every second backup goes over the previous one.
       let backup = FilePath(directory.url.path).appending("backup \(number / 2)")
       let restored = FilePath(directory.url.path).appending("restored \(number)")
       let report = try await store.backup(to: backup)

@@ -6,7 +6,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// A backup is the store at one moment, and costs what is new.
+/// A backup is the store at one moment, and copies only what is new.
 @Suite(.timeLimit(.minutes(5))) struct BackupTests {
   @Test(arguments: BackupBench.modes)
   func backupHoldsTheStateAtItsSequenceNumber(mode: Configuration.IOMode) async throws {
@@ -25,8 +25,8 @@ import Testing
     try await bench.store.close()
   }
 
-  /// A backup costs what is new: sealed segments are carried once, and go when compaction has
-  /// replaced them.
+  /// A backup copies only what is new: it copies sealed segments once, and removes them when
+  /// compaction has replaced them.
   @Test(arguments: BackupBench.modes)
   func backupCopiesOnlyNewSegments(mode: Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
@@ -37,7 +37,7 @@ import Testing
     #expect(again.keptSegmentCount == first.segmentCount && again.copiedBytes == 0)
     state = try await BackupBench.write(300..<330, to: bench.store, &states, from: state)
     let second = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
-    // All but the one that was appended to, and is longer now.
+    // All segments but the one that was appended to, and is longer now.
     #expect(second.keptSegmentCount == first.segmentCount - 1)
     #expect(second.sharedSegmentCount + second.keptSegmentCount < second.segmentCount)
     _ = try await bench.store.compact()
@@ -51,7 +51,7 @@ import Testing
     try await bench.store.close()
   }
 
-  /// What an earlier backup was is there until the later one is.
+  /// The earlier backup exists until the later one is complete.
   @Test func interruptedBackupKeepsTheEarlierBackup() async throws {
     let bench = try BackupBench()
     var states: [UInt64: BackupBench.State] = [:]
@@ -63,7 +63,8 @@ import Testing
     let old = try #require(try read("MANIFEST", directory))
     _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
     #expect(try directory.entries().count > whole.count)
-    // As if it had died before its manifest was there: newer segments beside the older manifest.
+    // As after a kill before the new manifest was published: newer segments beside the older
+    // manifest.
     try write(old, to: "MANIFEST", directory)
     let backup = try bench.openBackup()
     #expect(try await backup.everything() == before)
@@ -93,7 +94,8 @@ import Testing
     try bytes.withUnsafeBytes { try file.write($0, at: 0) }
   }
 
-  /// After a power failure the store goes on without its last operations; the backup has them yet.
+  /// After a power failure the store continues without its last operations; the backup still holds
+  /// them.
   @Test(arguments: BackupBench.modes)
   func operationsLostInAPowerFailureAreNotOverwrittenInTheBackup(
     mode: Configuration.IOMode
@@ -122,8 +124,8 @@ import Testing
     try await store.close()
   }
 
-  /// The store may have lost the whole segment, or have written as much again in its place: the
-  /// manifest says where the log was cut, also after compactions and further failures.
+  /// The store may have lost the whole segment, or may have written as many bytes again in its
+  /// place: the manifest says where the log was cut, also after compactions and further failures.
   @Test(arguments: BackupBench.modes, [20, 0])
   func operationsThatACutRemovedAreNotOverwrittenInTheBackup(
     mode: Configuration.IOMode, durable: Int
@@ -165,7 +167,7 @@ import Testing
         for try await _ in store.changes(since: cursor) { break }
       }
       #expect(lost?.code == .cursorDiverged, "round \(round)")
-      // A backup that was begun behind the failure goes on.
+      // A backup that was begun after the failure continues.
       _ = try await store.backup(to: "another", on: elsewhere)
       after = SimulatedDisk(after.image(.nothing))
     }
@@ -174,7 +176,7 @@ import Testing
     #expect(restored.count == kept.count)
   }
 
-  /// On one disk sealed segments are not written twice.
+  /// A backup on the same disk does not write sealed segments a second time.
   @Test func backupSharesSealedSegmentsOnTheSameDisk() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(segmentSizeBytes: 2000))
@@ -182,7 +184,7 @@ import Testing
     let state = try await BackupBench.write(0..<300, to: store, &states)
     let backup = FilePath(directory.url.path).appending("backup")
     let report = try await store.backup(to: backup)
-    // Which were sealed at the moment is the committing thread's matter.
+    // Which segments were sealed at that moment depends on the committing thread.
     #expect(report.sharedSegmentCount > 0)
     #expect(report.copiedBytes < report.totalBytes)
     #expect(try directory.names().contains("MANIFEST"))
@@ -195,7 +197,7 @@ import Testing
     try await store.close()
   }
 
-  /// The store that is only in memory can be saved in one call.
+  /// One call saves a store that is only in memory.
   @Test func aStoreInMemoryIsBackedUpToTheDisk() async throws {
     let directory = try TestDirectory()
     let store = Store.inMemory()

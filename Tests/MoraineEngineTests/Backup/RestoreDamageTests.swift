@@ -5,9 +5,9 @@ import MoraineStorage
 import SystemPackage
 import Testing
 
-/// Restoring proves every byte before there is a store; nothing that is there is overwritten.
+/// Restoring verifies every byte before the store exists; it overwrites nothing that exists.
 @Suite(.timeLimit(.minutes(5))) struct RestoreDamageTests {
-  /// P5: a backup with any bit flipped is restored right, or not at all.
+  /// P5: a backup with any bit flipped is restored correctly, or not at all.
   @Test(arguments: BackupBench.modes)
   func aDamagedBackupMakesNoStore(mode: Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
@@ -34,7 +34,7 @@ import Testing
       }
     }
     #expect(refusalCount > 50)
-    // The backup itself is as it was.
+    // The backup itself is unchanged.
     let (store, _) = try await bench.restore()
     #expect(try await store.everything() == state)
     try await store.close()
@@ -48,7 +48,7 @@ import Testing
     try byte.withUnsafeBytes { try file.write($0, at: UInt64(offset)) }
   }
 
-  /// A directory with anything in it that is not a backup of this store is left alone.
+  /// A directory that contains anything but a backup of this store is not changed.
   @Test func directoryThatIsNoBackupOfTheStoreIsNotOverwritten() async throws {
     let bench = try BackupBench()
     try await bench.store.set([1], forKey: "a")
@@ -61,7 +61,7 @@ import Testing
     func code(_ body: () async throws -> Void) async -> StoreError.Code? {
       await #expect(throws: StoreError.self) { try await body() }?.code
     }
-    // An open store, one that is closed, another one's backup, and what a backup left of another.
+    // An open store, a closed store, the backup of another store, and the remains of such a backup.
     #expect(
       await code { _ = try await bench.store.backup(to: "other", on: bench.storage) } == .locked)
     #expect(
@@ -79,9 +79,9 @@ import Testing
     #expect(
       await code { _ = try await again.backup(to: BackupBench.backup, on: bench.storage) }
         == .notAStore)
-    // Its own leftovers are no obstacle.
+    // Leftovers of the store's own backup are no obstacle.
     _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)
-    // A restore takes only an empty directory.
+    // A restore accepts only an empty directory.
     for path in ["store", "other", "backup"] as [FilePath] {
       #expect(await code { _ = try await bench.restore(to: path) } == .locked)
     }
@@ -92,7 +92,7 @@ import Testing
     try await bench.store.close()
   }
 
-  /// A copy of the store that somebody made, to go on with, is no backup.
+  /// A copy of the store that was made to be written to is no backup.
   @Test func aCopyOfTheStoreIsNotOverwritten() async throws {
     let bench = try BackupBench()
     try await bench.store.set([1], forKey: "a")
@@ -111,7 +111,7 @@ import Testing
     try await store.close()
   }
 
-  /// Nobody writes to a backup by mistake: its numbers would be given twice.
+  /// A backup cannot be written to by mistake: its sequence numbers would be assigned twice.
   @Test(arguments: [Configuration.Sharing.exclusive, .shared])
   func aBackupIsNotWrittenTo(sharing: Configuration.Sharing) async throws {
     let bench = try BackupBench()
@@ -124,13 +124,14 @@ import Testing
     }
     #expect(error?.code == .readOnly)
     try await bench.store.close()
-    // A store that was closed in order can be copied by other means, and restored from that.
+    // A store that was closed in order can be copied by other means, and restored from the copy.
     let (store, _) = try await bench.restore("store")
     #expect(try await store.value(forKey: "a") == [1])
     try await store.close()
   }
 
-  /// An interrupted restore is no store, says so, and can be begun again.
+  /// The directory of an interrupted restore is no store, opening it names the reason, and the
+  /// restore can be repeated.
   @Test func interruptedRestoreCanBeRepeated() async throws {
     let bench = try BackupBench()
     var states: [UInt64: BackupBench.State] = [:]

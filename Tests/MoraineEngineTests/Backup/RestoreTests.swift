@@ -5,7 +5,7 @@ import MoraineStorage
 import SystemPackage
 import Testing
 
-/// A restored store is the backup's state, and a life of its own.
+/// A restored store has the state of the backup, and an epoch of its own.
 @Suite(.timeLimit(.minutes(5))) struct RestoreTests {
   @Test(arguments: BackupBench.modes)
   func restoredStoreIsWrittenCompactedAndReopened(mode: Configuration.IOMode) async throws {
@@ -17,7 +17,7 @@ import Testing
     #expect(report.sequence == made.sequence && report.count == state.count)
     #expect(report.checkedBytes >= made.totalBytes)
     #expect(try await store.everything() == state)
-    // It is written to, compacted, and opened again, as any store.
+    // The restored store is written to, compacted and opened again, like any other store.
     let more = try await BackupBench.write(300..<600, to: store, &states, from: state)
     _ = try await store.compact()
     try await store.close()
@@ -25,7 +25,7 @@ import Testing
       on: bench.storage, at: BackupBench.restored, configuration: bench.configuration)
     #expect(try await again.everything() == more)
     #expect(try await again.verify().isSound)
-    // And backed up by itself; not over the other's backup.
+    // The restored store has a backup of its own, and does not overwrite the other store's backup.
     let error = await #expect(throws: StoreError.self) {
       _ = try await again.backup(to: BackupBench.backup, on: bench.storage)
     }
@@ -35,8 +35,8 @@ import Testing
     try await bench.store.close()
   }
 
-  /// Changes that the restored store does not have are no part of its history, even when their
-  /// numbers come again.
+  /// Changes that the restored store does not contain are no part of its history, even when their
+  /// sequence numbers are used again.
   @Test func aRestoreBeginsAnEpoch() async throws {
     let bench = try BackupBench()
     var states: [UInt64: BackupBench.State] = [:]
@@ -63,13 +63,13 @@ import Testing
     try await bench.store.close()
   }
 
-  /// A state in the past, up to every number that there is.
+  /// Restores a past state, for every sequence number that exists.
   @Test(arguments: BackupBench.modes)
   func everyNumberCanBeRestored(mode: Configuration.IOMode) async throws {
     let bench = try BackupBench(mode, segmentSizeBytes: 1000)
     var states: [UInt64: BackupBench.State] = [0: [:]]
     var state = try await BackupBench.write(0..<30, to: bench.store, &states)
-    // Of a batch there is all or nothing.
+    // A restore contains all of a batch or nothing.
     let batchBegin = try #require(states.keys.max())
     for key in ["a", "b", "c"] { state[Key(key)] = Array(key.utf8) }
     try await bench.store.write { batch in

@@ -5,9 +5,10 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Whatever happens to an index checkpoint, a store answers as it does without one.
+/// With any damage to an index checkpoint, a store answers as it does without a checkpoint.
 ///
-/// `MORAINE_EVERY_BYTE=1` looks at all bytes and lengths; otherwise at the head's and every 11th.
+/// `MORAINE_EVERY_BYTE=1` tests all bytes and lengths; otherwise those of the header and every
+/// 11th.
 @Suite(.timeLimit(.minutes(10))) struct CheckpointDamageTests {
   /// A closed store with a checkpoint.
   private struct Ground {
@@ -51,7 +52,7 @@ import Testing
       try bytes.withUnsafeBytes { try file.write($0, at: 0) }
     }
 
-    /// - Returns: what was wrong, or nil.
+    /// - Returns: the problem that was found, or nil.
     func complaint() async throws -> String? {
       var readOnly = configuration
       readOnly.isReadOnly = true

@@ -4,7 +4,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// From its sync on, a checkpoint that fails ends writing like any other failed sync (P6).
+/// A failure at or after the sync of a checkpoint ends writing, like any other failed sync (P6).
 @Suite struct CheckpointFailureTests {
   private static var configuration: Configuration {
     var configuration = Configuration.testing()

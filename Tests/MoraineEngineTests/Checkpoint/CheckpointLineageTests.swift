@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A checkpoint counts only beside the log that it was made of.
+/// A checkpoint counts only beside the log that it was made from.
 @Suite(.timeLimit(.minutes(10))) struct CheckpointLineageTests {
   private func index(in directory: TestDirectory) throws -> URL {
     let names = try directory.names().filter { $0.hasSuffix(".index") }
@@ -15,7 +15,8 @@ import Testing
     return directory.store.appendingPathComponent(names[0])
   }
 
-  /// What a killed process leaves: a checkpoint that covers ten records of the open segment.
+  /// Returns the files that a killed process leaves: a checkpoint that covers ten records of the
+  /// open segment.
   private func killed(_ mode: Configuration.IOMode) async throws -> TestDirectory {
     let directory = try TestDirectory()
     var configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
@@ -33,7 +34,7 @@ import Testing
         return hasHung ? nil : .hang(gate)
       }
     }
-    // While compaction waits for its output, the writer goes on in a segment of its own.
+    // While compaction waits for its output, the writer continues in another segment.
     let compaction = Task { try await store.compact() }
     await gate.arrival()
     for number in 0..<10 { try await store.set([7, 8, 9], forKey: Key("tail \(number)")) }
@@ -51,14 +52,14 @@ import Testing
     try #require(try directory.segments().last { try !$0.header.flags.contains(.compacted) })
   }
 
-  /// The log lost its end, as a copy made file by file may, or a disk that lied. The checkpoint was
-  /// believed, and the repair listed zeros as sealed.
+  /// Regression: the log lost its end, as a file-by-file copy or a lying disk may cause. The
+  /// checkpoint was used, and the repair listed zeros as sealed.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func checkpointThatCoversMoreThanTheLogIsNotUsed(mode: Configuration.IOMode) async throws {
     let directory = try await killed(mode)
     let url = try lastOpenSegment(directory)
     var bytes = [UInt8](try Data(contentsOf: url))
-    // Of the ten records, the first is left.
+    // Only the first of the ten records is left.
     let start = try url.header.headerLength
     let first = bytes.withUnsafeBytes { aligned(RecordHeader.length(at: $0.baseAddress! + start)) }
     for place in start + first..<bytes.count { bytes[place] = 0 }
@@ -86,8 +87,9 @@ import Testing
     try await store.close()
   }
 
-  /// A backup was put in place of a newer log, and the newer one's checkpoint was left lying there.
-  /// Ignored at first, it seemed to fit when the log had gone on for a while, and hid keys.
+  /// Regression: a backup replaced a newer log, and the checkpoint of the newer log stayed in the
+  /// directory. It was ignored at first; after the log had grown for a while, the checkpoint seemed
+  /// to fit, and hid keys.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func checkpointOfAReplacedLogIsRemoved(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()

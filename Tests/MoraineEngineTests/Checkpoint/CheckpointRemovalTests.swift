@@ -6,7 +6,8 @@ import Testing
 @testable import MoraineEngine
 
 @Suite(.timeLimit(.minutes(10))) struct CheckpointRemovalTests {
-  /// The new one was forgotten together with the old one that could not be removed, and stayed.
+  /// Regression: the engine forgot the new checkpoint together with the old one that could not be
+  /// removed, and the new one stayed for ever.
   @Test func checkpointThatCouldNotBeRemovedIsRemovedWithTheNext() async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.testing()

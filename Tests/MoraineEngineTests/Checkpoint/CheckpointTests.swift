@@ -6,7 +6,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// The index checkpoint spares reading the log, and is never trusted over it.
+/// The index checkpoint spares reading the log, and never takes precedence over the log.
 @Suite(.timeLimit(.minutes(10))) struct CheckpointTests {
   private func configuration(_ mode: Configuration.IOMode) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
@@ -15,7 +15,7 @@ import Testing
     return configuration
   }
 
-  /// - Returns: what it holds.
+  /// - Returns: the contents of the store.
   private func makeStore(
     _ directory: TestDirectory, _ mode: Configuration.IOMode
   ) async throws -> [Key: [UInt8]] {
@@ -63,8 +63,8 @@ import Testing
     try await store.close()
   }
 
-  /// A page that is looked at long after opening, and is damaged: the index is made anew from the
-  /// log, whatever is being done.
+  /// A page that is read long after opening, and is damaged: the index is rebuilt from the log,
+  /// whatever operation is running.
   @Test(arguments: [Configuration.IOMode.mapped, .positional], [true, false])
   func aPageFoundDamagedLaterIsRebuilt(mode: Configuration.IOMode, writes: Bool) async throws {
     let directory = try TestDirectory()
@@ -99,8 +99,8 @@ import Testing
     try await again.close()
   }
 
-  /// An old checkpoint knows the key's newest record; what compaction has copied since holds an
-  /// older delete of the same key, and is replayed.
+  /// An old checkpoint has the newest record of the key; segments that compaction wrote later hold
+  /// an older delete of the same key, and are replayed.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func anOlderDeleteThatIsReplayedHidesNothingNewer(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -117,7 +117,8 @@ import Testing
     let url = try checkpoint(in: directory)
     let old = try Data(contentsOf: url)
     try await withStore(at: directory.path, configuration: configuration) { store in
-      // Not the first, which holds what the delete hides, nor what came behind the delete.
+      // Neither the first segment, which holds the record that the delete hides, nor the segments
+      // after the delete.
       let count = await store.statistics.segmentCount
       try await store.compact(segments: 1..<count / 2)
     }
@@ -131,7 +132,7 @@ import Testing
     try await store.close()
   }
 
-  /// Another store's, one with the same name: ignored.
+  /// The checkpoint of another store with the same name is ignored.
   @Test func anotherStoresCheckpointIsIgnored() async throws {
     let directory = try TestDirectory()
     let model = try await makeStore(directory, .mapped)
@@ -145,7 +146,7 @@ import Testing
     try await store.close()
   }
 
-  /// It could not be read, and the store could not be opened for that.
+  /// Regression: the checkpoint could not be read, and therefore the store could not be opened.
   @Test(arguments: [StorageEvent.Operation.openFile, .length, .read, .map])
   func unreadableCheckpointIsIgnored(_ operation: StorageEvent.Operation) async throws {
     let directory = try TestDirectory()
@@ -172,8 +173,8 @@ import Testing
     #expect(try directory.names() == ["0000000001.segment", "LOCK", "MANIFEST"])
   }
 
-  /// It lies in the directory only when what it covers is durable: a power failure may take
-  /// everything else, and what is left must fit.
+  /// The checkpoint gets its name only when the records that it covers are durable: a power failure
+  /// may lose everything else, and what is left must be consistent.
   @Test func checkpointIsPublishedAfterTheLogIsDurable() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(

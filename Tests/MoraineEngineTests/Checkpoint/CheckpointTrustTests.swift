@@ -4,8 +4,8 @@ import MoraineFormat
 import MoraineTesting
 import Testing
 
-/// A checkpoint whose every checksum is right, and which the log contradicts all the same. Each of
-/// these was asked for by a planted bug that no test noticed.
+/// Checkpoints whose checksums are all right, and which nevertheless contradict the log. Each of
+/// these tests was written because no test noticed a planted bug.
 @Suite struct CheckpointTrustTests {
   private static var configuration: Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 4000)
@@ -14,7 +14,8 @@ import Testing
     return configuration
   }
 
-  /// A store that was killed after a life with a checkpoint: nothing in its log vouches for sums.
+  /// Returns a store that was killed after a run with a checkpoint: nothing in its log vouches for
+  /// the sums.
   private func killedStore() async throws -> TestDirectory {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: Self.configuration) { store in
@@ -69,8 +70,8 @@ import Testing
     try await expectDoneWithout(directory)
   }
 
-  /// In the background the log's end is not durable when a checkpoint is begun. What a power
-  /// failure leaves at any moment must fit together.
+  /// The end of the log is not durable when a background checkpoint begins. The files that a power
+  /// failure leaves at any moment must be consistent.
   @Test func backgroundCheckpointWaitsUntilTheLogIsDurable() async throws {
     var configuration = Self.configuration
     configuration.compaction = CompactionPolicy()
@@ -86,7 +87,7 @@ import Testing
       let after = try SimulatedDisk(image).openStore(configuration: configuration)
       let report = try await after.verify()
       #expect(report.isSound, "after \(number): \(report.problems)")
-      // One that knew more than the log would have been left aside.
+      // A checkpoint that covered more than the log would have been ignored.
       #expect(await after.recoveryReport.usedCheckpoint, "after \(number)")
       try await after.close()
     }

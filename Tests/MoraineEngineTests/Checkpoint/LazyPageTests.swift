@@ -15,7 +15,7 @@ import Testing
     return configuration
   }()
 
-  /// A first segment with four keys, a second one with very many, and a checkpoint of both.
+  /// A first segment with four keys, a second segment with very many, and a checkpoint of both.
   private static func store() async throws -> Store {
     let storage = MemoryStorage()
     let small = try Store(on: storage, at: "store", configuration: configuration)
@@ -52,7 +52,7 @@ import Testing
     try await store.close()
   }
 
-  /// A page that is found damaged while copies are being installed: the index that is made from the
+  /// A page is found damaged while copies are being installed: the index that is rebuilt from the
   /// log names the copies that were not counted yet.
   @Test func indexRebuiltBetweenCopyAndInstallLosesNothing() async throws {
     let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration)
@@ -76,12 +76,12 @@ import Testing
 }
 
 extension Store {
-  /// Nil when all of the index was checked.
+  /// The number of checked pages; nil when all of the index was checked.
   fileprivate func checkedPages() -> Int? {
     engine!.index.hasUnvalidatedPages ? engine!.index.pages?.checkedCount : nil
   }
 
-  /// - Returns: how many pages each step has checked.
+  /// - Returns: the number of pages that each step has checked.
   fileprivate func admitInSteps() throws -> [Int] {
     var steps: [Int] = []
     while let pages = engine!.index.pages {
@@ -92,8 +92,8 @@ extension Store {
     return steps
   }
 
-  /// The steps of ``rewrite(_:_:limitBytes:cannotMerge:)``, and the index made from the log
-  /// when the output is part of the store and half of the entries name the old records.
+  /// Runs the steps of ``rewrite(_:_:limitBytes:cannotMerge:)``, and rebuilds the index from the
+  /// log when the output is part of the store and half of the entries name the old records.
   fileprivate func rewriteRebuildingInTheMiddle() async throws {
     try await sealForCompaction()
     let slots = engine!.compactable()

@@ -2,7 +2,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The words that the writer and the committing thread exchange without a lock, in every order.
+/// The words that the writer and the committing thread exchange without a lock, in every order of
+/// their accesses.
 @Suite struct CommitInterleavingTests {
   private enum Cell {
     static let sequence = 0
@@ -43,7 +44,7 @@ import Testing
     func sequentiallyConsistentFence() throws(Stop) { try thread.sequentiallyConsistentFence() }
   }
 
-  /// Appends, and asks each time for a sync within 1000 ns.
+  /// Appends, and requests a sync within 1000 ns each time.
   private static func writer(_ count: UInt64) -> Interleavings.Program {
     { (thread) throws(ModelThread.Stop) in
       let words = Words(thread: thread)
@@ -62,8 +63,8 @@ import Testing
 
   /// Begins a sync when one is due, a number of times.
   ///
-  /// Answers, for each sync, the sequence and the offset that it covers and the bytes that it
-  /// finds.
+  /// Returns, for each sync, the sequence number and the offset that the sync covers, and the bytes
+  /// that it finds.
   private static func committer(_ rounds: Int) -> Interleavings.Program {
     { (thread) throws(ModelThread.Stop) in
       let words = Words(thread: thread)
@@ -88,14 +89,14 @@ import Testing
   ) -> Set<Interleavings.Outcome> {
     Interleavings(
       programs: [writer(count), committer(rounds)],
-      // A sync is due already.
+      // A sync is already due.
       initial: [
         Cell.sequence: 0, Cell.offset: 0, Cell.delay: 1000, Cell.bytes: 0, Cell.deadline: 1,
       ], without: without
     ).outcomes()
   }
 
-  /// Whether the last operation is durable or a sync is due that will make it so.
+  /// Whether the last operation is durable, or a sync is due that will make it durable.
   private static func isCovered(_ outcome: Interleavings.Outcome, _ count: UInt64) -> Bool {
     let answers = outcome.answers[1]
     let covered = stride(from: 0, to: answers.count, by: 3).map { answers[$0] }.max() ?? 0
@@ -123,7 +124,7 @@ import Testing
     }
   }
 
-  /// The model can find the fault: without the fences it does.
+  /// Shows that the model can find the fault: without the fences it does.
   @Test func theModelFindsTheMissingFence() {
     let outcomes = Self.outcomes(count: 1, rounds: 1, without: .sequentiallyConsistent)
     #expect(outcomes.contains { !Self.isCovered($0, 1) })

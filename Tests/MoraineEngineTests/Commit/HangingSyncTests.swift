@@ -5,13 +5,14 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A sync that hangs: acknowledgements wait, the watermark stands, everything else goes on.
+/// While a sync hangs, acknowledgements wait, the watermark does not advance, and everything else
+/// continues.
 @Suite struct HangingSyncTests {
   @Test func hangingSyncDelaysOnlyAcknowledgements() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a", durability: .sync)
-    // Or an engine that acknowledges too early would have its first sync hang here.
+    // Otherwise the first sync of an engine that acknowledges too early would hang here.
     while await store.statistics.syncUnderWayNanoseconds != nil { await Task.yield() }
     let before = store.durableSequence
     let gate = Gate()
@@ -27,7 +28,7 @@ import Testing
     try await store.set([3], forKey: "c")
     #expect(store.durableSequence == before)
     #expect(await store.statistics.syncUnderWayNanoseconds != nil)
-    // Cancelling does not take the write back, and does not make it durable either.
+    // Cancelling neither reverts the write nor makes it durable.
     waiting.cancel()
     #expect(try await store.value(forKey: "c") == [3])
     #expect(acknowledged.withLock { !$0 })
@@ -63,7 +64,7 @@ import Testing
     try await store.close()
   }
 
-  /// Nothing in a segment is durable before the one ahead of it is.
+  /// Nothing in a segment is durable before the previous segment is durable.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func nextSegmentWaitsForTheSealOfThePreviousSegment(mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
@@ -72,7 +73,7 @@ import Testing
     try await store.set([1], forKey: "a", durability: .sync)
     let before = store.durableSequence
     let gate = Gate()
-    // The sync of the first segment, once its footer is written.
+    // The sync of the first segment, after its footer was written.
     storage.setScript { event in
       event.operation == .synchronizeFull && event.file == "0000000001.segment"
         ? .hang(gate) : nil

@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 @Suite struct IntervalTests {
-  /// Counts the syncs of segments, and wakes whoever waits for one.
+  /// Counts the syncs of segments, and wakes the test that waits for one.
   private final class Watch: Sendable {
     let (syncs, continuation) = AsyncStream.makeStream(of: StorageEvent.self)
 
@@ -25,7 +25,7 @@ import Testing
       configuration: .testing(durability: .interval(.milliseconds(1))))
     let first = try await store.set([1], forKey: "a")
     for await _ in watch.syncs {
-      // The event comes before the sync is done; the next write brings the next event.
+      // The event comes before the sync has ended; the next write causes the next event.
       if store.durableSequence >= first { break }
       try await store.set([2], forKey: "b")
     }
@@ -34,7 +34,8 @@ import Testing
     try await store.close()
   }
 
-  /// A sync that was due within an hour kept one off that was asked for within a millisecond.
+  /// Regression: a sync that was due within an hour suppressed a sync that was requested within a
+  /// millisecond.
   @Test(.timeLimit(.minutes(10))) func aShorterIntervalIsNotIgnored() async throws {
     let watch = Watch()
     let storage = FaultStorage(MemoryStorage())
@@ -47,7 +48,7 @@ import Testing
     try await store.close()
   }
 
-  /// The promise "within an interval" died with the last reference.
+  /// Regression: the promise "within an interval" ended with the last reference to the store.
   @Test func releasedStoreStillSyncs() async throws {
     let watch = Watch()
     let storage = FaultStorage(MemoryStorage())
@@ -63,7 +64,7 @@ import Testing
     }
   }
 
-  /// P3: the watermark is what was appended before the sync began.
+  /// P3: the watermark covers the bytes that were appended before the sync began.
   @Test func watermarkExcludesBytesAppendedDuringTheSync() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
@@ -89,8 +90,9 @@ import Testing
     try await store.close()
   }
 
-  /// Regression: a deadline that came while no segment was open stayed, and kept the next ones off:
-  /// the operations in the next segment were not synced before something else was asked for.
+  /// Regression: a deadline that expired while no segment was open stayed, and suppressed the next
+  /// deadlines: the operations in the next segment were not synced until another sync was
+  /// requested.
   @Test(.timeLimit(.minutes(1)), arguments: [Configuration.IOMode.mapped, .positional])
   func anIntervalThatEndsBetweenTwoSegmentsKeepsNoLaterSyncOff(
     mode: Configuration.IOMode
@@ -103,7 +105,7 @@ import Testing
       on: storage, at: "store",
       configuration: .testing(ioMode: mode, durability: .interval(interval)))
     try await store.set([1], forKey: "a")
-    // Seals the only segment, and opens no other one.
+    // Seals the only segment, and opens no other segment.
     try await store.compact()
     try await Task.sleep(for: interval * 2)
     let last = try await store.set([2], forKey: "b")

@@ -6,14 +6,14 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The end of writing is one moment, for all who look.
+/// All threads see the end of writing at the same moment.
 @Suite(.timeLimit(.minutes(10))) struct PoisonTests {
-  /// IndexHit by the fault laboratory: statistics told of the poison, and the next write was still
+  /// Found by the fault laboratory: statistics reported the poison, and the next write was still
   /// appended before it was refused.
   @Test func writesAreRefusedOnceThePoisonIsVisible() async throws {
     let pipeline = CommitPipeline()
     let gate = Gate()
-    // What comes behind the telling waits here.
+    // The part of the poisoning that follows the publication waits here.
     try WorkerThread.start { pipeline.sharedPage.withLock { _ in gate.pass() } }
     await gate.arrival()
     try WorkerThread.start { pipeline.poison(StoreError(.io, "a sync failed")) }
@@ -22,7 +22,7 @@ import Testing
     gate.open()
   }
 
-  /// The same by chance, wherever it is told.
+  /// The same at random moments, wherever the poison becomes visible first.
   @Test func writesAreRefusedOnceThePoisonIsVisibleAtRandomTimes() throws {
     for _ in 0..<200 {
       let pipeline = CommitPipeline()

@@ -5,12 +5,12 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// The first failure that leaves it open what the disk holds ends writing for good (P6).
+/// The first failure after which the contents of the disk are unknown ends writing for good (P6).
 @Suite struct SyncFailureTests {
   struct Case: Sendable, CustomTestStringConvertible {
     let mode: Configuration.IOMode
     let operation: StorageEvent.Operation
-    /// The end of the name of the file it happens to; empty for the directory.
+    /// The end of the name of the file whose call fails; empty for the directory.
     let suffix: String
     var testDescription: String { "\(mode), \(operation.rawValue) \(suffix)" }
   }
@@ -33,7 +33,7 @@ import Testing
     let failures = Mutex(0)
     storage.setScript { event in
       guard event.operation == item.operation, event.file.hasSuffix(item.suffix) else { return nil }
-      // Once, and then all would go well.
+      // Fails once; every later call would succeed.
       return failures.withLock { count in
         count += 1
         return count == 1 ? .fail(.ioError) : nil
@@ -67,7 +67,8 @@ import Testing
           [UInt8](0..<50), forKey: key, durability: number % 20 == 9 ? .sync : nil)
         acknowledged.append(key)
       } catch {
-        // The call that met the failure may have its own code; from then on it is poisoned.
+        // The call that failed may throw an error with its own code; the next calls throw
+        // `.poisoned`.
         if await store.statistics.poison != nil { return acknowledged }
       }
     }
@@ -84,7 +85,7 @@ import Testing
     let syncs = Mutex(0)
     storage.setScript { event in
       guard event.operation == .synchronizeData else { return nil }
-      // The first one hangs; the next, which is for all who came meanwhile, fails.
+      // The first sync hangs; the next sync, which serves all writers that arrived by then, fails.
       let number = syncs.withLock { count in
         count += 1
         return count
@@ -95,7 +96,7 @@ import Testing
       group.addTask { await outcome(store, "leader") }
       await gate.arrival()
       for number in 0..<16 { group.addTask { await outcome(store, "follower \(number)") } }
-      // All have appended, and wait, before the first sync ends.
+      // All writers have appended, and wait, before the first sync ends.
       while await store.count < 18 { await Task.yield() }
       gate.open()
       return await group.reduce(into: [StoreError?]()) { $0.append($1) }

@@ -4,8 +4,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// What is written while, or just before, compaction copies older records of the same keys. Each of
-/// these was asked for by a planted bug that no test noticed (rule 10).
+/// Writes that occur while, or just before, compaction copies older records of the same keys. Each
+/// of these tests was written because no test noticed a planted bug (rule 10).
 @Suite(.timeLimit(.minutes(10))) struct CompactionHidingTests {
   private static func configuration(_ mode: Configuration.IOMode) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
@@ -13,7 +13,7 @@ import Testing
     return configuration
   }
 
-  /// "key" is in the first segment, which is sealed, and all is durable.
+  /// "key" is in the first segment, which is sealed, and everything is durable.
   private func fill(_ store: Store) async throws {
     try await store.set([1], forKey: "key")
     var number = 0
@@ -24,7 +24,7 @@ import Testing
     try await store.sync()
   }
 
-  /// The older record may go only when the newer one cannot be lost any more.
+  /// The older record may be removed only when the newer record cannot be lost any more.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func newerRecordIsDurableBeforeTheOlderRecordIsRemoved(mode: Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
@@ -39,14 +39,14 @@ import Testing
     try await store.close()
   }
 
-  /// A copy is installed only where the index still names what was copied.
+  /// A copy is installed only where the index still names the record that was copied.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aCopyReplacesNothingNewer(mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
     try await fill(store)
     let gate = Gate()
-    // The sync of the output: everything was copied, nothing is installed.
+    // The sync of the output: everything was copied, and nothing is installed yet.
     storage.setScript { event in
       event.operation == .synchronizeFull && event.file.hasSuffix(".segment") ? .hang(gate) : nil
     }
@@ -60,7 +60,7 @@ import Testing
     try await store.close()
   }
 
-  /// Rule 8: when nothing is left, the manifest alone knows the numbers.
+  /// Rule 8: when no record is left, only the manifest holds the numbers.
   @Test func numbersSurviveCompactingEverythingAway() async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore(configuration: Self.configuration(.mapped))

@@ -2,11 +2,12 @@ import Testing
 
 @testable import MoraineEngine
 
-/// How long compaction pauses: by what is being written, and by how far it is behind.
+/// Length of the pauses of compaction: it depends on the rate of writes, and on how far compaction
+/// lags behind.
 @Suite struct CompactionPacerTests {
   private static let megabyte = 1 << 20
 
-  /// The pause after a chunk of 1 MiB that took 1 ms, with so much appended in that time.
+  /// The pause after a chunk of 1 MiB that took 1 ms, with `appended` bytes appended in that time.
   private func pause(
     _ policy: CompactionPolicy = CompactionPolicy(), appended: UInt64, isBehind: Bool = false,
     isUrgent: Bool = false
@@ -23,13 +24,13 @@ import Testing
   @Test func compactionDoesNotPauseWithoutWrites() { #expect(pause(appended: 0) == 0) }
 
   @Test func compactionReadsTwiceTheAppendedBytes() {
-    // 100 KiB in a millisecond: 1 MiB may take 5.12 ms, of which one has passed.
+    // 100 KiB in a millisecond: 1 MiB may take 5.12 ms, of which one millisecond has passed.
     #expect((4_100_000...4_140_000).contains(pause(appended: 100 << 10)))
     #expect(pause(appended: 1 << 20) == 0, "half as fast as the writer: no pause")
   }
 
   @Test func compactionKeepsALeastRate() {
-    // 2 KiB in a millisecond, 2 MB a second: 32 MiB a second is the least.
+    // 2 KiB in a millisecond are 2 MB a second; the least rate is 32 MiB a second.
     #expect((30_000_000...31_000_000).contains(pause(appended: 2 << 10)))
   }
 

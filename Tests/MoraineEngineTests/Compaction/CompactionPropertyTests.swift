@@ -6,10 +6,10 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Puts, deletes, batches, compactions of any neighbours, reopening: it equals a dictionary, and so
-/// does each of its keyspaces.
+/// Puts, deletes, batches, compactions of any neighbours, and reopening: the store equals a
+/// dictionary, and so does each of its keyspaces.
 @Suite struct CompactionPropertyTests {
-  /// A key of one of the keyspaces, by its place in ``names``.
+  /// A key in one of the keyspaces, given by its index in ``names``.
   private struct Place: Hashable {
     let keyspace: Int
     let key: Key
@@ -17,7 +17,7 @@ import Testing
 
   private typealias Model = [Place: [UInt8]]
 
-  /// The unnamed one, which every store has, and two more, which every second store has.
+  /// The unnamed keyspace, which every store has, and two more, which every second store has.
   private static let names = ["", "b", "c"]
 
   static var seeds: Range<UInt64> {
@@ -33,9 +33,9 @@ import Testing
   private func run(_ seed: UInt64, _ mode: Configuration.IOMode) async throws {
     var random = SeededGenerator(seed: seed)
     var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
-    // Every third store compacts by itself as well.
+    // Every third store also compacts in the background.
     configuration.compaction = seed % 3 == 0 ? CompactionPolicy() : .manual
-    // Every second one writes an index checkpoint whenever it can.
+    // Every second store writes an index checkpoint whenever it can.
     configuration.checkpointFloorBytes = seed % 2 == 0 ? 0 : 1 << 20
     let storage = MemoryStorage()
     var checkpoints = CheckpointShelf(storage)
@@ -54,10 +54,11 @@ import Testing
       case 18: _ = try await store.compact()
       default:
         try await store.close()
-        // As it was left, without any, or an older one in its place.
+        // The checkpoint stays, is removed, or is replaced by an older one.
         let isThere = try checkpoints.exchange(&random)
         store = try Store(on: storage, at: "store", configuration: configuration)
-        // Any that is there serves: falling back on the log would hide that it led astray.
+        // Every checkpoint that exists must be used: falling back on the log would hide that the
+        // checkpoint led to wrong answers.
         #expect(await store.recoveryReport.usedCheckpoint == isThere, what)
       }
     }
@@ -140,7 +141,7 @@ import Testing
   }
 }
 
-/// Everything that is live in a keyspace.
+/// Returns all live records of a keyspace.
 func contents(_ keyspace: Keyspace) async throws -> [Key: [UInt8]] {
   let found = Mutex<[Key: [UInt8]]>([:])
   try await keyspace.forEach { entry in
@@ -150,7 +151,7 @@ func contents(_ keyspace: Keyspace) async throws -> [Key: [UInt8]] {
   return found.withLock { $0 }
 }
 
-/// Keeps index checkpoints of earlier lives, and puts them back in the place of newer ones.
+/// Keeps index checkpoints of earlier runs, and puts them back in the place of newer ones.
 private struct CheckpointShelf {
   private let storage: MemoryStorage
   private var kept: [(name: String, bytes: [UInt8])] = []
@@ -159,7 +160,7 @@ private struct CheckpointShelf {
     self.storage = storage
   }
 
-  /// - Returns: whether there is one now.
+  /// - Returns: whether a checkpoint exists now.
   mutating func exchange(_ random: inout SeededGenerator) throws -> Bool {
     guard let directory = try storage.openDirectory("store") else { return false }
     let names = try directory.entries().map(\.name).filter { $0.hasSuffix(".index") }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Compactions that cannot go on: nothing is lost, and the next one may succeed.
+/// Compactions that cannot continue: nothing is lost, and the next compaction may succeed.
 @Suite(.timeLimit(.minutes(10))) struct CompactionRefusalTests {
   private static let modes = [Configuration.IOMode.mapped, .positional]
   private static let value = [UInt8](0..<200)
@@ -20,7 +20,7 @@ import Testing
     return configuration
   }
 
-  /// Every second key was deleted, so that every segment has garbage and something live.
+  /// Every second key is deleted, so that every segment has garbage and live records.
   private func store(
     on storage: any Storage, at path: FilePath, _ mode: Configuration.IOMode
   ) async throws -> Store {
@@ -40,9 +40,10 @@ import Testing
     #expect(await store.statistics.poison == nil)
   }
 
-  /// Neither into new space nor into what was kept back: not even the segment with the least in it.
+  /// Compaction finds no room, neither in new space nor in the reserve, not even for the segment with
+  /// the fewest live bytes.
   ///
-  /// - Parameter last: what the attempt on that segment meets.
+  /// - Parameter last: the error of the attempt on that segment.
   @Test(arguments: modes, [Errno.noSpace, .ioError])
   func compactionWithoutAnySpaceGivesUp(mode: Configuration.IOMode, last: Errno) async throws {
     let storage = FaultStorage(MemoryStorage())
@@ -51,7 +52,7 @@ import Testing
     let births = Mutex(0)
     storage.setScript { event in
       guard event.operation == .createFile, event.file.hasSuffix(".segment") else { return nil }
-      // The first, the same again with what was kept back, and then the cheapest.
+      // The first attempt, the same attempt with the reserve, and then the cheapest segment.
       return .fail(
         births.withLock { count in
           count += 1
@@ -72,7 +73,7 @@ import Testing
     try await store.close()
   }
 
-  /// The bytes changed between the look at a record and its copying.
+  /// The bytes change after the record was read and before it is copied.
   @Test func recordThatChangesBeforeItsCopyIsNotCopied() async throws {
     let directory = try TestDirectory()
     let storage = FaultStorage(DiskStorage())
@@ -81,7 +82,7 @@ import Testing
     let records = try segment.recordPlaces
     let victim = try #require(records.first { $0.key == Array("3".utf8) })
     let gate = Gate()
-    // The output is begun with the first live record in hand; the victim is the next.
+    // The output is created when the first live record was read; the victim is the next record.
     storage.setScript { event in
       event.operation == .createFile && event.file.hasSuffix(".segment") ? .hang(gate) : nil
     }
@@ -107,7 +108,7 @@ import Testing
     try await again.close()
   }
 
-  /// What two have together may become longer where they no longer share a dictionary.
+  /// The contents of two segments may become longer where they no longer share a dictionary.
   @Test(arguments: modes)
   func segmentsThatDoNotFitTogetherAreRewrittenSeparately(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage()
@@ -121,7 +122,7 @@ import Testing
     #expect(after.dropFirst().map(\.number) == before.dropFirst().map(\.number))
     #expect(await store.loners() == [after[0].number.rawValue])
     try await check(store)
-    // Alone or not: what does not fit is not lost.
+    // Merged or not: records that do not fit are not lost.
     let error = await failure { _ = try await store.rewriteFirst(1, limitBytes: 600) }
     #expect(error?.code == .limitExceeded)
     #expect(error?.file?.hasSuffix(".segment") == true)
@@ -141,7 +142,7 @@ import Testing
 }
 
 extension Store {
-  /// Rewrites the first sealed segments, with outputs of so many bytes at most.
+  /// Rewrites the first sealed segments, with outputs of at most `limitBytes` bytes.
   fileprivate func rewriteFirst(_ count: Int, limitBytes: Int) async throws(StoreError) -> [Int] {
     compaction.begin()
     defer { endCompaction() }
@@ -152,7 +153,7 @@ extension Store {
     return [taken, left]
   }
 
-  /// The numbers of the segments that are to be rewritten by themselves.
+  /// The numbers of the segments that cannot be merged.
   fileprivate func loners() -> [UInt64] {
     engine!.table.unmergeable.map { engine!.table.infos[$0].number.rawValue }
   }

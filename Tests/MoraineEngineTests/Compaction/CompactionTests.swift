@@ -5,14 +5,14 @@ import SystemPackage
 import Testing
 
 @Suite struct CompactionTests {
-  /// Overwriting again and again does not let the log grow without bound, though nobody asks.
+  /// Repeated overwriting does not let the log grow without bound, though no caller compacts.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func garbageIsCompactedInTheBackground(mode: Configuration.IOMode) async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store",
       configuration: .testing(segmentSizeBytes: 32 << 10, ioMode: mode))
     var written = 0
-    // Ends when half of what was appended is gone again; without compaction, never.
+    // Ends when half of the appended bytes were removed; without compaction it never ends.
     while await isStillLarge(store) {
       for number in 0..<200 {
         try await store.set(Array("\(written) \(number)".utf8), forKey: "\(number)")
@@ -42,7 +42,7 @@ import Testing
     for number in 0..<300 { try await store.removeValue(forKey: "\(number)") }
     let report = try await store.compact()
     #expect(report.inputBytes > 20_000 && report.outputBytes == 0)
-    // What is left is the empty active segment.
+    // Only the empty active segment is left.
     #expect(await store.statistics.diskBytes < 256)
     try await store.close()
     let again = try Store(on: storage, at: "store", configuration: configuration)
@@ -51,7 +51,7 @@ import Testing
     try await again.close()
   }
 
-  /// A damaged record is an error, and nothing is removed.
+  /// A damaged record is an error, and no segment is removed.
   @Test func damageIsNotCopied() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)

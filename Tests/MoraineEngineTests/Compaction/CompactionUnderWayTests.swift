@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// What others see and do while compaction runs.
+/// Reads and writes by other tasks while compaction runs.
 @Suite(.timeLimit(.minutes(10))) struct CompactionUnderWayTests {
   /// Between the publication and the end of the installation, live records are partly in the old
   /// segments and partly in the new one.
@@ -16,7 +16,7 @@ import Testing
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     for number in 0..<20_000 { try await store.set([1, 2, 3], forKey: Key("\(number % 12_000)")) }
     let compaction = Task { try await store.compact() }
-    // Ends behind the first look that found no garbage left.
+    // Ends after the first look that found no garbage.
     var hasGarbage = true
     while hasGarbage {
       let statistics = await store.statistics
@@ -38,7 +38,7 @@ import Testing
     return count.withLock { $0 }
   }
 
-  /// Both take segment numbers, and manifests, in turns.
+  /// Rotation and compaction both take segment numbers and publish manifests, in turns.
   @Test(arguments: 0..<6 as Range<UInt64>)
   func rotationAndCompactionDoNotInterfere(seed: UInt64) async throws {
     let storage = MemoryStorage()
@@ -72,7 +72,7 @@ import Testing
     try await again.close()
   }
 
-  /// Closing ends it, and waits for it.
+  /// Closing ends the compaction, and waits for its end.
   @Test func closingEndsACompaction() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
@@ -107,7 +107,7 @@ import Testing
     }
   }
 
-  /// Cancelling ends it between two segments; what was done is kept.
+  /// Cancelling ends the compaction between two segments, and keeps the finished part.
   @Test func cancellingEndsACompactionEarly() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration.testing(segmentSizeBytes: 2000)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A damaged record that nobody needs any more: its segment stays, the others are cleaned.
+/// A damaged record that is not live: its segment stays, and the other segments are compacted.
 @Suite(.timeLimit(.minutes(10))) struct DamagedCompactionTests {
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func damagedSegmentDoesNotStopOtherCompactions(mode: Configuration.IOMode) async throws {
@@ -52,8 +52,8 @@ import Testing
     #expect(choose(segments) == nil)
   }
 
-  /// Values that a dictionary makes short may not fit together without it. Small neighbours were
-  /// chosen again and again then.
+  /// Regression: values that a dictionary makes short may not fit together without it. Small
+  /// neighbours were chosen again and again.
   @Test func segmentThatCannotMergeIsNotChosenForMerging() {
     var segments = Array(repeating: SegmentFigures(bytes: 100, liveBytes: 100), count: 9)
     segments[0].cannotMerge = true

@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineEngine
 
 @Suite struct DictionaryCacheTests {
-  /// Whoever has the place, the value is the one that was stored.
+  /// Whichever segment holds the slot, the value is the one that was stored.
   @Test func segmentsThatShareAPlaceKeepTheirDictionaries() throws {
     let cache = DictionaryCache()
     var generator = SeededGenerator(seed: 9)
@@ -30,7 +30,7 @@ import Testing
         }
       }
     }
-    // Slot 5 always, and one of the three others.
+    // Slot 5 always hits, and one of the three others.
     #expect(hits > 9000)
   }
 

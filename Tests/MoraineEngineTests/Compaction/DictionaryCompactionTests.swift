@@ -4,7 +4,7 @@ import MoraineStorage
 import MoraineTesting
 import Testing
 
-/// Compaction finds what values have in common, and stores it once a segment.
+/// Compaction finds the bytes that values have in common, and stores them once in a segment.
 @Suite struct DictionaryCompactionTests {
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
 
@@ -58,7 +58,7 @@ import Testing
     try await again.close()
   }
 
-  /// One segment rewritten for its garbage keeps the dictionary that it has.
+  /// A single segment that is rewritten for its garbage keeps its dictionary.
   @Test(arguments: modes)
   func aDictionaryIsKept(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -71,14 +71,14 @@ import Testing
     #expect(!dictionary.isEmpty)
     try await store.removeValue(forKey: "7")
     model[7] = nil
-    // Even where no new one would be made.
+    // Also where no new dictionary would be made.
     try await store.close()
     configuration.compaction.sharesDictionaries = false
     let again = try Store(at: directory.path, configuration: configuration)
     try await again.compact(segments: 0..<1)
     #expect(try directory.segments().contains { try $0.header.dictionary == dictionary })
     try await check(again, model)
-    // What is merged has none.
+    // The merged segment has no dictionary.
     try await fill(again, 0..<3, &model)
     try await again.compact()
     for segment in try directory.segments() { #expect(try segment.header.dictionary.isEmpty) }
@@ -124,8 +124,8 @@ import Testing
     try await store.close()
   }
 
-  /// In a segment with a dictionary, what does not compress is stored raw, and what is long or
-  /// empty stays as it was.
+  /// In a segment with a dictionary, values that do not compress are stored raw, and long or empty
+  /// values stay as they were.
   @Test(arguments: modes)
   func eachValueIsStoredInItsBestForm(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -162,7 +162,7 @@ import Testing
     #expect(try segment.header.dictionary.count > 300)
     try segment.flip(at: SegmentHeader.fixedLength + 200)
     #expect(try await !store.verify().isSound)
-    // It is not copied either.
+    // Compaction does not copy the value either.
     try await store.removeValue(forKey: "3")
     await #expect(throws: StoreError.self) { try await store.compact(segments: 0..<1) }
     #expect(try directory.segments().contains(segment))
@@ -179,7 +179,7 @@ import Testing
     try await again.close()
   }
 
-  /// Stores documents and some long values under the numbers as keys.
+  /// Stores documents and some long values; the keys are the numbers.
   private func fill(
     _ store: Store, _ keys: Range<Int>, _ model: inout [Int: [UInt8]]
   ) async throws {

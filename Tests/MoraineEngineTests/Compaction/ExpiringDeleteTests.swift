@@ -4,16 +4,16 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A delete with an expiry, which no writer makes: it must stay as long as what it deletes may be
-/// there, however long ago it expired.
+/// A delete with an expiry, which no writer makes: it must stay as long as the record that it
+/// deletes may exist, however long ago it expired.
 @Suite(.timeLimit(.minutes(10))) struct ExpiringDeleteTests {
-  /// Rewriting its segment was due for ever, and took place 300 times a second.
+  /// Regression: rewriting its segment was always due, and took place 300 times a second.
   @Test func expiringDeleteDoesNotKeepCompactionBusy() async throws {
     let copy = try await Self.storeWithAnExpiringDelete()
     let configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
     let store = try Store(at: copy.path, configuration: configuration)
     for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
-    // Before, there was no end to wait for.
+    // Before the correction, the store never became idle.
     try await store.waitUntilIdle()
     #expect(try await store.value(forKey: "first") == [1])
     #expect(try await store.value(forKey: "second") == [1])

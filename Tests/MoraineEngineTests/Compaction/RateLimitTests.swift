@@ -5,7 +5,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A limit so low that compaction would take a year: it is kept, and keeps nobody else waiting.
+/// A limit so low that compaction would take a year: compaction keeps the limit, and delays no
+/// other work.
 @Suite(.timeLimit(.minutes(10))) struct RateLimitTests {
   private let storage = FaultStorage(MemoryStorage())
 
@@ -19,7 +20,7 @@ import Testing
     return store
   }
 
-  /// Compacts, and returns when the first chunk is being read: a pause comes next.
+  /// Starts a compaction, and returns when it reads the first chunk: a pause comes next.
   private func beginCompaction(_ store: Store) async -> Task<CompactionReport, any Error> {
     storage.clearTrace()
     let compaction = Task { try await store.compact() }
@@ -27,7 +28,7 @@ import Testing
     return compaction
   }
 
-  /// Both of what is copied and of what is only looked at, for a dictionary.
+  /// For records that are copied, and for records that are only read to train a dictionary.
   @Test(arguments: [true, false])
   func rateLimitDoesNotDelayClosing(sharesDictionaries: Bool) async throws {
     let store = try await store(isAutomatic: false, sharesDictionaries: sharesDictionaries)
@@ -50,7 +51,7 @@ import Testing
     try await store.close()
   }
 
-  /// The log outgrows its limit of space then; that is what the comment says.
+  /// The log then outgrows its limit of space, as the comment of the setting says.
   @Test func rateLimitDoesNotDelayWriters() async throws {
     let store = try await store(isAutomatic: true, sharesDictionaries: false)
     var random = SeededGenerator(seed: 1)

@@ -11,7 +11,7 @@ import Testing
     (.rename, "MANIFEST.tmp"), (.synchronizeDirectory, "store"),
   ]
 
-  /// A power failure that left a segment listed and nothing in it.
+  /// Returns a store after a power failure that left a listed segment empty.
   private func storeWithAnEmptySegment(_ mode: Configuration.IOMode) async throws -> SimulatedDisk {
     let disk = SimulatedDisk()
     let store = try Store(on: disk, at: "store", configuration: .testing(ioMode: mode))
@@ -33,7 +33,7 @@ import Testing
     try await store.close()
   }
 
-  /// Where one of these steps fails, the segment must still be there, and the store must open.
+  /// Where one of these steps fails, the segment must still exist, and the store must open.
   @Test(arguments: [Configuration.IOMode.mapped, .positional], publication.indices)
   func nothingIsUnlinkedWhenAStepFails(mode: Configuration.IOMode, step: Int) async throws {
     let disk = try await storeWithAnEmptySegment(mode)
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  /// The output, bytes and name, then the manifest; the inputs go last.
+  /// The bytes and the name of the output, then the manifest; the inputs are removed last.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func compactionUnlinksLast(mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
@@ -99,7 +99,7 @@ import Testing
     #expect(afterwards?.operation == .rename, "nothing is written behind the publication")
   }
 
-  /// Each step stands behind the one before.
+  /// Expects each step after the previous one.
   private func expect(
     _ steps: [(StorageEvent.Operation, String)], in trace: ArraySlice<StorageEvent>
   ) throws {

@@ -6,18 +6,20 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Compaction comes to an end: what the choice of segments counts as garbage, the copy leaves out.
+/// Compaction comes to an end: the copy leaves out everything that the choice of segments counts as
+/// garbage.
 @Suite(.timeLimit(.minutes(10))) struct SettledCompactionTests {
   private static func configuration() -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
-    // The test takes the steps of the compaction in the background itself.
+    // The test runs the steps of background compaction itself.
     configuration.compaction = .manual
     return configuration
   }
 
-  /// The feed lags by more than what compaction leaves to it: then segments whose deletes it has
-  /// not seen may be rewritten, and the copy keeps the deletes. They were garbage to the choice,
-  /// and rewriting them was due again at once.
+  /// Regression: the feed lags by more than the limit of the bytes that compaction keeps for it.
+  /// Then segments whose deletes the feed has not seen may be rewritten, and the copy keeps the
+  /// deletes. The choice counted those deletes as garbage, so that rewriting the segments was due
+  /// again at once.
   @Test func idleStoreWithALaggingFeedRewritesNothingTwice() async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: Self.configuration())
@@ -35,21 +37,20 @@ import Testing
     let before = await store.statistics
     #expect(try await store.compactInSteps(limit: 1000) == 0)
     #expect(await store.statistics.compactionBytes == before.compactionBytes)
-    // The deletes are still there for the feed.
+    // The deletes still exist for the feed.
     var removals = 0
     while let change = try await iterator.next() {
       if change.isRemoval { removals += 1 }
       if change.sequence == before.lastSequence { break }
     }
     #expect(removals == 3000)
-    // Only the feed kept them.
+    // The deletes were kept only for the feed.
     #expect(try await store.compactInSteps(limit: 1000) > 0)
     #expect(await store.statistics.diskBytes < before.diskBytes / 2)
     try await store.close()
   }
 
-  /// Whatever was written, and wherever feeds stand: when compaction has ended, it has nothing to
-  /// do.
+  /// After any writes and with any feeds: when compaction has ended, it has nothing left to do.
   @Test(arguments: 0..<12)
   func secondCompactionFindsNothingToDo(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)
@@ -87,9 +88,9 @@ import Testing
 }
 
 extension Store {
-  /// Rewrites what the compaction in the background would, step by step.
+  /// Rewrites the segments that background compaction would rewrite, step by step.
   ///
-  /// - Returns: how many steps it took; `limit` when there was more to do.
+  /// - Returns: the number of steps; `limit` when there was more to do.
   fileprivate func compactInSteps(limit: Int) async throws -> Int {
     let policy = CompactionPolicy()
     let work = CompactionWork(pacer: CompactionPacer(policy: policy, isUrgent: true))

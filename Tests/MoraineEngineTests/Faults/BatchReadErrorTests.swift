@@ -5,20 +5,22 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A batch looks up what it replaces; whatever fails there fails before anything is written.
+/// A batch looks up the records that it replaces; a failed look-up fails the batch before anything
+/// is written.
 @Suite struct BatchReadErrorTests {
   private static let configuration = Configuration.testing(
     segmentSizeBytes: 4000, ioMode: .positional)
 
-  /// The keys were looked up again once the batch was in the log. A read that failed then left half
-  /// of the batch visible, and the store could not be opened any more: its digest was wrong.
+  /// Regression: the keys were looked up again after the batch was in the log. A read that failed
+  /// then left half of the batch visible, and the store could not be opened any more, because its
+  /// digest was wrong.
   @Test func aReadThatFailsLeavesNothingOfTheBatch() async throws {
     var number = 0
     while try await failRead(number) { number += 1 }
     #expect(number == 3, "one read for each key that is there")
   }
 
-  /// - Returns: whether the batch did so many reads.
+  /// - Returns: whether the batch made that many reads.
   private func failRead(_ number: Int) async throws -> Bool {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: Self.configuration)
@@ -53,7 +55,8 @@ import Testing
     return true
   }
 
-  /// A batch that reads what it builds on, and cannot: its body says so, and nothing is written.
+  /// A batch reads a value that it depends on, and the read fails: the read throws in the body, and
+  /// nothing is written.
   @Test(arguments: [true, false])
   func failedReadInsideABatchThrows(isContains: Bool) async throws {
     let storage = FaultStorage(MemoryStorage())

@@ -5,8 +5,8 @@ import SystemPackage
 import Testing
 
 @Suite(.timeLimit(.minutes(10))) struct ClosingFailureTests {
-  /// IndexHit with pairs of faults: closing gave up before anything was synced, when the space that is
-  /// kept back could not be given back.
+  /// Found with pairs of faults: closing gave up before anything was synced, when the reserve could
+  /// not be released.
   @Test func aReserveThatStaysKeepsNothingFromBecomingDurable() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())

@@ -4,13 +4,13 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// A fault at every single call of a workload, once and for ever.
+/// A fault at every single call of a workload, once and permanently.
 @Suite struct EachCallTests {
   struct Case: Sendable, CustomTestStringConvertible {
     let mode: Configuration.IOMode
     let errno: Errno
     let isPermanent: Bool
-    /// How much of a write is done before it fails.
+    /// The part of a write that is done before it fails.
     let partLengthBytes: Int
     var testDescription: String {
       "\(mode), \(errno), \(isPermanent ? "for ever" : "once"), \(partLengthBytes) bytes"
@@ -52,13 +52,13 @@ import Testing
   }
 }
 
-/// What a workload was told, and what may therefore be there afterwards.
+/// The answers that a workload got, and the contents that are therefore possible afterwards.
 private struct Outcome {
   let storage: FaultStorage
   let mode: Configuration.IOMode
   var callCount = 0
   var failedCall = ""
-  /// For each key, the values it may have: the acknowledged one, and those of attempts that threw.
+  /// The possible values of each key: the acknowledged value, and those of attempts that threw.
   private var allowed: [Key: Set<[UInt8]?>] = [:]
   private var codes: Set<StoreError.Code> = []
 
@@ -108,7 +108,7 @@ private struct Outcome {
     }
   }
 
-  /// Opens it again, now without faults, twice, with a write in between.
+  /// Opens the store again, now without faults, twice, with a write in between.
   func check(_ what: String) async throws {
     storage.setScript(nil)
     let comment = Comment(rawValue: what)

@@ -6,9 +6,10 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// What fails without harm leaves nothing behind: no wait, no thread, no file, no poison.
+/// A harmless failure leaves nothing behind: no wait, no thread, no file, no poison.
 @Suite(.timeLimit(.minutes(10))) struct FailedAttemptTests {
-  /// A put that failed used up a number, and `sync()` waited for that number, syncing on and on.
+  /// Regression: a put that failed used up a number, and `sync()` waited for that number, and
+  /// synced again and again.
   @Test func syncEndsAfterAPutThatFailed() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: .positional))
@@ -22,7 +23,7 @@ import Testing
     try await store.close()
   }
 
-  /// Each left one that waited for work for ever.
+  /// Regression: each opening left a thread that waited for work for ever.
   @Test func anOpeningThatFailsEndsItsThread() async throws {
     let directory = try TestDirectory()
     let holder = try Store(at: directory.path, configuration: .testing())
@@ -31,19 +32,19 @@ import Testing
     for _ in 0..<400 {
       await #expect(throws: StoreError.self) { _ = try await Store.open(at: directory.path) }
     }
-    // They end by themselves, a little later; other tests have theirs too.
+    // The threads end a little later; other tests have threads too.
     while try threadCount() > before + 100 { await Task.yield() }
     try await holder.close()
   }
 
-  /// 0 where the system does not say.
+  /// Returns 0 where the system does not report the number.
   private func threadCount() throws -> Int {
     guard FileManager.default.fileExists(atPath: "/proc/self/task") else { return 0 }
     return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count
   }
 
-  /// The manifest that lists a full segment as sealed is written in the background. What kept it
-  /// from being begun stopped writing for good.
+  /// Regression: the manifest that lists a full segment as sealed is written in the background. An
+  /// error that kept this write from beginning ended writing for good.
   @Test(arguments: [Errno.tooManyOpenFiles, .tooManyOpenFilesInSystem, .noSpace])
   func aManifestThatCannotBeBegunInTheBackgroundPoisonsNothing(errno: Errno) async throws {
     let storage = FaultStorage(MemoryStorage())
@@ -55,7 +56,8 @@ import Testing
       guard event.operation == .createFile, event.file == "MANIFEST.tmp" else { return nil }
       return births.withLock { count in
         count += 1
-        // The first lists both segments as open, the second comes from behind the writer.
+        // The first manifest lists both segments as open; the second is the one that the background
+        // writes.
         return count == 2 ? .fail(errno) : nil
       }
     }
@@ -73,7 +75,7 @@ import Testing
     try await again.close()
   }
 
-  /// Each put that was refused left one more segment file.
+  /// Regression: each refused put left one more segment file.
   @Test func refusedRotationsLeaveNoFiles() async throws {
     let directory = try TestDirectory()
     let storage = FaultStorage(DiskStorage())
@@ -99,7 +101,7 @@ import Testing
     try await store.close()
   }
 
-  /// The kernel may have no mapping left to give (`vm.max_map_count`).
+  /// The kernel may refuse another mapping (`vm.max_map_count`).
   @Test func segmentIsWrittenWithoutAMappingWhenMappingFails() async throws {
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { $0.operation == .map ? .fail(.noMemory) : nil }
@@ -111,7 +113,8 @@ import Testing
     try await store.close()
   }
 
-  /// A kill between its birth and its allocation left an empty file, which passed for a reserve.
+  /// Regression: a kill between the creation of the reserve and its allocation left an empty file,
+  /// which passed for a reserve.
   @Test func emptyReserveFileIsAllocatedAgain() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }

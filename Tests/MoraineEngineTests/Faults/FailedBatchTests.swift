@@ -2,7 +2,7 @@ import MoraineEngine
 import MoraineTesting
 import Testing
 
-/// A batch whose records are written one by one, and one of these writes fails.
+/// A batch whose records are written one by one: one of these writes fails.
 @Suite struct FailedBatchTests {
   @Test(arguments: [1, 2, 3])
   func aBatchThatFailsInItsMiddleLeavesNothing(failing: Int) async throws {

@@ -4,10 +4,10 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Three lives of one store: made and killed, reopened and closed, reopened and read.
+/// Three runs of one store: created and killed, reopened and closed, reopened and read.
 ///
-/// A fault strikes one call of one of them. Each life checks what it sees against what the writer
-/// was told; the last check is without faults.
+/// A fault strikes one call of one run. Each run compares what it reads with the answers that the
+/// writer got; the last check has no faults.
 final class FaultyLives {
   let configuration: Configuration
   let misfortune: Misfortune
@@ -35,7 +35,7 @@ final class FaultyLives {
       if life == 1 {
         await attempt(on: store) { () throws(StoreError) in try await store.close() }
       }
-      // The kill: what the files hold while the store is still open.
+      // The kill: the contents of the files while the store is still open.
       disk = SimulatedDisk(disk.image(.everything))
       storage.setScript(nil)
       try await ignoringPoison { () throws(StoreError) in try await store.close() }
@@ -43,7 +43,8 @@ final class FaultyLives {
     try await settle(on: disk)
   }
 
-  /// Nil when the fault lasts. One that does not must not keep a second attempt from succeeding.
+  /// Returns nil when the fault is permanent. A fault that strikes once must not prevent a second
+  /// attempt from succeeding.
   func open(_ storage: FaultStorage) async throws -> Store? {
     for _ in 0..<2 {
       do throws(StoreError) {
@@ -58,7 +59,7 @@ final class FaultyLives {
     return nil
   }
 
-  /// Every failure is typed, and names its cause.
+  /// Every failure has a type, and names its cause.
   func judge(_ error: StoreError) {
     #expect([.io, .noSpace, .poisoned, .limitExceeded].contains(error.code), "\(error); \(what)")
     #expect(error.errno == misfortune.errno, "\(error); \(what)")
@@ -73,7 +74,7 @@ final class FaultyLives {
     judge(error)
   }
 
-  /// A key may be unreadable for a while, and is never answered wrongly.
+  /// A key may be unreadable for a while, and never has a wrong value.
   func see(_ key: Key, in store: Store) async {
     do throws(StoreError) {
       let value = try await store.value(forKey: key)
@@ -99,7 +100,7 @@ final class FaultyLives {
     }
   }
 
-  /// Opens it without faults, writes, closes, and opens it again.
+  /// Opens the store without faults, writes, closes, and opens it again.
   func settle(on disk: SimulatedDisk) async throws {
     let store = try Store(on: disk, at: "store", configuration: configuration)
     var state = try await store.contents()

@@ -2,7 +2,7 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// A fault at every single call of three lives of a store, reopening included.
+/// A fault at every single call of three runs of a store, reopening included.
 @Suite struct FaultyLivesTests {
   struct Case: Sendable, CustomTestStringConvertible {
     let mode: Configuration.IOMode

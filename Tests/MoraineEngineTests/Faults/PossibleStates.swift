@@ -1,14 +1,15 @@
 import MoraineEngine
 
-/// What a store may hold, by what its writer was told: the oracle of the tests with faults.
+/// The contents that a store may have, given the answers that its writer got: the oracle of the
+/// tests with faults.
 ///
-/// - An acknowledged step is there.
-/// - A step that threw and left the store able to write is not there (it was taken back).
-/// - A step that threw and poisoned the store may be there, whole (P7).
-/// - A step that a poisoned store refused is not there.
+/// - An acknowledged step is present.
+/// - A step that threw and left the store writable is absent (it was reverted).
+/// - A step that threw and poisoned the store may be present as a whole (P7).
+/// - A step that a poisoned store refused is absent.
 struct PossibleStates {
   typealias State = [Key: [UInt8]]
-  /// One atomic unit; no value is a delete.
+  /// One atomic unit; a nil value is a delete.
   typealias Step = [(key: Key, value: [UInt8]?)]
 
   private(set) var states: [State] = [[:]]
@@ -20,9 +21,9 @@ struct PossibleStates {
     for state in after where !states.contains(state) { states.append(state) }
   }
 
-  /// What was served once must not change any more (P4).
+  /// Records a state that the store has returned, which must not change any more (P4).
   ///
-  /// - Returns: whether it was possible.
+  /// - Returns: whether the state was possible.
   mutating func saw(_ state: State) -> Bool {
     guard states.contains(state) else { return false }
     states = [state]
@@ -39,7 +40,7 @@ struct PossibleStates {
 }
 
 extension Store {
-  /// Everything that is there.
+  /// Returns all records.
   func contents() async throws -> PossibleStates.State {
     var result: PossibleStates.State = [:]
     try await forEach { entry in

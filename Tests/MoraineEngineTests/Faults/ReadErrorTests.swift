@@ -5,7 +5,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// What cannot be read is an error with a name: never "missing", never "torn".
+/// A read error names the file and is never reported as "missing" or "torn".
 @Suite struct ReadErrorTests {
   @Test func unreadableKeyIsAnErrorOnlyForThatKey() async throws {
     let storage = FaultStorage(MemoryStorage())
@@ -79,7 +79,8 @@ import Testing
     #expect(try descriptors(below: directory.store) == before)
   }
 
-  /// How many descriptors of this process lead below a directory; 0 where the system does not say.
+  /// Returns the number of descriptors of this process below a directory; 0 where the system does
+  /// not report them.
   private func descriptors(below directory: URL) throws -> Int {
     guard FileManager.default.fileExists(atPath: "/proc/self/fd") else { return 0 }
     let root = directory.resolvingSymlinksInPath().path

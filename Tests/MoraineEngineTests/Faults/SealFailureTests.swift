@@ -10,7 +10,7 @@ import Testing
   struct Case: Sendable, CustomTestStringConvertible {
     let mode: Configuration.IOMode
     let operation: StorageEvent.Operation
-    /// The file it happens to, once the seal has begun.
+    /// The file whose call fails, once the seal has begun.
     let file: String
     var testDescription: String { "\(mode), \(operation.rawValue) \(file)" }
   }

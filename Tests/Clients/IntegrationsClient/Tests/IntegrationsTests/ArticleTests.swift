@@ -9,7 +9,7 @@ import SystemPackage
 import Testing
 import UnixSignals
 
-/// Every Swift line of the article on integrations.
+/// Compiles every Swift line of the article on integrations.
 @Suite(.timeLimit(.minutes(5))) struct ArticleTests {
   @Test func aServer() async throws {
     var configuration = Configuration()
@@ -44,7 +44,7 @@ import UnixSignals
   }
 }
 
-/// Has its group end as soon as it runs.
+/// Service that ends its group as soon as it runs.
 final class Ending: Service {
   let group = Mutex<ServiceGroup?>(nil)
 

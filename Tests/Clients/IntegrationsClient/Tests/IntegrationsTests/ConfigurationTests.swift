@@ -2,7 +2,7 @@ import Configuration
 import Moraine
 import Testing
 
-/// Trait `ConfigurationReader`.
+/// Tests of the trait `ConfigurationReader`.
 @Suite struct ConfigurationTests {
   typealias Settings = Moraine.Configuration
 
@@ -135,7 +135,7 @@ import Testing
     #expect(error?.value == "64M")
   }
 
-  /// The settings are those of a store.
+  /// A store uses the settings that were read.
   @Test func storeOpensWithTheSettingsThatWereRead() async throws {
     let configuration = try Settings(
       reader: reader(["segmentSizeBytes": 256, "compaction.isAutomatic": false]))

@@ -5,7 +5,7 @@ import MoraineTesting
 import Synchronization
 import Testing
 
-/// Trait `Logging`.
+/// Tests of the trait `Logging`.
 @Suite(.timeLimit(.minutes(5))) struct LoggingTests {
   private let handler = InMemoryLogHandler()
 
@@ -67,7 +67,7 @@ import Testing
     #expect(entry.metadata["errno"] == "5")
   }
 
-  /// What a crash has left is worth a notice.
+  /// Bytes that a crash left behind are logged as a notice.
   @Test func openingAfterACrashIsANotice() async throws {
     let disk = SimulatedDisk()
     let first = try disk.openStore()

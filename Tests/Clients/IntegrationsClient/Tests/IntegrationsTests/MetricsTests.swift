@@ -4,7 +4,7 @@ import Moraine
 import MoraineTesting
 import Testing
 
-/// Trait `Metrics`.
+/// Tests of the trait `Metrics`.
 @Suite(.timeLimit(.minutes(5))) struct MetricsTests {
   private let backend = TestMetrics()
   private static let dimensions = [("store", "test")]
@@ -69,7 +69,7 @@ import Testing
     try await store.close()
   }
 
-  /// The store's own figures begin anew with each opening; counters do not.
+  /// The store's own figures begin at zero with each opening; the counters do not.
   @Test func syncsAndBytesAreCountedAcrossOpenings() async throws {
     let metrics = metrics
     let disk = SimulatedDisk()
@@ -77,7 +77,7 @@ import Testing
     var appendedBytes: UInt64 = 0
     for round in 0..<3 {
       let store = try disk.openStore()
-      // Fewer each time, so that it is seen that they began anew.
+      // Fewer writes each time, which shows that the store's figures began at zero.
       for number in 0..<(9 - 3 * round) {
         try await store.set([1], forKey: Key("\(number)"), durability: .sync)
         metrics.record(await store.statistics)

@@ -6,9 +6,9 @@ import ServiceLifecycle
 import ServiceLifecycleTestKit
 import Testing
 
-/// Trait `ServiceLifecycle`.
+/// Tests of the trait `ServiceLifecycle`.
 @Suite(.timeLimit(.minutes(5))) struct ServiceTests {
-  /// Nothing was written after the store was closed, and it was closed in order.
+  /// Expects that nothing was written after the store was closed, and that it was closed in order.
   private func expectClosed(_ store: Store, _ disk: SimulatedDisk) async throws {
     let error = await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
     #expect(error?.code == .closed)
@@ -74,7 +74,7 @@ import Testing
     #expect(error?.code == .io)
   }
 
-  /// Whoever started it decides what that means.
+  /// The program that started the service decides what the end means.
   @Test func serviceEndsWhenTheProgramClosesTheStore() async throws {
     let store = Store.inMemory()
     let running = Task { try await StoreService(store).run() }

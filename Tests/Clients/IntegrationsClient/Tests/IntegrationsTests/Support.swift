@@ -3,7 +3,7 @@ import MoraineTesting
 import ServiceLifecycle
 import Synchronization
 
-/// What a store has told.
+/// Events that a store has reported.
 final class EventList: Sendable {
   private let events = Mutex<[StoreEvent]>([])
 
@@ -18,13 +18,13 @@ final class EventList: Sendable {
 }
 
 extension DiskFault {
-  /// The first sync of the log; the one before is of the new segment's header.
+  /// Fault of the first sync of the log. The sync before it is that of the new segment's header.
   static var ofFirstSync: DiskFault {
     DiskFault(.ioError, on: [.sync], file: "0000000001.segment", occurrence: 2)
   }
 }
 
-/// Writes until it is to end, and then once more.
+/// Service that writes until it has to end, and then once more.
 struct Writer: Service {
   let store: Store
   let durability: Durability
@@ -40,7 +40,7 @@ struct Writer: Service {
       do throws(StoreError) {
         try await store.set([1], forKey: Key("\(number)"), durability: durability)
       } catch {
-        // The group is ended by the store's own service.
+        // The store's own service ends the group.
         guard error.code == .poisoned || error.code == .closed || error.code == .io else {
           throw error
         }

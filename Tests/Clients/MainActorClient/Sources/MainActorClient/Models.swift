@@ -2,8 +2,8 @@ import Foundation
 import Moraine
 import Observation
 
-// Models cross actors, so they say that they are nobody's; everything else here is the main
-// actor's.
+// Models cross actors, so they are declared `nonisolated`. Everything else here belongs to the main
+// actor.
 nonisolated struct User: Codable, Identifiable, Hashable, Sendable {
   let id: UUID
   var name: String
@@ -15,7 +15,7 @@ nonisolated extension PersistedKey where Value == Theme {
   static var theme: Self { Self("theme", default: .light) }
 }
 
-/// What the whole program prefers.
+/// Preferences of the whole program.
 @Observable
 final class Preferences {
   @ObservationIgnored @Persisted(.theme) var theme
