@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Sums up an lcov file.  coverage.py LCOV UNCOVERED WORST-FILES
+"""Summarizes an lcov file.  coverage.py LCOV UNCOVERED WORST-FILES
 
-Line coverage for each module; the lines without a count go to the file UNCOVERED, those of the worst
-files also to the screen. Lines that only stop the program where something impossible happened
-(`fatalError`, `precondition`) cannot be reached, and count all the same.
+Prints the line coverage of each module. Writes the uncovered lines to the file UNCOVERED, and
+prints those of the worst files. Lines that stop the program in an impossible state (`fatalError`,
+`precondition`) cannot be reached, but they count as well.
 """
 
 import os
@@ -12,7 +12,7 @@ from collections import defaultdict
 
 
 def read(path):
-    """The counts of each file: {file: {line: count}}. A line may come more than once."""
+    """Returns the counts of each file: {file: {line: count}}. A line may occur more than once."""
     files, name = defaultdict(dict), None
     with open(path, encoding="utf-8") as text:
         for line in text:
@@ -25,7 +25,7 @@ def read(path):
 
 
 def ranges(numbers):
-    """Neighbours together: 3, 4, 5, 9 -> (3, 5), (9, 9)."""
+    """Joins consecutive numbers: 3, 4, 5, 9 -> (3, 5), (9, 9)."""
     result = []
     for number in sorted(numbers):
         if result and number == result[-1][1] + 1:

@@ -1,13 +1,13 @@
-"""Names the public declarations that have no documentation comment, from the compiler's symbol graphs.
+"""Lists the public declarations without a documentation comment, from the compiler's symbol graphs.
 
-python3 Scripts/documentation.py SCRATCH MODULE...   Exit code 1 when there are any.
+python3 Scripts/documentation.py SCRATCH MODULE...   Exit code 1 when it lists any.
 """
 
 import json
 import pathlib
 import sys
 
-# What says itself, or has the words of the protocol that asks for it.
+# Declarations that need no comment, or that a protocol documents.
 SELF_EVIDENT = {
     "description", "debugDescription", "hash(into:)", "==(_:_:)", "<(_:_:)", "!=(_:_:)",
     "encode(to:)", "init(from:)", "makeAsyncIterator()", "next()", "next(isolation:)",

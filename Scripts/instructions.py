@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What Scripts/instructions makes of callgrind's files."""
+"""Evaluates callgrind's files for Scripts/instructions."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 
-# Functions of which each call is one: of the allocator, and of the Swift runtime.
+# Functions of the allocator and of the Swift runtime. Each call counts as one.
 ALLOCATIONS = {"malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"}
 RETAINS = {"swift_retain", "swift_retain_n", "swift_bridgeObjectRetain"}
 RELEASES = {"swift_release", "swift_release_n", "swift_bridgeObjectRelease"}
@@ -16,7 +16,7 @@ NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 
 
 class Profile:
-    """Instructions and calls of one run: by function, what is spent in itself."""
+    """Instructions and calls of one run, by function. Callees have their own instructions."""
 
     def __init__(self, path):
         self.instructions = Counter()
@@ -29,7 +29,7 @@ class Profile:
             if equals and key in ("fn", "cfn"):
                 number, name = NAME.match(rest).groups()
                 if name is not None:
-                    # The same function is one whatever file the compiler blames.
+                    # Ignore the file: the compiler may name several files for one function.
                     names[number] = name.split("'")[0]
                 if key == "fn":
                     function = names[number]
@@ -39,14 +39,14 @@ class Profile:
                 self.calls[called] += int(rest.split()[0])
                 is_call = True
             elif line[:1] in "+-*0123456789" and not equals:
-                # The line behind a call has what was spent in it: not here.
+                # The line after a call has the cost of the called function: skip it.
                 if not is_call:
                     self.instructions[function] += int(line.split()[1])
                 is_call = False
 
 
 class Row:
-    """The difference of two runs, for each operation."""
+    """The difference of two runs, divided by the number of operations."""
 
     def __init__(self, folder, row, count):
         once, twice = (Profile(f"{folder}/{row}-{n}.out") for n in (count, 2 * count))
@@ -60,12 +60,12 @@ class Row:
         return number / self.count
 
     def calls_of(self, names):
-        # Zero, not minus zero.
+        # `abs` avoids minus zero.
         return abs(round(sum(self.each(self.calls[name]) for name in names), 2))
 
     def figures(self):
-        # What starting and ending a process takes is not quite the same each time: left out is what is
-        # neither called by at least every two hundredth operation nor half an instruction of each.
+        # The cost of starting and ending a process varies slightly. So leave out a function that is
+        # called less than once in 200 operations and takes less than half an instruction of each.
         spent = sum(
             spent for name, spent in self.instructions.items()
             if abs(spent) >= self.count / 2 or self.calls[name] >= self.count / 200)
@@ -95,7 +95,7 @@ def demangled(names):
 
 
 def above(figures, thresholds, tolerance):
-    """The figures that are worse than their thresholds allow."""
+    """Yields a message for each figure that is worse than its threshold allows."""
     for row, found in figures.items():
         for name, figure in found.items():
             limit = thresholds.get(row, {}).get(name)

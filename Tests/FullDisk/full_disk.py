@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fills a small file system through `moraine drive`, and frees it again.  Needs a mounted one:
+"""Fills a small mounted file system through `moraine drive`, and frees it again:
 
     mount -t tmpfs -o size=24m tmpfs /mnt/small      (as root; or a loop device with ext4)
     full_disk.py MORAINE /mnt/small [--io MODE]
 
-Errors are noSpace and nothing else; deletes and compaction give space back; writing resumes in the
-same process; nothing that was acknowledged is lost; a kill at the brim changes none of that.
+Checks that every error is noSpace, that deletes and compaction free space, that writing resumes in
+the same process, and that no acknowledged write is lost, also after a kill while the disk is full.
 """
 import argparse, os, random, signal, subprocess, sys
 
@@ -87,7 +87,7 @@ def main():
             driver.kill()
             driver = Driver(options, directory)
             check(driver, model)
-    # Overwriting what is there, on a full disk: garbage is cleaned while the writer waits.
+    # Overwrite existing keys on the full disk: compaction removes garbage while the writer waits.
     refused = 0
     delete(driver, model, 0.5, rng)
     for _ in range(20_000):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the independent reader against the program, on a store made at random.
+"""Compares the independent reader with the program, on a random store.
 
 compare.py MORAINE SCRATCH [--seed N] [--io mapped|positional]
 """
@@ -21,7 +21,7 @@ from moraine_format import Violation
 
 
 class Drive:
-    """One `moraine drive`, and what the store must hold."""
+    """One `moraine drive` process, and the contents that the store must have."""
 
     def __init__(self, options, directory, model, segment_size=8192):
         self.model = model
@@ -53,7 +53,7 @@ class Drive:
 
 
     def kill_midway(self, commands, answers):
-        """SIGKILL after some answers, while the commands behind them are under way."""
+        """Sends SIGKILL after some answers, while the process executes the commands after them."""
         def send():
             try:
                 for lines in commands:
@@ -87,7 +87,7 @@ def value(rng):
 
 
 def workload(drive, rng, steps):
-    """Commands, one after the other; the model holds what they do."""
+    """Sends random commands one after the other, and applies them to the model."""
     keys = [b""] + [rng.randbytes(rng.randrange(1, 40)) for _ in range(60)]
 
     def operation():
@@ -111,7 +111,7 @@ def work(drive, rng, steps):
 
 
 def shared(options, directory, rng):
-    """Documents that resemble each other: compaction gives their segments dictionaries."""
+    """Stores similar documents, so that compaction gives their segments dictionaries."""
     drive = Drive(options, directory, {}, segment_size=1 << 17)
     for life in range(2):
         for number in range(life * 900, life * 900 + 1500):
@@ -136,7 +136,7 @@ def shared(options, directory, rng):
 
 
 def killed_midway(options, directory, rng, steps):
-    """What a killed store holds is what held after some command, none before the last answered."""
+    """Checks that a killed store has the state after the last answered command or a later one."""
     drive = Drive(options, directory, {})
     commands, states = [], [{}]
     for lines in workload(drive, rng, steps):
@@ -152,7 +152,7 @@ def killed_midway(options, directory, rng, steps):
 
 
 def keyspaces(options, directory, rng):
-    """The same keys in several keyspaces, beside a segment or two of the unnamed one."""
+    """Writes the same keys to several keyspaces, and a segment or two to the unnamed one."""
     names = ["", "users", "settings", "été"]
     for name in names:
         ids = [rng.randrange(50) for _ in range(60)]
@@ -192,7 +192,7 @@ def held(lines):
 
 
 def check(options, directory, model):
-    """The reader first: the program's own opening may repair what it finds."""
+    """Runs the reader first, because the program may repair the store when it opens it."""
     ours = read_store.lines(directory)
     theirs = dumped(options, directory)
     assert ours == theirs, f"{len(ours)} lines against {len(theirs)}"
@@ -201,7 +201,7 @@ def check(options, directory, model):
 
 
 def damage(options, copy, rng, count):
-    """A killed store with one place damaged: both refuse it, or both read the same."""
+    """Damages one place of a killed store: both refuse the store, or both read the same."""
     scratch = copy + "-damaged"
     names = sorted(name for name in os.listdir(copy) if name.endswith(".segment")
                    and os.path.getsize(os.path.join(copy, name)))[-2:]
@@ -231,7 +231,7 @@ def damage(options, copy, rng, count):
 
 
 def exit_codes(directory, rng):
-    """0 and the lines; 3 with the file on standard error; 2 for misuse."""
+    """Checks exit codes: 0 with the lines; 3 with the file on standard error; 2 for wrong usage."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "read_store.py")
 
     def run(*arguments):
@@ -251,10 +251,10 @@ def exit_codes(directory, rng):
 
 
 def flips(directory, rng, count):
-    """Damage is found, or changes nothing."""
+    """Checks that the reader finds damage, or that the damage changes nothing."""
     sound = read_store.lines(directory)
     names = sorted(os.listdir(directory))
-    # LOCK and RESERVE are never read, so that a flip there proves little: a few must do.
+    # LOCK and RESERVE are never read, so a flip there tests little: flip them less often.
     names += 4 * [name for name in names if name == "MANIFEST" or name.endswith(".segment")]
     found = 0
     for _ in range(count):
@@ -310,7 +310,7 @@ def main():
         for kill in range(8):
             store = os.path.join(options.scratch, f"killed-{kill}")
             damage(options, killed_midway(options, store, rng, 100), rng, 10)
-    except Exception as failure:  # whatever it is, say how to see it again
+    except Exception as failure:  # print the command that repeats any failure
         if not isinstance(failure, (AssertionError, Violation)):
             traceback.print_exc()
         print(f"{failure}\nagain: python3 {sys.argv[0]} {options.moraine} {options.scratch} "

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Files with right checksums that say what FileFormat.md forbids, or allows.
+"""Forges files with correct checksums whose contents FileFormat.md forbids, or allows.
 
-forged.py MORAINE SCRATCH: what the reader and the program say of each
+forged.py MORAINE SCRATCH: compares the verdicts of the reader and of the program on each
 """
 
 import os
@@ -16,7 +16,7 @@ from segments import FOOTER, MARK, PUT, number
 
 
 def manifest(change):
-    """Changes the manifest's bytes, and gives it the right length and checksum."""
+    """Changes the manifest's bytes, and corrects its length and checksum."""
     def forge(directory):
         path = os.path.join(directory, "MANIFEST")
         with open(path, "rb") as file:
@@ -29,7 +29,7 @@ def manifest(change):
 
 
 def segment(change):
-    """Changes the first segment, and gives its header the right checksum."""
+    """Changes the first segment, and corrects the checksum of its header."""
     def forge(directory):
         path = os.path.join(directory, "0000000001.segment")
         with open(path, "rb") as file:
@@ -46,7 +46,7 @@ def patch(offset, layout, value):
 
 
 def record(kind, offset, layout, value):
-    """Changes the last record of a kind, and gives it the right checksum."""
+    """Changes the last record of a kind, and corrects its checksum."""
     def change(data):
         place, last = number(data, 12, 4), None
         while place + 20 <= len(data) and number(data, place, 4) >= 20:
@@ -68,7 +68,7 @@ def section(tag, flags, payload):
 
 
 def split(data):
-    """The first section, of segments, as two: 30 bytes, then the others."""
+    """Splits the first section, of segments, into two: 30 bytes, then the others."""
     tag, flags, length = struct.unpack_from("<HHI", data, 160)
     data[160:168] = struct.pack("<HHI", tag, flags, 30)
     data[198:198] = struct.pack("<HHI", tag, flags, length - 30)
@@ -154,7 +154,7 @@ def verdict(directory):
 
 
 def make(moraine, scratch):
-    """A store of one segment, with marks and a footer; and where to put forgeries of it."""
+    """Makes a store of one segment with marks and a footer, and a folder for its forgeries."""
     store, target = (os.path.join(scratch, name) for name in ("forged-from", "forged"))
     shutil.rmtree(store, ignore_errors=True)
     os.makedirs(store)
@@ -165,7 +165,7 @@ def make(moraine, scratch):
 
 
 def check(moraine, scratch):
-    """The reader and the program refuse what is forbidden, and nothing else."""
+    """Checks that the reader and the program refuse the forbidden files, and no others."""
     directory, target = make(moraine, scratch)
     sound = read_store.lines(directory)
     for cases, expected, outcome in ((NEWER, None, 7), (FORBIDDEN, None, 3), (ALLOWED, sound, 0)):

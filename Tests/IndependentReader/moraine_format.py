@@ -4,14 +4,14 @@ MASK = (1 << 64) - 1
 
 
 class Violation(Exception):
-    """What the page forbids: in which file, where, and what."""
+    """Error for contents that FileFormat.md forbids: file, offset, and message."""
 
     def __init__(self, file, offset, what):
         super().__init__(f"{file} at {offset}: {what}")
 
 
 class Newer(Violation):
-    """Sound, and written by a later version."""
+    """Error for valid contents of a later version."""
 
 
 def _table():
@@ -78,14 +78,14 @@ def _mix(x):
 
 
 def digest_of(hashed, sequence):
-    """The number that a live record adds to the state digest."""
+    """Returns the number that a live record adds to the state digest."""
     a = _mix(hashed ^ _mix((sequence + 0x9E3779B97F4A7C15) & MASK))
     b = _mix((a + sequence + 0xD1B54A32D192ED03) & MASK)
     return b << 64 | a
 
 
 def lz4_block(stored, raw_length, dictionary=b""):
-    """Decompresses one LZ4 block; None when it is not one of that length."""
+    """Decompresses one LZ4 block. Returns None when it is no valid block of that length."""
     out = bytearray(dictionary)
     raw_length += len(dictionary)
     place = 0

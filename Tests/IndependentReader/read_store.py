@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Reads a Moraine store, after FileFormat.md alone.  read_store.py DIR [KEYSPACE]
+"""Reads a Moraine store; written from FileFormat.md alone.  read_store.py DIR [KEYSPACE]
 
 Prints `<key hex> <sequence> <value hex>` for every live record of the keyspace of that name, or of
-the unnamed one, by sequence. Exit code 0: sound; 2: usage; 3: something is not as the page says it must be;
-7: something is of a later version.
+the unnamed one, by sequence. Exit code 0: valid; 2: usage; 3: the store violates FileFormat.md;
+7: a part of the store is of a later version.
 """
 
 import os
@@ -44,7 +44,7 @@ class Manifest:
         self._check_cuts(payloads[4], fail)
 
     def _sections(self, data, fail):
-        """A tag may come more than once; each payload holds whole entries."""
+        """Reads the sections. A tag may occur repeatedly; each payload holds complete entries."""
         payloads = {1: b"", 2: b"", 3: b"", 4: b""}
         place = 160
         for _ in range(number(data, 156, 4)):
@@ -135,7 +135,7 @@ class State:
         name = (record.keyspace, record.key)
         old, was_put = self.newest.get(name, (0, False))
         if record.sequence <= old:
-            return  # an older version, which compaction has moved behind a newer one
+            return  # an older version, which compaction has moved after a newer one
         self.newest[name] = (record.sequence, record.kind == PUT)
         if was_put:
             self.digest -= digest_of(hashed, old)
@@ -201,7 +201,7 @@ class Reader:
         return end, footer is not None
 
     def follows(self, segment, before):
-        """Whether an open segment behind another one counts."""
+        """Returns whether an open segment after another one counts."""
         entry, end, is_whole = before
         if is_whole:
             if (segment.predecessor[:2] != (entry.number, end)
@@ -216,7 +216,7 @@ class Reader:
         return False
 
     def replay(self, segment):
-        """Applies the whole units.  Returns where they end, the footer, count, first, last."""
+        """Applies the complete units. Returns their end, the footer, count, first, last."""
         offset = end = segment.start
         pending, footer, self.promise = [], None, 0
         count = first = last = 0

@@ -1,4 +1,4 @@
-"""Segments: header and records, each checked against the page."""
+"""Segments: header and records, each checked against FileFormat.md."""
 
 from collections import namedtuple
 
@@ -15,7 +15,7 @@ def number(data, offset, size):
 
 
 class Segment:
-    """The header of a segment, and its records one after the other."""
+    """A segment: its header, and its records one after the other."""
 
     def __init__(self, name, data, manifest, entry):
         self.name, self.data, self.number = name, data, entry.number
@@ -66,7 +66,7 @@ class Segment:
         return crc32c(self.seed + place + self.data[offset + 8:offset + length])
 
     def record(self, offset, limit):
-        """The record at a place; None when no valid one is there."""
+        """Returns the record at an offset; None when there is no valid record."""
         data = self.data
         if offset + 20 > limit:
             return None
@@ -134,7 +134,7 @@ class Segment:
         return Mark(number(record.value, 0, 8), number(record.value, 16, 16))
 
     def farthest_promise(self, start):
-        """The farthest promise of a valid sync mark at or behind a place."""
+        """Returns the farthest promise of the valid sync marks at or after an offset."""
         farthest = 0
         for offset in range((start + 3) // 4 * 4, len(self.data) - 51, 4):
             if number(self.data, offset, 4) == 52 and self.data[offset + 15] == MARK:

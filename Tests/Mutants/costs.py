@@ -1,4 +1,4 @@
-"""Bugs in what an operation costs: work that is done again, and memory that is lent."""
+"""Bugs in the cost of operations: repeated work, and borrowed memory."""
 
 from planting import Mutant, engine
 

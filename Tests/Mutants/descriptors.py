@@ -1,4 +1,4 @@
-"""Bugs in giving descriptors back and opening files again."""
+"""Bugs in closing idle descriptors and opening files again."""
 
 from planting import Mutant, engine, storage
 

@@ -1,4 +1,4 @@
-"""Bugs in making durable what a process that died, a user or a failed sync has left behind."""
+"""Bugs in making files durable that a dead process, a user or a failed sync has left."""
 
 from planting import Mutant, engine, storage
 

@@ -1,4 +1,4 @@
-"""Bugs that let files with right checksums and wrong contents do harm."""
+"""Bugs that let files with correct checksums and wrong contents do harm."""
 
 from planting import Mutant, engine
 

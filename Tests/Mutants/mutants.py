@@ -1,6 +1,6 @@
-"""The planted bugs, none of which ships: row 12 of the proof. Scripts/mutants runs them.
+"""The planted bugs. None of them ships. Scripts/mutants runs them.
 
-Every other module of this folder that has a list named MUTANTS takes part.
+Every other module of this folder, except planting, defines a list MUTANTS.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Bugs in keyspaces and in the feed of changes."""
+"""Bugs in keyspaces and in the sequence of changes."""
 
 from planting import Mutant, engine
 

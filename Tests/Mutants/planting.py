@@ -1,7 +1,7 @@
-"""What a planted bug is, and how it is put into a copy of the sources.
+"""Defines planted bugs, and plants them in a copy of the sources.
 
-All bugs are planted in one copy and built once. Each is off unless the environment variable
-MORAINE_MUTANT names it: where a replacement says ON, the copy asks for that.
+One copy contains all bugs and is built once. Each bug is off unless the environment variable
+MORAINE_MUTANT names it. The copy checks the variable where a replacement says ON.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ VARIABLE = "MORAINE_MUTANT"
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """One place: the text to find, which must be there exactly once, and what takes its place."""
+    """One edit: the text to find, which must occur exactly once, and its replacement."""
 
     path: str
     find: str
@@ -22,12 +22,12 @@ class Edit:
 @dataclasses.dataclass(frozen=True)
 class Mutant:
     name: str
-    #: The promise (P), rule or fault of the contract that it breaks.
+    #: The promise (P), rule or fault of the contract that the bug breaks.
     promise: str
     edits: tuple
-    #: The test that must catch it: a filter of `swift test`, or `crash-test …` for the laboratory.
+    #: The test that must catch the bug: a filter of `swift test`, or `crash-test …`.
     test: str
-    #: Why nothing can tell it from the engine; such a one is not counted, and its test must pass.
+    #: Why no test can detect the bug. Such a bug is not counted, and its test must pass.
     equivalent: str = ""
 
 
@@ -43,7 +43,7 @@ def storage(path, find, replacement):
     return Edit("Sources/MoraineStorage/" + path, find, replacement)
 
 
-#: Added to each module that has bugs planted in it.
+#: Source file that is added to each module with planted bugs.
 SWITCH = """
 #if canImport(Darwin)
   import Darwin
@@ -65,7 +65,7 @@ class DoesNotApply(Exception):
 
 
 def plant(mutants, read):
-    """Returns path -> text with every bug in it. `read` gives the text of a path."""
+    """Returns a dictionary of path -> text with every bug. `read` returns the text of a path."""
     places = {}
     for mutant in mutants:
         for edit in mutant.edits:

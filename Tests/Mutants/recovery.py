@@ -87,7 +87,7 @@ MUTANTS = [
                    "guard ON || ON(batch-end-unchecked) || header.batch == .alone\n"
                    "      || header.batchCount == pending.count\n    else {")),
            "crash-test --scenario batches-mapped"),
-    # Its place is in the edit above.
+    # The edit above contains the code of this bug.
     Mutant("batch-end-unchecked", "P5: a batch's end says how many there are", (),
            "UncleanForgeryTests.forgedRecordInAnOpenLogIsTheEndOrAnError"),
     Mutant("batch-broken-off-accepted", "P5: a batch is broken off by nothing",

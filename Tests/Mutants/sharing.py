@@ -1,4 +1,4 @@
-"""Bugs in what several processes do with one store."""
+"""Bugs in sharing one store between several processes."""
 
 from planting import Mutant, engine
 

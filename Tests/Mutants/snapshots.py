@@ -1,4 +1,4 @@
-"""Bugs in what a snapshot keeps."""
+"""Bugs in the memory and files that a snapshot keeps."""
 
 from planting import Mutant, engine
 

@@ -1,4 +1,4 @@
-"""Bugs in what threads and processes tell each other, and in the pool of threads."""
+"""Bugs in the communication between threads and processes, and in the pool of threads."""
 
 from planting import Mutant, engine, storage
 

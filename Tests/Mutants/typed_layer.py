@@ -1,4 +1,4 @@
-"""Bugs in what a program meets first: stores by their names, settings, the command's protocol."""
+"""Bugs in the outer layers: stores by name, settings, the command's protocol."""
 
 from planting import Edit, Mutant, engine, storage
 

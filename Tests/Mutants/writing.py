@@ -1,4 +1,4 @@
-"""Bugs in writing: births, seals, manifests, group commit, sequence numbers, space."""
+"""Bugs in writing: segment creation, seals, manifests, group commit, sequence numbers, space."""
 
 from planting import Mutant, engine, format_module, storage
 
@@ -73,7 +73,7 @@ MUTANTS = [
                    "        try file.synchronize(.data)\n"
                    "      }"),),
            "HangingSyncTests.hangingSyncDelaysOnlyAcknowledgements"),
-    # Its place is in the edit above.
+    # The edit above contains the code of this bug.
     Mutant("failed-sync-repeated", "P6: a failed fsync is never repeated", (), POISON),
     Mutant("poison-forgotten", "P6: after a failed fsync every later write fails",
            (engine(THREAD, "      poison(StoreError(error))\n      return",
@@ -168,7 +168,7 @@ MUTANTS = [
            "rule 3: what the manifest may list is not taken again",
            (engine("Engine/EngineState+Appending.swift", "if pipeline.hasPoison || link != nil { return }",
                    "if !ON, pipeline.hasPoison { return }"),
-            # Either guard alone is enough.
+            # Each guard alone is sufficient, so both are off.
             engine("Compaction/Store+Rewriting.swift",
                    "    try engine!.checkWritable()\n    guard engine!.table.vacancyCount > 0",
                    "    if !ON { try engine!.checkWritable() }\n"

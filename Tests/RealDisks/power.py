@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Power failures of real file systems.  As root, with fuse3 and libfuse3-dev:
+"""Tests power failures of real file systems.  Needs root, fuse3 and libfuse3-dev:
 
     power.py MORAINE [--rounds N] [--seed N] [--only CASE] [--file-system ext4|xfs]
 
-A file system lies on a loop device over a disk that can refuse writes (failing_disk.c). A store is
-written through `moraine drive`; then its disk fails, its process is killed, the next process writes,
-and a copy of the disk's bytes is what the power failure leaves. On the copy every operation that
-was acknowledged as durable must be there, and what is there must be a prefix of what was written.
-A failure prints the command that repeats it.
+The file system is on a loop device over a disk that can refuse writes (failing_disk.c). The script
+writes a store through `moraine drive`. Then the disk fails, the process is killed, and the next
+process writes. A copy of the disk's bytes is the state that the power failure leaves. The store on the
+copy must have every operation that was acknowledged as durable, and its state must be a prefix of the
+operations. A failure prints the command that repeats it.
 """
 import argparse, os, pathlib, random, re, shutil, subprocess, sys, tempfile, time
 
@@ -22,7 +22,7 @@ def run(*command):
 
 
 class Disk:
-    """A file system of 300 MB on a disk that can be told to refuse writes."""
+    """A file system of 300 MB on a disk that refuses writes on request."""
 
     def __init__(self, ground, program, kind):
         self.ground, self.kind = pathlib.Path(ground), kind
@@ -43,12 +43,12 @@ class Disk:
         run("mount", self.loop, str(self.mount))
 
     def fail(self, files):
-        """Refuses writes to the blocks of these files from now on; the journal goes on."""
+        """Refuses writes to the blocks of these files from now on. The journal still works."""
         lines = []
         for file in files:
             listed = subprocess.run(
                 ["filefrag", "-v", "-b4096", str(file)], capture_output=True, text=True)
-            # A compaction may have removed it.
+            # A compaction may have removed the file.
             for line in listed.stdout.splitlines():
                 match = re.match(r" *\d+: +\d+\.\. +\d+: +(\d+)\.\. +(\d+):", line)
                 if match:
@@ -61,7 +61,7 @@ class Disk:
         self.refuse.unlink(missing_ok=True)
 
     def after_power_failure(self):
-        """Mounts a copy of what the disk holds at this moment."""
+        """Mounts a copy of the disk's present bytes."""
         image = self.ground / "image"
         shutil.copyfile(self.backing, image)
         options = "loop,nouuid" if self.kind == "xfs" else "loop"
@@ -78,7 +78,7 @@ class Disk:
 
 
 class Writer:
-    """Puts of rising numbers, key by key, in one process."""
+    """One `moraine drive` process that puts random values."""
 
     def __init__(self, case, directory):
         self.case = case
@@ -95,7 +95,7 @@ class Writer:
         return self.process.stdout.readline().decode().strip()
 
     def write(self, count, log):
-        """Appends what was answered with ok to the log, until an error."""
+        """Puts random values until an error, and appends the acknowledged puts to the log."""
         for _ in range(count):
             key = self.case.rng.randrange(40)
             value = self.case.rng.randbytes(self.case.rng.randrange(1, 900))
@@ -111,7 +111,7 @@ class Writer:
 
 
 class Case:
-    #: In how many rounds the disk refused the sync.
+    #: Number of rounds in which the disk refused the sync.
     failed = 0
 
     def __init__(self, options, name, kind, seed):
@@ -120,7 +120,7 @@ class Case:
         self.io = self.rng.choice(["mapped", "positional"])
         self.shared = self.rng.random() < 0.3
         self.segment = self.rng.choice([4096, 30_000, 1 << 20])
-        #: What was acknowledged, in its order, and how many of it are durable.
+        #: The acknowledged operations in order, and the number of those that are durable.
         self.log, self.durable = [], 0
         self.writers = []
 
@@ -137,7 +137,8 @@ class Case:
         return answer
 
     def judge(self, place):
-        """Opens what is left for writing: a prefix, with all that is durable; then writes to it."""
+        """Opens the remaining store for writing. Checks that it has a prefix of the operations with
+        all durable ones, and that it can be written to."""
         writer = Writer(self, place / "store")
         found = {}
         for number in range(40):
@@ -159,10 +160,10 @@ class Case:
             self.violation("it cannot be written to")
         writer.process.wait()
 
-    # The cases: what happens before the power failure.
+    # The cases: the events before the power failure.
 
     def failed_sync(self, disk):
-        """A sync fails, the process is killed, the next one syncs what it found."""
+        """A sync fails, the process is killed, and the next process syncs the store as it is."""
         store = disk.mount / "store"
         writer = Writer(self, store)
         writer.write(self.rng.randrange(1, 200), self.log)
@@ -171,7 +172,7 @@ class Case:
         disk.fail(store.glob("*.segment"))
         writer.write(self.rng.randrange(1, 20), self.log)
         answer = self.synced(writer)
-        # In positional mode the blocks may be allocated only now, elsewhere.
+        # In positional mode the sync may allocate the blocks now, at a place that does not fail.
         Case.failed += not answer.startswith("ok")
         writer.kill()
         disk.mend()
@@ -179,7 +180,7 @@ class Case:
 
     def next_process(self, disk, store):
         writer = Writer(self, store)
-        # What is there becomes the truth of the next life, a prefix of what was acknowledged.
+        # From now on this state, a prefix of the acknowledged operations, is the log.
         found = {}
         for number in range(40):
             answer = writer.ask(f"get {number:04x}")
@@ -205,7 +206,7 @@ class Case:
         writer.kill()
 
     def is_read_only(self, disk):
-        """Whether the file system has given up: its journal could not be written."""
+        """Returns whether the file system is read-only because it could not write its journal."""
         try:
             (disk.mount / "probe").touch()
             (disk.mount / "probe").unlink()
@@ -214,7 +215,7 @@ class Case:
             return True
 
     def killed(self, disk):
-        """A process is killed, the next one goes on, and the power fails."""
+        """A process is killed, the next process continues, and the power fails."""
         store = disk.mount / "store"
         if self.rng.random() < 0.5:
             store.mkdir()
@@ -226,7 +227,7 @@ class Case:
         self.next_process(disk, store)
 
     def made_beforehand(self, disk):
-        """The directory was there already, and its name had not reached the disk."""
+        """The directory exists before the store, and its name is not on the disk yet."""
         store = disk.mount / "store"
         store.mkdir()
         writer = Writer(self, store)
@@ -236,7 +237,7 @@ class Case:
         writer.kill()
 
     def brim(self, disk):
-        """A store with three keys is killed while the disk is full to the last file."""
+        """The writer of a store with three keys is killed while the disk is completely full."""
         store = disk.mount / "store"
         writer = Writer(self, store)
         for key in range(3):
@@ -266,7 +267,7 @@ class Case:
         writer.process.wait()
         self.log = [("0000", "01"), ("0002", "01")]
         self.durable = 2
-        # The copy must be writable, as judge() demands.
+        # judge() needs a writable copy.
         (disk.mount / "filler").unlink()
         os.sync()
 

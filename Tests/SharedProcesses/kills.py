@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Several processes write one store; one of them is killed again and again, at random moments.
+"""Several processes write one store, and one of them is killed repeatedly at random moments.
 
 kills.py MORAINE DIRECTORY [--kills N] [--processes N] [--seed N] [--durability LEVEL] [--io MODE]
          [--segment-size BYTES]
 
-After each kill the survivors go on without reopening, and a new process joins them. Checked: every
-acknowledged write of every process is there, in all of them; what was in the air when its process
-died happened whole or not at all; sequence numbers are given once and rise for each process. At the
-end all close, and the store is opened for one process alone and verified. Exit code 1 and the command
-that repeats it when something was violated.
+After each kill the survivors continue without reopening, and a new process joins them. The script
+checks that all processes see every acknowledged write of every process; that the unit in progress
+when its process died is present completely or not at all; and that sequence numbers are unique and
+rise for each process. At the end all processes close, and one process opens the store exclusively
+and verifies it. On a violation the script prints the command that repeats it; the exit code is 1.
 """
 
 import argparse
@@ -23,13 +23,13 @@ import time
 
 
 class Process:
-    """One `moraine drive --shared`, with a ledger of what it acknowledged."""
+    """One `moraine drive --shared` process, with a ledger of the writes that it acknowledged."""
 
     def __init__(self, number, options):
         self.name = f"{number:x}"
         self.random = random.Random(f"{options.seed} {number}")
-        self.acknowledged = {}      # key -> value, None for deleted
-        self.in_air = []            # [(key, value)] of the unit that was not answered
+        self.acknowledged = {}      # key -> value, None for a deleted key
+        self.in_air = []            # [(key, value)] of the unit without an answer
         self.last_sequence = 0
         self.sequences = []
         self.units = 0
@@ -60,7 +60,7 @@ class Process:
         except (BrokenPipeError, ValueError, OSError):
             if not self.is_dead:
                 self.failure = f"process {self.name} ended by itself"
-        except Exception as error:  # A violation: told by the main thread.
+        except Exception as error:  # A violation: the main thread reports it.
             self.failure = f"process {self.name}: {error}"
 
     def operation(self):
@@ -98,7 +98,7 @@ class Process:
             self.check(self, key)
 
     def check(self, owner, key):
-        """What `owner` acknowledged, this process sees."""
+        """Checks that this process sees the write that `owner` acknowledged."""
         answer = self.ask(f"get {key}")
         expected = answer_of(owner.acknowledged[key])
         if answer != expected:
@@ -121,8 +121,8 @@ def answer_of(value):
 
 
 def settle(dead, reader):
-    """Holds what a killed process acknowledged against the store; what was in the air becomes what
-    it is found to be: all of it or nothing."""
+    """Compares the writes that a killed process acknowledged with the store. The unit without an
+    answer must be present completely or not at all; the ledger records which."""
     touched = {}
     for key, value in dead.in_air:
         touched[key] = value
@@ -151,7 +151,7 @@ def run(options):
         for process in processes:
             if process.failure:
                 raise AssertionError(process.failure)
-        # The survivors rest for a moment, so that one can be asked.
+        # The survivors pause for a moment, so that one of them can answer.
         survivor = processes[rng.randrange(len(processes))]
         survivor.stop()
         if survivor.failure:
