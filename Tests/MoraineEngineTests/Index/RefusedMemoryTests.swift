@@ -6,9 +6,9 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The system gives no memory, or no more mappings: changes of the index fail before they begin.
+/// The system refuses memory or further mappings: changes of the index fail before they begin.
 @Suite(.timeLimit(.minutes(10))) struct RefusedMemoryTests {
-  /// A system that gives a number of chunks, and more when it is told.
+  /// A system that provides a number of chunks, and more when the test permits it.
   private final class Chunks: Sendable {
     let left: Mutex<Int>
 
@@ -80,7 +80,7 @@ import Testing
     #expect(index.memory.copyCounts.slabs < slabs, "slabs that were not used are returned")
   }
 
-  /// Each snapshot that is taken while entries are moved may make each page be copied once more.
+  /// Each snapshot that is taken while entries are moved may cause one more copy of each page.
   @Test func snapshotDuringMovesSecuresTheirCopiesFirst() throws {
     var index = try HashIndex()
     let hashes = NumberedHashes()

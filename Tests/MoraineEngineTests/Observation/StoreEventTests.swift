@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// What a store tells of its life when all goes well.
+/// Events of a store when nothing fails.
 @Suite(.timeLimit(.minutes(10))) struct StoreEventTests {
   private let log = EventLog()
 

@@ -4,7 +4,8 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// A fork with an open store: the child may not write, and its end takes nothing from the parent.
+/// A fork with an open store: the child may not write, and the end of the child does not affect the
+/// parent.
 @Suite struct ForkTests {
   @Test func aChildsEndNeitherUnlocksNorCuts() async throws {
     let directory = try TestDirectory()
@@ -24,7 +25,7 @@ import Testing
     try await again.close()
   }
 
-  /// In a process of its own, which believes that it has been forked.
+  /// Runs in another process, which believes that it was forked.
   @Test func aChildsWritesAreRefused() async {
     await #expect(processExitsWith: .success) {
       let store = Store.inMemory(configuration: .testing(durability: .none))

@@ -35,7 +35,7 @@ import Testing
       let store = try Store(at: copy.path, configuration: .testing(ioMode: mode))
       #expect(await store.count >= 20)
       #expect(await store.recoveryReport.tornBytes == 0)
-      // Recovery has only done its work when writing after it works too.
+      // Recovery is complete only when writing after it works too.
       try await store.set([99], forKey: "afterwards", durability: .sync)
       try await store.close()
     }
