@@ -3,7 +3,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// The simulated disk can lose whatever a real one can.
+/// The simulated disk can lose everything that a real disk can lose.
 @Suite struct SimulatedDiskTests {
   private let disk = SimulatedDisk()
 
@@ -20,7 +20,7 @@ import Testing
     disk.image(policy).directories["d"]?[name].map { String(decoding: $0, as: UTF8.self) }
   }
 
-  /// Every image of this moment, by the contents of one file.
+  /// Returns the contents of one file in every image of this moment.
   private func possible(_ name: String) -> Set<String?> {
     Set(
       disk.moment().images(subsets: 64, torn: 8, seed: 1).map { _, image in
@@ -93,7 +93,7 @@ import Testing
     #expect(possible("f") == ["a"])
   }
 
-  /// The length may be there without the bytes: they are zeros then.
+  /// The length may survive without the bytes: the bytes are zeros then.
   @Test func losesPagesAndKeepsTheLength() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
@@ -121,7 +121,7 @@ import Testing
     }
   }
 
-  /// Writes to a file on a disk that drops what the next sync should write.
+  /// Writes to a file on a disk that drops the bytes that the next sync should write.
   private func writeInVain(_ text: String, over old: String) throws -> any StorageFile {
     try disk.createDirectory("d")
     let faulty = FaultStorage(disk)
@@ -140,7 +140,7 @@ import Testing
     return file
   }
 
-  /// As Linux does: the sync fails once, the next one succeeds, the bytes are gone after a crash.
+  /// As on Linux: the sync fails once, the next one succeeds, and the bytes are lost after a crash.
   @Test func failedSyncCanDropItsPages() throws {
     let file = try writeInVain("new", over: "old")
     #expect(self.file("f", after: .nothing) == "old")
@@ -151,7 +151,7 @@ import Testing
     #expect(self.file("f", after: .nothing) == "new")
   }
 
-  /// As ext4 does: blocks that never held anything stay unwritten once a sync of theirs has failed.
+  /// As on ext4: blocks that never held data stay unwritten once a sync of them has failed.
   @Test func blocksWhoseFirstSyncFailedStayUnwritten() throws {
     let file = try writeInVain("new", over: "")
     try write("new", to: file)
@@ -162,20 +162,20 @@ import Testing
     defer { medium.deallocate() }
     #expect(try file.readMedium(into: medium, at: 0) == 3)
     #expect(medium.prefix(3).allSatisfy { $0 == 0 }, "past the cache it is seen at once")
-    // The next process finds the file as it is.
+    // The next process finds the file unchanged.
     let next = SimulatedDisk(disk.moment())
     let same = try #require(try next.openDirectory("d")?.openFile("f", .readWrite))
     try write("new", to: same)
     try same.synchronize(.full)
     #expect(next.image(.nothing).directories["d"]?["f"] == [0, 0, 0])
-    // Blocks that were given back are new ones when they are taken again.
+    // Blocks that were released are new when they are allocated again.
     try file.truncate(to: 0)
     try write("new", to: file)
     try file.synchronize(.full)
     #expect(possible("f") == ["new"])
   }
 
-  /// Synced files and names do not help a directory that is not there itself.
+  /// Synced files and names do not survive in a directory that was not synced itself.
   @Test func losesDirectories() throws {
     try disk.makeDirectory("d")
     let directory = try #require(try disk.openDirectory("d"))
@@ -193,7 +193,7 @@ import Testing
     #expect(possible("f") == ["new"])
   }
 
-  /// Of several changes of a name, a power failure may keep the first alone.
+  /// Of several changes of a name, a power failure may keep only the first.
   @Test func losesTheLaterOfTwoChanges() throws {
     let directory = try directory()
     for (name, text) in [("f", "one"), ("g", "two"), ("h", "three")] {
@@ -230,7 +230,7 @@ import Testing
     #expect(took >= .microseconds(10_000))
   }
 
-  /// Few things to lose: every combination is there, each once.
+  /// With few changes, every combination is enumerated, each once.
   @Test func enumeratesAllSubsetsOfFewChanges() throws {
     let directory = try directory()
     for name in ["a", "b", "c"] { _ = try directory.createFile(name) }

@@ -14,12 +14,12 @@ import Testing
     for number in 0..<100 { try await store.removeValue(forKey: Key("\(number)")) }
     let statistics = await store.statistics
     #expect(statistics.spaceAmplification > 100, "\(statistics)")
-    // Neither is it infinite: no JSON could say so.
+    // The figure is not infinite either: JSON has no infinite numbers.
     _ = try JSONSerialization.jsonObject(with: Data(statistics.json.utf8))
     try await store.close()
   }
 
-  /// A fresh reader would always say 1.
+  /// A reader that was just opened would otherwise always report 1.
   @Test func writeAmplificationWithoutWritesIsNull() {
     var statistics = Statistics()
     #expect(statistics.json.contains("\"writeAmplification\":null"))
@@ -28,7 +28,7 @@ import Testing
     #expect(statistics.json.contains("\"writeAmplification\":1.5"))
   }
 
-  /// For people: each figure on a line of its own, by the names that the JSON has.
+  /// For people: each figure on its own line, with the name that it has in the JSON.
   @Test func textAndJSONHoldTheSameFigures() throws {
     var statistics = Statistics()
     statistics.count = 3

@@ -3,7 +3,8 @@ import Synchronization
 import Testing
 
 @Suite struct VerificationProgressTests {
-  /// It stood still within a segment, and a store of one segment showed none at all.
+  /// Regression: the progress did not advance within a segment, and a store of one segment reported
+  /// no progress.
   @Test func verifyReportsProgressWithinASegment() async throws {
     let store = Store.inMemory()
     try await store.write { batch in

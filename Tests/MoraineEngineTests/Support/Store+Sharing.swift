@@ -1,6 +1,6 @@
 @testable import MoraineEngine
 
-/// What tests ask of a store's actor about the processes that share the store.
+/// Questions of tests to a store's actor about the processes that share the store.
 extension Store {
   var isRereading: Bool { sharing.isRereading }
   var waitsForTheWriterLock: Bool { sharing.entryGate.isHeld }

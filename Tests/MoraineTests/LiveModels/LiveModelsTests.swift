@@ -5,7 +5,7 @@ import Testing
 
 @testable import Moraine
 
-/// What a view shows is what the repository holds.
+/// A view shows the contents of the repository.
 @MainActor
 @Suite(.timeLimit(.minutes(10))) struct LiveModelsTests {
   @Test func liveModelsLoadAndFollowChanges() async throws {
@@ -57,7 +57,8 @@ import Testing
     }
   }
 
-  /// It waits for changes when nobody else has it any more; that must not keep it.
+  /// The object waits for changes when its last owner has released it; the wait must not keep it
+  /// alive.
   @Test func liveModelsAreReleasedWithTheirLastReference() async throws {
     let notes = LocalRepository<Note>.inMemory()
     let store = notes.keyspace.store
@@ -110,7 +111,7 @@ import Testing
     await observed { failure(live)?.code == .closed }
   }
 
-  /// Away for so long that deletes are gone from the log, it begins anew by itself.
+  /// After a pause in which deletes were removed from the log, the object loads everything again.
   @Test func expiredFeedBeginsAgain() async throws {
     var configuration = Configuration()
     configuration.segmentSizeBytes = 500

@@ -4,7 +4,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Taking over the files of the old pattern.
+/// Importing the files of the old pattern.
 @Suite struct ImportTests {
   private func write(_ text: String, in folder: Folder) throws -> URL {
     let url = folder.url.appendingPathComponent("data.json")
@@ -49,7 +49,7 @@ import Testing
     #expect(try await notes.importArray(from: url) == 2, "once it is mended")
   }
 
-  /// A power failure at any moment leaves all of it or nothing, and trying again ends with all.
+  /// A power failure at any moment leaves all models or none, and a repeated import ends with all.
   @Test func crashDuringAnImportLeavesAllOrNothing() async throws {
     let folder = try Folder()
     let url = try write(Self.three, in: folder)

@@ -19,7 +19,7 @@ struct Document: Codable, Identifiable, Hashable, Sendable {
   var title: String
 }
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 final class Folder: Sendable {
   let url: URL
 
@@ -31,7 +31,7 @@ final class Folder: Sendable {
   deinit { do { try FileManager.default.removeItem(at: url) } catch {} }
 }
 
-/// The four verbs.
+/// The four methods: save, find, delete and load.
 @Suite(.timeLimit(.minutes(10))) struct LocalRepositoryTests {
   @Test func savesFindsDeletesAndLoads() async throws {
     let folder = try Folder()
@@ -55,7 +55,7 @@ final class Folder: Sendable {
     #expect(try await again.find(by: 5) == Note(id: 5, text: "note 5"))
   }
 
-  /// Whoever names the same place gets the same store, and nobody has yesterday's models.
+  /// All instances that name the same place share one store, and none has outdated models.
   @Test func severalInstancesAgreeAtOnce() async throws {
     let folder = try Folder()
     let one = try LocalRepository<Note>(directory: folder.url)

@@ -4,7 +4,7 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// Who follows a store is told when its files are deleted, moved or replaced.
+/// A reader that follows a store is notified when its files are deleted, moved or replaced.
 @Suite(.timeLimit(.minutes(10))) struct ReplacedStoreTests {
   enum Way: CaseIterable, Sendable {
     case deleted, moved, replaced, manifestDeleted
