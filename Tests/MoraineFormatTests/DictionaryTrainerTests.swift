@@ -23,7 +23,8 @@ import Testing
     let others = Documents.users(count: 5000, seed: 31)
     let raw = others.reduce(0) { $0 + $1.count }
     #expect(stored(others, dictionary: dictionary) * 2 < raw)
-    #expect(stored(others, dictionary: []) * 10 > raw * 9, "alone they would not shrink")
+    #expect(
+      stored(others, dictionary: []) * 10 > raw * 9, "without a dictionary they would not shrink")
   }
 
   @Test func theMostUsefulBytesStandLast() throws {
@@ -114,6 +115,6 @@ import Testing
       most = max(most, trainer.sampleBytes)
     }
     #expect(most <= DictionaryTrainer.sampleLimitBytes)
-    #expect(most > DictionaryTrainer.sampleLimitBytes / 2, "and used")
+    #expect(most > DictionaryTrainer.sampleLimitBytes / 2, "the dictionary is used")
   }
 }

@@ -110,7 +110,7 @@
         count += 1
         #expect(file.park())
         try file.synchronize(.data)
-        #expect(!file.hasDescriptor, "nothing keeps what was written")
+        #expect(!file.hasDescriptor, "no written byte keeps the descriptor")
       }
       print("\(count) syncs ended during a write")
     }

@@ -123,7 +123,7 @@ import Testing
     storage.setScript { plan.fault(for: $0) }
     #expect(try errno(call) == effect.errno)
     storage.setScript(nil)
-    #expect(Set(try directory.entries().map(\.name)) == ["f", "other"], "nothing was done")
+    #expect(Set(try directory.entries().map(\.name)) == ["f", "other"], "the call had no effect")
     storage.setScript { plan.fault(for: $0) }
     #expect(try errno(call) == nil, "once")
   }

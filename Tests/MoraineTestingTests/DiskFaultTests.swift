@@ -65,6 +65,6 @@ import Testing
     }
     await #expect(throws: StoreError.self) { try await store.sync() }
     let next = try SimulatedDisk(disk.image(.everything)).openStore()
-    #expect(try await next.value(forKey: "a") == [1], "the cache still shows it")
+    #expect(try await next.value(forKey: "a") == [1], "the cache still holds the bytes")
   }
 }

@@ -239,6 +239,6 @@ import Testing
     #expect(kill(process, 0) == 0, "it runs")
     task.cancel()
     #expect(try await task.value.cause == .cancelled)
-    #expect(kill(process, 0) == -1 && errno == ESRCH, "it has ended")
+    #expect(kill(process, 0) == -1 && errno == ESRCH, "the process has ended")
   }
 }

@@ -88,7 +88,7 @@ import Testing
     try directory.synchronize()
     try file.truncate(to: 1)
     let cut = "a" + String(repeating: "\0", count: 10)
-    #expect(possible("f") == ["a long text", "a", cut], "the page may be cut, and not the length")
+    #expect(possible("f") == ["a long text", "a", cut], "the page may be torn, and not the length")
     try file.synchronize(.full)
     #expect(possible("f") == ["a"])
   }
@@ -144,7 +144,7 @@ import Testing
   @Test func failedSyncCanDropItsPages() throws {
     let file = try writeInVain("new", over: "old")
     #expect(self.file("f", after: .nothing) == "old")
-    #expect(self.file("f", after: .everything) == "new", "it is in the cache all the same")
+    #expect(self.file("f", after: .everything) == "new", "the bytes are in the cache nevertheless")
     // The same bytes, written again, are dirty again.
     try write("new", to: file)
     try file.synchronize(.data)
@@ -156,12 +156,13 @@ import Testing
     let file = try writeInVain("new", over: "")
     try write("new", to: file)
     try file.synchronize(.full)
-    #expect(possible("f") == ["new", "\0\0\0"], "a kill leaves it, a power failure does not")
+    #expect(
+      possible("f") == ["new", "\0\0\0"], "the bytes survive a kill, and not a power failure")
     #expect(self.file("f", after: .nothing) == "\0\0\0")
     let medium = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 4096)
     defer { medium.deallocate() }
     #expect(try file.readMedium(into: medium, at: 0) == 3)
-    #expect(medium.prefix(3).allSatisfy { $0 == 0 }, "past the cache it is seen at once")
+    #expect(medium.prefix(3).allSatisfy { $0 == 0 }, "a read past the cache shows the loss at once")
     // The next process finds the file unchanged.
     let next = SimulatedDisk(disk.moment())
     let same = try #require(try next.openDirectory("d")?.openFile("f", .readWrite))
@@ -186,7 +187,8 @@ import Testing
     #expect(disk.image(.nothing).directories["d"] == nil)
     #expect(possible("f") == [nil, "new"])
     let next = SimulatedDisk(disk.moment())
-    #expect(next.image(.nothing).directories["d"] == nil, "the next process changes nothing of it")
+    #expect(
+      next.image(.nothing).directories["d"] == nil, "the next process does not change the bytes")
     try next.openDirectory("d")?.synchronizeParent()
     #expect(next.image(.nothing).directories["d"] == ["f": Array("new".utf8)])
     try disk.createDirectory("d")

@@ -87,7 +87,7 @@ import Testing
     let ground = try Ground(pages: 3)
     try ground.renew(0..<3, isMapped: isMapped)
     let drawn = Set(try (0..<100).map { pages(try ground.bytes(after: .pages(seed: $0))) })
-    #expect(drawn.count == 8, "any of them: \(drawn)")
+    #expect(drawn.count == 8, "any of the pages: \(drawn)")
     #expect(!drawn.contains { $0.contains(nil) }, "a page is whole")
   }
 
@@ -97,7 +97,7 @@ import Testing
     try ground.renew(0..<1, isMapped: isMapped)
     let images = try (0..<200).map { try ground.bytes(after: .sectors(seed: $0)) }
     let torn = Set(images.filter { pages($0) == [nil] })
-    #expect(torn.count > 20, "many ways of tearing it")
+    #expect(torn.count > 20, "many ways of tearing the page")
     for bytes in torn { #expect(!pages(bytes, of: 512).contains(nil), "a sector is whole") }
     for sector in 0..<8 {
       #expect(torn.contains { pages($0, of: 512)[sector] == true })
@@ -148,10 +148,14 @@ import Testing
     faulty.setScript(nil)
     try ground.renew(2..<3, isMapped: isMapped)
     try file.synchronize(.data)
-    #expect(try pages(ground.bytes(after: .everything)) == [true, false, true], "the cache has it")
+    #expect(
+      try pages(ground.bytes(after: .everything)) == [true, false, true], "the cache holds the page"
+    )
     #expect(try pages(ground.bytes(after: .nothing)) == [false, false, true])
     try file.synchronize(.full)
-    #expect(try pages(ground.bytes(after: .nothing)) == [false, false, true], "not tried again")
+    #expect(
+      try pages(ground.bytes(after: .nothing)) == [false, false, true],
+      "the page is not written again")
   }
 
   /// When a process dies and the next one continues, the same bytes are on the disk, and the same
@@ -167,7 +171,7 @@ import Testing
     try ground.renew(0..<2, isMapped: false)
     #expect(
       pages(before.image(.nothing).directories["d"]?["f"] ?? []) == [true, false],
-      "a moment stays as it was")
+      "a moment does not change")
   }
 
   /// Every call that changes the disk waits.

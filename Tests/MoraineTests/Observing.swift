@@ -13,7 +13,7 @@ func observed(_ condition: @MainActor () -> Bool) async {
     }
     if holds { return }
     guard !Task.isCancelled else {
-      Issue.record("it was given up before it held")
+      Issue.record("the wait ended before the condition held")
       return
     }
     for await _ in changes {}

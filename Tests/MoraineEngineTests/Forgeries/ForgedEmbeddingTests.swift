@@ -83,7 +83,7 @@ import Testing
         let forged = try await store.contains("forged")
         let behind = try await store.contains("last")
         #expect(!forged, "byte \(place)")
-        #expect(!behind, "byte \(place): behind a hole")
+        #expect(!behind, "byte \(place): a record after a hole")
         #expect(await store.recoveryReport.tornBytes > 0)
         try await store.close()
       } catch {

@@ -114,10 +114,10 @@ import Testing
     try linkInCircles(directory)
     try directory.store.appendingPathComponent("0000000001.segment").flip(at: 128 + 20)
     let store = try Store(at: directory.path, configuration: configuration)
-    #expect(await store.recoveryReport.usedCheckpoint, "nobody has looked yet")
+    #expect(await store.recoveryReport.usedCheckpoint, "the damage has not been found yet")
     let report = try await store.verify()
     #expect(report.problems.map(\.file) == ["0000000001.segment"], "\(report.problems)")
-    #expect(report.checkedBytes == 0, "the index was not there to check against")
+    #expect(report.checkedBytes == 0, "no index existed to compare with")
     try await store.close()
   }
 

@@ -110,7 +110,7 @@ import Testing
       configuration.isReadOnly = isReadOnly
       do throws(StoreError) {
         _ = try Store(at: directory.path, configuration: configuration)
-        Issue.record("believed it")
+        Issue.record("the forgery was accepted")
       } catch {
         #expect(error.code == lie.expected, "\(error)")
         #expect(error.file != nil)

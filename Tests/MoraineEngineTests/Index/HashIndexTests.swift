@@ -50,7 +50,7 @@ import Testing
     }
     #expect(index.level > HashIndex.initialLevel)
     #expect(index.tagShift == HashIndex.initialLevel)
-    #expect(hashes.count > 5000, "each entry of the first round was looked at")
+    #expect(hashes.count > 5000, "each entry of the first round was compared")
     expectAll(index, 0..<20_000)
   }
 

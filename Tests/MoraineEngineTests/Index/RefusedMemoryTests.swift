@@ -74,10 +74,10 @@ import Testing
       index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     #expect(index.memory.copyCounts.pages > 64)
-    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in what was secured")
+    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in the reserved memory")
     #expect(snapshot.count == 20_000)
     _ = consume snapshot
-    #expect(index.memory.copyCounts.slabs < slabs, "slabs that were not used are returned")
+    #expect(index.memory.copyCounts.slabs < slabs, "unused slabs are returned")
   }
 
   /// Each snapshot that is taken while entries are moved may cause one more copy of each page.
@@ -105,7 +105,7 @@ import Testing
         NumberedHashes.address(number), to: NumberedHashes.address(number + 50_000),
         NumberedHashes.hash(number))
     }
-    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in what was secured")
+    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in the reserved memory")
     #expect(first.count == 20_000 && second.count == 20_000)
   }
 

@@ -96,7 +96,7 @@ import Testing
       var limit = 500
       isUnderWay = index.shrink(&limit)
       steps += 1
-      #expect(limit > -20, "a step visits what it is allowed, and one chain")
+      #expect(limit > -20, "a step visits its limit of buckets, and one chain")
       #expect(before.buckets - index.buckets.count <= 250, "each merge visits two buckets")
       #expect(before.overflow - index.overflow.count <= 500)
       if steps % 40 == 0 { expectAll(index, 0..<6_000) }
@@ -104,7 +104,7 @@ import Testing
     #expect(steps > 50 && hashes.count == reads)
     #expect(index.buckets.count < 4 * 6_000 / HashIndex.slotsPerBucket)
     #expect(index.overflow.count < 200)
-    #expect(index.memory.chunkCounts.own == 2, "one for the buckets, one for what overflows")
+    #expect(index.memory.chunkCounts.own == 2, "one for the buckets, one for the overflow buckets")
     expectAll(index, 0..<6_000)
     hashes.isReadable = true
     index.insert(6_000..<200_000, hashes)

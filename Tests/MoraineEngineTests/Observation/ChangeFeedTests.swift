@@ -192,7 +192,7 @@ import Testing
     try await store.set([1], forKey: "other")
     #expect(try await iterator.next() == .some([1]))
     for number in 2..<10 { try await store.set([UInt8(number)], forKey: "a") }
-    #expect(try await iterator.next() == .some([9]), "what lies between is left out")
+    #expect(try await iterator.next() == .some([9]), "intermediate values are left out")
     try await store.removeValue(forKey: "a")
     #expect(try await iterator.next() == .some(nil))
     try await store.close()

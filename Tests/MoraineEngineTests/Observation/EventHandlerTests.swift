@@ -20,7 +20,7 @@ import Testing
     }
     try await store.compact()
     await gate.arrival()
-    #expect(log.events.isEmpty, "the handler still has the first")
+    #expect(log.events.isEmpty, "the handler still holds the first event")
     gate.open()
     try await store.close()
     #expect(log.names.first == "opened")

@@ -26,7 +26,7 @@ import Testing
       let poison = await task.value
       #expect(poison?.code == .poisoned && poison?.errno == .ioError)
     }
-    #expect(await store.waitUntilPoisoned()?.code == .poisoned, "who comes late is told too")
+    #expect(await store.waitUntilPoisoned()?.code == .poisoned, "a late waiter gets the poison too")
     try await store.close()
     #expect(await store.waitUntilPoisoned()?.code == .poisoned)
   }

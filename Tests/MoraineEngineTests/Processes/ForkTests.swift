@@ -13,7 +13,7 @@ import Testing
     try await store.set([1], forKey: "before")
     let own = moraine_fork_generation()
     #expect(support_forks_seen_by_child(moraine_fork_generation) == Int32(own) + 1)
-    #expect(moraine_fork_generation() == own, "the parent is who it was")
+    #expect(moraine_fork_generation() == own, "the parent keeps its generation")
     let error = #expect(throws: StoreError.self) { try Store(at: directory.path) }
     #expect(error?.code == .locked)
     try await store.set([2], forKey: "after", durability: .sync)

@@ -53,7 +53,7 @@ import Testing
       let error = #expect(throws: StoreError.self) {
         try Store(at: directory.path, configuration: reading)
       }
-      #expect(error?.code == .locked, "beside a writer that is open nobody begins to read")
+      #expect(error?.code == .locked, "no reader opens beside an open writer")
     }
     if mode == .mapped { try await check(reader, 1) }
     try await reader.close()

@@ -130,7 +130,7 @@ import Testing
     let ended = await #expect(throws: StoreError.self) { try await feed.value }
     #expect(ended?.code == .storeReplaced)
     if ground.configuration.ioMode == .mapped {
-      #expect(try await store.value(forKey: "early") == [1], "what is mapped is read on")
+      #expect(try await store.value(forKey: "early") == [1], "mapped values are still read")
     }
     let closing = await #expect(throws: StoreError.self) { try await store.close() }
     #expect(closing?.code == .storeReplaced)

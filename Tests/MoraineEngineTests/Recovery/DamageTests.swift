@@ -70,7 +70,7 @@ import Testing
         try original.prefix(length).write(to: url)
         do {
           _ = try Store(at: directory.path)
-          Issue.record("\(url.lastPathComponent) cut to \(length) bytes was taken for whole")
+          Issue.record("\(url.lastPathComponent) cut to \(length) bytes was accepted as whole")
         } catch {
           #expect(error.code == .corrupted)
         }

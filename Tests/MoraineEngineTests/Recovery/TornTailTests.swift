@@ -66,7 +66,7 @@ import Testing
     try damage(copy, after: "key 15")
     do throws(StoreError) {
       _ = try Store(at: copy.path, configuration: .testing(ioMode: mode))
-      Issue.record("lost acknowledged data without a word")
+      Issue.record("lost acknowledged data without an error")
     } catch {
       #expect(error.code == .corrupted)
       #expect(error.file?.hasSuffix(".segment") == true)

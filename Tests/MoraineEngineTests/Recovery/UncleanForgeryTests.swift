@@ -86,7 +86,7 @@ import Testing
       configuration.isReadOnly = true
       let reader = try Store(at: directory.path, configuration: configuration)
       let count = await reader.count
-      #expect(count == 0, "nothing counts behind a hole")
+      #expect(count == 0, "nothing counts after a hole")
       #expect(await reader.recoveryReport.tornBytes > 0)
       try await reader.close()
       outcome = .tornAtOnce

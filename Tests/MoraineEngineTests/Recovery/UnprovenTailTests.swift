@@ -57,11 +57,11 @@ import Testing
     let value = Self.value(lengthBytes: valueLengthBytes)
     let disk = try await diskAfterAFailedSync(item, valueLengthBytes: valueLengthBytes)
     let next = try disk.openStore(configuration: item.configuration)
-    #expect(try await next.value(forKey: "a") == value, "the cache still shows it")
+    #expect(try await next.value(forKey: "a") == value, "the cache still holds the value")
     #expect(await next.recoveryReport.resyncedBytes > 0)
     let after = try SimulatedDisk(disk.image(.nothing)).openStore(
       configuration: item.configuration)
-    #expect(try await after.value(forKey: "a") == value, "what was served stays")
+    #expect(try await after.value(forKey: "a") == value, "the value that was read survives")
     try await after.close()
     try await next.close()
   }

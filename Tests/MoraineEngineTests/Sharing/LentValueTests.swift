@@ -30,9 +30,9 @@ import Testing
     let directory = try TestDirectory()
     let (first, second, value) = try await Self.stores(directory)
     let (lent, isAlive, isAliveAfterwards) = try await first.lendAndFollow("a")
-    #expect(isAlive, "the mapping that the value lies in")
+    #expect(isAlive, "the mapping that holds the value")
     #expect(lent == value)
-    #expect(!isAliveAfterwards, "a mapping of a segment that is gone")
+    #expect(!isAliveAfterwards, "a mapping of a removed segment")
     try await first.close()
     try await second.close()
   }

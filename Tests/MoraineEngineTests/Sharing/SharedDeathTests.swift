@@ -191,7 +191,7 @@ extension Store {
     _ = try await acquireWriterLease()
     let before = engine!.sharedSnapshot().tailEnd
     guard case .done = try engine!.put(key, value) else {
-      Issue.record("there was no room")
+      Issue.record("the append found no space")
       return
     }
     if isTorn {
@@ -210,7 +210,7 @@ extension Store {
   ) async throws(StoreError) {
     _ = try await acquireWriterLease()
     guard case .done = try engine!.put(key, value) else {
-      Issue.record("there was no room")
+      Issue.record("the append found no space")
       return
     }
     beginPublishing()

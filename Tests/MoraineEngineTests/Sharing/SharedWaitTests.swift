@@ -61,7 +61,7 @@ import Testing
     try await store.set([2], forKey: "mine")
     gate.open()
     #expect(try await answer == [1])
-    #expect(try await store.value(forKey: "mine") == [2], "within the burst")
+    #expect(try await store.value(forKey: "mine") == [2], "while the lease is held")
     try await store.set([3], forKey: "mine")
     await store.releaseWriterLease()
     #expect(try await other.value(forKey: "mine") == [3])
@@ -121,7 +121,7 @@ import Testing
     gate.open()
     try await feed.value
     try await closing.value
-    #expect(await store.hasNoState, "what was read for the feed is not installed")
+    #expect(await store.hasNoState, "the state that was read for the feed is not installed")
     try await other.close()
   }
 

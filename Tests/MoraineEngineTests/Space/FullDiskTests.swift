@@ -65,7 +65,7 @@ import Testing
     }
     try await store.compact()
     let more = try await fill(store, "new")
-    #expect(more > count / 2, "what was deleted is there to be used: \(more) of \(count)")
+    #expect(more > count / 2, "the space of deleted records is used again: \(more) of \(count)")
     for number in 0..<count {
       let found = try await store.value(forKey: Key("old \(number)"))
       #expect(found == (number % 8 == 0 ? Self.value : nil))

@@ -39,7 +39,7 @@ import Testing
     #expect(try await store.compact().inputSegmentCount > 0)
     #expect(try await store.value(forKey: keyBehindTheExpiry) == value)
     #expect(await store.lastSequence == before, "compaction deletes nothing")
-    #expect(try await store.compact().inputSegmentCount == 0, "there is nothing left to do")
+    #expect(try await store.compact().inputSegmentCount == 0, "nothing is left to compact")
     #expect(try await store.verify().isSound)
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration)

@@ -9,7 +9,7 @@ import Testing
     var configuration = Configuration()
     configuration.compaction = .manual
     let store = Store.inMemory(configuration: configuration)
-    #expect(await store.statistics.spaceAmplification == 1, "nothing is there at all")
+    #expect(await store.statistics.spaceAmplification == 1, "the store is empty")
     for number in 0..<100 { try await store.set([1, 2, 3], forKey: Key("\(number)")) }
     for number in 0..<100 { try await store.removeValue(forKey: Key("\(number)")) }
     let statistics = await store.statistics

@@ -63,7 +63,7 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
       theme = .dark
       try await $theme.save()
       let named = try PersistedStore(directory: folder.url)
-      #expect(Persisted(.theme, in: named).wrappedValue == .dark, "it is the same store")
+      #expect(Persisted(.theme, in: named).wrappedValue == .dark, "both are the same store")
     }
   }
 

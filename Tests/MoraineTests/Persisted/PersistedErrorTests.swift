@@ -30,7 +30,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect($theme.error?.file == path)
     theme = .dark
     $theme.withLock { $0 = .sepia }
-    #expect(theme == .light, "a refused set shows nothing that is not so")
+    #expect(theme == .light, "a refused set does not change the value")
     let error = await #expect(throws: StoreError.self) { try await $theme.save() }
     #expect(error?.code == code)
     other = 2

@@ -52,7 +52,7 @@ private final class Preferences {
       continuation.finish()
     }
     for await _ in changes {}
-    #expect(!Task.isCancelled, "nobody was told")
+    #expect(!Task.isCancelled, "no observer was notified")
     #expect(theme.wrappedValue == .dark)
   }
 

@@ -59,7 +59,7 @@ extension PersistedKey where Value == Theme {
       if round % 2 == 0 { settings.theme = theme } else { model.theme = theme }
       #expect(settings.theme == theme)
       #expect(model.theme == theme)
-      #expect(Settings(store).theme == theme, "also one that is made now")
+      #expect(Settings(store).theme == theme, "also an instance that is created now")
       #expect(Persisted(.theme, in: again).wrappedValue == theme)
     }
   }

@@ -51,7 +51,7 @@ final class Folder: Sendable {
     let again = try LocalRepository<Note>(directory: folder.url, filename: "notes")
     let all = try await again.loadAll()
     #expect(Set(all.map(\.id)) == Set(0..<10).subtracting([4]))
-    #expect(all.last == Note(id: 3, text: "again"), "what was saved last comes last")
+    #expect(all.last == Note(id: 3, text: "again"), "the model that was saved last comes last")
     #expect(try await again.find(by: 5) == Note(id: 5, text: "note 5"))
   }
 
@@ -117,7 +117,7 @@ final class Folder: Sendable {
     try await notes.save(contentsOf: [
       Note(id: 1, text: "a"), Note(id: 2, text: "b"), Note(id: 1, text: "c"),
     ])
-    #expect(try await notes.find(by: 1)?.text == "c", "the last of one id counts")
+    #expect(try await notes.find(by: 1)?.text == "c", "the last model with an id counts")
     #expect(try await notes.count == 2)
     let tooLong = Tagged(id: String(repeating: "x", count: 70_000))
     let tagged = LocalRepository<Tagged>.inMemory()

@@ -100,7 +100,7 @@ import Testing
         }
       }
       if random.next() % 500 == 0 { _ = try await store.compact() }
-      try #require(round < 100_000, "it never ends")
+      try #require(round < 100_000, "the sequence never ends")
     }
     for id in 400..<800 { #expect(seen[id] == "before", "seed \(seed), id \(id)") }
     for id in 0..<400 where !deleted.contains(id) {

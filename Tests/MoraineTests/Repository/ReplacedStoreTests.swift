@@ -38,7 +38,7 @@ import Testing
     var values = projection.values.makeAsyncIterator()
     #expect(await values.next() == .dark)
     try await replace("settings.moraine", in: folder.url, way)
-    #expect(await values.next() == .dark, "it comes once more, with an error")
+    #expect(await values.next() == .dark, "the value comes once more, with an error")
     #expect(projection.error?.code == .storeReplaced)
     theme = .light
     await #expect(throws: StoreError.self) { try await projection.save() }
