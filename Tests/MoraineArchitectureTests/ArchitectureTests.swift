@@ -53,7 +53,7 @@ import Testing
     let manifest = try String(
       contentsOf: Source.root.deletingLastPathComponent().appending(path: "Package.swift"),
       encoding: .utf8)
-    #expect(!manifest.contains(".default("), "no trait is on unless a user asks for it")
+    #expect(!manifest.contains(".default("), "no trait is enabled by default")
   }
 
   @Test func everyModuleHasARule() throws {

@@ -50,7 +50,7 @@ import Testing
         let help = try await Moraine.run(path + ["--help"])
         #expect(help.code == 0, "\(text)")
         for option in Self.options(words) {
-          #expect(help.text.contains(option), "\(text): there is no \(option)")
+          #expect(help.text.contains(option), "\(text): the option \(option) does not exist")
           seen += 1
         }
       }

@@ -48,7 +48,7 @@ import Testing
   @Test func argumentThatIsNotUTF8ExitsWith2() async throws {
     let script = #""$0" put "$1" "$(printf '\377')" v"#
     #expect(try await Moraine.shell(script, place.store).code == 2)
-    #expect(!FileManager.default.fileExists(atPath: place.store), "no other key in its place")
+    #expect(!FileManager.default.fileExists(atPath: place.store), "no other key was stored")
   }
 
   @Test func oversizeKeyExitsWith2() async throws {

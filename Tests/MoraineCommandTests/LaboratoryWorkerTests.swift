@@ -51,7 +51,7 @@ import Testing
       violation.replay
         == "moraine crash-test crashes --scenario one-key-mapped --seed 2 --count 1"
         + " --nesting-period 0 --subsets 0 --torn 0")
-    #expect(report.tally.distinctImages > 60, "two others were judged")
+    #expect(report.tally.distinctImages > 60, "the two other units were run")
   }
 
   #if os(Linux)
@@ -134,7 +134,7 @@ import Testing
     }
 
     private static func children(of process: Int32) throws -> [Int32] {
-      try #require(state(of: process) != "Z", "it has ended before it had enough children")
+      try #require(state(of: process) != "Z", "the process ended before it had enough children")
       let path = "/proc/\(process)/task"
       var children: [Int32] = []
       for thread in try FileManager.default.contentsOfDirectory(atPath: path) {

@@ -56,7 +56,7 @@ import Testing
     for command in ["stats", "scan", "dump", "verify"] {
       let outcome = try await Moraine.run(command, place.store)
       #expect(outcome.code == 0 && outcome.errors.isEmpty, "\(outcome)")
-      #expect(try place.picture() == picture, "\(command) changed something")
+      #expect(try place.picture() == picture, "\(command) changed a file")
     }
     #expect(try await Moraine.run("get", place.store, "none").code == 1)
     #expect(try place.picture() == picture)

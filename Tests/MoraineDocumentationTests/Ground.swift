@@ -25,7 +25,7 @@ final class Ground {
 /// tests.
 let settingsAreInMemory: Void = {
   do { try PersistedStore.setDefault(.inMemory()) } catch {
-    Issue.record("the default store of settings was in use already: \(error)")
+    Issue.record("the default store of settings was already in use: \(error)")
   }
 }()
 

@@ -3,8 +3,8 @@ import MoraineStorage
 import Synchronization
 import Testing
 
-/// Races on purpose, so that it is known that ThreadSanitizer sees them in this build:
-/// `Scripts/prove --only thread` runs each by itself and wants a report.
+/// Deliberate races, which show that ThreadSanitizer detects races in this build: `Scripts/prove
+/// --only thread` runs each test alone and expects a report.
 @Suite struct PlantedRaceTests {
   static let isWanted = ProcessInfo.processInfo.environment["MORAINE_PLANT_RACE"] != nil
 
@@ -12,16 +12,16 @@ import Testing
     let memory = UnsafeMutablePointer<Int>.allocate(capacity: 1)
   }
 
-  /// Two threads, no order at all.
+  /// Two threads without any order.
   @Test(.enabled(if: isWanted)) func twoThreads() async throws {
     let place = Place()
     place.memory.initialize(to: 0)
-    // Relaxed, so that waiting puts nothing in order.
+    // Relaxed, so that waiting creates no order.
     let written = Counter()
     for number in 1...2 {
       try WorkerThread.start {
-        // One behind the other, and both alive: the sanitizer misses what happens in the same
-        // moment, and may have forgotten what a thread did that has ended.
+        // One thread after the other, and both alive: the sanitizer misses accesses in the same
+        // moment, and may have forgotten the accesses of a thread that has ended.
         while written.count.load(ordering: .relaxed) < number - 1 {}
         place.memory.pointee = number
         written.count.add(1, ordering: .relaxed)
@@ -31,7 +31,7 @@ import Testing
     while written.count.load(ordering: .relaxed) < 2 { await Task.yield() }
   }
 
-  /// A thread that writes what it has handed over already.
+  /// A thread that writes memory that it has already handed over.
   @Test(.enabled(if: isWanted)) func afterAContinuation() async throws {
     let place = Place()
     place.memory.initialize(to: 0)
@@ -43,7 +43,7 @@ import Testing
           continuation.resume()
           place.memory.pointee = 1
           written.count.add(1, ordering: .relaxed)
-          // Alive until the other has written too.
+          // Stays alive until the other thread has written too.
           while seen.count.load(ordering: .relaxed) < 1 {}
         }
       } catch {

@@ -2,7 +2,7 @@ import Testing
 
 @testable import MoraineFormat
 
-/// The head of an index checkpoint: what was written is read, and nothing else.
+/// The header of an index checkpoint: a written header is read back, and nothing else is accepted.
 @Suite struct CheckpointHeaderTests {
   private var header: CheckpointHeader {
     var header = CheckpointHeader(storeID: Identifier(low: 1, high: 2))
@@ -26,7 +26,7 @@ import Testing
     try bytes.withUnsafeBytes { try CheckpointHeader(decoding: $0) }
   }
 
-  /// With the checksum made right.
+  /// Returns the changed bytes with a corrected checksum.
   private func changed(_ change: (inout [UInt8]) -> Void) -> [UInt8] {
     var bytes = header.encoded()
     change(&bytes)
@@ -72,7 +72,7 @@ import Testing
     #expect(error?.offset == 8)
   }
 
-  /// Counts of segments and pages, which memory would be made for.
+  /// Counts of segments and pages, for which memory would be allocated.
   @Test(arguments: [76, 104], [UInt32(1024), 5000, .max])
   func countsThatExceedTheFileAreDamaged(place: Int, count: UInt32) {
     let error = error(changed { $0.put(count, at: place) })

@@ -14,7 +14,7 @@ import Testing
 
   @Test func instructionAndTableAgree() {
     var generator = SeededGenerator(seed: 1)
-    // Long runs are three streams, of 128 bytes or of 1,024.
+    // Long runs are computed as three streams, of 128 bytes or of 1,024.
     for length in Array(0...1200) + [3071, 3072, 3073, 3455, 3456, 7000, 70_001] {
       let start = UInt32(truncatingIfNeeded: generator.next())
       // One byte more and a shifted start: the words are not aligned.

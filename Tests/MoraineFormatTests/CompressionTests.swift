@@ -13,7 +13,7 @@ import Testing
   @Test func roundTrip() throws {
     var generator = SeededGenerator(seed: 5)
     var compressor = Compressor()
-    // One compressor for all: nothing of one value may show in the next.
+    // One compressor for all values: no bytes of one value may appear in the next.
     for length in Array(24...200) + [4096, 65_536, 70_000, 2_000_000, 100] {
       let pattern = generator.bytes(Int.random(in: 1...3, using: &generator))
       let value = (0..<length).map { pattern[$0 % pattern.count] }

@@ -28,7 +28,8 @@ import Testing
     let other = stored.withUnsafeBytes {
       decompressor.decompress($0, rawLength: rawLength).map { Array($0) }
     }
-    // Of a damaged block the bytes may differ, where it refers to what was not yet written.
+    // The bytes of a damaged block may differ, where the block refers to bytes that were not yet
+    // written.
     #expect((other == nil) == (value == nil), "both ways to decompress agree")
     return value
   }
@@ -42,7 +43,7 @@ import Testing
     var values = Documents.users(count: 50, seed: 22)
     for length in [0, 1, 23, 24, 500, 5000, 70_000] { values.append(generator.bytes(length)) }
     values.append(Array(documents.joined()))
-    // One compressor for all: nothing of one value may show in the next.
+    // One compressor for all values: no bytes of one value may appear in the next.
     var compressed = 0
     for value in values + values {
       guard let stored = compress(value, with: &compressor) else { continue }
@@ -51,7 +52,7 @@ import Testing
       #expect(value.count <= Limits.rawLengthBound(stored: stored.count))
       #expect(decompress(stored, rawLength: value.count, dictionary: dictionary) == value)
     }
-    // With a whole document in the dictionary every document shrinks, without it none does.
+    // With a whole document in the dictionary every document shrinks; without it none does.
     #expect(length < 4096 || compressed >= 2 * 51)
     compressor.trim()
   }
@@ -66,7 +67,7 @@ import Testing
     }
   }
 
-  /// As `lz4.h` describes it, without copying a state.
+  /// Compresses as `lz4.h` describes it, without copying a state.
   private func loadedAnew(_ value: [UInt8], _ dictionary: [UInt8]) -> [UInt8]? {
     let stream = LZ4_createStream()
     defer { LZ4_freeStream(stream) }
@@ -96,7 +97,8 @@ import Testing
     let dictionary = Array(Documents.users(count: 200, seed: 42).joined())
     var compressor = DictionaryCompressor(dictionary: dictionary)
     var decompressor = DictionaryDecompressor(dictionary: dictionary)
-    // A large value in between makes it take other memory, with the dictionary in it.
+    // A large value in between makes the decompressor allocate other memory, which holds the
+    // dictionary too.
     var values = Documents.users(count: 50, seed: 43)
     values.insert(values[0] + Array(repeating: 7, count: 2_000_000), at: 25)
     for value in values {

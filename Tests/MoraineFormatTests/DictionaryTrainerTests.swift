@@ -8,7 +8,7 @@ import Testing
     return trainer.train(totalValueBytes: total ?? values.reduce(0) { $0 + $1.count })
   }
 
-  /// What is stored of the values, the dictionary included.
+  /// The stored bytes of the values, including the dictionary.
   private func stored(_ values: [[UInt8]], dictionary: [UInt8]) -> Int {
     var compressor = DictionaryCompressor(dictionary: dictionary)
     return values.reduce(dictionary.count) { sum, value in
@@ -23,7 +23,8 @@ import Testing
     let others = Documents.users(count: 5000, seed: 31)
     let raw = others.reduce(0) { $0 + $1.count }
     #expect(stored(others, dictionary: dictionary) * 2 < raw)
-    #expect(stored(others, dictionary: []) * 10 > raw * 9, "alone they would not shrink")
+    #expect(
+      stored(others, dictionary: []) * 10 > raw * 9, "without a dictionary they would not shrink")
   }
 
   @Test func theMostUsefulBytesStandLast() throws {
@@ -91,7 +92,7 @@ import Testing
   }
 
   @Test func valuesThatAlternateAreAllSampled() throws {
-    // Every fourth value is a user, the rest is noise; and the other way round.
+    // Every fourth value is a user and the rest is noise; and the other way round.
     var generator = SeededGenerator(seed: 39)
     let users = Documents.users(count: 16_000, seed: 40)
     for period in [2, 4, 8] {
@@ -114,6 +115,6 @@ import Testing
       most = max(most, trainer.sampleBytes)
     }
     #expect(most <= DictionaryTrainer.sampleLimitBytes)
-    #expect(most > DictionaryTrainer.sampleLimitBytes / 2, "and used")
+    #expect(most > DictionaryTrainer.sampleLimitBytes / 2, "the dictionary is used")
   }
 }

@@ -1,6 +1,6 @@
 /// Made-up values that resemble real ones.
 enum Documents {
-  /// JSON objects of about 150 bytes, with the same fields and different contents.
+  /// Returns JSON objects of about 150 bytes, with the same fields and different contents.
   static func users(count: Int, seed: UInt64) -> [[UInt8]] {
     var generator = SeededGenerator(seed: seed)
     let names = ["Ada", "Grace", "Edsger", "Barbara", "Donald", "Tony", "Leslie", "Radia"]

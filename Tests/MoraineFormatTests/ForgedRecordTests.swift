@@ -1,7 +1,7 @@
 import MoraineFormat
 import Testing
 
-/// Records that our own writer does not make, laid out by hand from the page.
+/// Records that our own writer does not make, laid out by hand from the page on the format.
 @Suite("Records of other writers") struct ForgedRecordTests {
   private func parse(
     kind: UInt8 = 1, flags: UInt8 = 0, keyLength: UInt32 = 0, rest: [UInt8] = []
@@ -40,7 +40,7 @@ import Testing
     }
   }
 
-  /// Only the fields are there: a length prefix that claims more is judged without its bytes.
+  /// Only the fields exist: a length prefix that claims more is checked without its bytes.
   @Test(arguments: [0x11, 0x21] as [UInt8])
   func aCompressedValueIsNotLongerThanTheLongestValue(kind: UInt8) {
     var writer = ByteWriter()
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  /// The library counts with 32 bits and a sign.
+  /// The library uses signed 32-bit lengths.
   @Test func inputOf2GiBDoesNotDecompress() {
     let bytes = [UInt8](repeating: 0, count: 16)
     bytes.withUnsafeBytes { bytes in

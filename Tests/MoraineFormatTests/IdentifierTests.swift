@@ -2,7 +2,7 @@ import MoraineFormat
 import Testing
 
 @Suite struct IdentifierTests {
-  /// As the bytes lie in a file, so that a dump can be searched for it.
+  /// In the order of the bytes in a file, so that a dump can be searched for the text.
   @Test func identifierTextIsTheBytesInFileOrder() throws {
     let identifier = Identifier(low: 0x0123_4567_89AB_CDEF, high: 0xFF)
     #expect(identifier.description == "efcdab8967452301ff00000000000000")

@@ -48,7 +48,7 @@ import Testing
     try errorKind { _ = try decode(bytes) }
   }
 
-  /// Makes changed bytes a sound file again: its length and its checksum.
+  /// Makes changed bytes a sound file again: corrects its length and its checksum.
   private func sealed(_ bytes: [UInt8]) -> [UInt8] {
     var bytes = bytes
     bytes.put(UInt32(bytes.count), at: 12)
@@ -111,7 +111,7 @@ import Testing
     var bytes = manifest.encoded()
     bytes[153] = 0x80
     #expect(try decode(sealed(bytes)) == manifest)
-    // The first segment entry begins behind the section's head; its last 12 bytes are zero.
+    // The first segment entry begins after the section's head; its last 12 bytes are zero.
     bytes[160 + 8 + 60] = 1
     #expect(try kind(decoding: sealed(bytes)) == .newer)
   }
@@ -120,7 +120,7 @@ import Testing
     let original = manifest.encoded()
     let changes: [(place: Int, value: UInt64)] = [
       (80, 1 << 56), (88, 0), (88, 999), (168, 0), (168, 1000), (176, (4 << 30) + 1),
-      // Lower than what it lists.
+      // Lower than a number that the manifest lists.
       (64, 1), (80, 1),
     ]
     for (place, value) in changes {
@@ -138,7 +138,8 @@ import Testing
     }
     #expect(try kind(decoding: adding(tag: 2, flags: 1, [1, 0, 0, 1, 0x61])) == nil)
     #expect(try kind(decoding: adding(tag: 2, flags: 1, [1, 0, 0, 1, 0xFF])) == .damaged)
-    // Keyspace 0 has no name, every other has one, and nobody has another's number or name.
+    // Keyspace 0 has no name, every other keyspace has one, and no two have the same number or
+    // name.
     for (id, name) in [(0, "a"), (1, ""), (7, "a"), (1, "users")] as [(UInt8, String)] {
       let entry = [id, 0, 0, UInt8(name.utf8.count)] + Array(name.utf8)
       #expect(try kind(decoding: adding(tag: 2, flags: 1, entry)) == .damaged, "\(id) \(name)")
@@ -156,7 +157,8 @@ import Testing
     return manifest
   }
 
-  /// A cut that ended the log no later than an earlier one says all that this one said.
+  /// A cut that ended the log no later than an earlier cut contains everything that the earlier cut
+  /// says.
   @Test func redundantCutsAreDropped() throws {
     #expect(cutManifest([10, 20, 15]).cuts.map(\.lastSequence.rawValue) == [10, 15])
     #expect(cutManifest([10, 20, 15]).cuts.map(\.number) == [1, 3])
@@ -177,7 +179,7 @@ import Testing
     #expect(lost([10, 20], 0, 11))
     #expect(!lost([10, 20], 0, 10))
     #expect(lost([30, 20], 0, 21))
-    // Of a copy that went another way, or of a later moment.
+    // Cuts of a copy that diverged, or of a later moment.
     var other = cutManifest([])
     other.addCut(after: SequenceNumber(rawValue: 10), id: 99)
     #expect(cutManifest([10]).mayHaveLost(through: .none, since: other.cuts))
@@ -189,7 +191,7 @@ import Testing
     let manifest = cutManifest(ends)
     #expect(manifest.cuts.count == 64)
     #expect(manifest.cuts.last?.number == 500)
-    // The oldest says as much as all that it stands for.
+    // The oldest cut says as much as all the cuts that it replaces.
     let none: [Manifest.Cut] = []
     #expect(manifest.mayHaveLost(through: SequenceNumber(rawValue: 11), since: none))
     #expect(!manifest.mayHaveLost(through: SequenceNumber(rawValue: 10), since: none))

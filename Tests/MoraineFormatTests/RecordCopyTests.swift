@@ -1,13 +1,14 @@
 import MoraineFormat
 import Testing
 
-/// A copy of a record is the same operation: only what no longer holds elsewhere is left out.
+/// A copy of a record is the same operation: only fields that do not hold at the new place are left
+/// out.
 @Suite struct RecordCopyTests {
   private static let seed = SegmentHeader(
     storeID: Identifier(low: 1, high: 2), epoch: 1, number: SegmentNumber(rawValue: 9), salt: 77
   ).checksumSeed
 
-  /// A record with the optional fields that the bits of `fields` say.
+  /// Returns a record with the optional fields that the bits of `fields` select.
   private func record(fields: Int) -> [UInt8] {
     var optional = ByteWriter()
     let codec: UInt8 = fields & 1 == 0 ? 0 : 1

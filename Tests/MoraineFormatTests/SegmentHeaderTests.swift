@@ -27,7 +27,7 @@ import Testing
     try errorKind { _ = try decode(bytes) }
   }
 
-  /// Makes a changed header of 128 bytes sound again.
+  /// Corrects the checksum of a changed header of 128 bytes.
   private func sealed(_ bytes: [UInt8]) -> [UInt8] {
     var bytes = bytes
     bytes.put(Checksum.of(Array(bytes[..<124])), at: 124)

@@ -1,6 +1,7 @@
 import MoraineFormat
 
-/// A segment in an array: written with the code under test, read as a reader of the log would.
+/// A segment in an array: written with the code under test, and read as a reader of the log would
+/// read it.
 struct SegmentSketch {
   let header: SegmentHeader
   var bytes: [UInt8]
@@ -10,7 +11,7 @@ struct SegmentSketch {
     bytes = header.encoded()
   }
 
-  /// Appends a record and answers where it begins.
+  /// Appends a record and returns its offset.
   @discardableResult
   mutating func append(
     _ kind: RecordKind, sequence: UInt64, key: [UInt8] = [], stored: [UInt8] = [],
@@ -35,9 +36,9 @@ struct SegmentSketch {
     Self.record(in: bytes, at: offset, seed: header.checksumSeed)
   }
 
-  /// The record at `offset`, or nil when a reader of the log finds none there.
+  /// Returns the record at `offset`, or nil when a reader of the log finds none there.
   ///
-  /// - Parameter place: the offset in its segment, when `bytes` is not the whole of it.
+  /// - Parameter place: the offset in its segment, when `bytes` is not the whole segment.
   static func record(
     in bytes: [UInt8], at offset: Int, place: UInt64? = nil, seed: Checksum
   ) -> RecordHeader? {

@@ -20,7 +20,7 @@ struct SeededGenerator: RandomNumberGenerator {
   }
 }
 
-/// What can happen to one byte: any one bit turned, or all of them.
+/// Changes of one byte: any one bit flipped, or all of them.
 let flips: [UInt8] = (0..<8).map { 1 << $0 } + [0xFF]
 
 /// Calls `body` with `bytes` changed in one byte, for every byte of `range` and every flip.
@@ -48,7 +48,7 @@ func errorKind(of call: () throws -> Void) throws -> FormatError.Kind? {
 }
 
 extension [UInt8] {
-  /// Stores an integer as the format does.
+  /// Stores an integer in the byte order of the format.
   mutating func put(_ integer: some FixedWidthInteger, at offset: Int) {
     Swift.withUnsafeBytes(of: integer.littleEndian) { raw in
       for (index, byte) in raw.enumerated() { self[offset + index] = byte }

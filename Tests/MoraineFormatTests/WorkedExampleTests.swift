@@ -2,7 +2,7 @@ import Foundation
 import MoraineFormat
 import Testing
 
-/// The page is the format: what it shows is what the code writes.
+/// The page defines the format: its bytes are the bytes that the code writes.
 @Suite("Worked example") struct WorkedExampleTests {
   private func segment() throws -> SegmentSketch {
     var header = SegmentHeader(

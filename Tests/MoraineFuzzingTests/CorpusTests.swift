@@ -2,9 +2,9 @@ import Foundation
 import MoraineFuzzing
 import Testing
 
-/// Every input that fuzzing has kept, and every one that once showed a bug (`regress-*`).
+/// Every input that fuzzing has kept, and every input that once showed a bug (`regress-*`).
 ///
-/// `Scripts/fuzz` looks for more; `moraine-fuzz --target=NAME FILE` replays one with
+/// `Scripts/fuzz` searches for more; `moraine-fuzz --target=NAME FILE` replays one with
 /// AddressSanitizer.
 @Suite(.timeLimit(.minutes(10))) struct CorpusTests {
   private static let folder = URL(filePath: #filePath)

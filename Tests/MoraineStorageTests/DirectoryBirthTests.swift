@@ -6,7 +6,8 @@
 
   /// Rule 1: a new directory's name lies in its parent, which must be synced for it.
   @Suite struct DirectoryBirthTests {
-    /// No test can see the sync; it sees that the parent is opened, which is done for nothing else.
+    /// No test can observe the sync itself. This test observes that the parent is opened, which
+    /// happens only for the sync.
     @Test(arguments: [false, true])
     func creatingADirectoryOpensItsParent(isThere: Bool) throws {
       let ground = try Ground(.disk)
@@ -18,7 +19,7 @@
       try ground.storage.createDirectory(ground.path.appending("inner"))
       var events = [UInt8](repeating: 0, count: 4096)
       let count = read(watcher, &events, events.count)
-      // Four numbers and a name. What happens to the directory itself has no name.
+      // Four numbers and a name. Events of the directory itself have no name.
       var offset = 0
       var isOpened = false
       while offset + 16 <= count {
@@ -30,7 +31,7 @@
       #expect(isOpened, "the parent was not opened")
     }
 
-    /// Past the cache there is what was synced, up to the end of the file.
+    /// The medium holds the synced bytes, up to the end of the file.
     @Test func mediumHoldsTheSyncedBytes() throws {
       let ground = try Ground(.disk)
       let file = try ground.directory.createFile("f")
@@ -39,7 +40,7 @@
       try file.synchronize(.full)
       let target = UnsafeMutableRawBufferPointer.allocate(byteCount: 8192, alignment: 4096)
       defer { target.deallocate() }
-      // Nil where the file system has no way past its cache.
+      // Nil where the file system cannot bypass its cache.
       guard let count = try file.readMedium(into: target, at: 0) else { return }
       #expect(count == 6000)
       #expect(target.prefix(6000).elementsEqual(text))

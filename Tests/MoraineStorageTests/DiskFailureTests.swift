@@ -8,7 +8,7 @@
 
   @testable import MoraineStorage
 
-  /// Calls that fail where nothing should: each is told with its operation, its file and the
+  /// Failures of calls that normally succeed: each error names its operation, its file and the
   /// reason.
   @Suite(.timeLimit(.minutes(10))) struct DiskFailureTests {
     @Test func directoryWithoutADescriptorIsAnError() {
@@ -20,7 +20,7 @@
       #expect(error?.errno == .badFileDescriptor)
     }
 
-    /// A descriptor that stands for a place alone; Linux makes such.
+    /// A descriptor that only names a path; Linux can make such descriptors.
     @Test func aFileThatCannotBeLockedIsNotTakenForLocked() throws {
       let ground = try Ground(.disk)
       try ground.directory.createFile("LOCK").write("hello", at: 0)
@@ -37,7 +37,7 @@
       #expect(error?.errno == .badFileDescriptor)
     }
 
-    /// In a process of its own: here the number would soon be another test's.
+    /// Runs in a process of its own: here another test would soon get the number.
     @Test func descriptorClosedElsewhereIsAnError() async {
       await #expect(processExitsWith: .success) {
         let descriptor = open("/proc/self/exe", O_RDONLY)
@@ -53,8 +53,8 @@
       }
     }
 
-    /// Who may list a directory need not be allowed to look at what is in it. Both are asked for
-    /// one after the other, so the permission has to go in between.
+    /// A process that may list a directory may not be allowed to inspect its entries. The storage
+    /// does both one after the other, so the permission must end in between.
     @Test func anEntryThatMayNotBeLookedAtIsNamed() throws {
       let ground = try Ground(.disk)
       try ground.directory.createFile("a").write("hello", at: 0)
@@ -100,7 +100,7 @@
     }
   }
 
-  /// Does something again and again on a thread of its own.
+  /// Repeats an action on a thread of its own.
   private final class Repetition: Sendable {
     private let isStopped = Atomic(false)
     private let hasEnded = Atomic(false)

@@ -11,7 +11,7 @@ import Testing
   import Glibc
 #endif
 
-/// What only a disk can do to us.
+/// Failures that occur only on a disk.
 @Suite("Disk storage") struct DiskStorageTests {
   private let ground: Ground
   private var manager: FileManager { .default }
@@ -79,7 +79,7 @@ import Testing
     #expect(manager.fileExists(atPath: moved + "/a"))
   }
 
-  /// Neither "in place" nor "moved": nobody can say.
+  /// The path is neither "in place" nor "moved": the system cannot tell.
   @Test func aPathThatLeadsInCirclesIsAnError() throws {
     let parent = ground.path.removingLastComponent().string
     try manager.moveItem(atPath: parent, toPath: parent + "-moved")

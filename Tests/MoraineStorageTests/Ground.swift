@@ -4,18 +4,19 @@ import MoraineStorage
 import SystemPackage
 import Testing
 
-/// The implementations that must behave alike.
+/// The implementations, which must behave alike.
 enum Medium: CaseIterable {
   case disk, memory
 }
 
 /// A storage with one empty directory, removed with this object.
 final class Ground {
-  /// Whether other tests of this process have every descriptor given back: which are is then not
-  /// for a test to say.
+  /// Whether other tests of this process have every descriptor closed: a test cannot say which
+  /// files are open then.
   static let othersPark = ProcessInfo.processInfo.environment["MORAINE_DESCRIPTORS"] != nil
 
-  /// Whether the tests' directories are where mappings keep no locks: then none is parked.
+  /// Whether the tests' directories are on a file system where mappings keep no locks: then no
+  /// directory is parked.
   static let isOnOverlay =
     support_lies_on_overlay(FileManager.default.temporaryDirectory.path) != 0
 

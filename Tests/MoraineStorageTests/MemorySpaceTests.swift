@@ -2,7 +2,7 @@ import MoraineStorage
 import SystemPackage
 import Testing
 
-/// A store in memory can be as small as a test wants it.
+/// A storage in memory can have any capacity that a test needs.
 @Suite struct MemorySpaceTests {
   @Test func aSmallDiskIsFullWhenItsBlocksAreTaken() throws {
     let storage = MemoryStorage(capacityBytes: 3 * 4096)
@@ -21,7 +21,7 @@ import Testing
       try directory.remove("second")
       #expect(throws: StorageError.self) { try first.allocate(from: 4096, to: 8193) }
     }
-    // Removed, and nobody has it open any more.
+    // The file is removed, and no other process has it open.
     try first.allocate(from: 4096, to: 12_288)
   }
 }

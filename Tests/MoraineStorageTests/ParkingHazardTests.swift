@@ -8,7 +8,7 @@
 
   @testable import MoraineStorage
 
-  /// What a test and a thread of its own tell each other.
+  /// Signals between a test and a thread of its own.
   private final class OtherThread: Sendable {
     enum Phase: Int, AtomicRepresentable {
       case idle, parking, stopping, ending, ended
@@ -20,7 +20,7 @@
       while phase.load(ordering: .acquiring) != wanted { sched_yield() }
     }
 
-    /// Parks the file once each time that it is told to.
+    /// Parks the file each time that the test requests it.
     func park(_ file: DiskFile) {
       while true {
         switch phase.load(ordering: .acquiring) {
@@ -35,7 +35,7 @@
       }
     }
 
-    /// After this nothing is parked.
+    /// Ends the thread: nothing is parked afterwards.
     func stopParking() {
       _ = phase.compareExchange(
         expected: .parking, desired: .stopping, ordering: .acquiringAndReleasing)
@@ -43,7 +43,7 @@
     }
   }
 
-  /// What may go wrong between giving a descriptor back and opening the file again.
+  /// Hazards between closing a descriptor and opening the file again.
   @Suite(.timeLimit(.minutes(10)), .disabled(if: Ground.othersPark))
   struct ParkingHazardTests {
     private let ground: Ground
@@ -60,8 +60,8 @@
 
     private func path(_ name: String) -> String { ground.path.appending(name).string }
 
-    /// Regression: on overlayfs, where containers have their files, a mapping is one of the file
-    /// below, whose open file has no lock. A parked store let a second writer in.
+    /// Regression: on overlayfs, which containers use, a mapping belongs to the file of the lower
+    /// layer, whose open file holds no lock. A parked store let a second writer in.
     @Test(.enabled(if: getuid() == 0, "only root can mount"))
     func whereMappingsKeepNoLocksADirectoryKeepsItsDescriptor() async {
       await #expect(processExitsWith: .success) {
@@ -84,8 +84,9 @@
       }
     }
 
-    /// Regression: a sync that began after a write and ended before it took the file for synced;
-    /// its descriptor was given back, and with it what the write's pages had to report.
+    /// Regression: a write ended after a sync that had begun during the write, and the sync took
+    /// the file for synced. The descriptor was closed, and with it the errors of the pages of that
+    /// write were lost.
     @Test func bytesWrittenDuringASyncAreNotTakenForSynced() throws {
       let file = try file("a")
       file.allowParking()
@@ -109,13 +110,13 @@
         count += 1
         #expect(file.park())
         try file.synchronize(.data)
-        #expect(!file.hasDescriptor, "nothing keeps what was written")
+        #expect(!file.hasDescriptor, "no written byte keeps the descriptor")
       }
       print("\(count) syncs ended during a write")
     }
 
-    /// Regression: a sync that began while the descriptor was given back synced what the last
-    /// mapping reached to, and not what was written behind that.
+    /// Regression: a sync that began while the descriptor was being closed synced only the range of
+    /// the last mapping, and not the bytes written after that range.
     @Test func aSyncDuringTheParkingCoversTheWholeFile() throws {
       let file = try file("a")
       file.allowParking()
@@ -141,7 +142,7 @@
     }
 
     /// Regression: without a descriptor the inode of a deleted file was free for the next file,
-    /// which was then taken for this one.
+    /// which was then taken for the deleted one.
     @Test func inodeNumberOfAParkedFileIsNotReused() throws {
       let file = try file("a")
       try file.write("hello", at: 0)
@@ -159,7 +160,7 @@
       }
     }
 
-    /// Regression: what is no file was an error of input and output.
+    /// Regression: an entry that is no file was reported as an input/output error.
     @Test func entryThatIsNoFileIsNotTheParkedFile() throws {
       let path = path("a")
       let replacements: [() -> CInt] = [
@@ -181,8 +182,8 @@
       }
     }
 
-    /// Regression: a forked child that read by a parked directory locked it for itself, and the
-    /// parent took its own directory for a replaced one.
+    /// Regression: a forked child that read through a parked directory locked it for itself, and
+    /// the parent took its own directory for a replaced one.
     @Test func aChildDoesNotTakeTheLockOfAParkedDirectory() async {
       await #expect(processExitsWith: .success) {
         alarm(60)
@@ -211,8 +212,8 @@
       static let directory = Mutex<DiskDirectory?>(nil)
     }
 
-    /// Regression: a lock that was given up at the moment in which the descriptor was given back
-    /// stayed with whatever had a copy of the descriptor.
+    /// Regression: a lock that was released at the moment in which the descriptor was closed stayed
+    /// with the processes that had a copy of the descriptor.
     @Test func aFileParkedWhileItIsUnlockedIsUnlocked() throws {
       let file = try file("WRITER")
       file.allowParking()
@@ -237,8 +238,8 @@
       state.wait(for: .ended)
     }
 
-    /// Regression: below the limit nothing was ever taken out of the queue, so a process that
-    /// opened and closed stores grew without end.
+    /// Regression: below the limit nothing was ever removed from the queue, so the memory of a
+    /// process that opened and closed stores grew without bound.
     @Test func releasedObjectsLeaveTheQueue() {
       final class Thing: Parkable {
         func park() -> Bool { true }
@@ -253,8 +254,8 @@
       #expect(pool.parkings == living.count)
     }
 
-    /// Regression: after a manifest's rename a directory without a descriptor ended the store's
-    /// writing where the process had none for a moment.
+    /// Regression: after the rename of a manifest, a directory without a descriptor ended writing
+    /// when the process had no free descriptor for a moment.
     @Test func aDirectoryIsSyncedWhenThereIsADescriptorAgain() async {
       await #expect(processExitsWith: .success) {
         let ground = try Ground(.disk)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import MoraineStorage
 
-/// Descriptors that are given back while no call uses them.
+/// Descriptors that are closed while no call uses them.
 @Suite(
   .timeLimit(.minutes(10)), .enabled(if: Descriptor.canPark), .disabled(if: Ground.othersPark),
   .disabled(if: Ground.isOnOverlay, "no directory is parked on overlayfs")
@@ -21,7 +21,7 @@ import Testing
     try #require(try directory.createFile(name) as? DiskFile)
   }
 
-  /// Another opening of the directory, as another process has one.
+  /// Opens the directory again, as another process does.
   private func other() throws -> any StorageDirectory {
     try #require(try ground.storage.openDirectory(ground.path))
   }
@@ -69,7 +69,7 @@ import Testing
     #expect(try other().entries().isEmpty)
   }
 
-  /// The mapping that keeps the open file is what is synced: `strace` shows `msync` alone.
+  /// The mapping that keeps the file open is synced: `strace` shows only `msync`.
   @Test func aParkedFileIsSyncedWithoutADescriptor() throws {
     let file = try file("a")
     try file.allocate(from: 0, to: 1 << 16)
@@ -115,7 +115,7 @@ import Testing
     return Locked(lock: lock, manifest: manifest)
   }
 
-  /// Whether another process can have the directory: its `LOCK`, and the directory itself.
+  /// Whether another process can lock the store: its `LOCK`, and the directory itself.
   private func lockable() throws -> (file: Bool, directory: Bool) {
     let other = try other()
     let file = try other.openOrCreateFile("LOCK")
@@ -131,7 +131,7 @@ import Testing
       #expect(directory.park())
       #expect(!locked.lock.hasDescriptor)
       #expect(try lockable() == (false, false))
-      // Opened again, it has its own lock; the lock on `LOCK` stays where it is.
+      // The directory is opened again and has its own lock; the lock on `LOCK` stays.
       _ = try directory.entries()
       #expect(try lockable() == (false, false))
       #expect(try !other().tryLock(shared: true))
@@ -153,7 +153,7 @@ import Testing
     withExtendedLifetime(locked) {}
   }
 
-  /// As for descriptors that are not parked: a child between `fork` and `exec` has copies.
+  /// As with descriptors that are not parked: a child between `fork` and `exec` has copies.
   @Test func unlockingAParkedDirectoryUnlocksDespiteCopiesOfItsDescriptors() throws {
     let locked = try locked()
     let copies = try #require(Self.copies(of: ground.path))
@@ -188,7 +188,7 @@ import Testing
     #expect(try lockable() == (false, false))
   }
 
-  /// Calls on many threads while another thread parks: no call gets a descriptor that was closed.
+  /// Calls on many threads while another thread parks: no call uses a descriptor that was closed.
   @Test func callsAndParkingMayComeAtTheSameTime() async throws {
     let files = try (0..<4).map { number in
       let file = try file("\(number)")

@@ -2,7 +2,7 @@ import Foundation
 import MoraineStorage
 import Testing
 
-/// Pages made present ahead of use hold zeros, and what is beside them stays.
+/// Pages that are made present ahead of use hold zeros, and the bytes beside them do not change.
 @Suite struct PrefillTests {
   @Test func prefillKeepsExistingBytes() throws {
     let ground = try Ground(.disk)
@@ -16,14 +16,14 @@ import Testing
     #expect((0..<128).allSatisfy { bytes[$0] == 7 })
     #expect((128..<length).allSatisfy { bytes[$0] == 0 })
     #expect(try file.lengthBytes() == UInt64(length))
-    // One memory: what is written to the mapping is in the file.
+    // The memory is shared: bytes written to the mapping are in the file.
     bytes[200_000] = 9
     var read: [UInt8] = [0]
     let count = try read.withUnsafeMutableBytes { try file.read(into: $0, at: 200_000) }
     #expect(count == 1 && read == [9])
   }
 
-  /// Never beyond the mapping, and nothing where there is no whole page.
+  /// Never beyond the mapping, and no page where the range contains no whole page.
   @Test func prefillStaysWithinTheMapping() throws {
     let ground = try Ground(.disk)
     let file = try ground.directory.createFile("a")

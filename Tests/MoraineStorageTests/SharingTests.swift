@@ -2,7 +2,7 @@ import MoraineStorage
 import SystemPackage
 import Testing
 
-/// What several users of one file or one name see of each other.
+/// Effects that several users of one file or one name have on each other.
 @Suite("Every storage, shared") struct SharingTests {
   @Test(arguments: Medium.allCases)
   func mappingsAndCallsSeeTheSameBytes(_ medium: Medium) throws {

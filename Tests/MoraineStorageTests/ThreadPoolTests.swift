@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineStorage
 
 @Suite(.timeLimit(.minutes(5))) struct ThreadPoolTests {
-  /// Counts, and wakes the one that waits for a number.
+  /// Counts, and wakes the thread that waits for a number.
   private final class Counter: Sendable {
     private let monitor = Monitor(0)
 
@@ -45,7 +45,7 @@ import Testing
     init(_ value: consuming Mutex<[Int]>) { self.value = value }
   }
 
-  /// A stuck disk or a user's function holds threads of one crew; the others go on.
+  /// A stuck disk or a user's function blocks threads of one crew; the other crews continue.
   @Test(arguments: ThreadPool.Crew.allCases)
   func fullCrewDoesNotDelayOtherCrews(full: ThreadPool.Crew) throws {
     let pool = ThreadPool()
@@ -72,7 +72,7 @@ import Testing
     done.wait(for: limit + 1)
   }
 
-  /// Allows a number of threads.
+  /// Permits a number of threads.
   private final class Allowance: Sendable {
     private let left: Mutex<Int>
     init(_ count: Int) { left = Mutex(count) }
@@ -104,7 +104,7 @@ import Testing
     #expect(pool.threadCount(.brief) == 1)
   }
 
-  /// Regression: the process waited for ever, under the lock of the store's pipeline.
+  /// Regression: the process waited for ever, and held the lock of the store's pipeline.
   @Test func lastingWorkIsRefusedWithoutAThread() throws {
     let allowance = Allowance(1)
     let pool = ThreadPool { body throws(StorageError) in try allowance.start(body) }

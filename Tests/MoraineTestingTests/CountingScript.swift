@@ -2,14 +2,14 @@ import Foundation
 import MoraineTesting
 import SystemPackage
 
-/// The numbers that a program has been told to keep, in order.
+/// The numbers that a program was requested to keep, in order.
 struct Numbers: KillModel {
   var all: [Int] = []
 
   mutating func apply(_ operation: Int) { all.append(operation) }
 }
 
-/// Tells a program to `add N`, and asks it to `list` after each kill.
+/// Sends `add N` to a program, and requests a `list` after each kill.
 struct CountingScript: KillScript {
   let model = Numbers()
   var closingLines: [String]? = []
@@ -49,7 +49,7 @@ struct CountingScript: KillScript {
   }
 }
 
-/// Watches a program that adds numbers by itself; reads its file after each kill.
+/// Listens to a program that adds numbers without requests; reads its file after each kill.
 struct ListeningScript: KillScript {
   let model = Numbers()
 
@@ -69,7 +69,7 @@ struct ListeningScript: KillScript {
     }
     let words = try String(contentsOfFile: file, encoding: .utf8)
     let seen = words.split(whereSeparator: \.isWhitespace).compactMap { Int($0) }
-    // One more than was acknowledged may be there.
+    // The file may hold one number more than was acknowledged.
     guard seen.starts(with: ledger.model.all), seen.count <= ledger.model.all.count + 1 else {
       let isLost = seen.count < ledger.model.all.count
       throw KillViolation(isLost ? .lost : .invented, "\(seen)")

@@ -5,11 +5,11 @@ import Testing
 
 @testable import MoraineTesting
 
-/// A violation of an embedder's program can be seen again, alone; also one that traps.
+/// A violation of an embedder's program can be reproduced alone, even when it traps.
 @Suite struct CrashExperimentTests {
   private struct Lost: Error {}
 
-  /// Acknowledges what is not durable.
+  /// Acknowledges operations that are not durable.
   private static func work(_ disk: SimulatedDisk, _ ledger: CrashLedger) async throws {
     let store = try disk.openStore()
     for number in 0..<3 {
@@ -43,12 +43,12 @@ import Testing
     let tried = Mutex<[String]>([])
     experiment.willCheck = { said in tried.withLock { $0.append(said) } }
     let again = await #expect(throws: CrashViolation.self) { try await run(experiment) }
-    // The disks differ in what is drawn anew each time, as the store's identity.
+    // The disks differ in values that are random in each run, such as the store's identity.
     #expect(again?.circumstances == found.circumstances && again?.finding == found.finding)
     #expect(tried.withLock { $0 } == [found.circumstances])
   }
 
-  /// Every crash can be named, not only one that was wrong.
+  /// Every crash has a name, not only one that showed a violation.
   @Test func everyCrashCanBeSelectedByItsName() async throws {
     let all = Mutex<[String]>([])
     var experiment = CrashExperiment()
@@ -63,7 +63,7 @@ import Testing
     }
   }
 
-  /// Else a replay that does nothing would look like one that passes.
+  /// Otherwise a replay that does nothing would look like a replay that passes.
   @Test func crashThatNeverOccursIsAViolation() async throws {
     var experiment = CrashExperiment()
     experiment.only = "mapped, crash 1000, everything survives"
@@ -74,8 +74,8 @@ import Testing
   }
 
   #if os(Linux) || os(macOS)
-    /// As TestingRecovery shows it: the trap stays in a process of its own, which says where it
-    /// was.
+    /// As in the article TestingRecovery: the trap occurs in a process of its own, which names the
+    /// crash.
     @Test func trappingCheckIsReproducedByItsName() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         var experiment = CrashExperiment()

@@ -4,12 +4,12 @@ import Testing
 
 @testable import MoraineTesting
 
-/// Each kind of fault, once, on the n-th call and from then on, at the seam: what the calls answer,
-/// and what of them is done.
+/// Each kind of fault, once, on the n-th call and from then on, at the storage protocol: the
+/// answers of the calls, and the part of each call that takes effect.
 @Suite struct DiskFaultKindTests {
   private static let effects = FaultLaboratory.effects
 
-  /// A file behind faults.
+  /// Opens a file of a storage with faults.
   private func file(
     _ disk: SimulatedDisk, _ faults: [DiskFault]
   ) throws -> (any StorageDirectory, any StorageFile) {
@@ -31,7 +31,7 @@ import Testing
   private struct Timing: CustomTestStringConvertible, Sendable {
     let occurrence: Int
     let isPermanent: Bool
-    /// Of five calls.
+    /// For each of five calls.
     let struck: [Bool]
     var testDescription: String { "from \(occurrence)\(isPermanent ? " on" : ", once")" }
   }
@@ -59,7 +59,7 @@ import Testing
     let content = try #require(disk.image(.everything).directories["d"]?["f"])
     for (number, isStruck) in timing.struck.enumerated() {
       let part = content.dropFirst(number * 100).prefix(100)
-      // A short write does the first thirty, any other one that fails none.
+      // A short write writes the first thirty bytes; any other failed write writes none.
       let done = isStruck ? (effect == .short(lengthBytes: 30) ? 30 : 0) : 100
       #expect(part.count(where: { $0 == 7 }) == done, "write \(number + 1)")
       #expect(part.prefix(done).allSatisfy { $0 == 7 }, "write \(number + 1)")
@@ -79,7 +79,8 @@ import Testing
       let answer = try errno { try file.synchronize(.data) }
       #expect(answer == (isStruck ? effect.errno : nil), "sync \(number + 1)")
     }
-    // A sync that succeeds later makes up for those that failed, unless they dropped their page.
+    // A later sync that succeeds makes the bytes of failed syncs durable, unless those dropped
+    // their page.
     let safe = disk.image(.nothing).directories["d"]?["f"] ?? []
     let last = timing.struck.lastIndex(of: false) ?? -1
     for (number, isStruck) in timing.struck.enumerated() {
@@ -89,7 +90,7 @@ import Testing
     }
   }
 
-  /// Each call of the seam can be struck, and does nothing then.
+  /// Each call of the protocol can be struck, and has no effect then.
   @Test(arguments: DiskFault.Operation.allCases, effects)
   private func strikesEachCall(_ operation: DiskFault.Operation, _ effect: DiskFault.Effect) throws
   {
@@ -122,7 +123,7 @@ import Testing
     storage.setScript { plan.fault(for: $0) }
     #expect(try errno(call) == effect.errno)
     storage.setScript(nil)
-    #expect(Set(try directory.entries().map(\.name)) == ["f", "other"], "nothing was done")
+    #expect(Set(try directory.entries().map(\.name)) == ["f", "other"], "the call had no effect")
     storage.setScript { plan.fault(for: $0) }
     #expect(try errno(call) == nil, "once")
   }

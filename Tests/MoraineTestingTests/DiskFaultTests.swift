@@ -2,7 +2,7 @@ import MoraineEngine
 import MoraineTesting
 import Testing
 
-/// Faults on a simulated disk, as a user's own tests ask for them.
+/// Faults on a simulated disk, as a user's own tests request them.
 @Suite struct DiskFaultTests {
   private func code(
     _ fault: DiskFault, _ body: (Store) async throws(StoreError) -> Void
@@ -52,7 +52,8 @@ import Testing
     #expect(found == .io)
   }
 
-  /// P6: the sync that failed dropped what it should have written, and is not believed later.
+  /// P6: the failed sync dropped the bytes that it should have written, and later syncs do not make
+  /// up for it.
   @Test func aSyncThatDropsIsNeverForgotten() async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore(faults: [
@@ -64,6 +65,6 @@ import Testing
     }
     await #expect(throws: StoreError.self) { try await store.sync() }
     let next = try SimulatedDisk(disk.image(.everything)).openStore()
-    #expect(try await next.value(forKey: "a") == [1], "the cache still shows it")
+    #expect(try await next.value(forKey: "a") == [1], "the cache still holds the bytes")
   }
 }

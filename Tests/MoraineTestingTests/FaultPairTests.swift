@@ -3,7 +3,7 @@ import Testing
 
 @testable import MoraineTesting
 
-/// Two faults in one run: what the second meets is what the first has led to.
+/// Two faults in one run: the second strikes the state that the first has caused.
 @Suite struct FaultPairTests {
   private let scenario = CrashScenario.catalog.first { $0.name == "puts-positional" }
 
@@ -11,7 +11,7 @@ import Testing
     StorageCall(life: life, operation: .write, file: "f", number: number)
   }
 
-  /// What a injector answers to writes to `f`, as the errno or nil.
+  /// Returns the answers of an injector to writes to `f`, each as the errno or nil.
   private func answers(_ faults: [PlannedFault], _ count: Int) -> [Bool] {
     let injector = FaultInjector(faults)
     let script = injector.script(life: 0)
@@ -42,7 +42,7 @@ import Testing
     #expect(tally.missedCalls == 0)
   }
 
-  /// A run without a single step has few calls: each of them is paired with each after it.
+  /// A run without a single step has few calls: each call is paired with each later call.
   @Test func fewPairsAreAllTried() async throws {
     var scenario = try #require(scenario)
     scenario.shape.stepCount = 1
@@ -55,7 +55,8 @@ import Testing
     #expect(tally.missedCalls == 0)
   }
 
-  /// The faults that led to it, and not the hundreds that were tried before.
+  /// The replay has the faults that led to the violation, and not the hundreds that were tried
+  /// before.
   @Test func replayOfAViolationNamesItsFaults() throws {
     let scenario = try #require(scenario)
     let faults = [
@@ -81,7 +82,7 @@ import Testing
     let (tally, violation) = await FaultLaboratory().run(scenario, seed: 1, [fault])
     #expect(violation == nil)
     #expect(tally.faultRuns == 1 && tally.missedCalls == 0)
-    // A call that never comes is no success.
+    // A fault whose call never comes is no success.
     let never = PlannedFault(
       effect: .ioError, isPermanent: false,
       call: StorageCall(life: 0, operation: .write, file: "no such", number: 1))

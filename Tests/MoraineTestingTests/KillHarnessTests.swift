@@ -3,7 +3,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// A harness that finds nothing is worth nothing: each of these programs has one fault.
+/// A harness that finds nothing is worth nothing: each of these programs has one bug.
 @Suite(.timeLimit(.minutes(10))) struct KillHarnessTests {
   @Test func aSoundProgramPasses() async throws {
     let report = try await Subject.good.run(kills: 20)
@@ -17,7 +17,7 @@ import Testing
     #expect(report.survivedCount > 0 && report.vanishedCount > 0, "\(report)")
   }
 
-  /// Of two in flight, the later one alone.
+  /// Of two operations in flight, only the later one survives.
   @Test func aHoleIsFound() async throws {
     let add = #"""
       if [ $((count % 2)) = 1 ]; then held=$number; continue; fi
@@ -60,7 +60,7 @@ import Testing
     }
   }
 
-  /// Refusing is permitted, and keeps nothing.
+  /// A program may refuse an operation, which stores nothing.
   @Test func aRefusalIsNoLoss() async throws {
     let add =
       #"if [ $((number % 3)) = 0 ]; then echo no; else echo $number >> "$1/log"; echo ok; fi"#
@@ -91,7 +91,8 @@ import Testing
   }
 
   @Test(arguments: [
-    // Never written; half of what recovery redoes; the same one twice.
+    // A number that was never written; half of the numbers that recovery redoes; the same number
+    // twice.
     #"echo 1000000 >> "$1/log""#,
     #"[ ! -s "$1/log" ] || tail -n 1 "$1/log" >> "$1/log""#,
   ])
@@ -127,8 +128,8 @@ import Testing
     #expect(failure.cause == .exited(code: 7))
   }
 
-  /// Silent, noisy, stopped, deaf at the end, with its output closed, with a child of its own that
-  /// holds the pipes.
+  /// Silent, noisy, stopped, not reacting to the end of its input, with its output closed, with a
+  /// child of its own that holds the pipes.
   @Test(arguments: [
     Subject(add: "exec sleep 1000"),
     Subject(add: "while :; do echo '#'; sleep 0.01; done"),
@@ -146,7 +147,7 @@ import Testing
       harness.timing.answers = 1...2
     }
     #expect(failure.cause == .hung(milliseconds: 300))
-    // What hangs does so for a thousand seconds; a busy machine takes its time to end it.
+    // A hanging program hangs for a thousand seconds; a busy machine needs time to end it.
     #expect(ContinuousClock.now - began < .seconds(500))
   }
 
@@ -203,7 +204,7 @@ import Testing
     }
   }
 
-  /// Its state would be nobody's.
+  /// No ledger would match its state.
   @Test func existingFolderIsNotUsed() async throws {
     let failure = try await Subject.good.failure { harness in
       let folder = harness.directory.appending("subject").string
@@ -238,6 +239,6 @@ import Testing
     #expect(kill(process, 0) == 0, "it runs")
     task.cancel()
     #expect(try await task.value.cause == .cancelled)
-    #expect(kill(process, 0) == -1 && errno == ESRCH, "it has ended")
+    #expect(kill(process, 0) == -1 && errno == ESRCH, "the process has ended")
   }
 }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import MoraineTesting
 
-/// The laboratory finds what is wrong, and finds nothing wrong with the engine.
+/// The laboratory finds planted bugs, and finds no bug in the engine.
 @Suite struct LaboratoryTests {
   @Test func hasFortyScenariosWithDistinctNames() {
     #expect(CrashScenario.catalog.count >= 40)
@@ -13,7 +13,7 @@ import Testing
     #expect(CrashScenario.named("no-such") == nil)
   }
 
-  /// A taste of it; `moraine crash-test` has the rest.
+  /// A small sample; `moraine crash-test` runs everything.
   @Test(arguments: CrashScenario.catalog.map(\.name))
   func theEngineKeepsItsPromises(name: String) async throws {
     var laboratory = CrashLaboratory()
@@ -25,7 +25,7 @@ import Testing
     #expect(tally.distinctImages >= 2)
   }
 
-  /// An engine that forgets one kind of its syncs is found out, whichever kind it is.
+  /// An engine that leaves out one kind of its syncs is detected, for every kind.
   @Test(arguments: SimulatedDisk.SyncKind.allCases, ["sync-mapped", "sync-positional"])
   func findsSyncsThatAreLeftOut(kind: SimulatedDisk.SyncKind, name: String) async throws {
     var scenario = try #require(CrashScenario.named(name))
@@ -33,7 +33,7 @@ import Testing
     var laboratory = CrashLaboratory()
     (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (3, 1)
     (laboratory.nestingPeriod, laboratory.killPeriod) = (0, 0)
-    // In one of them the user has made the directory.
+    // In one of the two seeds the user has created the directory.
     for seed in UInt64(1)...2 {
       let steps = scenario.shape.steps(seed: seed)
       var tally = CrashTally()
@@ -42,7 +42,8 @@ import Testing
     }
   }
 
-  /// Row 4 of the proof: with a period of one, no recovery is left out, nor the recovery from it.
+  /// Row 4 of the table of tests: with a period of one, no recovery is left out, nor the recovery
+  /// from it.
   @Test func aNestingPeriodOfOneCrashesEveryRecovery() async throws {
     let scenario = try #require(CrashScenario.named("one-key-mapped"))
     var laboratory = CrashLaboratory()
@@ -58,7 +59,8 @@ import Testing
     #expect(every.tally.nestedImages > 2 * every.tally.distinctImages)
   }
 
-  /// Row 5 of the proof: however much a workload calls the disk, it is crashed, at a few places.
+  /// Row 5 of the table of tests: however often a workload calls the disk, it is crashed at a few
+  /// places.
   @Test(arguments: ["puts-mapped", "rotation-positional"])
   func aPointLimitSpreadsThePointsOverTheWorkload(name: String) async throws {
     var scenario = try #require(CrashScenario.named(name))
@@ -96,7 +98,7 @@ import Testing
     }
   }
 
-  /// A program that takes what is not durable for durable.
+  /// A program that reports operations as durable that are not.
   @Test func findsUnsyncedWritesTakenForDurable() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
@@ -107,8 +109,8 @@ import Testing
     }
   }
 
-  /// A program that makes two writes of what must happen together. Between them there is no call to
-  /// a disk that is mapped.
+  /// A program that makes two writes of changes that must happen together. Between them no call
+  /// goes to a mapped disk.
   @Test func findsTwoWritesThatShouldBeOne() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
@@ -125,7 +127,7 @@ import Testing
     }
   }
 
-  /// A promise may be broken where no call to the disk comes any more.
+  /// A promise may be broken after the last call to the disk.
   @Test func findsAPromiseBrokenAfterTheLastCall() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in

@@ -38,7 +38,7 @@ import Testing
     #expect(ledger.survivedCount == count && ledger.vanishedCount == 2 - count)
   }
 
-  /// Lost, out of order, twice, never written.
+  /// Lost, out of order, duplicated, and never written.
   @Test(arguments: [[], [2], [1, 3], [1, 1], [1, 2, 3, 4]])
   func onlyAPrefixOfTheOperationsInFlightMaySurvive(seen: [Int]) {
     #expect(ledger(acknowledged: [1], inFlight: [2, 3]).survivors { $0.all == seen } == nil)

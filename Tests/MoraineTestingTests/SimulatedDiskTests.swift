@@ -3,7 +3,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// The simulated disk can lose whatever a real one can.
+/// The simulated disk can lose everything that a real disk can lose.
 @Suite struct SimulatedDiskTests {
   private let disk = SimulatedDisk()
 
@@ -20,7 +20,7 @@ import Testing
     disk.image(policy).directories["d"]?[name].map { String(decoding: $0, as: UTF8.self) }
   }
 
-  /// Every image of this moment, by the contents of one file.
+  /// Returns the contents of one file in every image of this moment.
   private func possible(_ name: String) -> Set<String?> {
     Set(
       disk.moment().images(subsets: 64, torn: 8, seed: 1).map { _, image in
@@ -88,12 +88,12 @@ import Testing
     try directory.synchronize()
     try file.truncate(to: 1)
     let cut = "a" + String(repeating: "\0", count: 10)
-    #expect(possible("f") == ["a long text", "a", cut], "the page may be cut, and not the length")
+    #expect(possible("f") == ["a long text", "a", cut], "the page may be torn, and not the length")
     try file.synchronize(.full)
     #expect(possible("f") == ["a"])
   }
 
-  /// The length may be there without the bytes: they are zeros then.
+  /// The length may survive without the bytes: the bytes are zeros then.
   @Test func losesPagesAndKeepsTheLength() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
@@ -121,7 +121,7 @@ import Testing
     }
   }
 
-  /// Writes to a file on a disk that drops what the next sync should write.
+  /// Writes to a file on a disk that drops the bytes that the next sync should write.
   private func writeInVain(_ text: String, over old: String) throws -> any StorageFile {
     try disk.createDirectory("d")
     let faulty = FaultStorage(disk)
@@ -140,42 +140,43 @@ import Testing
     return file
   }
 
-  /// As Linux does: the sync fails once, the next one succeeds, the bytes are gone after a crash.
+  /// As on Linux: the sync fails once, the next one succeeds, and the bytes are lost after a crash.
   @Test func failedSyncCanDropItsPages() throws {
     let file = try writeInVain("new", over: "old")
     #expect(self.file("f", after: .nothing) == "old")
-    #expect(self.file("f", after: .everything) == "new", "it is in the cache all the same")
+    #expect(self.file("f", after: .everything) == "new", "the bytes are in the cache nevertheless")
     // The same bytes, written again, are dirty again.
     try write("new", to: file)
     try file.synchronize(.data)
     #expect(self.file("f", after: .nothing) == "new")
   }
 
-  /// As ext4 does: blocks that never held anything stay unwritten once a sync of theirs has failed.
+  /// As on ext4: blocks that never held data stay unwritten once a sync of them has failed.
   @Test func blocksWhoseFirstSyncFailedStayUnwritten() throws {
     let file = try writeInVain("new", over: "")
     try write("new", to: file)
     try file.synchronize(.full)
-    #expect(possible("f") == ["new", "\0\0\0"], "a kill leaves it, a power failure does not")
+    #expect(
+      possible("f") == ["new", "\0\0\0"], "the bytes survive a kill, and not a power failure")
     #expect(self.file("f", after: .nothing) == "\0\0\0")
     let medium = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 4096)
     defer { medium.deallocate() }
     #expect(try file.readMedium(into: medium, at: 0) == 3)
-    #expect(medium.prefix(3).allSatisfy { $0 == 0 }, "past the cache it is seen at once")
-    // The next process finds the file as it is.
+    #expect(medium.prefix(3).allSatisfy { $0 == 0 }, "a read past the cache shows the loss at once")
+    // The next process finds the file unchanged.
     let next = SimulatedDisk(disk.moment())
     let same = try #require(try next.openDirectory("d")?.openFile("f", .readWrite))
     try write("new", to: same)
     try same.synchronize(.full)
     #expect(next.image(.nothing).directories["d"]?["f"] == [0, 0, 0])
-    // Blocks that were given back are new ones when they are taken again.
+    // Blocks that were released are new when they are allocated again.
     try file.truncate(to: 0)
     try write("new", to: file)
     try file.synchronize(.full)
     #expect(possible("f") == ["new"])
   }
 
-  /// Synced files and names do not help a directory that is not there itself.
+  /// Synced files and names do not survive in a directory that was not synced itself.
   @Test func losesDirectories() throws {
     try disk.makeDirectory("d")
     let directory = try #require(try disk.openDirectory("d"))
@@ -186,14 +187,15 @@ import Testing
     #expect(disk.image(.nothing).directories["d"] == nil)
     #expect(possible("f") == [nil, "new"])
     let next = SimulatedDisk(disk.moment())
-    #expect(next.image(.nothing).directories["d"] == nil, "the next process changes nothing of it")
+    #expect(
+      next.image(.nothing).directories["d"] == nil, "the next process does not change the bytes")
     try next.openDirectory("d")?.synchronizeParent()
     #expect(next.image(.nothing).directories["d"] == ["f": Array("new".utf8)])
     try disk.createDirectory("d")
     #expect(possible("f") == ["new"])
   }
 
-  /// Of several changes of a name, a power failure may keep the first alone.
+  /// Of several changes of a name, a power failure may keep only the first.
   @Test func losesTheLaterOfTwoChanges() throws {
     let directory = try directory()
     for (name, text) in [("f", "one"), ("g", "two"), ("h", "three")] {
@@ -230,7 +232,7 @@ import Testing
     #expect(took >= .microseconds(10_000))
   }
 
-  /// Few things to lose: every combination is there, each once.
+  /// With few changes, every combination is enumerated, each once.
   @Test func enumeratesAllSubsetsOfFewChanges() throws {
     let directory = try directory()
     for name in ["a", "b", "c"] { _ = try directory.createFile(name) }

@@ -3,15 +3,15 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// A small program under test, in the language of the shell. `$1` is its folder.
+/// A small shell program under test. `$1` is its folder.
 struct Subject {
-  /// Answers `add N` and `list`, and keeps what it acknowledged: each number is in the file, with
-  /// one write, before the answer.
+  /// Answers `add N` and `list`, and keeps everything that it acknowledged: one write puts each
+  /// number into the file before the answer.
   static let good = Subject(add: #"echo "$number" >> "$1/log"; echo ok"#)
 
   /// Runs at the start.
   var start = ""
-  /// Runs for `add`; `$number` is what to add, and `$count` counts from 1 in each process.
+  /// Runs for `add`; `$number` is the number to add, and `$count` counts from 1 in each process.
   var add: String
   /// Runs at the end of the input.
   var end = ""
@@ -31,7 +31,7 @@ struct Subject {
     """#
   }
 
-  /// Runs it under the harness in a folder of its own.
+  /// Runs the program under the harness in a folder of its own.
   func run(
     kills: Int = 8, seed: UInt64 = 1, adjust: (inout KillHarness) -> Void = { _ in }
   ) async throws(KillFailure) -> KillReport {
@@ -56,7 +56,7 @@ struct Subject {
     return try await harness.run(script, kills: kills)
   }
 
-  /// What the harness finds wrong with it.
+  /// Returns the failure that the harness finds.
   func failure(
     kills: Int = 8, adjust: (inout KillHarness) -> Void = { _ in }
   ) async throws -> KillFailure {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import MoraineTesting
 
-/// A store under test that writes where it has no business is a violation, whatever it holds.
+/// A store under test that writes outside of its directory is a violation, whatever it writes.
 @Suite struct TrespassTests {
   @Test func entryBesideTheStoreIsFound() throws {
     let disk = SimulatedDisk()
@@ -25,7 +25,7 @@ import Testing
     #expect(failure?.description.contains("outside its directory") == true)
   }
 
-  /// What a recovery made there is in the image that the judge opens.
+  /// The image that the check opens contains the entry that a recovery made outside.
   @Test func foreignEntryOnACheckedDiskIsFound() async throws {
     let scenario = CrashScenario.catalog[0]
     let disk = SimulatedDisk()

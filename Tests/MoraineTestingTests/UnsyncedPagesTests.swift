@@ -3,11 +3,12 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// What a power failure leaves of a file of several pages, written by calls and through a mapping.
+/// Contents of a file of several pages after a power failure; the file is written by calls and
+/// through a mapping.
 @Suite struct UnsyncedPagesTests {
   private static let pageBytes = 4096
 
-  /// A disk with one file, `pages` long, all of it old and safe.
+  /// A disk with one file of `pages` pages, all of them old and durable.
   private struct Ground {
     let disk = SimulatedDisk()
     let directory: any StorageDirectory
@@ -26,7 +27,7 @@ import Testing
       try directory.synchronize()
     }
 
-    /// Overwrites whole pages, in one of the two ways.
+    /// Overwrites whole pages, by calls or through the mapping.
     func renew(_ pages: Range<Int>, isMapped: Bool) throws {
       let bytes = [UInt8](repeating: new, count: pages.count * pageBytes)
       let start = pages.lowerBound * pageBytes
@@ -48,7 +49,7 @@ import Testing
   private static let old = UInt8(ascii: "o")
   private static let new = UInt8(ascii: "n")
 
-  /// Which of the pages are new; nil for one that is torn.
+  /// Returns which pages are new; nil for a torn page.
   private func pages(_ bytes: [UInt8], of partBytes: Int = pageBytes) -> [Bool?] {
     stride(from: 0, to: bytes.count, by: partBytes).map { start in
       switch Set(bytes[start..<min(start + partBytes, bytes.count)]) {
@@ -59,8 +60,7 @@ import Testing
     }
   }
 
-  /// A mapping is the same memory: its writes reach nothing but the cache, until the file is
-  /// synced.
+  /// A mapping is the same memory: its writes reach only the cache, until the file is synced.
   @Test(arguments: [true, false])
   func unsyncedPagesAreLost(isMapped: Bool) throws {
     let ground = try Ground(pages: 2)
@@ -80,13 +80,14 @@ import Testing
     #expect(found == [[false, false], [false, true], [true, false], [true, true]])
   }
 
-  /// One write over a page's boundary is two pages: the first may be there without the second.
+  /// One write across the boundary of a page affects two pages: the first may survive without the
+  /// second.
   @Test(arguments: [true, false])
   func aWriteOverABoundaryIsCutInTwo(isMapped: Bool) throws {
     let ground = try Ground(pages: 3)
     try ground.renew(0..<3, isMapped: isMapped)
     let drawn = Set(try (0..<100).map { pages(try ground.bytes(after: .pages(seed: $0))) })
-    #expect(drawn.count == 8, "any of them: \(drawn)")
+    #expect(drawn.count == 8, "any of the pages: \(drawn)")
     #expect(!drawn.contains { $0.contains(nil) }, "a page is whole")
   }
 
@@ -96,7 +97,7 @@ import Testing
     try ground.renew(0..<1, isMapped: isMapped)
     let images = try (0..<200).map { try ground.bytes(after: .sectors(seed: $0)) }
     let torn = Set(images.filter { pages($0) == [nil] })
-    #expect(torn.count > 20, "many ways of tearing it")
+    #expect(torn.count > 20, "many ways of tearing the page")
     for bytes in torn { #expect(!pages(bytes, of: 512).contains(nil), "a sector is whole") }
     for sector in 0..<8 {
       #expect(torn.contains { pages($0, of: 512)[sector] == true })
@@ -114,7 +115,7 @@ import Testing
     }
   }
 
-  /// The length and the bytes of a file that grew are lost by themselves.
+  /// The length and the bytes of a file that grew are lost independently.
   @Test(arguments: [true, false])
   func anAllocationThatIsNotSyncedIsLost(isSynced: Bool) throws {
     let disk = SimulatedDisk()
@@ -133,7 +134,7 @@ import Testing
     #expect(lengths == (isSynced ? [8192] : [4096, 8192]))
   }
 
-  /// As on Linux: the sync fails, the next one succeeds, and one page of several is gone for good.
+  /// As on Linux: the sync fails, the next one succeeds, and one page of several is lost for good.
   @Test(arguments: [true, false])
   func failedSyncDropsOnlyItsPages(isMapped: Bool) throws {
     let ground = try Ground(pages: 3)
@@ -147,13 +148,18 @@ import Testing
     faulty.setScript(nil)
     try ground.renew(2..<3, isMapped: isMapped)
     try file.synchronize(.data)
-    #expect(try pages(ground.bytes(after: .everything)) == [true, false, true], "the cache has it")
+    #expect(
+      try pages(ground.bytes(after: .everything)) == [true, false, true], "the cache holds the page"
+    )
     #expect(try pages(ground.bytes(after: .nothing)) == [false, false, true])
     try file.synchronize(.full)
-    #expect(try pages(ground.bytes(after: .nothing)) == [false, false, true], "not tried again")
+    #expect(
+      try pages(ground.bytes(after: .nothing)) == [false, false, true],
+      "the page is not written again")
   }
 
-  /// What is on the disk and what is not stays so when a process dies and the next goes on.
+  /// When a process dies and the next one continues, the same bytes are on the disk, and the same
+  /// bytes are not.
   @Test func nextProcessFindsTheCacheUnchanged() throws {
     let ground = try Ground(pages: 2)
     try ground.renew(0..<1, isMapped: true)
@@ -165,7 +171,7 @@ import Testing
     try ground.renew(0..<2, isMapped: false)
     #expect(
       pages(before.image(.nothing).directories["d"]?["f"] ?? []) == [true, false],
-      "a moment stays as it was")
+      "a moment does not change")
   }
 
   /// Every call that changes the disk waits.
@@ -173,7 +179,7 @@ import Testing
     let disk = SimulatedDisk(latency: SimulatedLatency(microseconds: 4000, seed: 3))
     let clock = ContinuousClock()
     func expectWait(_ name: Comment, _ call: () throws -> Void) throws {
-      // Half of the most is the least.
+      // The least latency is half of the greatest.
       #expect(try clock.measure(call) >= .microseconds(2000), name)
     }
     try expectWait("create directory") { try disk.createDirectory("d") }

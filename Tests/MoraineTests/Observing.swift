@@ -1,7 +1,7 @@
 import Observation
 import Testing
 
-/// Waits until the condition holds. Woken by what it reads, not by time.
+/// Waits until the condition holds. Changes of the values that it reads wake it, not time.
 @MainActor
 func observed(_ condition: @MainActor () -> Bool) async {
   while true {
@@ -13,7 +13,7 @@ func observed(_ condition: @MainActor () -> Bool) async {
     }
     if holds { return }
     guard !Task.isCancelled else {
-      Issue.record("it was given up before it held")
+      Issue.record("the wait ended before the condition held")
       return
     }
     for await _ in changes {}

@@ -84,7 +84,7 @@ import Testing
     bytes[place] ^= 0xFF
     try bytes.write(to: url)
     let store = try Store(at: directory.path, configuration: configuration)
-    #expect(await store.recoveryReport.usedCheckpoint, "its last pages alone were looked at")
+    #expect(await store.recoveryReport.usedCheckpoint, "only the last pages were read")
     for number in stride(from: 0, to: count, by: 7) {
       let key = Key("\(number)")
       if writes { try await store.set([7], forKey: key) }
@@ -142,7 +142,7 @@ import Testing
     try Data(contentsOf: try checkpoint(in: other)).write(to: url)
     let store = try Store(at: directory.path, configuration: configuration(.mapped))
     #expect(await store.recoveryReport.usedCheckpoint == false)
-    try await check(store, model, "another store's")
+    try await check(store, model, "of another store")
     try await store.close()
   }
 
@@ -163,7 +163,7 @@ import Testing
     #expect(!report.usedCheckpoint)
     #expect(report.checkpointProblem?.code == (operation == .map ? .limitExceeded : .io))
     storage.setScript(nil)
-    try await check(store, model, "without it")
+    try await check(store, model, "without the checkpoint")
     try await store.close()
   }
 

@@ -37,7 +37,7 @@ import Testing
     let before = try #require(await store.checkedPages())
     try await store.compact(segments: 0..<1)
     let after = try #require(await store.checkedPages(), "the index is still checked as needed")
-    #expect(after - before <= 12, "four keys: four buckets and what hangs from them")
+    #expect(after - before <= 12, "four keys: four buckets and their overflow buckets")
     for number in 0..<4 { #expect(try await store.value(forKey: Key("small \(number)")) == [7]) }
     try await store.close()
   }

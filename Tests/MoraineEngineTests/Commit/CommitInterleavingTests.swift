@@ -119,7 +119,7 @@ import Testing
       let answers = outcome.answers[1]
       for sync in stride(from: 0, to: answers.count, by: 3) {
         #expect(answers[sync + 1] >= answers[sync] * 8, "the mark lies before the operation")
-        #expect(answers[sync + 2] >= answers[sync + 1], "the mark lies behind what was written")
+        #expect(answers[sync + 2] >= answers[sync + 1], "the mark lies after the written bytes")
       }
     }
   }

@@ -101,7 +101,7 @@ import Testing
       gate.open()
       return await group.reduce(into: [StoreError?]()) { $0.append($1) }
     }
-    #expect(outcomes.count { $0 == nil } == 1, "the first sync was for the leader alone")
+    #expect(outcomes.count { $0 == nil } == 1, "the first sync served only the leader")
     #expect(outcomes.compactMap { $0?.errno } == Array(repeating: Errno.ioError, count: 16))
     #expect(syncs.withLock { $0 } == 2)
     try await store.close()

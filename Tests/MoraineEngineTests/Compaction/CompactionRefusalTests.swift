@@ -65,7 +65,7 @@ import Testing
     #expect(error?.code == (last == .noSpace ? .noSpace : .io))
     storage.setScript(nil)
     let after = await store.segmentStatistics.map(\.number)
-    #expect(Array(after.prefix(before.count)) == before, "no input went")
+    #expect(Array(after.prefix(before.count)) == before, "no input was removed")
     try await check(store)
     try await store.compact()
     #expect(await store.segmentStatistics.map(\.number).first != before.first)
@@ -104,7 +104,7 @@ import Testing
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration(.mapped))
     try await check(again)
-    #expect(await again.recoveryReport.removedFiles.isEmpty, "the output was taken back")
+    #expect(await again.recoveryReport.removedFiles.isEmpty, "the output was removed")
     try await again.close()
   }
 

@@ -94,7 +94,7 @@ import Testing
     storage.setScript(nil)
     let again = try Store(on: storage, at: "store", configuration: configuration)
     #expect(await again.count == 40)
-    #expect(await again.recoveryReport.removedFiles.isEmpty, "nothing was left behind")
+    #expect(await again.recoveryReport.removedFiles.isEmpty, "no file was left over")
     try await again.close()
   }
 

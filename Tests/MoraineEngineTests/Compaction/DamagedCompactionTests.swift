@@ -18,10 +18,11 @@ import Testing
     #expect(statistics.appendedBytes > 200_000 && statistics.compactionCount > 0)
     // The damaged segment, the active one, and what background compaction may leave.
     #expect(statistics.diskBytes < 150_000, "\(statistics)")
-    #expect(await store.compactionFailure?.code == .corrupted, "it is told all the same")
+    #expect(
+      await store.compactionFailure?.code == .corrupted, "the damage is reported nevertheless")
     #expect(await store.compactionFailure?.file == "0000000001.segment")
     let error = await #expect(throws: StoreError.self) { try await store.compact() }
-    #expect(error?.code == .corrupted, "who asks for all of it is told")
+    #expect(error?.code == .corrupted, "an explicit compaction reports the damage")
     #expect(await store.count == 20)
     try await store.close()
   }
@@ -36,7 +37,7 @@ import Testing
   @Test func damagedSegmentIsNeverChosen() {
     var segments = Array(repeating: SegmentFigures(bytes: 8000, liveBytes: 4000), count: 4)
     segments[1].liveBytes = 10
-    #expect(choose(segments) == 0..<2, "all that lives fits into one")
+    #expect(choose(segments) == 0..<2, "all live records fit into one segment")
     segments[1].isDamaged = true
     #expect(choose(segments) == 2..<4 || choose(segments) == 0..<1)
     for index in segments.indices { segments[index].isDamaged = true }
@@ -61,7 +62,7 @@ import Testing
     segments[4].cannotMerge = true
     #expect(choose(segments) == nil)
     segments[4].liveBytes = 10
-    #expect(choose(segments) == 4..<5, "its garbage goes")
+    #expect(choose(segments) == 4..<5, "its garbage is removed")
     segments[4].liveBytes = 100
     segments[5].liveBytes = 10
     #expect(choose(segments) == 5..<9)

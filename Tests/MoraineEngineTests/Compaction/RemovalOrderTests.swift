@@ -96,7 +96,7 @@ import Testing
     ]
     try expect(seal + Self.publication, in: storage.trace[...])
     let afterwards = storage.trace.last { $0.operation == .write || $0.operation == .rename }
-    #expect(afterwards?.operation == .rename, "nothing is written behind the publication")
+    #expect(afterwards?.operation == .rename, "nothing is written after the publication")
   }
 
   /// Expects each step after the previous one.

@@ -17,7 +17,7 @@ import Testing
   @Test func aReadThatFailsLeavesNothingOfTheBatch() async throws {
     var number = 0
     while try await failRead(number) { number += 1 }
-    #expect(number == 3, "one read for each key that is there")
+    #expect(number == 3, "one read for each existing key")
   }
 
   /// - Returns: whether the batch made that many reads.

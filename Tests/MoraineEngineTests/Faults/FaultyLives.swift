@@ -55,7 +55,7 @@ final class FaultyLives {
         judge(error)
       }
     }
-    #expect(misfortune.isPermanent, "a second attempt must open it; \(what)")
+    #expect(misfortune.isPermanent, "a second attempt must open the store; \(what)")
     return nil
   }
 
@@ -68,7 +68,7 @@ final class FaultyLives {
 
   func judge(untyped error: any Error) {
     guard let error = error as? StoreError else {
-      Issue.record("\(error) is not the store's; \(what)")
+      Issue.record("\(error) is no error of the store; \(what)")
       return
     }
     judge(error)

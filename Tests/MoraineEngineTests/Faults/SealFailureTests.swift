@@ -25,7 +25,8 @@ import Testing
     ].map { Case(mode: mode, operation: $0, file: $1) }
   }
 
-  /// Fails the wanted call once, the first time after the first segment began to be cut.
+  /// Fails the selected call once, the first time after the truncation of the first segment has
+  /// begun.
   private final class Script: Sendable {
     private let state = Mutex((isSealing: false, failedAt: Int?.none))
 
@@ -57,7 +58,7 @@ import Testing
     var failure: StoreError?
     while failure == nil, acknowledged < 400 {
       do throws(StoreError) {
-        // Durable in the second segment means that the first one is.
+        // A durable record in the second segment implies that the first segment is durable.
         let isWaiting = await store.statistics.segmentCount > 1
         try await store.set(
           [UInt8](0..<50), forKey: Key("\(acknowledged)"), durability: isWaiting ? .sync : nil)
@@ -76,7 +77,7 @@ import Testing
     let later = storage.trace.filter { $0.index > failedAt && $0.operation.isSync }
     #expect(later.isEmpty, "a failed sync is never repeated: \(later)")
 
-    // The process did not die: all that was acknowledged is there, and no hole before the rest.
+    // The process did not die: every acknowledged operation exists, and no hole precedes the rest.
     storage.setScript(nil)
     let again = try Store(on: storage, at: "store", configuration: configuration)
     let count = await again.count

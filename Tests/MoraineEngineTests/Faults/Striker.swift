@@ -3,8 +3,8 @@ import MoraineTesting
 import Synchronization
 import SystemPackage
 
-/// One call of one life of a store: the n-th of its kind on its file. Stays the same from run to
-/// run, whatever the committing thread does meanwhile.
+/// One call of one run of a store: the n-th of its kind on its file. The order of these calls is
+/// the same in every run, whatever the committing thread does.
 struct Call: Hashable, Sendable, CustomStringConvertible {
   let life: Int
   let operation: StorageEvent.Operation
@@ -13,14 +13,15 @@ struct Call: Hashable, Sendable, CustomStringConvertible {
   var description: String { "life \(life), \(operation.rawValue) \(number) of \(file)" }
 }
 
-/// What befalls the call, and perhaps all later ones of that life.
+/// The effect of a fault on the call, and whether it also strikes all later calls of that run.
 struct Misfortune: Sendable {
   let errno: Errno
   let isPermanent: Bool
-  /// How much of a write or an allocation is done before it fails.
+  /// The part of a write or an allocation that is done before it fails.
   let partLengthBytes: Int
 
-  /// Whether the kernel answers such a call so. (``EachCallTests`` has every error at every call.)
+  /// Whether the kernel can answer such a call with this error. (``EachCallTests`` has every error
+  /// at every call.)
   func befalls(_ operation: StorageEvent.Operation) -> Bool {
     switch errno {
     case .tooManyOpenFiles:
@@ -40,7 +41,7 @@ struct Misfortune: Sendable {
   }
 }
 
-/// Strikes at one call, and notes all calls.
+/// Strikes one call, and records all calls.
 final class FaultInjector: Sendable {
   private struct State {
     var counts: [Call: Int] = [:]

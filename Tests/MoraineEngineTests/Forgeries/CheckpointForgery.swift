@@ -2,7 +2,7 @@ import Foundation
 import MoraineFormat
 import Testing
 
-/// Changes an index checkpoint and makes every checksum right again.
+/// Changes an index checkpoint and corrects every checksum.
 struct CheckpointForgery {
   let directory: TestDirectory
 
@@ -12,7 +12,7 @@ struct CheckpointForgery {
     return directory.store.appendingPathComponent(names[0])
   }
 
-  /// - Parameter change: gets the head, and the bytes of the whole file for the sake of the pages.
+  /// - Parameter change: gets the header, and the bytes of the whole file for changes of the pages.
   func change(_ change: (inout CheckpointHeader, inout [UInt8]) throws -> Void) throws {
     let url = try url()
     var bytes = [UInt8](try Data(contentsOf: url))

@@ -3,8 +3,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Index checkpoints whose checksums are right and whose figures are lies: the log says the same as
-/// before, and nothing traps, and nothing turns in circles.
+/// Index checkpoints with right checksums and false figures: the log is unchanged, and nothing
+/// traps or loops for ever.
 @Suite(.timeLimit(.minutes(10))) struct ForgedCheckpointTests {
   struct Lie: Sendable, CustomTestStringConvertible {
     let testDescription: String
@@ -51,8 +51,8 @@ import Testing
     try await Self.check(store, keys: 20)
   }
 
-  /// Buckets split while not all of the checkpoint was looked at; what they give up is kept back
-  /// until then.
+  /// Buckets split before all of the checkpoint was checked; the overflow buckets that they release
+  /// are not reused until then.
   @Test func indexGrowsBeforeAllOfTheCheckpointIsChecked() async throws {
     let directory = try await Self.store(keys: 5500)
     let store = try Store(at: directory.path, configuration: Self.configuration)
@@ -67,7 +67,7 @@ import Testing
     }
   }
 
-  /// Every look-up ran in circles.
+  /// Regression: every look-up ran in circles.
   @Test func overflowBucketThatLinksToItselfChangesNoAnswer() async throws {
     let directory = try await Self.store(keys: 5500)
     try CheckpointForgery(directory: directory).change { header, bytes in
@@ -79,7 +79,7 @@ import Testing
     try await Self.check(Store(at: directory.path, configuration: Self.configuration), keys: 5500)
   }
 
-  /// Splitting one of the two buckets gives free what the other one still uses.
+  /// Splitting one of the two buckets releases an overflow bucket that the other one still uses.
   @Test(arguments: [0, 3000])
   func overflowBucketInTwoChainsChangesNoAnswer(more: Int) async throws {
     let directory = try await Self.store(keys: 5500)
@@ -92,7 +92,7 @@ import Testing
         }
       }
       try #require(linking.count > 1)
-      // All share what the first of them has.
+      // All buckets share the overflow bucket of the first of them.
       let first = bytes.load(UInt64.self, at: linking[0])
       for place in linking { bytes.store(first, at: place) }
     }
@@ -137,7 +137,7 @@ import Testing
 }
 
 extension Store {
-  /// Whether part of the index may not have been checked, and how many overflow buckets are free.
+  /// Whether part of the index may not have been checked, and the number of free overflow buckets.
   fileprivate func indexState() -> (hasUnvalidatedPages: Bool, freeCount: Int) {
     (engine!.index.hasUnvalidatedPages, engine!.index.freeOverflow.count)
   }

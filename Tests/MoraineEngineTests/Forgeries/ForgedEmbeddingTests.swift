@@ -7,11 +7,12 @@ import SystemPackage
 import Testing
 
 /// A value may even hold a record that is valid at the very place where it lies (rule 7): its
-/// writer read the segment's salt from the disk. Recovery must not search for records.
+/// writer has read the segment's salt from the disk. Recovery must not search for records.
 @Suite struct ForgedEmbeddingTests {
   private static let keyOfHolder = "holder"
 
-  /// What a killed process leaves: two records, a value with a forged record in it, one record.
+  /// Returns the files that a killed process leaves: two records, a value with a forged record in
+  /// it, one record.
   private func killedStore(mode: Configuration.IOMode) async throws -> TestDirectory {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
@@ -22,7 +23,7 @@ import Testing
     let header = try bytes.withUnsafeBytes { try SegmentHeader(decoding: $0) }
     var end = header.headerLength
     for _ in 0..<2 { end += aligned(Int(bytes.load(UInt32.self, at: end))) }
-    // The value's place: behind the holder's fixed fields and its key, filled up to a multiple of
+    // The value's place: after the holder's fixed fields and its key, rounded up to a multiple of
     // 4.
     let start = end + RecordHeader.fixedLength + Self.keyOfHolder.utf8.count
     let padding = aligned(start) - start
@@ -31,7 +32,7 @@ import Testing
       [UInt8](repeating: 0, count: padding) + image, forKey: Key(Self.keyOfHolder))
     try await store.set([3], forKey: "last")
 
-    // The forgery is one only if it would be believed where it lies.
+    // The forgery tests something only if it would be accepted at its place.
     let now = [UInt8](try Data(contentsOf: url))
     let length = Int(now.load(UInt32.self, at: aligned(start)))
     try #require(length == image.count)
@@ -47,7 +48,7 @@ import Testing
     return copy
   }
 
-  /// A put of `forged` with the next number but one, 64 bytes long.
+  /// Returns a put of `forged` with the next number but one, 64 bytes long.
   private func forgedRecord(at offset: UInt64, _ seed: Checksum) -> [UInt8] {
     let key = [UInt8]("forged".utf8)
     let value = (0..<38).map { UInt8(truncatingIfNeeded: $0 &* 89 &+ 7) }
@@ -72,7 +73,7 @@ import Testing
     let last = try #require(original.range(of: Data("forged".utf8))).lowerBound
     let forgery = Forgery(directory: directory)
     let files = try forgery.contents()
-    // Every byte of the records before the image, and of the holder's own head, one at a time.
+    // Every byte of the records before the image, and of the holder's own header, one at a time.
     for place in first - RecordHeader.fixedLength..<last - RecordHeader.fixedLength {
       var damaged = original
       damaged[place] ^= 0x5A
@@ -82,7 +83,7 @@ import Testing
         let forged = try await store.contains("forged")
         let behind = try await store.contains("last")
         #expect(!forged, "byte \(place)")
-        #expect(!behind, "byte \(place): behind a hole")
+        #expect(!behind, "byte \(place): a record after a hole")
         #expect(await store.recoveryReport.tornBytes > 0)
         try await store.close()
       } catch {

@@ -4,8 +4,8 @@ import MoraineFormat
 import Testing
 
 /// Index checkpoints with right checksums and wrong figures or entries, which opening cannot find:
-/// the store was killed, so nothing vouches for the sums. Verifying finds them, and compaction
-/// builds the index again from the log, and loses nothing.
+/// the store was killed, so nothing vouches for the sums. Verifying finds them; compaction rebuilds
+/// the index from the log, and loses nothing.
 @Suite(.timeLimit(.minutes(10))) struct ForgedFiguresTests {
   struct Lie: Sendable, CustomTestStringConvertible {
     let testDescription: String
@@ -45,7 +45,7 @@ import Testing
     },
   ]
 
-  /// Takes the first entry out of the first bucket that has one.
+  /// Removes the first entry of the first bucket that has one.
   private static func removeEntry(_ header: inout CheckpointHeader, _ bytes: inout [UInt8]) {
     let pages = header.lengthBytes..<bytes.count
     for place in stride(from: pages.lowerBound, to: pages.upperBound, by: 8)
@@ -125,7 +125,8 @@ import Testing
     try await again.close()
   }
 
-  /// A segment that says it is clean of what a delete hides lets compaction drop the delete.
+  /// A segment that is wrongly marked as clean of the records that a delete hides lets compaction
+  /// drop the delete.
   @Test(arguments: modes)
   func checkpointThatDeclaresASegmentCleanIsNotUsed(mode: Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
@@ -138,8 +139,8 @@ import Testing
     try await store.close()
   }
 
-  /// With all sums as if the key had never been: the footer behind what the checkpoint covers has
-  /// the digest of the log.
+  /// All sums are as if the key had never existed: the footer after the part that the checkpoint
+  /// covers has the digest of the log.
   @Test(arguments: modes)
   func aKeyThatIsMissingEverywhere(mode: Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
@@ -190,11 +191,11 @@ import Testing
   }
 }
 
-/// What segments, footers and manifests say of records, with right checksums.
+/// Figures of segments, footers and manifests about records, with right checksums.
 @Suite struct ForgedCountsTests {
   private static let modes = [Configuration.IOMode.mapped, .positional]
 
-  /// Where in a footer, and what.
+  /// Offsets of the fields in a footer.
   private static let fields = [0, 8, 16]
 
   private static func store(_ mode: Configuration.IOMode) async throws -> TestDirectory {
@@ -223,7 +224,7 @@ import Testing
     #expect(error?.offset == UInt64(place))
   }
 
-  /// A checkpoint spares opening the footers.
+  /// With a checkpoint, opening does not read the footers.
   @Test(arguments: modes, fields)
   func footerWithWrongFiguresBesideACheckpointIsFoundByVerifying(
     mode: Configuration.IOMode, field: Int
@@ -275,7 +276,7 @@ import Testing
     try await store.close()
   }
 
-  /// Salvage and compaction may need it.
+  /// Salvage and compaction may need the value.
   @Test(arguments: modes)
   func verifyingDecompressesDeadValues(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()

@@ -3,8 +3,8 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// Index checkpoints that are opened without a doubt, and turn out to be lies when they are used:
-/// an error for what they lie about, never a wrong answer. Without them the log tells all.
+/// Index checkpoints that open without a problem, and prove wrong when they are used: a false entry
+/// is an error, never a wrong answer. Without them the log has all answers.
 @Suite(.timeLimit(.minutes(10))) struct ForgedIndexTests {
   private static let modes = [Configuration.IOMode.mapped, .positional]
 
@@ -63,8 +63,8 @@ import Testing
     try await check(directory, keys: 20, mode)
   }
 
-  /// What cannot be trusted is made anew from the log, whatever number of keys it has: a checkpoint
-  /// is a copy of what the log says, and nothing else.
+  /// An index that cannot be trusted is rebuilt from the log, whatever number of keys it claims: a
+  /// checkpoint is a copy of what the log says, and nothing else.
   @Test(arguments: modes)
   func aDamagedIndexWithAnotherNumberOfKeys(mode: Configuration.IOMode) async throws {
     let directory = try await store(mode, keys: 5500)
@@ -84,7 +84,7 @@ import Testing
     try await store.close()
   }
 
-  /// What checksums do not tell from an index.
+  /// Makes a change that the checksums do not reveal.
   private func linkInCircles(_ directory: TestDirectory) throws {
     try CheckpointForgery(directory: directory).change { header, bytes in
       try #require(header.overflowCount > 0)
@@ -94,7 +94,8 @@ import Testing
     }
   }
 
-  /// Then the index cannot be made anew either: verifying threw that, and reported nothing.
+  /// Regression: the index cannot be rebuilt either then; verifying threw that error, and reported
+  /// nothing.
   @Test(arguments: modes)
   func damagedLogBesideADamagedIndexIsReported(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -113,14 +114,14 @@ import Testing
     try linkInCircles(directory)
     try directory.store.appendingPathComponent("0000000001.segment").flip(at: 128 + 20)
     let store = try Store(at: directory.path, configuration: configuration)
-    #expect(await store.recoveryReport.usedCheckpoint, "nobody has looked yet")
+    #expect(await store.recoveryReport.usedCheckpoint, "the damage has not been found yet")
     let report = try await store.verify()
     #expect(report.problems.map(\.file) == ["0000000001.segment"], "\(report.problems)")
-    #expect(report.checkedBytes == 0, "the index was not there to check against")
+    #expect(report.checkedBytes == 0, "no index existed to compare with")
     try await store.close()
   }
 
-  /// Replaying meets the damage, and begins again without the checkpoint.
+  /// Replay meets the damage, and begins again without the checkpoint.
   @Test(arguments: modes)
   func aDamagedIndexBesideALogThatWentOn(mode: Configuration.IOMode) async throws {
     let first = try await store(mode, keys: 5500)

@@ -5,11 +5,11 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Records that are sound by themselves, in an order that no writer makes.
+/// Records that are each sound, in an order that no writer makes.
 @Suite struct ForgedReplayTests {
   private static let modes = [Configuration.IOMode.mapped, .positional]
 
-  /// What a killed process leaves: puts, and marks between them.
+  /// Returns the files that a killed process leaves: puts, and marks between them.
   private func killedStore(_ mode: Configuration.IOMode) async throws -> (TestDirectory, URL) {
     let directory = try TestDirectory()
     let store = try Store(
@@ -61,7 +61,8 @@ import Testing
     try expectRefusal(directory, segment, at: place, "broken off by a mark", mode)
   }
 
-  /// An address could not name it. The file has a hole where the records before it would be.
+  /// An address could not name this record. The file has a hole where the records before it would
+  /// be.
   @Test func recordThatBeginsPastOneGiBIsRefused() throws {
     let directory = try TestDirectory()
     let storage = DiskStorage()

@@ -2,7 +2,7 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// Files whose every checksum is right and whose content is not.
+/// Files with right checksums and wrong contents.
 @Suite struct ForgedStoreTests {
   struct Lie: Sendable, CustomTestStringConvertible {
     let name: String
@@ -40,7 +40,7 @@ import Testing
   ]
 
   static let hostile: [Lie] = [
-    // Whoever counts on from there runs over.
+    // Counting on from this number overflows.
     Lie("the last epoch", .corrupted) { try $0.changeManifest { $0.store(UInt64.max, at: 64) } },
     Lie("the last generation", .corrupted) {
       try $0.changeManifest { $0.store(UInt64.max, at: 72) }
@@ -84,7 +84,7 @@ import Testing
     },
   ]
 
-  /// Opening wrote its process id before it had read the manifest.
+  /// Regression: opening wrote its process id before it had read the manifest.
   @Test func aNewerStoreKeepsItsLockFilesBytes() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
@@ -110,7 +110,7 @@ import Testing
       configuration.isReadOnly = isReadOnly
       do throws(StoreError) {
         _ = try Store(at: directory.path, configuration: configuration)
-        Issue.record("believed it")
+        Issue.record("the forgery was accepted")
       } catch {
         #expect(error.code == lie.expected, "\(error)")
         #expect(error.file != nil)

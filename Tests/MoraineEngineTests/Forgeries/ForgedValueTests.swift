@@ -3,12 +3,13 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// Values that say they need a dictionary, and cannot be had with the one that is there.
+/// Values that claim to need a dictionary, and cannot be decompressed with the present one.
 @Suite struct ForgedValueTests {
   private static let modes = [Configuration.IOMode.mapped, .positional]
   private static let value = [UInt8](repeating: 7, count: 300)
 
-  /// - Returns: where the first segment's first compressed value is, which needs a dictionary now.
+  /// - Returns: the place of the first segment's first compressed value, which now needs a
+  ///   dictionary.
   private func storeWithoutDictionary(
     _ directory: TestDirectory, _ configuration: Configuration
   ) async throws -> Int {
@@ -55,7 +56,7 @@ import Testing
     #expect(error?.offset == UInt64(place))
     #expect(try directory.segments().first?.lastPathComponent == "0000000001.segment")
     #expect(await store.statistics.poison == nil)
-    // Without it the rest can be cleaned.
+    // Without this value the rest can be compacted.
     try await store.removeValue(forKey: "3")
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration)
@@ -82,7 +83,7 @@ import Testing
       in: segment,
       where: { $0.key == Array("3".utf8) && $0.header.codec == .lz4Dictionary }
     ) { record, _ in record.store(UInt32(length - 1), at: RecordHeader.fixedLength) }
-    // What is merged is stored anew.
+    // A merge compresses the values again.
     configuration.compaction.sharesDictionaries = false
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<3 { try await store.set(documents[number], forKey: Key("\(number)")) }
@@ -96,7 +97,8 @@ import Testing
     try await store.close()
   }
 
-  /// Those are not worth a place beside the dictionary that short values are decompressed behind.
+  /// Long values are not worth a place beside the dictionary from which short values are
+  /// decompressed.
   @Test(arguments: modes)
   func longValuesOfASharedDictionaryAreRead(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -115,7 +117,7 @@ import Testing
     #expect(record?.rawLength == long.count && long.count > 4096)
     #expect(try await store.value(forKey: "long") == long)
     try await store.close()
-    // A lie about its length is found there, too.
+    // A false length is also found there.
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.key == Array("long".utf8) }
     ) { record, _ in record.store(UInt32(long.count - 1), at: RecordHeader.fixedLength) }

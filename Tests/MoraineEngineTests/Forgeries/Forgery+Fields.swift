@@ -3,7 +3,7 @@ import MoraineFormat
 import Testing
 
 extension Forgery {
-  /// Changes what the manifest says, in its own words.
+  /// Changes the fields of the manifest.
   func changeManifestFields(_ change: (inout Manifest) throws -> Void) throws {
     let url = directory.store.appendingPathComponent(Manifest.fileName)
     let bytes = [UInt8](try Data(contentsOf: url))
@@ -12,17 +12,17 @@ extension Forgery {
     try Data(manifest.encoded()).write(to: url)
   }
 
-  /// Changes what a segment's header says, where the file lies.
+  /// Changes the fields of a segment's header in its file.
   func changeHeader(of segment: URL, _ change: (inout SegmentHeader) -> Void) throws {
     var header = try segment.header
     change(&header)
     try overwrite(segment, at: 0, header.encoded())
   }
 
-  /// Changes the first record that is wanted, but not its length, and makes its checksum right.
+  /// Changes the first matching record, but not its length, and corrects its checksum.
   ///
-  /// - Parameter change: gets the record's bytes, and where it is.
-  /// - Returns: where it is.
+  /// - Parameter change: gets the record's bytes, and its place.
+  /// - Returns: the place of the record.
   @discardableResult
   func changeRecord(
     in segment: URL, where isWanted: (RecordPlace) -> Bool,
@@ -42,7 +42,7 @@ extension Forgery {
     return place.offset
   }
 
-  /// In place: who has the file open sees it.
+  /// Overwrites in place: a process that has the file open sees the bytes.
   func overwrite(_ file: URL, at offset: Int, _ bytes: [UInt8]) throws {
     let handle = try FileHandle(forWritingTo: file)
     try handle.seek(toOffset: UInt64(offset))
@@ -51,7 +51,7 @@ extension Forgery {
   }
 }
 
-/// A record and where it is.
+/// A record and its place.
 struct RecordPlace {
   let offset: Int
   let header: RecordHeader
@@ -59,7 +59,7 @@ struct RecordPlace {
 }
 
 extension URL {
-  /// The records of a segment file, of every kind.
+  /// The records of every kind in a segment file.
   var recordPlaces: [RecordPlace] {
     get throws {
       let bytes = [UInt8](try Data(contentsOf: self))

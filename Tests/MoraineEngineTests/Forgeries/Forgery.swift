@@ -2,7 +2,7 @@ import Foundation
 import MoraineFormat
 import Testing
 
-/// Changes a store's files and makes every checksum right again: an enemy who knows the format.
+/// Changes a store's files and corrects every checksum, as an enemy who knows the format does.
 struct Forgery {
   let directory: TestDirectory
 
@@ -25,7 +25,8 @@ struct Forgery {
     }
   }
 
-  /// - Parameter change: gets the bytes of the first record; may change all but their number.
+  /// - Parameter change: gets the bytes of the first record; may change everything but their
+  ///   number.
   func changeFirstRecord(_ change: (inout [UInt8]) -> Void) throws {
     try changeSegment { bytes in
       let header = try bytes.withUnsafeBytes { try SegmentHeader(decoding: $0) }
@@ -34,7 +35,7 @@ struct Forgery {
       var record = Array(bytes[start..<start + length])
       change(&record)
       let claimed = Int(record.load(UInt32.self, at: 0))
-      // A lie about the length is sealed too, as far as there are bytes.
+      // A false length is sealed too, as far as bytes exist.
       bytes.replaceSubrange(start..<start + length, with: record)
       let covered = min(max(claimed, 20), bytes.count - start)
       let checksum = bytes.withUnsafeBytes {
@@ -53,7 +54,7 @@ struct Forgery {
     try Data(bytes).write(to: url)
   }
 
-  /// Every file's bytes, to see that nothing changed.
+  /// Returns every file's bytes, to show that nothing changed.
   func contents() throws -> [String: Data] {
     var result: [String: Data] = [:]
     for name in try directory.names() {

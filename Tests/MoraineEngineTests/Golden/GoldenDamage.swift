@@ -3,12 +3,12 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Looks at a golden store with one file changed.
+/// Reads a golden store with one file changed.
 struct GoldenDamage {
-  /// A sync mark of the segment that was appended to when the process was killed.
+  /// A sync mark in the segment that was open when the process was killed.
   private struct Mark {
     let places: Range<Int>
-    /// How far it says that the segment was durable, and the last operation before that.
+    /// The offset up to which the segment was durable, and the last operation before that offset.
     let durableOffset: Int
     let sequence: UInt64
   }
@@ -25,13 +25,14 @@ struct GoldenDamage {
     marks = try openSegment.map { try Self.marks(golden.files[$0]!) } ?? []
   }
 
-  /// Up to where the open segment was durable, for whoever reads all of it.
+  /// The offset up to which the open segment was durable, for a reader of all its marks.
   var durableOffset: Int { marks.map(\.durableOffset).max() ?? 0 }
 
   /// - Parameters:
-  ///   - bytes: nil to take the file away.
-  ///   - place: all bytes before it are as they were.
-  /// - Returns: what was wrong, or nil: the right answer, or an error that says where.
+  ///   - bytes: nil to remove the file.
+  ///   - place: all bytes before it are unchanged.
+  /// - Returns: the problem that was found, or nil: the answer is right, or an error names the
+  ///   place.
   func complaint(
     _ file: String, _ bytes: [UInt8]?, from place: Int
   ) async throws -> String? {
@@ -59,7 +60,7 @@ struct GoldenDamage {
     return nil
   }
 
-  /// All, or of a torn log a prefix with everything that was durable.
+  /// Accepts all contents, or, for a torn log, a prefix that holds everything that was durable.
   private func judge(_ found: GoldenStore.Contents, _ least: UInt64?) -> String? {
     if found == golden.expected { return nil }
     guard let least, let history = golden.history else { return "other contents" }
@@ -74,7 +75,7 @@ struct GoldenDamage {
     return error.file == nil ? "an error without a file: \(error)" : nil
   }
 
-  /// Reads everything in all ways, and in a writable store has it copied, too.
+  /// Reads everything in all ways, and compacts it too in a writable store.
   private func contents(
     _ storage: MemoryStorage, isReadOnly: Bool
   ) async throws(StoreError) -> GoldenStore.Contents {
@@ -108,8 +109,9 @@ struct GoldenDamage {
     return found
   }
 
-  /// The last operation that must be there in a log that looks like a torn write; nil where nothing
-  /// may look so: the damage is elsewhere, or a mark that is left promises what was before it.
+  /// Returns the last operation that a log must hold when the damage looks like a torn write.
+  /// Returns nil where no damage may look so: the damage is elsewhere, or a mark that is left
+  /// promises the bytes before it.
   private func leastSequence(
     _ file: String, _ bytes: [UInt8]?, from place: Int
   ) throws -> UInt64? {

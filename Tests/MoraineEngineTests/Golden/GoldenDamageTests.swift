@@ -2,18 +2,19 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// Damage to any byte of any file gives the right answer or an error that names the file; only what
-/// was never proved durable may be gone, from some operation on.
+/// Damage to any byte of any file gives the right answer or an error that names the file; only
+/// operations that were never durable may be missing, from some operation on.
 ///
-/// `MORAINE_EVERY_BYTE=1` cuts at every length and flips every bit, but of a checkpoint's zeros one
-/// bit each; `MORAINE_EVERY_BYTE=2` flips those too. Otherwise it is one bit of every 13th byte,
-/// and every 13th length. `Scripts/prove --only damage` runs it so, built for release.
+/// `MORAINE_EVERY_BYTE=1` cuts at every length and flips every bit, but one bit of each zero of a
+/// checkpoint; `MORAINE_EVERY_BYTE=2` flips those too. Otherwise the test flips one bit of every
+/// 13th byte, and cuts at every 13th length. `Scripts/prove --only damage` runs it so, built for
+/// release.
 @Suite(.timeLimit(.minutes(30))) struct GoldenDamageTests {
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
   private let thoroughness = ProcessInfo.processInfo.environment["MORAINE_EVERY_BYTE"]
   private var isThorough: Bool { thoroughness != nil }
 
-  /// A checkpoint is long, mostly zeros, and has `CheckpointDamageTests`.
+  /// A checkpoint is long and mostly zeros, and `CheckpointDamageTests` covers it.
   private func step(_ name: String) -> Int {
     if isThorough { return 1 }
     return name.hasSuffix(".index") ? 997 : 13
@@ -62,7 +63,8 @@ import Testing
     #expect(count > 200)
   }
 
-  /// `MORAINE_RANDOM_EDITS` says how many for each store; `MORAINE_EDIT_SEED` where to begin.
+  /// `MORAINE_RANDOM_EDITS` is the number of edits of each store; `MORAINE_EDIT_SEED` is the first
+  /// seed.
   @Test(arguments: GoldenStore.all, modes)
   func randomEditsChangeNoAnswer(golden: GoldenStore, mode: Configuration.IOMode) async throws {
     let environment = ProcessInfo.processInfo.environment
@@ -82,7 +84,7 @@ import Testing
     }
   }
 
-  /// The judge is not blind.
+  /// Shows that the check can fail.
   @Test(arguments: GoldenStore.all, modes)
   func differentContentsAreReported(golden: GoldenStore, mode: Configuration.IOMode) async throws {
     var other = golden
@@ -94,7 +96,7 @@ import Testing
     #expect(complaint == "read only: other contents")
   }
 
-  /// Of the killed store a part is proved durable, and a part is not.
+  /// A part of the killed store's log is durable, and a part is not.
   @Test func killedLogHasADurablePartAndAnUnsyncedPart() throws {
     let killed = try #require(GoldenStore.all.first { $0.testDescription == "v1/killed" })
     let damage = try GoldenDamage(killed, .mapped)

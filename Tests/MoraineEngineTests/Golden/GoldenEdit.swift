@@ -4,7 +4,7 @@ import MoraineTesting
 struct GoldenEdit {
   let name: String
   let bytes: [UInt8]
-  /// Everything before is as it was.
+  /// All bytes before this place are unchanged.
   let place: Int
   let what: String
 

@@ -1,9 +1,9 @@
 import MoraineEngine
 
-/// What was done to a golden store, in order: `put KEY VALUE` or `del KEY` a line, each with the
-/// next sequence number from 1 on; `+` before all of a batch but its last.
+/// The operations on a golden store, in order: `put KEY VALUE` or `del KEY` on each line, each with
+/// the next sequence number from 1 on; `+` precedes all operations of a batch but its last.
 struct GoldenHistory: Sendable {
-  /// After how many operations a unit ends, and what the store holds then.
+  /// The contents of the store after each number of operations at which a unit ends.
   private(set) var states: [UInt64: GoldenStore.Contents] = [0: [:]]
   private(set) var text = ""
   private var live: GoldenStore.Contents = [:]
@@ -30,10 +30,10 @@ struct GoldenHistory: Sendable {
     if isLast { states[count] = live }
   }
 
-  /// After all of it.
+  /// The contents after all operations.
   var last: GoldenStore.Contents { live }
 
-  /// The last operation of the longest prefix that is this.
+  /// Returns the last operation of the longest prefix with these contents.
   func end(of contents: GoldenStore.Contents) -> UInt64? {
     states.filter { $0.value == contents }.keys.max()
   }

@@ -7,7 +7,7 @@ import Testing
 
 /// Makes the golden stores of this program's format version: `Scripts/golden --make`.
 ///
-/// What is there stays as it is: it stands for programs that are out in the world.
+/// An existing store is not changed: it stands for programs in use.
 @Suite(.serialized) struct GoldenMaker {
   static let isWanted = ProcessInfo.processInfo.environment["MORAINE_MAKE_GOLDEN"] != nil
 
@@ -18,18 +18,19 @@ import Testing
     try await recipe?.finish()
   }
 
-  /// Dictionaries, deletes that compaction had to keep, an index checkpoint, a log behind it.
+  /// Dictionaries, deletes that compaction had to keep, an index checkpoint, a log after it.
   @Test(.enabled(if: isWanted)) func compacted() async throws {
     guard let recipe = try await GoldenRecipe("compacted", segmentSizeBytes: 16_384) else { return }
     var random = SeededGenerator(seed: 2)
-    // A dictionary has 2 KiB at least, and must pay.
+    // A dictionary has at least 2 KiB, and must pay.
     let shared = (0..<16).map { _ in recipe.noise(150, &random) }
     for number in 0..<64 {
       try await recipe.put(
         Array("similar \(number)".utf8), shared[number % 16] + recipe.noise(4, &random))
     }
     try await recipe.store.compact()
-    // That segment stays as it is: too long to be merged. It might hold what is deleted now.
+    // That segment is not rewritten: it is too long to be merged. It might hold records that are
+    // deleted now.
     try await recipe.reopen(segmentSizeBytes: 2048)
     for number in 0..<8 { try await recipe.put([0xf0, UInt8(number)], recipe.noise(40, &random)) }
     for number in 0..<5 { try await recipe.delete([0xf0, UInt8(number)]) }
@@ -37,7 +38,7 @@ import Testing
     try await recipe.finish()
   }
 
-  /// Left by a killed process: a durable part, what was written since, a batch without its end.
+  /// Files that a killed process leaves: a durable part, later writes, a batch without its end.
   @Test(.enabled(if: isWanted)) func killed() async throws {
     guard let recipe = try await GoldenRecipe("killed", segmentSizeBytes: 1024) else { return }
     try await recipe.fill(seed: 3)

@@ -11,7 +11,7 @@ final class GoldenRecipe {
   private let directory: TestDirectory
   private var history = GoldenHistory()
 
-  /// Nil when the store is there already.
+  /// Returns nil when the store already exists.
   init?(_ name: String, segmentSizeBytes: Int) async throws {
     target = GoldenStore.root.appending(path: "v\(formatVersion)/\(name)")
     if FileManager.default.fileExists(atPath: target.path) { return nil }
@@ -61,7 +61,7 @@ final class GoldenRecipe {
     }
   }
 
-  /// A little of everything.
+  /// Writes records of every kind.
   func fill(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)
     try await put([], Array("the empty key".utf8))
@@ -85,20 +85,20 @@ final class GoldenRecipe {
     (0..<count).map { _ in UInt8(truncatingIfNeeded: random.next() >> 13) }
   }
 
-  /// Closes it in order.
+  /// Closes the store in order.
   func finish() async throws {
     try await store.close()
     try await save { $0 }
   }
 
-  /// Takes the files while the store is open, the last batch cut in its last record.
+  /// Copies the files while the store is open, and cuts the last batch in its last record.
   func cutOffBatch() async throws {
     try await store.write { batch in
       try batch.set([1], forKey: Key([0xb0]))
       try batch.set([UInt8](0..<32), forKey: Key([0xb1]))
     }
     let last = try directory.segments().last!.lastPathComponent
-    // Zeros behind it, as in a file that was extended ahead.
+    // Zeros after the cut, as in a file that was extended ahead.
     try await save(history: true) { file in
       file.name == last ? (last, file.bytes.dropLast(20) + [UInt8](repeating: 0, count: 60)) : file
     }
@@ -110,7 +110,7 @@ final class GoldenRecipe {
   private func save(history keepsHistory: Bool = false, _ change: (File) -> File) async throws {
     let folder = target.appending(path: "store")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-    // The lock and the reserve hold nothing that is read.
+    // The lock and the reserve contain nothing that is read.
     for name in try directory.names() where name != "LOCK" && name != "RESERVE" {
       let bytes = [UInt8](try Data(contentsOf: directory.store.appending(path: name)))
       try Data(change((name, bytes)).bytes).write(to: folder.appending(path: name))

@@ -6,9 +6,9 @@ import Testing
 
 /// A store that an earlier version wrote, kept in `Tests/Golden/v<format>/<name>`.
 ///
-/// `store` is the directory as it was left, `expected.hex` what `moraine dump --format hex` says of
-/// it. Where it was left uncleanly, `history.txt` holds every operation in order, so that it is
-/// known what a shorter log means.
+/// `store` is the directory as it was left, and `expected.hex` is the output of `moraine dump
+/// --format hex`. Where the store was left uncleanly, `history.txt` holds every operation in order,
+/// which gives the contents of a shorter log.
 struct GoldenStore: Sendable, CustomTestStringConvertible {
   struct Record: Equatable, Sendable {
     let key: [UInt8]
@@ -84,7 +84,7 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
 }
 
 extension Store {
-  /// Everything in it.
+  /// Returns all records of the store.
   func goldenContents() async throws(StoreError) -> GoldenStore.Contents {
     var contents: GoldenStore.Contents = [:]
     do {

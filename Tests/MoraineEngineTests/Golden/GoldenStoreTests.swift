@@ -4,7 +4,7 @@ import MoraineFormat
 import SystemPackage
 import Testing
 
-/// What any earlier version wrote is read, and can be worked with.
+/// A store that any earlier version wrote can be read and written.
 @Suite(.timeLimit(.minutes(10))) struct GoldenStoreTests {
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
 
@@ -56,7 +56,7 @@ import Testing
     }
   }
 
-  /// The stores hold what they are kept for.
+  /// Each store contains the features that it is kept for.
   @Test func version1StoresHoldTheirFeatures() throws {
     let golden = Dictionary(
       uniqueKeysWithValues: GoldenStore.all.map { ($0.testDescription, $0) })
@@ -84,7 +84,7 @@ extension GoldenStore {
     get throws { try files[Manifest.fileName]!.withUnsafeBytes { try Manifest(decoding: $0) } }
   }
 
-  /// The headers of all records, or of those in segments that compaction wrote.
+  /// Returns the headers of all records, or of those in segments that compaction wrote.
   func records(ofCompacted isCompacted: Bool = false) throws -> [RecordHeader] {
     try segments.flatMap { name in
       let bytes = files[name]!
@@ -94,7 +94,7 @@ extension GoldenStore {
     }
   }
 
-  /// The valid records of a segment, and where each begins.
+  /// Returns the valid records of a segment, and the offset of each.
   static func places(in bytes: [UInt8]) throws -> [(offset: Int, header: RecordHeader)] {
     try bytes.withUnsafeBytes { bytes in
       let header = try SegmentHeader(decoding: bytes)

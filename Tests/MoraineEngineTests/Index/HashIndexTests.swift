@@ -4,7 +4,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The index by itself: what a store reaches only with millions of keys.
+/// The index without a store: sizes that a store reaches only with millions of keys.
 @Suite struct HashIndexTests {
   @Test func allEightTagsAreComparedAtOnce() {
     var generator = SeededGenerator(seed: 11)
@@ -24,7 +24,7 @@ import Testing
     }
   }
 
-  /// An index one round of splits away from new tags, as one of 2^20 buckets is.
+  /// Returns an index one round of splits away from new tags, as an index of 2^20 buckets is.
   private func index() throws -> HashIndex {
     var index = try HashIndex()
     index.tagShift = index.level - HashIndex.levelsPerTag
@@ -50,7 +50,7 @@ import Testing
     }
     #expect(index.level > HashIndex.initialLevel)
     #expect(index.tagShift == HashIndex.initialLevel)
-    #expect(hashes.count > 5000, "each entry of the first round was looked at")
+    #expect(hashes.count > 5000, "each entry of the first round was compared")
     expectAll(index, 0..<20_000)
   }
 
@@ -71,7 +71,7 @@ import Testing
     expectAll(index, 0..<20_000)
   }
 
-  /// Splits, overflow buckets, new chunks and new tags: none of it reaches what was frozen.
+  /// Splits, overflow buckets, new chunks and new tags do not affect the frozen index.
   @Test func frozenIndexDoesNotChangeWhileTheIndexGrows() throws {
     var index = try index()
     let hashes = NumberedHashes()
@@ -97,7 +97,7 @@ import Testing
     expectAll(index, 0..<400_000)
   }
 
-  /// More chunks than the first directory of chunks has room for: from 3 million keys on.
+  /// More chunks than the first directory of chunks has space for: from 3 million keys on.
   @Test func chunksDoNotMoveWhenTheirDirectoryGrows() {
     var buckets = BucketArray(IndexMemory())
     let count = 40

@@ -1,7 +1,7 @@
 @testable import MoraineEngine
 
-/// Keys of an index that is tested without a store: each is a number. Knows the hash of every
-/// address, and counts how often it is asked.
+/// Keys of an index that is tested without a store: each key is a number. The source knows the hash
+/// of every address, and counts its calls.
 final class NumberedHashes: RehashSource {
   var isReadable = true
   private(set) var count = 0
@@ -30,7 +30,7 @@ extension HashIndex {
     }
   }
 
-  /// - Returns: whether the number was there.
+  /// - Returns: whether the index held the number.
   @discardableResult
   mutating func remove(_ number: Int, slot: Int = 3) -> Bool {
     let hash = NumberedHashes.hash(number)

@@ -5,8 +5,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Pages of the index that a snapshot had copied go back to where they were made, and the copies'
-/// memory is returned.
+/// Pages of the index that were copied for a snapshot return to their original place, and the
+/// memory of the copies is released.
 @Suite(.timeLimit(.minutes(10))) struct PageHomeTests {
   @Test func pagesReturnHomeWhenTheLastSnapshotIsReleased() throws {
     var index = try HashIndex()
@@ -50,7 +50,7 @@ import Testing
     }
   }
 
-  /// Snapshots that overlap, are let go in any order, and changes and steps home in between.
+  /// Snapshots that overlap and are released in any order, with changes and steps home in between.
   @Test(arguments: 0..<8)
   func indexAndSnapshotsEqualTheirModels(seed: UInt64) throws {
     var random = SeededGenerator(seed: seed)
@@ -121,7 +121,8 @@ import Testing
     }
   }
 
-  /// A store that is only read after a snapshot was let go; and a checkpoint, which takes one.
+  /// A store that is only read after a snapshot was released; and a checkpoint, which takes a
+  /// snapshot.
   @Test func readsAndCheckpointsReturnPagesHome() async throws {
     var configuration = Configuration.testing()
     configuration.compaction = .manual

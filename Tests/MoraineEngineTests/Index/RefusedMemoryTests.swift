@@ -6,9 +6,9 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The system gives no memory, or no more mappings: changes of the index fail before they begin.
+/// The system refuses memory or further mappings: changes of the index fail before they begin.
 @Suite(.timeLimit(.minutes(10))) struct RefusedMemoryTests {
-  /// A system that gives a number of chunks, and more when it is told.
+  /// A system that provides a number of chunks, and more when the test permits it.
   private final class Chunks: Sendable {
     let left: Mutex<Int>
 
@@ -74,13 +74,13 @@ import Testing
       index.insert(NumberedHashes.hash(number), NumberedHashes.address(number), rehashing: hashes)
     }
     #expect(index.memory.copyCounts.pages > 64)
-    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in what was secured")
+    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in the reserved memory")
     #expect(snapshot.count == 20_000)
     _ = consume snapshot
-    #expect(index.memory.copyCounts.slabs < slabs, "slabs that were not used are returned")
+    #expect(index.memory.copyCounts.slabs < slabs, "unused slabs are returned")
   }
 
-  /// Each snapshot that is taken while entries are moved may make each page be copied once more.
+  /// Each snapshot that is taken while entries are moved may cause one more copy of each page.
   @Test func snapshotDuringMovesSecuresTheirCopiesFirst() throws {
     var index = try HashIndex()
     let hashes = NumberedHashes()
@@ -105,7 +105,7 @@ import Testing
         NumberedHashes.address(number), to: NumberedHashes.address(number + 50_000),
         NumberedHashes.hash(number))
     }
-    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in what was secured")
+    #expect(index.memory.copyCounts.slabs == slabs, "all copies lie in the reserved memory")
     #expect(first.count == 20_000 && second.count == 20_000)
   }
 

@@ -6,10 +6,10 @@ import Testing
 
 @testable import MoraineEngine
 
-/// An index of which most keys were deleted becomes smaller in bounded steps; nothing that anyone
-/// reads changes by it, and its memory is returned.
+/// An index of which most keys were deleted becomes smaller in bounded steps; no reader notices,
+/// and the memory is released.
 @Suite(.timeLimit(.minutes(10))) struct ShrinkingIndexTests {
-  /// An index at one moment, and what it has to hold: the segment slot of each number.
+  /// A frozen index, and its expected contents: the segment slot of each number.
   ///
   /// Safety of `@unchecked Sendable`: nothing in it changes, and any thread may ask a frozen index.
   private final class Moment: @unchecked Sendable {
@@ -21,8 +21,7 @@ import Testing
       self.model = model
     }
 
-    /// - Returns: the first number below `end` that the index has and the model has not, or that
-    ///   only the model has.
+    /// - Returns: the first number below `end` that only the index or only the model contains.
     func difference(below end: Int, step: Int = 1) -> Int? {
       stride(from: 0, to: end, by: step).first { number in
         index.holds(number, slot: model[number] ?? 3) != (model[number] != nil)
@@ -30,12 +29,13 @@ import Testing
     }
   }
 
-  /// Ends a test where the index was found damaged.
+  /// Ends a test when the index was found damaged.
   private func require(_ isSound: Bool, _ replay: Comment? = nil) throws {
     try #require(isSound, replay)
   }
 
-  /// An index that renews its tags two levels above the smallest, so that shrinking undoes that.
+  /// Returns an index that renews its tags two levels above the smallest size, so that shrinking
+  /// reverts the renewal.
   private func renewingSoon() throws -> HashIndex {
     var index = try HashIndex()
     index.tagShift = index.level + 2 - HashIndex.levelsPerTag
@@ -76,7 +76,7 @@ import Testing
     #expect(numbers.removeLowest() == nil)
   }
 
-  /// Also back over a round of splits that renewed the tags.
+  /// Also across a round of splits that renewed the tags.
   @Test(arguments: [false, true])
   func sparseIndexBecomesSmallWithoutReadingARecord(renews: Bool) throws {
     var index = try renews ? renewingSoon() : HashIndex()
@@ -96,7 +96,7 @@ import Testing
       var limit = 500
       isUnderWay = index.shrink(&limit)
       steps += 1
-      #expect(limit > -20, "a step visits what it is allowed, and one chain")
+      #expect(limit > -20, "a step visits its limit of buckets, and one chain")
       #expect(before.buckets - index.buckets.count <= 250, "each merge visits two buckets")
       #expect(before.overflow - index.overflow.count <= 500)
       if steps % 40 == 0 { expectAll(index, 0..<6_000) }
@@ -104,14 +104,14 @@ import Testing
     #expect(steps > 50 && hashes.count == reads)
     #expect(index.buckets.count < 4 * 6_000 / HashIndex.slotsPerBucket)
     #expect(index.overflow.count < 200)
-    #expect(index.memory.chunkCounts.own == 2, "one for the buckets, one for what overflows")
+    #expect(index.memory.chunkCounts.own == 2, "one for the buckets, one for the overflow buckets")
     expectAll(index, 0..<6_000)
     hashes.isReadable = true
     index.insert(6_000..<200_000, hashes)
     expectAll(index, 0..<200_000)
   }
 
-  /// Chunks leave the index while a snapshot has their pages: some as they were, some copied.
+  /// Chunks leave the index while a snapshot holds their pages, some original and some copied.
   @Test func snapshotKeepsItsChunks() throws {
     var index = try HashIndex()
     index.insert(0..<400_000)
@@ -125,7 +125,7 @@ import Testing
     #expect(!isUnderWay)
     try #require(index.memory.chunkCounts.own >= before, "snapshots have the chunks")
     expectAll(index, 0..<5_000)
-    // Pages of the chunks that the index has now are copied for a third one.
+    // Pages of the present chunks are copied for a third snapshot.
     moments.append(Moment(index.freeze(), full.filter { $0.key < 5_000 }))
     for number in 2_000..<5_000 { index.remove(number) }
     for moment in moments { #expect(moment.difference(below: 400_000) == nil) }
@@ -202,13 +202,12 @@ import Testing
     for moment in moments { #expect(moment.difference(below: next) == nil, replay) }
   }
 
-  /// A checkpoint does not say which overflow buckets are free; an index that was loaded finds
-  /// them.
+  /// A checkpoint does not list the free overflow buckets; a loaded index finds them.
   @Test func loadedIndexReusesItsFreeOverflowBuckets() throws {
     var index = try HashIndex()
     index.insert(0..<100_000)
     for number in 1000..<100_000 { index.remove(number) }
-    // Merging leaves free overflow buckets between those in use; not all are at the end.
+    // Merging leaves free overflow buckets between the used ones; not all are at the end.
     while index.buckets.count > 6000 {
       var limit = 10
       _ = index.shrink(&limit)
@@ -225,7 +224,7 @@ import Testing
     expectAll(loaded, 0..<1000)
   }
 
-  /// The index as it is after a checkpoint and an opening.
+  /// Returns the index after a checkpoint and an opening.
   private func reloaded(_ index: inout HashIndex) throws -> HashIndex {
     try require(index.validateAllPages())
     let storage = MemoryStorage()
@@ -241,7 +240,8 @@ import Testing
     return loaded
   }
 
-  /// Threads ask snapshots while the index becomes smaller, and give them up on their own.
+  /// Threads read snapshots while the index becomes smaller, and release the snapshots at times of
+  /// their own.
   @Test func readersAreUndisturbedWhileTheIndexShrinks() async throws {
     var index = try HashIndex()
     index.insert(0..<150_000)
@@ -278,7 +278,7 @@ import Testing
   }
 }
 
-/// The same of stores.
+/// The same tests with stores.
 @Suite(.timeLimit(.minutes(10))) struct ShrinkingStoreTests {
   private static func configuration(_ mode: Configuration.IOMode = .mapped) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 16 << 20, ioMode: mode)
@@ -314,7 +314,7 @@ import Testing
     try await store.close()
   }
 
-  /// A checkpoint's mapping goes with its last chunk, and the next checkpoint is small.
+  /// The mapping of a checkpoint is released with its last chunk, and the next checkpoint is small.
   @Test(arguments: SnapshotTests.modes)
   func loadedIndexReleasesItsMemory(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -340,7 +340,7 @@ import Testing
     try await again.close()
   }
 
-  /// Writes, snapshots and compactions at the same time, of stores that lose most of their keys.
+  /// Writes, snapshots and compactions at the same time, in stores that lose most of their keys.
   @Test(arguments: 0..<3 as Range<UInt64>)
   func storeEqualsADictionaryWhileItsIndexShrinks(seed: UInt64) async throws {
     let replay = Comment("seed \(seed)")
@@ -398,7 +398,7 @@ extension Store {
     engine?.index.memory.chunkCounts ?? (0, false)
   }
 
-  /// - Returns: how many buckets each step has merged.
+  /// - Returns: the number of buckets that each step has merged.
   fileprivate func shrinkInSteps() throws -> [Int] {
     var steps: [Int] = []
     var isUnderWay = engine!.index.isSparse

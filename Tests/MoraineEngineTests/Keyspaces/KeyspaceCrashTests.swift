@@ -5,19 +5,20 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// A keyspace's name is durable before anything in it is.
+/// A keyspace's name is durable before any record of the keyspace is.
 @Suite struct KeyspaceCrashTests {
   private struct Wrong: Error {
     let what: String
   }
 
-  /// P1: the store opens after a crash at every call, and has what was acknowledged.
+  /// P1: the store opens after a crash at every call, and contains everything that was
+  /// acknowledged.
   @Test(arguments: KeyspaceTests.modes)
   func everyCrashLeavesAPrefix(mode: Configuration.IOMode) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
     configuration.compaction = .manual
     let opened = configuration
-    // Few disks of each crash: the laboratory has scenarios of keyspaces, with all of them.
+    // Few disks for each crash: the laboratory has scenarios of keyspaces, with all disks.
     var experiment = CrashExperiment()
     (experiment.subsetsPerPoint, experiment.tornPerPoint) = (8, 2)
     let tally = try await experiment.run { disk, ledger in
@@ -39,7 +40,7 @@ import Testing
       for number in 0...4 {
         last.append(try await store.keyspace(named: "k \(number)").value(forKey: "a")?.first)
       }
-      // What each keyspace holds after so many batches.
+      // Returns the contents of each keyspace after `done` batches.
       func expected(_ done: Int) -> [UInt8?] {
         (0...4).map { keyspace in
           (0..<done).last { [$0 / 2, ($0 + 1) / 2].contains(keyspace) }.map { UInt8($0) }
@@ -57,7 +58,7 @@ import Testing
     #expect(tally.crashPoints > 50)
   }
 
-  /// Damage: a record of a keyspace that nobody ever listed.
+  /// Damage: a record of a keyspace that no manifest has listed.
   @Test func aRecordOfAnUnknownKeyspaceIsAnError() async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore(configuration: .testing())

@@ -2,7 +2,7 @@ import MoraineEngine
 import MoraineTesting
 import Testing
 
-/// One log, several sets of keys.
+/// One log with several sets of keys.
 @Suite struct KeyspaceTests {
   static let modes: [Configuration.IOMode] = [.mapped, .positional]
 
@@ -64,7 +64,7 @@ import Testing
     #expect(await store.count == 2)
   }
 
-  /// Asking is no write.
+  /// A read creates no keyspace.
   @Test func keyspaceThatIsOnlyReadIsNotCreated() async throws {
     let store = Store.inMemory()
     let (read, written) = (

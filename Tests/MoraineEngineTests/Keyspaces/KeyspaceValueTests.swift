@@ -3,7 +3,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A keyspace by itself: lending, following, comparing, and how many there can be.
+/// A keyspace on its own: borrowing, following, comparing, and the limit of keyspaces.
 @Suite(.timeLimit(.minutes(10))) struct KeyspaceValueTests {
   @Test func valuesAreBorrowed() async throws {
     let store = Store.inMemory()

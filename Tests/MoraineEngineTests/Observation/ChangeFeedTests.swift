@@ -5,7 +5,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// What the feed of changes promises.
+/// The promises of the change feed.
 @Suite(.timeLimit(.minutes(10))) struct ChangeFeedTests {
   private func next(
     _ count: Int, _ iterator: inout ChangeSequence.Iterator
@@ -77,7 +77,7 @@ import Testing
     #expect(try await everything.next()?.key == "a")
   }
 
-  /// What lay between may be gone; what is and what was removed is not.
+  /// Intermediate states may be missing after the gap; the present states and the deletes are not.
   @Test func feedAfterAGapHasTheLatestStatesAndTheDeletes() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 500)
     configuration.compaction = .manual
@@ -91,7 +91,7 @@ import Testing
     for number in 0..<100 {
       try await store.set([UInt8](repeating: 1, count: 20), forKey: Key("\(number % 3)"))
     }
-    // This iterator still has to see the delete.
+    // This iterator has not seen the delete yet.
     _ = try await store.compact()
     var later = store.changes(since: cursor).makeAsyncIterator()
     for var each in [iterator, later] {
@@ -105,7 +105,7 @@ import Testing
     _ = later
   }
 
-  /// A delete is never silently missing.
+  /// A delete is never missing without an error.
   @Test func cursorBeforeDroppedDeletesHasExpired() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 500)
     configuration.compaction = .manual
@@ -114,7 +114,7 @@ import Testing
     let cursor = try #require(try await firstCursor(store))
     try await store.set([0], forKey: "b")
     try await store.removeValue(forKey: "a")
-    // Twice: the delete may go when what it deletes has gone.
+    // Twice: the delete may be removed when the record that it deletes was removed.
     for _ in 0..<2 {
       _ = try await store.compact()
       try await store.set([0], forKey: "c")
@@ -142,7 +142,7 @@ import Testing
     }
   }
 
-  /// What a power failure took was seen by somebody.
+  /// A reader has seen the changes that a power failure lost.
   @Test func aCursorOfLostChangesHasDiverged() async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore(configuration: .testing())
@@ -192,7 +192,7 @@ import Testing
     try await store.set([1], forKey: "other")
     #expect(try await iterator.next() == .some([1]))
     for number in 2..<10 { try await store.set([UInt8(number)], forKey: "a") }
-    #expect(try await iterator.next() == .some([9]), "what lies between is left out")
+    #expect(try await iterator.next() == .some([9]), "intermediate values are left out")
     try await store.removeValue(forKey: "a")
     #expect(try await iterator.next() == .some(nil))
     try await store.close()

@@ -4,7 +4,7 @@ import MoraineTesting
 import Synchronization
 import Testing
 
-/// What ``Configuration/onEvent`` may rely on.
+/// The promises of ``Configuration/onEvent``.
 @Suite(.timeLimit(.minutes(10))) struct EventHandlerTests {
   @Test func onlyCloseWaitsForAHandler() async throws {
     let gate = Gate()
@@ -20,7 +20,7 @@ import Testing
     }
     try await store.compact()
     await gate.arrival()
-    #expect(log.events.isEmpty, "the handler still has the first")
+    #expect(log.events.isEmpty, "the handler still holds the first event")
     gate.open()
     try await store.close()
     #expect(log.names.first == "opened")
@@ -45,7 +45,7 @@ import Testing
       flag.isSet.store(true, ordering: .sequentiallyConsistent)
     }
     await gate.arrival()
-    // A close that does not wait returns while the handler is held.
+    // If close did not wait for the handler, it would return while the handler is held.
     for _ in 0..<10_000 { await Task.yield() }
     let hasReturned = flag.isSet.load(ordering: .sequentiallyConsistent)
     #expect(!hasReturned)
@@ -73,7 +73,7 @@ import Testing
     #expect(calls.withLock { $0 } == ["first closed", "second closed"])
   }
 
-  /// A handler may begin what uses the store.
+  /// A handler may start a task that uses the store.
   @Test func aTaskOfTheHandlerUsesTheStore() async throws {
     let (counts, continuation) = AsyncStream.makeStream(of: Int.self)
     let box = Mutex<Store?>(nil)

@@ -2,11 +2,11 @@ import MoraineEngine
 import Synchronization
 import Testing
 
-/// What a store has told, in its order.
+/// Events that a store has reported, in their order.
 final class EventLog: Sendable {
   private let state = Mutex((events: [StoreEvent](), isInside: false))
 
-  /// To be the handler of a store. One event at a time, or the test fails.
+  /// Serves as the handler of a store. Events that arrive at the same time fail the test.
   func add(_ event: StoreEvent) {
     let wasInside = state.withLock { state in
       defer { state.isInside = true }
@@ -28,7 +28,7 @@ final class EventLog: Sendable {
     events.filter { $0.name == name }.compactMap(\.failure)
   }
 
-  /// Waits until there is such an event.
+  /// Waits until such an event arrives.
   func arrival(of name: String, times: Int = 1) async {
     while count(name) < times { await Task.yield() }
   }

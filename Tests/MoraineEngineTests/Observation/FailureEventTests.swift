@@ -6,7 +6,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// What fails where nobody waits is told all the same; and what ends all writing, once.
+/// Failures of background work are reported; the end of all writing is reported once.
 @Suite(.timeLimit(.minutes(10))) struct FailureEventTests {
   private static let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
   private let log = EventLog()
@@ -36,7 +36,7 @@ import Testing
     #expect(log.failures("closed").isEmpty)
   }
 
-  /// Several threads may find the disk failing, and other processes too.
+  /// Several threads, and other processes too, may find that the disk fails.
   @Test func onlyTheFirstPoisonIsReported() async throws {
     let relay = try #require(EventRelay(log.add))
     let pipeline = CommitPipeline(events: relay)
@@ -109,7 +109,7 @@ import Testing
     let storage = FaultStorage(MemoryStorage())
     let store = try open(storage, .testing(segmentSizeBytes: 4000))
     try await store.set([1], forKey: "first")
-    // Compaction alone opens segments here.
+    // Only compaction opens segments here.
     storage.setScript { event in
       event.operation == .openFile && event.file.hasSuffix(".segment") ? .fail(.ioError) : nil
     }
@@ -124,7 +124,7 @@ import Testing
     #expect(log.count("poisoned") == 0)
   }
 
-  /// It is left out from then on, so that there is nothing more to tell.
+  /// Compaction ignores the segment from then on, so that nothing more is reported.
   @Test func damagedSegmentIsReportedOnce() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 20_000).telling(log)
@@ -176,7 +176,7 @@ import Testing
     }
   }
 
-  /// What was allocated before is used up first.
+  /// Uses up the space that was allocated before.
   private func putUntilItIsFull(_ store: Store) async throws {
     for number in 0..<1000 {
       do throws(StoreError) {

@@ -4,9 +4,10 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Compaction leaves for a while what a feed has not seen yet.
+/// For a while, compaction keeps the changes that a feed has not seen.
 @Suite(.timeLimit(.minutes(10))) struct FeedPinTests {
-  /// Until the last one comes: what is missing before it fails a test at once.
+  /// Returns the changes up to the last one: a change that is missing before it fails a test at
+  /// once.
   private func changes(
     through last: UInt64, _ iterator: inout ChangeSequence.Iterator
   ) async throws -> [Change] {
@@ -17,7 +18,7 @@ import Testing
     return changes
   }
 
-  /// While an iterator runs it sees every change, also those that are garbage by then.
+  /// While an iterator runs it sees every change, including changes that are already garbage.
   @Test func backgroundCompactionKeepsUnseenChanges() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = CompactionPolicy()
@@ -33,13 +34,13 @@ import Testing
     let changes = try await changes(through: 5001, &iterator)
     #expect(changes.map { $0.value?[0] } == (0..<5000).map { UInt8($0 % 256) })
     #expect(await store.statistics.compactionCount == 0)
-    // There was enough garbage; only the iterator kept it.
+    // There was enough garbage; only the iterator kept compaction from removing it.
     for number in 0..<100 { try await store.set([UInt8(number)], forKey: "a") }
     try await store.waitUntilIdle()
     #expect(await store.statistics.compactionCount > 0)
   }
 
-  /// A task that is to go through the changes may begin to run much later.
+  /// A task that is to iterate over the changes may start much later.
   @Test(arguments: [false, true])
   func compactionKeepsChangesBeforeTheFirstStepOfAnIterator(hasIterator: Bool) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 2000)

@@ -5,9 +5,9 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Who supervises a store learns at once that it is poisoned.
+/// A task that supervises a store learns at once that the store is poisoned.
 @Suite(.timeLimit(.minutes(10))) struct PoisonWatchTests {
-  /// Waits until somebody watches.
+  /// Waits until a task watches the store.
   private func watching(_ store: Store, _ count: Int = 1) async {
     while store.pipeline.monitor.withLock({ $0.watchers.count }) < count { await Task.yield() }
   }
@@ -26,7 +26,7 @@ import Testing
       let poison = await task.value
       #expect(poison?.code == .poisoned && poison?.errno == .ioError)
     }
-    #expect(await store.waitUntilPoisoned()?.code == .poisoned, "who comes late is told too")
+    #expect(await store.waitUntilPoisoned()?.code == .poisoned, "a late waiter gets the poison too")
     try await store.close()
     #expect(await store.waitUntilPoisoned()?.code == .poisoned)
   }
@@ -46,7 +46,7 @@ import Testing
     await watching(store)
     task.cancel()
     #expect(await task.value == nil)
-    // At any moment.
+    // At random moments.
     for _ in 0..<200 {
       let task = Task { await store.waitUntilPoisoned() }
       task.cancel()

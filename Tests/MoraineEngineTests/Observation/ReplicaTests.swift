@@ -5,15 +5,15 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Whoever follows the feed, with pauses, through compactions and other lives, ends with what the
-/// store has.
+/// A reader that follows the feed, with pauses, through compactions and reopenings, ends with the
+/// contents of the store.
 @Suite struct ReplicaTests {
   private struct Replica {
     var contents: [String: [UInt8]] = [:]
     var cursor: ChangeCursor?
     var restarts = 0
 
-    /// Follows until nothing is left.
+    /// Follows the feed until no change is left.
     mutating func catchUp(_ store: Store) async throws {
       let last = await store.lastChange()
       guard let last, cursor?.sequence != last else { return }
@@ -45,7 +45,7 @@ import Testing
   func replicaEndsEqualToTheStore(mode: Configuration.IOMode) async throws {
     var restarts = 0
     for seed in Self.seeds { restarts += try await run(seed, mode) }
-    // Both ways were gone.
+    // Both ways occurred: continuing and starting again.
     #expect(restarts > 0 && restarts < Self.seeds.count * 10)
   }
 
@@ -96,7 +96,7 @@ import Testing
 }
 
 extension Store {
-  /// The number of the last change that the log still has; nil for none.
+  /// The number of the last change that the log still holds; nil for none.
   fileprivate func lastChange() async -> SequenceNumber? {
     let last = await segmentStatistics.map(\.lastSequence).max() ?? .none
     return last == .none ? nil : last

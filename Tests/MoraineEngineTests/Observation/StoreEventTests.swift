@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// What a store tells of its life when all goes well.
+/// Events of a store when nothing fails.
 @Suite(.timeLimit(.minutes(10))) struct StoreEventTests {
   private let log = EventLog()
 
@@ -17,7 +17,7 @@ import Testing
     configuration.checkpointFloorBytes = 1 << 20
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await store.waitUntilIdle()
-    #expect(log.names.isEmpty, "there is no store yet")
+    #expect(log.names.isEmpty, "the store does not exist yet")
     for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
     let segments = await store.segmentStatistics
     try await store.close()

@@ -4,7 +4,8 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// A fork with an open store: the child may not write, and its end takes nothing from the parent.
+/// A fork with an open store: the child may not write, and the end of the child does not affect the
+/// parent.
 @Suite struct ForkTests {
   @Test func aChildsEndNeitherUnlocksNorCuts() async throws {
     let directory = try TestDirectory()
@@ -12,7 +13,7 @@ import Testing
     try await store.set([1], forKey: "before")
     let own = moraine_fork_generation()
     #expect(support_forks_seen_by_child(moraine_fork_generation) == Int32(own) + 1)
-    #expect(moraine_fork_generation() == own, "the parent is who it was")
+    #expect(moraine_fork_generation() == own, "the parent keeps its generation")
     let error = #expect(throws: StoreError.self) { try Store(at: directory.path) }
     #expect(error?.code == .locked)
     try await store.set([2], forKey: "after", durability: .sync)
@@ -24,7 +25,7 @@ import Testing
     try await again.close()
   }
 
-  /// In a process of its own, which believes that it has been forked.
+  /// Runs in another process, which believes that it was forked.
   @Test func aChildsWritesAreRefused() async {
     await #expect(processExitsWith: .success) {
       let store = Store.inMemory(configuration: .testing(durability: .none))

@@ -26,7 +26,7 @@ import Testing
     #expect(try forgery.contents() == before)
     let error = #expect(throws: StoreError.self) { try Store(at: directory.path) }
     #expect(error?.code == .locked)
-    // On into the next segment, as if nothing had been.
+    // Continues into the next segment as if the fork had not happened.
     for more in 0..<40 { try await store.set([UInt8](0..<50), forKey: Key("more \(more)")) }
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration)
@@ -35,7 +35,7 @@ import Testing
     try await again.close()
   }
 
-  /// The parent's commit is under way, on its own thread, which the child does not have.
+  /// The parent's commit runs on a thread that the child does not have.
   @Test func aForkDuringASyncHarmsNoAcknowledgement() async throws {
     let directory = try TestDirectory()
     let storage = FaultStorage(DiskStorage())

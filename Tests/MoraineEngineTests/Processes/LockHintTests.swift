@@ -4,9 +4,10 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// What the lock file says is a hint for people; the lock itself is the kernel's.
+/// The text in the lock file is a hint for people; the lock itself belongs to the kernel.
 @Suite struct LockHintTests {
-  /// A hint that could not be read was told as `.io`, as if the disk kept the store from opening.
+  /// Regression: a hint that could not be read was reported as `.io`, as if the disk prevented the
+  /// opening.
   @Test func lockedStoreWithAnUnreadableHintIsStillLocked() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing())
@@ -29,8 +30,8 @@ import Testing
     try await store.close()
   }
 
-  /// Readers and sharing processes leave no name: what is there may be of one that ended long ago,
-  /// and was named as the one to end.
+  /// Regression: readers and sharing processes leave no name. The name in the file may belong to a
+  /// process that ended long ago, and the error named that process as the one to end.
   @Test func exitedProcessIsNotNamed() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: .testing())

@@ -3,14 +3,15 @@ import MoraineEngine
 import Testing
 
 @Suite struct LockInheritanceTests {
-  /// A child between `fork` and `exec` has a copy of the lock's descriptor. Opening again after
-  /// closing failed with `.locked` in a process that started other programs meanwhile.
+  /// Regression: a child between `fork` and `exec` has a copy of the lock's descriptor. Opening
+  /// again after closing failed with `.locked` in a process that started other programs at the same
+  /// time.
   @Test func closingUnlocksDespiteCopiesOfTheDescriptor() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path)
     try await store.set([1], forKey: "a")
     let found = try copyOfDescriptor(directory.store.appendingPathComponent("LOCK"))
-    // Where idle descriptors are given back at once, `ParkingTests` has this.
+    // Where idle descriptors are closed at once, `ParkingTests` covers this.
     if found == nil, ProcessInfo.processInfo.environment["MORAINE_DESCRIPTORS"] != nil { return }
     let copy = try #require(found)
     defer { close(copy) }
@@ -21,7 +22,7 @@ import Testing
     try await again.close()
   }
 
-  /// What a forked child has: the same open file, under another number.
+  /// Returns what a forked child has: the same open file under another number.
   private func copyOfDescriptor(_ url: URL) throws -> CInt? {
     var wanted = stat()
     try #require(stat(url.path, &wanted) == 0)

@@ -10,7 +10,7 @@
   private let isOnOverlay =
     support_lies_on_overlay(FileManager.default.temporaryDirectory.path) != 0
 
-  /// Many stores in one process, each test in a process of its own. The figures go to the output.
+  /// Many stores in one process, each test in a process of its own. The tests print their figures.
   @Suite(
     .timeLimit(.minutes(10)), .serialized,
     .disabled(if: isOnOverlay, "a store keeps two descriptors on overlayfs")
@@ -29,7 +29,7 @@
       }
     }
 
-    /// Regression: what is not synced was a reason to keep a descriptor.
+    /// Regression: a store with unsynced writes kept its descriptor.
     @Test func storesThatNeverSyncReleaseDescriptors() async {
       await #expect(processExitsWith: .success) {
         for mode in [Configuration.IOMode.mapped, .positional] {
@@ -106,7 +106,7 @@
       try await checkContents()
     }
 
-    /// Opens all stores for reading.
+    /// Opens all stores read-only.
     func read() async throws {
       var configuration = configuration
       configuration.isReadOnly = true
@@ -124,7 +124,7 @@
 
     private func value(_ number: Int) -> [UInt8] { Array("\(number)".utf8) }
 
-    /// Follows the changes of shared stores, so that each watches the other processes.
+    /// Follows the changes of shared stores, so that each store watches the other processes.
     private func follow(_ stores: [Store]) -> [Task<Void, any Error>] {
       guard configuration.sharing == .shared else { return [] }
       return stores.map { store in
@@ -151,7 +151,7 @@
       report("sync", since: began)
     }
 
-    /// A store whose descriptors were given back is locked like any other.
+    /// Checks that a store whose descriptors were closed is locked like any other.
     private func checkLocks() async throws {
       guard configuration.sharing == .exclusive else { return }
       for number in stride(from: 0, to: count, by: max(1, count / 20)) {

@@ -3,7 +3,7 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// Someone moves, replaces or removes the folder of an open store, on the real disk.
+/// The folder of an open store is moved, replaced or removed, on the real disk.
 @Suite struct MovedDirectoryOnDiskTests {
   enum Mishap: CaseIterable, Sendable {
     case moved, replacedByAStore, replacedByALink
@@ -11,7 +11,7 @@ import Testing
 
   private static let configuration = Configuration.testing(segmentSizeBytes: 1000)
 
-  /// - Returns: where the store is now.
+  /// - Returns: the present place of the store.
   private func strike(_ mishap: Mishap, _ directory: TestDirectory) async throws -> URL {
     let elsewhere = directory.url.appendingPathComponent("elsewhere")
     try FileManager.default.moveItem(at: directory.store, to: elsewhere)
@@ -22,7 +22,7 @@ import Testing
         try await other.set([2], forKey: "other")
       }
     case .replacedByALink:
-      // It leads to the same place, and yet is no longer that directory's name.
+      // The link leads to the same place, and yet it is not the directory's own name.
       try FileManager.default.createSymbolicLink(
         at: directory.store, withDestinationURL: elsewhere)
     }
@@ -72,7 +72,7 @@ import Testing
     try await moved.close()
   }
 
-  /// The lock goes with the folder, not with its name.
+  /// The lock belongs to the folder, not to its name.
   @Test func movedStoreStaysLockedInItsNewPlace() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration)

@@ -2,13 +2,13 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// What is created is its owner's alone; what is not a plain file is not opened.
+/// Created files belong to their owner alone; entries that are not plain files are not opened.
 @Suite struct PermissionTests {
   @Test func createdFilesAreAccessibleOnlyToTheOwner() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(segmentSizeBytes: 400))
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "\(number)") }
-    // What seals a segment in the background makes files that are gone at the next look.
+    // Sealing a segment in the background creates temporary files that vanish while the test looks.
     try await store.waitUntilIdle()
     #expect(try mode(directory.store) == 0o700)
     let names = try directory.names()
@@ -32,7 +32,7 @@ import Testing
     #expect(try Data(contentsOf: elsewhere) == before)
   }
 
-  /// The superuser may read everything; then there is nothing to see.
+  /// The superuser may read everything, so the test has nothing to check then.
   @Test(.enabled(if: getuid() != 0)) func fileWithoutReadPermissionIsNamed() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }

@@ -6,15 +6,15 @@
 
   @testable import MoraineEngine
 
-  /// A process that may have no more descriptors or threads, each test in a process of its own. No
-  /// call hangs or traps; an error is `.limitExceeded`; when the limit is lifted, the store has all
-  /// that was acknowledged.
+  /// A process at its limit of descriptors or threads, each test in a process of its own. No call
+  /// hangs or traps; an error is `.limitExceeded`; when the limit is lifted, the store contains
+  /// everything that was acknowledged.
   @Suite(.timeLimit(.minutes(10)), .serialized) struct ProcessLimitTests {
     @Test func aStoreAtTheLimitOfDescriptorsFailsWithTypedErrors() async {
       await #expect(processExitsWith: .success) {
         for mode in [Configuration.IOMode.mapped, .positional] {
           let store = try LimitedStore(mode)
-          // From room for an opening down to none.
+          // From enough spare descriptors for an opening down to none.
           for spare in stride(from: 12, through: 0, by: -1) {
             let limit = try Limit(.descriptors, (try Limit.highestDescriptor()) + 1 + spare)
             try await store.useReopening()
@@ -25,7 +25,7 @@
       }
     }
 
-    /// Regression: at a sync or a seal a store that has given its descriptors back needs one.
+    /// Regression: at a sync or a seal, a store that has closed its descriptors needs one.
     @Test func anOpenStoreAtTheLimitOfDescriptorsLosesNothing() async {
       await #expect(processExitsWith: .success) {
         for mode in [Configuration.IOMode.mapped, .positional] {
@@ -39,8 +39,8 @@
       }
     }
 
-    /// Regression: a put for which the file could not be opened again waited on a thread of Swift's,
-    /// and then ended the store's writing, though it had written nothing.
+    /// Regression: a put whose file could not be opened again waited on a thread of Swift's pool,
+    /// and then ended writing, though it had written nothing.
     @Test func storeWritesAgainAfterATemporaryLackOfDescriptors() async {
       await #expect(processExitsWith: .success) {
         alarm(60)
@@ -70,8 +70,8 @@
       }
     }
 
-    /// Regression: an index for which there was no memory ended the program. What is smaller than
-    /// an index takes its memory from what the process has already.
+    /// Regression: an index for which no memory was available ended the program. Smaller
+    /// allocations take memory that the process already has.
     @Test func aStoreWithoutAddressSpaceFailsWithTypedErrors() async {
       await #expect(processExitsWith: .success) {
         for mode in [Configuration.IOMode.mapped, .positional] {
@@ -89,7 +89,7 @@
       }
     }
 
-    /// The superuser may have any number of threads: the process becomes another user.
+    /// The superuser may have any number of threads, so the process becomes another user.
     @Test(.enabled(if: getuid() == 0, "only root can become a user without other threads"))
     func aStoreAtTheLimitOfThreadsFailsWithTypedErrors() async {
       await #expect(processExitsWith: .success) {
@@ -157,7 +157,7 @@
     }
   }
 
-  /// A store and what it has acknowledged. One task at a time uses it.
+  /// A store and its acknowledged records. One task at a time uses it.
   private final class LimitedStore: @unchecked Sendable {
     private let directory: TestDirectory
     private let configuration: Configuration
@@ -167,7 +167,7 @@
     init(_ mode: Configuration.IOMode) throws {
       directory = try TestDirectory()
       configuration = .testing(segmentSizeBytes: 64 << 10, ioMode: mode, durability: .sync)
-      // A hang ends the process by a signal.
+      // A signal ends a process that hangs.
       alarm(240)
     }
 
@@ -176,7 +176,7 @@
     func beNobody() async throws {
       guard getuid() == 0 else { return }
       let path = directory.url.path
-      // Threads that Swift's own pool wants are there before.
+      // The threads of Swift's own pool are started before the limit is set.
       await withTaskGroup(of: Void.self) { group in
         for _ in 0..<8 { group.addTask { usleep(20_000) } }
       }
@@ -223,7 +223,7 @@
       _ = try await allowing { try await store.sync() }
     }
 
-    /// - Returns: nil where the limit was in the way.
+    /// - Returns: nil where the limit prevented the call.
     private func allowing<Result: Sendable>(
       _ body: @Sendable () async throws -> Result
     ) async throws -> Result? {

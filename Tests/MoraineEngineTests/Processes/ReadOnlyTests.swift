@@ -11,7 +11,7 @@ import Testing
     return configuration
   }
 
-  /// A reader of a copy without `LOCK` made one.
+  /// Regression: a reader of a copy without `LOCK` created that file.
   @Test func aCopyWithoutItsLockFileIsReadAndNothingIsCreated() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
@@ -24,7 +24,8 @@ import Testing
     #expect(try directory.names() == names)
   }
 
-  /// It reported all that it read as durable, though it had synced nothing.
+  /// Regression: the reader reported everything that it read as durable, though it had synced
+  /// nothing.
   @Test func afterAnUncleanStopAReaderVouchesForNothingThatWasNotSealed() async throws {
     let disk = SimulatedDisk()
     let store = try Store(on: disk, at: "store", configuration: .testing())
@@ -40,7 +41,7 @@ import Testing
     try await closed.close()
   }
 
-  /// It waited for a sync that nobody would ever do.
+  /// Regression: the reader waited for a sync that no process would ever perform.
   @Test(.timeLimit(.minutes(10))) func syncOfAReaderAfterAnUncleanStopEnds() async throws {
     let disk = SimulatedDisk()
     let store = try Store(on: disk, at: "store", configuration: .testing())
@@ -52,7 +53,7 @@ import Testing
     try await reader.close()
   }
 
-  /// Asking for a reader of a store that begins empty was a trap.
+  /// Regression: opening a store that begins empty as read-only was a trap.
   @Test func storeInMemoryIsWritableDespiteReadOnly() async throws {
     let store = Store.inMemory(configuration: readOnly)
     try await store.set([1], forKey: "a")
@@ -60,7 +61,7 @@ import Testing
     try await store.close()
   }
 
-  /// The error of closing took the place of the body's.
+  /// Regression: the error of closing replaced the error of the body.
   @Test func withStoreThrowsTheErrorOfItsBody() async throws {
     struct Stop: Error {}
     let directory = try TestDirectory()

@@ -31,7 +31,7 @@ import Testing
     #expect(await store.count == 100)
   }
 
-  /// A running `dump` kept a writer from opening.
+  /// Regression: a running `dump` prevented a writer from opening.
   @Test(
     arguments: [Configuration.IOMode.mapped, .positional],
     [Configuration.Sharing.exclusive, .shared])
@@ -53,7 +53,7 @@ import Testing
       let error = #expect(throws: StoreError.self) {
         try Store(at: directory.path, configuration: reading)
       }
-      #expect(error?.code == .locked, "beside a writer that is open nobody begins to read")
+      #expect(error?.code == .locked, "no reader opens beside an open writer")
     }
     if mode == .mapped { try await check(reader, 1) }
     try await reader.close()
@@ -62,7 +62,7 @@ import Testing
     try await last.close()
   }
 
-  /// While the store is being recovered or created, nobody begins to read it.
+  /// While the store is being recovered or created, no reader begins to read it.
   @Test func readerHoldsTheLockWhileOpening() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: configuration(.mapped)) {
@@ -85,13 +85,13 @@ import Testing
     try await reader.close()
   }
 
-  /// It was `.locked` after a tenth of a second.
+  /// Regression: the read failed with `.locked` after a tenth of a second.
   @Test func aReadBesideASlowCreationFindsNothingYet() async throws {
     let directory = try TestDirectory()
     let storage = FaultStorage(DiskStorage())
     let gate = Gate()
     let isRenamed = Atomic(false)
-    // The manifest is there, and making its name durable takes long.
+    // The manifest exists, and the sync of its name takes long.
     storage.setScript { event in
       if event.operation == .rename { isRenamed.store(true, ordering: .relaxed) }
       guard event.operation == .synchronizeDirectory, isRenamed.load(ordering: .relaxed) else {

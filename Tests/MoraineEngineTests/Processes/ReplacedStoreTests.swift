@@ -15,7 +15,7 @@ import Testing
     case lockDeleted, backupCopiedOver
     case pageDeleted, writerDeleted, compactorDeleted
 
-    /// The file of a shared store that is deleted.
+    /// The file of a shared store that the mishap deletes.
     var sharedFile: String? {
       switch self {
       case .pageDeleted: FileName.sharedPage
@@ -73,8 +73,8 @@ import Testing
         try files.removeItem(at: file(try #require(mishap.sharedFile)))
       case .backupCopiedOver:
         for name in try files.contentsOfDirectory(atPath: backup.path).sorted() {
-          // As `cp` does: into the file that is there. The bytes come before the cut: reading a mapped
-          // file that is cut raises SIGBUS.
+          // Copies as `cp` does, into the existing file. The bytes come before the truncation:
+          // reading a mapped file that was truncated raises SIGBUS.
           let bytes = try Data(contentsOf: backup.appendingPathComponent(name))
           if !files.fileExists(atPath: file(name).path) {
             _ = files.createFile(atPath: file(name).path, contents: nil)
@@ -87,7 +87,8 @@ import Testing
       }
     }
 
-    /// Every file of the store's path, with its bytes; nothing when there is no directory.
+    /// Returns every file at the store's path, with its bytes; nothing when the directory does not
+    /// exist.
     func picture() throws -> [String: Data] {
       guard FileManager.default.fileExists(atPath: directory.store.path) else { return [:] }
       var result: [String: Data] = [:]
@@ -100,7 +101,7 @@ import Testing
     .testing(), .testing(ioMode: .positional), .shared(), .shared(.positional),
   ]
 
-  /// What can happen to the stores of these configurations.
+  /// Returns the mishaps that can happen to the stores of these configurations.
   private static func cases(_ numbers: Range<Int>) -> [(Mishap, Int)] {
     numbers.flatMap { number in
       Mishap.allCases
@@ -109,14 +110,14 @@ import Testing
     }
   }
 
-  /// Bytes that no name reaches are not durable, however well they were synced.
+  /// Bytes that no name reaches are not durable, even when they were synced.
   @Test(arguments: cases(0..<4))
   func noSyncIsAcknowledgedAfterAReplacement(_ mishap: Mishap, _ number: Int) async throws {
     let ground = try await Ground(Self.configurations[number])
     let store = ground.store
     let changes = store.changes()
     try ground.strike(mishap)
-    // Not before: halfway through a copy the log looks damaged, and nothing says why yet.
+    // Not before: halfway through a copy the log looks damaged, and the reason is not known yet.
     let feed = Task { for try await _ in changes {} }
     let before = try ground.picture()
     let error = await #expect(throws: StoreError.self) {
@@ -129,7 +130,7 @@ import Testing
     let ended = await #expect(throws: StoreError.self) { try await feed.value }
     #expect(ended?.code == .storeReplaced)
     if ground.configuration.ioMode == .mapped {
-      #expect(try await store.value(forKey: "early") == [1], "what is mapped is read on")
+      #expect(try await store.value(forKey: "early") == [1], "mapped values are still read")
     }
     let closing = await #expect(throws: StoreError.self) { try await store.close() }
     #expect(closing?.code == .storeReplaced)
@@ -138,8 +139,8 @@ import Testing
     #expect(after["MANIFEST"] == before["MANIFEST"])
   }
 
-  /// Regression: the number of a deleted segment went to the next file, and the store, which had
-  /// given its descriptor back, took that one for its own.
+  /// Regression: the inode number of a deleted segment was used for the next file, and the store,
+  /// which had closed its descriptor, took that file for its own.
   @Test func aFileInThePlaceOfAParkedSegmentIsNotWrittenTo() async {
     await #expect(processExitsWith: .success) {
       let ground = try await Ground(.testing(ioMode: .positional))
@@ -156,7 +157,7 @@ import Testing
     }
   }
 
-  /// Nothing is asked of the store, and yet it is told.
+  /// No call is made, and yet the store detects the replacement.
   @Test(arguments: cases(0..<1) + cases(2..<3))
   func idleStoreDetectsItsReplacement(_ mishap: Mishap, _ number: Int) async throws {
     let ground = try await Ground(Self.configurations[number])
@@ -169,17 +170,18 @@ import Testing
     await #expect(throws: StoreError.self) { try await store.close() }
   }
 
-  /// `close` renamed its own manifest over that of the restored files, and reported success.
+  /// Regression: `close` renamed its own manifest over that of the restored files, and reported
+  /// success.
   @Test(arguments: [true, false])
   func closingDoesNotChangeRestoredFiles(_ isShared: Bool) async throws {
     let ground = try await Ground(isShared ? .shared() : .testing())
     try FileManager.default.removeItem(at: ground.backup)
-    // A copy of a store that was closed in order, as a backup program makes it.
+    // Copies a store that was closed in order, as a backup program does.
     try await ground.store.close()
     try FileManager.default.copyItem(at: ground.directory.store, to: ground.backup)
     let store = try Store(at: ground.directory.path, configuration: ground.configuration)
     try await store.set([9], forKey: "after", durability: .sync)
-    // The directory stays the same one.
+    // The directory itself stays.
     for name in try ground.directory.names() {
       try FileManager.default.removeItem(at: ground.directory.store.appendingPathComponent(name))
     }
@@ -196,8 +198,8 @@ import Testing
     }
   }
 
-  /// Regression: a shared store that read the restored files again watched over those from then on,
-  /// and acknowledged a sync before it said that the store was another one.
+  /// Regression: a shared store that read the restored files again watched those files from then
+  /// on, and acknowledged a sync before it reported that the store was replaced.
   @Test func filesOfAnotherStoreAreNeverTakenForFilesOfTheStore() async throws {
     let memory = MemoryStorage()
     let store = try Store(on: memory, at: "store", configuration: .shared())
@@ -237,7 +239,8 @@ import Testing
     await #expect(throws: StoreError.self) { try await store.close() }
   }
 
-  /// People delete lock files. A second writer came in, and what it had synced was lost.
+  /// Regression: users delete lock files. A second writer could open the store, and its synced
+  /// writes were lost.
   @Test func deletingTheLockFileLetsNoSecondWriterIn() async throws {
     let ground = try await Ground(.testing())
     try ground.strike(.lockDeleted)
@@ -247,10 +250,10 @@ import Testing
     try await withStore(at: ground.directory.path) { #expect(await $0.count == 2) }
   }
 
-  /// What the store does itself, what the other processes of a shared store do, and tools that read
-  /// or touch.
-  /// With a `WRITER` of its own a process would append at the same time as those that have the old
-  /// one open. When those have closed the store, the next opening makes it whole.
+  /// The operations of the store itself, of the other processes of a shared store, and of tools
+  /// that read or touch files. A process with a new `WRITER` file would append at the same time as
+  /// the processes that have the old file open. When those processes have closed the store, the
+  /// next opening repairs it.
   @Test(arguments: [Mishap.writerDeleted, .compactorDeleted])
   func aDeletedLockFileLetsNoSecondWriterIntoASharedStore(_ mishap: Mishap) async throws {
     let ground = try await Ground(.shared())
@@ -289,7 +292,7 @@ import Testing
             try FileManager.default.setAttributes(
               [.posixPermissions: 0o640, .modificationDate: Date()], ofItemAtPath: path)
           } catch CocoaError.fileNoSuchFile {
-            // The store has removed it since.
+            // The store has removed the file since.
           }
         }
       }
@@ -302,7 +305,7 @@ import Testing
     #expect(isSound)
   }
 
-  /// A question that fails says nothing about the files.
+  /// A failed identity check gives no information about the files.
   @Test func failedIdentityCheckStopsNothing() async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000))
@@ -319,7 +322,8 @@ import Testing
   }
 
   /// Deletes, moves or replaces a file at a random moment of a random workload, on the simulated
-  /// disk: nothing is acknowledged as durable afterwards, and what was is in the moved files.
+  /// disk: nothing is acknowledged as durable afterwards, and everything acknowledged before is in
+  /// the moved files.
   @Test(arguments: 0..<60)
   func nothingIsAcknowledgedOnceANameLeadsElsewhere(seed: Int) async throws {
     var generator = SeededGenerator(seed: UInt64(seed))
@@ -355,7 +359,8 @@ import Testing
     #expect(error?.code == .storeReplaced)
   }
 
-  /// Moved away and back while nothing was published: the names lead where they did.
+  /// The file is moved away and back while nothing is published: its name leads to the same file as
+  /// before.
   @Test func fileThatIsMovedAwayAndBackIsNoReplacement() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: .testing())
@@ -375,7 +380,8 @@ import Testing
 
 /// The process changes its current directory, as `daemon` does.
 @Suite struct CurrentDirectoryTests {
-  /// The store's path was asked again at the next rotation, and led elsewhere.
+  /// Regression: the store's relative path was resolved again at the next rotation, and led
+  /// elsewhere.
   @Test(.timeLimit(.minutes(10))) func changingTheCurrentDirectoryAfterOpeningHasNoEffect()
     async throws
   {

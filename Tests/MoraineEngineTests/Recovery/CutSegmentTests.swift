@@ -3,8 +3,8 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// Recovery cuts a torn segment and says so in the manifest. A power failure may bring back what
-/// was cut, but not what the manifest says.
+/// Recovery cuts a torn segment and records the cut in the manifest. A power failure may restore
+/// the bytes that were cut, but not an older manifest.
 @Suite struct CutSegmentTests {
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func cutBytesThatReappearAreCutAgain(mode: Configuration.IOMode) async throws {

@@ -3,7 +3,7 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// P5: damage to any byte has no effect or gives a typed error that names file and offset.
+/// P5: damage to any byte has no effect, or gives a typed error that names file and offset.
 @Suite struct DamageTests {
   private let value = [UInt8](
     "a value that is long enough to be compressed, compressed, compressed".utf8)
@@ -70,7 +70,7 @@ import Testing
         try original.prefix(length).write(to: url)
         do {
           _ = try Store(at: directory.path)
-          Issue.record("\(url.lastPathComponent) cut to \(length) bytes was taken for whole")
+          Issue.record("\(url.lastPathComponent) cut to \(length) bytes was accepted as whole")
         } catch {
           #expect(error.code == .corrupted)
         }

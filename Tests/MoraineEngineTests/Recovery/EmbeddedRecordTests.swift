@@ -17,7 +17,7 @@ import Testing
     try await store.set(noise, forKey: "embedded")
     try await store.sync()
     try await store.set(noise, forKey: "second")
-    // A byte for byte copy of a record, and of the sync mark behind it, as a value.
+    // A byte-for-byte copy of a record, and of the sync mark after it, as a value.
     let url = try #require(try directory.segments().first)
     let bytes = [UInt8](try Data(contentsOf: url))
     let header = try bytes.withUnsafeBytes { try SegmentHeader(decoding: $0) }
@@ -28,7 +28,7 @@ import Testing
     try FileManager.default.copyItem(at: directory.store, to: copy.store)
     try await store.close()
 
-    // Damage behind the promise, before the value that holds the image.
+    // Damage after the promised bytes, before the value that holds the image.
     let segment = try #require(try copy.segments().first)
     var damaged = [UInt8](try Data(contentsOf: segment))
     let place = try #require(Data(damaged).range(of: Data("second".utf8)))

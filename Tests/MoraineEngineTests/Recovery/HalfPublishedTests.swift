@@ -5,10 +5,10 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Rule 3, found by the laboratory: a manifest that was renamed, and its directory not synced, may
-/// be the manifest, and may not.
+/// Rule 3, found by the laboratory: a manifest that was renamed, and whose directory was not
+/// synced, may or may not be the manifest after a power failure.
 @Suite struct HalfPublishedTests {
-  /// Fails the directory's sync behind the n-th manifest.
+  /// Fails the directory's sync after the n-th manifest.
   private func failSync(_ storage: FaultStorage, behind number: Int) {
     let renames = Counter()
     let syncs = Counter()
@@ -19,8 +19,8 @@ import Testing
     }
   }
 
-  /// The number of the segment that it may list was given to the output of a compaction, which
-  /// removed the file.
+  /// Regression: the number of the segment that this manifest may list was given to the output of a
+  /// compaction, which removed the file.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func segmentNumberOfAHalfPublishedManifestIsNotReused(mode: Configuration.IOMode) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
@@ -29,7 +29,8 @@ import Testing
     let storage = FaultStorage(disk)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     var saved = 0
-    // The first is the empty store's; each segment has two: begun, and the one before it sealed.
+    // The first manifest belongs to the empty store; each segment has two: one lists it as begun,
+    // and one lists the previous segment as sealed.
     failSync(storage, behind: 7)
     while saved < 100 {
       do { try await store.set([UInt8](repeating: 7, count: 60), forKey: Key("\(saved)")) } catch {
@@ -45,7 +46,8 @@ import Testing
     try await next.close()
   }
 
-  /// Recovery removed what it does not list, and then it was not there after a power failure.
+  /// Regression: recovery removed a segment that this manifest does not list, and the segment was
+  /// missing after a power failure.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func unlistedSegmentIsRemovedAfterTheManifestIsDurable(mode: Configuration.IOMode) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 300, ioMode: mode)

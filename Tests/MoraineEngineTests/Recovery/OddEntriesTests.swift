@@ -2,8 +2,8 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// What is not a plain file in the place of one of the store's is refused, never followed, and
-/// never waited for.
+/// An entry that is not a plain file, in the place of one of the store's files, is refused, never
+/// followed, and never waited for.
 @Suite struct OddEntriesTests {
   enum Kind: CaseIterable, Sendable {
     case link, danglingLink, directory, pipe
@@ -24,7 +24,7 @@ import Testing
     case .directory:
       try manager.createDirectory(at: url, withIntermediateDirectories: false)
     case .pipe:
-      // Opening one for reading would wait for a writer for ever.
+      // Opening the pipe for reading would wait for a writer for ever.
       try #require(mkfifo(url.path, 0o600) == 0)
     }
   }
@@ -52,7 +52,7 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: nowhere.path))
   }
 
-  /// They may also come while the store is open: nothing is written through them.
+  /// Links may also appear while the store is open: nothing is written through them.
   @Test(arguments: ["MANIFEST.tmp", "RESERVE", "0000000002.segment"])
   func aLinkThatComesLaterIsNotWrittenThrough(name: String) async throws {
     let directory = try TestDirectory()
@@ -77,14 +77,14 @@ import Testing
     try await again.close()
   }
 
-  /// Also of what later segments, recovery and a full disk's reserve leave.
+  /// Includes the files of later segments, of recovery and of the reserve.
   @Test func filesOfRecoveryAndRotationAreAccessibleOnlyToTheOwner() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 400)
     let copy = try TestDirectory()
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: Key("\(number)")) }
-    // Jobs run in order: behind the sync no seal is under way.
+    // Jobs run in order: after the sync no seal is running.
     try await store.sync()
     try FileManager.default.copyItem(at: directory.store, to: copy.store)
     try await store.close()

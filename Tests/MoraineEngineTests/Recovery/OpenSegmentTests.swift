@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 /// Two segments that the manifest lists as open, which a kill between two manifests leaves: the
-/// first must be whole, and what follows must follow it.
+/// first must be whole, and the second must continue its sequence.
 @Suite struct OpenSegmentTests {
   private static func configuration(_ durability: Durability) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 1000, durability: durability)
@@ -24,7 +24,7 @@ import Testing
     let storage = FaultStorage(DiskStorage())
     let store = try Store(
       on: storage, at: directory.path, configuration: Self.configuration(durability))
-    // Once the first is sealed, a mark in the second may say so.
+    // Once the first segment is sealed, a mark in the second may promise it.
     let gate = Gate()
     if durability == .none {
       storage.setScript { event in
@@ -53,7 +53,7 @@ import Testing
     try FileManager.default.removeItem(at: CheckpointForgery(directory: directory).url())
   }
 
-  /// - Returns: where the first segment ends then.
+  /// - Returns: the end of the first segment without its footer.
   private func removeFooter(_ segment: URL) throws -> Int {
     let footer = try #require(try segment.recordPlaces.last)
     try #require(footer.header.kind == .footer)
@@ -61,7 +61,7 @@ import Testing
     return footer.offset
   }
 
-  /// - Returns: what every opening says, which changes nothing.
+  /// - Returns: the error that every opening throws; no opening changes a file.
   private func refusal(_ directory: TestDirectory) throws -> StoreError? {
     let forgery = Forgery(directory: directory)
     let before = try forgery.contents()
@@ -149,8 +149,7 @@ import Testing
     #expect(error?.offset == 48)
   }
 
-  /// The checkpoint knows a second segment, and what it says of the first hides that there is a
-  /// footer.
+  /// The checkpoint has a second segment, and its figures of the first segment hide the footer.
   @Test func checkpointThatCoversATornSegmentIsIgnored() async throws {
     var count = 0
     let (directory, first, second) = try await store(.none, count: &count)

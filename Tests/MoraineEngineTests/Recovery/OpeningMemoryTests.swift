@@ -4,10 +4,10 @@ import Testing
 
 @testable import MoraineEngine
 
-/// What opening keeps in memory and open, beside the index.
+/// Memory and files that opening keeps, beside the index.
 @Suite struct OpeningMemoryTests {
-  /// Each segment kept a window of its bytes, a megabyte of a store with large segments, and its
-  /// file.
+  /// Regression: each segment kept a window of its bytes (a megabyte in a store with large
+  /// segments) and its file.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func coveredSegmentsKeepNeitherWindowsNorFiles(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -40,7 +40,7 @@ import Testing
     #expect(opened.values.allSatisfy { $0.source == nil })
   }
 
-  /// The first look at a segment is at its header; only replaying reads on.
+  /// Opening first reads the header of a segment; only replay reads further.
   @Test func aHeaderIsReadWithoutAWindow() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: .testing()) { store in

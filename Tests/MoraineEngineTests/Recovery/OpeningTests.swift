@@ -3,7 +3,7 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// What a path may turn out to be, and what is said of it.
+/// Paths that are no store, and the errors that opening throws for them.
 @Suite struct OpeningTests {
   private func code(
     _ path: FilePath, _ configuration: Configuration = .testing()
@@ -44,7 +44,7 @@ import Testing
     #expect(code(directory.path, configuration) == .notAStore)
   }
 
-  /// An older manifest beside newer segments is a mix of two moments, not a store.
+  /// An older manifest beside newer segments mixes two moments, and is no store.
   @Test func aStaleManifestIsRefused() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 256)

@@ -4,7 +4,8 @@ import MoraineFormat
 import MoraineTesting
 import Testing
 
-/// What a power failure, or a disk that gives old blocks away, leaves behind the end of the log.
+/// Old bytes after the end of the log, which a power failure, or a disk that reuses old blocks,
+/// leaves.
 @Suite struct RecycledBytesTests {
   private func killedStore(_ count: Int, _ mode: Configuration.IOMode) async throws -> TestDirectory
   {
@@ -17,7 +18,7 @@ import Testing
     return copy
   }
 
-  /// The same places, the numbers that come next, every checksum right, and another segment's.
+  /// The same places, the next sequence numbers, and right checksums, but of another segment.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func recordsOfAnotherSegmentAreNotReplayed(mode: Configuration.IOMode) async throws {
     let directory = try await killedStore(5, mode)

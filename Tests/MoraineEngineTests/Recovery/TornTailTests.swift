@@ -35,7 +35,7 @@ import Testing
       let store = try Store(at: copy.path, configuration: .testing(ioMode: mode))
       #expect(await store.count >= 20)
       #expect(await store.recoveryReport.tornBytes == 0)
-      // Recovery has only done its work when writing after it works too.
+      // Recovery is complete only when writing after it works too.
       try await store.set([99], forKey: "afterwards", durability: .sync)
       try await store.close()
     }
@@ -66,7 +66,7 @@ import Testing
     try damage(copy, after: "key 15")
     do throws(StoreError) {
       _ = try Store(at: copy.path, configuration: .testing(ioMode: mode))
-      Issue.record("lost acknowledged data without a word")
+      Issue.record("lost acknowledged data without an error")
     } catch {
       #expect(error.code == .corrupted)
       #expect(error.file?.hasSuffix(".segment") == true)

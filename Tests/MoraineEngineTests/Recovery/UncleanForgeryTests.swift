@@ -3,10 +3,11 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// The same lies as in `ForgedStoreTests`, told to a store that nobody closed: there a place that
-/// does not parse may also be the torn end of the log. It is never a trap, and never a value.
+/// The same forgeries as in `ForgedStoreTests`, in a store that was not closed: there a place that
+/// does not parse may also be the torn end of the log. A forgery is never a trap, and never a
+/// value.
 @Suite struct UncleanForgeryTests {
-  /// Which records may be left: those before the first one are none.
+  /// The possible outcomes. No record may be read: none precedes the first record.
   enum Outcome: Sendable { case tornAtOnce, newerFormat, corrupted }
 
   struct Lie: Sendable, CustomTestStringConvertible {
@@ -85,7 +86,7 @@ import Testing
       configuration.isReadOnly = true
       let reader = try Store(at: directory.path, configuration: configuration)
       let count = await reader.count
-      #expect(count == 0, "nothing counts behind a hole")
+      #expect(count == 0, "nothing counts after a hole")
       #expect(await reader.recoveryReport.tornBytes > 0)
       try await reader.close()
       outcome = .tornAtOnce
@@ -112,7 +113,7 @@ import Testing
     }
   }
 
-  /// Each mark says what the records before it come to.
+  /// Each mark holds a checksum of the records before it.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func anotherKeyIsNoticedByTheNextMark(mode: Configuration.IOMode) async throws {
     let directory = try await killedStore(mode: mode, durability: .sync)
@@ -123,13 +124,13 @@ import Testing
     #expect(error?.code == .corrupted)
   }
 
-  /// Within the bound, and still a lie: only decompressing shows it.
+  /// The length is within the bound and still false: only decompressing shows it.
   @Test(arguments: [0, 1, 39, 5000], [Configuration.IOMode.mapped, .positional])
   func aPlausibleRawLengthIsFoundWhenReading(length: Int, mode: Configuration.IOMode) async throws {
     let directory = try await killedStore(mode: mode)
     try Forgery(directory: directory).changeFirstRecord { record in
       record[15] |= RecordCodec.lz4.rawValue << 4
-      // The key slides into the value; what is left of that is no LZ4 block of this length.
+      // The key extends into the value; the rest of the value is no LZ4 block of this length.
       record.store(UInt32(length), at: RecordHeader.fixedLength)
     }
     do throws(StoreError) {
@@ -147,7 +148,7 @@ import Testing
     }
   }
 
-  /// What the checksum cannot tell: the manifest's own length is judged against the file first.
+  /// The checksum cannot reveal this: the manifest's own length is compared with the file first.
   @Test(arguments: [UInt32.max, UInt32(1) << 31, 0, 1])
   func aManifestsLengthIsNotBelieved(length: UInt32) async throws {
     let directory = try await killedStore(mode: .mapped)

@@ -5,8 +5,8 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A number that was acknowledged as durable, or that a reopened store has shown, is never given
-/// to other content, whatever a crash left (rule 8, P4).
+/// A number that was acknowledged as durable, or that a reopened store has returned, is never given
+/// to other contents, whatever a crash leaves (rule 8, P4).
 @Suite struct UncleanSequenceTests {
   static let policies: [CrashPolicy] =
     [.nothing, .everything] + (0..<20).flatMap { [.pages(seed: $0), .sectors(seed: $0)] }
@@ -19,7 +19,7 @@ import Testing
       for life in 0..<4 {
         let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
         let store = try Store(on: disk, at: "store", configuration: configuration)
-        // What this life shows at first is what it must not take back.
+        // The records that this run reads first must still exist later.
         try await check(store, shown, "\(policy), life \(life)")
         shown = try await contents(store)
         let floor = await store.lastSequence
@@ -54,7 +54,7 @@ import Testing
     for (sequence, key) in shown { #expect(now[sequence] == key, "\(place), \(sequence)") }
   }
 
-  /// Everything deleted, then killed: nothing but the log knows the numbers.
+  /// Everything was deleted, then the process was killed: only the log holds the numbers.
   @Test(arguments: policies)
   func anEmptyStoreRemembersItsNumbers(_ policy: CrashPolicy) async throws {
     var disk = SimulatedDisk()

@@ -4,14 +4,14 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Recovery does not trust the file cache for what nothing has proved durable, and does not rewrite
-/// it in place: on ext4 a block whose first sync failed reads as zeros after a power failure,
-/// whatever is written there later.
+/// Recovery does not trust the file cache for bytes that were never synced successfully, and does
+/// not rewrite them in place: on ext4 a block whose first sync failed reads as zeros after a power
+/// failure, whatever is written there later.
 @Suite(.timeLimit(.minutes(10))) struct UnprovenTailTests {
   struct Case: Sendable, CustomTestStringConvertible {
     let mode: Configuration.IOMode
     let sharing: Configuration.Sharing
-    /// Whether the process dies after the failure, instead of closing the store.
+    /// Whether the process dies after the failure instead of closing the store.
     let isKilled: Bool
     var testDescription: String { "\(mode), \(sharing), \(isKilled ? "killed" : "closed")" }
 
@@ -28,17 +28,17 @@ import Testing
     }
   }
 
-  /// Begins with 1; nothing that a compressor makes shorter.
+  /// Returns a value that begins with 1 and that a compressor cannot shorten.
   private static func value(lengthBytes: Int) -> [UInt8] {
     var random = SeededGenerator(seed: 1)
     return [1] + (1..<lengthBytes).map { _ in UInt8.random(in: 0...255, using: &random) }
   }
 
-  /// - Returns: the disk after the first sync of the log failed, and its process ended.
+  /// - Returns: the disk after the first sync of the log failed and its process ended.
   private func diskAfterAFailedSync(
     _ item: Case, valueLengthBytes: Int = 1, on disk: SimulatedDisk = SimulatedDisk()
   ) async throws -> SimulatedDisk {
-    // The first sync of the file is that of its header.
+    // The first sync of the file is the sync of its header.
     let fault = DiskFault(.dropsUnsynced, on: [.sync], file: "0000000001.segment", occurrence: 2)
     let store = try disk.openStore(configuration: item.configuration, faults: [fault])
     try await store.set(Self.value(lengthBytes: valueLengthBytes), forKey: "a")
@@ -49,7 +49,7 @@ import Testing
   }
 
   /// The disk has the first page from the sync of the header, and no other page: ext4 leaves those
-  /// unwritten, whatever is written to them later.
+  /// pages unwritten, whatever is written to them later.
   @Test(arguments: cases, [1, 20_000])
   func valueServedAfterAFailedSyncSurvivesAPowerFailure(
     _ item: Case, valueLengthBytes: Int
@@ -57,16 +57,16 @@ import Testing
     let value = Self.value(lengthBytes: valueLengthBytes)
     let disk = try await diskAfterAFailedSync(item, valueLengthBytes: valueLengthBytes)
     let next = try disk.openStore(configuration: item.configuration)
-    #expect(try await next.value(forKey: "a") == value, "the cache still shows it")
+    #expect(try await next.value(forKey: "a") == value, "the cache still holds the value")
     #expect(await next.recoveryReport.resyncedBytes > 0)
     let after = try SimulatedDisk(disk.image(.nothing)).openStore(
       configuration: item.configuration)
-    #expect(try await after.value(forKey: "a") == value, "what was served stays")
+    #expect(try await after.value(forKey: "a") == value, "the value that was read survives")
     try await after.close()
     try await next.close()
   }
 
-  /// A crash at each call of the recovery leaves what was there before, or the copy.
+  /// A crash at each call of the recovery leaves the original, or the copy.
   @Test(arguments: cases)
   func everyCrashDuringTheCopyLeavesAStore(_ item: Case) async throws {
     let disk = try await diskAfterAFailedSync(item)
@@ -94,7 +94,8 @@ import Testing
     try await next.close()
   }
 
-  /// There is no space for a copy, and the medium does not have the bytes: only more space helps.
+  /// The disk has no space for a copy, and the medium does not have the bytes: only more space
+  /// helps.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aFullDiskThatLostBytesIsNotOpened(mode: Configuration.IOMode) async throws {
     let item = Case(mode: mode, sharing: .exclusive, isKilled: false)
@@ -116,7 +117,7 @@ import Testing
     try await next.close()
   }
 
-  /// The same without a failed sync: the medium has all of it, and the store opens.
+  /// The same without a failed sync: the medium has all bytes, and the store opens.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aFullDiskThatHasTheBytesIsOpened(mode: Configuration.IOMode) async throws {
     let configuration = Configuration.testing(ioMode: mode)

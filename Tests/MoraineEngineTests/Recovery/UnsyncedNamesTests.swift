@@ -6,8 +6,8 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Names that a process which died did not make durable: the next process makes them durable before
-/// it creates, removes or trusts anything.
+/// Names that a dead process did not make durable: the next process makes them durable before it
+/// creates, removes or trusts anything.
 @Suite(.timeLimit(.minutes(10))) struct UnsyncedNamesTests {
   struct Case: Sendable, CustomTestStringConvertible {
     let mode: Configuration.IOMode
@@ -40,7 +40,8 @@ import Testing
     try await store.close()
   }
 
-  /// Also one that has a store already: it may have been made by an engine that did not sync it.
+  /// Includes a directory that already has a store: an engine that did not sync it may have created
+  /// it.
   @Test func theDirectoryOfAStoreIsMadeDurableAtOpening() async throws {
     let disk = SimulatedDisk()
     disk.omitSyncs(of: .parent)
@@ -94,8 +95,8 @@ import Testing
     }
   }
 
-  /// The process is killed before each of its syncs of the directory; the next one reads and writes,
-  /// and the power fails at one of its calls, or after them.
+  /// The process is killed before each of its syncs of the directory; the next process reads and
+  /// writes, and the power fails at one of its calls, or after them.
   @Test(arguments: cases)
   func theNextProcessStandsOnDurableNames(_ item: Case) async throws {
     let disk = SimulatedDisk()
@@ -138,7 +139,8 @@ import Testing
     }
   }
 
-  /// `RESTORING` goes only when the manifest in its place is durable, and so is what it lists.
+  /// `RESTORING` is removed only when the manifest that replaces it is durable, and everything that
+  /// the manifest lists.
   @Test(arguments: BackupBench.modes)
   func aRestoredStoreThatWasServedSurvivesAPowerFailure(mode: Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
@@ -154,7 +156,7 @@ import Testing
       return nil
     }
     _ = try await Store.restore("backup", to: "restored", on: storage)
-    // The last sync is the one of the final renaming.
+    // The last sync is that of the final renaming.
     let next = SimulatedDisk(try #require(moments.all.last))
     let store = try next.openStore(at: "restored", configuration: bench.configuration)
     #expect(try await store.everything() == expected)
@@ -167,7 +169,7 @@ import Testing
     try await store.close()
   }
 
-  /// Whatever a restore or a salvage that failed has left, a power failure does not make the next
+  /// Whatever a failed restore or a failed salvage has left, a power failure does not make the next
   /// one impossible.
   @Test(arguments: BackupBench.modes, [false, true])
   func failedRestoreOrSalvageCanBeRepeatedAfterAPowerFailure(
@@ -187,7 +189,7 @@ import Testing
       }
     }
     let storage = FaultStorage(disk)
-    // Late enough that all segments are there.
+    // Late enough that all segments exist.
     let isFailed = Mutex(false)
     storage.setScript { event in
       guard event.operation == .createFile, event.file == "MANIFEST.tmp" else { return nil }

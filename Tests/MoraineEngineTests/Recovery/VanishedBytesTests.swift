@@ -2,7 +2,7 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// Somebody else shortens or removes a segment's file while the store is open.
+/// Another program shortens or removes a segment's file while the store is open.
 @Suite struct VanishedBytesTests {
   private static let value = [UInt8](0..<90)
 
@@ -26,7 +26,7 @@ import Testing
   @Test func missingSegmentIsAnErrorUntilTheFileReturns() async throws {
     let directory = try TestDirectory()
     let configuration = Configuration.testing(segmentSizeBytes: 256, ioMode: .positional)
-    // More segments than files are kept open; each is looked into when the store is opened.
+    // More segments than files are kept open; each file is read when the store is opened.
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<240 { try await store.set(Self.value, forKey: Key("\(number)")) }
     }

@@ -16,8 +16,7 @@ extension DamagedStore {
     return bytes
   }
 
-  /// Puts other bytes in the place of those that are there; what happens to be the same counts as
-  /// not damaged.
+  /// Replaces bytes; bytes that happen to be equal do not count as damaged.
   mutating func overwrite(_ name: String, at offset: Int, with bytes: [UInt8]) throws {
     let original = try #require(originals[name])
     let directory = try #require(try storage.openDirectory(Self.path))
@@ -40,7 +39,7 @@ extension DamagedStore {
     note(name, 0..<(originals[name]?.count ?? 0))
   }
 
-  /// What can happen to a file of a segment.
+  /// Damages a segment's file in one of the ways that can occur.
   mutating func damage(_ name: String, _ random: inout SeededGenerator) throws {
     let bytes = try #require(originals[name])
     let offset = Int(random.next() % UInt64(bytes.count))
@@ -71,7 +70,7 @@ extension DamagedStore {
     return damage[name]?.contains { $0.lowerBound < length } ?? false
   }
 
-  /// What is left when everything is taken that is whole, and in none of the files named.
+  /// Returns the state of all records that are intact and in none of the named files.
   func expected(without files: Set<String> = []) -> State {
     var state: State = [:]
     for record in records where !isDamaged(record) && !files.contains(record.file) {

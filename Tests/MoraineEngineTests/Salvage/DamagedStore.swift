@@ -5,7 +5,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// A store with a history, what its files hold record for record, and means to damage them.
+/// A store with a history, the records of its files, and methods to damage them.
 struct DamagedStore {
   typealias State = [SalvagePlace: [UInt8]]
 
@@ -23,7 +23,7 @@ struct DamagedStore {
 
   let storage: any Storage
   let configuration: Configuration
-  /// What each sequence number has stored.
+  /// The value of each sequence number.
   private(set) var values: [UInt64: [UInt8]] = [:]
   private(set) var damage: [String: [Range<Int>]] = [:]
   private(set) var originals: [String: [UInt8]] = [:]
@@ -39,7 +39,7 @@ struct DamagedStore {
     self.configuration = configuration
   }
 
-  /// Puts, deletes, batches and compactions; closed in order.
+  /// Writes puts, deletes, batches and compactions, and closes the store in order.
   mutating func write(_ random: inout SeededGenerator, operations: Int = 150) async throws {
     let store = try Store(on: storage, at: Self.path, configuration: configuration)
     for number in 0..<operations {
@@ -65,7 +65,7 @@ struct DamagedStore {
     return SalvagePlace(keyspace: Self.names[number % 3], key: Key("key \(number / 3)"))
   }
 
-  /// Half of them compress.
+  /// Half of the values compress.
   private func value(_ random: inout SeededGenerator, _ number: Int) -> [UInt8] {
     let count = Int(random.next() % 90)
     if random.next() % 2 == 0 { return [UInt8](repeating: UInt8(number % 251), count: count) }
@@ -102,7 +102,7 @@ struct DamagedStore {
     if !range.isEmpty { damage[name, default: []].append(range) }
   }
 
-  /// Takes the files as they are for what they should be.
+  /// Records the present files as the undamaged originals.
   mutating func read() throws {
     let directory = try #require(try storage.openDirectory(Self.path))
     let entries = try directory.entries().filter { $0.name != "LOCK" }

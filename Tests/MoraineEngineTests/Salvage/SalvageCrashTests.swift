@@ -11,7 +11,7 @@ import Testing
     let what: String
   }
 
-  /// Forty keys; one of them is damaged.
+  /// Writes forty keys, and damages one of them.
   private static func prepare(_ storage: any Storage, _ configuration: Configuration) async throws {
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<40 {
@@ -41,7 +41,7 @@ import Testing
       let manifest = try disk.openDirectory("salvaged")?.openFile("MANIFEST", .read)
       if manifest == nil {
         guard steps.contains(0) else { throw Wrong(what: "the store is gone") }
-        // It can be done again, as soon as there is something to do it with.
+        // The salvage can be repeated as soon as a source exists.
         do throws(StoreError) {
           _ = try await Store.salvage("store", to: "salvaged", on: disk)
         } catch {
@@ -50,7 +50,7 @@ import Testing
         }
       }
       let store = try disk.openStore(at: "salvaged", configuration: configuration)
-      // Before the salvage began, only a check that was crashed itself can have made a store.
+      // Before the salvage began, only a check that was crashed itself can have created a store.
       let isFromCheck = manifest == nil || steps.upperBound == 0
       guard await store.count == 39 || isFromCheck else { throw Wrong(what: "half a store") }
       guard try await store.verify().isSound else { throw Wrong(what: "not sound") }
@@ -59,7 +59,8 @@ import Testing
     #expect(tally.crashPoints > 50)
   }
 
-  /// Every call of it fails once: an error, or the same as without; then it can be done again.
+  /// Every call of a salvage fails once: it throws an error or has the same result as without the
+  /// fault; then it can be repeated.
   @Test(arguments: BackupBench.modes, [Errno.ioError, .noSpace])
   func aFailedSalvageMakesNoStore(mode: Configuration.IOMode, errno: Errno) async throws {
     let memory = MemoryStorage()
@@ -80,7 +81,7 @@ import Testing
       if let refusal {
         refusalCount += 1
         #expect([.io, .noSpace, .poisoned].contains(refusal.code), "call \(index): \(refusal)")
-        // After the last rename it may be there, whole.
+        // After the last rename the store may exist as a whole.
         if try memory.openDirectory(path)?.openFile("MANIFEST", .read) == nil {
           _ = try await Store.salvage("store", to: path, on: memory)
         }

@@ -4,7 +4,7 @@ import MoraineFormat
 import MoraineTesting
 import Testing
 
-/// Values that share a dictionary need it; what it is must be proven.
+/// Values that share a dictionary need it; its bytes must be verified.
 @Suite struct SalvageDictionaryTests {
   private func fill(_ store: Store) async throws -> [Key: [UInt8]] {
     var state: [Key: [UInt8]] = [:]
@@ -15,7 +15,7 @@ import Testing
     return state
   }
 
-  /// A closed store, and one of its segments that has a dictionary.
+  /// Returns a closed store, and one of its segments that has a dictionary.
   private func make(_ directory: TestDirectory) async throws -> ([Key: [UInt8]], URL) {
     let store = try Store(at: directory.path, configuration: .dictionaries(.mapped))
     let state = try await fill(store)
@@ -43,7 +43,7 @@ import Testing
     try await salvaged.close()
   }
 
-  /// One byte of the header: there is but one that makes the checksum right again.
+  /// One byte of the header: exactly one value of that byte makes the checksum right again.
   @Test(arguments: [3, 13, 20, 47, 84, 90, 101, 125])
   func aHeaderWithOneWrongByteIsRepaired(place: Int) async throws {
     let directory = try TestDirectory()
@@ -57,8 +57,8 @@ import Testing
     try await salvaged.close()
   }
 
-  /// Two bytes of the header, or one of the dictionary: every key is recovered or named, none with
-  /// a value that a wrong dictionary has made.
+  /// Two bytes of the header, or one of the dictionary: every key is recovered or named, and no
+  /// value comes from a wrong dictionary.
   @Test(arguments: [[10, 90], [300]])
   func aDictionaryThatIsNotProvenIsNotUsed(places: [Int]) async throws {
     let directory = try TestDirectory()

@@ -5,8 +5,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Files in the wrong place, of another time, or of another store: what they are is what their
-/// headers say, and what is missing is named.
+/// Files in the wrong place, of another time, or of another store: their headers identify them, and
+/// missing records are named.
 @Suite struct SalvageMixUpTests {
   private func damaged(_ seed: UInt64 = 1, operations: Int = 150) async throws -> DamagedStore {
     var random = SeededGenerator(seed: seed)
@@ -45,7 +45,7 @@ import Testing
     #expect(report.ignoredFiles == [names[2]])
   }
 
-  /// With headers damaged as well, the numbers of the operations tell that it is another one.
+  /// With damaged headers too, the numbers of the operations show that it is another file.
   @Test func fileWithoutHeaderInTheWrongPlaceIsNotUsed() async throws {
     var damaged = try await damaged()
     let names = damaged.segments
@@ -86,7 +86,7 @@ import Testing
     #expect(state.count == damaged.expected().count)
   }
 
-  /// Header, first record and footer: the records in between prove what the header said.
+  /// Header, first record and footer: the records in between confirm the contents of the header.
   @Test func headerAndFooterMayBothBeDamaged() async throws {
     var damaged = try await damaged()
     let name = damaged.segments[1]
@@ -97,8 +97,8 @@ import Testing
     #expect(state == damaged.expected() && report.segmentsWithoutHeader == [name])
   }
 
-  /// A value that holds records with a seed of its own does not become records, though the header
-  /// and the beginning of its own record are gone.
+  /// Records with a seed of their own inside a value are not taken for records, though the header
+  /// and the beginning of the record that holds the value are lost.
   @Test(arguments: [true, false])
   func recordsInsideAValueAreNotRecovered(hasManifest: Bool) async throws {
     let storage = MemoryStorage()
@@ -121,7 +121,7 @@ import Testing
     try await salvaged.close()
   }
 
-  /// Records with the seed 7, from byte 1024 of the file on.
+  /// Returns records with the seed 7, from byte 1024 of the file on.
   private static func deceptive(at start: Int) -> [UInt8] {
     var random = SeededGenerator(seed: 4)
     var value = (0..<8192).map { _ in UInt8(truncatingIfNeeded: random.next()) }

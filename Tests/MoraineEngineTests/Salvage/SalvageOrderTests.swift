@@ -3,8 +3,8 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// Files with right checksums in which the order of segments, or of numbers, is a lie: salvage goes
-/// by sequence numbers, and says what it could not order.
+/// Files with right checksums in which the order of segments, or of numbers, is false: salvage uses
+/// the sequence numbers, and reports the operations that it could not order.
 @Suite struct SalvageOrderTests {
   private static let keys = 0..<20
 
@@ -49,7 +49,7 @@ import Testing
     #expect(report.isComplete, "\(report.losses)")
   }
 
-  /// The records behind such a mark are no less than those before it.
+  /// The records after such a mark count as much as those before it.
   @Test func aMarkWithANumberFarAhead() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { store in
@@ -94,7 +94,8 @@ import Testing
     #expect(report.losses.first?.reason.contains("cannot be told") == true)
   }
 
-  /// What it holds may have been deleted since: it is named, and not taken over.
+  /// Its records may have been deleted since: the report names the segment, and the salvaged store
+  /// does not contain it.
   @Test func intactUnlistedSegmentIsNamedAndNotUsed() async throws {
     let directory = try await Self.store()
     let name = try #require(try directory.segments().last).lastPathComponent

@@ -5,8 +5,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Without a manifest, segments that compaction has replaced may lie beside those that replaced
-/// them: sequence numbers decide, not files.
+/// Without a manifest, segments that compaction has replaced may lie beside their replacements:
+/// sequence numbers decide, not files.
 @Suite struct SalvageOverlapTests {
   @Test func segmentsThatCompactionReplacedChangeNothing() async throws {
     for seed in 0..<UInt64(20) {
@@ -33,14 +33,14 @@ import Testing
       let (state, report) = try await damaged.salvage()
       #expect(report.losses.map(\.kind) == [.manifest])
       let (found, wanted) = (values(state), values(expected))
-      // A removal may be gone with its segment: compaction has dropped it elsewhere.
+      // A removal may be lost with its segment: compaction has dropped it elsewhere.
       let isRight =
         areAllThere ? found == wanted : wanted.allSatisfy { found[$0.key] == $0.value }
       #expect(isRight, "seed \(seed)")
     }
   }
 
-  /// The unnamed keyspace's; the others have lost their names.
+  /// Returns the values of the unnamed keyspace; the other keyspaces have lost their names.
   private func values(_ state: DamagedStore.State) -> [Key: [UInt8]] {
     Dictionary(
       uniqueKeysWithValues: state.filter { $0.key.keyspace.isEmpty }.map { ($0.key.key, $0.value) })

@@ -5,12 +5,12 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// The end of a log: what recovery would cut off is torn, what was promised is lost.
+/// The end of a log: bytes that recovery would cut off are torn, bytes that were promised are lost.
 @Suite struct SalvageTailTests {
   private let storage = MemoryStorage()
   private static let name = "0000000001.segment"
 
-  /// A store that a killed process has left.
+  /// Makes a store that a killed process has left.
   private func killed(
     durability: Durability, _ write: (Store) async throws -> Void
   ) async throws {
@@ -33,7 +33,7 @@ import Testing
     try #require(try storage.openDirectory(path))
   }
 
-  /// Where the text stands in the log, with a byte of it changed.
+  /// Changes a byte of the text where it stands in the log.
   private func damage(_ text: String) throws {
     let file = try #require(try open("killed").openFile(Self.name, .readWrite))
     var bytes = [UInt8](repeating: 0, count: Int(try file.lengthBytes()))
@@ -76,7 +76,7 @@ import Testing
     try await killed(durability: .none) { store in
       try await put(0..<20, store)
       _ = try await store.sync()
-      // The mark that promises it comes with what is written next.
+      // The mark that promises the record is written with the next record.
       try await store.set([2], forKey: "key 20", durability: .sync)
       try await store.set([2], forKey: "key 21", durability: .sync)
     }
@@ -86,7 +86,7 @@ import Testing
     #expect(report.losses.count == 1 && report.torn.isEmpty)
   }
 
-  /// Recovery stops there; here what comes behind counts, and what lies between is named.
+  /// Recovery stops at the damage; salvage uses the records after it, and names those in between.
   @Test func recordsAfterADamagedRecordAreRecovered() async throws {
     try await killed(durability: .none) { try await put(0..<20, $0) }
     try damage("key 15")
@@ -97,7 +97,7 @@ import Testing
     #expect(loss.keys.map(\.sequence.rawValue) == [16])
   }
 
-  /// It was never committed: nothing of it counts, though some of it is whole.
+  /// The batch was never committed: none of its records counts, though some are whole.
   @Test func batchWithoutItsEndIsNotRecovered() async throws {
     try await killed(durability: .none) { store in
       try await put(0..<5, store)
@@ -111,7 +111,7 @@ import Testing
     #expect(report.torn.count == 1 && report.torn[0].keys.count >= 3)
   }
 
-  /// It was committed: what is whole of it counts, and the report says that it is broken.
+  /// The batch was committed: its whole records count, and the report says that it is broken.
   @Test(arguments: ["key 3", "key 0"])
   func damagedCommittedBatchIsReportedAsBroken(lost: String) async throws {
     try await killed(durability: .none) { store in
@@ -126,7 +126,7 @@ import Testing
     #expect(report.losses.map(\.breaksBatch) == [true])
   }
 
-  /// What a lost operation has hidden is back, and the report says for which key.
+  /// The value that a lost operation had hidden reappears, and the report names its key.
   @Test func olderValueThatReappearsIsReported() async throws {
     try await killed(durability: .none) { store in
       try await store.set([1], forKey: "key 0")
@@ -140,7 +140,7 @@ import Testing
     #expect(key.key == "key 0" && key.hasValue && !key.isProven)
   }
 
-  /// The file ends, or has nothing, before the place that a mark has promised.
+  /// The file ends, or holds zeros, before the place that a mark has promised.
   @Test(arguments: [true, false])
   func missingDurableBytesAreALoss(cuts: Bool) async throws {
     try await killed(durability: .none) { store in
@@ -150,7 +150,7 @@ import Testing
     }
     let file = try #require(try open("killed").openFile(Self.name, .readWrite))
     let manifest = try #require(try open("killed").openFile(Manifest.fileName, .readWrite))
-    // The manifest promises all of it; the file has the first record.
+    // The manifest promises all records; the file has the first one.
     try Self.promise(400, in: manifest)
     if cuts {
       try file.truncate(to: 128 + 28)

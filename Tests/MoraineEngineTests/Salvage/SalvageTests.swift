@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Everything that is whole is recovered, and everything that is lost is named.
+/// Every intact record is recovered, and every lost record is named.
 @Suite(.timeLimit(.minutes(10))) struct SalvageTests {
   static var seeds: Range<UInt64> {
     let text = ProcessInfo.processInfo.environment["MORAINE_SALVAGE_SEEDS"]
@@ -39,13 +39,13 @@ import Testing
     checkNames(damaged, report, lost, what)
   }
 
-  /// Whether the segment has records enough to find out what its header said.
+  /// Whether the segment has enough records to reconstruct its header.
   private func hasThreeInARow(_ damaged: DamagedStore, _ name: String) -> Bool {
     let whole = damaged.records.filter { $0.file == name }.map { !damaged.isDamaged($0) }
     return zip(whole, zip(whole.dropFirst(), whole.dropFirst(2))).contains { $0 && $1.0 && $1.1 }
   }
 
-  /// Each lost record lies in a loss, and no loss has a record that was recovered.
+  /// Checks that each lost record lies in a loss, and that no loss contains a recovered record.
   private func checkNames(
     _ damaged: DamagedStore, _ report: SalvageReport, _ lost: Set<String>, _ what: Comment
   ) {
@@ -62,7 +62,7 @@ import Testing
     }
     for loss in report.losses {
       for key in loss.keys {
-        // A key is named by its record, unless the damage has hit that too.
+        // The record names its key, unless the damage has hit the key too.
         let record = damaged.records.first { $0.sequence == key.sequence.rawValue }
         #expect(!key.isProven && record != nil, what)
       }
@@ -70,14 +70,14 @@ import Testing
     if damaged.damage.values.allSatisfy(\.isEmpty) { #expect(report.isComplete, what) }
   }
 
-  /// A manifest that is gone or damaged costs the names of the keyspaces and nothing else.
+  /// A missing or damaged manifest costs the names of the keyspaces and nothing else.
   @Test func theManifestIsNotNeeded() async throws {
     for seed in 0..<UInt64(40) {
       var random = SeededGenerator(seed: seed)
       var damaged = DamagedStore()
       try await damaged.write(&random)
       let offset = Int(random.next() % 160)
-      // Every third one has lost records as well.
+      // Every third store has lost records as well.
       let name = seed % 3 == 0 ? damaged.segments.randomElement(using: &random) : nil
       if let name {
         let record = try #require(damaged.records.last { $0.file == name })
@@ -98,7 +98,7 @@ import Testing
     }
   }
 
-  /// A header that is damaged costs nothing where a segment has no dictionary.
+  /// A damaged header costs nothing where a segment has no dictionary.
   @Test func everyByteOfAHeaderMayBeDamaged() async throws {
     var random = SeededGenerator(seed: 1)
     var damaged = DamagedStore()
@@ -115,7 +115,7 @@ import Testing
     }
   }
 
-  /// A sector that cannot be read is a loss like another, with what the disk said.
+  /// An unreadable sector is a loss like any other, reported with the error of the disk.
   @Test func aSectorThatCannotBeReadIsNamed() async throws {
     let storage = FaultStorage(MemoryStorage())
     var random = SeededGenerator(seed: 2)
@@ -123,7 +123,8 @@ import Testing
     try await damaged.write(&random, operations: 500)
     let name = try #require(damaged.segments.first)
     let length = try #require(damaged.originals[name]).count
-    // The header is read, then all in one go, then sector by sector: it is the second that fails.
+    // The header is read first, then the whole file in one read, then each sector: the second read
+    // fails.
     let count = Mutex(0)
     storage.setScript { event in
       guard event.operation == .read, event.file == name else { return nil }

@@ -4,10 +4,10 @@ import Testing
 
 @testable import MoraineEngine
 
-/// What a shared store lends stays as it is while the borrower calls the store.
+/// A value that is borrowed from a shared store does not change while the borrower calls the store.
 @Suite(.timeLimit(.minutes(10))) struct LentValueTests {
-  /// Two openings of one store. The second has compacted what the first has mapped, and the first
-  /// has not looked yet.
+  /// Returns two openings of one store. The second has compacted segments that the first has
+  /// mapped, and the first has not looked yet.
   private static func stores(
     _ directory: TestDirectory
   ) async throws -> (first: Store, second: Store, value: [UInt8]) {
@@ -15,7 +15,7 @@ import Testing
     let first = try Store(at: directory.path, configuration: configuration)
     let second = try Store(at: directory.path, configuration: configuration)
     var random = SeededGenerator(seed: 1)
-    // It cannot be compressed, so that it is lent where it lies.
+    // The value cannot be compressed, so that it is borrowed directly from its segment.
     let value = (0..<1000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
     try await first.set(value, forKey: "a")
     for number in 0..<200 { try await first.set([UInt8](0..<100), forKey: Key("\(number % 3)")) }
@@ -23,16 +23,16 @@ import Testing
     return (first, second, value)
   }
 
-  /// What was compacted is installed while the value is lent, which drops the segment that the value
-  /// lies in. No call can do that in the middle of the body today; what keeps the bytes valid is the
-  /// mapping alone.
+  /// The writes of the peer are applied while the value is borrowed, which drops the segment that
+  /// holds the value. No call can do that in the middle of the body today; only the mapping keeps
+  /// the bytes valid.
   @Test func borrowedValueKeepsItsMappingUntilTheBodyReturns() async throws {
     let directory = try TestDirectory()
     let (first, second, value) = try await Self.stores(directory)
     let (lent, isAlive, isAliveAfterwards) = try await first.lendAndFollow("a")
-    #expect(isAlive, "the mapping that the value lies in")
+    #expect(isAlive, "the mapping that holds the value")
     #expect(lent == value)
-    #expect(!isAliveAfterwards, "a mapping of a segment that is gone")
+    #expect(!isAliveAfterwards, "a mapping of a removed segment")
     try await first.close()
     try await second.close()
   }
@@ -49,8 +49,8 @@ private struct WeakMapping {
 }
 
 extension Store {
-  /// Lends a value, installs what others have written within the body, and only then reads the
-  /// bytes, if their mapping is alive.
+  /// Borrows a value, applies the writes of other processes within the body, and reads the bytes
+  /// after that, if their mapping is alive.
   fileprivate func lendAndFollow(
     _ key: Key
   ) async throws -> (lent: [UInt8], isAlive: Bool, isAliveAfterwards: Bool) {
@@ -58,7 +58,7 @@ extension Store {
     let mappings = engine!.table.infos.map { WeakMapping(mapping: $0.mapping) }
     var place = 0
     var isAlive = false
-    // Not the public one: that looks for what others have done before.
+    // Not the public method: that applies the writes of other processes first.
     let lent = try await withValue(forKey: key, keyspace: 0) { span in
       place = mappings.firstIndex { mapping in
         span.withUnsafeBytes { mapping.holds($0.baseAddress!) }

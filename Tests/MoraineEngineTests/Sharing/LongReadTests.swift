@@ -7,15 +7,16 @@ import Testing
 
 @testable import MoraineEngine
 
-// Of a suite that runs one test after the other: each has a thread of the pool stand still.
+// An extension of a suite that runs its tests one after the other: each of these tests blocks a
+// thread of the pool.
 extension SharedFollowingTests {
-  /// Reads that go through many segments, whose files another process compacts away under their
-  /// feet. Without mappings a file is opened when it is reached.
+  /// Reads of many segments whose files another process compacts away during the read. Without
+  /// mappings a file is opened when the read reaches it.
   @Suite struct LongReadTests {
     enum Read: CaseIterable {
       case forEach, entries, livePages, verify
 
-      /// The keys that it finds, sorted; nil when it finds none of its own.
+      /// Returns the keys that the read finds, sorted; nil for a read that returns no keys.
       func run(_ store: Store) async throws -> [String]? {
         var keys: [String] = []
         switch self {
@@ -44,8 +45,8 @@ extension SharedFollowingTests {
       }
     }
 
-    /// A writer with more segments than files are kept open, and a reader that stops before it
-    /// opens the given one of them; there the writer compacts all.
+    /// Opens a writer with more segments than files are kept open, and a reader that stops before
+    /// it opens the given segment; at that moment the writer compacts all segments.
     private func read(_ read: Read, stoppingAt number: Int) async throws {
       let memory = MemoryStorage()
       let slow = FaultStorage(memory)
@@ -80,7 +81,7 @@ extension SharedFollowingTests {
       _ kind: Read, stoppingAt number: Int
     ) async throws {
       guard kind == .forEach, number > 1 else { return try await read(kind, stoppingAt: number) }
-      // Some were given out already, and the rest is no longer as it was then.
+      // Some records were already returned, and the others are no longer as they were at that time.
       let error = await #expect(throws: StoreError.self) {
         try await read(kind, stoppingAt: number)
       }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The look at what others have written, without a disk.
+/// The watching of other processes' writes, without a disk.
 @Suite(.timeLimit(.minutes(10))) struct PeerWatcherTests {
   private final class Memory: FileMapping {
     let lengthBytes = SharedPage.lengthBytes
@@ -23,7 +23,7 @@ import Testing
     func prefault(from start: Int, to end: Int) {}
   }
 
-  /// Stands for the file system's events: the test says when one comes.
+  /// Stands for the file system's events: the test says when an event comes.
   private final class Events: DirectoryWatch {
     let look: @Sendable () -> Void
 
@@ -34,8 +34,8 @@ import Testing
     let count = Atomic<Int>(0)
   }
 
-  /// Regression: what was published before the watching thread ran counted as seen; the process
-  /// heard of it only with the next change, which might never come.
+  /// Regression: a publication before the watching thread ran counted as seen; the process learned
+  /// of it only with the next change, which might never come.
   @Test func publicationRightAfterTheStartIsReported() throws {
     for round in 0..<500 {
       let page = SharedPage(Memory(), isWritable: true)

@@ -6,7 +6,7 @@ import Testing
 @testable import MoraineEngine
 @testable import MoraineTesting
 
-/// Two processes share a store; one is killed at a call, the other goes on, and then the power
+/// Two processes share a store; one is killed at a call, the other continues, and then the power
 /// fails.
 @Suite(.timeLimit(.minutes(10))) struct SharedCrashTests {
   private typealias State = ModelStore.State
@@ -17,7 +17,7 @@ import Testing
     return configuration
   }
 
-  /// What the victim has begun, and what it was told.
+  /// The operations that the victim has begun, and the answers that it got.
   private struct History {
     var states: [State] = [[:]]
     var acknowledged = 0
@@ -43,12 +43,12 @@ import Testing
   func theSurvivorLosesNothingToAPowerFailure(mode: Configuration.IOMode) async throws {
     var callCount = 1
     var deathCount = 0
-    // Every call is the last one of some run.
+    // Every call is the last call of some run.
     while try await run(mode, killedAt: callCount, &deathCount) { callCount += 3 }
     #expect(deathCount > 20)
   }
 
-  /// - Returns: whether the victim has come to the call.
+  /// - Returns: whether the victim reached the call.
   private func run(
     _ mode: Configuration.IOMode, killedAt place: Int, _ deathCount: inout Int
   ) async throws -> Bool {
@@ -61,19 +61,20 @@ import Testing
     history.states = [["first": [1]]]
     let victim = try Store(on: process, at: "store", configuration: configuration)
     process.clearTrace()
-    // Nothing that a dead process calls reaches the disk.
+    // No call of a dead process reaches the disk.
     process.setScript { $0.index >= place ? .fail(.ioError) : nil }
     var isKilled = false
     do throws(StoreError) { try await Self.work(victim, &history) } catch { isKilled = true }
     guard isKilled else {
-      // The call would come when it closes the store.
+      // The call would come when the victim closes the store.
       process.setScript(nil)
       do throws(StoreError) { try await victim.close() } catch { #expect(error.code == .poisoned) }
       try await survivor.close()
       return false
     }
     deathCount += 1
-    // It noted its failure in memory that both have; a process that is killed does not come to that.
+    // The victim recorded its failure in the shared memory; a process that is killed cannot do
+    // that.
     await survivor.forgetPoison()
     let moments = Moments()
     disk.setObserver { [unowned disk] in moments.append(disk.moment()) }

@@ -7,9 +7,11 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A process dies in the middle of its burst, or its disk fails; the others go on, or know.
+/// A process dies while it holds the writer lease, or its disk fails; the other processes continue,
+/// or learn of it.
 @Suite(.timeLimit(.minutes(10))) struct SharedDeathTests {
-  /// What the dead one had written as a whole may count; what it had written in part does not.
+  /// A unit that the dead process wrote completely may count; a unit that it wrote in part does
+  /// not.
   @Test(arguments: SharedStoreTests.modes, [false, true])
   func survivorsContinueAfterAWriterDied(mode: Configuration.IOMode, isTorn: Bool) async throws {
     let directory = try TestDirectory()
@@ -35,11 +37,11 @@ import Testing
     try await third.close()
     #expect(try await survivor.verify().isSound)
     try await survivor.close()
-    // The first one was never alive to close; its locks go with its process.
+    // The victim cannot be closed; its locks end with its process.
     withExtendedLifetime(victim) {}
   }
 
-  /// The words of the page do not belong together then, and no writer may come for a long time.
+  /// The words of the page are inconsistent then, and no writer may come for a long time.
   @Test(arguments: SharedStoreTests.modes)
   func readersContinueAfterAWriterDiedWhilePublishing(mode: Configuration.IOMode) async throws {
     let memory = MemoryStorage()
@@ -103,7 +105,7 @@ import Testing
     let victim = try Store(on: memory, at: "store", configuration: configuration)
     try await victim.set([1], forKey: "a", durability: .sync)
     let end = try #require(await victim.pageSnapshot()).tailEnd
-    // The mark that says so comes with the next sync.
+    // The mark that promises the record is written with the next sync.
     for value in 2..<5 as Range<UInt8> {
       try await victim.set([value], forKey: "b", durability: .sync)
     }
@@ -119,7 +121,7 @@ import Testing
     withExtendedLifetime((victim, idle)) {}
   }
 
-  /// It may have published any number of units since the survivor last looked.
+  /// The dead writer may have published any number of units since the survivor last looked.
   @Test(arguments: SharedStoreTests.modes, [false, true])
   func survivorReadsWhatADeadWriterPublishedBeforeItTakesOver(
     mode: Configuration.IOMode, diesWhilePublishing: Bool
@@ -143,7 +145,7 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
-  /// An operation that failed used it up, and others have seen it in the page.
+  /// A failed operation used up the number, and other processes have seen it in the page.
   @Test func numberThatADeadWriterUsedUpIsNotGivenAgain() async throws {
     let memory = MemoryStorage()
     let victim = try Store(on: memory, at: "store", configuration: .shared())
@@ -181,15 +183,15 @@ import Testing
 }
 
 extension Store {
-  /// Appends as a process that is killed before it can say so, and lets its lock go as the kernel
-  /// does.
+  /// Appends like a process that is killed before it can publish, and releases its lock as the
+  /// kernel does.
   fileprivate func dieWhileWriting(
     _ value: [UInt8], forKey key: Key, isTorn: Bool
   ) async throws(StoreError) {
     _ = try await acquireWriterLease()
     let before = engine!.sharedSnapshot().tailEnd
     guard case .done = try engine!.put(key, value) else {
-      Issue.record("there was no room")
+      Issue.record("the append found no space")
       return
     }
     if isTorn {
@@ -208,7 +210,7 @@ extension Store {
   ) async throws(StoreError) {
     _ = try await acquireWriterLease()
     guard case .done = try engine!.put(key, value) else {
-      Issue.record("there was no room")
+      Issue.record("the append found no space")
       return
     }
     beginPublishing()

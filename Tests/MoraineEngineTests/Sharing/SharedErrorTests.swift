@@ -6,7 +6,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// What a shared store says when a stranger, a damaged file or a dead process is in its way.
+/// Errors of a shared store when another program, a damaged file or a dead process is in its way.
 @Suite(.timeLimit(.minutes(10))) struct SharedErrorTests {
   private let memory = MemoryStorage()
 
@@ -21,7 +21,7 @@ import Testing
     try #require(try memory.openDirectory("store"))
   }
 
-  /// A file as somebody opens it who is no part of the store.
+  /// Opens a file as a program does that is no part of the store.
   private func file(_ name: String) throws -> any StorageFile {
     try #require(try directory().openFile(name, .readWrite))
   }
@@ -40,7 +40,7 @@ import Testing
     return bytes
   }
 
-  /// A writer, and a reader that has seen what it wrote.
+  /// Returns a writer, and a reader that has seen the writer's record.
   private func pair() async throws -> (writer: Store, reader: Store) {
     let writer = try open()
     try await writer.set([1], forKey: "a", durability: .sync)
@@ -74,7 +74,7 @@ import Testing
     try await writer.set([1], forKey: "a")
     let lock = try file(FileName.writerLock)
     #expect(try lock.tryLock(shared: false))
-    // It does not know the store yet, and a read waits for a moment only.
+    // This store has not opened the files yet, and a read waits only for a moment.
     await expect(.locked, saying: "has been writing for") { _ = try await late.value(forKey: "a") }
     lock.unlock()
     #expect(try await late.value(forKey: "a") == [1])
@@ -106,7 +106,8 @@ import Testing
     withExtendedLifetime((writer, reader)) {}
   }
 
-  /// What was published is not there; to go on without it would be to answer with what was.
+  /// The published manifest is missing; a reader that continued with the old one would return old
+  /// values.
   @Test func oldManifestIsAnError() async throws {
     let (writer, reader) = try await pair()
     let old = try manifestBytes()
@@ -137,7 +138,7 @@ import Testing
     #expect(error?.code == .corrupted)
     try replaceManifest(right)
     #expect(try await reader.value(forKey: "a") == [2])
-    // The reader has seen the other store's files in the place of its own.
+    // The reader has seen the files of the other store in the place of its own.
     let closing = await #expect(throws: StoreError.self) { try await reader.close() }
     #expect(closing?.code == .storeReplaced)
     for store in [writer, other] { try await store.close() }
@@ -156,7 +157,7 @@ import Testing
     #expect(error?.code == .corrupted)
     try replaceManifest(right)
     #expect(try await reader.value(forKey: "c") == [3])
-    // The reader has seen a manifest that is of the same generation and says something else.
+    // The reader has seen a manifest of the same generation with other contents.
     let closing = await #expect(throws: StoreError.self) { try await reader.close() }
     #expect(closing?.code == .storeReplaced)
     try await writer.close()

@@ -59,7 +59,7 @@ import Testing
     let isMade = Mutex(false)
     faulty.setScript { event in
       guard event.operation == .createFile, event.file == FileName.writerLock else { return nil }
-      // Below the faults: as somebody else does it.
+      // On the storage below the faults, as another process does it.
       do { _ = try directory.createFile(event.file) } catch { Issue.record(error) }
       isMade.withLock { $0 = true }
       return nil
@@ -79,11 +79,11 @@ import Testing
     try await writer.close()
   }
 
-  /// Who may not write to the page cannot be rung, and looks by itself.
+  /// A reader that may not write to the page cannot register to be woken, and looks at intervals.
   @Test func aReaderThatMayNotWriteToThePageFollowsAllTheSame() async throws {
     let writer = try open()
     try await writer.set([1], forKey: "a")
-    // It is opened for writing first, and then for reading.
+    // The page is opened for writing first, and then for reading.
     let tries = Mutex(0)
     faulty.setScript { event in
       guard event.operation == .openFile, event.file == FileName.sharedPage else { return nil }
@@ -101,7 +101,7 @@ import Testing
     try await writer.close()
   }
 
-  /// What it wrote becomes durable all the same, and the store stays as it is for the others.
+  /// Its writes become durable nevertheless, and the store stays unchanged for the other processes.
   @Test func theWritersLockFailsWhileClosing() async throws {
     let leaving = try open(on: faulty)
     let staying = try open()
@@ -127,7 +127,7 @@ import Testing
     try await again.close()
   }
 
-  /// Nobody else would ever remove what it has allocated: its number is not given again.
+  /// No other process would remove the file that it allocated: the number is not used again.
   @Test func unlistedSegmentIsRemoved() async throws {
     let store = try open(on: faulty, segmentSizeBytes: 600)
     try await store.set([1], forKey: "a")
@@ -166,8 +166,8 @@ import Testing
     try await store.close()
   }
 
-  /// A process dies behind the birth of a segment, before it has appended to it; the disk is full
-  /// when the next one takes over, and a third has the empty segment mapped.
+  /// A process dies after it created a segment and before it appended to it; the disk is full when
+  /// the next process takes over, and a third process has the empty segment mapped.
   @Test func anEmptySegmentOfADeadProcessIsGivenUp() async throws {
     let victim = try open()
     let survivor = try open(on: faulty)
@@ -186,7 +186,7 @@ import Testing
     withExtendedLifetime(victim) {}
   }
 
-  /// The report has the damage, and what kept it from being looked at again.
+  /// The report contains the damage, and the error that prevented a second check.
   @Test func verifyingBesideADamagedManifest() async throws {
     let store = try open()
     try await store.set([1], forKey: "a", durability: .sync)

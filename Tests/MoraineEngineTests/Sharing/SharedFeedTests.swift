@@ -6,7 +6,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// What other openings write arrives in this one's sequences, woken by the file system's events.
+/// Changes that other openings write arrive in the sequences of this opening, woken by the file
+/// system's events.
 @Suite(.timeLimit(.minutes(10))) struct SharedFeedTests {
   @Test(arguments: SharedStoreTests.modes)
   func changesOfOtherProcessesArriveInOrder(mode: Configuration.IOMode) async throws {
@@ -17,10 +18,9 @@ import Testing
       try Store(at: directory.path, configuration: configuration)
     }
     let reader = try Store(at: directory.path, configuration: configuration)
-    // A machine that is busy must not make compaction give up waiting.
+    // Compaction must not give up waiting on a busy machine.
     for store in writers + [reader] { store.waitForIteratorsForever() }
-    // What the others have done before there was a store to the reader, they may have compacted
-    // too.
+    // The writers may also have compacted their changes from before the reader found a store.
     try await writers[0].set([0], forKey: "first")
     try await reader.applyPeerWrites()
     let changes = reader.changes()
@@ -46,7 +46,7 @@ import Testing
     for store in writers + [reader] { try await store.close() }
   }
 
-  /// Nobody has the store open, so there is no page that says how far it reaches.
+  /// No process has the store open, so no page gives the end of the log.
   @Test(arguments: SharedStoreTests.modes, [true, false])
   func changesBeginNowInAnIdleStoreThatIsOpenedForReading(
     mode: Configuration.IOMode, isClosedInOrder: Bool
@@ -77,7 +77,7 @@ import Testing
     let writer = try Store(at: directory.path, configuration: .shared())
     let reader = try Store(at: directory.path, configuration: .shared())
     var values = reader.values(forKey: "theme").makeAsyncIterator()
-    // Nobody has made the store yet.
+    // The store does not exist yet.
     #expect(try await values.next() == .some(nil))
     try await writer.set([1], forKey: "theme")
     #expect(try await values.next() == [1])
@@ -90,7 +90,8 @@ import Testing
     try await reader.close()
   }
 
-  /// The page begins anew with each first writer; a reader must not take it for one it has seen.
+  /// Each first writer makes a new page; a reader must not take it for a page that it has already
+  /// seen.
   @Test func readerFollowsLaterWriters() async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.shared()
@@ -126,7 +127,7 @@ import Testing
     #expect(try await reader.value(forKey: "1") == [99])
     let error = await #expect(throws: StoreError.self) { try await reader.set([1], forKey: "a") }
     #expect(error?.code == .readOnly)
-    // All who write go, and others come.
+    // All writers close the store, and other writers open it.
     try await writer.close()
     let next = try Store(at: directory.path, configuration: .shared())
     try await next.set([7], forKey: "a")

@@ -9,7 +9,7 @@ import Testing
 
 /// A process reads while others rotate, compact and leave, at the worst moments.
 @Suite(.serialized, .timeLimit(.minutes(10))) struct SharedFollowingTests {
-  /// A manifest may list a segment before anybody was told how long it may become.
+  /// A manifest may list a segment before a reader has learned how long it may become.
   @Test func segmentMappedWhileShortIsReadInFull() async throws {
     let directory = try TestDirectory()
     var configuration = Configuration.shared(segmentSizeBytes: 16 << 20)
@@ -30,7 +30,8 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// What another process rotates between the look at the directory and the look at the manifest.
+  /// Another process rotates after the reader listed the directory and before it reads the
+  /// manifest.
   @Test(arguments: SharedStoreTests.modes)
   func segmentCreatedAfterTheListingIsRead(mode: Configuration.IOMode) async throws {
     let memory = MemoryStorage()
@@ -58,7 +59,7 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// Nothing that was read and could not be taken in is left out when it can be read again.
+  /// Records that were read and could not be applied are applied when they can be read again.
   @Test func aReadThatFailsOnceLeavesNothingOut() async throws {
     let memory = MemoryStorage()
     let faulty = FaultStorage(memory)
@@ -68,7 +69,7 @@ import Testing
     let reader = try Store(on: faulty, at: "store", configuration: configuration)
     #expect(try await reader.value(forKey: "0") == [0])
     for number in 0..<10 { try await writer.set([1], forKey: Key("\(number)")) }
-    // The first read fetches the new records; the second one asks for the older record of a key.
+    // The first read fetches the new records; the second read looks up the older record of a key.
     let count = Mutex(0)
     faulty.setScript { event in
       guard event.operation == .read else { return nil }
@@ -86,7 +87,7 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// One write of a process is acknowledged while a compaction of the same process still has the
+  /// A write of a process is acknowledged while a compaction of the same process still holds the
   /// lock.
   @Test func writeAcknowledgedUnderASharedLeaseIsVisibleToAllProcesses() async throws {
     let memory = MemoryStorage()
@@ -100,8 +101,8 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// What another process has compacted away, a reader without mappings no longer finds by its
-  /// name.
+  /// A reader without mappings no longer finds a file by its name after another process has
+  /// compacted it away.
   @Test(arguments: [Configuration.Sharing.shared, .exclusive], [false, true])
   func filesRemovedByAnotherProcessDoNotFailAReader(
     sharing: Configuration.Sharing, isFirst: Bool
@@ -120,7 +121,7 @@ import Testing
     let reader = try Store(on: slow, at: "store", configuration: readOnly)
     if isFirst { writer = try Store(on: memory, at: "store", configuration: configuration) }
     if !isFirst, sharing == .shared {
-      // It has looked for news, and opens the file only then.
+      // The reader has looked for changes, and opens the file only then.
       let gate = Gate()
       slow.setScript { event in
         event.operation == .openFile && event.file.hasSuffix(".segment") ? .hang(gate) : nil
@@ -146,7 +147,8 @@ import Testing
 }
 
 extension Store {
-  /// As one does who looks when another process has published the manifest and not the page yet.
+  /// Reads like a process that looks after another process has published the manifest and before it
+  /// publishes the page.
   fileprivate func readTheManifestAlone() throws(StoreError) {
     #expect(try engine!.followManifest(SharedPage.Publication()))
   }

@@ -8,7 +8,7 @@ import Testing
 
 /// A child of a process that shares a store has its parent's locks, and must not touch them.
 @Suite struct SharedForkTests {
-  /// In a process of its own, which believes that it has been forked.
+  /// Runs in another process, which believes that it was forked.
   @Test func aChildTouchesNeitherThePageNorTheLocks() async {
     await #expect(processExitsWith: .success) {
       let memory = MemoryStorage()

@@ -2,7 +2,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// What the processes of a shared store tell each other without a lock, in every order.
+/// The words that the processes of a shared store exchange without a lock, in every order of their
+/// accesses.
 @Suite struct SharedInterleavingTests {
   private static let initial: [Int: UInt64] = Dictionary(
     uniqueKeysWithValues: (0..<12).map { ($0, 0) })
@@ -14,7 +15,7 @@ import Testing
     return snapshot
   }
 
-  /// Publishes 1, and as many more.
+  /// Publishes the snapshots 1 to `count`.
   private static func publisher(_ count: UInt64) -> Interleavings.Program {
     { (thread) throws(ModelThread.Stop) in
       for number in 1...count { try thread.publish(snapshot(number)) }
@@ -55,7 +56,7 @@ import Testing
       .outcomes().count { $0.answers[0] == [0] && $0.answers[1] != [2] }
   }
 
-  /// A process that begins to watch knows what was published, or is woken for it.
+  /// A process that begins to watch knows the published version, or is woken for it.
   @Test func noPublicationIsMissedByANewWatcher() {
     #expect(Self.unrungWatchers() == 0)
     #expect(Self.unrungWatchers(without: .sequentiallyConsistent) > 0)
@@ -90,8 +91,9 @@ import Testing
     func sequentiallyConsistentFence() throws(Stop) { try thread.sequentiallyConsistentFence() }
   }
 
-  /// The thread that watches saw version 2 and told the store. It looks again when version 4 was
-  /// published; it tells of that, or the store follows it by what it was told before.
+  /// The watching thread saw version 2 and notified the store. It looks again after version 4 was
+  /// published: either it notifies the store of that, or the store follows version 4 because of the
+  /// first notification.
   private static func unheardVersions(heardByStoring: Bool) -> Int {
     let publisher: Interleavings.Program = { (thread) throws(ModelThread.Stop) in
       try thread.store(4, releasing: 2)
@@ -99,7 +101,7 @@ import Testing
     }
     let watch: Interleavings.Program = { (thread) throws(ModelThread.Stop) in
       let version = try thread.load(acquiring: 2)
-      // The bell has rung for this one.
+      // The thread was woken for this version.
       guard version == 4 else { return [2] }
       return [try WatchWords(thread: thread).news(since: 2) ?? 0]
     }
@@ -114,7 +116,8 @@ import Testing
     return outcomes.count { $0.answers[1] == [0] && $0.answers[2] == [2] }
   }
 
-  /// Regression: a change could stay unheard until the thread looked by itself, a second later.
+  /// Regression: a change could stay unnoticed until the thread looked at its next interval, a
+  /// second later.
   @Test func everyVersionIsSignalledOrFollowed() {
     #expect(Self.unheardVersions(heardByStoring: false) == 0)
     #expect(Self.unheardVersions(heardByStoring: true) > 0)

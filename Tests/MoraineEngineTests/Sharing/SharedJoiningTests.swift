@@ -3,11 +3,11 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Openings that begin before anybody has made the store, and join it later.
+/// Openings that begin before the store exists, and join it later.
 @Suite(.timeLimit(.minutes(10))) struct SharedJoiningTests {
-  /// Regression: of two calls that wanted to join, the second waited on the committing thread for
-  /// the writer's lock, which the first one's write had, and that write waited for the thread:
-  /// nothing went on for a minute, in any process.
+  /// Regression: two calls wanted to join. The second waited on the committing thread for the
+  /// writer's lock; the write of the first call held that lock, and waited for the committing
+  /// thread: nothing continued for a minute, in any process.
   @Test func callsThatJoinAStoreAtOnceDoNotBlockEachOther() async throws {
     for round in 0..<100 {
       let directory = try TestDirectory()
@@ -27,7 +27,7 @@ import Testing
         }
         try await group.waitForAll()
       }
-      // The lock is waited for a minute; what is right takes some milliseconds.
+      // A wait for the lock takes up to a minute; a correct run takes some milliseconds.
       try #require(ContinuousClock.now - began < .seconds(30), "round \(round)")
       #expect(try await first.value(forKey: "b") == [2])
       try await late.close()

@@ -7,9 +7,9 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Coming and going at the same moment.
+/// Processes that open and close a store at the same moment.
 @Suite(.timeLimit(.minutes(10))) struct SharedLeavingTests {
-  /// The last one has ended the log, and its files are still open.
+  /// The last process has sealed the log, and its files are still open.
   @Test func openingWhileTheLastProcessLeavesSucceeds() async throws {
     let memory = MemoryStorage()
     let first = try Store(on: memory, at: "store", configuration: .shared())
@@ -26,7 +26,7 @@ import Testing
     try await alone.close()
   }
 
-  /// A writer that has waited for its turn goes on with the store's state.
+  /// A writer that has waited for its turn still uses the store's state.
   @Test func poisonedStoreThatIsClosedWaitsForItsWriter() async throws {
     let memory = MemoryStorage()
     let first = try Store(on: memory, at: "store", configuration: .shared())
@@ -38,17 +38,17 @@ import Testing
     first.pipeline.poison(StoreError(.io, "a sync failed"))
     let closing = Task { try await first.close() }
     while !(await first.isClosed) { await Task.yield() }
-    // Gives the closing a chance to come first.
+    // Lets the closing run first if it can.
     for _ in 0..<1000 { await Task.yield() }
     await second.releaseWriterLease()
     await #expect(throws: StoreError.self) { try await write.value }
     try await closing.value
     #expect(try await second.value(forKey: "a") == [1])
-    // It learns of the failed sync when it writes the end of the log.
+    // This store learns of the failed sync when it seals the log.
     await #expect(throws: StoreError.self) { try await second.close() }
   }
 
-  /// Whoever comes to write mends the log first: not while somebody reads it as it lies there.
+  /// A writer repairs the log first: not while a reader reads the unrepaired log.
   @Test func noWriterBeginsWhileAReaderOpens() async throws {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
@@ -75,7 +75,8 @@ import Testing
     try await reader.close()
   }
 
-  /// After the power failed, the page may say more than the log holds, and nobody writes it anew.
+  /// After a power failure, the page may promise more than the log holds, and no process makes it
+  /// again.
   @Test(arguments: [Configuration.Sharing.shared, .exclusive])
   func aReaderDoesNotBelieveThePageOfAnEarlierBoot(sharing: Configuration.Sharing) async throws {
     let directory = try TestDirectory()
@@ -83,7 +84,7 @@ import Testing
     try await writer.set([1], forKey: "a")
     let end = try #require(await writer.pageSnapshot()).tailEnd
     try await writer.set([2], forKey: "b")
-    // What a disk holds when the machine comes up again: nobody has it open.
+    // A disk after the machine has started again: no process has the store open.
     let after = try TestDirectory()
     try FileManager.default.copyItem(atPath: directory.path.string, toPath: after.path.string)
     let segment = after.path.appending("0000000001.segment")

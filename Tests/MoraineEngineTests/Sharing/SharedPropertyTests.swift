@@ -7,8 +7,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Whatever several openings of one store do, and whichever of them does it, it equals a
-/// dictionary.
+/// Random operations by several openings of one store: the store equals a dictionary.
 @Suite(.timeLimit(.minutes(10))) struct SharedPropertyTests {
   private static let names = ["", "users"]
 
@@ -26,7 +25,7 @@ import Testing
     configuration.checkpointFloorBytes = seed % 3 == 0 ? 0 : 1 << 20
     if seed % 4 < 3 { configuration.compaction = .manual }
     func open(_ place: Int) throws -> Store {
-      // Those with mappings and those without write to the same segments.
+      // Openings with mappings and openings without mappings write to the same segments.
       if seed % 3 == 1 { configuration.ioMode = place % 2 == 0 ? .mapped : .positional }
       return try Store(on: storage, at: "store", configuration: configuration)
     }

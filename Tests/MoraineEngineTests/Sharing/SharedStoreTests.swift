@@ -7,7 +7,7 @@ import Testing
 @testable import MoraineEngine
 
 extension Configuration {
-  /// For stores that several openings share.
+  /// Returns a configuration for stores that several openings share.
   static func shared(
     _ mode: IOMode = .mapped, segmentSizeBytes: Int = 64 << 20, durability: Durability = .none
   ) -> Configuration {
@@ -18,8 +18,8 @@ extension Configuration {
   }
 }
 
-/// Several openings of one store, as several processes have it: each has its own state, files and
-/// mappings, and the kernel's locks tell them apart as they do processes.
+/// Several openings of one store, as in several processes: each has its own state, files and
+/// mappings, and the kernel's locks tell the openings apart as they do processes.
 @Suite(.timeLimit(.minutes(10))) struct SharedStoreTests {
   static let modes = [Configuration.IOMode.mapped, .positional]
 
@@ -128,7 +128,7 @@ extension Configuration {
     try await second.close()
   }
 
-  /// One who leaves does not end the log under the others.
+  /// A process that leaves does not seal the log while other processes have it open.
   @Test(arguments: modes)
   func lastProcessSealsTheLog(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()
@@ -175,8 +175,9 @@ extension Configuration {
     try await second.close()
   }
 
-  /// IndexHit by killing processes of both kinds: the footer that one with a mapping wrote behind the
-  /// end of a file that the other had not allocated ahead was lost.
+  /// Found by killing processes of both kinds: a process with a mapping wrote the footer past the
+  /// end of a file that a process without mappings had not allocated ahead, and the footer was
+  /// lost.
   @Test func mappedStoreSealsTheLogOfAPositionalStore() async throws {
     let directory = try TestDirectory()
     let first = try Store(at: directory.path, configuration: .shared(.positional))

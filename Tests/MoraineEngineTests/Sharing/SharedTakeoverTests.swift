@@ -6,9 +6,10 @@ import Testing
 
 @testable import MoraineEngine
 
-/// One process leaves a segment half ended, and another one ends it.
+/// One process leaves a segment half sealed, and another process seals it.
 @Suite(.timeLimit(.minutes(10))) struct SharedTakeoverTests {
-  /// The footer counts, whoever lists the segment: a manifest that calls it cut cannot be opened.
+  /// The footer counts, whichever process lists the segment: a manifest that lists the segment as
+  /// cut cannot be opened.
   @Test(arguments: SharedStoreTests.modes)
   func aFooterWithoutASuccessorIsNoCut(mode: Configuration.IOMode) async throws {
     let memory = MemoryStorage()
@@ -39,7 +40,7 @@ import Testing
     try await again.close()
   }
 
-  /// The same when the one who ends it does not succeed at once.
+  /// The same when the process that seals the segment does not succeed at once.
   @Test(arguments: SharedStoreTests.modes)
   func aFooterIsRememberedWhenTakingOverFails(mode: Configuration.IOMode) async throws {
     let memory = MemoryStorage()

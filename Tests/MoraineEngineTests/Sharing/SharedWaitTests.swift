@@ -7,8 +7,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Reading what other processes have written may take long; the store answers others meanwhile, and
-/// no thread of Swift's is kept.
+/// Reading what other processes have written may take long; meanwhile the store answers other
+/// calls, and the read blocks no thread of Swift's pool.
 @Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
   @Test(arguments: SharedStoreTests.modes)
   func storeAnswersOtherCallsWhileAReadOpensTheStore(mode: Configuration.IOMode) async throws {
@@ -32,7 +32,7 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// Segments that are gone make a reader read the whole store again.
+  /// Removed segments make a reader read the whole store again.
   @Test(arguments: SharedStoreTests.modes)
   func storeAnswersOtherCallsWhileAReadReloadsTheStore(mode: Configuration.IOMode) async throws {
     let gate = Gate()
@@ -49,8 +49,8 @@ import Testing
     for store in [writer, reader] { try await store.close() }
   }
 
-  /// A write of the same process comes while a reader reads the store again: what the reader has
-  /// then is older.
+  /// A write of the same process comes while a read loads the store again: the state that the read
+  /// has loaded is older then.
   @Test(arguments: SharedStoreTests.modes)
   func writerKeepsItsStateWhileAReaderReadsTheStoreAgain(mode: Configuration.IOMode) async throws {
     let gate = Gate()
@@ -61,7 +61,7 @@ import Testing
     try await store.set([2], forKey: "mine")
     gate.open()
     #expect(try await answer == [1])
-    #expect(try await store.value(forKey: "mine") == [2], "within the burst")
+    #expect(try await store.value(forKey: "mine") == [2], "while the lease is held")
     try await store.set([3], forKey: "mine")
     await store.releaseWriterLease()
     #expect(try await other.value(forKey: "mine") == [3])
@@ -69,8 +69,8 @@ import Testing
     for store in [other, store] { try await store.close() }
   }
 
-  /// A store whose segments another process has compacted away, and which hangs when it is read
-  /// again for the first time.
+  /// Returns a store whose segments another process has compacted away, and whose first reload
+  /// hangs.
   private static func outdated(
     _ gate: Gate, _ mode: Configuration.IOMode = .mapped
   ) async throws -> (store: Store, other: Store) {
@@ -95,7 +95,7 @@ import Testing
     return (store, other)
   }
 
-  /// Two that wait for the same reading would otherwise both begin when it has ended.
+  /// Two compactions that wait for the same reload would otherwise both begin when it ends.
   @Test func compactionsThatWaitForAReloadRunInTurn() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
@@ -110,7 +110,7 @@ import Testing
     for store in [other, store] { try await store.close() }
   }
 
-  /// The feed has not begun to wait, so that closing wakes nobody.
+  /// The feed has not begun to wait, so that closing has no waiting task to wake.
   @Test func feedEndsWhenTheStoreIsClosedDuringAReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
@@ -121,7 +121,7 @@ import Testing
     gate.open()
     try await feed.value
     try await closing.value
-    #expect(await store.hasNoState, "what was read for the feed is not installed")
+    #expect(await store.hasNoState, "the state that was read for the feed is not installed")
     try await other.close()
   }
 
@@ -169,7 +169,7 @@ import Testing
     withExtendedLifetime(other) {}
   }
 
-  /// The page may begin another life before what was read is installed.
+  /// The page may begin a new epoch before the reloaded state is installed.
   @Test func reloadedStateBelongsToThePageOfItsReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
@@ -185,7 +185,8 @@ import Testing
     for store in [other, store] { try await store.close() }
   }
 
-  /// A reader that opened the store before any process shared it has no lock of the writers.
+  /// A reader that opened the store before any process shared it does not hold the writers' lock
+  /// file.
   @Test func readerWithoutALinkDoesNotAnswerOldValuesBesideAWriter() async throws {
     let memory = MemoryStorage()
     let alone = try Store(on: memory, at: "store", configuration: .testing())
@@ -232,7 +233,7 @@ import Testing
     #expect(error?.message.contains("(42) has been writing for 1.0 seconds") == true)
   }
 
-  /// The name of the keyspace comes with the record.
+  /// The record brings the name of the keyspace.
   @Test func deleteInAKeyspaceThatAnotherProcessHasMadeFindsTheKey() async throws {
     let memory = MemoryStorage()
     let store = try Store(on: memory, at: "store", configuration: .shared())

@@ -6,9 +6,9 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A store that gives up its locks, and one that is first shared when there is no space.
+/// A store that releases its locks, and a store that is first shared when the disk is full.
 @Suite(.timeLimit(.minutes(10))) struct SuspendingTests {
-  /// The limit would have it take years.
+  /// The rate limit would make the compaction take years.
   @Test(arguments: [Configuration.Sharing.exclusive, .shared])
   func suspendingEndsACompaction(sharing: Configuration.Sharing) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 2000)
@@ -100,7 +100,7 @@ import Testing
     try await other.close()
   }
 
-  /// A suspended store whose opening hangs.
+  /// Returns a suspended store whose opening hangs.
   private func suspended(
     _ memory: MemoryStorage, _ sharing: Configuration.Sharing
   ) async throws -> (Store, Gate, FaultStorage) {
@@ -117,7 +117,7 @@ import Testing
     return (store, gate, slow)
   }
 
-  /// Its files may be replaced then.
+  /// The files may be replaced after the suspension.
   @Test func openingThatASuspensionMakesUselessWatchesNoFiles() async throws {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
@@ -162,7 +162,7 @@ import Testing
       }
     }
     try fill()
-    // As after a kill: what is kept back for a full disk is still there.
+    // As after a kill: the reserve still exists.
     withExtendedLifetime(alone) {}
     let copy = MemoryStorage(capacityBytes: 1 << 20)
     try copyFiles(from: directory, to: copy)
@@ -173,7 +173,7 @@ import Testing
     try await alone.close()
   }
 
-  /// Not the lock: its holder was killed.
+  /// Copies the files without the lock: its holder was killed.
   private func copyFiles(
     from source: any StorageDirectory, to storage: MemoryStorage
   ) throws {

@@ -2,7 +2,7 @@ import MoraineEngine
 import Testing
 
 extension Snapshot {
-  /// Everything in it, found by going through it.
+  /// Returns all records, found by iterating over the snapshot.
   func contents() throws -> [Key: [UInt8]] {
     var result: [Key: [UInt8]] = [:]
     try forEach { entry in
@@ -12,7 +12,7 @@ extension Snapshot {
     return result
   }
 
-  /// The same, by what is lent.
+  /// Returns all records, read from borrowed values.
   func lentContents() throws -> [Key: [UInt8]] {
     var result: [Key: [UInt8]] = [:]
     try forEachSpan { key, value in
@@ -25,7 +25,7 @@ extension Snapshot {
     return result
   }
 
-  /// Compares it with what it should have, in every way that it can be asked.
+  /// Compares the snapshot with its expected contents, in every way that it can be read.
   func check(_ model: [Key: [UInt8]], absent: [Key] = [], _ what: Comment? = nil) throws {
     #expect(try contents() == model, what)
     #expect(try lentContents() == model, what)

@@ -6,7 +6,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Any number of snapshots, taken and given up at any time: each equals the dictionary of its
+/// Any number of snapshots, taken and released at any time: each equals the dictionary of its
 /// moment.
 ///
 /// `MORAINE_SNAPSHOT_SEEDS=N` runs seeds 0 to N - 1.
@@ -34,7 +34,7 @@ import Testing
     configuration.durability = .none
     configuration.checkpointFloorBytes = seed % 2 == 0 ? 0 : 1 << 20
     if seed % 3 != 0 { configuration.compaction = .manual }
-    // Up to thousands: then buckets split and overflow.
+    // Up to thousands of keys: then buckets split and overflow.
     let keyCount = UInt64([50, 400, 6000][Int(seed % 3)])
     let storage = MemoryStorage()
     let what = Comment(rawValue: "MORAINE_SNAPSHOT_SEEDS=\(seed + 1), seed \(seed), \(mode)")

@@ -5,7 +5,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// A snapshot shows one moment, whatever becomes of the store.
+/// A snapshot shows one moment, whatever happens to the store.
 @Suite(.timeLimit(.minutes(10))) struct SnapshotTests {
   static let modes = [Configuration.IOMode.mapped, .positional]
 
@@ -48,7 +48,7 @@ import Testing
     try await store.close()
   }
 
-  /// From thousands of buckets on: every page splits and is copied.
+  /// With thousands of buckets: every page splits and is copied.
   @Test func snapshotSurvivesGrowthOfTheIndex() async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: Self.configuration(.mapped, 64 << 20))
@@ -73,7 +73,7 @@ import Testing
     try await store.close()
     try snapshot.check(Self.model(0..<300))
     await #expect(throws: StoreError.self) { try await store.snapshot() }
-    // And what is opened from a checkpoint, whose pages are the index's own.
+    // The same for an index from a checkpoint, whose pages belong to the index itself.
     let again = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
     let second = try await again.snapshot()
     for number in 0..<300 { try await again.set([1], forKey: Key("\(number)")) }
@@ -82,7 +82,7 @@ import Testing
     try second.check(Self.model(0..<300))
   }
 
-  /// Values that were compressed with their segment's dictionary, when that segment is gone.
+  /// Values that were compressed with the dictionary of a segment that has been removed.
   @Test(arguments: modes)
   func dictionariesAreOfTheSameMoment(mode: Configuration.IOMode) async throws {
     let store = try Store(on: MemoryStorage(), at: "store", configuration: .dictionaries(mode))
@@ -116,7 +116,7 @@ import Testing
     #expect(empty.count == 0 && empty.sequence == .none)
   }
 
-  /// It costs nothing to ask for one again and again.
+  /// Repeated requests for a snapshot cost nothing.
   @Test func snapshotIsReusedUntilTheNextWrite() async throws {
     let store = Store.inMemory()
     try await store.set([1], forKey: "a")
@@ -128,7 +128,7 @@ import Testing
     try first.check(["a": [1]])
   }
 
-  /// Without a mapping a file is opened when it is read, so it must still be there.
+  /// Without a mapping a file is opened when it is read, so it must still exist.
   @Test func filesAreRemovedWithTheLastReader() async throws {
     let storage = MemoryStorage()
     let store = try Store(
@@ -150,8 +150,8 @@ import Testing
     try await store.close()
   }
 
-  /// The files of each moment are kept for its own snapshots alone: with one snapshot alive at any
-  /// time, none was ever removed.
+  /// Regression: the files of each moment are kept only for the snapshots of that moment. While any
+  /// snapshot existed, no file was removed.
   @Test func filesAreRemovedWhileYoungerSnapshotsExist() async throws {
     let storage = MemoryStorage()
     let store = try Store(
@@ -187,7 +187,7 @@ import Testing
     let storage = MemoryStorage()
     let store = try Store(
       on: storage, at: "store", configuration: Self.configuration(mode, 1 << 20))
-    // Nothing that could be compressed.
+    // Not compressible.
     let run = [UInt8](0..<100)
     try await store.set(run, forKey: "a")
     try await store.set([1], forKey: "b")

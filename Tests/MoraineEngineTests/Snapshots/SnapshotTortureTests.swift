@@ -7,10 +7,11 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Sixteen threads read snapshots while others write, compact, and take new ones. For
-/// ThreadSanitizer, and for wrong answers.
+/// Sixteen threads read snapshots while other tasks write, compact, and take new snapshots. For
+/// ThreadSanitizer, and to find wrong answers.
 @Suite(.timeLimit(.minutes(10))) struct SnapshotTortureTests {
-  /// All keys of a round have its number: whoever sees two numbers has seen half a round.
+  /// All keys of a round have the number of the round: a reader that finds two numbers has seen
+  /// half a round.
   @Test(arguments: SnapshotTests.modes)
   func everyReaderSeesWholeRounds(mode: Configuration.IOMode) async throws {
     var configuration = Configuration()

@@ -5,19 +5,19 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A put waits for a full disk to be cleaned, and the store is closed meanwhile.
+/// A put waits until a full disk has been cleaned, and the store is closed during the wait.
 @Suite(.timeLimit(.minutes(10))) struct ClosingOnFullDiskTests {
   @Test func putThatWaitsForSpaceThrowsWhenTheStoreIsClosed() async throws {
     let storage = FaultStorage(MemoryStorage(capacityBytes: 1 << 20))
     var configuration = Configuration.testing(segmentSizeBytes: 100_000)
-    // Only a full disk makes it begin.
+    // Only a full disk starts compaction.
     configuration.compaction.spaceAmplificationLimit = 100
     configuration.compaction.sharesDictionaries = false
     configuration.checkpointFloorBytes = 1 << 40
     let store = try Store(on: storage, at: "store", configuration: configuration)
     let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
     let gate = Gate()
-    // Mapped segments are opened by name for compaction alone.
+    // Only compaction opens mapped segments by name.
     try await store.set(value, forKey: "0")
     storage.setScript { event in
       event.operation == .openFile && event.file.hasSuffix(".segment") ? .hang(gate) : nil

@@ -6,17 +6,17 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A delete meets a full disk while it is being cleaned.
+/// A delete on a full disk while the disk is being cleaned.
 @Suite(.timeLimit(.minutes(10))) struct DeletingOnFullDiskTests {
-  /// IndexHit in an optimized build under load: deletes used up what is kept back before the
-  /// compaction that they had begun got a turn. Then it had no block to write to, and the disk
-  /// stayed full.
+  /// Found in an optimized build under load: deletes used up the reserve before the compaction that
+  /// they had started got a turn. Then the compaction had no block to write to, and the disk stayed
+  /// full.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aDeleteLeavesTheReserveToTheCompactionUnderWay(mode: Configuration.IOMode) async throws {
     let disk = MemoryStorage(capacityBytes: 4 << 20)
     let storage = FaultStorage(disk)
     var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
-    // Only a full disk makes it begin.
+    // Only a full disk starts compaction.
     configuration.compaction.spaceAmplificationLimit = 100
     configuration.checkpointFloorBytes = 1 << 40
     let store = try Store(on: storage, at: "store", configuration: configuration)
@@ -28,7 +28,7 @@ import Testing
     let gate = Gate()
     let hasTakenReserve = Mutex(false)
     storage.setScript { event in
-      // Compaction takes all of it, and removes the file.
+      // Compaction takes the whole reserve, and removes the file.
       if event.operation == .truncate, event.file == "RESERVE" {
         hasTakenReserve.withLock { $0 = true }
       }
@@ -47,7 +47,8 @@ import Testing
     try await store.close()
   }
 
-  /// IndexHit in the same way: what a compaction had released for its copies, other deletes took.
+  /// Found in the same way: other deletes took the space that a compaction had released for its
+  /// copies.
   @Test func aDeleteDoesNotTakeWhatACompactionHasReleased() async throws {
     let disk = MemoryStorage(capacityBytes: 4 << 20)
     let storage = FaultStorage(disk)

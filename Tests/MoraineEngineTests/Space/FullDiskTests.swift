@@ -4,8 +4,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A small disk, filled to the brim: errors say so, deletes and compaction free it, writes resume
-/// in the same store, and nothing is lost.
+/// A small disk without a free block: errors report that, deletes and compaction free space, writes
+/// resume in the same store, and nothing is lost.
 @Suite(.timeLimit(.minutes(10))) struct FullDiskTests {
   private static let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
 
@@ -28,7 +28,7 @@ import Testing
     return try Store(on: storage, at: "store", configuration: configuration)
   }
 
-  /// - Returns: how many puts fit.
+  /// - Returns: the number of puts that succeeded.
   private func fill(_ store: Store, _ prefix: String) async throws -> Int {
     for number in 0..<20_000 {
       do throws(StoreError) {
@@ -42,8 +42,8 @@ import Testing
     return 0
   }
 
-  /// More deletes than the space that is kept back for them has room for need a compaction, which
-  /// comes by itself or not.
+  /// Deletes that exceed the reserve for deletes need a compaction, which the store may start on
+  /// its own.
   private func delete(_ key: Key, from store: Store) async throws -> Bool {
     do throws(StoreError) {
       return try await store.removeValue(forKey: key) != nil
@@ -65,14 +65,14 @@ import Testing
     }
     try await store.compact()
     let more = try await fill(store, "new")
-    #expect(more > count / 2, "what was deleted is there to be used: \(more) of \(count)")
+    #expect(more > count / 2, "the space of deleted records is used again: \(more) of \(count)")
     for number in 0..<count {
       let found = try await store.value(forKey: Key("old \(number)"))
       #expect(found == (number % 8 == 0 ? Self.value : nil))
     }
     #expect(try await store.verify().isSound)
     #expect(await store.statistics.poison == nil)
-    // Closing gives back what is kept for deletes, and so finds the little that it needs.
+    // Closing releases the reserve for deletes, and so finds the little space that it needs.
     try await store.close()
     let again = try open(storage, item)
     #expect(await again.count == (count + 7) / 8 + more)
@@ -80,12 +80,12 @@ import Testing
     try await again.close()
   }
 
-  /// Nobody calls `compact()`: overwriting goes on as long as what is live fits.
+  /// No caller compacts: overwriting continues as long as the live records fit.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func diskFullOfGarbageIsCleanedWithoutACall(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
     var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
-    // Only a full disk makes it begin.
+    // Only a full disk starts compaction.
     configuration.compaction.spaceAmplificationLimit = 100
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<10_000 {
@@ -97,9 +97,9 @@ import Testing
     try await store.close()
   }
 
-  /// Recovery has a manifest to write, and there is no block left for it. The killed store keeps the
-  /// blocks of its files, as another process of a shared store does: a copy of the open segment must
-  /// leave something of the reserve, whatever its length.
+  /// Recovery must write a manifest, and no block is left for it. The killed store keeps the blocks
+  /// of its files, as another process of a shared store does: a copy of the open segment must leave
+  /// a part of the reserve, whatever the segment's length.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aStoreThatWasKilledOnAFullDiskOpens(mode: Configuration.IOMode) async throws {
     for blocks in 0..<26 {
@@ -119,7 +119,7 @@ import Testing
     }
   }
 
-  /// Takes every last block.
+  /// Takes every block that is left.
   private func fillUp(_ storage: MemoryStorage) throws {
     let directory = try #require(try storage.openDirectory("store"))
     let filler = try #require(try directory.openFile("filler", .readWrite))
@@ -130,8 +130,8 @@ import Testing
     }
   }
 
-  /// Regression: on XFS a file can be created only where some 200 KB are free, and what was kept
-  /// back was 64 KiB. Deletes that needed a new segment failed, and so did a compaction.
+  /// Regression: on XFS a file can be created only where some 200 KB are free, and the reserve was
+  /// 64 KiB. Deletes that needed a new segment failed, and so did a compaction.
   @Test(arguments: cases)
   func deletesAndCompactionFreeAFullDiskOnWhichFilesAreDear(_ item: Case) async throws {
     let storage = MemoryStorage(capacityBytes: 2 << 20, creationBytes: 192 << 10)
@@ -165,7 +165,7 @@ import Testing
       _ = try directory.createFile("filler")
       try fillUp(storage)
     }
-    // What the store has under way keeps the lock for a moment.
+    // Background work of the store holds the lock for a moment.
     var opened: Store?
     while opened == nil {
       do throws(StoreError) {
@@ -182,7 +182,7 @@ import Testing
     try await store.close()
   }
 
-  /// There is nothing to gain, and nothing is lost by trying.
+  /// Compaction can gain nothing, and the attempt loses nothing.
   @Test func compactionOfAFullDiskWithoutGarbageIsHarmless() async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
     let item = Case(mode: .mapped, segmentSizeBytes: 50_000, isAutomatic: false)
@@ -198,8 +198,8 @@ import Testing
     try await again.close()
   }
 
-  /// The compaction under way was a checkpoint alone, which frees nothing; the writer took its end
-  /// for that of all hope.
+  /// Regression: the running compaction only wrote a checkpoint, which frees nothing; the writer
+  /// took its end for proof that no space can be freed.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aCheckpointUnderWayIsNotTheLastHope(mode: Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
@@ -214,8 +214,8 @@ import Testing
 }
 
 extension Store {
-  /// Frees the lock as the death of the process does. What a thread of the pool still has to do comes
-  /// before: a process that is dead writes no manifest.
+  /// Releases the lock as the death of the process does. The remaining work of the pool's threads
+  /// runs first: a dead process writes no manifest.
   fileprivate func die() async throws(StoreError) {
     try await waitUntilIdle()
     engine?.lockHandle()?.unlock()

@@ -5,9 +5,9 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// What is deleted gives back its space and its memory.
+/// Deleting records releases their space and their memory.
 @Suite(.timeLimit(.minutes(10))) struct GivingBackTests {
-  /// Deletes take so little space that no segment is ever sealed for them.
+  /// Deletes take so little space that they never cause a segment to be sealed.
   @Test func deletingEverythingReleasesTheSpaceWithoutACall() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store")
@@ -21,8 +21,8 @@ import Testing
     try await store.close()
   }
 
-  /// IndexHit under AddressSanitizer: the last deletes came while a compaction was writing its
-  /// checkpoint. None of them began another, and nothing was left that would.
+  /// Found under AddressSanitizer: the last deletes came while a compaction was writing its
+  /// checkpoint. None of them started another compaction, and nothing else would start one.
   @Test func spaceOfRecordsDeletedDuringACompactionIsReleased() async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Configuration()
@@ -49,7 +49,7 @@ import Testing
     try await store.close()
   }
 
-  /// A life that ended before the garbage was cleaned leaves it to the next that writes.
+  /// When a run ends before its garbage was compacted, the next run that writes compacts it.
   @Test func garbageOfAnEarlierRunIsCleaned() async throws {
     let storage = MemoryStorage()
     var configuration = Configuration()
@@ -74,7 +74,8 @@ import Testing
     try await second.close()
   }
 
-  /// The index grew with the keys, and did not shrink with them: nor did its checkpoint.
+  /// Regression: the index grew with the keys, and did not shrink with them; nor did its
+  /// checkpoint.
   @Test func deletingEverythingReleasesTheIndex() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store")

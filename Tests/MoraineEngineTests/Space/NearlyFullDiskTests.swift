@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A disk that says it has more space than it gives, as one with a quota does.
+/// A disk that reports more free space than it gives, as a disk with a quota does.
 @Suite struct NearlyFullDiskTests {
   @Test(arguments: [Errno.noSpace, .diskQuotaExceeded])
   func segmentIsCreatedWithItsLeastSize(errno: Errno) async throws {
@@ -14,7 +14,7 @@ import Testing
     let name = "0000000001.segment"
     storage.setScript { event in
       guard event.operation == .allocate, event.file == name else { return nil }
-      // Some of it was taken before the refusal; it must not stay.
+      // A part of the allocation was taken before the refusal; it must be released.
       return isFirst.withLock { isFirst in
         defer { isFirst = false }
         return isFirst ? .partial(lengthBytes: 8192, errno) : nil
@@ -29,7 +29,7 @@ import Testing
     let directory = try #require(try storage.openDirectory("store"))
     #expect(try directory.openFile(name, .read)?.lengthBytes() == 4096)
     #expect(try await store.value(forKey: "a") == [1])
-    // And goes on growing where there is space again.
+    // The segments grow again when the disk has space again.
     for number in 0..<100 { try await store.set([UInt8](0..<200), forKey: Key("\(number)")) }
     #expect(await store.statistics.segmentCount == 1)
     try await store.close()
@@ -38,7 +38,7 @@ import Testing
     try await again.close()
   }
 
-  /// What is not even enough for the first record.
+  /// The allocation is too small even for the first record.
   @Test func putIsRefusedWithoutSpaceForTheLeastSegment() async throws {
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { event in

@@ -5,7 +5,8 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A full disk: typed errors, nothing lost, deletes go on, and it heals without reopening.
+/// A full disk: errors are typed, nothing is lost, deletes continue, and the store recovers without
+/// reopening.
 @Suite struct NoSpaceTests {
   struct Case: Sendable {
     let mode: Configuration.IOMode
@@ -36,7 +37,7 @@ import Testing
     try await store.write { batch in
       for number in 20..<30 { try batch.removeValue(forKey: Key("\(number)")) }
     }
-    // What was kept for deletes is not for puts.
+    // Puts may not use the reserve for deletes.
     let again = try await putUntilRefused(store, attempts: 1)
     #expect(again.code == .noSpace)
 
@@ -54,7 +55,7 @@ import Testing
 
   private static let value = [UInt8](repeating: 5, count: 3) + Array(0..<90)
 
-  /// In mapped mode there is room until the allocated part is used up.
+  /// In mapped mode puts succeed until the allocated part is used up.
   private func putUntilRefused(_ store: Store, attempts: Int = 5000) async throws -> StoreError {
     for number in 0..<attempts {
       do throws(StoreError) {
@@ -68,10 +69,10 @@ import Testing
   }
 }
 
-/// A disk without a free block, except those that the reserve gives back.
+/// A disk without a free block, except those that the reserve releases.
 private final class FullDisk: Sendable {
   private let errno: Errno
-  /// How many calls that need space still find it, and whether the reserve was refused more.
+  /// The number of calls that still find space, and whether the reserve was refused more.
   private let state = Mutex((credit: Int.max, isRefused: false))
 
   init(errno: Errno) {
@@ -96,11 +97,11 @@ private final class FullDisk: Sendable {
     _ event: StorageEvent, _ state: inout (credit: Int, isRefused: Bool)
   ) -> StorageFault? {
     switch event.operation {
-    // A reserve is larger than what is left of the last one.
+    // A reserve is larger than the space that the last segment leaves.
     case .allocate, .createFile:
       state.isRefused = true
       return .fail(errno)
-    // Behind a refusal it takes back what it did not get, and frees nothing.
+    // After a refusal, a truncation only reverts the refused allocation, and frees nothing.
     case .truncate, .remove:
       if !state.isRefused { state.credit += 200 }
       state.isRefused = false

@@ -5,14 +5,14 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The space that is kept back for a full disk.
+/// The reserve: space that is kept for a full disk.
 @Suite struct ReserveTests {
   private func reserve(_ storage: FaultStorage) throws -> Reserve {
     try storage.createDirectory("store")
     return Reserve(directory: try #require(try storage.openDirectory("store")))
   }
 
-  /// Of what compaction has used, as much comes back as there is space for.
+  /// The reserve is refilled as far as the free space permits.
   @Test func partOfTheReserveIsRestoredWithoutSpaceForAll() throws {
     let storage = FaultStorage(MemoryStorage())
     var reserve = try reserve(storage)

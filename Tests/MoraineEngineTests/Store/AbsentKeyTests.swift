@@ -2,8 +2,8 @@ import MoraineEngine
 import MoraineTesting
 import Testing
 
-/// P1, D: found by the laboratory. A delete that was to be durable found nothing to delete, and
-/// returned while the delete before it was not durable yet: the key could come back.
+/// P1, D: found by the laboratory. A durable delete found nothing to delete, and returned while the
+/// earlier delete was not durable yet: the key could reappear.
 @Suite struct AbsentKeyTests {
   @Test(arguments: [true, false])
   func aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable(inBatch: Bool) async throws {
@@ -20,8 +20,8 @@ import Testing
     #expect(try await after.value(forKey: "a") == nil)
   }
 
-  /// A number that a failed operation has used up never becomes durable; waiting for it was for
-  /// ever.
+  /// Regression: a number that a failed operation has used up never becomes durable, and a wait for
+  /// it never ended.
   @Test(.timeLimit(.minutes(10)))
   func batchThatFindsNothingDoesNotWaitForAFailedOperation() async throws {
     var configuration = Configuration.testing()

@@ -5,8 +5,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A batch keeps short values with its keys and long ones by themselves; neither may be taken for
-/// the other, and it reads what it wrote.
+/// A batch stores short values with its keys and long values separately; neither kind may be taken
+/// for the other, and the batch reads what it wrote.
 @Suite struct BatchValueTests {
   private static let lengths = [0, 1, 100, 4095, 4096, 4097, 5000, 100_000]
 
@@ -48,7 +48,7 @@ import Testing
           }
           guard readsEarly || step > 40 else { continue }
           let read = try isOther ? batch.value(forKey: key, in: other) : batch.value(forKey: key)
-          // The values are long: not to be printed, nor a hundred times.
+          // The values are long: they must not be printed, least of all a hundred times.
           let isRight = read == model[place]
           try #require(isRight, "seed \(seed), step \(step)")
         }

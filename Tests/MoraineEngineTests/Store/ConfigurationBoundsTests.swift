@@ -2,7 +2,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Whatever somebody writes into a configuration, the store works with figures it can work with.
+/// For every value of a configuration's settings, the store uses figures that work.
 @Suite(.timeLimit(.minutes(10))) struct ConfigurationBoundsTests {
   @Test(arguments: [
     (Double.infinity, 1_000_000), (1e300, 1_000_000), (-.infinity, 1.1), (0, 1.1), (.nan, 1.5),
@@ -33,7 +33,7 @@ import Testing
 
   @Test func aFloorOfAnyHeightMeansNoCheckpoint() async throws {
     var configuration = Configuration()
-    // Times 32, this was 0.
+    // Regression: this value times 32 overflowed to 0.
     configuration.checkpointFloorBytes = 1 << 59
     let store = Store.inMemory(configuration: configuration)
     try await store.set([1], forKey: "a")
@@ -57,7 +57,7 @@ import Testing
     #expect(configuration.bounded().compaction.rateLimitBytesPerSecond == 1)
   }
 
-  /// Some garbage, a compaction, and the end.
+  /// Makes some garbage, compacts, and closes.
   private func live(_ configuration: Configuration) async throws {
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<30 { try await store.set([1], forKey: Key("\(number % 3)")) }
@@ -66,7 +66,7 @@ import Testing
     try await store.close()
   }
 
-  /// Compaction in the background ends when nobody writes, whatever it is told to strive for.
+  /// Background compaction ends when no task writes, whatever its settings are.
   @Test(arguments: [0.0, 1], [256, 2000])
   func oddPoliciesComeToRest(liveRatio: Double, segmentSizeBytes: Int) async throws {
     var configuration = Configuration.testing(segmentSizeBytes: segmentSizeBytes)

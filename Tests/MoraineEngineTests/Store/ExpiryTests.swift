@@ -3,11 +3,11 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// The expiry of a record is reserved: version 1 writers set none. Reads show a record whose expiry
-/// has passed, so compaction keeps it.
+/// The expiry of a record is reserved: version 1 writers set none. Reads return a record whose
+/// expiry has passed, so compaction keeps it.
 @Suite struct ExpiryTests {
-  /// What a killed process leaves: one record whose first eight bytes behind the header are made
-  /// its expiry, and one without.
+  /// Returns the files that a killed process leaves: one record whose first eight bytes after the
+  /// header become its expiry, and one record without an expiry.
   private func store(expiring milliseconds: UInt64) async throws -> TestDirectory {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(ioMode: .positional))
@@ -33,13 +33,13 @@ import Testing
     #expect(await store.count == 2)
     let value = try await store.value(forKey: keyBehindTheExpiry)
     #expect(value?.count == 22)
-    // Garbage, so that the record's segment is rewritten.
+    // Makes garbage, so that the record's segment is rewritten.
     try await store.removeValue(forKey: "stays")
     let before = await store.lastSequence
     #expect(try await store.compact().inputSegmentCount > 0)
     #expect(try await store.value(forKey: keyBehindTheExpiry) == value)
     #expect(await store.lastSequence == before, "compaction deletes nothing")
-    #expect(try await store.compact().inputSegmentCount == 0, "there is nothing left to do")
+    #expect(try await store.compact().inputSegmentCount == 0, "nothing is left to compact")
     #expect(try await store.verify().isSound)
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration)
@@ -51,7 +51,7 @@ import Testing
   func recordThatHasNotExpiredKeepsItsExpiry(mode: Configuration.IOMode) async throws {
     let directory = try await store(expiring: .max - 1)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
-    // Garbage, so that its segment is rewritten.
+    // Makes garbage, so that the record's segment is rewritten.
     try await store.removeValue(forKey: "stays")
     #expect(try await store.compact().inputSegmentCount > 0)
     #expect(try await store.value(forKey: keyBehindTheExpiry)?.count == 22)

@@ -7,14 +7,14 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Large records are written by calls into a mapped segment too.
+/// Large records are written by calls, also into a mapped segment.
 @Suite struct LargeRecordTests {
   private static func value(_ number: UInt64, _ length: Int) -> [UInt8] {
     var generator = SeededGenerator(seed: number)
     return (0..<length).map { _ in UInt8(truncatingIfNeeded: generator.next()) }
   }
 
-  /// Around the length at which that begins, with small ones in between.
+  /// Lengths around the limit from which records count as large, with small ones in between.
   private static let lengths = [
     65_000, 65_500, 65_536, 100, 70_001, 70_002, 70_003, 1, 1 << 20, (3 << 19) + 1,
   ]
@@ -34,7 +34,7 @@ import Testing
     try await again.close()
   }
 
-  /// A batch is whole, whichever way its records went.
+  /// A batch is whole, however its records were written.
   @Test func batchOfLargeAndSmallRecordsIsReadBack() async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore()
@@ -47,7 +47,7 @@ import Testing
     try await check(try SimulatedDisk(disk.image(.nothing)).openStore())
   }
 
-  /// The call may fail; the mapping takes the record all the same.
+  /// The call may fail; the mapping then receives the record.
   @Test(arguments: [DiskFault.Effect.ioError, .short(lengthBytes: 30), .noSpace])
   func aCallThatFailsLosesNothing(effect: DiskFault.Effect) async throws {
     let disk = SimulatedDisk()
@@ -62,7 +62,7 @@ import Testing
     for number in 0..<3 { #expect(try await next.value(forKey: Key("\(number)")) == large) }
   }
 
-  /// The same for a record that goes to its file in parts: whichever of them fails.
+  /// The same for a record that is written to its file in parts: any part may fail.
   @Test(arguments: 2...4, [Configuration.IOMode.mapped, .positional])
   func aPartThatFailsLosesNothing(occurrence: Int, mode: Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
@@ -77,7 +77,7 @@ import Testing
     }
     let error = await failure { try await store.set(large, forKey: "large", durability: .sync) }
     storage.setScript(nil)
-    // The mapping takes what the call has refused; without one the put has failed.
+    // The mapping receives the part that the call has refused; without a mapping the put fails.
     if error == nil {
       #expect(try await store.value(forKey: "large") == large)
     } else {
@@ -93,7 +93,7 @@ import Testing
     try await again.close()
   }
 
-  /// Each attempt to find room compressed the value once more.
+  /// Regression: each attempt to find space compressed the value again.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func aLargeValueIsCompressedOnce(mode: Configuration.IOMode) async throws {
     let configuration = Configuration.testing(segmentSizeBytes: 4 << 20, ioMode: mode)
@@ -116,7 +116,7 @@ import Testing
     try await store.close()
   }
 
-  /// A power failure at each call, the record torn between its sectors.
+  /// The power fails at each call, and the record is torn between its sectors.
   @Test func crashTearsNoLargeRecord() async throws {
     var experiment = CrashExperiment()
     (experiment.subsetsPerPoint, experiment.tornPerPoint) = (6, 4)
@@ -157,7 +157,7 @@ import Testing
 private final class Counter: Sendable {
   private let count = Mutex(0)
 
-  /// Begins with 1.
+  /// Returns 1 first, then the following numbers.
   func next() -> Int {
     count.withLock { count in
       count += 1

@@ -25,7 +25,7 @@ import Testing
     await #expect(throws: StoreError.self) { try await store.withValue(forKey: "1") { _ in } }
   }
 
-  /// Closures made on the main actor may capture variables and give back results.
+  /// Closures of the main actor may capture variables and return results.
   @MainActor @Test func closuresComeFromTheMainActor() async throws {
     let store = Store.inMemory()
     let names = ["a", "b", "c"]

@@ -4,7 +4,7 @@ import Testing
 @testable import MoraineEngine
 
 @Suite struct LimitTests {
-  /// Lengths alone are looked at: nothing of a gigabyte has to be there.
+  /// Only lengths are checked: the test needs no gigabyte of memory.
   @Test func aValueOverTheLimitIsRefused() throws {
     let byte = UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)
     defer { byte.deallocate() }

@@ -4,7 +4,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// The orders on which durability stands (rules 1 to 3), read from a trace.
+/// The orders of steps that durability depends on (rules 1 to 3), read from a trace.
 @Suite struct OrderTests {
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func segmentsAreCreatedSealedAndListedInOrder(mode: Configuration.IOMode) async throws {
@@ -21,7 +21,8 @@ import Testing
     try await store.set([1], forKey: "last", durability: .sync)
     let trace = storage.trace
     for (file, next) in [("0000000001.segment", "0000000002.segment")] {
-      // Birth: created, header written, file synced, directory synced; then a manifest lists it.
+      // Creation: the file is created, its header written, the file synced, the directory synced;
+      // then a manifest lists it.
       let birth = try steps(
         in: trace,
         [
@@ -30,7 +31,8 @@ import Testing
           (.write, "MANIFEST.tmp"), (.synchronizeFull, "MANIFEST.tmp"), (.rename, "MANIFEST.tmp"),
           (.synchronizeDirectory, "store"),
         ])
-      // Seal: cut, synced, and listed as sealed, all before a record of the next is synced.
+      // Seal: truncated, synced, and listed as sealed, all before a record of the next segment is
+      // synced.
       let seal = try steps(
         in: trace,
         [
@@ -42,7 +44,8 @@ import Testing
     try await store.close()
   }
 
-  /// It may be left from a birth that a crash cut short, and its name not durable.
+  /// The directory may be left from a creation that a crash interrupted, and its name may not be
+  /// durable.
   @Test func aDirectoryThatExistsAlreadyIsMadeDurable() async throws {
     let memory = MemoryStorage()
     try memory.createDirectory("store")
@@ -53,8 +56,8 @@ import Testing
     try await store.close()
   }
 
-  /// What a process that died has left of an open segment is copied, and the manifest lists the
-  /// copy only when its bytes and its name are durable. From then on the copy is what is read.
+  /// The part of an open segment that a dead process has left is copied, and the manifest lists the
+  /// copy only when its bytes and its name are durable. From then on the copy is read.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func anUnprovenTailIsCopiedBeforeItIsListed(mode: Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
@@ -83,7 +86,7 @@ import Testing
     try await store.close()
   }
 
-  /// The places of the steps in the trace, each behind the one before.
+  /// Returns the places of the steps in the trace, each after the previous one.
   private func steps(
     in trace: [StorageEvent], _ wanted: [(StorageEvent.Operation, String)]
   ) throws -> [Int] {
@@ -99,7 +102,7 @@ import Testing
 }
 
 @Suite struct MovedDirectoryTests {
-  /// Someone moves the folder of an open store, and another comes in its place.
+  /// The folder of an open store is moved, and another folder takes its place.
   @Test(arguments: [true, false])
   func aMovedDirectoryIsNoticedAtTheNextSwap(atClose: Bool) async throws {
     let memory = MemoryStorage()

@@ -2,13 +2,14 @@ import Foundation
 import MoraineEngine
 import Testing
 
-/// A unit larger than a segment gets one of its own, and nothing else comes into that: an address
-/// reaches as far as a segment's greatest size.
+/// A unit larger than a segment gets a segment of its own, and no other record is appended to that
+/// segment: an address reaches only as far as the greatest size of a segment.
 @Suite struct OversizedUnitTests {
   private static let segmentSizeBytes = 1000
 
-  /// A batch of one asked for room for its value as it is, and got more than it took once it was
-  /// compressed. Others filled that, also behind the first gibibyte, where no address reaches.
+  /// Regression: a batch of one record asked for space for its uncompressed value, and used less
+  /// once the value was compressed. Other records filled the rest, also past the first gibibyte,
+  /// where no address reaches.
   @Test(arguments: [Configuration.IOMode.mapped, .positional])
   func nothingFollowsALargeRecordIntoItsSegment(mode: Configuration.IOMode) async throws {
     let directory = try TestDirectory()

@@ -6,9 +6,9 @@ import Testing
 
 @testable import MoraineEngine
 
-/// The birth of the next segment may be queued behind a seal that is about to fail.
+/// The creation of the next segment may be queued after a seal that is about to fail.
 @Suite struct QueuedBirthTests {
-  /// The seal's publication hangs before its rename, so that the failure comes when the birth
+  /// The seal's publication hangs before its rename, so that the failure comes while the creation
   /// waits.
   @Test(arguments: [StorageEvent.Operation.rename, .synchronizeDirectory])
   func segmentCreationAfterAFailedSealSyncsNothing(failing: StorageEvent.Operation) async throws {
@@ -40,7 +40,7 @@ import Testing
       return nil
     }
     await gate.arrival()
-    // The second segment fills up, and the birth of the third stands behind the hanging seal.
+    // The second segment fills up, and the creation of the third waits for the hanging seal.
     while store.pipeline.monitor.withLock({ $0.jobs.isEmpty }) { await Task.yield() }
     gate.open()
     #expect(await writing.value?.code == .poisoned)

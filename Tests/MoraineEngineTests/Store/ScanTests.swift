@@ -5,10 +5,10 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A scan that finds nothing dead among a segment's first records asks the index no more, if there
-/// is nothing dead in it at all.
+/// A scan that finds no dead record among the first records of a segment stops asking the index, if
+/// the segment's figures show no dead record at all.
 @Suite(.timeLimit(.minutes(10))) struct ScanTests {
-  /// More than a scan looks at before it decides.
+  /// More records than a scan reads before it decides.
   private static let count = 3000
 
   enum Dead: CaseIterable { case nothing, early, late, lateAndDeletes, half }
@@ -88,7 +88,7 @@ import Testing
     }
   }
 
-  /// Where a scan trusts the segment's figures, verifying must not.
+  /// A scan trusts the segment's figures; verifying must not.
   @Test func verifyMissesNoEntry() async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: Self.configuration(.mapped))
@@ -131,13 +131,13 @@ import Testing
   }
 }
 
-/// What a closure on the store's actor has seen.
+/// Records that a closure on the store's actor has seen.
 private final class Seen: @unchecked Sendable {
   var entries: [(Key, [UInt8])] = []
 }
 
 extension Store {
-  /// Makes a key's entry name no record.
+  /// Makes a key's entry point to no record.
   fileprivate func forgetEntry(ofKey key: Key) throws(StoreError) {
     guard let slot = try found(key)?.slot else { return }
     slot.pointee = slot.pointee & ~Address.mask | Address(slot: 0, offset: 1 << 20).rawValue

@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineEngine
 
 @Suite(.timeLimit(.minutes(10))) struct SegmentCountTests {
-  /// More than a million segments were a trap.
+  /// Regression: more than a million segments were a trap.
   @Test func lastSegmentSlotIsRefusedWithAnError() async throws {
     var configuration = Configuration.testing(segmentSizeBytes: 256)
     configuration.compaction = .manual
@@ -20,7 +20,7 @@ import Testing
     for number in 0..<10 {
       #expect(try await store.value(forKey: Key("\(number)")) == [UInt8](0..<100))
     }
-    // The last slot is kept for compaction: it makes many of one.
+    // The last slot is reserved for compaction, which replaces many segments by one.
     try await store.compact(segments: 0..<4)
     for number in 0..<2 { try await store.set([1], forKey: Key("\(number)")) }
     #expect(try await store.verify().isSound)

@@ -4,7 +4,8 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Sequence numbers rise for ever: after errors, unclean stops, and when nothing is left (rule 8).
+/// Sequence numbers always rise: after errors, after unclean stops, and when no record is left
+/// (rule 8).
 @Suite struct SequenceTests {
   @Test func failedOperationUsesUpItsNumber() async throws {
     let storage = FaultStorage(MemoryStorage())
@@ -22,12 +23,12 @@ import Testing
       }
     }
     storage.setScript(nil)
-    // Waiting for the numbers that were used up would be waiting for ever.
+    // A wait for the used-up numbers would never end.
     #expect(try await store.sync() == first)
     let next = try await store.set([4], forKey: "e")
     #expect(next.rawValue == first.rawValue + 4)
     #expect(await store.count == 2)
-    // Into the next segment, whose header names the last number.
+    // Continues into the next segment, whose header names the last number.
     for number in 0..<12 { try await store.set([UInt8](0..<60), forKey: "more \(number)") }
     let last = await store.lastSequence
     try await store.close()
@@ -38,7 +39,7 @@ import Testing
     try await again.close()
   }
 
-  /// A used-up number at a segment's very end was taken for corruption.
+  /// Regression: a used-up number at the very end of a segment was taken for corruption.
   @Test func aSegmentMayEndInFailedOperations() async throws {
     let disk = SimulatedDisk()
     let storage = FaultStorage(disk)
@@ -50,7 +51,7 @@ import Testing
       event.operation == .write && event.file.hasSuffix(".segment") ? .fail(.ioError) : nil
     }
     await #expect(throws: StoreError.self) { try await store.set([2], forKey: "b") }
-    // Both segments stay open: the first one's seal hangs.
+    // Both segments stay open: the seal of the first one hangs.
     storage.setScript { event in
       event.operation == .truncate && event.file == "0000000001.segment" ? .hang(gate) : nil
     }

@@ -9,17 +9,17 @@ import Testing
     var configuration = Configuration()
     configuration.compaction = .manual
     let store = Store.inMemory(configuration: configuration)
-    #expect(await store.statistics.spaceAmplification == 1, "nothing is there at all")
+    #expect(await store.statistics.spaceAmplification == 1, "the store is empty")
     for number in 0..<100 { try await store.set([1, 2, 3], forKey: Key("\(number)")) }
     for number in 0..<100 { try await store.removeValue(forKey: Key("\(number)")) }
     let statistics = await store.statistics
     #expect(statistics.spaceAmplification > 100, "\(statistics)")
-    // Neither is it infinite: no JSON could say so.
+    // The figure is not infinite either: JSON has no infinite numbers.
     _ = try JSONSerialization.jsonObject(with: Data(statistics.json.utf8))
     try await store.close()
   }
 
-  /// A fresh reader would always say 1.
+  /// A reader that was just opened would otherwise always report 1.
   @Test func writeAmplificationWithoutWritesIsNull() {
     var statistics = Statistics()
     #expect(statistics.json.contains("\"writeAmplification\":null"))
@@ -28,7 +28,7 @@ import Testing
     #expect(statistics.json.contains("\"writeAmplification\":1.5"))
   }
 
-  /// For people: each figure on a line of its own, by the names that the JSON has.
+  /// For people: each figure on its own line, with the name that it has in the JSON.
   @Test func textAndJSONHoldTheSameFigures() throws {
     var statistics = Statistics()
     statistics.count = 3

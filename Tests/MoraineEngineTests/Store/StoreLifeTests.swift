@@ -4,10 +4,10 @@ import Testing
 
 @testable import MoraineEngine
 
-/// What an opening is told about the stores of its own process.
+/// The state of the stores of a process, as an opening in the same process sees it.
 @Suite struct StoreLifeTests {
   /// Regression: between the end of a store's last reference and the end of its `deinit` the
-  /// directory is locked, and an opening that came then was refused. The test forces that moment.
+  /// directory is locked, and an opening at that moment was refused. The test forces that moment.
   @Test func storeWithoutReferencesIsLeavingUntilItsLockIsFree() throws {
     let ground = try TestDirectory()
     try DiskStorage().createDirectory(ground.path)

@@ -3,7 +3,8 @@ import Synchronization
 import Testing
 
 @Suite struct VerificationProgressTests {
-  /// It stood still within a segment, and a store of one segment showed none at all.
+  /// Regression: the progress did not advance within a segment, and a store of one segment reported
+  /// no progress.
   @Test func verifyReportsProgressWithinASegment() async throws {
     let store = Store.inMemory()
     try await store.write { batch in
@@ -15,7 +16,7 @@ import Testing
     let completed = seen.withLock { $0.map(\.completedBytes) }
     #expect(completed.count >= 3)
     #expect(completed == completed.sorted())
-    #expect(Set(completed).count == completed.count, "every step is farther than the last")
+    #expect(Set(completed).count == completed.count, "every step advances")
     #expect(completed.last == report.checkedBytes)
   }
 }

@@ -3,7 +3,7 @@ import MoraineEngine
 import MoraineFormat
 import Testing
 
-/// `verify` of an open store reads again what opening read long ago.
+/// `verify` of an open store reads again the files that opening read long ago.
 @Suite struct VerificationTests {
   private func damage(_ name: String, at offset: Int, in directory: TestDirectory) throws {
     let url = directory.store.appendingPathComponent(name)
@@ -15,7 +15,7 @@ import Testing
     try handle.close()
   }
 
-  /// A damaged header passed: only records were read again.
+  /// Regression: a damaged header was not found: only records were read again.
   @Test(
     arguments: [
       ("0000000001.segment", [0, 12, 50, 90, 127, 140]), ("MANIFEST", [0, 20, 90, 200]),
@@ -37,7 +37,7 @@ import Testing
       try damage(place.file, at: offset, in: directory)
     }
     #expect(try await store.verify().isSound)
-    // It may have been seen while another manifest lay there.
+    // The store may have detected the replaced manifest, and close then throws.
     do throws(StoreError) { try await store.close() } catch {
       #expect(error.code == .storeReplaced)
     }
@@ -65,7 +65,7 @@ import Testing
       try forgery.overwrite(file, at: 0, [UInt8](own))
     }
     #expect(try await store.verify().isSound)
-    // It may have been seen while another manifest lay there.
+    // The store may have detected the replaced manifest, and close then throws.
     do throws(StoreError) { try await store.close() } catch {
       #expect(error.code == .storeReplaced)
     }

@@ -2,28 +2,28 @@
 
 /// A model of memory after C11, in the operational form of views (Kang et al., "A promising
 /// semantics for relaxed-memory concurrency", POPL 2017, without promises; Lahav et al., PLDI
-/// 2017). A word is the list of all that was stored to it. A thread may load any of it that is not
-/// older than what it knows; what it knows grows by what it loads, and by the fences and locks that
-/// it passes.
+/// 2017). A word is the list of all stores to it. A thread may load any of these stores that is not
+/// older than its view; its view grows by its loads, and by the fences and locks that it passes.
 ///
-/// Left out are loads that see stores of the future (load buffering), and stores that are put
-/// before ones which were made already. No protocol here depends on their absence: what a thread
-/// stores never depends on a relaxed load of the same step alone.
+/// The model leaves out loads of future stores (load buffering), and stores that are ordered before
+/// earlier stores. No protocol here depends on their absence: a thread's store never depends on a
+/// relaxed load of the same step alone.
 struct MemoryModel: Hashable {
   typealias View = [Int: Int]
 
   private struct Message: Hashable {
     let value: UInt64
-    /// What a thread knows that acquires it.
+    /// The view that a thread gets when it acquires the store.
     let view: View
   }
 
   private struct Knowledge: Hashable {
-    /// The oldest store of each word that it may still load.
+    /// The oldest store of each word that the thread may still load.
     var now: View = [:]
-    /// What an acquiring fence would add.
+    /// The view that an acquiring fence would add.
     var acquired: View = [:]
-    /// What a relaxed store carries: all that was known at the last releasing fence.
+    /// The view that a relaxed store carries: everything that was known at the last releasing
+    /// fence.
     var released: View = [:]
 
     mutating func learn(_ view: View) {
@@ -43,11 +43,11 @@ struct MemoryModel: Hashable {
     threads = Array(repeating: Knowledge(), count: threadCount)
   }
 
-  /// What was stored to a word last.
+  /// Returns the last store to a word.
   func last(_ word: Int) -> UInt64 { words[word]?.last?.value ?? 0 }
 
-  /// Everything that may become of a thread's access: the value it gets and the memory after it.
-  /// Nothing while the thread must wait for the lock.
+  /// Returns all possible results of a thread's access: the value that it gets and the memory after
+  /// it. Returns none while the thread must wait for the lock.
   func outcomes(of access: Access, by thread: Int) -> [(value: UInt64, memory: MemoryModel)] {
     switch access {
     case .load(let word, let isAcquiring):
@@ -138,13 +138,13 @@ extension MemoryModel.View {
 }
 
 /// One thread of a model. It runs the lines of the engine from their beginning each time, with the
-/// values that its accesses have got so far, and stops before the next access.
+/// values that its accesses have returned so far, and stops before the next access.
 final class ModelThread: SharedWords {
   struct Stop: Error { let access: MemoryModel.Access }
 
   private let values: [UInt64]
   private var count = 0
-  /// Fences of this kind do nothing: to see that a test can fail.
+  /// Fences of this kind have no effect, which shows that a test can fail.
   private let without: MemoryModel.Fence?
 
   init(_ values: [UInt64], without: MemoryModel.Fence? = nil) {
@@ -194,7 +194,7 @@ final class ModelThread: SharedWords {
   func unlock() throws(Stop) { _ = try access(.unlock) }
 }
 
-/// Runs threads in every order, with every value that the model lets a load give.
+/// Runs threads in every order, with every value that the model lets a load return.
 struct Interleavings {
   typealias Program = @Sendable (ModelThread) throws(ModelThread.Stop) -> [UInt64]
 
@@ -203,7 +203,7 @@ struct Interleavings {
   var without: MemoryModel.Fence?
 
   struct Outcome: Hashable {
-    /// What each program returned.
+    /// The results of the programs.
     let answers: [[UInt64]]
     let memory: MemoryModel
   }
@@ -213,7 +213,7 @@ struct Interleavings {
     var values: [[UInt64]]
   }
 
-  /// All that may become of it.
+  /// Returns all possible outcomes.
   func outcomes() -> Set<Outcome> {
     var seen: Set<State> = []
     var outcomes: Set<Outcome> = []

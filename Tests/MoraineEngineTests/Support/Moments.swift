@@ -1,7 +1,7 @@
 import MoraineTesting
 import Synchronization
 
-/// The moments of a simulated disk that a crash could come at.
+/// The moments of a simulated disk at which a crash could occur.
 final class Moments: Sendable {
   private let list = Mutex<[DiskMoment]>([])
 

@@ -3,7 +3,7 @@ import MoraineEngine
 import MoraineFormat
 import MoraineTesting
 
-/// What a segment file says.
+/// The contents of a segment file.
 extension URL {
   var header: SegmentHeader {
     get throws {
@@ -11,7 +11,7 @@ extension URL {
     }
   }
 
-  /// Its puts, in order.
+  /// The puts of the segment, in order.
   var records: [(key: [UInt8], codec: RecordCodec)] {
     get throws {
       let bytes = [UInt8](try Data(contentsOf: self))
@@ -48,7 +48,7 @@ extension URL {
 }
 
 extension Configuration {
-  /// Small segments, compacted by hand alone.
+  /// Returns a configuration with small segments, which are compacted only by calls.
   static func dictionaries(_ mode: IOMode) -> Configuration {
     var configuration = Configuration.testing(segmentSizeBytes: 256 << 10, ioMode: mode)
     configuration.compaction.isAutomatic = false

@@ -9,7 +9,7 @@ final class TestDirectory: Sendable {
   var path: FilePath { FilePath(url.path).appending("store") }
 
   init() throws {
-    // With 1 every descriptor that can be is given back whenever another one is opened.
+    // With 1, every descriptor that can be closed is closed whenever another file is opened.
     if let limit = ProcessInfo.processInfo.environment["MORAINE_DESCRIPTORS"].flatMap({ Int($0) }) {
       DescriptorPool.current.fixLimit(limit)
     }
@@ -41,7 +41,7 @@ extension Configuration {
     configuration.segmentSizeBytes = segmentSizeBytes
     configuration.ioMode = ioMode
     configuration.durability = durability
-    // With 0 every store of every test has an index checkpoint, however small it is.
+    // With 0, every store of every test has an index checkpoint, however small it is.
     if let floor = ProcessInfo.processInfo.environment["MORAINE_CHECKPOINT_FLOOR"] {
       configuration.checkpointFloorBytes = Int(floor) ?? configuration.checkpointFloorBytes
     }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Moraine
 
-/// What a view shows is what the repository holds.
+/// A view shows the contents of the repository.
 @MainActor
 @Suite(.timeLimit(.minutes(10))) struct LiveModelsTests {
   @Test func liveModelsLoadAndFollowChanges() async throws {
@@ -57,7 +57,8 @@ import Testing
     }
   }
 
-  /// It waits for changes when nobody else has it any more; that must not keep it.
+  /// The object waits for changes when its last owner has released it; the wait must not keep it
+  /// alive.
   @Test func liveModelsAreReleasedWithTheirLastReference() async throws {
     let notes = LocalRepository<Note>.inMemory()
     let store = notes.keyspace.store
@@ -83,7 +84,8 @@ import Testing
     #expect(live.models.map(\.id) == [1])
     try await notes.save(Note(id: 3, text: "c"))
     await observed { live.models.map(\.id) == [1, 3] }
-    #expect(failure(live)?.code == .decodingFailed, "the rest follows, and it still says so")
+    #expect(
+      failure(live)?.code == .decodingFailed, "the other models follow, and the failure stays")
     try await notes.save(Note(id: 2, text: "sound"))
     await observed { live.models.map(\.id) == [1, 3, 2] }
     #expect(failure(live) == nil)
@@ -100,7 +102,7 @@ import Testing
     await observed { live.models.count == 1 }
     live.restart()
     live.restart()
-    #expect(live.models.count == 1, "what was there stays until the new is there")
+    #expect(live.models.count == 1, "the old models stay until the new ones are loaded")
     try await notes.save(Note(id: 2, text: "b"))
     await observed { live.models.count == 2 }
     try await notes.keyspace.store.close()
@@ -110,7 +112,7 @@ import Testing
     await observed { failure(live)?.code == .closed }
   }
 
-  /// Away for so long that deletes are gone from the log, it begins anew by itself.
+  /// After a pause in which deletes were removed from the log, the object loads everything again.
   @Test func expiredFeedBeginsAgain() async throws {
     var configuration = Configuration()
     configuration.segmentSizeBytes = 500
@@ -132,7 +134,7 @@ import Testing
       try await notes.save(Note(id: 100, text: "\(number)"))
     }
     guard case .contents(let second) = await source.next() else {
-      Issue.record("it went on as if nothing were missing")
+      Issue.record("the source continued although changes are missing")
       return
     }
     #expect(try await second.models == notes.loadAll())

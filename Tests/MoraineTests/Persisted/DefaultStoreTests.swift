@@ -5,8 +5,8 @@ import Testing
 
 private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1) }
 
-/// The store of all values that name none; each in a process of its own, for there is one a
-/// process.
+/// The store of all values that name no store. Each test has a process of its own, because a
+/// process has one default store.
 @Suite(.timeLimit(.minutes(10))) struct DefaultStoreTests {
   @Test func environmentNamesTheDefaultStore() async {
     await #expect(processExitsWith: .success) {
@@ -39,7 +39,8 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
     }
   }
 
-  /// Somebody else has it: nothing is lost, nothing is set, and it can be tried again.
+  /// Another process has the store open: nothing is lost, nothing is set, and opening can be
+  /// repeated.
   @Test func defaultStoreThatCannotBeOpenedReportsTheError() async {
     await #expect(processExitsWith: .success) {
       let folder = try Folder()
@@ -62,7 +63,7 @@ private func setVariable(_ value: String) { setenv("MORAINE_SETTINGS", value, 1)
       theme = .dark
       try await $theme.save()
       let named = try PersistedStore(directory: folder.url)
-      #expect(Persisted(.theme, in: named).wrappedValue == .dark, "it is the same store")
+      #expect(Persisted(.theme, in: named).wrappedValue == .dark, "both are the same store")
     }
   }
 

@@ -11,7 +11,7 @@ private struct Size: Codable, Hashable, Sendable {
   var height = 2
 }
 
-/// Never a default over what is stored, and never silence.
+/// A default never replaces a stored value, and every failure is reported.
 @Suite(.timeLimit(.minutes(10))) struct PersistedErrorTests {
   @Test(arguments: ["", "{", #""unknown""#, "7", "null", #"{"$version":9,"$value":"dark"}"#])
   func unreadableValueIsKept(text: String) async throws {
@@ -30,7 +30,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect($theme.error?.file == path)
     theme = .dark
     $theme.withLock { $0 = .sepia }
-    #expect(theme == .light, "a refused set shows nothing that is not so")
+    #expect(theme == .light, "a refused set does not change the value")
     let error = await #expect(throws: StoreError.self) { try await $theme.save() }
     #expect(error?.code == code)
     other = 2
@@ -44,7 +44,7 @@ private struct Size: Codable, Hashable, Sendable {
     try await store.close()
   }
 
-  /// The error is over when the value is on its way, not when it has arrived.
+  /// The error ends when the value is on its way, not when it is stored.
   @Test func overwritingEndsTheErrorAtOnce() async throws {
     for round in 0..<50 {
       let store = PersistedStore.inMemory()
@@ -79,7 +79,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect($theme.error == nil)
   }
 
-  /// Somebody else may put it in order.
+  /// Another writer may repair the value.
   @Test func repairedValueIsReadAgain() async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)
@@ -114,7 +114,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect(try JSONDecoder().decode(Size.self, from: Data(stored)) == Size(width: 5, height: 2))
   }
 
-  /// Values that are no objects have versions too, and earlier ones are migrated.
+  /// Values that are no JSON objects have versions too, and earlier versions are migrated.
   @Test func versionsAreMigrated() async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)
@@ -180,7 +180,7 @@ private struct Size: Codable, Hashable, Sendable {
     #expect($theme.error == nil)
   }
 
-  /// What the user chose stays, is said to be unsaved, and is saved when there is space again.
+  /// The user's choice stays, is reported as unsaved, and is saved when the disk has space again.
   @Test func valueIsSavedWhenAFullDiskHasSpaceAgain() async throws {
     let storage = MemoryStorage(capacityBytes: 2 << 20)
     let full = try Store(on: storage, at: "store", configuration: .init())

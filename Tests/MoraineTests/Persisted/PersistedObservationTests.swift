@@ -34,8 +34,8 @@ private final class Preferences {
     await observed { preferences.$theme.error != nil }
   }
 
-  /// An observer is registered when it has read everything. What another thread changes after the
-  /// read and before that, it would not be told.
+  /// An observer is registered after it has read everything. It would not be notified of a change
+  /// that another thread makes after the read and before the registration.
   @Test func aChangeWhileAnObserverReadsIsNotMissed() async throws {
     let theme = Persisted(.theme, in: PersistedStore.inMemory())
     let projection = theme.projectedValue
@@ -52,7 +52,7 @@ private final class Preferences {
       continuation.finish()
     }
     for await _ in changes {}
-    #expect(!Task.isCancelled, "nobody was told")
+    #expect(!Task.isCancelled, "no observer was notified")
     #expect(theme.wrappedValue == .dark)
   }
 
@@ -63,7 +63,7 @@ private final class Preferences {
     withObservationTracking {
       _ = theme.wrappedValue
     } onChange: {
-      // What is read here is the new value, and what is set here is another one.
+      // The value that is read here is the new one; the value that is set here is another.
       told.wrappedValue = theme.wrappedValue == .dark ? 1 : 2
     }
     theme.wrappedValue = .dark

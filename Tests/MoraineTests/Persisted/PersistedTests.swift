@@ -11,7 +11,7 @@ extension PersistedKey where Value == Theme {
   static var theme: Self { Self("theme", default: .light) }
 }
 
-/// What was set is there, for everybody and in the next run.
+/// A value that was set exists for every instance, and in the next run.
 @Suite(.timeLimit(.minutes(10))) struct PersistedTests {
   private struct Settings {
     @Persisted var theme: Theme
@@ -59,7 +59,7 @@ extension PersistedKey where Value == Theme {
       if round % 2 == 0 { settings.theme = theme } else { model.theme = theme }
       #expect(settings.theme == theme)
       #expect(model.theme == theme)
-      #expect(Settings(store).theme == theme, "also one that is made now")
+      #expect(Settings(store).theme == theme, "also an instance that is created now")
       #expect(Persisted(.theme, in: again).wrappedValue == theme)
     }
   }
@@ -76,7 +76,7 @@ extension PersistedKey where Value == Theme {
     try await again.close()
   }
 
-  /// By the keyspace too: opening the place again gives a store that is open.
+  /// Also through the keyspace: opening the place again returns an open store.
   @Test func settingsThatWereClosedByTheirStoreAreOpenedAgain() async throws {
     let folder = try Folder()
     for round in 0..<3 {
@@ -92,7 +92,7 @@ extension PersistedKey where Value == Theme {
     }
   }
 
-  /// A value that is in use goes on with the store that is at the place.
+  /// A value in use continues with the store that exists at the place.
   @Test func reloadOpensAStoreThatWasClosed() async throws {
     let folder = try Folder()
     let store = try PersistedStore(directory: folder.url)
@@ -113,7 +113,7 @@ extension PersistedKey where Value == Theme {
     try await again.close()
   }
 
-  /// Only the store itself can say then what it holds, and that takes an `await`.
+  /// Only the store itself knows its contents then, and asking it takes an `await`.
   @Test func storeThatIsOpenForAnotherUseIsAwaited() async throws {
     let folder = try Folder()
     let notes = try LocalRepository<Note>(directory: folder.url, filename: "app")
@@ -129,7 +129,7 @@ extension PersistedKey where Value == Theme {
     #expect(Settings(store).theme == .sepia)
   }
 
-  /// Whoever writes the key: it arrives.
+  /// Whichever writer sets the key, the value arrives.
   @Test func writesThroughTheKeyspaceArrive() async throws {
     let store = PersistedStore.inMemory()
     let keyspace = try #require(store.keyspace)
@@ -141,14 +141,14 @@ extension PersistedKey where Value == Theme {
     #expect(theme == .dark)
     try await keyspace.removeValue(forKey: "theme")
     #expect(await values.next() == .light)
-    // Also what comes before anybody asks for the key.
+    // Includes a value that arrives before any instance uses the key.
     try await keyspace.set(Array("7".utf8), forKey: "launches")
     try await keyspace.set(Array(#""sepia""#.utf8), forKey: "theme")
     #expect(await values.next() == .sepia)
     #expect(Settings(store).launches == 7)
   }
 
-  /// Two stores of one place are to each other what two processes are.
+  /// Two stores of one place behave to each other as two processes do.
   @Test func writesOfAnotherProcessArrive() async throws {
     let folder = try Folder()
     let store = try PersistedStore(directory: folder.url)
@@ -219,7 +219,8 @@ extension PersistedKey where Value == Theme {
     #expect(counter.wrappedValue == 4_001, "a body that throws changes nothing")
   }
 
-  /// Of what is set here and stored by others at once, memory has in the end what the log has.
+  /// When values are set here and stored by other writers at once, memory ends with the contents of
+  /// the log.
   @Test(arguments: 0..<20 as Range<UInt64>)
   func valueInMemoryEndsEqualToTheStoredValue(seed: UInt64) async throws {
     let store = PersistedStore.inMemory()

@@ -4,9 +4,10 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// Another store is at the place of the settings' store.
+/// Another store is in the place of the settings' store.
 @Suite(.timeLimit(.minutes(10))) struct ReplacedSettingsTests {
-  /// Its numbers are lower than those that were seen, and are news all the same.
+  /// The sequence numbers of the new store are lower than those that were seen; its values are new
+  /// nevertheless.
   @Test func reloadFollowsTheReplacementStore() async throws {
     let folder = try Folder()
     let path = FilePath(folder.url.appendingPathComponent("settings.moraine").path)

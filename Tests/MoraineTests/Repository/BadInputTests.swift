@@ -3,7 +3,7 @@ import Moraine
 import SystemPackage
 import Testing
 
-/// What a program should not do to a repository, and what happens to it.
+/// Misuse of a repository, and its effects.
 @Suite(.timeLimit(.minutes(10))) struct BadInputTests {
   @Test func anIDMayHaveAnyBytes() async throws {
     let folder = try Folder()
@@ -46,7 +46,7 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: missing.path))
   }
 
-  /// Nothing is written anywhere else, and what was acknowledged is not taken for saved for ever.
+  /// Nothing is written elsewhere, and saves into the missing directory do not succeed for ever.
   @Test func aDirectoryThatVanishesIsNoticed() async throws {
     let folder = try Folder()
     var configuration = Configuration()
@@ -67,11 +67,11 @@ import Testing
     #expect(
       seen?.file != nil && seen?.code == .storeReplaced, "\(String(describing: seen))")
     #expect(!FileManager.default.fileExists(atPath: path.string))
-    // What was read once is still in memory; the rest says what is wrong.
+    // Models that were read once are still in memory; every other call throws the error.
     await #expect(throws: StoreError.self) { try await notes.save(Note(id: 2, text: "later")) }
   }
 
-  /// Another program has other models under the same name.
+  /// Another program stores other models under the same name.
   @Test func modelsOfAnotherTypeAreNamedAndStay() async throws {
     let folder = try Folder()
     let path = FilePath(folder.url.path).appending("shared")

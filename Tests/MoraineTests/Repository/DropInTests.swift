@@ -4,7 +4,7 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// What programs of the copied pattern write, and what comes nearest here.
+/// Code of programs that use the copied pattern, and the closest code with this library.
 @Suite(.timeLimit(.minutes(10))) struct DropInTests {
   private enum Planet: String, Codable, Sendable { case earth, mars }
   private enum Slot: Int, Codable, Sendable { case first = 1, second }
@@ -19,7 +19,7 @@ import Testing
     var name = ""
   }
 
-  /// With a text of its own, which is not the raw value.
+  /// Has a text of its own, which is not the raw value.
   private struct Code: RawRepresentable, LosslessStringConvertible, Codable, Hashable, Sendable {
     var rawValue: Int
     var description: String { "code \(rawValue)" }
@@ -34,7 +34,7 @@ import Testing
     var id: Code
   }
 
-  /// Swift permits no default argument that throws, not even where the initializer does.
+  /// Swift permits no default argument that throws, not even where the initializer throws.
   private final class NoteList {
     let notes: LocalRepository<Note>
     init(notes: LocalRepository<Note> = .opened(filename: "")) { self.notes = notes }
@@ -59,7 +59,7 @@ import Testing
     #expect(try await named.count == 0)
   }
 
-  /// Programs that have stored such ids find them again.
+  /// Programs that have stored such ids must find them again.
   @Test func anIDThatSaysItsTextIsNotStoredByItsRawValue() async throws {
     let coded = LocalRepository<Coded>.inMemory([Coded(id: Code(rawValue: 7))])
     #expect(try await coded.find(by: Code(rawValue: 7)) != nil)
@@ -75,7 +75,7 @@ import Testing
     #expect(try await LocalRepository<Note>(directory: folder.url).count == 1)
   }
 
-  /// The error is the opening's, wherever it comes out.
+  /// Every method throws the error of the opening.
   @Test @MainActor func aRepositoryThatCouldNotBeOpenedThrowsWhyFromEveryMethod() async throws {
     let notes = NoteList().notes
     var errors: [StoreError?] = []
@@ -124,7 +124,8 @@ import Testing
 /// A directory that cannot be written fails at opening.
 @Suite(.timeLimit(.minutes(10))) struct UnwritableDirectoryTests {
   @Test func openingForWritingFailsWhereNothingCanBeWritten() async throws {
-    // The process below gives up its rights, and must still pass every directory above the folder.
+    // The process below gives up its rights, and must still be able to pass every directory above
+    // the folder.
     let folder = try Folder(
       in: URL(fileURLWithPath: getuid() == 0 ? "/tmp" : NSTemporaryDirectory()))
     await #expect(processExitsWith: .success) { [url = folder.url as URL] in
@@ -142,7 +143,7 @@ import Testing
         try manager.setAttributes([.posixPermissions: 0o555], ofItemAtPath: path)
       }
       try manager.setAttributes([.posixPermissions: 0o755], ofItemAtPath: url.path)
-      // Root may write everywhere. From here on this process is another user's.
+      // Root may write everywhere. From here on this process runs as another user.
       if getuid() == 0 { #expect(setuid(65_534) == 0) }
       for directory in [empty, full] {
         let before = try manager.subpathsOfDirectory(atPath: directory.path)

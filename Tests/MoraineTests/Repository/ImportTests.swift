@@ -4,7 +4,7 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-/// Taking over the files of the old pattern.
+/// Importing the files of the old pattern.
 @Suite struct ImportTests {
   private func write(_ text: String, in folder: Folder) throws -> URL {
     let url = folder.url.appendingPathComponent("data.json")
@@ -22,7 +22,7 @@ import Testing
     #expect(try await notes.importArray(from: url) == 2)
     #expect(try await notes.find(by: 1)?.text == "c")
     try await notes.delete(2)
-    #expect(try await notes.importArray(from: url) == 0, "what was deleted stays so")
+    #expect(try await notes.importArray(from: url) == 0, "a deleted model stays deleted")
     #expect(try await notes.find(by: 2) == nil)
     #expect(try Data(contentsOf: url) == Data(Self.three.utf8))
     let missing = folder.url.appendingPathComponent("none.json")
@@ -46,10 +46,10 @@ import Testing
     #expect(error?.file == "data.json")
     #expect(try await notes.loadAll() == [])
     _ = try write(Self.three, in: folder)
-    #expect(try await notes.importArray(from: url) == 2, "once it is mended")
+    #expect(try await notes.importArray(from: url) == 2, "after the repair of the file")
   }
 
-  /// A power failure at any moment leaves all of it or nothing, and trying again ends with all.
+  /// A power failure at any moment leaves all models or none, and a repeated import ends with all.
   @Test func crashDuringAnImportLeavesAllOrNothing() async throws {
     let folder = try Folder()
     let url = try write(Self.three, in: folder)

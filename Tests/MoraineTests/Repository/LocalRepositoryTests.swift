@@ -19,7 +19,7 @@ struct Document: Codable, Identifiable, Hashable, Sendable {
   var title: String
 }
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 final class Folder: Sendable {
   let url: URL
 
@@ -31,7 +31,7 @@ final class Folder: Sendable {
   deinit { do { try FileManager.default.removeItem(at: url) } catch {} }
 }
 
-/// The four verbs.
+/// The four methods: save, find, delete and load.
 @Suite(.timeLimit(.minutes(10))) struct LocalRepositoryTests {
   @Test func savesFindsDeletesAndLoads() async throws {
     let folder = try Folder()
@@ -51,11 +51,11 @@ final class Folder: Sendable {
     let again = try LocalRepository<Note>(directory: folder.url, filename: "notes")
     let all = try await again.loadAll()
     #expect(Set(all.map(\.id)) == Set(0..<10).subtracting([4]))
-    #expect(all.last == Note(id: 3, text: "again"), "what was saved last comes last")
+    #expect(all.last == Note(id: 3, text: "again"), "the model that was saved last comes last")
     #expect(try await again.find(by: 5) == Note(id: 5, text: "note 5"))
   }
 
-  /// Whoever names the same place gets the same store, and nobody has yesterday's models.
+  /// All instances that name the same place share one store, and none has outdated models.
   @Test func severalInstancesAgreeAtOnce() async throws {
     let folder = try Folder()
     let one = try LocalRepository<Note>(directory: folder.url)
@@ -117,7 +117,7 @@ final class Folder: Sendable {
     try await notes.save(contentsOf: [
       Note(id: 1, text: "a"), Note(id: 2, text: "b"), Note(id: 1, text: "c"),
     ])
-    #expect(try await notes.find(by: 1)?.text == "c", "the last of one id counts")
+    #expect(try await notes.find(by: 1)?.text == "c", "the last model with an id counts")
     #expect(try await notes.count == 2)
     let tooLong = Tagged(id: String(repeating: "x", count: 70_000))
     let tagged = LocalRepository<Tagged>.inMemory()

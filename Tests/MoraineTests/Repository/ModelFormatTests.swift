@@ -7,7 +7,7 @@ private struct NoteV1: Codable, Identifiable, Sendable {
   var line: String
 }
 
-/// What was written stays readable, and what cannot be read says so.
+/// Stored models stay readable, and a model that cannot be read is reported.
 @Suite struct ModelFormatTests {
   private static let current = ModelFormat<Note>.json(version: 2)
     .migrating(from: 1, NoteV1.self) { Note(id: $0.id, text: $0.line) }
@@ -78,7 +78,7 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     #expect(try await again.find(by: 1)?.text == "list!")
   }
 
-  /// Its bytes may begin as a mark of a version does; the first one says so.
+  /// A codec whose bytes may begin like the mark of a version: version 1 is therefore marked too.
   private struct Shouting: ModelCodec {
     struct Refused: Error {}
 
@@ -125,8 +125,8 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     #expect(try await repository.find(by: 1) == nil)
   }
 
-  /// Many are decoded at once; what is wrong is named even so, and never makes another model of its
-  /// neighbours.
+  /// Many models are decoded at once; an unreadable model is named nevertheless, and never changes
+  /// its neighbours.
   @Test(arguments: [
     "nonsense", #"{"id":1500,"text":"a"},{"id":1501,"text":"b"}"#, #"{"id":1499,"text":"a"}"#, "{}",
     #"{"id":1500,"text":"a"},{"id":1501"#,
@@ -137,7 +137,8 @@ private struct NoteV1: Codable, Identifiable, Sendable {
     try await notes.save(contentsOf: all)
     #expect(try await notes.loadAll() == all)
     try await notes.keyspace.set(Array(text.utf8), forKey: "1500")
-    // Not `{"id":1499}`: that is a model, under a key that is not its own, as it always was.
+    // Not `{"id":1499}`: that is a model, under a key that is not its own, which was always
+    // accepted.
     if text.hasPrefix(#"{"id":1499"#) {
       #expect(try await notes.loadAll().count == 2_500)
     } else {

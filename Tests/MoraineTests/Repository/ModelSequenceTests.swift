@@ -32,7 +32,7 @@ import Testing
     #expect(try await collect(notes).map(\.id) == [1, 2])
   }
 
-  /// One megabyte of the log is a page, however few models that is.
+  /// A page is one megabyte of the log, however few models that is.
   @Test func largeModelsComeInSmallPages() async throws {
     let notes = LocalRepository<Note>.inMemory()
     var random = SeededGenerator(seed: 1)
@@ -69,8 +69,8 @@ import Testing
     #expect(error?.code == .closed)
   }
 
-  /// Whatever is written and compacted meanwhile: what was there all the time comes, what was
-  /// changed comes in its last form, and it ends.
+  /// During any writes and compactions: a model that existed all the time is returned, a changed
+  /// model is returned in its last form, and the sequence ends.
   @Test(arguments: 0..<4 as Range<UInt64>)
   func sequenceMissesNothingDuringConcurrentWrites(seed: UInt64) async throws {
     var configuration = Configuration()
@@ -87,7 +87,7 @@ import Testing
     var round = 0
     while let note = try await iterator.next() {
       seen[note.id] = note.text
-      // More is written than read; it must end even so.
+      // Writes are faster than reads; the sequence must end nevertheless.
       for _ in 0..<2 {
         let id = Int(random.next() % 400)
         if random.next() % 10 == 0 {
@@ -100,7 +100,7 @@ import Testing
         }
       }
       if random.next() % 500 == 0 { _ = try await store.compact() }
-      try #require(round < 100_000, "it never ends")
+      try #require(round < 100_000, "the sequence never ends")
     }
     for id in 400..<800 { #expect(seen[id] == "before", "seed \(seed), id \(id)") }
     for id in 0..<400 where !deleted.contains(id) {

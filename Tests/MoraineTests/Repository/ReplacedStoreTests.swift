@@ -4,7 +4,7 @@ import MoraineEngine
 import SystemPackage
 import Testing
 
-/// Who follows a store is told when its files are deleted, moved or replaced.
+/// A reader that follows a store is notified when its files are deleted, moved or replaced.
 @Suite(.timeLimit(.minutes(10))) struct ReplacedStoreTests {
   enum Way: CaseIterable, Sendable {
     case deleted, moved, replaced, manifestDeleted
@@ -38,7 +38,7 @@ import Testing
     var values = projection.values.makeAsyncIterator()
     #expect(await values.next() == .dark)
     try await replace("settings.moraine", in: folder.url, way)
-    #expect(await values.next() == .dark, "it comes once more, with an error")
+    #expect(await values.next() == .dark, "the value comes once more, with an error")
     #expect(projection.error?.code == .storeReplaced)
     theme = .light
     await #expect(throws: StoreError.self) { try await projection.save() }

@@ -3,7 +3,8 @@ import Moraine
 import MoraineTesting
 import Testing
 
-/// What is in memory is what the store holds, whoever writes, in whatever order it ends.
+/// The models in memory are those of the store, for any writers, and in whatever order their writes
+/// end.
 @Suite(.timeLimit(.minutes(10))) struct RepositoryCacheTests {
   @Test(arguments: [CachePolicy.none, .all, .bounded(models: 3), .bounded(bytes: 200)])
   func cacheNeverAnswersWithAnOutdatedModel(policy: CachePolicy) async throws {

@@ -3,14 +3,14 @@ import Moraine
 import SystemPackage
 import Testing
 
-/// Repositories of several openings of one store, as several processes have them.
+/// Repositories of several openings of one store, as in several processes.
 @Suite(.timeLimit(.minutes(10))) struct SharedRepositoryTests {
   private struct User: Codable, Identifiable, Equatable, Sendable {
     var id: Int
     var name: String
   }
 
-  /// What is in memory is never older than what another has written and said so.
+  /// A model in memory is never older than a write that another process has acknowledged.
   @Test func aModelInMemoryIsNoOlderThanTheStore() async throws {
     let folder = FileManager.default.temporaryDirectory
       .appendingPathComponent("moraine-test-\(UUID().uuidString)")

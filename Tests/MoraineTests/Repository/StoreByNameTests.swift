@@ -5,7 +5,8 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// All who name one place have one store, and a store that is over is opened again.
+/// All repositories that name one place share one store, and a store that was closed is opened
+/// again.
 @Suite(.timeLimit(.minutes(10))) struct StoreByNameTests {
   @Test func openingByNameAfterCloseGivesAStoreThatIsOpen() async throws {
     let folder = try Folder()
@@ -21,7 +22,7 @@ import Testing
     #expect(try await notes.loadAll().map(\.id) == [0, 1, 2])
   }
 
-  /// Nothing here keeps a thread of the cooperative pool, which closing may need.
+  /// The test blocks no thread of the cooperative pool, which closing may need.
   @Test(arguments: [true, false])
   func openingByNameWaitsForTheCloseThatHasBegun(isOnAThread: Bool) async throws {
     let folder = try Folder()
@@ -42,7 +43,8 @@ import Testing
     }
   }
 
-  /// Without names too: the program has let go of the store, and cannot see that it is at work.
+  /// The same for stores without names: the program has released the store, and cannot see that the
+  /// store still works.
   @Test func aStoreWaitsForTheCloseThatHasBegun() async throws {
     let folder = try Folder()
     let path = FilePath(folder.url.appendingPathComponent("store").path)
@@ -58,7 +60,7 @@ import Testing
     }
   }
 
-  /// The reference in the registry is gone before the lock is free.
+  /// The reference in the registry ends before the lock is released.
   @Test func openingByNameWhileTheLastReferenceEndsIsNeverLocked() async throws {
     let folder = try Folder()
     let first = try LocalRepository<Note>(directory: folder.url)
@@ -76,7 +78,8 @@ import Testing
     #expect(try await LocalRepository<Note>(directory: url).count == 1)
   }
 
-  /// More tasks wait than there are threads for tasks, and what they wait for needs one of them.
+  /// More tasks wait than the pool has threads, and the work that they wait for needs one of those
+  /// threads.
   @Test func manyTasksOpenSaveAndCloseAtOnce() async throws {
     let folder = try Folder()
     let url = folder.url
@@ -90,7 +93,7 @@ import Testing
               try await notes.save(Note(id: task * 100 + round, text: ""))
               saved += 1
             } catch {
-              // Another task has closed the store that all of them have.
+              // Another task has closed the store that all tasks share.
               guard let error = error as? StoreError, error.code == .closed else { throw error }
             }
             try await notes.keyspace.store.close()
@@ -103,7 +106,7 @@ import Testing
     }
   }
 
-  /// Also while the store's own directory is not there yet.
+  /// Also before the store's own directory exists.
   @Test func everyPathToADirectoryLeadsToOneStore() async throws {
     let folder = try Folder()
     let manager = FileManager.default
@@ -157,7 +160,7 @@ import Testing
     #expect(try await again.count == 1)
   }
 
-  /// The directory is another one: nothing of the old store is at this place.
+  /// The directory is another one: nothing of the old store is in this place.
   @Test(arguments: [false, true])
   func openingByNameUsesTheDirectoryThatExistsNow(isMoved: Bool) async throws {
     let folder = try Folder()
@@ -179,7 +182,7 @@ import Testing
   }
 }
 
-/// Runs what blocks.
+/// Runs a blocking call.
 private func onAThread<Result: Sendable>(
   _ body: @escaping @Sendable () throws -> Result
 ) async throws -> Result {
@@ -192,7 +195,7 @@ private func onAThread<Result: Sendable>(
   }
 }
 
-/// Has the only reference to a repository, on a thread of its own.
+/// Holds the only reference to a repository, on a thread of its own.
 private final class LastUser: Sendable {
   let isDue = Atomic<Bool>(false)
   let isGone = Atomic<Bool>(false)
@@ -209,7 +212,7 @@ private final class LastUser: Sendable {
   }
 }
 
-/// What a closed or suspended store must not answer from memory.
+/// Answers that a closed or suspended store must not give from memory.
 @Suite(.timeLimit(.minutes(10))) struct UnusableStoreTests {
   @Test(arguments: [CachePolicy.all, .bounded(models: 10), .none])
   func findThrowsAfterCloseForAModelInMemory(cache: CachePolicy) async throws {
@@ -244,7 +247,8 @@ private final class LastUser: Sendable {
     try await notes.keyspace.store.close()
   }
 
-  /// A suspended store says nothing about a key, and in particular not that the key is gone.
+  /// A suspended store returns no answer about a key, and in particular not that the key does not
+  /// exist.
   @Test func valuesWaitWhileSuspended() async throws {
     let folder = try Folder()
     let store = try Store(at: FilePath(folder.url.appendingPathComponent("store").path))

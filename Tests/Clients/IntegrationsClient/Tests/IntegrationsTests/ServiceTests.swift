@@ -30,7 +30,8 @@ import Testing
     try await testGracefulShutdown { trigger in
       try await withThrowingTaskGroup { group in
         group.addTask { try await StoreService(store).run() }
-        #expect(try await store.value(forKey: "a") == [1], "it is open while the service runs")
+        #expect(
+          try await store.value(forKey: "a") == [1], "the store is open while the service runs")
         trigger.triggerGracefulShutdown()
         try await group.waitForAll()
       }
@@ -62,7 +63,7 @@ import Testing
     }
     let error = await #expect(throws: StoreError.self) { try await running.value }
     #expect(error?.code == .poisoned)
-    #expect(list.isClosedWithoutFailure, "and its directory is free")
+    #expect(list.isClosedWithoutFailure, "the lock of its directory is released")
   }
 
   @Test func runThrowsTheErrorOfClosing() async throws {
@@ -125,6 +126,6 @@ import Testing
     while meter.lastValue != 1 { await Task.yield() }
     running.cancel()
     try await running.value
-    #expect(meter.lastValue == 1, "not the figures of a store that is closed")
+    #expect(meter.lastValue == 1, "the figures are not those of a closed store")
   }
 }
