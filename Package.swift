@@ -19,7 +19,8 @@ let package = Package(
     .library(name: "MoraineTesting", targets: ["MoraineTesting"]),
     .executable(name: "moraine", targets: ["MoraineCommand"]),
   ],
-  // None is on by default: who asks for none gets none of the packages behind them.
+  // All traits are off by default. A package without traits gets none of the packages that they
+  // need.
   traits: [
     .trait(name: "Logging", description: "A store's events as messages of swift-log."),
     .trait(name: "Metrics", description: "A store's events and figures in swift-metrics."),
@@ -30,20 +31,20 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
-    // Behind traits.
+    // Packages that only the traits need.
     .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
     .package(url: "https://github.com/apple/swift-configuration", from: "1.0.0", traits: []),
   ],
   targets: [
-    // The one system library of the project.
+    // The only system library of the project.
     .systemLibrary(
       name: "CLZ4",
       pkgConfig: "liblz4",
       providers: [.apt(["liblz4-dev"]), .brew(["lz4"])]
     ),
-    // What Swift cannot say: processor instructions, variadic and platform system calls.
+    // Calls that Swift cannot make: processor instructions, variadic and platform system calls.
     .target(name: "CMoraineShims"),
     // Bytes <-> records. No I/O.
     .target(
@@ -63,7 +64,7 @@ let package = Package(
       dependencies: ["MoraineFormat", "MoraineStorage", system],
       swiftSettings: settings
     ),
-    // What an app imports. Foundation lives here.
+    // The module that an app imports. Uses Foundation.
     .target(
       name: "Moraine",
       dependencies: [
@@ -79,7 +80,7 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
-    // Means to test recovery: ours and an embedder's.
+    // Tools to test recovery: Moraine's and an embedder's.
     .target(
       name: "MoraineTesting",
       dependencies: [
@@ -97,7 +98,7 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
-    // The main job on real input; run by Scripts/demo.
+    // The main job with real input. Scripts/demo runs it.
     .executableTarget(
       name: "moraine-demo",
       dependencies: [
@@ -109,7 +110,7 @@ let package = Package(
       swiftSettings: settings
     ),
     .testTarget(name: "MoraineArchitectureTests", swiftSettings: settings),
-    // Runs the built command as its users do.
+    // Runs the built command as a user does.
     .testTarget(
       name: "MoraineCommandTests",
       dependencies: [
@@ -118,7 +119,7 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
-    // What tests need and Swift cannot say: fork.
+    // A call that tests need and Swift cannot make: fork.
     .target(name: "CTestSupport", path: "Tests/Support"),
     .testTarget(
       name: "MoraineEngineTests",
@@ -128,7 +129,7 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
-    // What the fuzzers check of an input; the ordinary tests run it on the corpus.
+    // The checks of the fuzzers. The ordinary tests run them on the corpus.
     .target(
       name: "MoraineFuzzing",
       dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
@@ -155,7 +156,7 @@ let package = Package(
       dependencies: ["Moraine", "MoraineStorage", "MoraineTesting", system],
       swiftSettings: settings
     ),
-    // Every Swift line of the README and the articles, compiled and run.
+    // Compiles and runs every Swift line of the README and the articles.
     .testTarget(
       name: "MoraineDocumentationTests",
       dependencies: ["Moraine", "MoraineEngine", "MoraineTesting", system],
@@ -169,14 +170,14 @@ let package = Package(
   ]
 )
 
-// What makes pages of the documentation is no part of an ordinary build: Scripts/documentation sets
-// this.
+// The documentation plugin is no part of an ordinary build. Scripts/documentation sets this
+// variable.
 if Context.environment["MORAINE_DOCUMENTATION"] != nil {
   package.dependencies.append(
     .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.4.0"))
 }
 
-// Nor is libFuzzer: Scripts/fuzz sets this.
+// libFuzzer is no part of an ordinary build either. Scripts/fuzz sets this variable.
 if Context.environment["MORAINE_FUZZING"] != nil {
   package.products.append(.executable(name: "moraine-fuzz", targets: ["moraine-fuzz"]))
   package.targets.append(

@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A package of its own, so that what is measured against never enters a user's dependencies.
+// A separate package, so that the peers never become dependencies of a user's package.
 let moraine: Target.Dependency = .product(name: "Moraine", package: "Moraine")
 let engine: Target.Dependency = .product(name: "MoraineEngine", package: "Moraine")
 let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
@@ -23,7 +23,7 @@ let package = Package(
     .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
   ],
   targets: [
-    // Moraine by itself: what it is for, at the sizes that its goals name.
+    // Moraine alone: its purposes, at the sizes of its goals.
     .executableTarget(
       name: "MoraineBenchmark",
       dependencies: ["BenchmarkSupport", moraine, engine, arguments, system, histogram]),
@@ -35,16 +35,16 @@ let package = Package(
         .product(name: "GRDB", package: "GRDB.swift"),
         .product(name: "Subprocess", package: "swift-subprocess"),
       ]),
-    // What both need: seeded data, folders, tables.
+    // The common parts of both programs: seeded data, folders, tables.
     .target(name: "BenchmarkSupport", dependencies: [system]),
-    // The peers' C interfaces behind one face; their libraries are loaded when they are there.
+    // One interface for the C interfaces of all peers. Installed libraries are loaded at run time.
     .target(name: "CPeers"),
     .testTarget(name: "MoraineCompareTests", dependencies: ["MoraineCompare"]),
-    // What Scripts/instructions counts.
+    // The operations that Scripts/instructions counts.
     .executableTarget(
       name: "MoraineInstructions",
       dependencies: ["CFixedRandom", "MoraineMaterial", engine, system]),
-    // So that a store's hash key is the same in each run.
+    // Makes a store's hash key the same in each run.
     .target(name: "CFixedRandom"),
     .target(name: "MoraineMaterial", dependencies: [engine]),
     // swift package --package-path Benchmarks benchmark

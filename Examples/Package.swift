@@ -2,8 +2,8 @@
 
 import PackageDescription
 
-// A package of its own: what shows how Moraine is used is no part of what a user's program builds.
-// Scripts/examples builds it and runs its tests.
+// A separate package, so that programs that use Moraine do not build the examples. Scripts/examples
+// builds it and runs its tests.
 let settings: [SwiftSetting] = [.treatAllWarnings(as: .error)]
 
 let package = Package(
@@ -20,7 +20,7 @@ let package = Package(
     .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
   ],
   targets: [
-    // The pattern that everybody copies, with a view model and a program.
+    // The actor-repository pattern, with a view model and a program.
     .executableTarget(name: "ContactsOriginal", swiftSettings: settings),
     // The same program with Moraine's repository. Not named `Contacts`: Apple has such a module.
     .executableTarget(
@@ -29,13 +29,13 @@ let package = Package(
       path: "Sources/Contacts",
       swiftSettings: settings
     ),
-    // Settings that two processes edit at once.
+    // Settings that two processes edit at the same time.
     .executableTarget(
       name: "SharedSettings",
       dependencies: [.product(name: "Moraine", package: "Moraine")],
       swiftSettings: settings
     ),
-    // Starts the built examples, as their users do.
+    // Starts the built examples as a user does.
     .target(
       name: "ExampleTesting",
       dependencies: [

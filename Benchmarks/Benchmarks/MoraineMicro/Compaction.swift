@@ -15,7 +15,7 @@ func compactionBenchmarks() {
       var configuration = configuration()
       configuration.compaction.sharesDictionaries = sharesDictionaries
       let store = try Store(at: FilePath(copy.path), configuration: configuration)
-      // What is not on disk yet would be waited for while it is measured.
+      // Otherwise the measurement would wait for writes that are not on disk yet.
       try await store.sync()
       benchmark.startMeasurement()
       let report = try await store.compact()

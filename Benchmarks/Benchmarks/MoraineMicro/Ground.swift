@@ -4,7 +4,7 @@ import MoraineEngine
 import MoraineMaterial
 import SystemPackage
 
-/// A store in a folder of its own, and what is put into it.
+/// A store in its own folder, and the data for it.
 struct Ground: Sendable {
   static let keyCount = 100_000
 
@@ -12,7 +12,7 @@ struct Ground: Sendable {
   let material: Material
   let store: Store
 
-  /// - Parameter isFilled: whether every key has its value already.
+  /// - Parameter isFilled: whether the store contains every key.
   init(isFilled: Bool, durability: Durability = .none) async throws {
     folder = try makeFolder()
     material = Material(keyCount: Self.keyCount)
@@ -26,7 +26,7 @@ struct Ground: Sendable {
     }
   }
 
-  /// A thousand keys that are there, others in each iteration.
+  /// Returns the numbers of a thousand stored keys, different ones in each iteration.
   func thousand(_ iteration: Int) -> Range<Int> {
     let start = iteration * 1000 % Self.keyCount
     return start..<start + 1000
@@ -37,7 +37,7 @@ struct Ground: Sendable {
   }
 }
 
-/// What compaction does beside a row would be measured with it.
+/// Returns a configuration without background compaction, which would be measured with the row.
 func configuration(_ durability: Durability = .none) -> Configuration {
   var configuration = Configuration()
   configuration.durability = durability
@@ -57,7 +57,7 @@ func require(_ condition: Bool, _ row: String) throws {
 }
 
 extension Benchmark {
-  /// A benchmark on a ground of its own, which is made before it and removed after it.
+  /// Adds a benchmark with its own ground, which is made before the benchmark and removed after it.
   static func on(
     _ name: String, scale: BenchmarkScalingFactor = .one, isFilled: Bool = true,
     durability: Durability = .none,
@@ -79,7 +79,8 @@ extension Benchmark {
   }
 }
 
-/// From setting up to tearing down, which come one after the other.
+/// Holds the ground from setup to teardown. Safety of `@unchecked Sendable`: these calls come one
+/// after the other.
 private final class Place: @unchecked Sendable {
   var ground: Ground?
 }

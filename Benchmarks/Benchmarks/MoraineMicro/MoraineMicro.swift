@@ -1,16 +1,16 @@
 import Benchmark
 
-/// One benchmark a row; the files are named after what they measure.
+/// One benchmark for each row. Each file is named after the operation that it measures.
 ///
-/// Instructions, allocations, retains and releases are what Scripts/instructions counts: the
-/// plugin's own counters need jemalloc and `perf_event_open`, and read zero without. Its processor
-/// time comes in steps of ten milliseconds, which is no measure of so little work.
+/// Scripts/instructions counts instructions, allocations, retains and releases, because the
+/// plugin's own counters need jemalloc and `perf_event_open`, and are zero without them. Its
+/// processor time has steps of ten milliseconds, which is too coarse for so little work.
 let benchmarks: @Sendable () -> Void = {
   Benchmark.defaultConfiguration = .init(
     metrics: [.wallClock, .throughput],
     warmupIterations: 1,
     maxDuration: .seconds(2),
-    // The other percentiles say more of the machine than of the store.
+    // The other percentiles depend more on the machine than on the store.
     thresholds: [
       .wallClock: .init(relative: [.p50: 10]), .throughput: .init(relative: [.p50: 10]),
     ])

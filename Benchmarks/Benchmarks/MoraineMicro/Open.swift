@@ -6,13 +6,13 @@ import SystemPackage
 
 func openBenchmarks() {
   Benchmark.on("open and first get, 100,000 keys, closed orderly") { benchmark, ground in
-    // Closing again what nothing was written to leaves it as it is.
+    // Closing a store without new writes does not change it.
     try await ground.store.close()
     try await open(benchmark, Ground.path(ground.folder), ground.material)
   }
 
   Benchmark.on("open and first get, 100,000 keys to replay") { benchmark, ground in
-    // What a process that is killed leaves: the files as they are now.
+    // The present files, as a killed process leaves them.
     let copy = try ground.copy(benchmark.currentIteration)
     try await open(benchmark, FilePath(copy.path), ground.material)
     try FileManager.default.removeItem(at: copy)
@@ -30,7 +30,7 @@ private func open(_ benchmark: Benchmark, _ path: FilePath, _ material: Material
 }
 
 extension Ground {
-  /// The store's files as they are, in a folder for one iteration.
+  /// Copies the store's present files into a folder for one iteration.
   func copy(_ iteration: Int) throws -> URL {
     let copy = folder.appendingPathComponent("copy-\(iteration)")
     if FileManager.default.fileExists(atPath: copy.path) {

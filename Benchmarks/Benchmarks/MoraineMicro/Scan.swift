@@ -18,7 +18,7 @@ func scanBenchmarks() {
   }
 }
 
-/// What a scan has seen; it goes to the store's actor and comes back.
+/// The records that a scan has seen, counted in a closure that runs in the store's actor.
 private final class Tally: @unchecked Sendable {
   private var count = 0
   private var byteCount = 0

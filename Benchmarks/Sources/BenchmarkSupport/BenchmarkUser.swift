@@ -1,4 +1,4 @@
-/// A row of JSON, as an app would have it.
+/// A typical JSON record of an app.
 package struct BenchmarkUser: Codable, Identifiable, Sendable {
   package let id: Int
   package var name: String

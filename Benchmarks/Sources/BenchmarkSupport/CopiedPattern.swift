@@ -1,13 +1,13 @@
 import Foundation
 
-/// The repository that everybody copies: a dictionary, and one JSON file of all of it that is
-/// written anew, atomically, at every save.
+/// The actor-repository pattern: a dictionary, and one JSON file of all models, which every save
+/// replaces atomically.
 package actor CopiedPattern<Model: Codable & Identifiable & Sendable>
 where Model.ID: Hashable & Codable {
   private var cache: [Model.ID: Model] = [:]
   private let url: URL
 
-  /// Reads the file, where there is one.
+  /// Reads the file if it exists.
   package init(url: URL) throws {
     self.url = url
     guard FileManager.default.fileExists(atPath: url.path) else { return }
@@ -20,7 +20,8 @@ where Model.ID: Hashable & Codable {
     try persist()
   }
 
-  /// Kinder than the pattern, which has no such call: it would write the file for each of them.
+  /// Saves all models with one write. The pattern has no such call: it would write the file once
+  /// for each model.
   package func save(contentsOf models: [Model]) throws {
     for model in models { cache[model.id] = model }
     try persist()

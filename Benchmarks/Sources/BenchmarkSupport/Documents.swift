@@ -1,4 +1,4 @@
-/// JSON documents of 175 bytes, alike in their fields and not in what these hold.
+/// JSON documents of 175 bytes, with the same fields and different values.
 package struct Documents {
   package static let lengthBytes = 175
   private static let first = [
@@ -19,7 +19,7 @@ package struct Documents {
 
   package init(seed: UInt64) { generator = SplitMix64(seed: seed) }
 
-  /// - Parameter number: at most nine digits.
+  /// - Parameter number: has at most nine digits.
   package mutating func next(_ number: Int) -> [UInt8] {
     let first = pick(Self.first)
     let last = pick(Self.last)

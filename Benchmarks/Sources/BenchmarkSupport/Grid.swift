@@ -4,7 +4,7 @@ import Foundation
 package struct Grid {
   private var rows: [[String]]
 
-  /// - Parameter heads: of the columns, the names' too.
+  /// - Parameter heads: the heads of all columns, including the column of names.
   package init(_ heads: [String]) { rows = [heads] }
 
   package mutating func add(_ name: String, _ cells: [String]) { rows.append([name] + cells) }
@@ -31,7 +31,7 @@ package func decimal(_ figure: Double, _ places: Int = 2) -> String {
 
 package func megabytes(_ bytes: UInt64) -> String { decimal(Double(bytes) / 1e6, 1) }
 
-/// The middle one; of two, the higher.
+/// Returns the median; of two middle figures, the higher.
 package func median(_ figures: [Double]) -> Double { figures.sorted()[figures.count / 2] }
 
 extension Duration {

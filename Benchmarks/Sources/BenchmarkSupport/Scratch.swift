@@ -1,7 +1,7 @@
 import Foundation
 import SystemPackage
 
-/// A folder for the stores of one run, removed after it.
+/// A folder for the stores of one run. It is removed after the run.
 package struct Scratch: Sendable {
   package let folder: String
 
@@ -21,21 +21,22 @@ package struct Scratch: Sendable {
   }
 }
 
-/// What the files of a folder take on disk, room that is only set aside included.
+/// Returns the bytes that the files of a folder take on disk, including allocated space that is not
+/// in use.
 package func allocatedBytes(_ folder: FilePath) throws -> UInt64 {
   var sum: UInt64 = 0
   for name in try FileManager.default.contentsOfDirectory(atPath: folder.string) {
     var status = stat()
-    // A file may have gone since it was listed.
+    // The file may have been removed since it was listed.
     if stat("\(folder.string)/\(name)", &status) == 0 { sum += UInt64(status.st_blocks) * 512 }
   }
   return sum
 }
 
-/// Says on standard error how far the benchmark is.
+/// Prints the benchmark's progress on standard error.
 package func note(_ text: String) { FileHandle.standardError.write(Data("\(text)\n".utf8)) }
 
-/// The call that prints the same again.
+/// The command line that repeats this run.
 package var reproduction: String {
   "swift run -c release --package-path Benchmarks MoraineBenchmark "
     + CommandLine.arguments.dropFirst().joined(separator: " ")

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Ranks below `count`, the rank r drawn about 1 / (r + 1)^theta as often as the first.
+/// Random ranks below `count`. The rank r is drawn about 1 / (r + 1)^theta as often as the first.
 ///
 /// Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating billion-record
 /// synthetic databases", SIGMOD 1994, section 3.

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// The benchmarks; without a subcommand, the table of single operations.
+/// The benchmarks. Without a subcommand the program prints the table of single operations.
 @main
 struct MoraineBenchmark: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

@@ -1,6 +1,6 @@
 import MoraineEngine
 
-/// Reads of one snapshot: on one thread, on several at once, and many keys at a time.
+/// Measures reads of one snapshot: on one thread, on several threads, and of many keys at a time.
 struct SnapshotReads: Sendable {
   let data: TestData
   let snapshot: Snapshot

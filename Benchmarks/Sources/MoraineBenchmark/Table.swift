@@ -1,6 +1,6 @@
 import Foundation
 
-/// What was measured, in the order of the first run.
+/// The measured rows, in the order of the first run.
 struct Table {
   private var names: [String] = []
   private var figures: [String: [Double]] = [:]
@@ -12,7 +12,7 @@ struct Table {
     units[name] = unit
   }
 
-  /// Measures the body; the row is the time of one of `operations`.
+  /// Measures the body. The row is the time of one of its `operations`.
   mutating func time(
     _ name: String, _ operations: Int, _ body: () async throws -> Void
   ) async throws {

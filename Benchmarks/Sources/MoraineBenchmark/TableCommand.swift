@@ -2,7 +2,8 @@ import ArgumentParser
 import BenchmarkSupport
 import Foundation
 
-/// One row a workload, through the public interface with one `await` an operation.
+/// Measures one row for each workload, through the public interface with one `await` for each
+/// operation.
 struct TableCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "table",

@@ -10,8 +10,8 @@ struct TestData: Sendable {
   private let values: [[UInt8]]
 
   /// - Parameters:
-  ///   - seed: the same seed, the same data.
-  ///   - valueCount: how many different values there are, a power of two.
+  ///   - seed: the same seed gives the same data.
+  ///   - valueCount: number of different values, a power of two.
   init(count: Int, seed: UInt64 = 1, valueCount: Int = 1024) {
     var generator = SplitMix64(seed: seed)
     self.count = count
@@ -22,7 +22,7 @@ struct TestData: Sendable {
     }
   }
 
-  /// Sixteen hexadecimal digits.
+  /// Returns sixteen hexadecimal digits.
   @inline(__always)
   func key(_ number: Int) -> Key {
     var digits = [UInt8](repeating: 48, count: 16)

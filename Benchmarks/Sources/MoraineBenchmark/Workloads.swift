@@ -6,7 +6,7 @@ struct WrongAnswer: Error {
   let row: String
 }
 
-/// The rows, each in a store of its own or in the one that the row before has filled.
+/// The rows. Each uses its own store, or the store that the row before has filled.
 struct Workloads: Sendable {
   let data: TestData
   let folder: String
@@ -103,7 +103,7 @@ struct Workloads: Sendable {
     }
   }
 
-  /// Opens a log of three records a key, of which two are overwritten.
+  /// Opens a log with three records for each key, of which two are overwritten.
   private func open(into table: inout Table) async throws {
     var opened: Store?
     try await table.time("open", 1) {

@@ -1,10 +1,11 @@
 import Foundation
 import SystemPackage
 
-/// Does one row's operation so many times and ends, for a counter of instructions to look at.
+/// Performs the operation of one row a number of times and ends, so that callgrind can count its
+/// instructions.
 ///
-/// Scripts/instructions runs it with one count and with twice that: the difference is what the
-/// operations cost, for everything else is the same both times.
+/// Scripts/instructions runs the program with one count and with twice that count. The difference
+/// is the cost of the operations, because everything else is the same in both runs.
 @main
 struct MoraineInstructions {
   static func main() {
@@ -29,7 +30,7 @@ struct MoraineInstructions {
         FileHandle.standardError.write(Data("\(row): \(error)\n".utf8))
         exit(1)
       }
-      // Closing would write as much as was stored: it is not what is counted.
+      // Do not close the store: closing would write as much as was stored, and would be counted.
       exit(0)
     }
     // An asynchronous `main` ends in `dispatch_main`, which calls sigsuspend with a mask in

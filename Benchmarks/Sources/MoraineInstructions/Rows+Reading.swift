@@ -11,7 +11,7 @@ extension Rows {
 
   func getMissing(_ store: Store, _ count: Int) async throws {
     for number in 0..<count {
-      // Never stored: only the first keys were, and the rest is more than half of them.
+      // These keys are not stored: only the first `unit` keys are.
       let key = material.keys[Self.unit + number % Self.unit]
       guard try await store.value(forKey: key) == nil else { throw WrongAnswer("getMissing") }
     }
@@ -39,11 +39,11 @@ extension Rows {
     }
   }
 
-  /// - Returns: how many records had the right value; a wrong one ends it.
+  /// - Returns: the number of records with the right value; a wrong value ends the scan.
   private func scan(once store: Store) async throws -> Int {
     let tally = Tally()
     try await store.forEach { [material] entry in
-      // The order of the log is that in which the keys were put.
+      // The log has the order in which the keys were put.
       guard isSame(entry.value, material.value(tally.count)) else { return false }
       tally.count += 1
       return true
@@ -86,7 +86,7 @@ extension Rows {
   }
 }
 
-/// Counts in a closure that goes to the store's actor and comes back.
+/// Counts records in a closure that runs in the store's actor.
 private final class Tally: @unchecked Sendable {
   var count = 0
 }

@@ -2,7 +2,7 @@ import MoraineEngine
 import MoraineMaterial
 import SystemPackage
 
-/// What is counted.
+/// The rows that are counted.
 enum Row: String, CaseIterable {
   case nothing
   case put
@@ -17,12 +17,13 @@ enum Row: String, CaseIterable {
   case scanLent = "scan-lent"
 }
 
-/// The rows: each opens a store of its own, and all but `put` and `batch` fill it first with `unit`
-/// keys.
+/// The work of the rows. Each row opens its own store, and all rows except `put` and `batch` first
+/// fill it with `unit` keys.
 struct Rows: Sendable {
   /// A row's count is a multiple of this.
   static let unit = 10_000
-  /// How many keys there are, whatever the count, so that making them is no part of the difference.
+  /// Number of keys. It does not depend on the count, so that making the keys is no part of the
+  /// difference.
   static let keyCount = 40_000
   static let batchCount = 100
 
@@ -50,7 +51,7 @@ struct Rows: Sendable {
   private func open() throws -> Store {
     var configuration = Configuration()
     configuration.durability = .none
-    // What happens beside the row would be counted with it.
+    // Work in the background would be counted with the row.
     configuration.compaction = .manual
     return try Store(at: store, configuration: configuration)
   }
@@ -92,7 +93,7 @@ struct Rows: Sendable {
   }
 }
 
-/// What is paid before a store does anything.
+/// An actor that does nothing: the cost of a call before a store does any work.
 private actor EmptyActor {
   private var sum = 0
   func take(_ value: [UInt8], forKey key: Key) async { sum &+= key.bytes.count &+ value.count }

@@ -1,8 +1,8 @@
 public import Foundation
 
-/// Whether two values have the same bytes.
+/// Returns whether two values have the same bytes.
 ///
-/// `==` of arrays takes six instructions a byte: for a hundred bytes, a fifth of what a get takes.
+/// `==` of arrays takes six instructions a byte: for a hundred bytes, a fifth of a get.
 @inlinable @inline(__always)
 public func isSame(_ one: [UInt8], _ other: [UInt8]) -> Bool {
   one.withUnsafeBytes { one in
@@ -14,7 +14,7 @@ public func isSame(_ one: [UInt8], _ other: [UInt8]) -> Bool {
   }
 }
 
-/// What a benchmark throws that read something else than was written.
+/// Error of a benchmark that read other data than it wrote.
 public struct WrongAnswer: Error {
   private let row: String
 

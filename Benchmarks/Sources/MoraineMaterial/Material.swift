@@ -4,11 +4,11 @@ public import MoraineEngine
 public struct Material: Sendable {
   @usableFromInline static let valueCount = 256
 
-  /// In an order that is not that of their digits.
+  /// The keys, in an order that is not the order of their digits.
   public let keys: [Key]
   @usableFromInline let values: [[UInt8]]
 
-  /// - Parameter keyCount: how many keys to make.
+  /// - Parameter keyCount: number of keys.
   public init(keyCount: Int) {
     keys = Self.keys(0..<keyCount)
     var state: UInt64 = 1
@@ -21,14 +21,14 @@ public struct Material: Sendable {
     }
   }
 
-  /// A hundred bytes, the second half a repetition of the first.
+  /// Returns a hundred bytes. The second half repeats the first.
   @inlinable @inline(__always)
   public func value(_ number: Int) -> [UInt8] { values[number & (Self.valueCount - 1)] }
 
   public static func keys(_ numbers: Range<Int>) -> [Key] {
     let digits = Array("0123456789abcdef".utf8)
     return numbers.map { number in
-      // An odd factor takes each number to another one.
+      // An odd factor maps different numbers to different results.
       let mixed = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
       return Key(
         stride(from: UInt64(60), through: 0, by: -4).map { digits[Int(mixed >> $0 & 15)] })

@@ -7,7 +7,7 @@ import Testing
   import FoundationXML
 #endif
 
-/// Pictures: well-formed, the same each time, and only of what was measured.
+/// Pictures are well-formed, the same each time, and show only measured figures.
 struct ChartTests {
   @Test func allPicturesAreWellFormed() throws {
     let pictures = ChartBook.pictures(.full)
@@ -60,7 +60,7 @@ struct ChartTests {
 
   @Test func theBestPeerBearsItsRatio() throws {
     let text = try #require(ThroughputChart.draw(.full, rows: ["fillrandom", "scan rate"]))
-    // 1.0 µs beside 0.5, and 500 MB/s beside 2,000; not LMDB's 3.0 of the first row.
+    // 1.0 µs against 0.5, and 500 MB/s against 2,000; not LMDB's 3.0 of the first row.
     #expect(text.contains(">2.0×</text>") && text.contains(">0.25×</text>"))
     #expect(!text.contains(">3.0×</text>"))
     #expect(text.contains("fillrandom: LMDB 3.0×, Tkrzw HashDBM 2.0×"))
@@ -161,7 +161,7 @@ struct ChartTests {
     #expect(!rows.contains { $0.hasPrefix("space") })
   }
 
-  /// The names of all elements; an issue where it is no XML.
+  /// Returns the names of all elements. Records an issue where the text is no XML.
   private func elements(_ text: String, _ name: String) throws -> Set<String> {
     let names = ElementNames()
     let parser = XMLParser(data: Data(text.utf8))

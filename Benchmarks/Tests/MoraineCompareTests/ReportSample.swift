@@ -1,7 +1,8 @@
 @testable import MoraineCompare
 
 extension Report {
-  /// Moraine, two peers, and one that could not be measured; two rows in two groups.
+  /// A report of Moraine, two peers, and one peer that could not be measured, with two rows in two
+  /// groups.
   static var sample: Report {
     var report = Report(
       date: "2026-11-21T23:50:12Z",
@@ -34,7 +35,7 @@ extension Report {
     return report
   }
 
-  /// With data for every picture.
+  /// A report with data for every picture.
   static var full: Report {
     var report = sample
     let percentiles = [50, 90, 99, 99.9, 99.99, 100.0]

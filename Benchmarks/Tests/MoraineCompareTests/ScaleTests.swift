@@ -2,7 +2,7 @@ import Testing
 
 @testable import MoraineCompare
 
-/// Axes: ticks are round, values lie where they belong, and no value traps.
+/// Axes have round ticks, show values at the right positions, and trap on no value.
 struct ScaleTests {
   @Test(arguments: [(1.0, 1.0), (1.4, 1), (1.6, 2), (2.9, 2), (3.1, 5), (6.9, 5), (7.1, 10)])
   func nearestNiceNumber(_ value: Double, _ nice: Double) {
@@ -41,7 +41,7 @@ struct ScaleTests {
     #expect(scale.position(1) == 400)
     #expect(abs(scale.position(100) - 200) < 1e-9)
     #expect(scale.position(10_000) == 0)
-    // What it does not cover lies at its end.
+    // Values outside of the axis are at its end.
     #expect(scale.position(0.001) == 400)
     #expect(scale.position(1e300) == 0)
   }

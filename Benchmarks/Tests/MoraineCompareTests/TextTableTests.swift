@@ -2,7 +2,7 @@ import Testing
 
 @testable import MoraineCompare
 
-/// The table: who is best, who is how far ahead, and what of it can be trusted.
+/// The table shows the best engine, the ratios, and which figures are unsteady.
 struct TextTableTests {
   @Test(arguments: [
     (2.4, "2.4×"), (0.8, "0.80×"), (1.0, "1.00×"), (1.02, "1.02×"), (0.996, "1.00×"),
@@ -31,7 +31,7 @@ struct TextTableTests {
   @Test func theBestIsMarkedAndWhatIsUnsteady() throws {
     let lines = Report.sample.text.split(separator: "\n").map(String.init)
     let fill = try #require(lines.first { $0.hasPrefix("fillrandom  µs") })
-    // 0.4 and 0.6 are exactly a fifth away from 0.5; 9.0 of LMDB is far away.
+    // 0.4 and 0.6 are exactly a fifth away from 0.5. LMDB's 9.0 is far away.
     #expect(
       fill.split(separator: " ") == [
         "fillrandom", "µs", "none", "0.500*", "1.50~", "1.00", "2.0×",

@@ -5,7 +5,7 @@ import Observation
 @MainActor @Observable
 final class ContactList {
   private(set) var contacts: [Contact] = []
-  /// Why the last action failed; nil when it did not.
+  /// Error of the last action; nil when it succeeded.
   private(set) var problem: String?
   private let repository: LocalRepository<Contact>
 
@@ -33,7 +33,7 @@ final class ContactList {
     await update { try await repository.delete(id) }
   }
 
-  /// Does something, and shows what is there then.
+  /// Performs an action, then shows the stored contacts.
   private func update(_ action: @MainActor () async throws -> Void) async {
     do {
       try await action()

@@ -1,8 +1,8 @@
 import Foundation
 import Moraine
 
-/// Uses the list as a person would, and says what it shows. All of it is in a folder of its own, or
-/// in the one that the first argument names.
+/// Uses the list as a person does, and prints its contents. The files are in a new folder, or in
+/// the folder that the first argument names.
 @main
 struct ContactsProgram {
   static func main() async throws {
@@ -29,7 +29,7 @@ struct ContactsProgram {
     await list.remove("charles")
     show("One renamed, one removed", list)
 
-    // Two windows of one app, each with a repository that somebody made on the spot.
+    // Two windows of one app, each with its own repository for the same file.
     let left = ContactList(try LocalRepository(directory: folder, filename: "contacts"))
     let right = ContactList(try LocalRepository(directory: folder, filename: "contacts"))
     await left.add(Contact(id: "grace", name: "Grace Hopper"))

@@ -1,21 +1,22 @@
 import Foundation
 
-/// The repository that everybody copies: a dictionary in memory, and one JSON file of all of it,
-/// which is written anew, atomically, at every save.
+/// The actor-repository pattern: a dictionary in memory, and one JSON file of all models, which
+/// every save replaces atomically.
 ///
-/// It stands here as it is found, so that the port has something to be compared with. What is wrong
-/// with it, and is not in the port:
-/// - Memory changes before the file does: what could not be saved looks as if it were.
-/// - A file that cannot be read is an empty one, and the next save writes over it.
-/// - Two for one file each write what they have in memory: the last one wins, with everything.
-/// - One save costs as much as all that was ever saved.
+/// This file is the pattern as it is found, for comparison with the port. The pattern has these
+/// faults, which the port does not have:
+/// - Memory changes before the file: a failed save looks like a success.
+/// - A file that cannot be read counts as empty, and the next save overwrites it.
+/// - Two repositories of one file each write their own memory: the last one replaces all changes of
+///   the other.
+/// - One save costs as much as saving all models.
 actor LocalRepository<T: Codable & Identifiable> {
   private var cache: [T.ID: T]
   private let fileURL: URL
 
   init(directory: URL, filename: String = "data") {
     fileURL = directory.appendingPathComponent(filename + ".json")
-    // Nobody else has the actor yet, so this needs no `await`.
+    // No other task has the actor yet, so this needs no `await`.
     cache = Self.readFile(at: fileURL)
   }
 

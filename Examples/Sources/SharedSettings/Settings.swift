@@ -1,6 +1,6 @@
 import Moraine
 
-/// What a person at a terminal can type, and what is kept as JSON.
+/// A theme that a user types at a terminal, stored as JSON.
 enum Theme: String, Codable, Sendable, LosslessStringConvertible {
   case light, dark
 

@@ -1,11 +1,12 @@
 import Moraine
 
-/// Edits the settings of a store by lines, and tells what becomes of them, whoever changes them.
+/// Edits the settings of a store line by line, and prints all changes, of this process and of
+/// others.
 @MainActor
 final class SettingsEditor {
   @Persisted private var theme: Theme
   @Persisted private var size: Int
-  /// What was told last of each setting: what differs comes from somebody else.
+  /// The values printed last. A different value comes from another process.
   private var told: [String: String] = [:]
   private let print: (String) -> Void
 
@@ -15,20 +16,20 @@ final class SettingsEditor {
     self.print = print
   }
 
-  /// Tells what each setting is.
+  /// Prints the value of each setting.
   func show() {
     show("theme", _theme)
     show("size", _size)
   }
 
-  /// Tells of every setting that somebody else changes, until the task is cancelled.
+  /// Prints every change of another process, until the task is cancelled.
   func follow() async {
     async let theme: Void = follow("theme", _theme)
     async let size: Void = follow("size", _size)
     _ = await (theme, size)
   }
 
-  /// Carries out one line.
+  /// Executes one line.
   func perform(_ line: String) async {
     let words = line.split(separator: " ").map(String.init)
     switch (words.first, words.dropFirst().first, words.count) {
@@ -48,7 +49,7 @@ final class SettingsEditor {
     }
     setting.wrappedValue = value
     tell(name, value)
-    // Without it the value would be saved all the same, soon.
+    // The value would be saved in the background anyway; this waits for it.
     do { try await setting.projectedValue.save() } catch { print("\(name) is not saved: \(error)") }
   }
 
@@ -62,7 +63,7 @@ final class SettingsEditor {
 
   private func show<Value: LosslessStringConvertible>(_ name: String, _ setting: Persisted<Value>) {
     tell(name, setting.wrappedValue)
-    // A value that cannot be read is never taken for the default in silence.
+    // Report a value that cannot be read, instead of silently using the default.
     if let error = setting.projectedValue.error { print("\(name): \(error)") }
   }
 

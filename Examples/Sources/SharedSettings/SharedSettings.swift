@@ -1,7 +1,7 @@
 import Foundation
 import Moraine
 
-/// `SharedSettings NAME DIR`, started twice with one DIR: what is typed in one terminal shows in
+/// `SharedSettings NAME DIR`: start it twice with the same DIR. Each terminal shows the changes of
 /// the other.
 @main
 struct SharedSettings {
@@ -23,7 +23,7 @@ struct SharedSettings {
   @MainActor
   private static func edit(_ folder: URL, as name: String) async throws {
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-    // Settings are open to other processes unless one says otherwise.
+    // Settings are shared with other processes by default.
     let store = try PersistedStore(directory: folder)
     let editor = SettingsEditor(store, print: say)
     say("\(name) edits \(folder.path)")
@@ -34,7 +34,7 @@ struct SharedSettings {
     try await store.close()
   }
 
-  /// The lines of standard input, read on a thread of their own: reading blocks.
+  /// Returns the lines of standard input. A separate thread reads them, because reading blocks.
   private static func lines() -> AsyncStream<String> {
     AsyncStream { continuation in
       Thread.detachNewThread {
@@ -44,7 +44,7 @@ struct SharedSettings {
     }
   }
 
-  /// At once: `print` would keep it back where the output is a pipe.
+  /// Writes a line immediately. `print` would buffer it where the output is a pipe.
   private static func say(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
   }

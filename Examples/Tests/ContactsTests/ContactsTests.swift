@@ -6,14 +6,14 @@ import Testing
 @testable import ContactsOriginal
 @testable import ContactsPort
 
-/// What a person sees of the original, and of the port.
+/// The output of the original and of the port.
 @Suite(.timeLimit(.minutes(2))) struct ContactsTests {
   private let folder: TemporaryFolder
   private var path: String { folder.url.path }
 
   init() throws { folder = try TemporaryFolder() }
 
-  /// Where one repository is at work, both do the same.
+  /// Output of one repository, which is the same for both programs.
   private let common = [
     "At the start: nobody",
     "Two added: Ada Byron, Charles Babbage",
@@ -33,7 +33,7 @@ import Testing
     #expect(next.lines.first == "At the start: \(all)", "\(next)")
   }
 
-  /// Why there is a port.
+  /// The reason for the port: two windows.
   @Test func theOriginalLosesWhatASecondWindowAdds() async throws {
     let outcome = try await Example.run("ContactsOriginal", path)
     #expect(outcome.code == 0, "\(outcome)")
@@ -52,14 +52,14 @@ import Testing
     await list.load()
     #expect(list.problem?.contains("eve") == true, "\(list.problem ?? "none")")
     #expect(list.contacts.map(\.name) == ["Ada"])
-    // The others are not in its way.
+    // The other models can still be read.
     #expect(try await repository.find(by: "ada")?.name == "Ada")
     await list.remove("eve")
     #expect(list.problem == nil && list.contacts.map(\.name) == ["Ada"])
     try await repository.keyspace.store.close()
   }
 
-  /// The move of a person who has files of the original.
+  /// A user with files of the original moves to the port.
   @MainActor
   @Test func theFileOfTheOriginalCanBeTakenOver() async throws {
     let original = ContactsOriginal.ContactList(

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The port is the original, but for `try` on reads and the import: the README says so.
+/// The port equals the original, except for `try` on reads and the import, as the README says.
 @Suite struct LineByLineTests {
   private static let package = URL(filePath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
@@ -35,13 +35,13 @@ import Testing
     port.removeAll { $0 == "import Moraine" }
     #expect(port.count == original.count)
     for (old, new) in zip(original, port) where old != new {
-      // One `try`, where the repository is opened or read.
+      // One `try` is added, where the repository is opened or read.
       let added = ["try await repository.", "try LocalRepository"].filter(new.contains)
       #expect(added.count == 1, "\(new)")
       let range = try #require(new.range(of: "try "))
       #expect(new.replacingCharacters(in: range, with: "") == old)
     }
-    // What is compared with itself differs in nothing.
+    // Only Contact.swift is equal in both: the test does not compare a file with itself.
     #expect((port != original) == (name != "Contact.swift"))
   }
 

@@ -2,14 +2,14 @@ import ExampleTesting
 import Foundation
 import Testing
 
-/// Two real processes of the built example. Each `hear` waits for a line, and for no time.
+/// Tests two real processes of the built example. Each `hear` waits for a line, not for a time.
 @Suite(.timeLimit(.minutes(2))) struct SharedSettingsTests {
   private let folder: TemporaryFolder
   private var path: String { folder.url.path }
 
   init() throws { folder = try TemporaryFolder() }
 
-  /// The lines with which one begins.
+  /// The lines that a process prints first.
   private func greeting(_ conversation: Conversation) async throws -> [String] {
     var lines: [String] = []
     for _ in 0..<3 { lines.append(try #require(try await conversation.hear())) }
@@ -28,7 +28,7 @@ import Testing
         try await ben.say("size 14")
         #expect(try await ben.hear() == "size is 14")
         #expect(try await anna.hear() == "size is 14 (from the other process)")
-        // And back again, often enough that not every wakening is the first one.
+        // Change it back, so often that not every wake-up is the first one.
         for round in 0..<50 {
           let (one, other) = round % 2 == 0 ? (ben, anna) : (anna, ben)
           try await one.say("size \(100 + round)")
@@ -37,7 +37,7 @@ import Testing
         }
       }
       #expect(code == 0)
-      // What Ben did stays, and Anna goes on.
+      // Ben's changes stay, and Anna continues.
       try await anna.say("show")
       #expect(try await anna.hear() == "theme is dark")
       #expect(try await anna.hear() == "size is 149")
@@ -58,7 +58,7 @@ import Testing
       #expect(code == -1)
       try await anna.say("size 14")
       #expect(try await anna.hear() == "size is 14")
-      // One that comes later has all of it, and is heard.
+      // A later process has all values, and its changes arrive.
       let later = try await Example.talk("SharedSettings", "carl", path) { carl in
         #expect(
           try await greeting(carl) == ["carl edits \(path)", "theme is dark", "size is 14"])

@@ -2,11 +2,11 @@ import Foundation
 import Subprocess
 import SystemPackage
 
-/// A built example, as its users start it.
+/// A built example, started as a user starts it.
 public enum Example {
-  /// Beside the test bundle.
+  /// Returns the path of an example, which is next to the test bundle.
   private static func path(_ name: String) -> FilePath {
-    // One that ends early must fail its test, and not end the tests.
+    // An example that ends early must fail its test, and not end the test process.
     signal(SIGPIPE, SIG_IGN)
     let bundles = Bundle.allBundles.filter { $0.bundlePath.hasSuffix(".xctest") }.map(\.bundlePath)
     let places =
@@ -19,7 +19,7 @@ public enum Example {
 
   private static let environment = Environment.inherit.updating(["SWIFT_BACKTRACE": "enable=no"])
 
-  /// Runs it to its end.
+  /// Runs an example to its end.
   ///
   /// - Returns: its exit code, which is -1 for a signal, and the lines of its output.
   public static func run(
@@ -32,7 +32,8 @@ public enum Example {
     return (code(result.terminationStatus), lines, result.standardError)
   }
 
-  /// Starts it, and lets the body talk to it. Its input ends with the body.
+  /// Starts an example, and calls the body with a conversation. The example's input ends when the
+  /// body returns.
   ///
   /// - Returns: its exit code, which is -1 for a signal.
   public static func talk(
@@ -74,19 +75,19 @@ public final class Conversation {
 
   public func say(_ line: String) async throws { _ = try await writer.write(line + "\n") }
 
-  /// The next line that it prints; waits for it. Nil when it has ended.
+  /// Waits for the next line and returns it. Returns nil when the example has ended.
   public func hear() async throws -> String? {
     try await lines.next(isolation: #isolation)?.trimmingCharacters(in: .newlines)
   }
 
-  /// Ends it with SIGKILL, and waits until it is gone.
+  /// Ends the example with SIGKILL, and waits until the process has ended.
   public func kill() async throws {
     try sendKill()
     while try await hear() != nil {}
   }
 }
 
-/// A folder of its own for one test, removed at the end.
+/// A folder for one test. It is removed at the end.
 public final class TemporaryFolder {
   public let url: URL
 

@@ -3,7 +3,7 @@ import BenchmarkSupport
 import Foundation
 import MoraineEngine
 
-/// What compaction costs those who write meanwhile, and how fast it is by itself.
+/// Measures the cost of compaction for concurrent writers, and the speed of compaction alone.
 struct CompactionCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "compaction",

@@ -2,7 +2,7 @@ import BenchmarkSupport
 import Foundation
 import MoraineEngine
 
-/// compact() over segments of which half is garbage.
+/// A run of compact() over segments of which half is garbage.
 struct ManualCompaction {
   private let size: Int
   private let sharesDictionaries: Bool
@@ -11,7 +11,7 @@ struct ManualCompaction {
   private var wall: [Double] = []
   private var processor: [Double] = []
 
-  /// - Parameter size: of a segment, in MiB.
+  /// - Parameter size: size of a segment, in MiB.
   init(
     data: TestData, scratch: Scratch, size: Int, runs: Int, sharesDictionaries: Bool
   ) async throws {
@@ -28,7 +28,7 @@ struct ManualCompaction {
     configuration.compaction.sharesDictionaries = sharesDictionaries
     let store = try Store(at: scratch.path("manual"), configuration: configuration)
     try await Self.fill(store, data)
-    // What is not on disk yet would be waited for during the compaction.
+    // Otherwise the compaction would wait for writes that are not on disk yet.
     try await store.sync()
     segments = await store.statistics.segmentCount
     let processorBefore = processorSeconds()
@@ -44,8 +44,8 @@ struct ManualCompaction {
     try scratch.remove("manual")
   }
 
-  /// Puts every key twice, in blocks of 2048 keys in random order: so half of every segment is
-  /// garbage, mixed with what is live.
+  /// Puts every key twice, in blocks of 2048 keys in random order. So half of every segment is
+  /// garbage, mixed with live records.
   private static func fill(_ store: Store, _ data: TestData) async throws {
     var generator = SplitMix64(seed: 3)
     for start in stride(from: 0, to: data.count, by: 2048) {
@@ -76,7 +76,7 @@ struct ManualCompaction {
   }
 }
 
-/// What the process has used of all cores, in user and kernel mode.
+/// Returns the processor time of this process on all cores, in user and kernel mode.
 func processorSeconds() -> Double {
   var time = timespec()
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)

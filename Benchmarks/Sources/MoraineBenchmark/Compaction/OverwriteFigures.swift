@@ -3,26 +3,27 @@ import Histogram
 import MoraineEngine
 import SystemPackage
 
-/// What overwriting under compaction costs.
+/// The cost of overwriting while compaction runs.
 struct OverwriteFigures {
   private let operations: Int
-  /// After loading.
+  /// Statistics after loading.
   private let before: Statistics
   var latency = Histogram<UInt64>(highestTrackableValue: 600_000_000_000)
   var nanoseconds: UInt64 = 0
-  /// Between two puts that completed one after the other.
+  /// Longest time between two consecutive completions of puts.
   var longestGap: UInt64 = 0
   private var after: Statistics
   private var maxAmplification = 0.0
   private var maxAllocated: UInt64 = 0
   private var endAllocated: UInt64 = 0
   private var sampleCount = 0
-  /// How often a sample found new bytes of compaction: a lower bound of the compactions.
+  /// Number of samples that found new bytes of compaction: a lower bound for the number of
+  /// compactions.
   private var seenCompactions = 0
   private var lastCompactionBytes: UInt64
-  /// What went wrong without stopping the benchmark.
+  /// Errors that did not stop the benchmark.
   var problems: [String] = []
-  /// When nobody has written for a while.
+  /// Statistics after a while without writes.
   var rested: Statistics?
 
   init(_ operations: Int, _ before: Statistics) {
@@ -47,7 +48,7 @@ struct OverwriteFigures {
     return 1 + Double(after.compactionBytes - before.compactionBytes) / Double(appended)
   }
 
-  /// All that was ever written and is no longer there.
+  /// Bytes that were written and no longer exist.
   private var removedBytes: UInt64 {
     let written = after.appendedBytes + after.compactionBytes
     return written > after.diskBytes ? written - after.diskBytes : 0

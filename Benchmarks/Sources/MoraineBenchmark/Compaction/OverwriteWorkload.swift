@@ -2,7 +2,7 @@ import BenchmarkSupport
 import Dispatch
 import MoraineEngine
 
-/// Loads a store and overwrites it, with compaction running by itself.
+/// Loads a store and overwrites it while background compaction runs.
 struct OverwriteWorkload: Sendable {
   enum Distribution { case uniform, zipfian }
 
@@ -71,7 +71,7 @@ struct OverwriteWorkload: Sendable {
   }
 }
 
-/// Which key is overwritten next.
+/// Chooses the key to overwrite next.
 struct KeyChooser {
   private let order: [Int]
   private let zipfian: Zipfian?

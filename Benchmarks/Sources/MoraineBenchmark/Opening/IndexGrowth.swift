@@ -2,7 +2,7 @@ import BenchmarkSupport
 import MoraineEngine
 import SystemPackage
 
-/// What the index takes while it grows to twice its size.
+/// Measures the memory of the index while it grows to twice its size.
 struct IndexGrowth {
   private var readings: [(count: Int, bytesPerKey: Double)] = []
 

@@ -3,7 +3,7 @@ import BenchmarkSupport
 import Foundation
 import MoraineEngine
 
-/// How long a store takes to open, and what memory its index takes.
+/// Measures the time to open a store, and the memory of its index.
 struct OpenCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "open",
@@ -60,7 +60,7 @@ struct OpenCommand: AsyncParsableCommand {
   }
 }
 
-/// Writes a store and ends with SIGKILL: the child of `open`.
+/// Writes a store and ends with SIGKILL. `open` starts this command as a child.
 struct WriteAndDieCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "write-and-die", shouldDisplay: false)

@@ -3,14 +3,14 @@ import Foundation
 import MoraineEngine
 import SystemPackage
 
-/// Opens one store again and again.
+/// Opens one store repeatedly.
 struct Opening: Sendable {
   struct Figures {
     var milliseconds: [Double] = []
     var logBytes: UInt64 = 0
     var resyncedBytes: UInt64 = 0
     var indexBytesPerKey = 0.0
-    /// In the store that wrote the keys, before it was closed.
+    /// Figure of the store that wrote the keys, before it was closed.
     var indexBytesPerKeyBefore = 0.0
   }
 

@@ -3,7 +3,7 @@ import BenchmarkSupport
 import Foundation
 import Moraine
 
-/// The typed layer next to the pattern that it takes the place of.
+/// Compares the typed layer with the pattern that it replaces.
 struct PatternCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "pattern",

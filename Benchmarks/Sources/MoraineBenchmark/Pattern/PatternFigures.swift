@@ -3,7 +3,7 @@ import Foundation
 import Moraine
 import SystemPackage
 
-/// What `pattern` measures, in microseconds.
+/// The figures of `pattern`, in microseconds.
 struct PatternFigures {
   let runs: Int
   private var pattern: [String: [Double]] = [:]
@@ -90,7 +90,7 @@ struct PatternFigures {
     try await store.close()
   }
 
-  /// Of a few models, so that they are in memory.
+  /// Measures finds of a few models, so that they are in memory.
   private func find(_ body: (Int) async throws -> BenchmarkUser?) async throws -> Double {
     for id in 0..<100 { _ = try await body(id) }
     return try await slices(of: 10_000) {
@@ -98,7 +98,8 @@ struct PatternFigures {
     }
   }
 
-  /// The median of many short pieces: on a machine that is busy, most of them are left alone.
+  /// Returns the median of many short measurements. On a busy machine, most of them are
+  /// undisturbed.
   private func slices(of count: Int, _ body: () async throws -> Void) async rethrows -> Double {
     var figures: [Double] = []
     for _ in 0..<101 { figures.append(try await time(count, body)) }

@@ -3,7 +3,7 @@ import BenchmarkSupport
 import Foundation
 import MoraineEngine
 
-/// Keys, each once, and their values.
+/// Unique keys and their values.
 struct Corpus: Sendable {
   private(set) var keys: [Key] = []
   private(set) var values: [[UInt8]] = []
@@ -12,7 +12,7 @@ struct Corpus: Sendable {
   var keyBytes: UInt64 { UInt64(keys.reduce(0) { $0 + $1.bytes.count }) }
   var valueBytes: UInt64 { UInt64(values.reduce(0) { $0 + $1.count }) }
 
-  /// - Parameter keyField: nil takes the line's number.
+  /// - Parameter keyField: field that is the key; nil takes the line's number.
   init(jsonLines path: String, keyField: String?) throws {
     var places: [Key: Int] = [:]
     var number = 0

@@ -3,7 +3,7 @@ import BenchmarkSupport
 import Foundation
 import MoraineEngine
 
-/// What a store makes of given values: bytes on disk, and the cost of reading one.
+/// Measures the bytes on disk of given values, and the cost of reading one.
 struct RatioCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "ratio",

@@ -46,13 +46,14 @@ struct RatioMeasurement: Sendable {
     return grid
   }
 
-  /// - Returns: nanoseconds a read.
+  /// - Returns: nanoseconds of one read.
   private func randomReads(
     _ store: Store
   ) async throws -> (elapsed: Double, processor: Double) {
     var generator = SplitMix64(seed: 4)
     let order = (0..<reads).map { _ in Int.random(in: 0..<corpus.count, using: &generator) }
-    // Keys of their own, in the order they are wanted: looking for them in memory is not reading.
+    // Copies of the keys, in the order of the reads: the time to find a key in memory is no part of
+    // a read.
     let wanted = order.map { number in Key(corpus.keys[number].bytes.map { $0 }) }
     var elapsed: [Double] = []
     var processor: [Double] = []

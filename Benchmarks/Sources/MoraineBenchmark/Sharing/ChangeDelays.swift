@@ -2,13 +2,13 @@ import Foundation
 import MoraineEngine
 import SystemPackage
 
-/// How long a change takes from its storing in one process to its arrival in another.
+/// Measures the time from storing a change in one process to its arrival in another.
 struct ChangeDelays {
   let path: FilePath
   let count: Int
   let pauseMicroseconds: Int
 
-  /// - Returns: median, 99th percentile and most, in microseconds.
+  /// - Returns: median, 99th percentile and maximum, in microseconds.
   /// - Throws: `WrongAnswer` when a change is lost or out of order.
   func measure() async throws -> [Double] {
     let store = try await Store.open(at: path, configuration: .sharedBenchmark)
@@ -36,7 +36,7 @@ struct ChangeDelays {
   }
 }
 
-/// A child that waits for a line before it begins.
+/// A child process that waits for a line before it begins.
 struct Child {
   private let process = Process()
   private let input = Pipe()

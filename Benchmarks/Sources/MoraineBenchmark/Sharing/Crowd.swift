@@ -2,13 +2,14 @@ import Foundation
 import MoraineEngine
 import SystemPackage
 
-/// Many processes that write one store at once.
+/// Many processes that write one store at the same time.
 struct Crowd {
   let processes: Int
   let records: Int
 
-  /// - Returns: records a second, all together.
-  /// - Throws: `WrongAnswer` when one is missing, or one process's are not in its order.
+  /// - Returns: records per second of all processes together.
+  /// - Throws: `WrongAnswer` when a record is missing, or the records of a process are not in its
+  ///   order.
   func moraine(_ path: FilePath) async throws -> Double {
     let store = try await Store.open(at: path, configuration: .sharedBenchmark)
     try await store.set([0], forKey: "begun")
@@ -31,7 +32,7 @@ struct Crowd {
     return rate
   }
 
-  /// The same with SQLite, through Python's module.
+  /// Measures the same with SQLite, through Python's module.
   func sqlite(_ path: FilePath) throws -> Double {
     let setUp = """
       import sqlite3, sys, time
@@ -57,7 +58,7 @@ struct Crowd {
 
   private func time(_ start: (Int) throws -> Child) throws -> Double {
     let children = try (0..<processes).map(start)
-    // Time to open.
+    // Gives the processes time to open the database.
     sleep(1)
     let before = Moment.now
     for child in children { try child.begin() }

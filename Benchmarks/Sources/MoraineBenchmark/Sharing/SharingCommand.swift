@@ -4,7 +4,7 @@ import Foundation
 import MoraineEngine
 import SystemPackage
 
-/// What several processes have of one store.
+/// Measures one store that several processes share.
 struct SharingCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "sharing",
@@ -57,7 +57,7 @@ struct SharingCommand: AsyncParsableCommand {
   }
 }
 
-/// A child of `sharing`: stores values in a shared store.
+/// Stores values in a shared store. `sharing` starts this command as a child.
 struct ShareAndWriteCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "share-and-write", shouldDisplay: false)
@@ -68,7 +68,7 @@ struct ShareAndWriteCommand: AsyncParsableCommand {
 
   func run() async throws {
     let store = try await Store.open(at: FilePath(path), configuration: .sharedBenchmark)
-    // They all begin when the one who started them says so.
+    // All children begin when the parent process sends a line.
     _ = readLine()
     for number in 0..<count {
       try await store.set(Moment.now.bytes, forKey: Key("\(name) \(number)"))
@@ -87,7 +87,7 @@ extension Configuration {
   }
 }
 
-/// A time that all processes of this machine agree on, in nanoseconds.
+/// A time in nanoseconds that is the same for all processes of this machine.
 struct Moment {
   let nanoseconds: UInt64
 
@@ -97,7 +97,7 @@ struct Moment {
     return Moment(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
   }
 
-  /// As long as a small record.
+  /// Bytes of a small record's length.
   var bytes: [UInt8] { Array("\(nanoseconds)".utf8) }
 
   init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }

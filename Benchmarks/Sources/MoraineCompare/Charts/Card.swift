@@ -1,17 +1,17 @@
 import Foundation
 
-/// What all pictures have in common: the background, the title, and under it what is shown, on
-/// which machine and when.
+/// The common parts of all pictures: the background, the title, and below it the meaning, the
+/// machine and the date.
 enum Card {
   static let width = 900.0
-  /// Where the picture itself begins.
+  /// Top edge of the picture itself.
   static let top = 96.0
-  /// Left of which nothing stands.
+  /// Left edge of all content.
   static let margin = 24.0
 
   /// - Parameters:
-  ///   - meaning: what is shown, and in which unit.
-  ///   - data: what the picture shows, one engine or row after the other.
+  ///   - meaning: the meaning of the figures, and their unit.
+  ///   - data: the contents of the picture, one engine or row after the other.
   static func draw(
     _ title: String, meaning: String, data: [String], height: Double, of report: Report
   ) -> SVG {
@@ -28,12 +28,12 @@ enum Card {
     return svg
   }
 
-  /// As much of a line as the card has room for.
+  /// Returns the beginning of a line that fits into the card.
   private static func fitting(_ text: String) -> String {
     shortened(text, to: Int((width - 2 * margin) / 6.4))
   }
 
-  /// About how wide a text is: nobody knows the reader's font.
+  /// Estimates the width of a text. The reader's font is unknown.
   static func textWidth(_ text: String) -> Double {
     text.map { character in
       switch character {

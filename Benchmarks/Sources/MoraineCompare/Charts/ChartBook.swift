@@ -16,7 +16,7 @@ enum ChartBook {
     return names
   }
 
-  /// Each by the name of its file.
+  /// Returns each picture with the name of its file.
   static func pictures(_ report: Report) -> [(name: String, text: String)] {
     let candidates = [
       ("throughput.svg", ThroughputChart.draw(report, rows: throughputRows(report))),
@@ -34,8 +34,8 @@ enum ChartBook {
     return candidates.compactMap { name, text in text.map { (name: name, text: $0) } }
   }
 
-  /// Up to ten rows of speed that a peer has too, in the report's order: those that everybody asks
-  /// for first, then others. All rows are in the table; a picture of all would be read by nobody.
+  /// Returns up to ten rows of speed that a peer has as well, in the report's order: first the most
+  /// common rows, then others. The table has all rows, which would be too many for a picture.
   static func throughputRows(_ report: Report) -> [String] {
     let rows = report.rows.filter { isSpeed($0) && report.bestPeer($0) != nil }.map(\.name)
     let first = rows.filter(headlines.contains)
@@ -48,7 +48,7 @@ enum ChartBook {
     "fillsync x1", "fillsync x16", "YCSB-A 100 B", "YCSB-B 100 B",
   ]
 
-  /// Times and rates are; bytes are not.
+  /// Returns whether the row is about speed. Times and rates are; bytes are not.
   private static func isSpeed(_ row: Report.Row) -> Bool {
     let unit = row.unit.lowercased()
     return ["ns", "µs", "us", "ms", "s"].contains(unit.prefix { $0 != " " && $0 != "/" })

@@ -1,22 +1,22 @@
 import Foundation
 
-/// A series of the report as lines: one for each engine.
+/// A chart of one series of the report, with one line for each engine.
 struct CurveChart {
-  /// What is drawn of which series.
+  /// A series and how to draw it.
   struct Subject {
-    /// As the report calls it.
+    /// The chart's name in the report.
     let chart: String
     let title: String
     let meaning: String
     let xTitle: String
     let yTitle: String
-    /// Both axes, or none.
+    /// Whether both axes are logarithmic; otherwise none is.
     let isLogarithmic: Bool
     let xText: @Sendable (Double) -> String
     let yText: @Sendable (Double) -> String
   }
 
-  /// The picture; nil where the report has no such series.
+  /// Returns the picture, or nil where the report has no such series.
   static func draw(_ report: Report, _ subject: Subject) -> String? {
     let series = report.series.filter { $0.chart == subject.chart }
     let curves = report.engines.compactMap { engine -> LinePlot.Curve? in
@@ -43,7 +43,7 @@ struct CurveChart {
     return svg.text
   }
 
-  /// Those that can be drawn, from left to right.
+  /// Returns the points that can be drawn, from left to right.
   private static func points(
     _ series: Report.Series, _ subject: Subject
   ) -> [(x: Double, y: Double)] {
@@ -53,8 +53,9 @@ struct CurveChart {
       .sorted { $0.x < $1.x }
   }
 
-  /// The values that the y axis covers. On an axis that is not logarithmic, a line three times as
-  /// high as most would press all others flat: it leaves the picture, and bears its value there.
+  /// Returns the values that the y axis covers. On a linear axis, a line three times as high as
+  /// most would make all others flat. Such a line leaves the picture, and its value is written at
+  /// the edge.
   private static func ordinary(_ curves: [LinePlot.Curve], _ subject: Subject) -> [Double] {
     let values = curves.flatMap { $0.points.map(\.y) }
     if subject.isLogarithmic { return values }

@@ -1,10 +1,11 @@
 import Foundation
 
-/// How long single operations of one row take: most of them at the left, the slowest at the right.
+/// A chart of the times of single operations of one row: most operations at the left, the slowest
+/// at the right.
 ///
-/// Percentiles are evenly spaced, and not to scale: what matters happens in the last thousandth.
+/// Percentiles are evenly spaced, and not to scale, because the last thousandth matters most.
 enum LatencyChart {
-  /// The picture; nil where no engine has latencies of this row.
+  /// Returns the picture, or nil where no engine has latencies of this row.
   static func draw(_ report: Report, row: String, title: String) -> String? {
     let latencies = report.latencies.filter { $0.row == row }
     let percentiles = Set(latencies.flatMap(points).map(\.percentile)).sorted()
@@ -43,7 +44,7 @@ enum LatencyChart {
     return svg.text
   }
 
-  /// Those that can be drawn: an axis of powers of ten has no zero.
+  /// Returns the points that can be drawn: an axis of powers of ten has no zero.
   private static func points(
     _ latency: Report.Latency
   ) -> [(percentile: Double, nanoseconds: Double)] {

@@ -1,17 +1,17 @@
 import Foundation
 
-/// Lines with dots in a field of two axes; each line bears its engine's name at its end, so that no
-/// key is needed, and nobody must match colours.
+/// Lines with dots in a field of two axes. The engine's name is at the end of its line, so the
+/// reader needs no key and need not match colours.
 struct LinePlot {
   struct Curve {
     let engine: String
     let title: String
     let points: [(x: Double, y: Double)]
-    /// What its last point is, in words.
+    /// The last point in words.
     let last: String
 
-    /// What of it lies on the axis, piece by piece: a line that leaves the picture ends at its
-    /// edge, and does not go along it as if that were its value.
+    /// Returns the pieces of the line that are within the axis. A line that leaves the picture ends
+    /// at the edge and does not follow it, because the edge is not its value.
     func pieces(below high: Double) -> [[(x: Double, y: Double)]] {
       var pieces: [[(x: Double, y: Double)]] = [[]]
       for (index, point) in points.enumerated() {
@@ -27,7 +27,7 @@ struct LinePlot {
     }
   }
 
-  /// An axis, what it measures, and how its ticks are written.
+  /// An axis, its quantity, and the format of its ticks.
   struct Axis {
     let scale: Scale
     let title: String
@@ -35,20 +35,20 @@ struct LinePlot {
   }
 
   static let height = 470.0
-  /// The field; names stand at the right of it.
+  /// The field. The names are at its right.
   static let area = (left: 84.0, right: Card.width - 212, top: Card.top + 34, bottom: height - 62)
   static let across = (low: area.left + 10, high: area.right - 4)
   static let upwards = (low: area.bottom, high: area.top)
 
   let x: Axis
   let y: Axis
-  /// In the order of the report's engines.
+  /// The curves, in the order of the report's engines.
   let curves: [Curve]
 
   func draw(into svg: inout SVG) {
     drawAxes(&svg)
     drawNames(&svg)
-    // Moraine's own last, so that nothing lies on them.
+    // Draw Moraine's curves last, so that no other curve covers them.
     for curve in curves.filter({ !Report.isMoraine($0.engine) }) { draw(curve, &svg) }
     for curve in curves.filter({ Report.isMoraine($0.engine) }) { draw(curve, &svg) }
   }
@@ -80,7 +80,7 @@ struct LinePlot {
       let looks = (isMoraine && !isVariant ? " thick" : "") + (isVariant ? " dash" : "")
       svg.polyline(piece.map(place), class: "\(name) line\(looks)")
     }
-    // Where the points stand close together, small ones leave the lines to be seen.
+    // Where points are close together, small dots keep the lines visible.
     let radius = curve.points.count > 8 ? 3.0 : 4.0
     for point in curve.points where point.y <= y.scale.high {
       svg.circle(
@@ -103,7 +103,7 @@ struct LinePlot {
     let places = LinePlot.apart(
       ends.map(\.wish), gap: 18, within: above...(LinePlot.area.bottom + 4))
     for (end, place) in zip(ends, places) {
-      // What has left the picture is led along above it, where no value can be read.
+      // The lead of a line that has left the picture runs above the field, where it shows no value.
       let way = isCut(end.curve) ? [(x: end.x + 8, y: above)] : []
       svg.polyline(
         [(end.x, end.y)] + way + [(LinePlot.area.right + 6, place), (left - 5, place)],
@@ -119,7 +119,7 @@ struct LinePlot {
     curve.points.last.map { $0.y > y.scale.high } ?? false
   }
 
-  /// Moves places, which ascend, as little apart as the gap needs, upwards where the end is near.
+  /// Moves ascending places apart, as little as the gap needs. Places near the end move upwards.
   static func apart(_ places: [Double], gap: Double, within: ClosedRange<Double>) -> [Double] {
     var moved: [Double] = []
     for place in places {

@@ -1,8 +1,8 @@
-/// Which colour an engine has, in every picture the same.
+/// The colours of the engines. An engine has the same colour in every picture.
 ///
 /// The colours are those of Masataka Okabe and Kei Ito, "Color Universal Design", 2008: people with
 /// any of the common kinds of colour blindness tell them apart. Yellow comes last, as it is hard to
-/// see on white. Moraine has the strongest, vermilion, which nobody else gets.
+/// see on white. Moraine alone has the strongest colour, vermilion.
 struct Palette: Sendable {
   private static let known = [
     "rocksdb": "#0072B2",  // blue
@@ -11,22 +11,23 @@ struct Palette: Sendable {
     "sqlite": "#CC79A7",  // reddish purple
     "tkrzw": "#E69F00",  // orange
     "grdb": Palette.ink,  // black
-    // None of theirs: gray, for what is no engine.
+    // Gray, which is not one of these colours, for rows that are no engine.
     "pattern": "#8A8F98",
     "harness": "#8A8F98",
   ]
   private static let moraine = "#D55E00"  // vermilion
-  /// For engines that came later, in their order.
+  /// Colours of engines that are added later, in their order.
   private static let others = ["#F0E442", "#B0A000"]
-  /// Black on white, white on black.
+  /// Black on a white background, white on black.
   private static let ink = "ink"
 
   private let engines: [String]
 
-  /// - Parameter engines: all of the report, so that each picture gives an engine the same colour.
+  /// - Parameter engines: all engines of the report, so that each picture gives an engine the same
+  ///   colour.
   init(engines: [String]) { self.engines = engines }
 
-  /// What elements of the engine have as their class.
+  /// Returns the class of the engine's elements.
   static func name(_ engine: String) -> String {
     "e-"
       + String(
@@ -43,16 +44,16 @@ struct Palette: Sendable {
     return Palette.others[(unknown.firstIndex(of: engine) ?? 0) % Palette.others.count]
   }
 
-  /// The style sheet of a picture. It brings its own background, for the reader's light or dark
-  /// mode, and so is readable wherever it stands.
+  /// The style sheet of a picture. It defines a background for the reader's light or dark mode, so
+  /// the picture is readable on every page.
   var style: String {
     var rules = [
       "text{font:13px -apple-system,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif}",
       ".title{font-size:19px;font-weight:600}.bold{font-weight:600}.small{font-size:12px}",
       ".frame{stroke-width:1}.grid{stroke-width:1}.one{stroke-width:1.5}",
     ]
-    // Of rules of equal weight the last one counts: an engine's colours come before what takes one
-    // of them away again.
+    // Of rules of equal weight the last one counts. So the colours of the engines come before the
+    // rules that remove one of them.
     rules += engines.map { rule($0, ink: "#1F2328") }
     rules += Palette.theme(
       ink: "#1F2328", soft: "#59636E", grid: "#D8DEE4", back: "#FFFFFF", band: "#F6F8FA")

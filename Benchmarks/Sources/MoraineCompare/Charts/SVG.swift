@@ -10,9 +10,9 @@ struct SVG {
   private var lines: [String] = []
 
   /// - Parameters:
-  ///   - title: what is read aloud first.
-  ///   - description: what the picture shows, in words, for those who cannot see it.
-  ///   - style: CSS; it is written as it is.
+  ///   - title: text that a screen reader reads first.
+  ///   - description: the picture in words, for readers who cannot see it.
+  ///   - style: CSS, which is not escaped.
   init(width: Double, height: Double, title: String, description: String, style: String) {
     self.width = width
     self.height = height
@@ -60,7 +60,7 @@ struct SVG {
 
   enum Anchor: String { case start, middle, end }
 
-  /// - Parameter aside: written behind it, softer, on the same line.
+  /// - Parameter aside: softer text after it, on the same line.
   mutating func text(
     _ text: String, x: Double, y: Double, anchor: Anchor = .start, class name: String = "",
     aside: String = ""
@@ -75,7 +75,8 @@ struct SVG {
 }
 
 extension SVG {
-  /// At most two decimals, none that are zero, and never `-0`: fewer bytes, smaller diffs.
+  /// Formats a number with at most two decimals, without trailing zeros, and never as `-0`: fewer
+  /// bytes, smaller diffs.
   static func number(_ value: Double) -> String {
     guard value.isFinite else { return "0" }
     var text = String(format: "%.2f", value)
@@ -84,7 +85,7 @@ extension SVG {
     return text == "-0" ? "0" : text
   }
 
-  /// For text and for attributes. What XML does not allow at all is left out.
+  /// Escapes text for elements and attributes. Omits characters that XML does not allow.
   static func escaped(_ text: String) -> String {
     var escaped = ""
     for scalar in text.unicodeScalars {

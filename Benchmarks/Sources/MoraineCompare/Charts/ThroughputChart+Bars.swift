@@ -1,5 +1,5 @@
 extension ThroughputChart {
-  /// What the bars stand on: every second row on a band of its own, the axis, the line at 1.
+  /// Draws the field of the bars: a band for every second row, the axis, and the line at 1.
   func drawField(_ svg: inout SVG, top: Double, bottom: Double) {
     var y = top
     for (index, band) in bands.enumerated() {
@@ -30,13 +30,13 @@ extension ThroughputChart {
     let one = scale.position(1)
     for (index, bar) in band.bars.enumerated() {
       let end = scale.position(bar.ratio)
-      // Two pixels of it are always seen.
+      // A bar is at least two pixels wide.
       let width = max(abs(end - one), 2)
       svg.rectangle(
         x: bar.ratio < 1 ? one - width : one, y: first + Double(index) * height + 0.5,
         width: width, height: height - 1, class: "bar \(Palette.name(bar.engine))")
     }
-    // After all bars: a longer one beside it would cover the number.
+    // Draw the number after all bars: a longer bar next to it would cover it.
     for (index, bar) in band.bars.enumerated() {
       let isCut = max(bar.ratio, 1 / bar.ratio) > ThroughputChart.furthest
       guard bar.engine == band.best || isCut else { continue }
@@ -48,7 +48,7 @@ extension ThroughputChart {
     }
   }
 
-  /// What Moraine itself takes, and what it keeps when the power fails.
+  /// Returns Moraine's own figure, and the durability of the row.
   private func detail(_ row: Report.Row) -> String {
     let own = FigureText.figure(report.median("moraine", row.name) ?? 0)
     let durability = row.durability.map { ", durability \($0)" } ?? ""

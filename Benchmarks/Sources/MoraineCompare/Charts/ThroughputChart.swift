@@ -1,7 +1,7 @@
 import Foundation
 
-/// How many times as much Moraine does in the same time as each of its peers: bars from a line at
-/// 1, to the right where Moraine is ahead, to the left where the peer is.
+/// A chart of Moraine's speed as a multiple of each peer's: bars from a line at 1, to the right
+/// where Moraine is faster, to the left where the peer is.
 struct ThroughputChart {
   struct Bar {
     let engine: String
@@ -11,23 +11,24 @@ struct ThroughputChart {
   struct Band {
     let row: Report.Row
     let bars: [Bar]
-    /// The peer next to Moraine, or before it.
+    /// The peer closest to Moraine, or furthest ahead of it.
     let best: String
 
-    /// Two lines of text fit in any.
+    /// Every band has space for two lines of text.
     var height: Double { max(Double(bars.count) * barHeight, 32) + 14 }
   }
 
   static let barHeight = 10.0
   static let area = (left: 240.0, right: Card.width - 74)
-  /// What is further away is drawn to here, and its ratio written.
+  /// Limit of the bars. A bar with a larger ratio ends here, and its ratio is written.
   static let furthest = 1e4
 
   let report: Report
   let bands: [Band]
   let scale: Scale
 
-  /// The picture of the rows that have these names; nil when no peer has a figure in any of them.
+  /// Returns the picture of the rows with these names, or nil when no peer has a figure in any of
+  /// them.
   static func draw(_ report: Report, rows names: [String]) -> String? {
     ThroughputChart(report, rows: names)?.picture
   }
@@ -47,7 +48,7 @@ struct ThroughputChart {
     let shown = bands.flatMap { $0.bars.map(\.ratio) }.map {
       min(max($0, 1 / ThroughputChart.furthest), ThroughputChart.furthest)
     }
-    // 0.5 and 2 show both sides of the line in any picture.
+    // 0.5 and 2 make both sides of the line visible in every picture.
     guard !bands.isEmpty,
       let scale = Scale.logarithmic(
         covering: shown + [0.5, 2],
@@ -81,7 +82,7 @@ struct ThroughputChart {
     return svg.text
   }
 
-  /// The colours, in the order in which the bars stand, in as many lines as they take.
+  /// The places of the colour key, in the order of the bars, on as many lines as needed.
   private var keyPlaces: [(engine: Report.Engine, x: Double, y: Double)] {
     let shown = Set(bands.flatMap { $0.bars.map(\.engine) })
     var place = (x: Card.margin, y: Card.top + 8)
@@ -93,7 +94,7 @@ struct ThroughputChart {
     }
   }
 
-  /// In words, for those who cannot see it.
+  /// Describes a band in words, for readers who cannot see it.
   private func words(_ band: Band) -> String {
     let ratios = band.bars.map { bar in
       let title = report.engines.first { $0.name == bar.engine }?.title ?? bar.engine

@@ -1,9 +1,9 @@
 import BenchmarkSupport
 
-/// Keys and values of one workload, made before any row begins: the same seed, the same data.
+/// Keys and values of one workload, made before any row begins. The same seed gives the same data.
 ///
-/// Half of a value is random and half repeats it, as in db_bench; all of it random where
-/// compression is to be of no use, as in redb's benchmark.
+/// The first half of a value is random and the second half repeats it, as in db_bench. A value is
+/// completely random where compression must have no effect, as in redb's benchmark.
 struct Dataset: Sendable {
   let count: Int
   let keyLength: Int
@@ -19,7 +19,8 @@ struct Dataset: Sendable {
     self.count = count
     self.keyLength = keyLength
     order = (0..<count).shuffled(using: &generator)
-    // So many that neither they nor what is learned from them stay in the fastest cache.
+    // The number is so large that neither the values nor what the processor learns from them stay
+    // in the fastest cache.
     let valueCount = max(4, min(4096, (1 << 20) / max(1, valueLength)).lowerPowerOfTwo)
     values = (0..<valueCount).map { _ in
       let randomCount = isCompressible ? (valueLength + 1) / 2 : valueLength
@@ -34,7 +35,7 @@ struct Dataset: Sendable {
   @inline(__always)
   func key(_ number: Int) -> KeyBytes { KeyBytes(number, count: keyLength) }
 
-  /// - Parameter generation: how often the key was overwritten.
+  /// - Parameter generation: number of times that the key was overwritten.
   @inline(__always)
   func value(_ number: Int, generation: Int = 0) -> [UInt8] {
     values[(number &+ generation &* 7) & (values.count - 1)]

@@ -1,11 +1,11 @@
-/// A key of up to 24 bytes that is made without an allocation, as a C program would make it.
+/// A key of up to 24 bytes that is made without an allocation, as a C program makes it.
 struct KeyBytes: Sendable {
   private var first: UInt64
   private var second: UInt64
   private var third: UInt64
   let count: Int
 
-  /// Hexadecimal digits whose order is that of the numbers.
+  /// Makes a key of hexadecimal digits. The keys have the order of the numbers.
   ///
   /// - Parameter count: 16, or 24 with eight digits in front that depend on the number.
   @inline(__always)
@@ -21,7 +21,7 @@ struct KeyBytes: Sendable {
     }
   }
 
-  /// Eight digits, the highest in the lowest byte; without a branch.
+  /// Returns eight digits, the highest in the lowest byte, without a branch.
   @inline(__always)
   private static func digits(_ number: UInt32) -> UInt64 {
     var spread = UInt64(number)
@@ -32,7 +32,7 @@ struct KeyBytes: Sendable {
     return (spread + 0x3030_3030_3030_3030 + isLetter * 39).byteSwapped
   }
 
-  /// A key that is between two that are there: its last digit is none.
+  /// A key between two stored keys: its last byte is no digit.
   var absent: KeyBytes {
     var key = self
     if count == 16 { key.second |= 0x80 << 56 } else { key.third |= 0x80 << 56 }

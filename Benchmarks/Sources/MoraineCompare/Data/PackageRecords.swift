@@ -2,13 +2,13 @@ import Foundation
 import Subprocess
 import SystemPackage
 
-/// Real records: Debian's package index, each stanza a JSON object.
+/// Real records: each stanza of Debian's package index as a JSON object.
 struct PackageRecords: Sendable {
   let documents: [[UInt8]]
 
   var bytes: Int { documents.reduce(0) { $0 + $1.count } }
 
-  /// - Returns: nil where there is no such index.
+  /// - Returns: nil where the system has no such index.
   init?(limit: Int) async throws {
     guard FileManager.default.isExecutableFile(atPath: "/usr/bin/apt-cache") else { return nil }
     let result = try await Subprocess.run(
@@ -25,7 +25,7 @@ struct PackageRecords: Sendable {
     self.documents = documents
   }
 
-  /// Lines that begin with a blank go on with the field before them.
+  /// Returns the fields of a stanza. A line that begins with a blank continues the field before it.
   private static func fields(_ stanza: Substring) -> [String: String] {
     var fields: [String: String] = [:]
     var last: String?

@@ -1,19 +1,20 @@
 import Foundation
 
-/// How figures are written, in the table and in the charts.
+/// The format of figures in the table and in the charts.
 enum FigureText {
-  /// Three digits that count: `0.469`, `12.3`, `1,234`.
+  /// Returns a figure with three significant digits: `0.469`, `12.3`, `1,234`.
   static func figure(_ value: Double) -> String {
     guard value.isFinite else { return "–" }
     let size = abs(value)
     if size == 0 { return "0" }
     if size < 0.00095 || size >= 1e15 { return String(format: "%.1e", value) }
-    // The bounds are those at which a figure is rounded up to the next.
+    // At these bounds rounding adds a digit before the point.
     let places = size < 0.9995 ? 3 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0
     return grouped(String(format: "%.\(places)f", value))
   }
 
-  /// Two digits that count: `2.4×` is ahead, `0.80×` behind, `1.02×` about the same.
+  /// Returns a ratio with two significant digits: `2.4×` is ahead, `0.80×` behind, `1.02×` about
+  /// the same.
   static func ratio(_ value: Double) -> String {
     guard value.isFinite, value > 0 else { return "–" }
     if value < 0.005 { return "<0.01×" }
@@ -22,21 +23,21 @@ enum FigureText {
     return grouped(String(format: "%.\(places)f", value)) + "×"
   }
 
-  /// A ratio as it stands at an axis: `0.001×`, `0.5×`, `10×`.
+  /// Returns a ratio as an axis shows it: `0.001×`, `0.5×`, `10×`.
   static func axisRatio(_ value: Double) -> String {
     (value < 0.01 ? String(format: "%g", value) : short(value)) + "×"
   }
 
-  /// Nanoseconds in the unit that suits: `350 ns`, `1.2 µs`, `15 ms`.
+  /// Returns nanoseconds in a suitable unit: `350 ns`, `1.2 µs`, `15 ms`.
   static func duration(nanoseconds: Double) -> String {
     guard nanoseconds.isFinite else { return "–" }
     let units = [("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1)]
-    // 999.6 ns is written as 1 µs, and not as 1,000 ns.
+    // 999.6 ns becomes 1 µs, and not 1,000 ns.
     let (unit, size) = units.first { abs(nanoseconds) >= $0.1 * 0.9995 } ?? ("ns", 1)
     return short(nanoseconds / size) + " " + unit
   }
 
-  /// A count for an axis: `500`, `20k`, `1M`.
+  /// Returns a count for an axis: `500`, `20k`, `1M`.
   static func count(_ value: Double) -> String {
     guard value.isFinite else { return "–" }
     let units = [("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1)]
@@ -44,7 +45,7 @@ enum FigureText {
     return short(value / size) + unit
   }
 
-  /// At most two digits behind the point, and no zeros at its end.
+  /// Returns at most two digits after the point, without trailing zeros.
   static func short(_ value: Double) -> String {
     guard value.isFinite else { return "–" }
     if abs(value) >= 1e15 { return String(format: "%.0e", value) }
@@ -55,7 +56,7 @@ enum FigureText {
     return text == "-0" ? "0" : text
   }
 
-  /// Commas between thousands.
+  /// Inserts commas between thousands.
   private static func grouped(_ digits: String) -> String {
     let whole = digits.prefix { $0 != "." }
     let sign = whole.prefix { $0 == "-" }

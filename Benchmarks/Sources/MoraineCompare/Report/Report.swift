@@ -1,24 +1,24 @@
 import Foundation
 
-/// All that one run of the comparison has measured; written as JSON, from which the table and the
-/// charts are drawn again at any time.
+/// All figures of one run of the comparison. The report is written as JSON, from which the table
+/// and the charts can be drawn again.
 struct Report: Codable, Sendable {
-  /// Raised when a file written before can no longer be read.
+  /// Version of the format. It rises when the program can no longer read earlier files.
   static let currentVersion = 1
 
   var version = Report.currentVersion
-  /// ISO 8601.
+  /// Date of the run, ISO 8601.
   var date: String
   var machine: Machine
-  /// The call that measures the same again.
+  /// The command line that repeats the run.
   var command: String
   var engines: [Engine]
-  /// In the order in which the table shows them.
+  /// The rows, in the order of the table.
   var rows: [Row]
   var figures: [Figure] = []
   var latencies: [Latency] = []
   var series: [Series] = []
-  /// What went wrong, and is not in the figures.
+  /// Failures, which are not in the figures.
   var failures: [String] = []
 
   struct Machine: Codable, Sendable, Equatable {
@@ -30,33 +30,33 @@ struct Report: Codable, Sendable {
   }
 
   struct Engine: Codable, Sendable, Equatable {
-    /// Short, as the command takes it: `lmdb`.
+    /// Short name for the command's options: `lmdb`.
     var name: String
-    /// As it calls itself.
+    /// The engine's own name.
     var title: String
     var version: String
-    /// How it is set up, in words.
+    /// The engine's configuration in words.
     var settings: String
-    /// Why it was not measured; nil when it was.
+    /// Reason why it was not measured; nil when it was.
     var missing: String?
   }
 
   struct Row: Codable, Sendable, Equatable {
-    /// `readrandom`.
+    /// Name of the row: `readrandom`.
     var name: String
-    /// Which table it stands in: `db_bench`, `YCSB`.
+    /// The table that has the row: `db_bench`, `YCSB`.
     var group: String
-    /// `µs`, `MB`, `bytes a key`.
+    /// Unit of the figures: `µs`, `MB`, `bytes a key`.
     var unit: String
-    /// What is kept when the power fails: `none`, `sync`; nil where nothing is written.
+    /// Durability of the writes: `none`, `sync`; nil where the row writes nothing.
     var durability: String?
-    /// What is done, in words.
+    /// The row's operations in words.
     var meaning: String
-    /// Whether less is better.
+    /// Whether a smaller figure is better.
     var lessIsBetter = true
   }
 
-  /// What one engine reached in a row, one value for each round.
+  /// The figures of one engine in a row, one for each round.
   struct Figure: Codable, Sendable, Equatable {
     var engine: String
     var row: String
@@ -65,18 +65,18 @@ struct Report: Codable, Sendable {
     var median: Double { values.sorted()[values.count / 2] }
   }
 
-  /// How long single operations of a row took: nanoseconds by percentile.
+  /// The times of single operations of a row: nanoseconds by percentile.
   struct Latency: Codable, Sendable, Equatable {
     var engine: String
     var row: String
-    /// 50, 90, 99, 99.9, 99.99, 100.
+    /// The percentiles: 50, 90, 99, 99.9, 99.99, 100.
     var percentiles: [Double]
     var nanoseconds: [Double]
   }
 
   /// A curve of a chart: open time against keys, space against rounds of overwriting.
   struct Series: Codable, Sendable, Equatable {
-    /// Which chart: `open`, `space`.
+    /// The chart of the curve: `open`, `space`.
     var chart: String
     var engine: String
     var x: [Double]

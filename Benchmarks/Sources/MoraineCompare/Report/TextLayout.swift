@@ -1,11 +1,11 @@
-/// How cells and lists become lines.
+/// Formats cells and lists as lines.
 enum TextLayout {
   static let columnCount = 140
 
-  /// Columns as wide as they must be, words to the left, figures to the right; heads that are wider
-  /// than their figures take two lines.
+  /// Aligns columns: words to the left, figures to the right, each column as narrow as possible.
+  /// Heads that are wider than their figures take two lines.
   ///
-  /// - Parameter named: how many columns from the left are words.
+  /// - Parameter named: number of columns from the left that contain words.
   static func aligned(_ rows: [[String]], heads: [String], named: Int) -> [String] {
     let halves = heads.map(halves)
     let heads = heads.isEmpty ? [] : [halves.map(\.0), halves.map(\.1)]
@@ -20,8 +20,8 @@ enum TextLayout {
     }.filter { !$0.isEmpty }
   }
 
-  /// A column, all cells equally wide. Marks behind figures get places of their own, so that the
-  /// digits stay below each other.
+  /// Returns a column with cells of equal width. The marks after figures have their own places, so
+  /// that the digits are aligned.
   private static func padded(_ cells: [String], heads: [String], isText: Bool) -> [String] {
     let markCount = isText ? 0 : cells.map { marks($0) }.max() ?? 0
     let cells = isText ? cells : cells.map { blanks(markCount - marks($0), after: $0) }
@@ -40,7 +40,8 @@ enum TextLayout {
     text + String(repeating: " ", count: max(count, 0))
   }
 
-  /// `Moraine / best peer` in two lines; short heads on the second, beside the figures.
+  /// Splits a head such as `Moraine / best peer` into two lines. A short head is on the second
+  /// line, next to the figures.
   private static func halves(_ head: String) -> (String, String) {
     let middle = head.index(head.startIndex, offsetBy: head.count / 2)
     guard head.count > 10,
@@ -49,7 +50,7 @@ enum TextLayout {
     return (String(head[..<space]), String(head[head.index(after: space)...]))
   }
 
-  /// Names, and beside them what is said of them, in as many lines as it takes.
+  /// Returns names with their texts next to them, on as many lines as needed.
   static func listed(_ items: [(name: String, text: String)]) -> [String] {
     let width = min(items.map(\.name.count).max() ?? 0, 44)
     return items.flatMap { name, text in
@@ -85,7 +86,7 @@ extension TextLayout {
     "| " + cells.joined(separator: " | ") + " |"
   }
 
-  /// Text in which nothing is taken for a sign of Markdown or of HTML.
+  /// Escapes text so that no character has a meaning in Markdown or HTML.
   static func marked(_ text: String) -> String {
     var marked = ""
     for character in text {

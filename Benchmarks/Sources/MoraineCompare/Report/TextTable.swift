@@ -1,8 +1,9 @@
 import Foundation
 
-/// The report as text: a table for each group, and below all that is needed to judge the figures.
+/// The report as text: a table for each group, and below it all that a reader needs to assess the
+/// figures.
 extension Report {
-  /// For a terminal of 140 columns.
+  /// The text for a terminal of 140 columns.
   var text: String {
     var lines = ["Moraine beside other engines", ""]
     lines += TextLayout.aligned(
@@ -19,7 +20,7 @@ extension Report {
     return lines.joined(separator: "\n") + "\n"
   }
 
-  /// For a page on the web.
+  /// The text for a web page.
   var markdown: String {
     var lines = [
       "\(TextLayout.marked(machineText)); \(TextLayout.marked(date)).", "", "    \(command)",
@@ -51,18 +52,18 @@ extension Report {
     let rows: [Row]
     var heads: [String] = []
     var cells: [[String]] = []
-    /// How many columns from the left are words.
+    /// Number of columns from the left that contain words.
     var named = 2
   }
 
-  /// The groups in the order of their first rows.
+  /// Returns the groups in the order of their first rows.
   private func tables(_ title: KeyPath<Engine, String>) -> [GroupTable] {
     var groups: [String] = []
     for row in rows where !groups.contains(row.group) { groups.append(row.group) }
     return groups.map { group in
       var table = GroupTable(group: group, rows: rows.filter { $0.group == group })
       let isWritten = table.rows.contains { $0.durability != nil }
-      // An engine without a figure here has no column here; why, is said below.
+      // An engine without a figure in this group has no column. The text below the table says why.
       let shown = engines.filter { engine in
         table.rows.contains { median(engine.name, $0.name) != nil }
       }
@@ -118,7 +119,7 @@ extension Report {
     engines.compactMap { engine in engine.missing.map { (engine.title, $0) } }
   }
 
-  /// `engine, rows: reason`, of which the reason may be a whole log.
+  /// Failures as `engine, rows: reason`. The reason may be a complete log.
   private var failed: [(String, String)] {
     failures.map { failure in
       let parts = failure.split(separator: ": ", maxSplits: 1).map(String.init)

@@ -3,18 +3,20 @@ import Foundation
 import Subprocess
 import SystemPackage
 
-/// All groups of all engines, round by round: what the machine does meanwhile hits all alike.
+/// Runs all groups of all engines, round by round, so that other work of the machine affects all
+/// engines alike.
 struct Comparison: Sendable {
   let plan: Plan
   let rounds: Int
   let groups: [String]
-  /// Nil for all of them.
+  /// The engines to measure; nil for all of them.
   let engines: Set<String>?
   let directory: String
-  /// What one group of one engine may take before it is ended and left out.
+  /// Time limit of one group of one engine. After it the process is ended and the group is omitted.
   let timeout: Duration
 
-  /// - Parameter afterRound: what was measured by then: a long run that is interrupted leaves that.
+  /// - Parameter afterRound: receives the figures so far, so that a long run that is interrupted
+  ///   leaves them.
   func run(into report: inout Report, afterRound: (Report) throws -> Void) async throws {
     for round in 1...rounds {
       for group in groups {
@@ -36,7 +38,7 @@ struct Comparison: Sendable {
     }
   }
 
-  /// Ends the process when it takes too long.
+  /// Measures one group of one engine in a process, and ends the process when it takes too long.
   private func measure(
     _ group: String, _ engine: String, _ folder: String
   ) async throws -> Recorder {
@@ -76,7 +78,7 @@ extension String {
 }
 
 extension Report {
-  /// Adds what one process has measured to what the rounds before it have.
+  /// Adds the figures of one process to those of the rounds before.
   mutating func take(_ recorder: Recorder) {
     for figure in recorder.figures {
       if let place = figures.firstIndex(where: {
@@ -87,7 +89,7 @@ extension Report {
         figures.append(figure)
       }
     }
-    // Of curves and percentiles the last round's is kept: they are pictures, and not compared.
+    // Keep only the last round's curves and percentiles: they are drawn, and not compared.
     latencies.removeAll { old in
       recorder.latencies.contains { $0.engine == old.engine && $0.row == old.row }
     }

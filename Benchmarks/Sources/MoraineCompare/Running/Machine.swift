@@ -1,7 +1,7 @@
 import Foundation
 
 extension Report.Machine {
-  /// This one, and the file system that a folder is on.
+  /// Returns this machine, and the file system of a folder.
   static func current(_ directory: String) throws -> Self {
     let info = ProcessInfo.processInfo
     return Self(
@@ -16,7 +16,7 @@ extension Report.Machine {
       .map { $0.trimmingCharacters(in: .whitespaces) }
   }
 
-  /// The type of the mount whose point is the longest that the folder lies under.
+  /// Returns the type of the mount with the longest mount point above the folder.
   private static func fileSystem(_ directory: String) -> String? {
     let path = URL(fileURLWithPath: directory).standardizedFileURL.path
     let mounts = (lines("/proc/self/mounts") ?? []).map { $0.split(separator: " ") }
@@ -26,7 +26,7 @@ extension Report.Machine {
     }.max { $0[1].count < $1[1].count }.map { String($0[2]) }
   }
 
-  /// Nil where there is no such file: on other systems than Linux.
+  /// Returns the lines of a file, or nil where it does not exist: on systems other than Linux.
   private static func lines(_ path: String) -> [Substring]? {
     FileManager.default.contents(atPath: path).map {
       String(decoding: $0, as: UTF8.self).split(separator: "\n")

@@ -1,8 +1,8 @@
 import ArgumentParser
 import Foundation
 
-/// One group of one engine, in a process of its own: its memory is its own, and what it does to the
-/// process ends with it.
+/// Measures one group of one engine in a separate process, so that its memory and its effects on
+/// the process do not reach other groups.
 struct MeasureCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "measure", abstract: "Measures one group of rows of one engine; prints JSON.")

@@ -1,12 +1,12 @@
 import CPeers
 import Foundation
 
-/// Which engines there are, and which rows.
+/// The engines and the rows.
 struct Plan: Sendable {
   let size: Size
 
-  /// Those that store keys and values: each is a type of its own, so that what calls it is compiled
-  /// for it.
+  /// The engines that store keys and values. Each is a separate type, so that the code that calls
+  /// it is specialized for it.
   static var engines: [Report.Engine] {
     [MoraineMaker().engine, SnapshotMaker.engine] + PeerMaker.all.map(\.engine)
       + Repositories.engine + [NothingMaker().engine]
@@ -25,11 +25,11 @@ struct Plan: Sendable {
     workloads.map { type(of: $0).name } + [Repositories.name]
   }
 
-  /// The engines that a group is measured of. A snapshot is measured with its store.
+  /// Returns the engines to measure in a group. A snapshot is measured with its store.
   func engines(of group: String) -> [String] {
     if group == Repositories.name { return Repositories.engines }
     let peers = PeerMaker.all.filter { $0.engine.missing == nil }.map(\.engine.name)
-    // The harness by itself has nothing to say about durable commits or space.
+    // The harness alone has no meaning for durable commits or space.
     let floor = group == Basics.name ? [NothingMaker().engine.name] : []
     return [MoraineMaker.name] + peers + floor
   }

@@ -2,7 +2,7 @@ import BenchmarkSupport
 import Foundation
 import Histogram
 
-/// What one process measures of one engine.
+/// The figures that one process measures of one engine.
 struct Recorder: Codable {
   var engine: String
   var figures: [Report.Figure] = []
@@ -11,12 +11,13 @@ struct Recorder: Codable {
 
   init(engine: String) { self.engine = engine }
 
-  /// - Parameter other: an engine that is measured beside, as snapshots are beside the actor.
+  /// - Parameter other: an engine that is measured as well, such as snapshots in addition to the
+  ///   actor.
   mutating func add(_ row: String, _ value: Double, engine other: String? = nil) {
     figures.append(Report.Figure(engine: other ?? engine, row: row, values: [value]))
   }
 
-  /// The row is the microseconds of one of `operations`.
+  /// Measures the body. The row is the microseconds of one of its `operations`.
   mutating func time(
     _ row: String, _ operations: Int, engine other: String? = nil,
     _ body: () async throws -> Void
@@ -25,7 +26,7 @@ struct Recorder: Codable {
     add(row, elapsed.milliseconds * 1000 / Double(max(1, operations)), engine: other)
   }
 
-  /// Those of the table; the charts have more.
+  /// The percentiles of the table. The charts have more.
   static let shownPercentiles = [
     (name: "p50", value: 50.0), (name: "p99", value: 99), (name: "p99.9", value: 99.9),
     (name: "max", value: 100),

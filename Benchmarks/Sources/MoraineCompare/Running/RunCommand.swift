@@ -2,7 +2,7 @@ import ArgumentParser
 import BenchmarkSupport
 import Foundation
 
-/// The whole comparison, or a part of it.
+/// Runs the whole comparison, or a part of it.
 struct RunCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "run",
@@ -63,12 +63,12 @@ struct RunCommand: AsyncParsableCommand {
   }
 
   private static var command: String {
-    // The script has put the subcommand before what was typed.
+    // The script inserts the subcommand before the user's arguments.
     "Scripts/compare " + CommandLine.arguments.dropFirst(2).joined(separator: " ")
   }
 }
 
-/// Draws anew what was measured before.
+/// Draws the table and the charts of an earlier run again.
 struct DrawCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "draw", abstract: "Writes the table and the charts of a report anew.")

@@ -1,13 +1,14 @@
 import Foundation
 
-/// What the kernel counts of this process; nil where it does not tell.
+/// The kernel's counts of this process; nil where it does not report them.
 enum ThisProcess {
-  /// Memory that is no part of a file: what the engine has allocated.
+  /// Memory that is no part of a file: the engine's allocations.
   static var anonymousBytes: UInt64? {
     figure(in: "/proc/self/status", after: "RssAnon:").map { $0 * 1024 }
   }
 
-  /// What it has sent to the disk, or made the kernel send: also what it changed in mapped files.
+  /// Bytes that the process, or the kernel for the process, has sent to the disk, including changes
+  /// of mapped files.
   static var writtenBytes: UInt64? { figure(in: "/proc/self/io", after: "write_bytes:") }
 
   private static func figure(in path: String, after name: String) -> UInt64? {
@@ -21,12 +22,12 @@ enum ThisProcess {
   }
 }
 
-/// What the files of a folder and those in it take on disk; holes are not counted.
+/// Returns the bytes that the files of a folder and its subfolders take on disk, without holes.
 func diskBytes(_ folder: String) throws -> UInt64 {
   var sum: UInt64 = 0
   for name in try FileManager.default.contentsOfDirectory(atPath: folder) {
     var status = stat()
-    // A file may have gone since it was listed.
+    // The file may have been removed since it was listed.
     guard stat("\(folder)/\(name)", &status) == 0 else { continue }
     if status.st_mode & S_IFMT == S_IFDIR {
       sum += try diskBytes("\(folder)/\(name)")

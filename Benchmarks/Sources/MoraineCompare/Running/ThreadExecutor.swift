@@ -1,7 +1,8 @@
 import Foundation
 import Synchronization
 
-/// A thread of its own for one task: for engines whose calls block, as many run as are asked for.
+/// A thread for one task. It is for engines whose calls block: as many tasks run as there are
+/// executors.
 ///
 /// Safety of `@unchecked Sendable`: `jobs` and `isStopped` are only touched with the mutex held.
 final class ThreadExecutor: TaskExecutor, @unchecked Sendable {
@@ -30,7 +31,7 @@ final class ThreadExecutor: TaskExecutor, @unchecked Sendable {
     locked { jobs.append(job) }
   }
 
-  /// The thread ends when it has nothing left to do.
+  /// Ends the thread when no jobs are left.
   func stop() { locked { isStopped = true } }
 
   private func locked(_ body: () -> Void) {
@@ -55,9 +56,10 @@ final class ThreadExecutor: TaskExecutor, @unchecked Sendable {
   }
 }
 
-/// Runs the body for every number below `count` at once.
+/// Runs the body for every number below `count` at the same time.
 ///
-/// - Parameter onThreads: each on a thread of its own; otherwise as tasks, which share the cores.
+/// - Parameter onThreads: whether each body has its own thread. Otherwise the bodies are tasks,
+///   which share the cores.
 func atOnce(
   _ count: Int, onThreads: Bool, _ body: @escaping @Sendable (Int) async throws -> Void
 ) async throws {

@@ -2,7 +2,7 @@ import Foundation
 import MoraineEngine
 import SystemPackage
 
-/// Stores of Moraine, used as its users do: one `await` an operation.
+/// Makes stores of Moraine, with one `await` for each operation, as an app uses them.
 struct MoraineMaker: SubjectMaker {
   static let name = "moraine"
 
@@ -50,7 +50,7 @@ struct MoraineSubject: Subject {
   var snapshots: SnapshotMaker? { SnapshotMaker(store: store) }
 }
 
-/// As cheaply as a C program compares; `==` of arrays goes byte by byte.
+/// Compares values as cheaply as a C program. `==` of arrays compares byte by byte.
 @inline(__always)
 func isSame(_ found: [UInt8]?, _ value: [UInt8]) -> Bool {
   guard let found, found.count == value.count else { return false }
@@ -59,7 +59,7 @@ func isSame(_ found: [UInt8]?, _ value: [UInt8]) -> Bool {
   }
 }
 
-/// Through the actor.
+/// Reads through the actor.
 struct MoraineReader: SubjectReader {
   let store: Store
 
@@ -83,7 +83,8 @@ struct MoraineReader: SubjectReader {
   }
 }
 
-/// Only the actor's closure touches it, and then who waited for that.
+/// Safety of `@unchecked Sendable`: only the actor's closure uses it, and afterwards the caller
+/// that waited for the closure.
 private final class SumBox: @unchecked Sendable {
   private(set) var value = ScanSum()
 

@@ -1,4 +1,4 @@
-/// What the harness itself costs: keys made, values fetched, nothing stored.
+/// Measures the cost of the harness itself: it makes keys, fetches values and stores nothing.
 struct NothingMaker: SubjectMaker {
   var engine: Report.Engine {
     Report.Engine(

@@ -1,12 +1,12 @@
 import CPeers
 import Foundation
 
-/// Stores of an engine in C.
+/// Makes stores of an engine in C.
 struct PeerMaker: SubjectMaker {
   private let api: PeerInterface
   let engine: Report.Engine
 
-  /// - Parameter interface: of an engine whose library may not be installed.
+  /// - Parameter interface: functions of an engine whose library may not be installed.
   init(_ interface: peer_api) {
     let problem = interface.load().map { String(cString: $0) }
     api = PeerInterface(interface)
@@ -36,7 +36,7 @@ struct PeerError: Error, CustomStringConvertible {
   let description: String
 }
 
-/// The functions of one engine, looked up once.
+/// The functions of one engine, which are looked up once.
 ///
 /// Safety of `@unchecked Sendable`: they are addresses of code and of constants.
 struct PeerInterface: @unchecked Sendable {
@@ -59,7 +59,7 @@ struct PeerInterface: @unchecked Sendable {
   let closeReader: @convention(c) (OpaquePointer?) -> Void
   private let message: @convention(c) () -> UnsafePointer<CChar>?
 
-  /// Of an engine that was not loaded there is nothing to call.
+  /// Takes functions that fail where the engine was not loaded.
   init(_ api: peer_api) {
     open = api.open ?? { _, _ in nil }
     close = api.close ?? { _ in -1 }

@@ -3,8 +3,8 @@ import Foundation
 
 /// An open store of an engine in C.
 ///
-/// Safety of `@unchecked Sendable`: the engines allow calls from several threads. Batches, and all
-/// writing to SQLite's one connection, are in the workloads' hands one at a time.
+/// Safety of `@unchecked Sendable`: the engines allow calls from several threads. The workloads use
+/// batches, and all writes to SQLite's one connection, one at a time.
 final class PeerSubject: Subject, @unchecked Sendable {
   static var blocks: Bool { true }
 
@@ -46,7 +46,7 @@ final class PeerSubject: Subject, @unchecked Sendable {
   func reader() throws -> PeerReader { PeerReader(api, try api.made(api.reader(store))) }
 }
 
-/// A transaction, a connection, or nothing: what one thread reads with.
+/// The reader of one thread: a transaction, a connection, or nothing.
 struct PeerReader: SubjectReader {
   private let api: PeerInterface
   private let reader: OpaquePointer

@@ -1,7 +1,8 @@
 import Foundation
 import MoraineEngine
 
-/// Reads of a Moraine store without the actor: from one moment, on any thread.
+/// Makes readers of a Moraine store that do not use the actor: they read one snapshot on any
+/// thread.
 struct SnapshotMaker: ReaderMaker {
   static let engine = Report.Engine(
     name: "snapshot", title: "Moraine, snapshot", version: "this tree",

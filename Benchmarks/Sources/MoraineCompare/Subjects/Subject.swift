@@ -1,21 +1,21 @@
 /// An open store of some engine, as the workloads use it.
 ///
-/// Those that block have methods that do not suspend: called through this protocol by code that is
-/// specialized for them, they cost what they cost by themselves. The row "harness" measures one
-/// that does nothing.
+/// An engine that blocks has methods that do not suspend. Code that calls them through this
+/// protocol is specialized for the engine, so the protocol adds no cost. The row "harness" measures
+/// a subject that does nothing.
 protocol Subject: ReaderMaker {
   func put(_ key: KeyBytes, _ value: [UInt8]) async throws
   func remove(_ key: KeyBytes) async throws
-  /// Puts these as one unit, if the engine knows such.
+  /// Puts these as one unit, if the engine has units.
   func put(
     _ numbers: some Collection<Int> & Sendable, of data: Dataset, generation: Int
   ) async throws
-  /// Makes the store as small as its documentation says it can be made.
+  /// Makes the store as small as the engine's documentation says is possible.
   func compact() async throws
   func close() async throws
-  /// Readers of one moment, where the engine offers them beside its ordinary reads.
+  /// Readers of one moment, where the engine offers them in addition to its ordinary reads.
   var snapshots: SnapshotMaker? { get }
-  /// What the workloads ask for beyond what every engine has; nil when it has none.
+  /// Bytes written to disk, which not every engine reports; nil where the engine does not.
   var writtenBytes: UInt64? { get async }
 }
 
@@ -26,22 +26,23 @@ extension Subject {
 
 protocol ReaderMaker: Sendable {
   associatedtype Reader: SubjectReader
-  /// What one task or thread reads with.
+  /// Returns a reader for one task or thread.
   func reader() async throws -> Reader
-  /// Whether calls block a thread, so that many at once need many threads.
+  /// Whether calls block a thread, so that many concurrent calls need many threads.
   static var blocks: Bool { get }
 }
 
 protocol SubjectReader {
-  /// Sees what was written since it was made.
+  /// Includes the writes since the reader was made.
   mutating func refresh() async throws
-  /// Whether the key is there with this value. Compared where it lies, if the engine lends it.
+  /// Returns whether the key exists with this value. Compares the value in place, if the engine
+  /// allows that.
   mutating func has(_ key: KeyBytes, _ value: [UInt8]) async throws -> Bool
   mutating func contains(_ key: KeyBytes) async throws -> Bool
-  /// Every record, in the order that is cheapest; the sum of the lengths and first bytes, so that
-  /// nothing that was read is left out by the compiler.
+  /// Reads every record in the cheapest order. Returns the sum of the lengths and first bytes, so
+  /// that the compiler cannot omit a read.
   mutating func scan() async throws -> ScanSum
-  /// The values of these keys, compared; true when all are as they should be.
+  /// Compares the values of these keys. Returns true when all are correct.
   mutating func has(
     _ numbers: ArraySlice<Int>, of data: Dataset, generation: Int
   ) async throws
@@ -79,12 +80,12 @@ struct ScanSum: Equatable {
 protocol SubjectMaker: Sendable {
   associatedtype Made: Subject
   var engine: Report.Engine { get }
-  /// - Parameter path: of a folder that is there; everything of the store lies in it.
+  /// - Parameter path: path of an existing folder, which will contain all files of the store.
   func open(in path: String, _ options: SubjectOptions) async throws -> Made
 }
 
 struct SubjectOptions: Sendable {
-  /// Every commit is on the disk when it returns.
+  /// Whether every commit is on the disk when it returns.
   var sync = false
   var expectedCount: Int
   var expectedBytes: Int

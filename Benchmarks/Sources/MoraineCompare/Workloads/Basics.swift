@@ -92,7 +92,7 @@ struct Basics: Workload {
   }
 
   private func addAmplification(since before: UInt64?, _ recorder: inout Recorder) {
-    // What is still only in the kernel's memory counts too.
+    // Data that is only in the kernel's memory counts as well.
     sync()
     guard let before, let now = ThisProcess.writtenBytes, now > before else { return }
     recorder.add("write amplification", Double(now - before) / Double(2 * data.bytes))

@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// Puts a thousand at a time, each thousand whole or not at all.
+/// Puts a thousand keys at a time, each thousand as an atomic batch.
 struct Batches: Workload {
   static let name = "batches"
   private static let batchCount = 1000

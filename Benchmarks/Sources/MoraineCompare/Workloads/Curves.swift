@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// How long opening takes as a store grows: closed in order, opened, one get.
+/// Measures the opening time as a store grows: close, open, one get.
 struct OpenCurve: Workload {
   static let name = "open"
   let counts: [Int]
@@ -27,7 +27,7 @@ struct OpenCurve: Workload {
   }
 }
 
-/// How much of the disk a store of constant content takes, as it is overwritten again and again.
+/// Measures the disk space of a store of constant content that is overwritten repeatedly.
 struct SpaceCurve: Workload {
   static let name = "space"
   private static let roundCount = 8

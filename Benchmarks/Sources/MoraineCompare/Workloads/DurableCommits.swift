@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// Puts that are on the disk when they return, of one writer and of several at once.
+/// Puts that are on the disk when they return, of one writer and of several concurrent writers.
 struct DurableCommits: Workload {
   static let name = "durable commits"
   private static let writerCounts = [1, 16, 256]

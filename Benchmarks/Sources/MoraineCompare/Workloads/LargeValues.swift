@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// Values of a megabyte, nothing of which repeats.
+/// Values of a megabyte, without repetitions.
 struct LargeValues: Workload {
   static let name = "large values"
   private static let lengthBytes = 1_000_000

@@ -1,7 +1,7 @@
 import BenchmarkSupport
 import Histogram
 
-/// How long single operations take, each timed.
+/// Measures the time of each single operation.
 struct Latencies: Workload {
   static let name = "latencies"
   let data: Dataset
@@ -20,7 +20,7 @@ struct Latencies: Workload {
   ) async throws {
     let store = try await maker.open(in: try make("latency", in: folder), SubjectOptions(data))
     for number in data.order { try await store.put(data.key(number), data.value(number)) }
-    // Overwriting, so that whatever cleans up behind it is at work.
+    // Overwrite keys, so that the engine's garbage collection runs.
     var puts = Histogram<UInt64>(numberOfSignificantValueDigits: .three)
     for number in data.order.reversed() {
       let (key, value) = (data.key(number), data.value(number, generation: 1))

@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// The rows that only read, of a store that has every key with its first value.
+/// The rows that only read. The store has every key with its first value.
 struct ReadRows: Sendable {
   private let data: Dataset
 
@@ -73,14 +73,15 @@ struct ReadRows: Sendable {
     var reader = try await maker.reader()
     var isRight = true
     try await recorder.time("readmissing", data.count, engine: engine) {
-      // Between those that are there, so that no first or last key says no.
+      // The keys are between stored keys, so that a comparison with the first or last key is not
+      // enough.
       for number in data.order where try await reader.contains(absent(number)) { isRight = false }
     }
     reader.close()
     try recorder.check(isRight, "readmissing")
   }
 
-  /// Differs from a key that is there in a digit that is no digit.
+  /// Returns a key that differs from a stored key in its last byte, which is no digit.
   @inline(__always)
   private func absent(_ number: Int) -> KeyBytes { data.key(number).absent }
 

@@ -1,10 +1,10 @@
 import BenchmarkSupport
 import Synchronization
 
-/// Gets beside a writer that does not pause; it puts what is there already, so that every value
-/// that is read can be checked.
+/// Gets beside a writer that does not pause. The writer puts the values that are stored already, so
+/// that every value that is read can be checked.
 struct ReadWhileWriting: Sendable {
-  /// So many gets of one moment, before a reader looks at a later one.
+  /// Number of gets before a reader moves to a later moment.
   private static let stride = 100
   private let data: Dataset
 
@@ -19,13 +19,13 @@ struct ReadWhileWriting: Sendable {
 
   private var row: String { "readwhilewriting" }
 
-  /// The microseconds of one get.
+  /// Returns the microseconds of one get.
   private func measure<Made: Subject, Maker: ReaderMaker>(
     _ store: Made, _ maker: Maker, _ engine: String
   ) async throws -> Double {
     let shared = Shared()
     let data = data
-    // What blocks has a thread of its own, the writer too.
+    // An engine that blocks has its own thread, for the writer as well.
     async let reading: Void = atOnce(1, onThreads: Maker.blocks) { _ in
       defer { shared.isDone.store(true, ordering: .relaxed) }
       shared.microseconds.store(

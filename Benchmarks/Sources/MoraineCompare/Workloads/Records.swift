@@ -22,7 +22,7 @@ struct Records: Workload {
     guard let records = try await PackageRecords(limit: limit) else { return }
     let documents = records.documents
     let bytes = Double(records.bytes)
-    // Of the right number and size; its keys are used, its values not.
+    // A data set of the right number and size. Only its keys are used, not its values.
     let data = Dataset(count: documents.count, valueLength: records.bytes / documents.count)
     let place = try make("records", in: folder)
     let store = try await maker.open(in: place, SubjectOptions(data))

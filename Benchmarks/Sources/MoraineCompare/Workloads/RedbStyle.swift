@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// The rows of redb's benchmark: keys of 24 bytes and values of 150, nothing of which repeats.
+/// The rows of redb's benchmark: keys of 24 bytes and values of 150, without repetitions.
 struct RedbStyle: Workload {
   static let name = "redb-bench"
   let data: Dataset

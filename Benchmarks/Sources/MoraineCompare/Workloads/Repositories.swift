@@ -4,7 +4,7 @@ import GRDB
 import Moraine
 import MoraineEngine
 
-/// Models as an app has them: the repository, the pattern that everybody copies, and GRDB.
+/// Models of an app: the repository, the actor-repository pattern, and GRDB.
 struct Repositories: Sendable {
   static let name = "models"
   static let engines = ["moraine", "grdb", "pattern"]

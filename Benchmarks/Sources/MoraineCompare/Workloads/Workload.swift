@@ -1,18 +1,18 @@
 import BenchmarkSupport
 import Foundation
 
-/// Rows that are measured in one process, one after the other.
+/// Rows that one process measures one after the other.
 protocol Workload: Sendable {
   static var name: String { get }
   var rows: [Report.Row] { get }
-  /// - Parameter folder: empty, and this run's own.
+  /// - Parameter folder: an empty folder that only this run uses.
   func run<Maker: SubjectMaker>(
     _ maker: Maker, in folder: String, _ recorder: inout Recorder
   ) async throws
 }
 
 extension Workload {
-  /// A folder for one more store.
+  /// Makes a folder for another store.
   func make(_ name: String, in folder: String) throws -> String {
     let path = "\(folder)/\(name)"
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
@@ -28,14 +28,15 @@ extension Workload {
 }
 
 extension Recorder {
-  /// The harness by itself has nothing to be right about.
+  /// Throws when the engine's answers are wrong. The harness alone has no answers.
   func check(_ isRight: Bool, _ row: String) throws {
     if !isRight && engine != NothingMaker().engine.name {
       throw WrongAnswer(engine: engine, row: row)
     }
   }
 
-  /// Milliseconds until a store that was closed in order is open and the first get is answered.
+  /// Returns the milliseconds to open a store that was closed in order, and to answer the first
+  /// get.
   func open<Maker: SubjectMaker>(
     _ maker: Maker, _ place: String, _ data: Dataset, _ value: [UInt8], of number: Int
   ) async throws -> Double {
@@ -52,11 +53,11 @@ extension Recorder {
   }
 }
 
-/// How much is measured.
+/// The size of the measurement.
 struct Size: Codable, Sendable {
-  /// Keys of the main rows.
+  /// Number of keys of the main rows.
   var count: Int
-  /// Durable commits of one writer.
+  /// Number of durable commits of one writer.
   var commitCount: Int
   var largeCount: Int
   var recordLimit: Int

@@ -1,17 +1,17 @@
 import BenchmarkSupport
 
 /// The workloads of Cooper, Silberstein, Tam, Ramakrishnan and Sears, "Benchmarking cloud serving
-/// systems with YCSB", SoCC 2010, but for E, whose short ranges need an index in order.
+/// systems with YCSB", SoCC 2010, except E, whose short ranges need an ordered index.
 ///
-/// Keys are drawn as the standard's implementation draws them: zipfian with 0.99, the popular ones
-/// scattered; in D the latest are the popular ones.
+/// Keys are drawn as in the standard's implementation: zipfian with 0.99, and the popular keys are
+/// scattered. In D the latest keys are the popular ones.
 struct YCSB: Workload {
   static let name = "YCSB"
 
   private struct Mix {
     let name: String
     let meaning: String
-    /// Of a hundred operations.
+    /// Number of reads in a hundred operations.
     let reads: Int
     var inserts = 0
     var isReadModifyWrite = false
@@ -45,7 +45,7 @@ struct YCSB: Workload {
     _ maker: Maker, in folder: String, _ recorder: inout Recorder
   ) async throws {
     for length in [100, 1000] {
-      // Room for what D inserts.
+      // The extra keys are for the inserts of D.
       let data = Dataset(count: count + count / 8, valueLength: length)
       let place = try make("ycsb\(length)", in: folder)
       let store = try await maker.open(in: place, SubjectOptions(data))
@@ -65,7 +65,7 @@ struct YCSB: Workload {
 
   private struct State {
     let data: Dataset
-    /// How many keys there are.
+    /// Number of stored keys.
     var count: Int
     var generations: [UInt8]
     let zipfian: Zipfian
@@ -78,7 +78,7 @@ struct YCSB: Workload {
       zipfian = Zipfian(count: count)
     }
 
-    /// A popular one, wherever it is.
+    /// Returns a key by its popularity. Popular keys are scattered.
     mutating func next() -> Int {
       let rank = UInt64(zipfian.next(&generator))
       var mixed = rank &* 0xFF51_AFD7_ED55_8CCD
