@@ -2,15 +2,15 @@ import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Rewrites the log so that it holds little but what is live, and makes the index smaller where
-  /// most of its keys were deleted.
+  /// Rewrites the log so that it contains little besides live records, and makes the index smaller
+  /// when most of its keys were deleted.
   ///
-  /// Reading and writing go on meanwhile. Needs at most about one segment's worth of extra space at
-  /// a time, and none for what holds nothing live. Cancelling the task ends it after the segment in
-  /// work, or at once where ``CompactionPolicy/rateLimitBytesPerSecond`` makes it pause, with what
-  /// was done so far.
+  /// Reads and writes continue during a compaction. The compaction needs extra space for at most
+  /// about one segment at a time, and none for segments without live records. Cancelling the task
+  /// ends it after the current segment, or at once while
+  /// ``CompactionPolicy/rateLimitBytesPerSecond`` makes it pause; the work done so far stays.
   ///
-  /// - Parameter progress: called after each step, with the bytes that were looked at.
+  /// - Parameter progress: called after each step, with the number of bytes processed so far.
   /// - Throws: `.corrupted` when a record is not what was written (nothing is removed then),
   ///   `.noSpace`, `.io`, `.poisoned`, `.readOnly`, `.closed`, `.usedAfterFork`.
   /// - Complexity: O(bytes of the log). Memory: a constant for each record of one segment.
@@ -39,7 +39,7 @@ extension Store {
   private func compactAll(
     _ work: CompactionWork, _ progress: (@Sendable (Progress) -> Void)?
   ) async throws(StoreError) {
-    // What is sealed from now on waits for the next time.
+    // Segments that are sealed from now on wait for the next compaction.
     var remaining = engine!.compactable().count
     let total = engine!.diskBytes()
     var done: UInt64 = 0
@@ -58,7 +58,7 @@ extension Store {
         } catch {
           guard error.code == .noSpace else { throw error }
           if try await makeSpace(work) {
-            // What was sealed in between is looked at too; that does no harm.
+            // This includes segments that were sealed in between, which does no harm.
             (start, remaining) = (0, engine!.compactable().count)
             continue
           }
@@ -75,7 +75,8 @@ extension Store {
     }
   }
 
-  /// Moves on from an output, unless it became so small that a neighbour fits in as well.
+  /// Moves on from an output, unless the output became so small that it can be merged with a
+  /// neighbour.
   private func advance(
     _ start: inout Int, _ remaining: inout Int, hasMerged: Bool, _ work: CompactionWork
   ) {
@@ -91,8 +92,8 @@ extension Store {
     }
   }
 
-  /// Makes a sparse index smaller: it grows with the keys, and does not become smaller with them by
-  /// itself. Goes on in steps of less than a millisecond, between which others use the store.
+  /// Makes a sparse index smaller: the index grows with the number of keys, but does not shrink
+  /// when keys are deleted. Works in steps of less than a millisecond, between which other calls run.
   func shrinkIndex() async throws(StoreError) {
     guard engine != nil, engine!.index.isSparse else { return }
     while engine != nil, !isClosed, !isSuspended, !Task.isCancelled,
@@ -102,7 +103,7 @@ extension Store {
     }
   }
 
-  /// Rewrites just these neighbours, counted among the sealed segments; for tests.
+  /// Rewrites only the neighbours at these positions among the sealed segments; for tests.
   package func compact(segments range: Range<Int>) async throws(StoreError) {
     try await beginCompaction()
     defer { endCompaction() }
@@ -115,11 +116,11 @@ extension Store {
 
   nonisolated var compactionPolicy: CompactionPolicy { opener.configuration.compaction }
 
-  /// One at a time.
+  /// Waits until no compaction is under way, also in other processes, and begins one.
   private func beginCompaction() async throws(StoreError) {
     repeat {
       await compaction.waitForEnd()
-      // Another one may begin while this one takes in what other processes have written.
+      // Another one may begin while this task applies the writes of other processes.
       try await checkOpen()
     } while compaction.isRunning
     compaction.begin()
@@ -137,8 +138,8 @@ extension Store {
     compaction.end()
   }
 
-  /// The active segment's garbage goes too. It gets no successor yet: on a full disk there may be
-  /// no space for one.
+  /// Seals the active segment, so that its garbage is removed too. The segment gets no successor
+  /// yet, because a full disk may have no space for one.
   func sealForCompaction() async throws(StoreError) {
     try await passGateToCompact()
     writing.roomGate.take()
@@ -163,7 +164,8 @@ extension Store {
 }
 
 extension Store {
-  /// Looks, after a segment was sealed, whether there is enough garbage to begin.
+  /// Begins a compaction if there is enough garbage, or if a checkpoint is due. Called after a
+  /// segment was sealed.
   func compactIfWorthIt() {
     let policy = compactionPolicy
     let isGarbageDue = policy.isAutomatic && engine?.nextCompaction(policy) != nil
@@ -171,13 +173,15 @@ extension Store {
     compactInBackground(isFull: false)
   }
 
-  /// On a full disk garbage is the only space there is, if there is enough to be worth the work.
+  /// Begins a compaction on a full disk if there is enough garbage to be worth the work: garbage is
+  /// the only space left.
   func compactBecauseFull() {
     guard compactionPolicy.isAutomatic, engine?.isWorthCleaning() == true else { return }
     compactInBackground(isFull: true)
   }
 
-  /// Looks, after a delete, whether much has become garbage: no segment need ever be sealed again.
+  /// Begins a compaction if much has become garbage. Called after a delete: after deletes alone, no
+  /// segment need ever be sealed again.
   @inline(__always)
   func compactAfterDeleting() {
     guard engine != nil, compaction.isCheckDue(liveBytes: engine!.liveBytes) else { return }
@@ -201,19 +205,21 @@ extension Store {
     let hasFailed = await !clean(isFull: isFull)
     await restoreReserve()
     endCompaction()
-    // Who looked meanwhile found this one under way, and may have been the last.
+    // A delete that found this compaction under way began no other, and may have been the last.
     guard !hasFailed, !isClosed, !isSuspended, engine != nil, compaction.takeRecheckRequest()
     else { return }
-    // On a full disk what is left is for the deletes; they ask for a compaction when they need one.
+    // On a full disk the space that is left is for deletes; they begin a compaction if necessary.
     guard engine!.reserve.isFull else { return }
     compactIfMuchIsGarbage()
   }
 
-  /// - Returns: whether nothing kept it from cleaning all that is worth it.
+  /// Compacts all segments that are worth it.
+  ///
+  /// - Returns: false when an error ended the work early.
   private func clean(isFull: Bool) async -> Bool {
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
     do throws(StoreError) {
-      // What another process is rewriting need not be rewritten by this one.
+      // While another process compacts, this process need not.
       guard try takeCompactor() else { return true }
       try await beginRewriting()
       if isFull || engine?.isActiveGarbage(compactionPolicy) == true {
@@ -223,7 +229,7 @@ extension Store {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)
         } catch {
-          // What is damaged is left out from now on; the rest is cleaned all the same.
+          // Damaged segments are left out from now on; the others are still compacted.
           let isLeftOut = slots.contains { engine?.table.damage[$0] != nil }
           if isLeftOut, !pipeline.hasPoison {
             tellCompactionFailed(error)
@@ -237,7 +243,8 @@ extension Store {
       compaction.finish(engine?.table.damage.values.first)
       return true
     } catch {
-      // Nobody waits for it; the figures tell. The next sealed segment tries again.
+      // No caller waits for the error; `compactionFailure` and an event report it. The compaction
+      // after the next sealed segment tries again.
       compaction.finish(error)
       tellCompactionFailed(error)
       return false
@@ -249,9 +256,10 @@ extension Store {
     return isFull ? engine?.cheapest().map { [$0] } : nil
   }
 
-  /// When there is no space to copy into: rewrites the segment that needs the least of it.
+  /// Frees space when a copy does not fit: releases the reserve, or, if there is none, rewrites the
+  /// segment whose copy needs the least space.
   ///
-  /// - Returns: whether anything was freed.
+  /// - Returns: whether any space was freed.
   func makeSpace(_ work: CompactionWork) async throws(StoreError) -> Bool {
     try await passGateToCompact()
     writing.roomGate.take()
@@ -269,8 +277,8 @@ extension Store {
     }
   }
 
-  /// Holds a writer back when garbage grows faster than it is cleaned: until three times as much
-  /// has been read for cleaning as the writer is about to append.
+  /// Delays a writer when garbage grows faster than compaction removes it: until the compaction has
+  /// read three times as many bytes as the writer is about to append.
   func yieldToCompaction(before bytes: Int) async {
     guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared,
       engine?.isFarBehind(compactionPolicy) == true
@@ -278,7 +286,8 @@ extension Store {
     await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
   }
 
-  /// Passes the gate, past a writer that waits behind it for compaction to go on.
+  /// Passes the gate for a compaction. A writer that holds the gate and waits for the compaction to
+  /// progress stops waiting.
   func passGateToCompact() async throws(StoreError) {
     compaction.beginAwaitingRoom()
     defer { compaction.endAwaitingRoom() }
@@ -287,10 +296,10 @@ extension Store {
 }
 
 extension Store {
-  /// Lets time pass in a compaction. In short sleeps, so that closing the store and cancelling the
-  /// task end it soon, however slow the rate limit is.
+  /// Pauses a compaction. The pause consists of short sleeps, so that closing the store or
+  /// cancelling the task ends it soon, however slow the rate limit is.
   ///
-  /// - Throws: `.closed`, `.suspended`; `.cancelled`, which the work remembers.
+  /// - Throws: `.closed`, `.suspended`; `.cancelled`, which `work` records.
   func sleep(_ nanoseconds: UInt64, _ work: CompactionWork) async throws(StoreError) {
     var left = nanoseconds
     while left > 0, !isClosed, !isSuspended {

@@ -2,12 +2,12 @@ import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Rewrites neighbours as one segment, or drops them when nothing in them is live.
+  /// Rewrites neighbours as one segment, or drops them when they contain nothing live.
   ///
   /// - Parameters:
-  ///   - limitBytes: when its output has as many, some of the neighbours may be left.
-  ///   - cannotMerge: whether it was in vain to rewrite it together with neighbours.
-  ///   - isSecondAttempt: whether the index was built from the log again for this attempt.
+  ///   - limitBytes: length of the output after which the remaining neighbours may be left out.
+  ///   - cannotMerge: whether the segment could not be rewritten together with its neighbours.
+  ///   - isSecondAttempt: whether the index was rebuilt from the log for this attempt.
   /// - Returns: how many segments, from the first on, were rewritten, and how many took their
   ///   place: none or one.
   func rewrite(
@@ -41,8 +41,8 @@ extension Store {
         engine!.table.noteDamage(error, among: wanted)
       }
       if !pipeline.hasPoison {
-        // What went wrong says more than what goes wrong with cleaning up behind it; what is left
-        // goes when the store is opened the next time.
+        // The first error says more than an error of the cleanup. The next opening of the store
+        // removes a file that is left.
         do throws(StoreError) {
           try await work.thread.run { () throws(StoreError) in try output.discard() }
         } catch {}
@@ -57,7 +57,7 @@ extension Store {
           wanted, work, limitBytes: limitBytes, cannotMerge: cannotMerge,
           isSecondAttempt: true)
       }
-      // One alone keeps its dictionary, and what it holds does not become longer.
+      // A segment that is rewritten alone keeps its dictionary, so its records do not grow.
       guard error.code == .limitExceeded, wanted.count > 1 else { throw error }
       return try await rewrite([wanted[0]], work, cannotMerge: true)
     }
@@ -71,16 +71,16 @@ extension Store {
     return (slots.count, output.isEmpty ? 0 : 1)
   }
 
-  /// Whether the records that were selected as live account for the live bytes and the digest of
-  /// each segment. If they do not, the figures or the index entries are wrong, and nothing may be
-  /// published: records that are live would be lost.
+  /// Returns whether the records that were selected as live account for the live bytes and the
+  /// digest of each segment. If they do not, the figures or the index entries are wrong, and
+  /// nothing may be published: live records would be lost.
   private func accounts(
     _ selection: LiveSelection, for slots: [Int], _ output: CompactionOutput
   ) async -> Bool {
     if engine!.agrees(with: selection, slots) { return true }
-    // A writer may have replaced some of them since. Then those that the index still has count.
-    // While writers get their turn in between, a comparison may come too late; the last one does
-    // not let them.
+    // A writer may have replaced some of the records since. Then only the records that the index
+    // still holds count. Writers that run between the parts of a comparison may make it fail; the
+    // last comparison does not let them run.
     let relocations = output.relocations
     for attempt in 0..<3 {
       let yields = attempt < 2 && relocations.count > 65_536
@@ -96,7 +96,7 @@ extension Store {
     return false
   }
 
-  /// Does without the index checkpoint that this process began with, and what came of it.
+  /// Rebuilds the index from the log, and removes the index checkpoints, which contradict the log.
   ///
   /// - Throws: `.corrupted` when the log contradicts itself; the store is poisoned then.
   private func discardCheckpoint() async throws(StoreError) {
@@ -109,7 +109,7 @@ extension Store {
       try CheckpointFile.remove(names, directory)
     }
     checkpoints.recordRemoval()
-    // The manifest says now which digests in the log count.
+    // The manifest now says which digests in the log are valid.
     let hasLease = try await acquireWriterLease()
     defer { if hasLease { releaseWriterLease() } }
     await writing.manifestGate.acquire()
@@ -117,8 +117,10 @@ extension Store {
     try await publishManifest()
   }
 
+  /// Copies the live records of the segments, and the deletes that are still needed.
+  ///
   /// - Returns: how many of the segments were copied, up to which sequence number the output is
-  ///   clean of what deletes hide, and what was selected as live.
+  ///   clean of records that deletes hide, and which records were selected as live.
   private func copy(
     _ slots: [Int], _ reader: CompactionReader, _ output: CompactionOutput, _ work: CompactionWork,
     _ limitBytes: Int
@@ -130,7 +132,7 @@ extension Store {
     var selection = LiveSelection()
     while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
       try checkUsable()
-      // At least two, or nothing would be gained.
+      // Copy at least two segments, or nothing would be gained.
       while slots[count - 1] != candidates[0].address.slot {
         if count > 1, output.lengthBytes > limitBytes { return (count, cleaned, selection) }
         count += 1
@@ -158,14 +160,14 @@ extension Store {
 }
 
 extension Store {
-  /// Makes the output part of the store, and the inputs not.
+  /// Replaces the inputs by the output in the table and in the manifest.
   ///
   /// - Returns: the output's slot; nil when there was nothing to copy.
   func publish(
     _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64
   ) async throws(StoreError) -> Int? {
     let mapping = try await mapOutput(output)
-    // What was left out is hidden by newer records; those must outlive a power failure first.
+    // Newer records hide the records that were left out. The newer records must be durable first.
     try await catchUpAsWriter()
     try await pipeline.waitUntilAllDurable()
     let hasLease = try await acquireWriterLease()
@@ -174,7 +176,7 @@ extension Store {
     try checkUsable()
     writing.manifestGate.take()
     defer { writing.manifestGate.release() }
-    // Entries are moved after the manifest says so; then nothing may fail.
+    // Index entries are moved after the manifest is published; then nothing may fail.
     try engine!.index.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.manifest
@@ -193,7 +195,7 @@ extension Store {
     return slot
   }
 
-  /// Nil where the segment is to be read without a mapping.
+  /// Maps the output. Returns nil when the segment is to be read without a mapping.
   private func mapOutput(
     _ output: CompactionOutput
   ) async throws(StoreError) -> (any FileMapping)? {
@@ -211,13 +213,13 @@ extension Store {
       let end = min(start + 1024, relocations.count)
       engine!.install(relocations[start..<end], in: slot)
       start = end
-      // Others get their turn.
+      // Let other calls run.
       await Task.yield()
     }
     engine!.index.movesUnderWay = 0
   }
 
-  /// The inputs' files go, once nothing names them any more.
+  /// Removes the inputs and their files, which no index entry names any more.
   func remove(_ slots: [Int]) async throws(StoreError) {
     var names = slots.map { engine!.table.fileName($0) }
     // Without a mapping, a snapshot opens a file when it reads it.
@@ -238,8 +240,8 @@ extension Store {
     }
   }
 
-  /// Which of the files of replaced segments no snapshot may read. The others are removed when the
-  /// last snapshot that may read them is let go.
+  /// Returns the files of replaced segments that no snapshot may read. The other files are removed
+  /// when the last snapshot that may read them is released.
   private func heldBack(_ names: [String]) -> [String] {
     let directory = engine!.directoryHandle()
     return readers.live.removable(names) { [pipeline] names in
@@ -247,7 +249,7 @@ extension Store {
       pipeline.enqueue { refusal in
         guard refusal == nil else { return }
         do throws(StoreError) { try pipeline.remove(names, in: directory) } catch {
-          // They are removed at the latest when the store is opened the next time.
+          // The next opening of the store removes the files that are left.
         }
       }
     }
@@ -255,11 +257,11 @@ extension Store {
 }
 
 extension CommitPipeline {
-  /// Removes files that the manifest does not list any more; on the committing thread.
+  /// Removes files that the manifest no longer lists. Runs on the committing thread.
   func remove(_ names: [String], in directory: any StorageDirectory) throws(StoreError) {
     if names.isEmpty { return }
     if let poison { throw poison }
-    // The names may be another store's by now.
+    // The names may belong to another store by now.
     try checkPresence()
     try storing { () throws(StorageError) in
       for name in names { try directory.remove(name) }

@@ -1,10 +1,10 @@
-/// What a store knows of its index checkpoints.
+/// State of a store's index checkpoints.
 struct CheckpointState {
-  /// The part of all bytes ever appended that a checkpoint covers.
+  /// Number of the bytes replayed and written in this run that the last checkpoint covers.
   private(set) var coveredBytes: UInt64 = 0
-  /// Bytes that all checkpoints of this run had.
+  /// Total size of all checkpoints that this run has written, in bytes.
   private(set) var writtenBytes: UInt64 = 0
-  /// Why the last checkpoint was not written, when it was not.
+  /// The error that kept the last checkpoint from being written; nil when it was written.
   private(set) var failure: StoreError?
   /// The names of the checkpoints in the directory.
   var names: [String] = []
@@ -19,7 +19,7 @@ struct CheckpointState {
 
   mutating func recordFailure(_ error: StoreError) { failure = error }
 
-  /// Forgets the checkpoints, which were removed: they contradicted the log.
+  /// Records that the checkpoints were removed, because they contradicted the log.
   mutating func recordRemoval() {
     names = []
     coveredBytes = 0

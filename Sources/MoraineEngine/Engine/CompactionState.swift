@@ -10,11 +10,11 @@ final class CompactionState {
   /// The number of rewritten runs of segments.
   private(set) var count: UInt64 = 0
   private var readBytes: UInt64 = 0
-  /// Why the last compaction in the background ended early, or what it left as damaged.
+  /// The error that ended the last background compaction early, or the damage of a segment.
   private(set) var failure: StoreError?
   /// Whether the compaction under way began because the disk is full.
   private(set) var isForFullDisk = false
-  /// Whether the compaction under way has taken the space that is kept back for a full disk.
+  /// Whether the compaction under way has taken the space that is reserved for a full disk.
   private(set) var hasReserve = false
   private var awaitsRoom = false
   private var nextCheckLiveBytes = UInt64.max
@@ -43,7 +43,7 @@ final class CompactionState {
   /// Waits until no compaction is under way.
   nonisolated(nonsending) func waitForEnd() async { await gate.waitUntilFree() }
 
-  /// Records how the work in the background ended.
+  /// Records the error with which the background work ended; nil for success.
   func finish(_ failure: StoreError?) { self.failure = failure }
 
   /// Records that the reserve was released. A compaction under way may use it up.
@@ -63,12 +63,12 @@ final class CompactionState {
   }
 }
 
-/// Writers that let a compaction catch up.
+/// Waiting of writers until a compaction has caught up.
 extension CompactionState {
   /// Waits until the compaction under way has read `bytes` more, or has ended, or needs the gate
   /// that the waiting writer holds.
   ///
-  /// - Parameter isOpen: whether waiting still makes sense; asked at each step.
+  /// - Parameter isOpen: returns whether to go on waiting; called at each step.
   nonisolated(nonsending) func waitForProgress(
     ofBytes bytes: UInt64, while isOpen: () -> Bool
   ) async {
@@ -76,7 +76,8 @@ extension CompactionState {
     while isRunning, isOpen(), !awaitsRoom, readBytes < goal { await progress.waitForWakeUp() }
   }
 
-  /// Lets a writer that waits for progress go on: the compaction needs the gate that it holds.
+  /// Lets a writer that waits for progress go on: the compaction needs the gate that the writer
+  /// holds.
   func beginAwaitingRoom() {
     awaitsRoom = true
     progress.wakeAll()
@@ -85,10 +86,10 @@ extension CompactionState {
   func endAwaitingRoom() { awaitsRoom = false }
 }
 
-/// When deletes have left enough garbage to look at.
+/// Checks for garbage after deletes.
 extension CompactionState {
-  /// Whether to look for garbage now that deletes have left `liveBytes`: at first always, and then
-  /// when a quarter of what was live at the last look is gone.
+  /// Returns whether to check for garbage, now that deletes have left `liveBytes`: always the first
+  /// time, and then when a quarter of the bytes that were live at the last check is gone.
   @inline(__always)
   func isCheckDue(liveBytes: UInt64) -> Bool {
     guard liveBytes < nextCheckLiveBytes else { return false }
@@ -96,10 +97,10 @@ extension CompactionState {
     return true
   }
 
-  /// Has the compaction under way followed by another look: a delete would have begun one.
+  /// Requests another check after the compaction under way: a delete would have begun a compaction.
   func requestRecheck() { isRecheckRequested = true }
 
-  /// Returns whether another look was asked for, and forgets that.
+  /// Returns whether another check was requested, and clears the request.
   func takeRecheckRequest() -> Bool {
     defer { isRecheckRequested = false }
     return isRecheckRequested

@@ -1,15 +1,16 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Without mappings a file is opened when it is read, and another process may have compacted it
-/// away since this one has looked for news.
+/// Repetition of reads whose files are gone. Without mappings, a file is opened when it is read.
+/// Another process may have compacted and removed the file since this process last applied changes.
 extension Store {
-  /// So often what was read may have been compacted away meanwhile.
+  /// Number of times that a read is repeated because its files were compacted and removed.
   static let rereadLimit = 8
 
-  /// Reads; once more when segments that this process knows have made way for others meanwhile.
+  /// Runs a read, and repeats it when other segments have replaced the segments that this process
+  /// knows.
   ///
-  /// - Returns: nil when there is no store yet.
+  /// - Returns: the result of the read; nil when the store does not exist yet.
   @inline(__always)
   func reading<Value>(
     _ body: (inout EngineState) throws(StoreError) -> Value
@@ -33,21 +34,23 @@ extension Store {
     throw cause
   }
 
-  /// Whether a read has failed for files that have made way for others; then those are known now.
+  /// Returns whether a read failed because other files have replaced the files that it read. If so,
+  /// this process knows the new files now.
   func wasReplaced(_ error: StoreError) async throws(StoreError) -> Bool {
     guard error.code == .corrupted else { return false }
     return try await followReplacement()
   }
 
-  /// Reads all again when another process has published a manifest that this one does not know.
+  /// Reads the whole store again when another process has published a manifest that this process
+  /// does not know.
   ///
-  /// - Returns: false when nothing has changed: what is missing is missing.
+  /// - Returns: false when nothing has changed. Then a file that is missing stays missing.
   private func followReplacement() async throws(StoreError) -> Bool {
     guard isShared || opener.configuration.isReadOnly, engine != nil, sharing.leaseDepth == 0,
       !sharing.keepsSlots
     else { return false }
     if sharing.isTakingOver {
-      // A writer of this process takes all in.
+      // A writer of this process is applying all changes.
       await sharing.entryGate.waitForWakeUp()
       return true
     }
@@ -69,33 +72,33 @@ extension Store {
     return true
   }
 
-  /// Opens what is about to be gone through, as far as open files are kept: then it can be read
-  /// whatever others remove.
+  /// Opens the files that a walk is about to read, as many as are kept open. These files can be
+  /// read even after other processes have removed them.
   func holdFiles() async throws(StoreError) {
     try await followBeforeWalk()
     _ = try await reading { (engine) throws(StoreError) in try engine.table.holdFiles() }
   }
 
-  /// Follows a newer manifest before a walk over more files than are kept open: those that are not
-  /// kept may be gone. A reader that no writer wakes learns of that in no other way.
+  /// Follows a newer manifest before a walk over more files than are kept open, because the other
+  /// files may have been removed. A reader that no writer wakes has no other way to learn of that.
   private func followBeforeWalk() async throws(StoreError) {
     guard engine != nil, engine!.link == nil, opener.configuration.isReadOnly,
       engine!.table.hasMoreFilesThanAreKept
     else { return }
     do throws(StoreError) { _ = try await followReplacement() } catch {
-      // A writer has the store for itself: what is held open serves as far as it reaches.
+      // A writer has the store open exclusively. The walk reads the files that are held open.
       guard error.code == .locked else { throw error }
     }
   }
 }
 
 extension SegmentTable {
-  /// Whether some of the files that are read without a mapping are closed again after each use.
+  /// Whether some of the files that are read without a mapping are closed after each use.
   fileprivate var hasMoreFilesThanAreKept: Bool {
     readingOrder.count > FileCache.limit && readingOrder.contains { self[$0].base == nil }
   }
 
-  /// Opens the files that are read without a mapping, as far as open files are kept.
+  /// Opens the files that are read without a mapping, as many as are kept open.
   func holdFiles() throws(StoreError) {
     for slot in readingOrder.prefix(FileCache.limit) where self[slot].base == nil {
       _ = try files.file(for: slot, named: fileName(slot))

@@ -5,8 +5,8 @@ import Synchronization
 extension Store {
   nonisolated var isShared: Bool { opener.isShared }
 
-  /// Takes in what other processes have written. Without news it is one load from memory; what
-  /// takes longer is read on a thread of the pool.
+  /// Applies the records that other processes have written. When there are none, this is one load
+  /// from memory. Reads that take longer run on a thread of the pool.
   ///
   /// - Throws: `.corrupted`, `.io`, `.locked`.
   @inline(__always)
@@ -15,19 +15,19 @@ extension Store {
     try await catchUpWithOthers()
   }
 
-  /// The same for what cannot throw: it answers what is known then, and the next call that can
-  /// throws.
+  /// Calls ``catchUp()`` for a property that cannot throw. After an error, the property returns its
+  /// last known value, and the next method that can throw reports the error.
   func tryToCatchUp() async {
     do throws(StoreError) { try await catchUp() } catch {}
   }
 
-  /// Notes how far this process has followed the others.
+  /// Records the version up to which this process has followed the others.
   func see(_ version: UInt64) {
     sharing.seenVersion = version
     observers.others.followed(version)
   }
 
-  /// Takes in what other processes have written.
+  /// Applies the records that other processes have written.
   package func applyPeerWrites() async throws(StoreError) { try await checkOpen() }
 
   static let briefPatienceNanoseconds: UInt64 = 100_000_000
@@ -38,23 +38,24 @@ extension Store {
         await sharing.entryGate.waitForWakeUp()
         continue
       }
-      // Whoever has the writer's lock knows all.
+      // The holder of the writer's lock knows all records.
       guard sharing.leaseDepth == 0, !isSuspended, !isClosed else { return }
       if engine == nil { return try await joinForReading() }
       switch try followAtOnce() {
       case .followed: return
       case .incomplete where await isPublishedSoon(): continue
       case .incomplete:
-        // The writer was killed there, or is stopped.
+        // The writer was killed or stopped during its publication.
         guard try await reread(mayWait: true) == .again else { return }
       case .replaced:
-        // What this call has read itself is new enough, whatever is published since.
+        // The state that this call has read is new enough, whatever was published since.
         guard try await reread() == .again else { return }
       }
     }
   }
 
-  /// Waits some milliseconds for a writer that is in the middle of a publication.
+  /// Waits some milliseconds for a writer that is in the middle of a publication. Returns false if
+  /// the publication has not ended by then.
   private func isPublishedSoon() async -> Bool {
     for _ in 0..<20 {
       guard let page = engine?.link?.page, page.snapshot() == nil else { return true }
@@ -63,10 +64,10 @@ extension Store {
     return false
   }
 
-  /// Opens a store that another process has made since.
+  /// Opens a store that another process has created since.
   ///
-  /// A reader does not wait for long: until its maker has acknowledged something, there is nothing
-  /// to be read.
+  /// A reader does not wait for long: until the creating process has acknowledged a write, there is
+  /// nothing to read.
   private func joinForReading() async throws(StoreError) {
     do throws(StoreError) {
       try await joinOthers(patienceNanoseconds: Self.briefPatienceNanoseconds)
@@ -76,10 +77,10 @@ extension Store {
     }
   }
 
-  /// Opens a store that another process has made since, without keeping this thread.
+  /// Opens a store that another process has created since, without blocking this thread.
   ///
-  /// One at a time, and no writer beside it: the thread that opens waits for the writer's lock, and
-  /// whoever in this process has that waits for the thread.
+  /// One task at a time opens the store, and no writer runs beside it: the opening thread waits for
+  /// the writer's lock, and a writer of this process that holds it would wait for that thread.
   func joinOthers(
     patienceNanoseconds: UInt64 = SharedLink.patienceNanoseconds
   ) async throws(StoreError) {
@@ -92,7 +93,7 @@ extension Store {
     opener.patienceNanoseconds = patienceNanoseconds
     let box = try await opener.openWithoutBlocking(creating: false)
     guard engine == nil, !isSuspended, !isClosed else {
-      // Opening has begun to watch its files, and nobody will have them.
+      // The opening has begun to watch its files, and its state is not used.
       if engine == nil { pipeline.endWatch() }
       return
     }
@@ -102,8 +103,8 @@ extension Store {
     tellOpened()
   }
 
-  /// Whether another process is creating the store: until it has made the page, it has acknowledged
-  /// nothing, so there is nothing to be read.
+  /// Returns whether another process is creating the store. Until that process has made the page,
+  /// it has acknowledged no write, so there is nothing to read.
   private func isBeingCreated() throws(StoreError) -> Bool {
     let directory = try storing { () throws(StorageError) in
       try opener.storage.openDirectory(opener.path)
@@ -112,29 +113,29 @@ extension Store {
     return !link.page.isMade
   }
 
-  /// What came of following the others without waiting.
+  /// Result of following the other processes without waiting.
   private enum Following {
     case followed
     /// The whole store must be read again.
     case replaced
-    /// The page's words do not belong together: a writer is in the middle of a publication, or died
-    /// there.
+    /// The words of the page do not belong together: a writer is publishing, or died while it
+    /// published.
     case incomplete
   }
 
-  /// Takes in what others have published, without waiting for anything.
+  /// Applies what other processes have published, without waiting.
   private func followAtOnce() throws(StoreError) -> Following {
     guard let link = engine!.link else { return try hasBeenShared() ? .replaced : .followed }
     if engine!.isFollowedInPart { return .replaced }
     guard link.page.load(.version) != sharing.seenVersion else { return .followed }
     guard let news = link.page.snapshot() else { return .incomplete }
     defer { wakeForChange() }
-    // The page begins a new life when all who wrote have gone: then this process only reads.
+    // The page gets a new nonce after all writers have left. So this process only reads.
     guard news.nonce == sharing.nonce else { return .replaced }
     do throws(StoreError) {
       guard try engine!.follow(news) else { return .replaced }
     } catch {
-      // Another process may have rotated or compacted it while it was read.
+      // Another process may have rotated or compacted the log while it was read.
       guard error.code == .corrupted, !sharing.keepsSlots else { throw error }
       return .replaced
     }
@@ -143,49 +144,50 @@ extension Store {
     return .followed
   }
 
-  /// Whether the store that this reader opened before anybody shared it has a page now.
+  /// Returns whether a store has a page now that this reader opened before any process shared it.
   private func hasBeenShared() throws(StoreError) -> Bool {
     guard opener.configuration.isReadOnly else { return false }
     return try SharedLink(reading: engine!.directoryHandle())?.page.isMade ?? false
   }
 
-  /// Takes in what others have published, for a writer of this process that has the lock: readers
-  /// wait until it has ended.
+  /// Applies what other processes have published, for a writer of this process that holds the lock.
+  /// Readers wait until this has ended.
   func followAsWriter() async throws(StoreError) {
     if case .followed = try followAtOnce() { return }
     try await rereadAsWriter()
   }
 
-  /// Reads the whole store again on a thread of the pool, for a writer of this process that has the
-  /// lock.
+  /// Reads the whole store again on a thread of the pool, for a writer of this process that holds
+  /// the lock.
   ///
-  /// - Parameter published: how far the log reaches; nil for what the page says.
+  /// - Parameter published: how far the log reaches; nil for the publication in the page.
   func rereadAsWriter(to published: SharedPage.Publication? = nil) async throws(StoreError) {
     precondition(sharing.isTakingOver, "a writer reads the store again without the lock")
     guard let work = try rereading(to: published) else { return }
     let known = sharing.stateCount
-    // Not on a thread where an opening of this process may be waiting for the writer's lock.
+    // Use no `lasting` thread: openings of this process may wait there for the writer's lock.
     let state = try await SerialQueue(.brief).run { () throws(StoreError) in try work.run() }
     precondition(sharing.stateCount == known, "a reader replaced the state of a writer")
     if let state { install(state) }
   }
 
-  /// What came of reading the store again.
+  /// Result of reading the store again.
   enum Rereading {
     case installed
-    /// Another reader has read it, or a writer of this process came first.
+    /// Another reader has read the store, or a writer of this process came first: try again.
     case again
-    /// Another process has the store for itself now: what this one knows stays as it is.
+    /// Another process has the store open exclusively now. The state of this process stays as it
+    /// is.
     case refused
   }
 
-  /// The same for readers, one at a time.
+  /// Reads the whole store again for readers, one read at a time.
   ///
-  /// - Parameter mayWait: whether another process may have to be waited for.
+  /// - Parameter mayWait: whether the read may have to wait for another process.
   func reread(mayWait: Bool = false) async throws(StoreError) -> Rereading {
     guard !sharing.isRereading else {
       await sharing.rereadEnd.waitForWakeUp()
-      // The one that was waited for has had the patience for all.
+      // The read that ended has waited for the lock on behalf of all readers.
       if let failure = sharing.rereadFailure { throw failure }
       return .again
     }
@@ -194,7 +196,8 @@ extension Store {
     let state = try await readOnThread(mayWait: mayWait) { () throws(StoreError) in
       try work.run()
     }
-    // A writer of this process that came first has taken in more; its segments keep their slots.
+    // A writer of this process that came first has applied more records, and a compaction needs
+    // the slots of its segments.
     guard sharing.stateCount == known, !sharing.isTakingOver, sharing.leaseDepth == 0,
       !sharing.keepsSlots, engine != nil
     else { return .again }
@@ -204,10 +207,10 @@ extension Store {
   }
 
   /// Reads a state on a thread of the pool, for a reader. Leaving the directory waits for the end
-  /// of that: the state refers to locks.
+  /// of the read, because the state refers to locks.
   ///
-  /// - Parameter mayWait: whether another process may have to be waited for. A reader that changes
-  ///   nothing may always have to wait for a lock.
+  /// - Parameter mayWait: whether the read may have to wait for another process. A store that was
+  ///   opened for reading only may always have to wait for a lock.
   func readOnThread(
     mayWait: Bool = false, _ body: @escaping @Sendable () throws(StoreError) -> EngineBox?
   ) async throws(StoreError) -> EngineBox? {
@@ -217,7 +220,7 @@ extension Store {
     defer { endRereading() }
     do throws(StoreError) { return try await queue.run(body) } catch {
       if error.code == .locked { sharing.rereadFailure = error }
-      // Where it was closed or suspended since, that is why.
+      // If the store was closed or suspended since, that is the error to throw.
       try checkUsable()
       throw error
     }
@@ -226,7 +229,7 @@ extension Store {
   private func endRereading() {
     sharing.rereadQueue = nil
     if engine == nil {
-      // It was closed or suspended since; reading began to watch its files again.
+      // The store was closed or suspended since, and the read began to watch its files again.
       pipeline.endWatch()
     }
     sharing.rereadEnd.wakeAll()
@@ -244,7 +247,7 @@ extension Store {
       link: engine!.link, isKnownInPart: engine!.isFollowedInPart, published: published)
   }
 
-  /// Puts a state that was read again in the place of the one that was known.
+  /// Replaces the known state by a state that was read again.
   func install(_ box: EngineBox) {
     guard var state = box.take() else { return }
     state.appendedBytes = engine!.appendedBytes
@@ -255,12 +258,13 @@ extension Store {
     engine!.keyspaces.recordCommitToAll()
   }
 
-  /// Remembers what a state that was just read is about.
+  /// Updates the records of this process about the page, after a new state was installed.
   func begunFollowing() {
     sharing.stateCount += 1
     if engine != nil {
       engine!.tellOfOthers()
-      // Readers need no order: a feed that begins now may begin here or at a later operation.
+      // Relaxed: readers need no order. A feed that begins now may begin at this operation or at a
+      // later one.
       observers.openedSequence.store(engine!.lastSequence, ordering: .relaxed)
     }
     guard let page = engine?.link?.page else { return }
@@ -273,25 +277,25 @@ extension Store {
   }
 }
 
-/// Reads a store again as others have published it.
+/// A job that reads a store again as other processes have published it.
 struct FollowedStore: Sendable {
   let opener: Opener
   let directory: any StorageDirectory
   let lock: (any StorageFile)?
-  /// Nil for a reader that came before anybody shared the store.
+  /// Nil for a reader that opened the store before any process shared it.
   let link: SharedLink?
   let isKnownInPart: Bool
   let published: SharedPage.Publication?
 
-  /// Blocks the calling thread.
+  /// Reads the store. Blocks the calling thread.
   ///
-  /// - Returns: nil when there is nothing to be taken in.
+  /// - Returns: nil when no process shares the store, or one has it open exclusively.
   func run() throws(StoreError) -> EngineBox? {
     guard let link = try linkInUse() else { return nil }
     var held: (any StorageFile)?
     if opener.configuration.isReadOnly {
       do throws(StoreError) { held = try opener.takeLock(directory) } catch {
-        // A process has the store for itself now.
+        // Another process has the store open exclusively now.
         guard error.code == .locked, !isKnownInPart else { throw error }
         return nil
       }

@@ -3,12 +3,14 @@ import MoraineStorage
 import SystemPackage
 
 extension Store {
-  /// Gives up all locks, so that the system may suspend the process: iOS ends an app that holds a
-  /// lock in a shared container then. What was written is on stable storage when this returns.
+  /// Releases all locks, so that the system may suspend the process: iOS ends an app that holds a
+  /// lock in a shared container when it is suspended. All writes are on stable storage when this
+  /// returns.
   ///
-  /// Until ``resume()`` every call throws ``StoreError/Code/suspended``; change sequences wait.
+  /// Until ``resume()``, every throwing method throws ``StoreError/Code/suspended``; change
+  /// sequences wait.
   ///
-  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the locks are free even so.
+  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the locks are released in any case.
   public func suspend() async throws(StoreError) {
     await sharing.turnGate.acquireInTurn()
     defer { sharing.turnGate.passOn() }
@@ -31,9 +33,9 @@ extension Store {
     tell(.suspended(failure: nil))
   }
 
-  /// Opens the store again after ``suspend()``; others may have written meanwhile.
+  /// Opens the store again after ``suspend()``. Other processes may have written in between.
   ///
-  /// - Throws: as ``init(at:configuration:)``; the store stays suspended then.
+  /// - Throws: the errors of ``init(at:configuration:)``; the store stays suspended then.
   public func resume() async throws(StoreError) {
     await sharing.turnGate.acquireInTurn()
     defer { sharing.turnGate.passOn() }
@@ -46,7 +48,7 @@ extension Store {
     if sharing.wasThere { try await openAgain() }
     lifecycle.resume()
     wakeForChange()
-    // Closing, which waits for the gate, ends what was opened just now.
+    // `close()` waits for the gate, and then closes the state that was just opened.
     if isClosed { throw closedError }
     observers.setUsable(true)
   }
@@ -66,16 +68,16 @@ extension Store {
 }
 
 extension Store {
-  /// Has this process woken when others write.
+  /// Begins to wake this process when other processes write.
   ///
-  /// - Returns: whether something cannot be read, which the caller should hear of at once.
+  /// - Returns: whether a read failed. Then the caller should read again at once, to get the error.
   func watchOthers() async -> Bool {
     do throws(StoreError) {
       try beginWatching()
-      // What came before the watch began.
+      // Apply the records that were written before the watch began.
       try await catchUp()
       guard sharing.watch == nil else { return false }
-      // It may have been opened since, or the look that was due may have found nobody waiting.
+      // The store may have been opened since, or the scheduled look may have found no waiting task.
       try beginWatching()
       if sharing.watch != nil { try await catchUp() }
       return false
@@ -100,12 +102,12 @@ extension Store {
     sharing.watch = watch
   }
 
-  /// A store that nobody has made yet has nothing that could be watched.
+  /// Schedules a look at a store that does not exist yet, and so has nothing that could be watched.
   private func lookLater() {
     guard !sharing.looksLater else { return }
     sharing.looksLater = true
     Task { [weak self] in
-      // Nobody cancels it.
+      // No code cancels this task.
       do { try await Task.sleep(for: .milliseconds(20)) } catch {}
       await self?.look()
     }
@@ -119,7 +121,7 @@ extension Store {
   private func hearOfOthers() async {
     sharing.watch?.heard()
     do throws(StoreError) { try await catchUp() } catch {
-      // Whoever waits asks again, and is told.
+      // The waiting task reads again, and gets the error.
     }
     wakeForChange()
   }

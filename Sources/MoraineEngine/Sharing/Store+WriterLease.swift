@@ -2,17 +2,18 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Appending beside other processes: one at a time has the writer's lock.
+/// Appending in a shared store: one process at a time holds the writer's lock.
 extension Store {
-  /// Takes the writer's lock of a shared store, and all that others have written. Whoever in this
-  /// process comes while it is held has it too.
+  /// Takes the writer's lock of a shared store, and applies all records that other processes have
+  /// written. Writers of this process that come while the lock is held share it.
   ///
-  /// - Returns: whether ``releaseWriterLease()`` is to be called; false in a store of one's own.
+  /// - Returns: whether the caller must call ``releaseWriterLease()``; false in a store that is not
+  ///   shared.
   /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`, `.usedAfterFork`; the lock is free
   ///   then.
   func acquireWriterLease() async throws(StoreError) -> Bool {
     guard isShared, !opener.configuration.isReadOnly, engine?.link != nil else { return false }
-    // In a forked child the kernel's locks are the parent's, and so is what the page says.
+    // In a forked child, the kernel's locks and the words of the page belong to the parent.
     try engine!.checkProcess()
     await sharing.entryGate.waitUntilFree()
     guard let link = engine?.link, sharing.leaseDepth == 0 else {
@@ -29,13 +30,13 @@ extension Store {
       link.freeWriter()
       throw error
     }
-    // What a reader is reading again on a thread is older than what this writer appends.
+    // A state that a reader is reading on another thread is older than this writer's records.
     sharing.stateCount += 1
     sharing.leaseDepth = 1
     return true
   }
 
-  /// Takes in all that others have written, and lets the committing thread know of it.
+  /// Applies all records that other processes have written, and updates the commit pipeline.
   func catchUpAsWriter() async throws(StoreError) {
     if try await acquireWriterLease() { releaseWriterLease() }
   }
@@ -45,7 +46,7 @@ extension Store {
     sharing.entryGate.release()
   }
 
-  /// Brings the state to what the log says, and the log to a shape that can be appended to.
+  /// Brings the state up to date with the log, and prepares the log for appending.
   private func takeOver(_ link: SharedLink) async throws(StoreError) {
     let page = link.page
     if page.load(.poison) != 0 {
@@ -61,29 +62,31 @@ extension Store {
     guard let snapshot = page.snapshot() else { return try await takeOverFromDead(link) }
     try await followAsWriter()
     if engine!.hasOpenTail(), snapshot.tailLimit == 0 {
-      // Its writer could not end it; the disk was full perhaps.
+      // The writer of the tail could not end it, for example because the disk was full.
       return try await takeOverFromDead(link)
     }
     try engine!.adoptTail(snapshot)
     page.store(UInt64(CurrentProcess.id), .leaseHolder)
   }
 
-  /// Ends the segment in which a writer died: nobody appends behind what it may have left.
+  /// Ends the segment in which a writer died: no process appends after bytes that the dead writer
+  /// may have left.
   private func takeOverFromDead(_ link: SharedLink) async throws(StoreError) {
     link.page.store(UInt64(CurrentProcess.id), .leaseHolder)
     let directory = engine!.directoryHandle()
     try await synchronizeNames(of: directory)
-    // What the dead one was just publishing is in the log. What this process knows is older perhaps
-    // than what others have seen, and not to be published before the rest is known.
+    // The log contains the records that the dead writer was publishing. The state of this process
+    // may be older than the state that others have seen, and must not be published before this
+    // process knows the rest.
     var known = engine!.sharedSnapshot()
     known.nonce = sharing.nonce
     known.version = link.page.load(.version)
-    // The manifest may have been replaced, and nobody told of it.
+    // The manifest may have been replaced, and its generation not published.
     var isKnown = !engine!.isFollowedInPart
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Publication()) }
     if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
     let tail = try engine!.recoverTail()
-    // Only now: the records of the tail have lower numbers, and they rise.
+    // Only after the tail was replayed: its records have lower numbers, and numbers must rise.
     engine!.lastSequence = max(engine!.lastSequence, link.page.lastSequenceWhateverDied)
     guard let segment = tail else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
@@ -102,8 +105,8 @@ extension Store {
     }
   }
 
-  /// The writer that died may have renamed a manifest and not made that durable: nothing is
-  /// created, removed or trusted before it is.
+  /// Makes the names in the directory durable. The dead writer may have renamed a manifest without
+  /// making that durable: before it is durable, nothing is created, removed or trusted.
   private func synchronizeNames(of directory: any StorageDirectory) async throws(StoreError) {
     let pipeline = pipeline
     try await pipeline.run { () throws(StoreError) in
@@ -128,12 +131,14 @@ extension Store {
     if after.isNew { try engine!.reopenFile(segment.slot, length: segment.end) }
   }
 
-  /// Also what one of several in a burst has appended is published at once: it may be acknowledged
-  /// before the last one leaves, and a process that only reads must find it.
+  /// Publishes what was appended, even while other writers of this process hold the lock too: a
+  /// record may be acknowledged before the last of them leaves, and a process that only reads must
+  /// find that record.
   private func publishAppends(_ page: SharedPage) {
     var snapshot = engine!.sharedSnapshot()
     if writing.manifestGate.isHeld, sharing.leaseDepth > 0 {
-      // The manifest that goes with the segments may not be there yet; the tail is what it was.
+      // The manifest that lists these segments may not be in place yet. Publish only if the tail
+      // is the published one.
       guard let before = page.snapshot(), before.tailSegment == snapshot.tailSegment,
         before.tailLimit == snapshot.tailLimit
       else { return }
@@ -145,7 +150,8 @@ extension Store {
     sharing.adoptedVersion = sharing.seenVersion
   }
 
-  /// Publishes what was appended, and lets others write when the last one leaves.
+  /// Publishes what was appended. Releases the lock when the last writer of this process leaves, so
+  /// that other processes can write.
   func releaseWriterLease() {
     precondition(sharing.leaseDepth > 0, "a lock is left that was not taken")
     sharing.leaseDepth -= 1
@@ -160,14 +166,18 @@ extension Store {
     do throws(StoreError) {
       try link.ring()
     } catch {
-      // They look by themselves once a second.
+      // Without the wake-up, the other processes look at the page once a second.
     }
   }
 }
 
-/// One process at a time rewrites segments; and the last one ends the log.
+/// The lock for rewriting segments, which one process at a time holds, and the end of the log,
+/// which the last process writes.
 extension Store {
-  /// - Returns: false while another process rewrites segments. In a store of one's own always true.
+  /// Takes the compactor's lock of a shared store, if it is free.
+  ///
+  /// - Returns: false while another process rewrites segments; always true in a store that is not
+  ///   shared.
   func takeCompactor() throws(StoreError) -> Bool {
     guard isShared, let link = engine?.link else { return true }
     try engine!.checkProcess()
@@ -175,7 +185,7 @@ extension Store {
     return sharing.hasCompactor
   }
 
-  /// Takes in what others have rewritten. From here on nobody does.
+  /// Applies what other processes have rewritten. From here on no other process rewrites segments.
   func beginRewriting() async throws(StoreError) {
     try await catchUpAsWriter()
     sharing.keepsSlots = sharing.hasCompactor
@@ -188,7 +198,7 @@ extension Store {
     engine?.link?.freeCompactor()
   }
 
-  /// Lets a little time pass.
+  /// Waits five milliseconds while another process compacts.
   func pause() async throws(StoreError) {
     do { try await Task.sleep(for: .milliseconds(5)) } catch {
       throw StoreError(.cancelled, "the task was cancelled while another process was compacting")
@@ -196,12 +206,12 @@ extension Store {
     try checkUsable()
   }
 
-  /// Ends the log when nobody else is there who writes; otherwise only sees to it that what this
-  /// process wrote is durable.
+  /// Ends the log if no other process has the store open for writing. Otherwise only makes the
+  /// writes of this process durable.
   func leaveForGood() async throws(StoreError) {
     guard let link = engine?.link else { return }
     do throws(StoreError) { guard try await acquireWriterLease() else { return } } catch {
-      // Somebody keeps the lock: what this process wrote becomes durable without it.
+      // Another process keeps the lock. The writes of this process become durable without it.
       try await pipeline.waitUntilAllDurable()
       throw error
     }
@@ -213,7 +223,7 @@ extension Store {
     } catch {
       failure = error
     }
-    // Also the last one: who comes while it leaves joins it.
+    // The last process does this too: a process that opens the store now joins it.
     do throws(StoreError) { try link.joinOthers() } catch { failure = failure ?? error }
     releaseWriterLease()
     if let failure { throw failure }

@@ -1,5 +1,5 @@
-/// The readers that a store serves besides single calls: snapshots that are alive, and change
-/// sequences that wait.
+/// The readers of a store besides single calls: snapshots that still exist, and change sequences
+/// that wait.
 struct ReaderState {
   let live = LiveSnapshots()
   private weak var lastSnapshot: SnapshotHandle?
@@ -8,7 +8,7 @@ struct ReaderState {
   var waiters = Waiters()
   private var isAwaitingPoison = false
 
-  /// The last snapshot, where the store still is as the snapshot shows it.
+  /// Returns the last snapshot, if it still exists and shows the current state of the store.
   func snapshot(at sequence: UInt64, compactionCount: UInt64) -> SnapshotHandle? {
     guard let lastSnapshot, lastSnapshot.state.sequence.rawValue == sequence,
       lastCompactionCount == compactionCount
@@ -16,13 +16,15 @@ struct ReaderState {
     return lastSnapshot
   }
 
-  /// Keeps a snapshot, as long as a reader has it, for the next reader.
+  /// Keeps a snapshot for the next reader, as long as a reader holds it.
   mutating func keep(_ snapshot: SnapshotHandle, compactionCount: UInt64) {
     lastSnapshot = snapshot
     lastCompactionCount = compactionCount
   }
 
-  /// - Returns: whether no task waits for the poison yet.
+  /// Records that a task waits for the poison.
+  ///
+  /// - Returns: whether no task has waited for it before.
   mutating func beginsToAwaitPoison() -> Bool {
     defer { isAwaitingPoison = true }
     return !isAwaitingPoison

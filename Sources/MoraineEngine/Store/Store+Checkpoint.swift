@@ -2,15 +2,15 @@ import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Bytes of the log that opening would have to replay.
+  /// Number of bytes of the log that an opening would have to replay.
   private var bytesSinceCheckpoint: UInt64 {
     guard engine != nil else { return 0 }
     return engine!.report.replayedBytes &+ engine!.appendedBytes &+ compaction.writtenBytes
       &- checkpoints.coveredBytes
   }
 
-  /// In the background a checkpoint is due when replaying would take about as long as replaying
-  /// eight times the index's size: so its cost stays a small share of what is written.
+  /// Whether to write a checkpoint in the background: when the bytes to replay are at least eight
+  /// times the size of the index. So the cost of checkpoints stays a small share of all writing.
   var isCheckpointDue: Bool {
     guard engine != nil, !opener.configuration.isReadOnly else { return false }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
@@ -18,7 +18,7 @@ extension Store {
     return bytesSinceCheckpoint >= max(floor &* 32, UInt64(engine!.index.byteCount) &* 8)
   }
 
-  /// At the end it is worth its cost sooner.
+  /// Whether to write a checkpoint when the store closes: there it is worth its cost sooner.
   var isCheckpointWorthItAtClose: Bool {
     guard engine != nil else { return false }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
@@ -26,20 +26,21 @@ extension Store {
     return bytesSinceCheckpoint >= max(floor, UInt64(engine!.index.byteCount) / 2)
   }
 
-  /// Writes a checkpoint of the index as it is now. No compaction is under way.
+  /// Writes a checkpoint of the current index. No segment is being rewritten.
   ///
-  /// One that cannot be begun, for want of space perhaps, is left out: it is only a shortcut.
+  /// A checkpoint that cannot be written, for example on a full disk, is left out: it only makes
+  /// opening faster.
   func writeCheckpoint(on runner: any JobRunner) async throws(StoreError) {
     try await writeImage(on: runner)
-    // Pages that changed beside the image go home now that it is gone, a quarter megabyte at a
-    // time.
+    // Pages that changed while the image existed were copied. Now that it no longer exists, move
+    // them back to their places, a quarter megabyte at a time.
     while engine != nil, engine!.index.tend(pages: 64) { await Task.yield() }
   }
 
   private func writeImage(on runner: any JobRunner) async throws(StoreError) {
     guard engine != nil, !pipeline.hasPoison else { return }
-    // In parts, so that others get their turn: at a hundred million keys it is more than a
-    // gigabyte.
+    // In parts, so that other calls get their turn: the index of a hundred million keys is more
+    // than a gigabyte.
     while engine != nil, try engine!.validateNextPages() { await Task.yield() }
     try await catchUpAsWriter()
     guard engine != nil else { return }
@@ -57,7 +58,7 @@ extension Store {
       checkpoints.recordWriting(lengthBytes: UInt64(image.lengthBytes), covering: written)
       let elapsed = SystemClock.monotonicNanoseconds() - began
       tell(.checkpointWritten(lengthBytes: UInt64(image.lengthBytes), elapsedNanoseconds: elapsed))
-      // Those that cannot be removed now are remembered, and go with the next one.
+      // Older checkpoints that cannot be removed now are removed after the next one is written.
       if isShared {
         checkpoints.names = try DirectoryContents(directory).checkpoints.map(FileName.checkpoint)
       }

@@ -3,24 +3,24 @@ import MoraineStorage
 public import SystemPackage
 
 extension Store {
-  /// Seals the log and gives the directory free. Closing twice is no error.
+  /// Seals the log and releases the directory lock. Calling `close()` again has no effect.
   ///
-  /// Everything written is on stable storage when this returns.
+  /// All writes are on stable storage when this returns.
   ///
-  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed even so, and opening it again is
-  ///   safe. A store that was poisoned before has said so already, and closes without a word, but
-  ///   for `.storeReplaced`: then nothing was written to the directory, and what was written since
-  ///   the files were replaced may be lost.
+  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed in any case, and opening it
+  ///   again is safe. A store that was poisoned before has reported that already, and closes
+  ///   without an error, except for `.storeReplaced`: then closing wrote nothing to the directory,
+  ///   and the writes since the files were replaced may be lost.
   public func close() async throws(StoreError) {
-    // From here on no call begins anything; a compaction under way ends at its next step.
+    // From here on no call begins new work; a compaction under way ends at its next step.
     let isFirst = lifecycle.close()
     observers.life.beginClosing()
     observers.setUsable(false)
     wakeForChange()
-    // An opening of the same directory in this process waits for this one, and may keep a thread of
-    // the cooperative pool that long: from here on none is needed.
+    // An opening of the same directory in this process waits for this close, and may block a thread
+    // of the cooperative pool for that time. So from here on this close needs none of its threads.
     let failure = await withTaskExecutorPreference(pipeline.taskExecutor) {
-      // The actor is free before the thread is there, so it is taken on that thread.
+      // This leaves the actor until the task runs on that thread; the task enters the actor there.
       await moveToPreferredExecutor()
       return await endInOrder(isFirst)
     }
@@ -32,7 +32,7 @@ extension Store {
     await writing.roomGate.waitUntilFree()
     guard isFirst else { return nil }
     let failure = await end()
-    // Nothing comes behind this one: all threads of the store have ended their work.
+    // No event follows this one: all threads of the store have ended their work.
     tell(.closed(failure: failure))
     await pipeline.events?.delivered()
     return failure
@@ -49,19 +49,20 @@ extension Store {
     return nil
   }
 
-  /// Ends the log, and gives up all files and locks, whatever goes wrong. The caller has the gate.
+  /// Ends the log, and releases all files and locks, even after an error. The caller holds the
+  /// gate.
   func leaveDirectory() async throws(StoreError) {
     defer {
       sharing.watch?.stop()
       sharing.watch = nil
       pipeline.endWatch()
-      // Explicitly: an object that still refers to the lock would keep the directory locked after
-      // `close()` has returned. A forked child must not release what its parent holds.
+      // Release the lock explicitly: an object that still refers to it would keep the directory
+      // locked after `close()` has returned. A forked child must not release its parent's lock.
       if engine?.isInItsProcess == true { engine?.lockHandle()?.unlock() }
       engine = nil
       sharing.stateCount += 1
     }
-    // After a fork the log, and the thread that would end it, are the parent's.
+    // After a fork, the log and the thread that would end it belong to the parent.
     guard engine?.isInItsProcess == true else { return }
     var failure: StoreError?
     do throws(StoreError) {
@@ -72,7 +73,7 @@ extension Store {
     } catch {
       failure = error
     }
-    // Jobs run in order: behind these empty ones, nothing uses the directory any more.
+    // Jobs run in order: when these empty jobs have run, no job uses the directory any more.
     if let queue = sharing.rereadQueue {
       do throws(StoreError) { try await queue.run { () throws(StoreError) in } } catch {
         failure = failure ?? error
@@ -84,11 +85,11 @@ extension Store {
   }
 
   func sealForGood() async throws(StoreError) {
-    // First: on a full disk it is what the footer and the manifest need. Where it cannot be given
-    // back, what was written becomes durable all the same.
+    // Release the reserve first: on a full disk, the footer and the manifest need its space. If it
+    // cannot be released, all writes still become durable.
     var failure: StoreError?
     do throws(StoreError) { _ = try await releaseReserve() } catch { failure = error }
-    // A compaction may have sealed it, and listed it, already.
+    // A compaction may have sealed and listed the active segment already.
     if engine?.active != nil {
       try await sealActive()
       try await publishManifest()
@@ -107,9 +108,9 @@ extension Store {
   }
 }
 
-/// Opens a store for the length of the body, and closes it whatever happens.
+/// Opens a store, runs the body, and closes the store, also when the body throws.
 ///
-/// - Throws: what the body throws, or else what opening or closing throws.
+/// - Throws: the body's error, or else the error of opening or closing.
 @discardableResult
 nonisolated(nonsending) public func withStore<Result>(
   at directory: FilePath, configuration: Configuration = .init(),
@@ -121,7 +122,7 @@ nonisolated(nonsending) public func withStore<Result>(
     result = try await body(store)
   } catch {
     let cause = error
-    // The body's error comes first: what closing says is mostly its consequence.
+    // Throw the body's error: an error of closing is mostly its consequence.
     do { try await store.close() } catch {}
     throw cause
   }
@@ -129,8 +130,8 @@ nonisolated(nonsending) public func withStore<Result>(
   return result
 }
 
-/// Opens the store in the directory with this path for the length of the body, and closes it in any
-/// case.
+/// Opens the store in the directory with this path, runs the body, and closes the store, also when
+/// the body throws.
 ///
 /// - Throws: the body's error, or else the error of opening or closing.
 @discardableResult

@@ -2,17 +2,17 @@ import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Waits while another writer makes room.
+  /// Waits while another writer holds the gate, and checks that the store can be used.
   func passGate() async throws(StoreError) {
     await writing.roomGate.waitUntilFree()
     if isShared, engine == nil { try await joinOthers() }
     try checkUsable()
   }
 
-  /// Keeps all other writers out until ``endUnit(_:)``, also those of other processes: what is read
-  /// in between holds when it is written.
+  /// Keeps all other writers out until ``endUnit(_:)``, also those of other processes: values that
+  /// the caller reads do not change before it writes.
   ///
-  /// - Returns: whether that needed the gate; in a store of one's own it does not.
+  /// - Returns: whether the caller now holds the gate; in a store that is not shared it needs none.
   func beginUnit() async throws(StoreError) -> Bool {
     try await passGate()
     guard isShared, !opener.configuration.isReadOnly else {
@@ -36,14 +36,14 @@ extension Store {
     writing.roomGate.release()
   }
 
-  /// Runs the attempt, making room for it until there is enough. No other writer comes between the
-  /// attempts, unless it waits for space to be freed.
+  /// Runs the attempt, and makes room for it and repeats it until there is enough. No other writer
+  /// comes between the attempts, except while this function waits for space to be freed.
   ///
   /// - Parameters:
-  ///   - isDelete: whether it may use the space that is kept back for a full disk.
-  ///   - mayWait: whether others may come before it while a full disk is being cleaned.
-  ///   - keyspaces: that must be there before.
-  ///   - hasGate: whether the caller has the gate, and keeps it. It does not let others pass then.
+  ///   - isDelete: whether the attempt may use the space that is reserved for a full disk.
+  ///   - mayWait: whether other writers may come first while a full disk is being cleaned.
+  ///   - keyspaces: the keyspaces that must exist before the attempt.
+  ///   - hasGate: whether the caller holds the gate, and keeps it. Then no other writer may pass.
   func withRoom<Value>(
     isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [String] = [],
     hasGate: Bool = false, _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
@@ -56,7 +56,8 @@ extension Store {
     defer { if hasLease { releaseWriterLease() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
-    // What a compaction has taken from the reserve is for its copies, which free more than deletes.
+    // The space that a compaction took from the reserve is for its copies: they free more than
+    // deletes do.
     if isDelete, mayWait, compaction.hasReserve { try await waitForCompaction(&hasLease) }
     while true {
       do throws(StoreError) {
@@ -73,23 +74,23 @@ extension Store {
         guard error.code == .noSpace else { throw error }
         tellOutOfSpace(error)
         compactBecauseFull()
-        // Deletes on a full disk are what the space was kept back for; but a compaction under way
-        // needs some of it to free more, and had no turn perhaps.
+        // The space is reserved for deletes on a full disk. But a compaction under way needs some
+        // of it to free more, and may not have had its turn yet.
         let canBeFreed = mayWait && compaction.isForFullDisk && !hasWaitedForSpace
         if isDelete, !canBeFreed, try await shrinkReserve() { continue }
-        // Another wait makes sense as long as the last one brought something.
+        // Waiting again makes sense only if segments were rewritten during the last wait.
         guard mayWait, compaction.isRunning, !hasWaitedForSpace || seen != compaction.count else {
           throw error
         }
         seen = compaction.count
-        // What was under way may have been a checkpoint alone, which frees nothing.
+        // The work under way may be only a checkpoint, which frees nothing.
         hasWaitedForSpace = hasWaitedForSpace || compaction.isForFullDisk
         try await waitForCompaction(&hasLease)
       }
     }
   }
 
-  /// Lets others pass, and takes the gate again when a compaction has ended.
+  /// Lets other writers pass, and takes the gate again when the compaction has ended.
   private func waitForCompaction(_ hasLease: inout Bool) async throws(StoreError) {
     if hasLease { releaseWriterLease() }
     hasLease = false
@@ -98,7 +99,7 @@ extension Store {
     do throws(StoreError) {
       try await passGate()
     } catch {
-      // The caller opens it at the end.
+      // The caller releases the gate at its end.
       writing.roomGate.take()
       throw error
     }
@@ -106,19 +107,20 @@ extension Store {
     hasLease = try await acquireWriterLease()
   }
 
-  /// Makes the store on disk; somebody else may have done so since this one was opened.
+  /// Creates the store on disk, or opens the store that another process has created since this
+  /// store was opened.
   private func beginStore() async throws(StoreError) {
     let box = try await opener.openWithoutBlocking(creating: true)
-    // A read may have found it meanwhile, made by another process.
+    // A read may have opened it in the meantime, after another process created it.
     guard engine == nil else { return }
     engine = box.take()
     begunFollowing()
     tellOpened()
   }
 
-  /// Gives deletes what was kept back for them.
+  /// Releases the part of the reserve that deletes may use.
   ///
-  /// - Returns: whether there was anything left.
+  /// - Returns: whether that released any space.
   private func shrinkReserve() async throws(StoreError) -> Bool {
     guard engine != nil else { return false }
     let before = engine!.reserve.lengthBytes
@@ -127,9 +129,9 @@ extension Store {
     return engine != nil && engine!.reserve.lengthBytes < before
   }
 
-  /// Gives up all that was kept back, for what frees more.
+  /// Releases the whole reserve, for work that frees more space.
   ///
-  /// - Returns: whether there was anything left.
+  /// - Returns: whether there was a reserve.
   func releaseReserve() async throws(StoreError) -> Bool {
     guard engine != nil, engine!.reserve.lengthBytes > 0 else { return false }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
@@ -137,8 +139,8 @@ extension Store {
     return true
   }
 
-  /// Keeps back again what a compaction had taken, before deletes can take it: the next compaction
-  /// will need it, and if this one failed, all the more.
+  /// Reserves again the space that a compaction had taken, before deletes can take it. The next
+  /// compaction needs the space, even more so if this one failed.
   func restoreReserve() async {
     guard compaction.hasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
     let target = Reserve.target(liveBytes: engine!.liveBytes)
@@ -148,11 +150,11 @@ extension Store {
       defer { writing.roomGate.release() }
       try await changeReserve { (reserve) throws(StorageError) in try reserve.restore(target) }
     } catch {
-      // The next put keeps it back, or is told why that cannot be done.
+      // The next put reserves the space, or throws the error.
     }
   }
 
-  /// Puts must not use up what others were promised.
+  /// Fills the reserve before a put, because puts must not use up the reserved space.
   private func keepReserve() async throws(StoreError) {
     let target = Reserve.target(liveBytes: engine!.liveBytes)
     if engine!.reserve.holds(target) { return }
@@ -173,17 +175,19 @@ extension Store {
 }
 
 extension Store {
-  /// Ends the active segment and begins the next; the old one is sealed in the background.
+  /// Ends the active segment and begins the next one. The old segment is sealed in the background;
+  /// in a shared store it is sealed first.
   ///
-  /// The manifest first lists both as open, so that a kill at any moment finds every record. Once
-  /// the old one is durable, it lists it as sealed. Until then nothing in the new one can become
-  /// durable, and no further segment can be born: the committing thread does one after the other.
+  /// The manifest first lists both segments as open, so that an opening after a kill at any moment
+  /// finds every record. Once the old segment is durable, the manifest lists it as sealed. Until
+  /// then nothing in the new segment can become durable, and no further segment can be created: the
+  /// committing thread runs these jobs one after the other.
   func rotate(for count: Int) async throws(StoreError) {
     await writing.manifestGate.acquire()
     defer { writing.manifestGate.release() }
     let pipeline = pipeline
     if isShared {
-      // At once, under the lock: what is left for later, another process would have to wait for.
+      // Seal it now, under the lock: another process would have to wait for work that is left.
       try await sealActive()
     } else {
       try engine!.appendFooter()
@@ -203,7 +207,7 @@ extension Store {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
       engine!.abandonActive(for: full)
-      // Beside others its number is not given again, and nobody would remove what it has allocated.
+      // A shared store never uses the number again, so no later creation would remove the file.
       if isShared, !pipeline.hasPoison {
         try await pipeline.run { () throws(StoreError) in try birth.discard() }
       }
@@ -213,7 +217,7 @@ extension Store {
     let length = UInt64(birth.header.headerLength)
     guard let full else {
       pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
-      // What an earlier life has left.
+      // An earlier run may have left garbage.
       compactIfWorthIt()
       return
     }
@@ -223,7 +227,7 @@ extension Store {
     compactIfWorthIt()
   }
 
-  /// Puts what the manifest should say now in place.
+  /// Replaces the manifest on disk by one that describes the current state.
   func publishManifest() async throws(StoreError) {
     let next = engine!.nextManifest()
     let publisher = engine!.publisher()
@@ -233,28 +237,28 @@ extension Store {
 }
 
 extension Store {
-  /// Gets space for `count` bytes of records: more of this segment, or the next one.
+  /// Makes room for `count` bytes of records: in the active segment, or in the next one.
   func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
     let capacity = engine!.capacity(for: count)
     if case .enough = capacity { return }
-    // Deletes are no garbage that would grow without end, and may be what frees a full disk.
+    // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
     if !isDelete { await yieldToCompaction(before: engine!.nextStepBytes()) }
     switch capacity {
     case .enough: return
     case .extendAhead:
-      // Whether there is space is not known yet.
+      // It is not known yet whether there is space.
       engine!.extendAhead()
       return
     case .extend: try await extend(for: count)
     case .rotate: try await rotate(for: count)
     }
-    // What deletes are given was kept back for them.
+    // A delete may have found space only because it was reserved for deletes.
     if !isDelete { writing.foundSpace() }
   }
 
   private func extend(for count: Int) async throws(StoreError) {
     if engine!.active?.ticket != nil {
-      // Jobs run in order: behind this empty one, the extension is done.
+      // Jobs run in order: when this empty job has run, the extension is done.
       try await pipeline.run { () throws(StoreError) in }
       engine!.redeemTicket()
       if engine!.capacity(for: count) != .extend { return }

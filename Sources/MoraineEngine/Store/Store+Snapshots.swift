@@ -1,12 +1,13 @@
 import MoraineFormat
 
 extension Store {
-  /// The store as it is now, to be read from any thread; see ``Snapshot``.
+  /// Returns the current state of the store, for reading from any thread; see ``Snapshot``.
   ///
-  /// - Throws: `.closed`, `.suspended`; `.corrupted`, `.io` when the index has to be read and
-  ///   cannot be.
-  /// - Complexity: O(segments), and eight bytes for about 350 keys; O(1) when nothing was written
-  ///   since the last one. The first one after opening reads the whole index checkpoint.
+  /// - Throws: `.closed`, `.suspended`; `.corrupted`, `.io` when the index must be read and cannot
+  ///   be.
+  /// - Complexity: O(segments), and eight bytes for about 350 keys; O(1) when the last snapshot
+  ///   still exists and nothing was written since. The first snapshot after opening reads the whole
+  ///   index checkpoint.
   public func snapshot() async throws(StoreError) -> Snapshot {
     try await checkOpen()
     guard engine != nil else { return Snapshot(nil) }
@@ -19,7 +20,7 @@ extension Store {
 }
 
 extension Keyspace {
-  /// The keyspace as it is now. As ``Store/snapshot()``.
+  /// Returns the current state of the keyspace, like ``Store/snapshot()``.
   public func snapshot() async throws(StoreError) -> Snapshot {
     try await store.snapshot().keyspace(name)
   }

@@ -2,16 +2,16 @@ public import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Stores a value under a key, replacing what was there.
+  /// Stores a value under a key, and replaces the previous value of the key.
   ///
   /// - Parameters:
   ///   - value: any bytes, up to `Limits.valueLengthBytes`.
   ///   - key: any bytes, up to `Limits.keyLengthBytes`.
-  ///   - durability: what to wait for; nil takes the configuration's.
+  ///   - durability: what to wait for; nil for the configuration's durability.
   /// - Returns: the operation's sequence number.
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.noSpace`, `.io`, `.poisoned`, `.corrupted` (the
-  ///   value being replaced), `.readOnly`, `.closed`, `.usedAfterFork`. After `.poisoned` or `.io`
-  ///   while syncing it is open whether the write is there after reopening.
+  ///   value being replaced), `.readOnly`, `.closed`, `.usedAfterFork`. After `.poisoned`, or `.io`
+  ///   from a sync, the write may or may not be present after reopening.
   /// - Complexity: O(key + value).
   @discardableResult
   public func set(
@@ -27,7 +27,8 @@ extension Store {
     return sequence
   }
 
-  /// Nil when it takes more than that.
+  /// Puts a value without waiting. Returns nil when the put must wait: for other writers, for other
+  /// processes, for the store's creation, or for room.
   @inline(__always)
   func putAtOnce(
     _ key: Key, _ value: [UInt8], _ keyspace: UInt16
@@ -39,7 +40,7 @@ extension Store {
         return done
       }
     } catch {
-      // Without a mapping it is the write that finds the disk full.
+      // Without a mapping, the write itself may find the disk full.
       guard error.code == .noSpace else { throw error }
     }
     return nil
@@ -57,11 +58,11 @@ extension Store {
 
   /// Removes a key and its value.
   ///
-  /// A key that is not there leaves nothing to write; with ``Durability/sync`` its absence is
-  /// durable when this returns.
+  /// When the key does not exist, nothing is written. With ``Durability/sync``, the absence of the
+  /// key is durable when this returns.
   ///
-  /// - Returns: the operation's sequence number, or nil when the key was not there.
-  /// - Throws: as ``set(_:forKey:durability:)``.
+  /// - Returns: the operation's sequence number, or nil when the key did not exist.
+  /// - Throws: the errors of ``set(_:forKey:durability:)``.
   @discardableResult
   public func removeValue(
     forKey key: Key, durability: Durability? = nil
@@ -90,11 +91,13 @@ extension Store {
     return sequence
   }
 
-  /// Runs the body on a batch and applies all of it at once, or, when the body throws, nothing.
+  /// Runs the body with a batch, and then applies the whole batch at once. When the body throws,
+  /// nothing is applied.
   ///
-  /// The batch reads its own writes. No other writer comes between.
+  /// The batch reads its own writes. No other writer writes between the beginning of the body and
+  /// the end of the batch.
   ///
-  /// - Throws: what the body throws, and as ``set(_:forKey:durability:)``.
+  /// - Throws: the errors of the body, and those of ``set(_:forKey:durability:)``.
   @discardableResult
   public func write<Result>(
     durability: Durability? = nil, _ body: sending (inout WriteBatch) throws -> Result
@@ -112,8 +115,8 @@ extension Store {
     return result
   }
 
-  /// - Parameter hasGate: what ``beginUnit()`` returned.
-  /// - Returns: the last operation's number; nil when there was nothing to do.
+  /// - Parameter hasGate: the result of ``beginUnit()``.
+  /// - Returns: the sequence number of the last operation; nil when the batch is empty.
   func commit(_ batch: BatchCommit, hasGate: Bool) async throws(StoreError) -> SequenceNumber? {
     if batch.isEmpty { return nil }
     let isDelete = batch.areDeletes
@@ -127,15 +130,15 @@ extension Store {
     return sequence
   }
 
-  /// Waits for as much durability as was asked for.
+  /// Waits until the operation is as durable as the caller asked.
   func waitForDurability(
     of sequence: SequenceNumber?, _ durability: Durability?
   ) async throws(StoreError) {
     if needsWait(durability) { try await waitUntilDurable(sequence) }
   }
 
-  /// - Parameter sequence: of the operation; nil when a key was absent already. Then its absence
-  ///   must become durable: the delete that made it so may not be.
+  /// - Parameter sequence: the operation's number; nil when the key was absent already. Then the
+  ///   absence must become durable, because the delete that removed the key may not be durable yet.
   private func waitUntilDurable(_ sequence: SequenceNumber?) async throws(StoreError) {
     if let sequence {
       try await pipeline.waitUntilDurable(sequence.rawValue)
@@ -144,9 +147,9 @@ extension Store {
     }
   }
 
-  /// Waits for all that was written before the call.
+  /// Waits until all writes before the call are on stable storage.
   ///
-  /// - Returns: the sequence number up to which everything is on stable storage.
+  /// - Returns: the sequence number up to which all operations are on stable storage.
   /// - Throws: `.poisoned` with the failure of the sync, `.closed`, `.usedAfterFork`.
   @discardableResult
   public func sync() async throws(StoreError) -> SequenceNumber {
@@ -157,7 +160,7 @@ extension Store {
     return durableSequence
   }
 
-  /// Sees to a sync in time; true when the caller must wait for it.
+  /// Schedules the sync that `durability` asks for. Returns true when the caller must wait for it.
   @inline(__always)
   func needsWait(_ durability: Durability?) -> Bool {
     switch (durability ?? opener.configuration.durability).level {
@@ -171,14 +174,15 @@ extension Store {
 }
 
 extension Store {
-  /// Waits until nothing is under way in the background: no compaction, no sealing, no sync that is
-  /// due. For tests that must find the same order again.
+  /// Waits until no work is under way in the background: no compaction, no sealing, no sync that is
+  /// due. For tests that need the same order of operations in each run.
   package func waitUntilIdle() async throws(StoreError) {
     await compaction.waitForEnd()
     try await pipeline.run { () throws(StoreError) in }
   }
 
-  /// Runs what blocks on a thread of the pool: Swift has only as many as there are processors.
+  /// Runs work that blocks on a thread of the pool. Swift's own pool has only as many threads as
+  /// there are processors.
   package nonisolated func runBlocking<Result: Sendable>(
     _ body: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {

@@ -5,16 +5,17 @@ public import SystemPackage
 
 /// A key-value store on an append-only log: the one writer of its directory.
 ///
-/// Every operation is one hop to the actor. Reads verify a checksum; writes append, and wait for
-/// the disk only as their ``Durability`` says.
+/// Every operation is one hop to the actor. Reads verify a checksum. Writes append; their
+/// ``Durability`` says whether they wait for the disk.
 ///
-/// Whatever throws says `.closed` after ``close()``, `.suspended` between ``suspend()`` and
-/// ``resume()``, `.usedAfterFork` in a forked child, and in a shared store `.locked` when another
-/// process has been writing for a minute; methods list what they throw besides.
+/// Every throwing method throws `.closed` after ``close()``, `.suspended` between ``suspend()`` and
+/// ``resume()``, `.usedAfterFork` in a forked child, and, in a shared store, `.locked` when another
+/// process has been writing for a minute. The documentation of a method lists its other errors.
 public actor Store {
   @usableFromInline nonisolated let opener: Opener
 
-  /// Nil until there is a store on disk: the first write makes it.
+  /// State of the open store; nil while the store does not exist on disk (the first write creates
+  /// it), and after the store was closed or suspended.
   #if DEBUG
     var engine: EngineState?
   #else
@@ -31,27 +32,27 @@ public actor Store {
   var checkpoints: CheckpointState
   var sharing = SharingState()
   var readers = ReaderState()
-  /// The last of all stored properties: see ``StoreEnding``.
+  /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
 
-  /// Opens the store in a directory; blocks the calling thread for the time it takes to read it.
+  /// Opens the store in a directory. Blocks the calling thread while it reads the store.
   ///
-  /// Where there is none, nothing is created before the first write. While another `Store` of this
-  /// process that has the directory is being closed or released, opening waits for that, for ten
-  /// seconds at most.
+  /// When the directory holds no store, nothing is created before the first write. When another
+  /// `Store` of this process has the directory and is being closed or released, opening waits for
+  /// that store, for ten seconds at most.
   ///
-  /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`; `.io`, also where
+  /// - Throws: `.locked`, `.corrupted`, `.newerFormat`, `.notAStore`, `.noSpace`; `.io`, also when
   ///   the store is opened for writing and its directory, or the directory that it is to be created
   ///   in, cannot be written; `.limitExceeded` when the system has no thread, descriptor or memory
-  ///   for it, after a second at most.
-  /// - Complexity: O(segments + bytes of the log behind the last index checkpoint).
+  ///   for the store, after a second at most.
+  /// - Complexity: O(segments + bytes of the log after the last index checkpoint).
   public init(
     at directory: FilePath, configuration: Configuration = .init()
   ) throws(StoreError) {
     try self.init(on: DiskStorage(), at: directory, configuration: configuration)
   }
 
-  /// Opens the store in the directory with this path. Otherwise as ``init(at:configuration:)``.
+  /// Opens the store in the directory with this path, like ``init(at:configuration:)``.
   public init(
     at path: String, configuration: Configuration = .init()
   ) throws(StoreError) {
@@ -69,7 +70,8 @@ public actor Store {
     self.init(opener: opener, pipeline: pipeline, state: state)
   }
 
-  /// - Parameter refusal: why there is no state, and never will be.
+  /// - Parameter refusal: the reason why the store has no state and never will have one; nil for a
+  ///   store that can be used.
   init(
     opener: Opener, pipeline: CommitPipeline, state: consuming EngineState?,
     refusal: StoreError? = nil
@@ -115,7 +117,7 @@ public actor Store {
       pipeline: pipeline, observers: Observers())
   }
 
-  /// Opens the store off the caller's thread. Otherwise as ``init(at:configuration:)``.
+  /// Opens the store like ``init(at:configuration:)``, but does not block the caller's thread.
   public static func open(
     at directory: FilePath, configuration: Configuration = .init()
   ) async throws(StoreError) -> Store {
@@ -123,15 +125,15 @@ public actor Store {
     return try await open(try opener(DiskStorage(), directory, configuration, pipeline))
   }
 
-  /// Opens the store in the directory with this path, off the caller's thread. Otherwise as
-  /// ``init(at:configuration:)``.
+  /// Opens the store in the directory with this path, like ``init(at:configuration:)``, but does
+  /// not block the caller's thread.
   public static func open(
     at path: String, configuration: Configuration = .init()
   ) async throws(StoreError) -> Store {
     try await open(at: FilePath(path), configuration: configuration)
   }
 
-  /// Opens on a thread of the pool.
+  /// Opens the store on a thread of the pool.
   static func open(_ opener: Opener, creating: Bool = false) async throws(StoreError) -> Store {
     let pipeline = opener.pipeline
     do throws(StoreError) {
@@ -156,8 +158,8 @@ extension Store {
 
   nonisolated var observers: Observers { opener.observers }
 
-  /// Whether the store is open for writing and for this process alone: a read needs nothing but
-  /// what this process knows.
+  /// Whether the store is open for writing, and in this process only. Then a read needs only the
+  /// state of this process.
   @inlinable nonisolated var isAlone: Bool {
     @inline(__always) get { opener.isAlone }
   }
@@ -166,28 +168,30 @@ extension Store {
 
   var isSuspended: Bool { lifecycle.isSuspended }
 
-  /// Why nothing can be done with a store that is closed.
+  /// The error that methods of a closed store throw.
   var closedError: StoreError {
     lifecycle.refusal ?? StoreError(.closed, "the store was closed; open it again")
   }
 
-  /// Throws where the store could not be opened; for calls that end without an error in a store
-  /// that was closed.
+  /// Throws if the store could not be opened. For methods that end without an error when the store
+  /// was closed.
   func throwRefusal() throws(StoreError) {
     if let refusal = lifecycle.refusal { throw refusal }
   }
 
-  /// Why the last index checkpoint was not written, when it was not; opening then takes longer.
+  /// The error that kept the last index checkpoint from being written; nil when there was none.
+  /// After such an error, the next opening takes longer.
   public var checkpointFailure: StoreError? { checkpoints.failure }
 
-  /// Why the last compaction in the background ended early, when it did; the next one begins when a
-  /// segment is sealed. Or what is damaged: such a segment is left as it is until the store is
-  /// reopened, and the others are compacted all the same.
+  /// The error that ended the last background compaction early, or the damage of a segment; nil
+  /// when there is neither. After an error, the next compaction begins when a segment is sealed. A
+  /// damaged segment stays as it is until the store is reopened; the others are still compacted.
   public var compactionFailure: StoreError? { compaction.failure }
 }
 
 extension Store {
-  /// A store that could not be opened: whatever can throw throws the error, and nothing is kept.
+  /// Returns a store that could not be opened: every throwing method throws the error, and nothing
+  /// is stored.
   package static func refusing(_ error: StoreError) -> Store {
     let pipeline = CommitPipeline()
     let opener = Opener(
@@ -196,10 +200,11 @@ extension Store {
     return Store(opener: opener, pipeline: pipeline, state: nil, refusal: error)
   }
 
-  /// A store that lives in memory and goes with its last reference: for tests and previews.
+  /// Creates an empty store in memory, which is released with its last reference: for tests and
+  /// previews.
   ///
-  /// It runs the same code as one on disk. It begins empty, so `isReadOnly` and `createIfMissing`
-  /// have no meaning here and are not heeded.
+  /// The store runs the same code as a store on disk. Because it begins empty, `isReadOnly` and
+  /// `createIfMissing` are ignored.
   public static func inMemory(configuration: Configuration = .init()) -> Store {
     var writable = configuration
     writable.isReadOnly = false
@@ -213,18 +218,19 @@ extension Store {
 }
 
 extension Store {
-  /// Waits until the store stops writing for good, because a failure left it unknown what the disk
-  /// holds: for what supervises a store, and would rather end than run on without it.
+  /// Waits until the store stops writing for good, because after a failure it is unknown what the
+  /// disk holds. For code that supervises a store and ends the process rather than continue without
+  /// the store.
   ///
   /// One such failure is that the files were deleted, moved or replaced (`.storeReplaced`). An idle
   /// store notices that within a second.
   ///
-  /// - Returns: why; nil when the store was closed before, or when the task was cancelled.
+  /// - Returns: the failure; nil when the store was closed before, or when the task was cancelled.
   public nonisolated func waitUntilPoisoned() async -> StoreError? {
     await pipeline.waitUntilPoisoned()
   }
 
-  /// What has happened, for ``Configuration/onEvent``. Only where things are slow anyway.
+  /// Reports an event to ``Configuration/onEvent``. Call it only from code that is slow anyway.
   nonisolated func tell(_ event: @autoclosure () -> StoreEvent) {
     if let events = pipeline.events { events.tell(event()) }
   }
@@ -234,12 +240,14 @@ extension Store {
     tell(.opened(engine!.report))
   }
 
-  /// What closing or suspending interrupts has not failed; and what poisons was told as such.
+  /// Reports a failed compaction. A compaction that closing or suspending interrupts has not
+  /// failed, and poison has its own event.
   func tellCompactionFailed(_ error: StoreError) {
     if !isClosed, !isSuspended, !pipeline.hasPoison { tell(.compactionFailed(error)) }
   }
 
-  /// One event for the many operations that may find the disk full before somebody frees it.
+  /// Reports a full disk: with one event, however many operations find the disk full before space
+  /// is freed.
   func tellOutOfSpace(_ error: StoreError) {
     guard writing.beginsToLackSpace() else { return }
     tell(.outOfSpace(error))

@@ -1,10 +1,10 @@
-/// Whether a store can be used.
+/// Record of whether a store is open, suspended or closed.
 struct StoreLifecycle {
-  /// Why a store that never was open cannot be used.
+  /// The reason why a store could not be opened; nil for a store that was open.
   let refusal: StoreError?
-  /// Whether `close()` was called, or the store never was open.
+  /// Whether `close()` was called, or the store was never open.
   private(set) var isClosed: Bool
-  /// Between `suspend()` and `resume()`.
+  /// Whether the store is between `suspend()` and `resume()`.
   private(set) var isSuspended = false
   private let ending: StoreEnding
 
@@ -14,7 +14,9 @@ struct StoreLifecycle {
     isClosed = refusal != nil
   }
 
-  /// - Returns: whether this call is the first that closes the store.
+  /// Closes the store.
+  ///
+  /// - Returns: whether this is the first call.
   mutating func close() -> Bool {
     defer { isClosed = true }
     return !isClosed

@@ -1,10 +1,10 @@
-/// How the writers of a store, and the tasks that replace its manifest, take turns.
+/// Gates by which the writers of a store, and the tasks that replace its manifest, take turns.
 ///
 /// Part of the store's actor: no other isolation uses it.
 final class WritingState {
-  /// Held by a writer that makes room for its records, or that no other writer may come before.
+  /// Held by a writer that makes room for its records, or that keeps all other writers out.
   let roomGate = AsyncGate()
-  /// Held while a manifest takes another one's place: rotation and compaction take turns.
+  /// Held while the manifest is replaced: rotation and compaction take turns.
   let manifestGate = AsyncGate()
   private var lacksSpace = false
 
