@@ -93,7 +93,8 @@ extension Store {
   }
 
   /// Makes a sparse index smaller: the index grows with the number of keys, but does not shrink
-  /// when keys are deleted. Works in steps of less than a millisecond, between which other calls run.
+  /// when keys are deleted. Works in steps of less than a millisecond; other calls run between the
+  /// steps.
   func shrinkIndex() async throws(StoreError) {
     guard engine != nil, engine!.index.isSparse else { return }
     while engine != nil, !isClosed, !isSuspended, !Task.isCancelled,
