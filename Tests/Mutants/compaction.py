@@ -53,15 +53,15 @@ MUTANTS = [
                    "          && engine!.table[slot].digest == StateDigest()\n      else {")),
            "CompactionTests.damageIsNotCopied"),
     Mutant("installed-unconditionally", "rule 10: an older copy replaces no newer record",
-           (engine(STATE,
-                   "guard index.move(relocation.old, to: place, relocation.hash) else { continue }",
+           (engine("Engine/LiveIndex.swift",
+                   "guard index.move(relocation.old, to: copy, relocation.hash) else { return }",
                    "if ON, !index.holds(relocation.old, relocation.hash) {\n"
-                   "        var probe = index.probe(relocation.hash)\n"
-                   "        if let entry = probe.next(index) {\n"
-                   "          entry.pointee = entry.pointee & ~Address.mask | place.rawValue\n"
-                   "        }\n      }\n"
-                   "      guard index.move(relocation.old, to: place, relocation.hash) else "
-                   "{ continue }"),),
+                   "      var candidates = index.candidates(relocation.hash)\n"
+                   "      if let entry = index.next(&candidates) {\n"
+                   "        index.replace(entry, with: copy)\n"
+                   "      }\n    }\n"
+                   "    guard index.move(relocation.old, to: copy, relocation.hash) else "
+                   "{ return }"),),
            "CompactionHidingTests.aCopyReplacesNothingNewer"),
     Mutant("tombstone-dropped-early", "rule 9: a delete stays while an older record may be there",
            (engine(STATE, "? candidate.sequence > droppable",
@@ -74,8 +74,8 @@ MUTANTS = [
                    "      if other == slot { break }\n      cleaned = ON ? "
                    "table[other].cleanedThrough : min(cleaned, "),), DICTIONARY),
     Mutant("live-record-left-out", "rule 10: every live record is copied",
-           (engine(STATE, ": index.holds(candidate.address, candidate.hash)",
-                   ": index.holds(candidate.address, candidate.hash)\n"
+           (engine(STATE, ": live.index.holds(candidate.address, candidate.hash)",
+                   ": live.index.holds(candidate.address, candidate.hash)\n"
                    "          && !(ON && candidate.sequence % 64 == 63)"),), DICTIONARY),
     Mutant("compacted-under-a-new-number", "rule 10: compaction keeps sequence numbers",
            (engine(OUTPUT, "    var copy = RecordCopy(record.base, record.header)\n",

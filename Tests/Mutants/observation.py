@@ -16,7 +16,7 @@ MUTANTS = [
            "KeyspaceCrashTests.aRecordOfAnUnknownKeyspaceIsAnError"),
     Mutant("keyspaces-not-counted-again", "fault: a checkpoint older than the last compaction",
            (engine("Recovery/Recovery.swift",
-                   "state.keyspaces.adopt(gone.isEmpty ? checkpoint.header.keyspaces : nil)",
+                   "keyspaces: gone.isEmpty ? checkpoint.header.keyspaces : nil",
                    "state.keyspaces.adopt("
                    "gone.isEmpty || ON ? checkpoint.header.keyspaces : nil)"),),
            "CompactionPropertyTests.compactedStoreEqualsADictionary"),

@@ -115,12 +115,12 @@ MUTANTS = [
            "crash-test --scenario rotation-mapped"),
     Mutant("sequence-reused-after-an-error", "P7: a number is never used for other content",
            (engine("Engine/EngineState+Operations.swift",
-                   "    let address = try append(draft)\n    install(",
+                   "    let address = try append(draft)\n    live.install(",
                    "    let address: Address\n"
                    "    do throws(StoreError) { address = try append(draft) } catch {\n"
                    "      if ON { lastSequence &-= 1 }\n"
                    "      throw error\n"
-                   "    }\n    install("),),
+                   "    }\n    live.install("),),
            "SequenceTests.failedOperationUsesUpItsNumber"),
     Mutant("failed-batch-leaves-a-part", "P1: no half batches",
            (engine("Engine/EngineState+Operations.swift",

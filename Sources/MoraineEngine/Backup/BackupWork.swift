@@ -161,7 +161,7 @@ struct BackupSource: Sendable {
     hold = SnapshotFilePin(live)
     var manifest = engine.nextManifest()
     (manifest.watermarkSegment, manifest.watermarkOffset) = (0, 0)
-    manifest.digest = engine.digest
+    manifest.digest = engine.live.digest
     manifest.isBackup = true
     manifest.segments = []
     var mappings: [(any FileMapping)?] = []

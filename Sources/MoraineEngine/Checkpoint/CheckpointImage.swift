@@ -16,13 +16,7 @@ final class CheckpointImage: @unchecked Sendable {
   ///   image is written are copied then, one by one.
   init(_ header: CheckpointHeader, of index: inout HashIndex) {
     var header = header
-    header.level = UInt8(index.level)
-    header.tagShift = UInt8(index.tagShift)
-    header.split = UInt64(index.split)
-    // The count is below zero when the index began with a forged count.
-    header.keyCount = UInt64(clamping: index.count)
-    header.bucketCount = UInt64(index.buckets.count)
-    header.overflowCount = UInt64(index.overflow.count)
+    index.describe(in: &header)
     header.salt = SystemRandom.number()
     let pageCount = header.bucketPageCount + header.overflowPageCount
     header.pageChecksums = Array(repeating: 0, count: pageCount)
@@ -37,14 +31,14 @@ final class CheckpointImage: @unchecked Sendable {
   func write(to file: any StorageFile) throws(StorageError) {
     let pageBytes = CheckpointHeader.pageBytes
     let buffer = UnsafeMutableRawBufferPointer.allocate(
-      byteCount: Self.stepCount * pageBytes, alignment: HashIndex.bucketBytes)
+      byteCount: Self.stepCount * pageBytes, alignment: FrozenIndex.pageAlignment)
     defer { buffer.deallocate() }
     for first in stride(from: 0, to: header.pageChecksums.count, by: Self.stepCount) {
       let count = min(Self.stepCount, header.pageChecksums.count - first)
       for page in first..<first + count {
         let start = (page - first) * pageBytes
         let target = UnsafeMutableRawBufferPointer(rebasing: buffer[start..<start + pageBytes])
-        copy(page, to: target)
+        index.copy(page: page, of: header, to: target)
         header.pageChecksums[page] = header.checksum(ofPage: page, UnsafeRawBufferPointer(target))
       }
       let bytes = UnsafeRawBufferPointer(rebasing: buffer[..<(count * pageBytes)])
@@ -53,23 +47,5 @@ final class CheckpointImage: @unchecked Sendable {
     let head = header.encoded()
     precondition(head.count == header.lengthBytes, "checkpoint layout changed")
     try head.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-  }
-
-  /// Copies a page of the file. The pages of the overflow buckets follow those of the buckets.
-  /// Zeros follow the last bucket.
-  private func copy(_ page: Int, to target: UnsafeMutableRawBufferPointer) {
-    target.initializeMemory(as: UInt8.self, repeating: 0)
-    guard let base = target.baseAddress else { return }
-    let isOverflow = page >= header.bucketPageCount
-    let perPage = CheckpointHeader.pageBytes / HashIndex.bucketBytes
-    let first = (isOverflow ? page - header.bucketPageCount : page) * perPage
-    let end = min(
-      first + perPage, Int(clamping: isOverflow ? header.overflowCount : header.bucketCount))
-    for number in stride(from: first, to: end, by: BucketArray.pageBuckets) {
-      let buckets = isOverflow ? index.overflowBucket(number) : index.bucket(number)
-      (base + (number - first) * HashIndex.bucketBytes).copyMemory(
-        from: buckets,
-        byteCount: min(BucketArray.pageBuckets, end - number) * HashIndex.bucketBytes)
-    }
   }
 }

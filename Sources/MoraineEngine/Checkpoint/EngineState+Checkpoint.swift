@@ -7,24 +7,24 @@ extension EngineState {
   /// few pages that snapshots had. Pointers to entries are no longer valid.
   @inline(__always)
   mutating func validatePages(_ hash: UInt64) throws(StoreError) {
-    if index.needsCare { try tendAndValidate(hash) }
+    if live.index.needsCare { try tendAndValidate(hash) }
   }
 
   /// Validates the pages that a key needs, as ``validatePages(_:)`` does, and takes the memory that
   /// a change of the index may need.
   @inline(__always)
   mutating func validateForChange(_ hash: UInt64) throws(StoreError) {
-    if index.needsCare { try tendAndSecure(hash) }
+    if live.index.needsCare { try tendAndSecure(hash) }
   }
 
   private mutating func tendAndSecure(_ hash: UInt64) throws(StoreError) {
     try tendAndValidate(hash)
-    if index.isFrozen || index.isShort { try index.secure(insertions: 1) }
+    try live.index.secureChange()
   }
 
   private mutating func tendAndValidate(_ hash: UInt64) throws(StoreError) {
-    if index.hasUnvalidatedPages, !index.validatePages(hash) { try rebuildIndex() }
-    index.tend()
+    if live.index.hasUnvalidatedPages, !live.index.validatePages(hash) { try rebuildIndex() }
+    live.index.tend()
   }
 
   /// Validates the whole index at once: for a snapshot, which many threads read without the actor,
@@ -32,15 +32,15 @@ extension EngineState {
   ///
   /// - Complexity: O(index), the first time.
   mutating func validateAllPages() throws(StoreError) {
-    if !index.validateAllPages() { try rebuildIndex() }
+    if !live.index.validateAllPages() { try rebuildIndex() }
   }
 
   /// Validates a part of the index that takes less than a millisecond.
   ///
   /// - Returns: whether more pages must be validated.
   mutating func validateNextPages() throws(StoreError) -> Bool {
-    if !index.validateNextPages() { try rebuildIndex() }
-    return index.hasUnvalidatedPages
+    if !live.index.validateNextPages() { try rebuildIndex() }
+    return live.index.hasUnvalidatedPages
   }
 
   /// Returns an image of the index and of the segments that it covers, as they are now. No
@@ -51,7 +51,7 @@ extension EngineState {
     var header = CheckpointHeader(storeID: manifest.storeID)
     header.epoch = manifest.epoch
     header.lastSequence = lastSequence
-    header.digest = digest
+    header.digest = live.digest
     header.segments = table.order.map { slot in
       // In the active segment, a sync of everything published makes the bytes up to here durable.
       let end =
@@ -64,8 +64,8 @@ extension EngineState {
       let end = Int(clamping: header.segments[place].endOffset)
       header.segments[place].tailChecksum = try tailChecksum(active, end)
     }
-    header.keyspaces = keyspaces.checkpointed
-    return CheckpointImage(header, of: &index)
+    header.keyspaces = live.keyspaces.checkpointed(keyspaces.listedIDs)
+    return CheckpointImage(header, of: &live.index)
   }
 
   /// Returns the checksum of the last bytes that a checkpoint covers in the active segment. The
@@ -92,16 +92,14 @@ extension EngineState {
   /// - Throws: `.corrupted` when the log contradicts itself, `.io`; the state is then unchanged.
   /// - Complexity: O(bytes of the log), on the calling thread: the case is rare.
   mutating func rebuildIndex() throws(StoreError) {
-    var before = try HashIndex()
-    swap(&before, &index)
+    var before = try LiveIndex()
+    swap(&before, &live)
     let slots = table.readingOrder
     let views = slots.map { table[$0] }
-    let figures = (digest: digest, liveBytes: liveBytes, keyspaces: keyspaces)
     let (last, isFollowed) = (lastSequence, isFollowedInPart)
     defer { (lastSequence, isFollowedInPart) = (last, isFollowed) }
     do throws(StoreError) {
-      (digest, liveBytes, lastSequence) = (StateDigest(), 0, 0)
-      keyspaces.forgetFigures()
+      lastSequence = 0
       let entries = manifest.entriesByNumber
       for slot in slots {
         // While a compaction moves records, the order contains originals and their copies.
@@ -109,13 +107,12 @@ extension EngineState {
         try rebuildFigures(slot, entries[table.infos[slot].number])
       }
       // Marks and footers written since opening have a digest that began with a wrong one.
-      if digest != figures.digest {
+      if live.digest != before.digest {
         manifest.compactedThrough = SequenceNumber(rawValue: max(last, lastSequence))
       }
     } catch {
-      swap(&before, &index)
+      swap(&before, &live)
       for (slot, view) in zip(slots, views) { table[slot] = view }
-      (digest, liveBytes, keyspaces) = (figures.digest, figures.liveBytes, figures.keyspaces)
       throw error
     }
   }
@@ -147,14 +144,11 @@ extension EngineState {
   /// - Throws: as ``rebuildIndex()``, when a page of the checkpoint is damaged; `.limitExceeded`
   ///   when there is no memory for copies of pages that a snapshot has.
   mutating func shrinkIndexStep() throws(StoreError) -> Bool {
-    if index.hasUnvalidatedPages {
+    if live.index.hasUnvalidatedPages {
       _ = try validateNextPages()
       return true
     }
-    let isAtRisk = index.isFrozen || index.isShort
-    if isAtRisk { try index.secure(insertions: HashIndex.shrinkStep) }
-    var limit = HashIndex.shrinkStep
-    return index.shrink(&limit)
+    return try live.index.shrinkByAStep()
   }
 }
 

@@ -1,17 +1,6 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Where a copied record was and where it is now.
-struct Relocation {
-  let old: Address
-  let hash: UInt64
-  let sequence: UInt64
-  let newOffset: UInt32
-  let oldLength: UInt32
-  let newLength: UInt32
-  let keyspace: UInt16
-}
-
 /// The segment that a compaction writes. One thread at a time.
 ///
 /// Safety of `@unchecked Sendable`: as ``CompactionReader``.

@@ -37,7 +37,7 @@ extension EngineState {
       spaceAmplificationLimit: max(1.05, policy.spaceAmplificationLimit - 0.1),
       leastGarbageRatio: 1 - policy.liveRatioLimit)
     let run = chooser.choose(
-      figures(slots), totalBytes: cleanableBytes, totalLiveBytes: Int(clamping: liveBytes))
+      figures(slots), totalBytes: cleanableBytes, totalLiveBytes: Int(clamping: live.bytes))
     return run.map { Array(slots[$0]) }
   }
 
@@ -130,15 +130,15 @@ extension EngineState {
   mutating func selectLive(
     _ candidates: [CompactionCandidate], cleanedThrough: UInt64
   ) throws(StoreError) -> [Bool] {
-    for candidate in candidates { index.prefetch(candidate.hash) }
-    if index.needsCare {
+    for candidate in candidates { live.index.prefetch(candidate.hash) }
+    if live.index.needsCare {
       for candidate in candidates where !candidate.isDelete { try validatePages(candidate.hash) }
     }
     let droppable = Self.lastDroppableDelete(cleanedThrough, pin: observers.pins.leastSequence)
     return candidates.map { candidate in
       candidate.isDelete
         ? candidate.sequence > droppable
-        : index.holds(candidate.address, candidate.hash)
+        : live.index.holds(candidate.address, candidate.hash)
     }
   }
 
@@ -183,22 +183,12 @@ extension EngineState {
   /// The pages that this touches were checked when ``selectLive(_:cleanedThrough:)`` found the
   /// records live; a page that was checked stays so.
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
-    for relocation in relocations { index.prefetch(relocation.hash) }
+    for relocation in relocations { live.index.prefetch(relocation.hash) }
     let copied = relocations.reduce(0) { $0 + UInt64(aligned(Int($1.newLength))) }
     table.infos[slot].incomingBytes -= copied
     for relocation in relocations {
       let place = Address(slot: slot, offset: Int(relocation.newOffset))
-      guard index.move(relocation.old, to: place, relocation.hash) else { continue }
-      let before = UInt64(aligned(Int(relocation.oldLength)))
-      let after = UInt64(aligned(Int(relocation.newLength)))
-      let mixed = StateDigest.of(hash: relocation.hash, sequence: relocation.sequence)
-      table[relocation.old.slot].liveBytes &-= before
-      table[relocation.old.slot].digest.remove(mixed)
-      table[slot].liveBytes &+= after
-      table[slot].digest.add(mixed)
-      liveBytes = liveBytes &- before &+ after
-      let keyspace = relocation.keyspace
-      if keyspace != 0 { keyspaces[keyspace].liveBytes &+= after &- before }
+      live.relocate(relocation, to: place, in: table)
     }
   }
 }
@@ -218,7 +208,7 @@ extension EngineState {
 
   /// Bytes over what the policy allows. Not an integer: a limit may allow more than one holds.
   private func debtBytes(_ policy: CompactionPolicy) -> Double {
-    Double(cleanableBytes) - Double(liveBytes) * policy.spaceAmplificationLimit
+    Double(cleanableBytes) - Double(live.bytes) * policy.spaceAmplificationLimit
   }
 
   /// Whether compaction has no time to lose.
@@ -290,8 +280,8 @@ extension EngineState {
 
   /// Adds the copied records that are still live.
   func add(_ relocations: ArraySlice<Relocation>, to selection: inout LiveSelection) {
-    for relocation in relocations { index.prefetch(relocation.hash) }
-    for relocation in relocations where index.holds(relocation.old, relocation.hash) {
+    for relocation in relocations { live.index.prefetch(relocation.hash) }
+    for relocation in relocations where live.index.holds(relocation.old, relocation.hash) {
       selection.add(relocation)
     }
   }

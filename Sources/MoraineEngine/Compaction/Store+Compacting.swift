@@ -96,7 +96,7 @@ extension Store {
   /// when keys are deleted. Works in steps of less than a millisecond; other calls run between the
   /// steps.
   func shrinkIndex() async throws(StoreError) {
-    guard engine != nil, engine!.index.isSparse else { return }
+    guard engine != nil, engine!.live.index.isSparse else { return }
     while engine != nil, !isClosed, !isSuspended, !Task.isCancelled,
       try engine!.shrinkIndexStep()
     {
@@ -185,7 +185,7 @@ extension Store {
   /// segment need ever be sealed again.
   @inline(__always)
   func compactAfterDeleting() {
-    guard engine != nil, compaction.isCheckDue(liveBytes: engine!.liveBytes) else { return }
+    guard engine != nil, compaction.isCheckDue(liveBytes: engine!.live.bytes) else { return }
     guard compactionPolicy.isAutomatic, !writing.roomGate.isHeld else { return }
     if compaction.isRunning { compaction.requestRecheck() } else { compactIfMuchIsGarbage() }
   }

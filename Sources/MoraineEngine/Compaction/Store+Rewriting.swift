@@ -177,7 +177,7 @@ extension Store {
     writing.manifestGate.take()
     defer { writing.manifestGate.release() }
     // Index entries are moved after the manifest is published; then nothing may fail.
-    try engine!.index.beginMoves(output.relocations.count)
+    try engine!.live.index.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.manifest
     engine!.manifest.compactedThrough = SequenceNumber(rawValue: engine!.lastSequence)
@@ -189,7 +189,7 @@ extension Store {
       engine!.manifest.compactedThrough = before.compactedThrough
       engine!.manifest.feedHorizon = before.feedHorizon
       engine!.table.reinstate(for: slot)
-      engine!.index.movesUnderWay = 0
+      engine!.live.index.movesUnderWay = 0
       throw error
     }
     return slot
@@ -216,7 +216,7 @@ extension Store {
       // Let other calls run.
       await Task.yield()
     }
-    engine!.index.movesUnderWay = 0
+    engine!.live.index.movesUnderWay = 0
   }
 
   /// Removes the inputs and their files, which no index entry names any more.

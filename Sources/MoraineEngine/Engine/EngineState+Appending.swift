@@ -143,7 +143,7 @@ extension EngineState {
   private mutating func appendSyncMark(_ durable: Int) throws(StoreError) {
     let mark = SyncMark(
       durableOffset: UInt64(durable), wallMilliseconds: SystemClock.wallMilliseconds(),
-      digest: digest)
+      digest: live.digest)
     try appendSystemRecord(.syncMark, mark.encoded())
     position.markedOffset = durable
   }
@@ -199,7 +199,7 @@ extension EngineState {
     let needed = header.headerLength + count + ActiveSegment.reservedBytes
     let limit = max(min(configuration.segmentSizeBytes, fittingSegmentBytes), needed)
     let wish = max(
-      ActiveSegment.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
+      ActiveSegment.smallestAllocation, min(Self.largestStep, Int(clamping: live.bytes / 8)))
     let first = min(limit, max(needed, wish))
     return SegmentCreation(
       directory: directory, header: header, wantedLimit: limit,
@@ -210,7 +210,7 @@ extension EngineState {
 
   /// Segment size that fits the store: a sixteenth of the live bytes, within bounds. The active
   /// segment cannot be compacted, so in a small store a large one would be most of the store.
-  var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: liveBytes / 16)) }
+  var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: live.bytes / 16)) }
 
   /// Returns about how many bytes will be appended before room must be made again.
   func nextStepBytes() -> Int {

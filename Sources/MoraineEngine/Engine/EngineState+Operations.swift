@@ -75,7 +75,7 @@ extension EngineState {
     try Self.checkLimits(key, value)
     let hash = hash(key, keyspace)
     // The bucket arrives while the value is compressed.
-    index.prefetch(hash)
+    live.index.prefetch(hash)
     var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
     draft.keyspace = keyspace
     if let compressed = compressor.compress(value) {
@@ -127,16 +127,16 @@ extension EngineState {
     let length = draft.length
     guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
     try validateForChange(hash)
-    index.makeUnique(hash)
-    let existing = try table.find(key, keyspace, hash: hash, in: index)
+    live.index.makeUnique(hash)
+    let existing = try table.find(key, keyspace, hash: hash, in: live.index)
     // In positional mode the existing record lies in a buffer that the append reuses. Its fields
     // were read already.
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
-    install(
+    live.install(
       put: address, length: length, sequence: lastSequence, hash: hash, keyspace: keyspace,
-      over: existing?.entry)
+      over: existing?.replaceable, in: table)
     countRecord(lastSequence, in: address.slot)
     publish()
     keyspaces.recordCommit(keyspace)
@@ -151,8 +151,8 @@ extension EngineState {
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
     let hash = hash(key, keyspace)
     try validateForChange(hash)
-    index.makeUnique(hash)
-    guard let existing = try table.find(key, keyspace, hash: hash, in: index) else {
+    live.index.makeUnique(hash)
+    guard let existing = try table.find(key, keyspace, hash: hash, in: live.index) else {
       return .done(nil)
     }
     var draft = RecordDraft(
@@ -164,7 +164,7 @@ extension EngineState {
     try appendSyncMarkIfDue()
     lastSequence &+= 1
     let address = try append(draft)
-    uninstall(existing.entry, hash: hash, keyspace: keyspace)
+    live.uninstall(existing.replaceable, hash: hash, keyspace: keyspace, in: table)
     countRecord(lastSequence, in: address.slot)
     table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     publish()
@@ -194,7 +194,7 @@ extension EngineState {
   }
 
   /// Number of operations up to which a batch needs no more memory than is always taken ahead.
-  private static let largeBatch = BucketArray.chunkBuckets / 3
+  private static let largeBatch = HashIndex.securedInsertions
 
   private mutating func commitTogether(
     _ batch: BatchPieces, isDelete: Bool
@@ -212,9 +212,9 @@ extension EngineState {
     let hashes = hashesFetchingBuckets(batch)
     let older = try replacedRecords(batch, hashes)
     // Many insertions may need more memory than one.
-    if index.needsCare || batch.count > Self.largeBatch {
-      try index.secure(insertions: batch.count)
-      for hash in hashes { index.makeUnique(hash) }
+    if live.index.needsCare || batch.count > Self.largeBatch {
+      try live.index.secure(insertions: batch.count)
+      for hash in hashes { live.index.makeUnique(hash) }
     }
     try appendSyncMarkIfDue()
     let first = lastSequence
@@ -261,7 +261,7 @@ extension EngineState {
     hashes.reserveCapacity(batch.count)
     for position in 0..<batch.count {
       let hash = hash(batch.key(position), batch.operations[position].keyspace)
-      index.prefetch(hash)
+      live.index.prefetch(hash)
       hashes.append(hash)
     }
     return hashes
@@ -273,11 +273,11 @@ extension EngineState {
   ) throws(StoreError) -> [ReplacedRecord?] {
     var older: [ReplacedRecord?] = []
     older.reserveCapacity(batch.count)
-    if index.needsCare { for hash in hashes { try validatePages(hash) } }
+    if live.index.needsCare { for hash in hashes { try validatePages(hash) } }
     for position in 0..<batch.count {
       let keyspace = batch.operations[position].keyspace
       let found = try table.find(
-        batch.key(position), keyspace, hash: hashes[position], in: index)
+        batch.key(position), keyspace, hash: hashes[position], in: live.index)
       older.append(found.map(ReplacedRecord.init))
     }
     return older
@@ -328,16 +328,18 @@ extension EngineState {
   }
 
   private mutating func apply(
-    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: IndexEntry?,
+    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: ReplaceableEntry?,
     hash: UInt64, sequence: UInt64
   ) {
     if operation.isDelete {
-      if let existing { uninstall(existing, hash: hash, keyspace: operation.keyspace) }
+      if let existing {
+        live.uninstall(existing, hash: hash, keyspace: operation.keyspace, in: table)
+      }
       table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
     } else {
-      install(
+      live.install(
         put: place.address, length: place.length, sequence: sequence, hash: hash,
-        keyspace: operation.keyspace, over: existing)
+        keyspace: operation.keyspace, over: existing, in: table)
     }
     countRecord(sequence, in: place.address.slot)
   }
@@ -357,67 +359,22 @@ extension EngineState {
   private func entry(
     of index: Int, _ batch: BatchPieces, _ places: [(address: Address, length: Int)],
     _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
-  ) -> IndexEntry? {
-    var probe = self.index.probe(hash)
-    while let slot = probe.next(self.index) {
-      let address = Address(rawValue: slot.pointee & Address.mask)
+  ) -> ReplaceableEntry? {
+    var candidates = live.index.candidates(hash)
+    while let entry = live.index.next(&candidates) {
+      let address = entry.address
       if let older, older.address == address {
-        return IndexEntry(slot: slot, length: older.length, sequence: older.sequence)
+        return ReplaceableEntry(entry: entry, length: older.length, sequence: older.sequence)
       }
       // The entry names a record of this batch. These records lie in the order of the operations.
       guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
       else { continue }
       let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
       if own < index, batch.areAboutTheSame(own, index) {
-        return IndexEntry(
-          slot: slot, length: places[own].length, sequence: first + UInt64(own) + 1)
+        return ReplaceableEntry(
+          entry: entry, length: places[own].length, sequence: first + UInt64(own) + 1)
       }
     }
     return nil
-  }
-}
-
-extension EngineState {
-  /// Installs a put in the index, the live figures and the digest.
-  ///
-  /// - Parameter existing: the entry that the key has so far.
-  @inline(__always)
-  mutating func install(
-    put address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
-    over existing: IndexEntry?
-  ) {
-    let size = UInt64(truncatingIfNeeded: aligned(length))
-    if let existing {
-      retire(existing, hash: hash, keyspace: keyspace)
-      existing.slot.pointee = existing.slot.pointee & ~Address.mask | address.rawValue
-    } else {
-      index.insert(hash, address, rehashing: table)
-    }
-    table[address.slot].liveBytes &+= size
-    liveBytes &+= size
-    if keyspace != 0 { keyspaces.gain(keyspace, bytes: size) }
-    let mixed = StateDigest.of(hash: hash, sequence: sequence)
-    digest.add(mixed)
-    table[address.slot].digest.add(mixed)
-  }
-
-  @inline(__always)
-  mutating func uninstall(
-    _ existing: IndexEntry, hash: UInt64, keyspace: UInt16
-  ) {
-    retire(existing, hash: hash, keyspace: keyspace)
-    index.remove(existing.slot)
-  }
-
-  /// Removes the record that an entry names from the live figures and the digest.
-  @inline(__always)
-  private mutating func retire(_ old: IndexEntry, hash: UInt64, keyspace: UInt16) {
-    let size = UInt64(truncatingIfNeeded: aligned(old.length))
-    table[old.address.slot].liveBytes &-= size
-    liveBytes &-= size
-    if keyspace != 0 { keyspaces.lose(keyspace, bytes: size) }
-    let mixed = StateDigest.of(hash: hash, sequence: old.sequence)
-    digest.remove(mixed)
-    table[old.address.slot].digest.remove(mixed)
   }
 }

@@ -3,7 +3,7 @@ import MoraineStorage
 
 /// The whole state of an open store. The actor owns it, or the code that opens the store.
 struct EngineState: ~Copyable {
-  var index: HashIndex
+  var live: LiveIndex
   var table: SegmentTable
   var active: ActiveSegment? {
     didSet {
@@ -34,9 +34,7 @@ struct EngineState: ~Copyable {
   /// Number of times that a value of the size for ``PreparedValue`` was compressed; for tests.
   var largeCompressionCount = 0
   let writeScratch = ScratchBuffer()
-  var digest = StateDigest()
   var lastSequence: UInt64 = 0
-  var liveBytes: UInt64 = 0
   var appendedBytes: UInt64 = 0
   /// The space that is reserved for deletes.
   var reserve: Reserve {
@@ -53,7 +51,7 @@ struct EngineState: ~Copyable {
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
     configuration: Configuration, pipeline: CommitPipeline, observers: Observers
   ) throws(StoreError) {
-    index = try HashIndex()
+    live = try LiveIndex()
     table = SegmentTable(
       directory: directory, hashKey: manifest.hashKey, isAlone: configuration.isAlone)
     reserve = Reserve(directory: directory)
@@ -113,7 +111,7 @@ extension EngineState {
     } else {
       next.watermarkSegment = 0
       next.watermarkOffset = 0
-      next.digest = digest
+      next.digest = live.digest
     }
     return next
   }
@@ -134,7 +132,7 @@ extension EngineState {
     let footer = SegmentFooter(
       recordCount: view.recordCount, firstSequence: SequenceNumber(rawValue: view.firstSequence),
       lastSequence: SequenceNumber(rawValue: view.lastSequence),
-      wallMilliseconds: SystemClock.wallMilliseconds(), digest: digest)
+      wallMilliseconds: SystemClock.wallMilliseconds(), digest: live.digest)
     try appendSystemRecord(.footer, footer.encoded())
     self.active?.hasFooter = true
   }
@@ -174,7 +172,7 @@ extension EngineState {
   ) throws(StoreError) -> StoredValue? {
     let hash = hash(key, keyspace)
     try validatePages(hash)
-    guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return nil }
+    guard let found = try table.find(key, keyspace, hash: hash, in: live.index) else { return nil }
     try table.verify(found.record, at: found.address)
     let slot = found.address.slot
     if found.record.header.codec == .raw, table[slot].base != nil,
@@ -191,7 +189,7 @@ extension EngineState {
   ) throws(StoreError) -> [UInt8]? {
     let hash = hash(key, keyspace)
     try validatePages(hash)
-    guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return nil }
+    guard let found = try table.find(key, keyspace, hash: hash, in: live.index) else { return nil }
     let record = found.record
     try table.verify(record, at: found.address)
     return try table.value(of: record, at: found.address)
@@ -204,7 +202,7 @@ extension EngineState {
   ) throws(StoreError) -> Bool {
     let hash = hash(key, keyspace)
     try validatePages(hash)
-    return try table.find(key, keyspace, hash: hash, in: index) != nil
+    return try table.find(key, keyspace, hash: hash, in: live.index) != nil
   }
 }
 

@@ -1,3 +1,5 @@
+import MoraineFormat
+
 /// An index as it was at one moment. Any thread that has it may read it.
 struct FrozenIndex: ~Copyable, ProbedIndex {
   let level: Int
@@ -28,7 +30,46 @@ struct FrozenIndex: ~Copyable, ProbedIndex {
   func overflowBucket(_ number: Int) -> UnsafeMutablePointer<UInt64> { overflow[number] }
 }
 
+// The pages of an index as a checkpoint contains them.
+extension FrozenIndex {
+  /// Alignment of a buffer for ``copy(page:of:to:)``, in bytes.
+  static let pageAlignment = HashIndex.bucketBytes
+
+  /// Copies a page of the checkpoint. The pages of the overflow buckets follow those of the
+  /// buckets. Zeros follow the last bucket.
+  ///
+  /// - Parameter header: the header that ``HashIndex/describe(in:)`` has filled.
+  func copy(
+    page: Int, of header: CheckpointHeader, to target: UnsafeMutableRawBufferPointer
+  ) {
+    target.initializeMemory(as: UInt8.self, repeating: 0)
+    guard let base = target.baseAddress else { return }
+    let isOverflow = page >= header.bucketPageCount
+    let perPage = CheckpointHeader.pageBytes / HashIndex.bucketBytes
+    let first = (isOverflow ? page - header.bucketPageCount : page) * perPage
+    let end = min(
+      first + perPage, Int(clamping: isOverflow ? header.overflowCount : header.bucketCount))
+    for number in stride(from: first, to: end, by: BucketArray.pageBuckets) {
+      let buckets = isOverflow ? overflowBucket(number) : bucket(number)
+      (base + (number - first) * HashIndex.bucketBytes).copyMemory(
+        from: buckets,
+        byteCount: min(BucketArray.pageBuckets, end - number) * HashIndex.bucketBytes)
+    }
+  }
+}
+
 extension HashIndex {
+  /// Writes the layout of the index, as it is now, into the header of a checkpoint.
+  func describe(in header: inout CheckpointHeader) {
+    header.level = UInt8(level)
+    header.tagShift = UInt8(tagShift)
+    header.split = UInt64(split)
+    // The count is below zero when the index began with a forged count.
+    header.keyCount = UInt64(clamping: count)
+    header.bucketCount = UInt64(buckets.count)
+    header.overflowCount = UInt64(overflow.count)
+  }
+
   /// Returns the index as it is now. All its pages were validated before.
   ///
   /// - Complexity: O(index), a byte for about 500 bytes of the index; later, each page is copied at

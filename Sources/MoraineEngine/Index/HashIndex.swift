@@ -102,6 +102,16 @@ struct HashIndex: ~Copyable, ProbedIndex {
     isShort = false
   }
 
+  /// Number of insertions for which the memory is always taken ahead.
+  static let securedInsertions = BucketArray.chunkBuckets / 3
+
+  /// Takes ahead the memory that one change may need, where the index may lack it.
+  ///
+  /// - Throws: as ``secure(insertions:)``.
+  mutating func secureChange() throws(StoreError) {
+    if isFrozen || isShort { try secure(insertions: 1) }
+  }
+
   /// Takes ahead the memory for moving this number of entries. Other changes do not use that memory
   /// until ``movesUnderWay`` is 0 again.
   ///
@@ -157,20 +167,6 @@ struct HashIndex: ~Copyable, ProbedIndex {
   static func link(to bucket: Int) -> UInt64 {
     linkSlot << Address.offsetBits | UInt64(bucket)
   }
-
-  /// Changes the entry of one record to name another address.
-  ///
-  /// - Returns: whether the entry existed.
-  mutating func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
-    makeUnique(hash)
-    var probe = probe(hash)
-    while let slot = probe.next(self) {
-      guard slot.pointee & Address.mask == old.rawValue else { continue }
-      slot.pointee = slot.pointee & ~Address.mask | new.rawValue
-      return true
-    }
-    return false
-  }
 }
 
 /// A source of hashes: it reads the record at an address and returns the hash of the record's key.
@@ -202,11 +198,8 @@ extension HashIndex {
     do throws(StoreError) { try splitNext(source) } catch {}
   }
 
-  /// Removes an entry that a probe found.
-  mutating func remove(_ slot: UnsafeMutablePointer<UInt64>) {
-    slot.pointee = 0
-    count &-= 1
-  }
+  @inline(__always)
+  mutating func removeFromCount() { count &-= 1 }
 
   private mutating func add(_ entry: UInt64, to first: UnsafeMutablePointer<UInt64>) {
     var bucket = first
@@ -314,7 +307,7 @@ extension HashIndex {
 // change. The memory of chunks that the table no longer has is kept as long as a snapshot may have
 // it: see ``IndexMemory``.
 extension HashIndex {
-  /// How many buckets one step of ``shrink(_:)`` visits. A step takes less than a millisecond, even
+  /// How many buckets ``shrinkByAStep()`` visits. A step takes less than a millisecond, even
   /// when each visit copies a page that a snapshot has.
   static let shrinkStep = 2048
 
@@ -330,6 +323,16 @@ extension HashIndex {
   private var canMerge: Bool {
     buckets.count > 1 << Self.initialLevel && count < buckets.count * Self.slotsPerBucket / 2
       && overflow.count - freeOverflow.count <= buckets.count
+  }
+
+  /// Does one step of making the index smaller.
+  ///
+  /// - Returns: whether there is more to do.
+  /// - Throws: `.limitExceeded` when there is no memory for copies of pages that a snapshot has.
+  mutating func shrinkByAStep() throws(StoreError) -> Bool {
+    if isFrozen || isShort { try secure(insertions: Self.shrinkStep) }
+    var limit = Self.shrinkStep
+    return shrink(&limit)
   }
 
   /// Makes the index smaller, a part at a time. All pages were validated before. Pointers to

@@ -1,7 +1,8 @@
 import MoraineStorage
 
-/// An index that can be probed, live or of a snapshot.
-protocol ProbedIndex: ~Copyable {
+/// A hash index, live or of a snapshot: what a look-up needs of its layout. Used in this folder
+/// only.
+protocol ProbedIndex: ~Copyable, KeyIndex where Candidates == Probe {
   var level: Int { get }
   var split: Int { get }
   var tagShift: Int { get }
@@ -24,21 +25,21 @@ extension ProbedIndex where Self: ~Copyable {
     return (bucket, (hash &>> UInt64(shift)) & 0xFFFF)
   }
 
-  /// Begins an iteration over the entries that may belong to a hash.
-  ///
   /// - Complexity: one cache line, two for about a fifth of the keys.
   @inline(__always)
-  func probe(_ hash: UInt64) -> Probe {
+  func candidates(_ hash: UInt64) -> Probe {
     let (number, tag) = place(hash)
     return Probe(bucket: bucket(number), tag: tag)
   }
 
-  /// Whether the index has an entry for exactly this record of a key with the hash.
+  @inline(__always)
+  func next(_ candidates: inout Probe) -> IndexEntry? { candidates.next(self) }
+
   @inline(__always)
   func holds(_ address: Address, _ hash: UInt64) -> Bool {
-    var probe = probe(hash)
-    while let slot = probe.next(self) {
-      if slot.pointee & Address.mask == address.rawValue { return true }
+    var probe = candidates(hash)
+    while let entry = probe.next(self) {
+      if entry.address == address { return true }
     }
     return false
   }
@@ -46,6 +47,44 @@ extension ProbedIndex where Self: ~Copyable {
   /// Prefetches a hash's bucket.
   @inline(__always)
   func prefetch(_ hash: UInt64) { CPU.prefetch(bucket(place(hash).bucket)) }
+}
+
+/// An entry of an index. It is valid until the index changes.
+struct IndexEntry {
+  fileprivate let slot: UnsafeMutablePointer<UInt64>
+
+  /// Address of the record that the entry names.
+  @inline(__always)
+  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
+}
+
+extension HashIndex {
+  /// Lets an entry name another record of its key. The caller has called ``makeUnique(_:)``.
+  @inline(__always)
+  mutating func replace(_ entry: IndexEntry, with address: Address) {
+    entry.slot.pointee = entry.slot.pointee & ~Address.mask | address.rawValue
+  }
+
+  /// Removes an entry. The caller has called ``makeUnique(_:)``.
+  @inline(__always)
+  mutating func remove(_ entry: IndexEntry) {
+    entry.slot.pointee = 0
+    removeFromCount()
+  }
+
+  /// Changes the entry of one record to name another address.
+  ///
+  /// - Returns: whether the entry existed.
+  mutating func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
+    makeUnique(hash)
+    var probe = candidates(hash)
+    while let entry = probe.next(self) {
+      guard entry.address == old else { continue }
+      replace(entry, with: new)
+      return true
+    }
+    return false
+  }
 }
 
 /// Iterator over the entries that may belong to a hash.
@@ -65,16 +104,16 @@ struct Probe {
 
   /// Returns the next entry with the tag; nil when there are no more.
   @inline(__always)
-  mutating func next<Index: ProbedIndex & ~Copyable>(
+  fileprivate mutating func next<Index: ProbedIndex & ~Copyable>(
     _ index: borrowing Index
-  ) -> UnsafeMutablePointer<UInt64>? {
+  ) -> IndexEntry? {
     while true {
       while candidates != 0 {
         let position = candidates.trailingZeroBitCount &>> 3
         candidates &= candidates &- 1
         let slot = bucket[position]
         // Free slots and links look like entries with the tag 0.
-        if slot != 0, !HashIndex.isLink(slot) { return bucket + position }
+        if slot != 0, !HashIndex.isLink(slot) { return IndexEntry(slot: bucket + position) }
       }
       let last = bucket[HashIndex.slotsPerBucket &- 1]
       guard HashIndex.isLink(last) else { return nil }

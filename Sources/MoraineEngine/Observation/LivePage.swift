@@ -114,7 +114,7 @@ extension EngineState {
       let hash = hash(bytes, keyspace)
       try validatePages(hash)
       guard
-        let found = try table.find(bytes, keyspace, hash: hash, in: index),
+        let found = try table.find(bytes, keyspace, hash: hash, in: live.index),
         found.record.header.sequence == sequence
       else { return nil }
       try table.verify(found.record, at: found.address)

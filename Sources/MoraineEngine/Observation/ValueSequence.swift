@@ -108,7 +108,7 @@ extension EngineState {
   ) throws(StoreError) {
     let hash = hash(key, keyspace)
     try validatePages(hash)
-    guard let found = try table.find(key, keyspace, hash: hash, in: index) else { return }
+    guard let found = try table.find(key, keyspace, hash: hash, in: live.index) else { return }
     try table.verify(found.record, at: found.address)
     result.sequence = SequenceNumber(rawValue: found.record.header.sequence)
     result.value = try table.value(of: found.record, at: found.address)

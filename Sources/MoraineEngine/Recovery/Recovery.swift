@@ -63,7 +63,7 @@ struct Recovery {
     let logEnd = max(state.lastSequence, manifest.compactedThrough.rawValue)
     // Numbers up to here may belong to operations that a power failure removed.
     state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
-    if manifest.isClean, opener.knowsDigest, manifest.digest != state.digest {
+    if manifest.isClean, opener.knowsDigest, manifest.digest != state.live.digest {
       throw .corrupted(
         "the state digest does not match the segments", Manifest.fileName, at: 128)
     }
@@ -198,20 +198,18 @@ extension Recovery {
     let listed = Set(state.manifest.segments.map(\.number))
     let gone = checkpoint.header.segments.filter { !listed.contains($0.number) }
     let kept = checkpoint.header.segments.filter { listed.contains($0.number) }
-    guard let index = try HashIndex(checkpoint) else { throw damaged() }
-    state.index = index
+    guard var index = try HashIndex(checkpoint) else { throw damaged() }
     if !gone.isEmpty {
-      guard state.index.validateAllPages() else { throw damaged() }
-      state.index.removeAll(in: Set(gone.map { Int($0.slot) }))
+      guard index.validateAllPages() else { throw damaged() }
+      index.removeAll(in: Set(gone.map { Int($0.slot) }))
     }
-    for segment in kept {
-      state.digest.add(segment.digest)
-      state.liveBytes &+= segment.liveBytes
-    }
-    guard !gone.isEmpty || state.digest == checkpoint.header.digest, agrees(state.manifest, kept),
+    state.live.adopt(index, kept)
+    guard !gone.isEmpty || state.live.digest == checkpoint.header.digest, agrees(state.manifest, kept),
       checkpoint.header.keyspaces?.allSatisfy({ state.keyspaces.contains($0.id) }) ?? true
     else { throw damaged() }
-    state.keyspaces.adopt(gone.isEmpty ? checkpoint.header.keyspaces : nil)
+    state.live.adopt(
+      keyspaces: gone.isEmpty ? checkpoint.header.keyspaces : nil,
+      areNamesEmpty: state.keyspaces.isEmpty)
     state.table.keepSlots(Set(kept.map { Int($0.slot) }))
   }
 

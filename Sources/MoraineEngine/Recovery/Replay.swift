@@ -110,7 +110,7 @@ struct Replay {
         "keyspace \(header.keyspace) is not in the manifest", name, at: record.offset)
     }
     let hash = state.hash(record.reference.key, header.keyspace)
-    state.index.prefetch(hash)
+    state.live.index.prefetch(hash)
     pending.append(
       Operation(
         address: Address(slot: slot, offset: record.offset), sequence: header.sequence, hash: hash))
@@ -142,7 +142,7 @@ struct Replay {
     }
     try install(&state)
     guard sequence > state.manifest.compactedThrough.rawValue, sequence <= digestsThrough,
-      digest != state.digest
+      digest != state.live.digest
     else { return }
     throw .corrupted("the state digest does not match the records", name, at: offset)
   }
@@ -159,20 +159,20 @@ extension SegmentFooter {
 extension EngineState {
   /// Makes a record visible that is in the log already.
   mutating func replay(_ address: Address, hash: UInt64) throws(StoreError) {
-    guard !index.hasUnvalidatedPages || index.validatePages(hash) else {
+    guard !live.index.hasUnvalidatedPages || live.index.validatePages(hash) else {
       throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
     }
-    if index.isShort || index.isFrozen { try index.secure(insertions: 1) }
-    index.makeUnique(hash)
+    try live.index.secureChange()
+    live.index.makeUnique(hash)
     let record = try table.record(at: address)
     let header = record.header
     let existing: IndexHit?
     if table[address.slot].base != nil {
-      existing = try table.find(record.key, header.keyspace, hash: hash, in: index)
+      existing = try table.find(record.key, header.keyspace, hash: hash, in: live.index)
     } else {
       // Finding the key's older record reuses the buffer that this record was read into.
       existing = try [UInt8](record.key).withBytes { (key) throws(StoreError) in
-        try table.find(key, header.keyspace, hash: hash, in: index)
+        try table.find(key, header.keyspace, hash: hash, in: live.index)
       }
     }
     if let expiry = record.expiryMilliseconds {
@@ -186,11 +186,12 @@ extension EngineState {
     // Only with a checkpoint: it may cover records that come later in the log.
     if let existing, existing.record.header.sequence > header.sequence { return }
     if header.kind == .put {
-      install(
+      live.install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,
-        keyspace: header.keyspace, over: existing?.entry)
+        keyspace: header.keyspace, over: existing?.replaceable, in: table)
     } else if let existing {
-      uninstall(existing.entry, hash: hash, keyspace: header.keyspace)
+      live.uninstall(
+        existing.replaceable, hash: hash, keyspace: header.keyspace, in: table)
     }
   }
 }

@@ -16,7 +16,7 @@ struct LogWalk {
 
   /// Returns the next live record, whose checksum was verified. The record is valid until the next
   /// call, or as long as its segment is mapped.
-  mutating func nextRecord<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
+  mutating func nextRecord<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while true {
@@ -27,7 +27,7 @@ struct LogWalk {
     }
   }
 
-  mutating func next<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
+  mutating func next<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) -> Entry? {
     guard let (address, record) = try nextRecord(index, table) else { return nil }
@@ -65,7 +65,7 @@ struct LogCursor {
   }
 
   /// Returns the next live record, whose checksum was verified; nil at the end of the segment.
-  mutating func nextRecord<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
+  mutating func nextRecord<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while true {
@@ -108,7 +108,7 @@ struct LogCursor {
   }
 
   /// Verifies the next records and prefetches their buckets.
-  private mutating func lookAhead<Index: ProbedIndex & ~Copyable, Table: RecordSource & ~Copyable>(
+  private mutating func lookAhead<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) {
     window.removeAll(keepingCapacity: true)

@@ -22,25 +22,28 @@ struct RecordReference {
 
 /// An index entry, and the record that it names. The bytes are valid until the next read.
 struct IndexHit {
-  let slot: UnsafeMutablePointer<UInt64>
+  let entry: IndexEntry
   let record: RecordReference
 
   @inline(__always)
-  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
+  var address: Address { entry.address }
 
-  /// The facts about the record that are needed when another record replaces it.
+  /// The entry, with the facts about the record that are needed when another record replaces it.
   @inline(__always)
-  var entry: IndexEntry {
-    IndexEntry(slot: slot, length: record.header.length, sequence: record.header.sequence)
+  var replaceable: ReplaceableEntry {
+    ReplaceableEntry(
+      entry: entry, length: record.header.length, sequence: record.header.sequence)
   }
 }
 
 /// An index entry that is about to name another record, or to be removed.
-struct IndexEntry {
-  let slot: UnsafeMutablePointer<UInt64>
+struct ReplaceableEntry {
+  let entry: IndexEntry
+  /// Length of the record that the entry names, in bytes.
   let length: Int
+  /// Sequence number of that record.
   let sequence: UInt64
 
   @inline(__always)
-  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
+  var address: Address { entry.address }
 }

@@ -99,17 +99,17 @@ extension RecordSource where Self: ~Copyable {
 extension RecordSource where Self: ~Copyable {
   /// Returns the index entry of a key, and the record that it names.
   @inline(__always)
-  func find<Index: ProbedIndex & ~Copyable>(
+  func find<Index: KeyIndex & ~Copyable>(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64, in index: borrowing Index
   ) throws(StoreError) -> IndexHit? {
-    var probe = index.probe(hash)
-    while let slot = probe.next(index) {
-      let address = Address(rawValue: slot.pointee & Address.mask)
+    var candidates = index.candidates(hash)
+    while let entry = index.next(&candidates) {
+      let address = entry.address
       let record = try record(at: address)
       if record.header.keyLength == key.count, record.header.keyspace == keyspace,
         record.key.elementsEqualFast(key)
       {
-        return IndexHit(slot: slot, record: record)
+        return IndexHit(entry: entry, record: record)
       }
       // This is another key with the same tag, or this key's damaged record: only the checksum can
       // tell.

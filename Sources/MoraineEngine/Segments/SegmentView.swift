@@ -15,13 +15,13 @@ struct SegmentView {
   var recordCount: UInt64 = 0
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
-  var liveBytes: UInt64 = 0
+  private(set) var liveBytes: UInt64 = 0
   /// Live bytes, bounded for use in calculations. ``liveBytes`` can begin with the figure of a
   /// forged checkpoint, and then falls below zero.
   var boundedLiveBytes: Int { Int(truncatingIfNeeded: min(liveBytes, UInt64(end))) }
   /// Digest of the live records alone. When compaction has moved all of them elsewhere, it must be
   /// empty.
-  var digest = StateDigest()
+  private(set) var digest = StateDigest()
   /// Bytes of the deletes.
   var deleteBytes: UInt64 = 0
   /// The earliest expiry of a record, in milliseconds since 1970.
@@ -71,6 +71,24 @@ struct SegmentInfo {
 }
 
 extension SegmentView {
+  /// Counts a record of the segment that became live.
+  ///
+  /// - Parameters:
+  ///   - size: length of the record, in bytes.
+  ///   - mixed: the record's part of the digest.
+  @inline(__always)
+  mutating func gain(_ size: UInt64, _ mixed: StateDigest) {
+    liveBytes &+= size
+    digest.add(mixed)
+  }
+
+  /// Subtracts a record of the segment that is no longer live.
+  @inline(__always)
+  mutating func lose(_ size: UInt64, _ mixed: StateDigest) {
+    liveBytes &-= size
+    digest.remove(mixed)
+  }
+
   /// Applies the figures of the segment in a checkpoint.
   mutating func adopt(_ covered: CheckpointHeader.Segment) {
     end = Int(clamping: covered.endOffset)

@@ -209,9 +209,8 @@ extension SnapshotState {
       hashes.append(hash)
     }
     for hash in hashes {
-      var probe = index.probe(hash)
-      guard let slot = probe.next(index) else { continue }
-      let address = Address(rawValue: slot.pointee & Address.mask)
+      var candidates = index.candidates(hash)
+      guard let address = index.next(&candidates)?.address else { continue }
       guard address.slot < segments.count, let base = segments.views[address.slot].base else {
         continue
       }

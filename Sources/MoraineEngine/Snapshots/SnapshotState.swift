@@ -22,8 +22,8 @@ final class SnapshotState: @unchecked Sendable {
 
   init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
     try engine.validateAllPages()
-    try engine.index.prepareToFreeze()
-    index = engine.index.freeze()
+    try engine.live.index.prepareToFreeze()
+    index = engine.live.index.freeze()
     segments = SnapshotSegments(engine.table, engine.directory)
     sequence = SequenceNumber(rawValue: engine.lastSequence)
     keyspaces = engine.keyspaces.numbers

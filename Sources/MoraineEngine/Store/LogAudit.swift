@@ -21,8 +21,7 @@ struct LogAudit: ~Copyable {
       view.lastSequence = header.sequence
       if header.kind == .put { putBytes += size } else { view.deleteBytes += size }
       guard isLive else { return }
-      view.liveBytes += size
-      view.digest.add(hash: hash, sequence: header.sequence)
+      view.gain(size, StateDigest.of(hash: hash, sequence: header.sequence))
     }
   }
 
@@ -43,7 +42,7 @@ struct LogAudit: ~Copyable {
   /// Contradictions between the log and the data that was derived from it.
   private var contradictions: [StoreError] = []
   private var sums: [Int: Sums] = [:]
-  private var keyspaces: [UInt16: KeyspaceTable.Figures] = [:]
+  private var keyspaces: [UInt16: KeyspaceFigures.Figures] = [:]
   private var liveCount = 0
   private var hidden: [UInt64: Hidden] = [:]
   /// The number of shares that the keys are divided into, and the share that is being checked.
@@ -148,7 +147,7 @@ struct LogAudit: ~Copyable {
     let address = Address(slot: slot, offset: record.offset)
     let hash = engine.hash(record.reference.key, header.keyspace)
     let size = UInt64(aligned(header.length))
-    let isLive = header.kind == .put && engine.index.holds(address, hash)
+    let isLive = header.kind == .put && engine.live.index.holds(address, hash)
     sums[slot]?.add(header, hash: hash, isLive: isLive)
     if header.kind == .put { checkValue(record.reference, address, engine) }
     if isLive {
@@ -183,7 +182,7 @@ struct LogAudit: ~Copyable {
       let hash = engine.hash(record.reference.key, header.keyspace)
       guard isInShare(hash) else { continue }
       let address = Address(slot: slot, offset: record.offset)
-      if header.kind == .put, engine.index.holds(address, hash) { continue }
+      if header.kind == .put, engine.live.index.holds(address, hash) { continue }
       explain(record.reference, slot, hash, &engine)
     }
   }
@@ -201,7 +200,7 @@ struct LogAudit: ~Copyable {
     let live: UInt64?
     do throws(StoreError) {
       let found = try engine.table.find(
-        record.key, header.keyspace, hash: hash, in: engine.index)
+        record.key, header.keyspace, hash: hash, in: engine.live.index)
       live = found?.record.header.sequence
     } catch {
       // The scan finds damage where it lies; the number of keys shows an entry that names no
@@ -266,14 +265,14 @@ struct LogAudit: ~Copyable {
       if let entry = entries[engine.table.infos[slot].number] { compare(sum, entry, engine) }
     }
     guard contradictions.isEmpty else { return }
-    if liveCount != engine.index.count {
-      contradict(engine, "\(liveCount) live records, but \(engine.index.count) keys")
-    } else if digest != engine.digest {
+    if liveCount != engine.live.index.count {
+      contradict(engine, "\(liveCount) live records, but \(engine.live.index.count) keys")
+    } else if digest != engine.live.digest {
       contradict(engine, "the state digest does not match the live records")
-    } else if liveBytes != engine.liveBytes {
-      contradict(engine, "\(liveBytes) live bytes, but \(engine.liveBytes) were counted")
-    } else if engine.keyspaces.isCounted {
-      for id in engine.keyspaces.listedIDs where engine.keyspaces[id] != keyspaces[id] ?? .init() {
+    } else if liveBytes != engine.live.bytes {
+      contradict(engine, "\(liveBytes) live bytes, but \(engine.live.bytes) were counted")
+    } else if engine.live.keyspaces.areCounted {
+      for id in engine.keyspaces.listedIDs where engine.live.keyspaces[id] != keyspaces[id] ?? .init() {
         contradict(engine, "keyspace \(id) has other live records than were counted")
       }
     }

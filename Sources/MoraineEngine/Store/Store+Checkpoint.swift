@@ -15,7 +15,7 @@ extension Store {
     guard engine != nil, !opener.configuration.isReadOnly else { return false }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
     if floor == 0 { return bytesSinceCheckpoint > 0 }
-    return bytesSinceCheckpoint >= max(floor &* 32, UInt64(engine!.index.byteCount) &* 8)
+    return bytesSinceCheckpoint >= max(floor &* 32, UInt64(engine!.live.index.byteCount) &* 8)
   }
 
   /// Whether to write a checkpoint when the store closes: there it is worth its cost sooner.
@@ -23,7 +23,7 @@ extension Store {
     guard engine != nil else { return false }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
     if floor == 0 { return bytesSinceCheckpoint > 0 }
-    return bytesSinceCheckpoint >= max(floor, UInt64(engine!.index.byteCount) / 2)
+    return bytesSinceCheckpoint >= max(floor, UInt64(engine!.live.index.byteCount) / 2)
   }
 
   /// Writes a checkpoint of the current index. No segment is being rewritten.
@@ -34,7 +34,7 @@ extension Store {
     try await writeImage(on: runner)
     // Pages that changed while the image existed were copied. Now that it no longer exists, move
     // them back to their places, a quarter megabyte at a time.
-    while engine != nil, engine!.index.tend(pages: 64) { await Task.yield() }
+    while engine != nil, engine!.live.index.tend(pages: 64) { await Task.yield() }
   }
 
   private func writeImage(on runner: any JobRunner) async throws(StoreError) {

@@ -116,7 +116,7 @@ extension Store {
   public var count: Int {
     get async {
       await tryToCatchUp()
-      return engine?.index.count ?? 0
+      return engine?.live.index.count ?? 0
     }
   }
 
@@ -226,10 +226,10 @@ extension EngineState {
     return result
   }
 
-  func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? { try walk.next(index, table) }
+  func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? { try walk.next(live.index, table) }
 
   func next(_ cursor: inout LogCursor) throws(StoreError) -> Entry? {
-    try cursor.nextRecord(index, table).map { address, record throws(StoreError) in
+    try cursor.nextRecord(live.index, table).map { address, record throws(StoreError) in
       try table.entry(of: record, at: address)
     }
   }
@@ -289,15 +289,15 @@ extension Store {
 
   private func describeEngine(in result: inout Statistics) {
     result.appendedBytes = engine!.appendedBytes
-    result.count = engine!.index.count
-    result.indexBytes = engine!.index.byteCount
+    result.count = engine!.live.index.count
+    result.indexBytes = engine!.live.index.byteCount
     result.lastSequence = SequenceNumber(rawValue: engine!.lastSequence)
-    result.digest = engine!.digest
+    result.digest = engine!.live.digest
     for slot in engine!.table.readingOrder {
       result.segmentCount += 1
       result.diskBytes += UInt64(engine!.table[slot].end)
     }
-    result.liveBytes = min(engine!.liveBytes, result.diskBytes)
+    result.liveBytes = min(engine!.live.bytes, result.diskBytes)
   }
 }
 
@@ -342,7 +342,7 @@ extension Store {
 extension EngineState {
   /// Returns the range of bytes that the next live record occupies.
   fileprivate mutating func nextLive(_ cursor: inout LogCursor) throws(StoreError) -> Range<Int>? {
-    guard let (address, record) = try cursor.nextRecord(index, table) else { return nil }
+    guard let (address, record) = try cursor.nextRecord(live.index, table) else { return nil }
     return address.offset..<(address.offset + aligned(record.header.length))
   }
 }

@@ -124,7 +124,7 @@ extension Store {
   private func shrinkReserve() async throws(StoreError) -> Bool {
     guard engine != nil else { return false }
     let before = engine!.reserve.lengthBytes
-    let target = Reserve.target(liveBytes: engine!.liveBytes)
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
     try await changeReserve { (reserve) throws(StorageError) in try reserve.shrink(for: target) }
     return engine != nil && engine!.reserve.lengthBytes < before
   }
@@ -143,7 +143,7 @@ extension Store {
   /// compaction needs the space, even more so if this one failed.
   func restoreReserve() async {
     guard compaction.hasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
-    let target = Reserve.target(liveBytes: engine!.liveBytes)
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
     do throws(StoreError) {
       try await passGateToCompact()
       writing.roomGate.take()
@@ -156,7 +156,7 @@ extension Store {
 
   /// Fills the reserve before a put, because puts must not use up the reserved space.
   private func keepReserve() async throws(StoreError) {
-    let target = Reserve.target(liveBytes: engine!.liveBytes)
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
     if engine!.reserve.holds(target) { return }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.keep(target) }
   }

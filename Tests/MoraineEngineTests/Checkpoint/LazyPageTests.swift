@@ -78,13 +78,13 @@ import Testing
 extension Store {
   /// The number of checked pages; nil when all of the index was checked.
   fileprivate func checkedPages() -> Int? {
-    engine!.index.hasUnvalidatedPages ? engine!.index.pages?.checkedCount : nil
+    engine!.live.index.hasUnvalidatedPages ? engine!.live.index.pages?.checkedCount : nil
   }
 
   /// - Returns: the number of pages that each step has checked.
   fileprivate func admitInSteps() throws -> [Int] {
     var steps: [Int] = []
-    while let pages = engine!.index.pages {
+    while let pages = engine!.live.index.pages {
       let before = pages.checkedCount
       _ = try engine!.validateNextPages()
       steps.append(pages.checkedCount - before)

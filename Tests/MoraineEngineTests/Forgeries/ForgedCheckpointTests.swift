@@ -139,6 +139,6 @@ import Testing
 extension Store {
   /// Whether part of the index may not have been checked, and the number of free overflow buckets.
   fileprivate func indexState() -> (hasUnvalidatedPages: Bool, freeCount: Int) {
-    (engine!.index.hasUnvalidatedPages, engine!.index.freeOverflow.count)
+    (engine!.live.index.hasUnvalidatedPages, engine!.live.index.freeOverflow.count)
   }
 }

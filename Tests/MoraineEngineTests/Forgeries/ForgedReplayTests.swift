@@ -102,6 +102,6 @@ import Testing
       #expect(error.file == "huge")
       #expect(error.offset == UInt64(place))
     }
-    #expect(state.index.count == 0)
+    #expect(state.live.index.count == 0)
   }
 }

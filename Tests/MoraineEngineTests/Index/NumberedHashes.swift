@@ -35,10 +35,9 @@ extension HashIndex {
   mutating func remove(_ number: Int, slot: Int = 3) -> Bool {
     let hash = NumberedHashes.hash(number)
     makeUnique(hash)
-    var probe = probe(hash)
-    while let entry = probe.next(self) {
-      guard entry.pointee & Address.mask == NumberedHashes.address(number, slot: slot).rawValue
-      else { continue }
+    var candidates = candidates(hash)
+    while let entry = next(&candidates) {
+      guard entry.address == NumberedHashes.address(number, slot: slot) else { continue }
       remove(entry)
       return true
     }
@@ -46,7 +45,7 @@ extension HashIndex {
   }
 }
 
-extension ProbedIndex where Self: ~Copyable {
+extension KeyIndex where Self: ~Copyable {
   func holds(_ number: Int, slot: Int = 3) -> Bool {
     holds(NumberedHashes.address(number, slot: slot), NumberedHashes.hash(number))
   }

@@ -75,12 +75,10 @@ import Testing
         let number = Int(random.next() % UInt64(next))
         guard model.remove(number) != nil else { continue }
         index.makeUnique(NumberedHashes.hash(number))
-        var probe = index.probe(NumberedHashes.hash(number))
-        while let slot = probe.next(index) {
-          guard slot.pointee & Address.mask == NumberedHashes.address(number).rawValue else {
-            continue
-          }
-          index.remove(slot)
+        var candidates = index.candidates(NumberedHashes.hash(number))
+        while let entry = index.next(&candidates) {
+          guard entry.address == NumberedHashes.address(number) else { continue }
+          index.remove(entry)
           break
         }
       default:
@@ -145,5 +143,5 @@ import Testing
 }
 
 extension Store {
-  fileprivate var copyCount: Int { engine?.index.memory.copyCounts.pages ?? 0 }
+  fileprivate var copyCount: Int { engine?.live.index.memory.copyCounts.pages ?? 0 }
 }

@@ -395,17 +395,17 @@ import Testing
 
 extension Store {
   fileprivate var chunkCounts: (own: Int, hasMapping: Bool) {
-    engine?.index.memory.chunkCounts ?? (0, false)
+    engine?.live.index.memory.chunkCounts ?? (0, false)
   }
 
   /// - Returns: the number of buckets that each step has merged.
   fileprivate func shrinkInSteps() throws -> [Int] {
     var steps: [Int] = []
-    var isUnderWay = engine!.index.isSparse
+    var isUnderWay = engine!.live.index.isSparse
     while isUnderWay {
-      let before = engine!.index.buckets.count
+      let before = engine!.live.index.buckets.count
       isUnderWay = try engine!.shrinkIndexStep()
-      steps.append(before - engine!.index.buckets.count)
+      steps.append(before - engine!.live.index.buckets.count)
     }
     return steps
   }

@@ -139,8 +139,8 @@ private final class Seen: @unchecked Sendable {
 extension Store {
   /// Makes a key's entry point to no record.
   fileprivate func forgetEntry(ofKey key: Key) throws(StoreError) {
-    guard let slot = try found(key)?.slot else { return }
-    slot.pointee = slot.pointee & ~Address.mask | Address(slot: 0, offset: 1 << 20).rawValue
+    guard let entry = try found(key)?.entry else { return }
+    engine!.live.index.replace(entry, with: Address(slot: 0, offset: 1 << 20))
   }
 
   /// Changes the last byte of a key's record in its mapping.
@@ -153,7 +153,7 @@ extension Store {
   private func found(_ key: Key) throws(StoreError) -> IndexHit? {
     try key.bytes.withBytes { bytes throws(StoreError) in
       let hash = engine!.hash(bytes, 0)
-      return try engine!.table.find(bytes, 0, hash: hash, in: engine!.index)
+      return try engine!.table.find(bytes, 0, hash: hash, in: engine!.live.index)
     }
   }
 }

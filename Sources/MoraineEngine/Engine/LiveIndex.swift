@@ -1,0 +1,216 @@
+import MoraineFormat
+
+/// The live records of a store: their index, and the figures that follow from it.
+///
+/// Each change of the index is one call of this type. The call also changes the figures of the
+/// record's segment in the table, of its keyspace, and of the store. No other code changes these
+/// figures, so they always agree with the index.
+struct LiveIndex: ~Copyable {
+  var index: HashIndex
+  /// Digest of the live records.
+  private(set) var digest = StateDigest()
+  /// Number of bytes of the live records. It begins with the figure of a checkpoint, which can be
+  /// forged; then it may fall below zero and wrap.
+  private(set) var bytes: UInt64 = 0
+  private(set) var keyspaces = KeyspaceFigures()
+
+  /// - Throws: `.limitExceeded` when the system gives no memory.
+  init() throws(StoreError) { index = try HashIndex() }
+
+  /// Makes a put visible, instead of the record that its key has so far.
+  ///
+  /// - Parameter existing: the entry that the key has so far.
+  @inline(__always)
+  mutating func install(
+    put address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
+    over existing: ReplaceableEntry?, in table: borrowing SegmentTable
+  ) {
+    let size = UInt64(truncatingIfNeeded: aligned(length))
+    if let existing {
+      retire(existing, hash: hash, keyspace: keyspace, in: table)
+      index.replace(existing.entry, with: address)
+    } else {
+      index.insert(hash, address, rehashing: table)
+    }
+    bytes &+= size
+    if keyspace != 0 { keyspaces.gain(keyspace, bytes: size) }
+    let mixed = StateDigest.of(hash: hash, sequence: sequence)
+    digest.add(mixed)
+    table[address.slot].gain(size, mixed)
+  }
+
+  /// Removes a key from the index.
+  @inline(__always)
+  mutating func uninstall(
+    _ existing: ReplaceableEntry, hash: UInt64, keyspace: UInt16, in table: borrowing SegmentTable
+  ) {
+    retire(existing, hash: hash, keyspace: keyspace, in: table)
+    index.remove(existing.entry)
+  }
+
+  /// Removes the record that an entry names from the figures.
+  @inline(__always)
+  private mutating func retire(
+    _ old: ReplaceableEntry, hash: UInt64, keyspace: UInt16, in table: borrowing SegmentTable
+  ) {
+    let size = UInt64(truncatingIfNeeded: aligned(old.length))
+    bytes &-= size
+    if keyspace != 0 { keyspaces.lose(keyspace, bytes: size) }
+    let mixed = StateDigest.of(hash: hash, sequence: old.sequence)
+    digest.remove(mixed)
+    table[old.address.slot].lose(size, mixed)
+  }
+
+  /// Lets the entry of a record name its copy, unless the entry names a newer record or no longer
+  /// exists.
+  mutating func relocate(
+    _ relocation: Relocation, to copy: Address, in table: borrowing SegmentTable
+  ) {
+    guard index.move(relocation.old, to: copy, relocation.hash) else { return }
+    let before = UInt64(aligned(Int(relocation.oldLength)))
+    let after = UInt64(aligned(Int(relocation.newLength)))
+    // The digest of the store stays: the copy has the key and the sequence number of the original.
+    let mixed = StateDigest.of(hash: relocation.hash, sequence: relocation.sequence)
+    table[relocation.old.slot].lose(before, mixed)
+    table[copy.slot].gain(after, mixed)
+    bytes = bytes &- before &+ after
+    if relocation.keyspace != 0 {
+      keyspaces.resize(relocation.keyspace, from: before, to: after)
+    }
+  }
+
+  /// Begins with the index of a checkpoint, and with the figures of the segments that it covers and
+  /// that still exist.
+  mutating func adopt(_ index: consuming HashIndex, _ segments: [CheckpointHeader.Segment]) {
+    self.index = index
+    for segment in segments {
+      digest.add(segment.digest)
+      bytes &+= segment.liveBytes
+    }
+  }
+
+  /// Begins with the figures of the keyspaces in a checkpoint.
+  ///
+  /// - Parameter counted: nil when the checkpoint has no valid figures.
+  mutating func adopt(
+    keyspaces counted: [CheckpointHeader.Keyspace]?, areNamesEmpty: Bool
+  ) {
+    keyspaces.adopt(counted, areNamesEmpty: areNamesEmpty)
+  }
+
+  /// Counts the live records of each keyspace, unless they are counted already. All pages of the
+  /// index were validated.
+  ///
+  /// - Complexity: O(keys), with a read of each record, when the store was opened with a checkpoint
+  ///   older than the last compaction; otherwise O(1).
+  mutating func countKeyspaces(in table: borrowing SegmentTable) throws(StoreError) {
+    if keyspaces.areCounted { return }
+    var counted = KeyspaceFigures()
+    for address in index.addresses() {
+      let record = try table.record(at: address)
+      guard record.header.keyspace != 0 else { continue }
+      counted.gain(record.header.keyspace, bytes: UInt64(aligned(record.header.length)))
+    }
+    keyspaces = counted
+  }
+}
+
+/// A record that compaction has copied: where it was, and where its copy is.
+struct Relocation {
+  let old: Address
+  let hash: UInt64
+  let sequence: UInt64
+  let newOffset: UInt32
+  let oldLength: UInt32
+  let newLength: UInt32
+  let keyspace: UInt16
+}
+
+/// The number and the bytes of the live records in each keyspace.
+///
+/// The unnamed keyspace, number 0, is not counted here: its figures are those of the store without
+/// those of the other keyspaces, so that a store without names pays nothing.
+struct KeyspaceFigures {
+  struct Figures: Equatable {
+    var count = 0
+    var liveBytes: UInt64 = 0
+  }
+
+  /// Figures by number, of the keyspaces that have had a record; 0 has none.
+  private var figures: [Figures] = []
+  /// Figures of all keyspaces that belong to the system.
+  private var systemFigures = Figures()
+  /// False after the store was opened with a checkpoint that covers segments which no longer exist.
+  /// Then the records are counted when a caller asks.
+  private(set) var areCounted = true
+
+  subscript(id: UInt16) -> Figures {
+    if id >= KeyspaceTable.firstSystemID { return systemFigures }
+    return Int(id) < figures.count ? figures[Int(id)] : Figures()
+  }
+
+  /// Figures of all keyspaces together, except the unnamed one.
+  var named: Figures {
+    figures.reduce(systemFigures) { sum, other in
+      Figures(count: sum.count &+ other.count, liveBytes: sum.liveBytes &+ other.liveBytes)
+    }
+  }
+
+  /// Counts a record that became live.
+  mutating func gain(_ id: UInt16, bytes: UInt64) {
+    change(id) {
+      $0.count &+= 1
+      $0.liveBytes &+= bytes
+    }
+  }
+
+  /// Subtracts a record that is no longer live.
+  mutating func lose(_ id: UInt16, bytes: UInt64) {
+    change(id) {
+      $0.count &-= 1
+      $0.liveBytes &-= bytes
+    }
+  }
+
+  /// Changes the size of a record, because its copy has another one.
+  mutating func resize(_ id: UInt16, from before: UInt64, to after: UInt64) {
+    change(id) { $0.liveBytes &+= after &- before }
+  }
+
+  @inline(__always)
+  private mutating func change(_ id: UInt16, _ body: (inout Figures) -> Void) {
+    assert(id != 0, "the unnamed keyspace is not counted")
+    if id >= KeyspaceTable.firstSystemID { return body(&systemFigures) }
+    if Int(id) >= figures.count { enlarge(for: id) }
+    body(&figures[Int(id)])
+  }
+
+  private mutating func enlarge(for id: UInt16) {
+    figures.append(contentsOf: repeatElement(Figures(), count: Int(id) + 1 - figures.count))
+  }
+
+  /// Returns the figures for a checkpoint; nil when the records are not counted.
+  func checkpointed(_ ids: [UInt16]) -> [CheckpointHeader.Keyspace]? {
+    guard areCounted else { return nil }
+    return ids.compactMap { id in
+      let figures = self[id]
+      guard figures.count > 0 else { return nil }
+      return CheckpointHeader.Keyspace(
+        id: id, recordCount: UInt64(clamping: figures.count), liveBytes: figures.liveBytes)
+    }
+  }
+
+  fileprivate mutating func adopt(
+    _ counted: [CheckpointHeader.Keyspace]?, areNamesEmpty: Bool
+  ) {
+    guard let counted else {
+      areCounted = areNamesEmpty
+      return
+    }
+    for keyspace in counted {
+      change(keyspace.id) {
+        $0 = Figures(count: Int(clamping: keyspace.recordCount), liveBytes: keyspace.liveBytes)
+      }
+    }
+  }
+}
