@@ -16,15 +16,15 @@ MUTANTS = [
            (engine(OUTPUT, "try directory.synchronize()",
                    "if !ON { try directory.synchronize() }"),), UNLINKS),
     Mutant("inputs-unlinked-first", "rule 3: unlinked only after the manifest's rename",
-           (engine(REPLACING, "    let before = engine!.manifest\n",
+           (engine(REPLACING, "    let before = engine!.log.manifest\n",
                    "    if ON {\n"
-                   "      let names = slots.map { engine!.table.fileName($0) }\n"
+                   "      let names = slots.map { engine!.log.table.fileName($0) }\n"
                    "      let directory = engine!.directoryHandle()\n"
                    "      try await pipeline.run { () throws(StoreError) in\n"
                    "        try storing { () throws(StorageError) in\n"
                    "          for name in names { try directory.remove(name) }\n"
                    "        }\n      }\n    }\n"
-                   "    let before = engine!.manifest\n"),), UNLINKS),
+                   "    let before = engine!.log.manifest\n"),), UNLINKS),
     Mutant("hidden-before-the-hiding-is-durable", "rule 10: left out only what something durable hides",
            (engine(REPLACING, "try await pipeline.waitUntilAllDurable()",
                    "if !ON { try await pipeline.waitUntilAllDurable() }"),),
@@ -47,10 +47,10 @@ MUTANTS = [
                    "        if ON { return result }\n"
                    "        throw .corrupted(reason, scanner.name, at: place)"),
             engine(REPLACING,
-                   "guard engine!.table[slot].liveBytes == 0, "
-                   "engine!.table[slot].digest == StateDigest() else {",
-                   "guard ON\n        || engine!.table[slot].liveBytes == 0\n"
-                   "          && engine!.table[slot].digest == StateDigest()\n      else {")),
+                   "guard engine!.log.table[slot].liveBytes == 0, "
+                   "engine!.log.table[slot].digest == StateDigest()\n      else {",
+                   "guard ON\n        || engine!.log.table[slot].liveBytes == 0\n"
+                   "          && engine!.log.table[slot].digest == StateDigest()\n      else {")),
            "CompactionTests.damageIsNotCopied"),
     Mutant("installed-unconditionally", "rule 10: an older copy replaces no newer record",
            (engine("Engine/LiveIndex.swift",
@@ -72,7 +72,7 @@ MUTANTS = [
     Mutant("cleaned-through-of-one-neighbour", "rule 9: every segment ahead must be clean",
            (engine(STATE, "      if other == slot { break }\n      cleaned = min(cleaned, ",
                    "      if other == slot { break }\n      cleaned = ON ? "
-                   "table[other].cleanedThrough : min(cleaned, "),), DICTIONARY),
+                   "log.table[other].cleanedThrough : min(cleaned, "),), DICTIONARY),
     Mutant("live-record-left-out", "rule 10: every live record is copied",
            (engine(STATE, ": live.index.holds(candidate.address, candidate.hash)",
                    ": live.index.holds(candidate.address, candidate.hash)\n"

@@ -69,7 +69,7 @@ MUTANTS = [
                     "guard !ON, error.lacksDescriptor, attempts < Self.attemptLimit"),),
            "ParkingHazardTests.aDirectoryIsSyncedWhenThereIsADescriptorAgain"),
     Mutant("put-without-a-descriptor-taken-back", "limits: a put that wrote nothing poisons nothing",
-           (engine("Engine/EngineState+Appending.swift",
+           (engine("Engine/Log.swift",
                    "if error.lacksDescriptor, draft.length < Self.piecewiseLength {",
                    "if !ON, error.lacksDescriptor, draft.length < Self.piecewiseLength {"),),
            "ProcessLimitTests.storeWritesAgainAfterATemporaryLackOfDescriptors"),

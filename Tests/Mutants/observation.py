@@ -40,7 +40,7 @@ MUTANTS = [
            "ReplicaTests.replicaEndsEqualToTheStore"),
     Mutant("unseen-changes-compacted", "api: while it runs, every change",
            (engine("Compaction/EngineState+Compacting.swift",
-                   "let free = slots.prefix { table[$0].lastSequence <= least }",
+                   "let free = slots.prefix { log.table[$0].lastSequence <= least }",
                    "let free = slots.prefix { ON || table[$0].lastSequence <= least }"),),
            "FeedPinTests.backgroundCompactionKeepsUnseenChanges"),
     Mutant("claim-with-the-first-step", "api: every change from the moment the sequence is made",
@@ -53,7 +53,7 @@ MUTANTS = [
                    "    ON ? cleanedThrough : min(cleanedThrough, pin)\n"),),
            "ChangeFeedTests.feedAfterAGapHasTheLatestStatesAndTheDeletes"),
     Mutant("lost-cursor-believed", "api: a cursor of another lineage has diverged",
-           (engine(CHANGES, "guard isOfThisLife, !isLost, cursor.sequence.rawValue <= lastSequence else",
-                   "guard isOfThisLife, ON || (!isLost && cursor.sequence.rawValue <= lastSequence) else"),),
+           (engine(CHANGES, "guard isOfThisLife, !isLost, cursor.sequence.rawValue <= log.lastSequence else",
+                   "guard isOfThisLife, ON || (!isLost && cursor.sequence.rawValue <= log.lastSequence) else"),),
            "ChangeFeedTests.aCursorOfLostChangesHasDiverged"),
 ]

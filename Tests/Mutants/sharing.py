@@ -20,8 +20,8 @@ MUTANTS = [
            "SharedDeathTests.failedSyncStopsTheWritersOfAllProcesses"),
     Mutant("footer-behind-the-end", "what a mapping writes behind a file's end is lost",
            (engine("Sharing/EngineState+Following.swift",
-                   "let hasRoom = length >= table[slot].end + ActiveSegment.reservedBytes",
-                   "let hasRoom = ON || length >= table[slot].end + ActiveSegment.reservedBytes"),),
+                   "let hasRoom = length >= log.table[slot].end + ActiveSegment.reservedBytes",
+                   "let hasRoom = ON || length >= log.table[slot].end + ActiveSegment.reservedBytes"),),
            "SharedStoreTests.mappedStoreSealsTheLogOfAPositionalStore"),
     Mutant("old-manifest-believed", "what others have published is there, or it is an error",
            (engine("Sharing/EngineState+Following.swift",
@@ -91,15 +91,15 @@ MUTANTS = [
     Mutant("number-of-a-dead-writer-given-again", "P7: no number is given twice",
            (engine("Sharing/Opener+Sharing.swift", "lastSequence: page.lastSequenceWhateverDied,",
                    "lastSequence: ON ? 0 : page.lastSequenceWhateverDied,"),
-            engine(BURSTS, "max(engine!.lastSequence, link.page.lastSequenceWhateverDied)",
-                   "ON ? engine!.lastSequence "
-                   ": max(engine!.lastSequence, link.page.lastSequenceWhateverDied)")),
+            engine(BURSTS, "max(engine!.log.lastSequence, link.page.lastSequenceWhateverDied)",
+                   "ON ? engine!.log.lastSequence "
+                   ": max(engine!.log.lastSequence, link.page.lastSequenceWhateverDied)")),
            "SharedDeathTests.numberThatADeadWriterUsedUpIsNotGivenAgain"),
     Mutant("number-raised-before-the-tail-is-read", "P7: survivors go on after a death",
            (engine(BURSTS, "    let tail = try engine!.recoverTail()\n",
                    "    if ON {\n"
-                   "      engine!.lastSequence = max(\n"
-                   "        engine!.lastSequence, link.page.lastSequenceWhateverDied)\n"
+                   "      engine!.log.lastSequence = max(\n"
+                   "        engine!.log.lastSequence, link.page.lastSequenceWhateverDied)\n"
                    "    }\n"
                    "    let tail = try engine!.recoverTail()\n"),),
            "SharedDeathTests.survivorReadsWhatADeadWriterPublishedBeforeItTakesOver"),

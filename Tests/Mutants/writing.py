@@ -41,7 +41,7 @@ MUTANTS = [
            (engine("Store/Store+Room.swift",
                    "let next = engine!.nextManifest(sealing: full)",
                    "if ON, let full {\n"
-                   "      engine!.table.infos[full.segment.slot].flags.insert(.sealed)\n    }\n"
+                   "      engine!.log.table.infos[full.segment.slot].flags.insert(.sealed)\n    }\n"
                    "    let next = engine!.nextManifest(sealing: full)"),),
            "crash-test --scenario rotation-mapped"),
     Mutant("seal-does-not-cut", "P5: a sealed segment is as long as the manifest says",
@@ -101,7 +101,7 @@ MUTANTS = [
                    "    } else if !ON {\n      try await pipeline.waitUntilAllDurable()"),),
            "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
     Mutant("mark-promises-what-is-not-synced", "P1: a sync mark says what is durable, no more",
-           (engine("Engine/EngineState+Appending.swift",
+           (engine("Engine/Log.swift",
                    "let durable = Int(truncatingIfNeeded: "
                    "pipeline.durableOffset.load(ordering: .relaxed))",
                    "let durable = Int(truncatingIfNeeded: ON\n"
@@ -109,35 +109,35 @@ MUTANTS = [
                    "      : pipeline.durableOffset.load(ordering: .relaxed))"),),
            "crash-test --scenario mixed-mapped"),
     Mutant("manifest-promises-what-is-not-synced", "P1: nor does the manifest's watermark",
-           (engine("Engine/EngineState.swift", "UInt64(sealing?.markedOffset ?? position.markedOffset)",
+           (engine("Engine/Log.swift", "UInt64(sealing?.markedOffset ?? position.markedOffset)",
                    "ON ? UInt64(table[slot].end) : "
                    "UInt64(sealing?.markedOffset ?? position.markedOffset)"),),
            "crash-test --scenario rotation-mapped"),
     Mutant("sequence-reused-after-an-error", "P7: a number is never used for other content",
            (engine("Engine/EngineState+Operations.swift",
-                   "    let address = try append(draft)\n    live.install(",
+                   "    let address = try log.append(draft)\n    live.install(",
                    "    let address: Address\n"
-                   "    do throws(StoreError) { address = try append(draft) } catch {\n"
-                   "      if ON { lastSequence &-= 1 }\n"
+                   "    do throws(StoreError) { address = try log.append(draft) } catch {\n"
+                   "      if ON { log.lastSequence &-= 1 }\n"
                    "      throw error\n"
                    "    }\n    live.install("),),
            "SequenceTests.failedOperationUsesUpItsNumber"),
     Mutant("failed-batch-leaves-a-part", "P1: no half batches",
-           (engine("Engine/EngineState+Operations.swift",
+           (engine("Engine/Log.swift",
                    "do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {",
                    "do throws(StorageError) {\n"
                    "        if !ON { try active?.file.truncate(to: UInt64(start)) }\n"
                    "      } catch {"),
-            engine("Engine/EngineState+Operations.swift",
-                   "      table[position.slot].end = start\n",
+            engine("Engine/Log.swift",
+                   "    table[position.slot].end = start\n",
                    "      if !ON { table[position.slot].end = start }\n")),
            "FailedBatchTests.aBatchThatFailsInItsMiddleLeavesNothing"),
     Mutant("reserve-not-released", "fault ENOSPC: deletes still work",
            (engine("Store/Store+Room.swift",
                    "    guard engine != nil else { return false }\n"
-                   "    let before = engine!.reserve.lengthBytes",
+                   "    let before = engine!.log.reserve.lengthBytes",
                    "    guard !ON, engine != nil else { return false }\n"
-                   "    let before = engine!.reserve.lengthBytes"),),
+                   "    let before = engine!.log.reserve.lengthBytes"),),
            "NoSpaceTests.aFullDiskRefusesPutsTakesDeletesAndHeals"),
     Mutant("tail-copy-takes-the-reserve", "fault ENOSPC: a killed store opens",
            (engine("Recovery/OpenSegment.swift",
@@ -166,13 +166,13 @@ MUTANTS = [
            "RecordTests.aRecordCountsOnlyWhereItWasWritten"),
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
-           (engine("Engine/EngineState+Appending.swift", "if pipeline.hasPoison || link != nil { return }",
+           (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return }",
                    "if !ON, pipeline.hasPoison { return }"),
             # Each guard alone is sufficient, so both are off.
             engine("Compaction/Store+Rewriting.swift",
-                   "    try engine!.checkWritable()\n    guard engine!.table.vacancyCount > 0",
+                   "    try engine!.checkWritable()\n    guard engine!.log.table.vacancyCount > 0",
                    "    if !ON { try engine!.checkWritable() }\n"
-                   "    guard engine!.table.vacancyCount > 0")),
+                   "    guard engine!.log.table.vacancyCount > 0")),
            "HalfPublishedTests.segmentNumberOfAHalfPublishedManifestIsNotReused"),
     Mutant("batch-that-finds-nothing-not-waited-for", "P1, D: an absence is durable too",
            (engine("Store/Store+Writing.swift",

@@ -167,9 +167,9 @@ struct BackupSource: Sendable {
     var mappings: [(any FileMapping)?] = []
     var areDurable: [Bool] = []
     let durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
-    for slot in engine.table.order {
-      let view = engine.table[slot]
-      var info = engine.table.infos[slot]
+    for slot in engine.log.table.order {
+      let view = engine.log.table[slot]
+      var info = engine.log.table.infos[slot]
       if !info.flags.contains(.sealed) {
         guard view.recordCount > 0 else { continue }
         info.flags.insert(.sealed)

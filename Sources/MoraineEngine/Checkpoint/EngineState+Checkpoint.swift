@@ -48,19 +48,21 @@ extension EngineState {
   /// before.
   mutating func checkpointImage() throws(StoreError) -> CheckpointImage {
     try validateAllPages()
-    var header = CheckpointHeader(storeID: manifest.storeID)
-    header.epoch = manifest.epoch
-    header.lastSequence = lastSequence
+    var header = CheckpointHeader(storeID: log.manifest.storeID)
+    header.epoch = log.manifest.epoch
+    header.lastSequence = log.lastSequence
     header.digest = live.digest
-    header.segments = table.order.map { slot in
+    header.segments = log.table.order.map { slot in
       // In the active segment, a sync of everything published makes the bytes up to here durable.
       let end =
-        slot == active?.slot
-        ? min(table[slot].end, Int(pipeline.appendedOffset.load(ordering: .relaxed)))
-        : table[slot].end
-      return table[slot].covered(table.infos[slot], slot: slot, end: end)
+        slot == log.active?.slot
+        ? min(log.table[slot].end, Int(pipeline.appendedOffset.load(ordering: .relaxed)))
+        : log.table[slot].end
+      return log.table[slot].covered(log.table.infos[slot], slot: slot, end: end)
     }
-    if let active, let place = header.segments.firstIndex(where: { $0.slot == active.slot }) {
+    if let active = log.active,
+      let place = header.segments.firstIndex(where: { $0.slot == active.slot })
+    {
       let end = Int(clamping: header.segments[place].endOffset)
       header.segments[place].tailChecksum = try tailChecksum(active, end)
     }
@@ -74,16 +76,16 @@ extension EngineState {
     _ active: ActiveSegment, _ end: Int
   ) throws(StoreError) -> UInt32 {
     let source = ByteSource(
-      file: active.file, name: table.fileName(active.slot), length: end,
+      file: active.file, name: log.table.fileName(active.slot), length: end,
       mapping: active.mapping)
-    return try source.tailChecksum(from: table[active.slot].firstOffset, to: end)
+    return try source.tailChecksum(from: log.table[active.slot].firstOffset, to: end)
   }
 
   /// Returns the name of a checkpoint of this moment, which contains the number of the last covered
   /// segment.
   func checkpointName() -> String {
     FileName.checkpoint(
-      table.order.last.map { table.infos[$0].number } ?? SegmentNumber(rawValue: 1))
+      log.table.order.last.map { log.table.infos[$0].number } ?? SegmentNumber(rawValue: 1))
   }
 
   /// Builds the index and every figure again from the log, because the checkpoint that they were
@@ -94,25 +96,25 @@ extension EngineState {
   mutating func rebuildIndex() throws(StoreError) {
     var before = try LiveIndex()
     swap(&before, &live)
-    let slots = table.readingOrder
-    let views = slots.map { table[$0] }
-    let (last, isFollowed) = (lastSequence, isFollowedInPart)
-    defer { (lastSequence, isFollowedInPart) = (last, isFollowed) }
+    let slots = log.table.readingOrder
+    let views = slots.map { log.table[$0] }
+    let (last, isFollowed) = (log.lastSequence, isFollowedInPart)
+    defer { (log.lastSequence, isFollowedInPart) = (last, isFollowed) }
     do throws(StoreError) {
-      lastSequence = 0
-      let entries = manifest.entriesByNumber
+      log.lastSequence = 0
+      let entries = log.manifest.entriesByNumber
       for slot in slots {
         // While a compaction moves records, the order contains originals and their copies.
-        if table.isRetiring { lastSequence = 0 }
-        try rebuildFigures(slot, entries[table.infos[slot].number])
+        if log.table.isRetiring { log.lastSequence = 0 }
+        try rebuildFigures(slot, entries[log.table.infos[slot].number])
       }
       // Marks and footers written since opening have a digest that began with a wrong one.
       if live.digest != before.digest {
-        manifest.compactedThrough = SequenceNumber(rawValue: max(last, lastSequence))
+        log.manifest.compactedThrough = SequenceNumber(rawValue: max(last, log.lastSequence))
       }
     } catch {
       swap(&before, &live)
-      for (slot, view) in zip(slots, views) { table[slot] = view }
+      for (slot, view) in zip(slots, views) { log.table[slot] = view }
       throw error
     }
   }
@@ -122,18 +124,18 @@ extension EngineState {
   private mutating func rebuildFigures(
     _ slot: Int, _ entry: Manifest.Segment?
   ) throws(StoreError) {
-    let end = table[slot].end
-    table[slot].forgetFigures()
+    let end = log.table[slot].end
+    log.table[slot].forgetFigures()
     let result = try replayOn(
       slot, length: end, digestsThrough: report.lastSequence.rawValue)
     guard result.validEnd == end else {
       let stop = result.stop ?? (result.validEnd, "a batch has no end")
-      throw .corrupted(stop.reason, table.fileName(slot), at: stop.offset)
+      throw .corrupted(stop.reason, log.table.fileName(slot), at: stop.offset)
     }
     guard let entry, entry.isSealed else { return }
-    guard table[slot].agrees(with: entry) else {
+    guard log.table[slot].agrees(with: entry) else {
       throw .corrupted(
-        "its records are not those that the manifest counts", table.fileName(slot), at: 0)
+        "its records are not those that the manifest counts", log.table.fileName(slot), at: 0)
     }
   }
 

@@ -92,7 +92,7 @@ extension Store {
     }
     guard compactionPolicy.sharesDictionaries else { return .none }
     let maker = DictionaryMaker(
-      inputs, directory, engine!.manifest.hashKey, isGlance: work.hasFoundNothing)
+      inputs, directory, engine!.log.manifest.hashKey, isGlance: work.hasFoundNothing)
     while let candidates = try await thread.run({ () throws(StoreError) in try maker.chunk() }) {
       try await sleep(work.pacer.pauseOfLimit(afterReading: maker.takeReadBytes()), work)
       let isKept = try engine!.selectLive(candidates, cleanedThrough: 0)

@@ -5,7 +5,7 @@ import Synchronization
 extension EngineState {
   /// The sealed segments that compaction may rewrite, in replay order: all before the open ones.
   func compactable() -> [Int] {
-    Array(table.order.prefix { table.infos[$0].flags.contains(.sealed) })
+    Array(log.table.order.prefix { log.table.infos[$0].flags.contains(.sealed) })
   }
 
   /// - Parameter slots: neighbours from the log's beginning on.
@@ -13,17 +13,17 @@ extension EngineState {
     var cleaned = UInt64.max
     let pin = observers.pins.leastSequence
     return slots.map { slot in
-      let view = table[slot]
+      let view = log.table[slot]
       defer { cleaned = min(cleaned, view.cleanedThrough) }
       // What no segment is without is no garbage.
       let overhead =
         view.firstOffset
-        + (table.infos[slot].flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
+        + (log.table.infos[slot].flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
       return SegmentFigures(
         bytes: view.end - overhead, liveBytes: view.boundedLiveBytes,
         keptDeleteBytes: view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)
           ? 0 : Int(clamping: view.deleteBytes),
-        isDamaged: table.damage[slot] != nil, cannotMerge: table.unmergeable.contains(slot))
+        isDamaged: log.table.damage[slot] != nil, cannotMerge: log.table.unmergeable.contains(slot))
     }
   }
 
@@ -44,8 +44,8 @@ extension EngineState {
   /// Those that no iterator of changes has still to see, unless that has become too much.
   private func unpinned(_ slots: [Int]) -> [Int] {
     let least = observers.pins.leastSequence
-    let free = slots.prefix { table[$0].lastSequence <= least }
-    let keptBytes = slots[free.count...].reduce(0) { $0 + table[$1].end }
+    let free = slots.prefix { log.table[$0].lastSequence <= least }
+    let keptBytes = slots[free.count...].reduce(0) { $0 + log.table[$1].end }
     let limitBytes = observers.pins.limitBytes.load(ordering: .relaxed)
     return keptBytes > limitBytes ? slots : Array(free)
   }
@@ -59,7 +59,7 @@ extension EngineState {
     let slots = Array(compactable()[start..<start + count])
     let all = figures(Array(compactable()[..<(start + count)]))
     let mayShrink = configuration.compaction.sharesDictionaries
-    func isNew(_ slot: Int) -> Bool { mayShrink && !table.infos[slot].isCompacted }
+    func isNew(_ slot: Int) -> Bool { mayShrink && !log.table.infos[slot].isCompacted }
     let chooser = CompactionPicker(
       segmentSizeBytes: configuration.segmentSizeBytes, spaceAmplificationLimit: 1)
     let inputs = Array(all[start...])
@@ -72,27 +72,27 @@ extension EngineState {
     let isWorthIt =
       chosen.count > 1 || inputs[window].contains { $0.garbageBytes > 0 }
       || chosen.contains(where: isNew)
-    return (chosen, chosen.reduce(0) { $0 + UInt64(table[$1].end) }, isWorthIt)
+    return (chosen, chosen.reduce(0) { $0 + UInt64(log.table[$1].end) }, isWorthIt)
   }
 
   func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
     slots.map { slot in
-      let view = table[slot]
+      let view = log.table[slot]
       return CompactionInput(
-        slot: slot, name: table.fileName(slot), mapping: table.infos[slot].mapping,
+        slot: slot, name: log.table.fileName(slot), mapping: log.table.infos[slot].mapping,
         firstOffset: view.firstOffset, end: view.end, seed: view.seed,
         dictionaryLength: view.dictionaryLength, liveBytes: view.boundedLiveBytes,
-        isCompacted: table.infos[slot].isCompacted)
+        isCompacted: log.table.infos[slot].isCompacted)
     }
   }
 
   /// The header of a segment that compaction will write; its number is used up.
   mutating func compactionHeader() -> SegmentHeader {
     var header = SegmentHeader(
-      storeID: manifest.storeID, epoch: manifest.epoch,
-      number: takeSegmentNumber(), salt: SystemRandom.number())
+      storeID: log.manifest.storeID, epoch: log.manifest.epoch,
+      number: log.takeSegmentNumber(), salt: SystemRandom.number())
     header.flags = [.compacted]
-    header.generation = manifest.generation + 1
+    header.generation = log.manifest.generation + 1
     header.createdMilliseconds = SystemClock.wallMilliseconds()
     return header
   }
@@ -100,9 +100,9 @@ extension EngineState {
   /// Up to which sequence number no segment before this one holds anything that a delete hides.
   func cleanedThrough(before slot: Int) -> UInt64 {
     var cleaned = UInt64.max
-    for other in table.order {
+    for other in log.table.order {
       if other == slot { break }
-      cleaned = min(cleaned, table[other].cleanedThrough)
+      cleaned = min(cleaned, log.table[other].cleanedThrough)
     }
     return cleaned
   }
@@ -148,13 +148,13 @@ extension EngineState {
   mutating func replaceInputs(
     _ inputs: [Int], with output: CompactionOutput, mapping: (any FileMapping)?, cleaned: UInt64
   ) -> Int? {
-    guard let first = inputs.first, let start = table.order.firstIndex(of: first) else {
+    guard let first = inputs.first, let start = log.table.order.firstIndex(of: first) else {
       fatalError("a compaction's inputs left the store")
     }
     let range = start..<start + inputs.count
-    precondition(Array(table.order[range]) == inputs, "the order changed under a compaction")
+    precondition(Array(log.table.order[range]) == inputs, "the order changed under a compaction")
     guard !output.isEmpty else {
-      table.retire(range, for: nil)
+      log.table.retire(range, for: nil)
       return nil
     }
     let dictionary = output.header.dictionary
@@ -173,8 +173,8 @@ extension EngineState {
       mapping: mapping, dictionary: dictionary)
     info.flags = [.sealed, .compacted]
     info.incomingBytes = output.liveBytes
-    let slot = table.place(view, info)
-    table.retire(range, for: slot)
+    let slot = log.table.place(view, info)
+    log.table.retire(range, for: slot)
     return slot
   }
 
@@ -185,10 +185,10 @@ extension EngineState {
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
     for relocation in relocations { live.index.prefetch(relocation.hash) }
     let copied = relocations.reduce(0) { $0 + UInt64(aligned(Int($1.newLength))) }
-    table.infos[slot].incomingBytes -= copied
+    log.table.infos[slot].incomingBytes -= copied
     for relocation in relocations {
       let place = Address(slot: slot, offset: Int(relocation.newOffset))
-      live.relocate(relocation, to: place, in: table)
+      live.relocate(relocation, to: place, in: log.table)
     }
   }
 }
@@ -197,12 +197,12 @@ extension EngineState {
 extension EngineState {
   func diskBytes() -> UInt64 { UInt64(totalBytes) }
 
-  private var totalBytes: Int { table.order.reduce(0) { $0 + table[$1].end } }
+  private var totalBytes: Int { log.table.order.reduce(0) { $0 + log.table[$1].end } }
 
   /// All but the garbage that must stay, because it is among what is damaged: no other segment has
   /// to be rewritten for its sake, and nobody has to wait.
   var cleanableBytes: Int {
-    if table.damage.isEmpty { return totalBytes }
+    if log.table.damage.isEmpty { return totalBytes }
     return figures(compactable()).reduce(totalBytes) { $1.isDamaged ? $0 - $1.garbageBytes : $0 }
   }
 
@@ -222,14 +222,14 @@ extension EngineState {
 
   /// Whether the active segment is worth sealing for its garbage alone.
   func isActiveGarbage(_ policy: CompactionPolicy) -> Bool {
-    guard let active, !active.hasFooter, isBehind(policy) else { return false }
-    let view = table[active.slot]
+    guard let active = log.active, !active.hasFooter, isBehind(policy) else { return false }
+    let view = log.table[active.slot]
     return view.end > 1 << 20 && view.liveBytes < UInt64(view.end / 4)
   }
 
   /// Whether a compaction of everything would give back so much that writers can wait for it.
   func isWorthCleaning() -> Bool {
-    let garbage = figures(table.order).reduce(0) { $0 + ($1.isDamaged ? 0 : $1.garbageBytes) }
+    let garbage = figures(log.table.order).reduce(0) { $0 + ($1.isDamaged ? 0 : $1.garbageBytes) }
     return garbage > max(FileBlock.lengthBytes, totalBytes / 32)
   }
 
@@ -275,7 +275,7 @@ struct LiveSelection {
 
 extension EngineState {
   func agrees(with selection: LiveSelection, _ slots: [Int]) -> Bool {
-    slots.allSatisfy { selection.agrees(with: table[$0], of: $0) }
+    slots.allSatisfy { selection.agrees(with: log.table[$0], of: $0) }
   }
 
   /// Adds the copied records that are still live.

@@ -147,7 +147,9 @@ extension Store {
     defer { writing.roomGate.release() }
     let hasLease = try await acquireWriterLease()
     defer { if hasLease { releaseWriterLease() } }
-    guard let active = engine?.active, engine!.table[active.slot].recordCount > 0 else { return }
+    guard let active = engine?.log.active, engine!.log.table[active.slot].recordCount > 0 else {
+      return
+    }
     await writing.manifestGate.acquire()
     defer { writing.manifestGate.release() }
     do throws(StoreError) {
@@ -210,7 +212,7 @@ extension Store {
     guard !hasFailed, !isClosed, !isSuspended, engine != nil, compaction.takeRecheckRequest()
     else { return }
     // On a full disk the space that is left is for deletes; they begin a compaction if necessary.
-    guard engine!.reserve.isFull else { return }
+    guard engine!.log.reserve.isFull else { return }
     compactIfMuchIsGarbage()
   }
 
@@ -231,7 +233,7 @@ extension Store {
           _ = try await rewrite(slots, work)
         } catch {
           // Damaged segments are left out from now on; the others are still compacted.
-          let isLeftOut = slots.contains { engine?.table.damage[$0] != nil }
+          let isLeftOut = slots.contains { engine?.log.table.damage[$0] != nil }
           if isLeftOut, !pipeline.hasPoison {
             tellCompactionFailed(error)
             continue
@@ -241,7 +243,7 @@ extension Store {
       }
       try await shrinkIndex()
       if isCheckpointDue, !isClosed, !isSuspended { try await writeCheckpoint(on: work.thread) }
-      compaction.finish(engine?.table.damage.values.first)
+      compaction.finish(engine?.log.table.damage.values.first)
       return true
     } catch {
       // No caller waits for the error; `compactionFailure` and an event report it. The compaction

@@ -16,10 +16,10 @@ extension Store {
   ) async throws(StoreError) -> (taken: Int, left: Int) {
     let began = SystemClock.monotonicNanoseconds()
     try engine!.checkWritable()
-    guard engine!.table.vacancyCount > 0 else { throw SegmentTable.full }
+    guard engine!.log.table.vacancyCount > 0 else { throw SegmentTable.full }
     let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
-    let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
+    let reader = CompactionReader(inputs, directory, engine!.log.manifest.hashKey)
     let output = CompactionOutput(
       engine!.compactionHeader(), directory, limitBytes: work.outputLimitBytes)
     let pipeline = pipeline
@@ -38,7 +38,7 @@ extension Store {
       newSlot = try await publish(slots, output, cleaned)
     } catch {
       if error.code == .corrupted, !isContradicted {
-        engine!.table.noteDamage(error, among: wanted)
+        engine!.log.table.noteDamage(error, among: wanted)
       }
       if !pipeline.hasPoison {
         // The first error says more than an error of the cleanup. The next opening of the store
@@ -61,7 +61,7 @@ extension Store {
       guard error.code == .limitExceeded, wanted.count > 1 else { throw error }
       return try await rewrite([wanted[0]], work, cannotMerge: true)
     }
-    if let newSlot, cannotMerge { engine!.table.noteUnmergeable(newSlot) }
+    if let newSlot, cannotMerge { engine!.log.table.noteUnmergeable(newSlot) }
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
@@ -126,7 +126,7 @@ extension Store {
     _ limitBytes: Int
   ) async throws(StoreError) -> (count: Int, cleaned: UInt64, selection: LiveSelection) {
     let thread = work.thread
-    let cleaned = engine!.lastSequence
+    let cleaned = engine!.log.lastSequence
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
     var count = 1
     var selection = LiveSelection()
@@ -146,7 +146,7 @@ extension Store {
       }
       compaction.advance(readingBytes: candidates.reduce(0) { $0 &+ UInt64($1.length) })
       let pause = work.pacer.pause(
-        afterReading: reader.takeReadBytes(), appendedBytes: engine!.appendedBytes,
+        afterReading: reader.takeReadBytes(), appendedBytes: engine!.log.appendedBytes,
         isBehind: engine!.isBehind(compactionPolicy))
       try await thread.run { () throws(StoreError) in
         for (candidate, isKept) in zip(candidates, isKept) where isKept {
@@ -179,16 +179,16 @@ extension Store {
     // Index entries are moved after the manifest is published; then nothing may fail.
     try engine!.live.index.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
-    let before = engine!.manifest
-    engine!.manifest.compactedThrough = SequenceNumber(rawValue: engine!.lastSequence)
-    engine!.manifest.feedHorizon = max(
+    let before = engine!.log.manifest
+    engine!.log.manifest.compactedThrough = SequenceNumber(rawValue: engine!.log.lastSequence)
+    engine!.log.manifest.feedHorizon = max(
       before.feedHorizon, SequenceNumber(rawValue: output.lastDroppedDelete))
     do throws(StoreError) {
       try await publishManifest()
     } catch {
-      engine!.manifest.compactedThrough = before.compactedThrough
-      engine!.manifest.feedHorizon = before.feedHorizon
-      engine!.table.reinstate(for: slot)
+      engine!.log.manifest.compactedThrough = before.compactedThrough
+      engine!.log.manifest.feedHorizon = before.feedHorizon
+      engine!.log.table.reinstate(for: slot)
       engine!.live.index.movesUnderWay = 0
       throw error
     }
@@ -221,18 +221,19 @@ extension Store {
 
   /// Removes the inputs and their files, which no index entry names any more.
   func remove(_ slots: [Int]) async throws(StoreError) {
-    var names = slots.map { engine!.table.fileName($0) }
+    var names = slots.map { engine!.log.table.fileName($0) }
     // Without a mapping, a snapshot opens a file when it reads it.
     if opener.configuration.ioMode == .positional { names = heldBack(names) }
     for slot in slots {
-      guard engine!.table[slot].liveBytes == 0, engine!.table[slot].digest == StateDigest() else {
+      guard engine!.log.table[slot].liveBytes == 0, engine!.log.table[slot].digest == StateDigest()
+      else {
         let error = StoreError(
           .corrupted, "compaction would lose live records; reopen the store and verify it",
-          file: engine!.table.fileName(slot))
+          file: engine!.log.table.fileName(slot))
         pipeline.poison(error)
         throw error
       }
-      engine!.table.drop(slot)
+      engine!.log.table.drop(slot)
     }
     let directory = engine!.directoryHandle()
     try await pipeline.run { [names, pipeline] () throws(StoreError) in

@@ -17,7 +17,7 @@ extension EngineState {
     }
     try checkProcess()
     if pipeline.isPoisoned.load(ordering: .relaxed), let poison = pipeline.poison { throw poison }
-    guard lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {
+    guard log.lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {
       throw StoreError(.limitExceeded, "all sequence numbers are used up")
     }
   }
@@ -76,7 +76,7 @@ extension EngineState {
     let hash = hash(key, keyspace)
     // The bucket arrives while the value is compressed.
     live.index.prefetch(hash)
-    var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
+    var draft = RecordDraft(sequence: log.lastSequence &+ 1, kind: .put, key: key, stored: value)
     draft.keyspace = keyspace
     if let compressed = compressor.compress(value) {
       draft.codec = .lz4
@@ -96,9 +96,9 @@ extension EngineState {
     // A single attempt compresses only where the record fits, whatever the result of the
     // compression.
     let bound = Self.recordBound(keyLength: key.count, valueLength: value.count)
-    guard prepared != nil || hasRoom(forPuts: bound) else { return .needsRoom(bound) }
+    guard prepared != nil || log.hasRoom(forPuts: bound) else { return .needsRoom(bound) }
     let hash = hash(key, keyspace)
-    var draft = RecordDraft(sequence: lastSequence &+ 1, kind: .put, key: key, stored: value)
+    var draft = RecordDraft(sequence: log.lastSequence &+ 1, kind: .put, key: key, stored: value)
     draft.keyspace = keyspace
     defer { compressor.trim() }
     if prepared?.isCompressed != true { largeCompressionCount += 1 }
@@ -125,22 +125,22 @@ extension EngineState {
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     let (key, keyspace) = (draft.key, draft.keyspace)
     let length = draft.length
-    guard hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
+    guard log.hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
     try validateForChange(hash)
     live.index.makeUnique(hash)
-    let existing = try table.find(key, keyspace, hash: hash, in: live.index)
+    let existing = try log.table.find(key, keyspace, hash: hash, in: live.index)
     // In positional mode the existing record lies in a buffer that the append reuses. Its fields
     // were read already.
-    try appendSyncMarkIfDue()
-    lastSequence &+= 1
-    let address = try append(draft)
+    try log.appendSyncMarkIfDue(live.digest)
+    log.lastSequence &+= 1
+    let address = try log.append(draft)
     live.install(
-      put: address, length: length, sequence: lastSequence, hash: hash, keyspace: keyspace,
-      over: existing?.replaceable, in: table)
-    countRecord(lastSequence, in: address.slot)
-    publish()
+      put: address, length: length, sequence: log.lastSequence, hash: hash, keyspace: keyspace,
+      over: existing?.replaceable, in: log.table)
+    log.countRecord(log.lastSequence, in: address.slot)
+    log.publish()
     keyspaces.recordCommit(keyspace)
-    return .done(SequenceNumber(rawValue: lastSequence))
+    return .done(SequenceNumber(rawValue: log.lastSequence))
   }
 
   /// Appends a delete, if the key exists.
@@ -152,24 +152,24 @@ extension EngineState {
     let hash = hash(key, keyspace)
     try validateForChange(hash)
     live.index.makeUnique(hash)
-    guard let existing = try table.find(key, keyspace, hash: hash, in: live.index) else {
+    guard let existing = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
       return .done(nil)
     }
     var draft = RecordDraft(
-      sequence: lastSequence &+ 1, kind: .delete, key: key,
+      sequence: log.lastSequence &+ 1, kind: .delete, key: key,
       stored: UnsafeRawBufferPointer(start: nil, count: 0))
     draft.keyspace = keyspace
     let length = draft.length
-    guard hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
-    try appendSyncMarkIfDue()
-    lastSequence &+= 1
-    let address = try append(draft)
-    live.uninstall(existing.replaceable, hash: hash, keyspace: keyspace, in: table)
-    countRecord(lastSequence, in: address.slot)
-    table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
-    publish()
+    guard log.hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
+    try log.appendSyncMarkIfDue(live.digest)
+    log.lastSequence &+= 1
+    let address = try log.append(draft)
+    live.uninstall(existing.replaceable, hash: hash, keyspace: keyspace, in: log.table)
+    log.countRecord(log.lastSequence, in: address.slot)
+    log.table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
+    log.publish()
     keyspaces.recordCommit(keyspace)
-    return .done(SequenceNumber(rawValue: lastSequence))
+    return .done(SequenceNumber(rawValue: log.lastSequence))
   }
 }
 
@@ -206,7 +206,7 @@ extension EngineState {
         .valueTooLarge,
         "a batch of \(total) bytes; the limit is \(Limits.batchLengthBytes), so split it")
     }
-    guard isDelete ? hasRoom(for: total) : hasRoom(forPuts: total) else {
+    guard isDelete ? log.hasRoom(for: total) : log.hasRoom(forPuts: total) else {
       return .needsRoom(total)
     }
     let hashes = hashesFetchingBuckets(batch)
@@ -216,10 +216,10 @@ extension EngineState {
       try live.index.secure(insertions: batch.count)
       for hash in hashes { live.index.makeUnique(hash) }
     }
-    try appendSyncMarkIfDue()
-    let first = lastSequence
+    try log.appendSyncMarkIfDue(live.digest)
+    let first = log.lastSequence
     // From here on these numbers are used up, even if the append fails.
-    lastSequence += UInt64(batch.count)
+    log.lastSequence += UInt64(batch.count)
     let places = try appendAll(batch, after: first)
     compressor.trim()
     for index in 0..<batch.count {
@@ -228,9 +228,9 @@ extension EngineState {
         batch.operations[index], places[index], found, hash: hashes[index],
         sequence: first + UInt64(index) + 1)
     }
-    publish()
+    log.publish()
     recordCommit(of: batch)
-    return .done(SequenceNumber(rawValue: lastSequence))
+    return .done(SequenceNumber(rawValue: log.lastSequence))
   }
 
   /// Commits a batch of one operation. The operation may be as large as its value, and asks for
@@ -276,7 +276,7 @@ extension EngineState {
     if live.index.needsCare { for hash in hashes { try validatePages(hash) } }
     for position in 0..<batch.count {
       let keyspace = batch.operations[position].keyspace
-      let found = try table.find(
+      let found = try log.table.find(
         batch.key(position), keyspace, hash: hashes[position], in: live.index)
       older.append(found.map(ReplacedRecord.init))
     }
@@ -286,7 +286,7 @@ extension EngineState {
   private mutating func appendAll(
     _ batch: BatchPieces, after first: UInt64
   ) throws(StoreError) -> [(address: Address, length: Int)] {
-    let start = table[position.slot].end
+    let start = log.end
     var places: [(address: Address, length: Int)] = []
     places.reserveCapacity(batch.count)
     do throws(StoreError) {
@@ -296,11 +296,7 @@ extension EngineState {
     } catch {
       // The first append has cut off its own bytes.
       if places.isEmpty { throw error }
-      // A part of a batch must not stay where the next record is written.
-      table[position.slot].end = start
-      do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {
-        pipeline.poison(StoreError(error))
-      }
+      log.removeRecords(from: start)
       throw error
     }
     return places
@@ -323,25 +319,26 @@ extension EngineState {
       draft.keyspace = operation.keyspace
       draft.batch = index == count - 1 ? .end : .more
       draft.batchCount = UInt32(count)
-      return (try append(draft), draft.length)
+      return (try log.append(draft), draft.length)
     }
   }
 
   private mutating func apply(
-    _ operation: BatchOperation, _ place: (address: Address, length: Int), _ existing: ReplaceableEntry?,
+    _ operation: BatchOperation, _ place: (address: Address, length: Int),
+    _ existing: ReplaceableEntry?,
     hash: UInt64, sequence: UInt64
   ) {
     if operation.isDelete {
       if let existing {
-        live.uninstall(existing, hash: hash, keyspace: operation.keyspace, in: table)
+        live.uninstall(existing, hash: hash, keyspace: operation.keyspace, in: log.table)
       }
-      table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
+      log.table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
     } else {
       live.install(
         put: place.address, length: place.length, sequence: sequence, hash: hash,
-        keyspace: operation.keyspace, over: existing, in: table)
+        keyspace: operation.keyspace, over: existing, in: log.table)
     }
-    countRecord(sequence, in: place.address.slot)
+    log.countRecord(sequence, in: place.address.slot)
   }
 
   /// Notifies the watchers, once for each keyspace.

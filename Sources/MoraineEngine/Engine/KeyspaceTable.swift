@@ -78,7 +78,7 @@ extension EngineState {
   mutating func countKeyspaces() throws(StoreError) {
     if live.keyspaces.areCounted { return }
     try validateAllPages()
-    try live.countKeyspaces(in: table)
+    try live.countKeyspaces(in: log.table)
   }
 
   /// Returns the live figures of a keyspace.

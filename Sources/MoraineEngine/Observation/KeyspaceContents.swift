@@ -64,7 +64,7 @@ extension Store {
     do throws(StoreError) {
       state = try opener.open(creating: false)
       if state != nil {
-        sequence = state!.lastSequence
+        sequence = state!.log.lastSequence
         if let id = state!.keyspaces.id(of: name) { entries = try state!.entries(in: id) }
       }
     } catch {

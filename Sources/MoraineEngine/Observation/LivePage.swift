@@ -50,7 +50,7 @@ extension EngineState {
   ) throws(StoreError) -> LivePage {
     guard let id = keyspaces.id(of: keyspace) else { return LivePage() }
     var walk = walk
-    let end = walk.end ?? lastSequence
+    let end = walk.end ?? log.lastSequence
     walk.end = end
     let isBounded = walk.round < 2
     var page = LivePage()
@@ -59,9 +59,9 @@ extension EngineState {
       bytes: isBounded ? LiveWalk.pageBytes : .max)
     if walk.place.sequence < end {
       page.next = walk
-    } else if end < lastSequence {
+    } else if end < log.lastSequence {
       walk.round += 1
-      walk.end = lastSequence
+      walk.end = log.lastSequence
       page.next = walk
     }
     return page
@@ -76,16 +76,16 @@ extension EngineState {
   ) throws(StoreError) -> [Entry] {
     var result: [Entry] = []
     var left = bytes
-    for slot in table.order where table[slot].lastSequence > place.sequence {
-      if place.segment != table.infos[slot].number {
-        place.segment = table.infos[slot].number
-        place.offset = table[slot].firstOffset
+    for slot in log.table.order where log.table[slot].lastSequence > place.sequence {
+      if place.segment != log.table.infos[slot].number {
+        place.segment = log.table.infos[slot].number
+        place.offset = log.table[slot].firstOffset
       }
-      while place.offset < table[slot].end {
+      while place.offset < log.table[slot].end {
         guard left > 0, result.count < count else { return result }
         let address = Address(slot: slot, offset: place.offset)
-        let record = try table.record(at: address)
-        try table.verify(record, at: address)
+        let record = try log.table.record(at: address)
+        try log.table.verify(record, at: address)
         let header = record.header
         if header.sequence > end {
           place.sequence = end
@@ -114,13 +114,13 @@ extension EngineState {
       let hash = hash(bytes, keyspace)
       try validatePages(hash)
       guard
-        let found = try table.find(bytes, keyspace, hash: hash, in: live.index),
+        let found = try log.table.find(bytes, keyspace, hash: hash, in: live.index),
         found.record.header.sequence == sequence
       else { return nil }
-      try table.verify(found.record, at: found.address)
+      try log.table.verify(found.record, at: found.address)
       return Entry(
         keyspace: keyspace, key: Key(key), sequence: SequenceNumber(rawValue: sequence),
-        value: try table.value(of: found.record, at: found.address))
+        value: try log.table.value(of: found.record, at: found.address))
     }
   }
 }

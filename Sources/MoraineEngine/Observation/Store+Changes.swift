@@ -10,7 +10,7 @@ extension Store {
     switch start {
     case .behind(let sequence): return FeedPlace(sequence: sequence)
     case .everything:
-      let horizon = engine?.manifest.feedHorizon.rawValue ?? 0
+      let horizon = engine?.log.manifest.feedHorizon.rawValue ?? 0
       return FeedPlace(sequence: 0, needlessDeletes: horizon)
     case .cursor(let cursor):
       guard engine != nil else {
@@ -59,7 +59,7 @@ extension Store {
     try engine!.checkHorizon(place)
     guard let keyspace else { return try await readChanges(&place, nil) }
     guard let id = engine!.keyspaces.id(of: keyspace) else {
-      place.sequence = max(place.sequence, engine!.lastSequence)
+      place.sequence = max(place.sequence, engine!.log.lastSequence)
       return []
     }
     return try await readChanges(&place, id)
@@ -92,7 +92,7 @@ extension Store {
       if isClosed || Task.isCancelled { return false }
       try checkNotReplaced()
     }
-    if let engine = engine?.lastSequence, engine > sequence { return true }
+    if let engine = engine?.log.lastSequence, engine > sequence { return true }
     await parkForChange()
     if isClosed || Task.isCancelled { return false }
     try checkNotReplaced()
@@ -180,16 +180,16 @@ extension EngineState {
   ) throws(StoreError) -> [Change] {
     var result: [Change] = []
     var left = Self.feedBytes
-    for slot in table.order where table[slot].lastSequence > place.sequence {
-      if place.segment != table.infos[slot].number {
-        place.segment = table.infos[slot].number
-        place.offset = table[slot].firstOffset
+    for slot in log.table.order where log.table[slot].lastSequence > place.sequence {
+      if place.segment != log.table.infos[slot].number {
+        place.segment = log.table.infos[slot].number
+        place.offset = log.table[slot].firstOffset
       }
-      while place.offset < table[slot].end {
+      while place.offset < log.table[slot].end {
         guard left > 0, result.count < Self.feedCount else { return result }
         let address = Address(slot: slot, offset: place.offset)
-        let record = try table.record(at: address)
-        try table.verify(record, at: address)
+        let record = try log.table.record(at: address)
+        try log.table.verify(record, at: address)
         let header = record.header
         place.offset += aligned(header.length)
         left -= header.length
@@ -203,7 +203,7 @@ extension EngineState {
       }
     }
     // A failed operation uses its number up.
-    place.sequence = max(place.sequence, lastSequence)
+    place.sequence = max(place.sequence, log.lastSequence)
     return result
   }
 
@@ -214,29 +214,30 @@ extension EngineState {
     let key = Key([UInt8](record.key))
     return Change(
       keyspace: keyspace, key: key,
-      value: header.kind == .put ? try table.value(of: record, at: address) : nil,
+      value: header.kind == .put ? try log.table.value(of: record, at: address) : nil,
       sequence: SequenceNumber(rawValue: header.sequence), cursor: cursor(at: header.sequence))
   }
 
   func cursor(at sequence: UInt64) -> ChangeCursor {
     ChangeCursor(
-      storeID: manifest.storeID, epoch: manifest.epoch, cut: manifest.cuts.last?.number ?? 0,
+      storeID: log.manifest.storeID, epoch: log.manifest.epoch,
+      cut: log.manifest.cuts.last?.number ?? 0,
       sequence: sequence)
   }
 
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
   func check(_ cursor: ChangeCursor) throws(StoreError) {
-    guard cursor.storeID == manifest.storeID else {
+    guard cursor.storeID == log.manifest.storeID else {
       throw StoreError(.cursorDiverged, "the cursor is of another store; begin anew without it")
     }
-    let later = manifest.epochs.filter { $0.epoch > cursor.epoch }.min { $0.epoch < $1.epoch }
+    let later = log.manifest.epochs.filter { $0.epoch > cursor.epoch }.min { $0.epoch < $1.epoch }
     let isOfThisLife =
-      cursor.epoch <= manifest.epoch
+      cursor.epoch <= log.manifest.epoch
       && later.map { cursor.sequence < $0.firstSequence } ?? true
-    let isLost = manifest.cuts.contains {
+    let isLost = log.manifest.cuts.contains {
       $0.number > cursor.cut ?? .max && $0.lastSequence < cursor.sequence
     }
-    guard isOfThisLife, !isLost, cursor.sequence.rawValue <= lastSequence else {
+    guard isOfThisLife, !isLost, cursor.sequence.rawValue <= log.lastSequence else {
       throw StoreError(
         .cursorDiverged,
         "the cursor is of changes that this store has lost, in a crash or a restore; begin anew")
@@ -246,7 +247,7 @@ extension EngineState {
 
   /// - Throws: `.cursorExpired` when a delete behind the place may be gone from the log.
   func checkHorizon(_ place: FeedPlace) throws(StoreError) {
-    let horizon = manifest.feedHorizon.rawValue
+    let horizon = log.manifest.feedHorizon.rawValue
     guard horizon > max(place.sequence, place.needlessDeletes) else { return }
     throw StoreError(
       .cursorExpired,

@@ -90,7 +90,7 @@ extension Store {
   ) async throws(StoreError) -> VersionedValue? {
     try await checkOpen()
     var result = VersionedValue(
-      storeSequence: engine?.lastSequence ?? 0,
+      storeSequence: engine?.log.lastSequence ?? 0,
       commitCount: observers.monitor(of: keyspace).commitCount)
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
     _ = try await reading { (engine) throws(StoreError) in
@@ -108,10 +108,10 @@ extension EngineState {
   ) throws(StoreError) {
     let hash = hash(key, keyspace)
     try validatePages(hash)
-    guard let found = try table.find(key, keyspace, hash: hash, in: live.index) else { return }
-    try table.verify(found.record, at: found.address)
+    guard let found = try log.table.find(key, keyspace, hash: hash, in: live.index) else { return }
+    try log.table.verify(found.record, at: found.address)
     result.sequence = SequenceNumber(rawValue: found.record.header.sequence)
-    result.value = try table.value(of: found.record, at: found.address)
+    result.value = try log.table.value(of: found.record, at: found.address)
   }
 }
 

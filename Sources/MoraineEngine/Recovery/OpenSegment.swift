@@ -34,26 +34,27 @@ struct OpenSegment {
     }
     let (slot, start) = (opened.slot, opened.start)
     if let before { try before.checkSuccessor(opened.header, name, &state) }
-    state.lastSequence = max(state.lastSequence, opened.lastSequence)
+    state.log.lastSequence = max(state.log.lastSequence, opened.lastSequence)
     guard let source = opened.source else { fatalError("a segment without its bytes is replayed") }
     let scanner = SegmentScanner(
       source: source, name: name, seed: opened.header.checksumSeed, offset: start)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
     let result = try replay.run(&state)
-    state.table[slot].end = result.validEnd
+    state.log.table[slot].end = result.validEnd
     let end = result.validEnd
     // A checkpoint may cover the footer too.
     let hasFooter = try scanner.hasFooter(before: end)
-    try classifyTail(result, scanner, name, state.manifest, entry, &report)
+    try classifyTail(result, scanner, name, state.log.manifest, entry, &report)
     let watermark =
-      state.manifest.watermarkSegment == entry.number.rawValue ? state.manifest.watermarkOffset : 0
+      state.log.manifest.watermarkSegment == entry.number.rawValue
+      ? state.log.manifest.watermarkOffset : 0
     // A checkpoint is written only when the records that it covers are durable.
     let proven = Int(clamping: max(watermark, result.promise, UInt64(start)))
     report.replayedBytes += UInt64(end - start)
     return OpenSegment(
       slot: slot, name: name, seed: opened.header.checksumSeed, start: start, end: end,
       provenEnd: min(max(proven, opened.header.headerLength), end),
-      hasFooter: hasFooter, isEmpty: state.table[slot].recordCount == 0,
+      hasFooter: hasFooter, isEmpty: state.log.table[slot].recordCount == 0,
       isComplete: result.hasFooter)
   }
 
@@ -76,7 +77,7 @@ struct OpenSegment {
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
     // A mark in this segment was written after the whole segment before it had become durable.
     let promise = try scanner.farthestPromise(from: header.headerLength)
-    guard promise == 0, state.manifest.watermarkSegment != entry.number.rawValue else {
+    guard promise == 0, state.log.manifest.watermarkSegment != entry.number.rawValue else {
       throw .corrupted(
         "the segment ends without its footer, yet \(name) promises that it was durable",
         before?.name ?? name, at: before?.end ?? 0)
@@ -92,16 +93,16 @@ struct OpenSegment {
   private func checkSuccessor(
     _ header: SegmentHeader, _ name: String, _ state: inout EngineState
   ) throws(StoreError) {
-    let number = state.table.infos[slot].number.rawValue
+    let number = state.log.table.infos[slot].number.rawValue
     let last = header.predecessor.lastSequence.rawValue
     guard header.predecessor.number == number, header.predecessor.lengthBytes == UInt64(end),
-      last >= state.lastSequence
+      last >= state.log.lastSequence
     else {
       throw .corrupted(
         "it does not follow the segment before it, which ends at \(end)", name, at: 48)
     }
     // A failed operation may have used up sequence numbers after the last record.
-    state.lastSequence = last
+    state.log.lastSequence = last
   }
 
   private static func length(

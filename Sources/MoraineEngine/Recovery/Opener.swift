@@ -158,7 +158,7 @@ import SystemPackage
     var state = try EngineState(
       directory: directory, lock: lock, manifest: newManifest(), configuration: configuration,
       pipeline: pipeline, observers: observers)
-    try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.manifest)
+    try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.log.manifest)
     state.watchOver(link)
     state.report.foreignFiles = listing.foreign
     state.report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began

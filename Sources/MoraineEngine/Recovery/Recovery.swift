@@ -32,9 +32,9 @@ struct Recovery {
   var isReadOnly: Bool { opener.configuration.isReadOnly || following != nil }
 
   func run(_ state: inout EngineState, _ report: inout RecoveryReport) throws(StoreError) {
-    let manifest = state.manifest
+    let manifest = state.log.manifest
     report.wasClean = manifest.isClean
-    state.reserve = Reserve(directory: state.directory, found: listing.reserveBytes)
+    state.log.reserve = Reserve(directory: state.directory, found: listing.reserveBytes)
     try checkPresence(manifest)
     try checkUnlisted(state, &report)
     try adoptCheckpoint(&state)
@@ -58,20 +58,20 @@ struct Recovery {
             entry, behind: before, opened: opened[entry.number], &state, &report))
     }
     // The segments that the checkpoint covers were added before the others.
-    state.table.arrange(by: manifest.segments.map(\.number))
+    state.log.table.arrange(by: manifest.segments.map(\.number))
     // Compaction may have dropped records from the log after it had made them durable.
-    let logEnd = max(state.lastSequence, manifest.compactedThrough.rawValue)
+    let logEnd = max(state.log.lastSequence, manifest.compactedThrough.rawValue)
     // Numbers up to here may belong to operations that a power failure removed.
-    state.lastSequence = max(state.lastSequence, manifest.lastSequence.rawValue)
+    state.log.lastSequence = max(state.log.lastSequence, manifest.lastSequence.rawValue)
     if manifest.isClean, opener.knowsDigest, manifest.digest != state.live.digest {
       throw .corrupted(
         "the state digest does not match the segments", Manifest.fileName, at: 128)
     }
-    report.segmentCount = state.table.order.count
-    report.recordCount = state.table.order.reduce(0) { $0 + state.table[$1].recordCount }
-    report.lastSequence = SequenceNumber(rawValue: state.lastSequence)
+    report.segmentCount = state.log.table.order.count
+    report.recordCount = state.log.table.order.reduce(0) { $0 + state.log.table[$1].recordCount }
+    report.lastSequence = SequenceNumber(rawValue: state.log.lastSequence)
     if let following {
-      state.lastSequence = max(state.lastSequence, following.lastSequence)
+      state.log.lastSequence = max(state.log.lastSequence, following.lastSequence)
       return
     }
     guard !isReadOnly else { return finish(&state) }
@@ -80,7 +80,7 @@ struct Recovery {
     opened = [:]
     if !manifest.isClean {
       // The log does not tell whether an operation followed this place; a backup may contain it.
-      state.manifest.addCut(
+      state.log.manifest.addCut(
         after: SequenceNumber(rawValue: logEnd), id: SystemRandom.number())
     }
     try repair(repairs, &state, &report)
@@ -89,9 +89,10 @@ struct Recovery {
 
   private func finish(_ state: inout EngineState) {
     // A reader syncs nothing: after an unclean stop it vouches for the sealed segments alone.
-    let sealed = state.manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
-    let isProven = !isReadOnly || state.manifest.isClean
-    state.pipeline.begin(file: nil, sequence: isProven ? state.lastSequence : sealed, offset: 0)
+    let sealed =
+      state.log.manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
+    let isProven = !isReadOnly || state.log.manifest.isClean
+    state.pipeline.begin(file: nil, sequence: isProven ? state.log.lastSequence : sealed, offset: 0)
   }
 
   private func replaySealed(
@@ -113,11 +114,11 @@ struct Recovery {
       opened = try SegmentOpening.add(entry, &state, length: length)
     }
     let slot = opened.slot
-    state.table.infos[slot].flags = entry.flags
-    state.lastSequence = max(state.lastSequence, opened.lastSequence)
+    state.log.table.infos[slot].flags = entry.flags
+    state.log.lastSequence = max(state.log.lastSequence, opened.lastSequence)
     report.replayedBytes += UInt64(length - opened.start)
     if opened.start < length { try replay(opened, entry, name, &state) }
-    guard state.table[slot].agrees(with: entry) else {
+    guard state.log.table[slot].agrees(with: entry) else {
       throw .corrupted("its records are not those that the manifest counts", name, at: 0)
     }
     if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
@@ -154,28 +155,28 @@ struct Recovery {
   ) throws(StoreError) {
     guard !open.isEmpty else { return }
     for segment in open where !segment.isEmpty {
-      if try segment.makeDurable(state.directory, &state.reserve, &report) {
+      if try segment.makeDurable(state.directory, &state.log.reserve, &report) {
         try state.reopenFile(segment.slot, length: segment.end)
       }
-      state.table.infos[segment.slot].flags.insert(.sealed)
-      if !segment.hasFooter { state.table.infos[segment.slot].flags.insert(.cut) }
+      state.log.table.infos[segment.slot].flags.insert(.sealed)
+      if !segment.hasFooter { state.log.table.infos[segment.slot].flags.insert(.cut) }
     }
-    for segment in open where segment.isEmpty { state.table.drop(segment.slot) }
+    for segment in open where segment.isEmpty { state.log.table.drop(segment.slot) }
     let next = state.nextManifest()
     do throws(StoreError) {
-      try state.publisher().publish(next)
+      try state.log.publisher().publish(next)
     } catch {
       // On a full disk the reserve exists for this write: a store must open before it can be
       // cleaned.
-      guard error.code == .noSpace, state.reserve.lengthBytes > 0 else { throw error }
-      try storing { () throws(StorageError) in try state.reserve.release() }
-      try state.publisher().publish(next)
+      guard error.code == .noSpace, state.log.reserve.lengthBytes > 0 else { throw error }
+      try storing { () throws(StorageError) in try state.log.reserve.release() }
+      try state.log.publisher().publish(next)
     }
     // The copy of a tail has left this part of the reserve; deletes may need it now.
-    if state.reserve.lengthBytes <= OpenSegment.keptBytes {
-      try storing { () throws(StorageError) in try state.reserve.release() }
+    if state.log.reserve.lengthBytes <= OpenSegment.keptBytes {
+      try storing { () throws(StorageError) in try state.log.reserve.release() }
     }
-    state.manifest = next
+    state.log.manifest = next
     for segment in open where segment.isEmpty {
       try storing { () throws(StorageError) in try state.directory.remove(segment.name) }
     }
@@ -195,7 +196,7 @@ struct Recovery {
 extension Recovery {
   func adoptCheckpoint(_ state: inout EngineState) throws(StoreError) {
     guard let checkpoint else { return }
-    let listed = Set(state.manifest.segments.map(\.number))
+    let listed = Set(state.log.manifest.segments.map(\.number))
     let gone = checkpoint.header.segments.filter { !listed.contains($0.number) }
     let kept = checkpoint.header.segments.filter { listed.contains($0.number) }
     guard var index = try HashIndex(checkpoint) else { throw damaged() }
@@ -204,13 +205,14 @@ extension Recovery {
       index.removeAll(in: Set(gone.map { Int($0.slot) }))
     }
     state.live.adopt(index, kept)
-    guard !gone.isEmpty || state.live.digest == checkpoint.header.digest, agrees(state.manifest, kept),
+    guard !gone.isEmpty || state.live.digest == checkpoint.header.digest,
+      agrees(state.log.manifest, kept),
       checkpoint.header.keyspaces?.allSatisfy({ state.keyspaces.contains($0.id) }) ?? true
     else { throw damaged() }
     state.live.adopt(
       keyspaces: gone.isEmpty ? checkpoint.header.keyspaces : nil,
       areNamesEmpty: state.keyspaces.isEmpty)
-    state.table.keepSlots(Set(kept.map { Int($0.slot) }))
+    state.log.table.keepSlots(Set(kept.map { Int($0.slot) }))
   }
 
   /// Compares the checkpoint's digest with the digest of a footer of the same moment, where the
@@ -256,15 +258,15 @@ extension Recovery {
     _ state: inout EngineState
   ) throws(StoreError) -> [SegmentNumber: SegmentOpening.Opened] {
     var result: [SegmentNumber: SegmentOpening.Opened] = [:]
-    let last = state.manifest.segments.last { covered[$0.number] != nil }?.number
-    for entry in state.manifest.segments {
+    let last = state.log.manifest.segments.last { covered[$0.number] != nil }?.number
+    for entry in state.log.manifest.segments {
       guard let covered = covered[entry.number] else { continue }
       let actual = Int(clamping: listing.segments[entry.number] ?? 0)
       let length = entry.isSealed ? min(actual, Int(clamping: entry.lengthBytes)) : actual
       var opened = try SegmentOpening.add(
         entry, &state, length: length, covered: covered,
         growingTo: entry.isSealed ? nil : growth(of: entry))
-      if entry.number == last { try checkDigest(opened, entry.number.fileName, state.manifest) }
+      if entry.number == last { try checkDigest(opened, entry.number.fileName, state.log.manifest) }
       // There may be thousands of segments, and most have nothing left to read: neither their
       // windows nor their files are kept.
       opened.source?.release()
@@ -329,21 +331,21 @@ extension Recovery {
   func checkUnlisted(
     _ state: borrowing EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) {
-    let listed = Set(state.manifest.segments.map(\.number))
+    let listed = Set(state.log.manifest.segments.map(\.number))
     let directory = state.directory
     let unlisted = listing.segments.keys.sorted().filter { !listed.contains($0) }
     // An interrupted backup has added these files, or has not removed them yet.
-    if state.manifest.isBackup { return }
+    if state.log.manifest.isBackup { return }
     for number in unlisted {
       let name = number.fileName
       guard let (header, source) = try readableStart(directory, name),
-        header.storeID == state.manifest.storeID
+        header.storeID == state.log.manifest.storeID
       else {
         report.foreignFiles.append(name)
         continue
       }
       // A segment that a compaction wrote and did not publish contains copies of listed records.
-      if header.generation > state.manifest.generation, !header.flags.contains(.compacted),
+      if header.generation > state.log.manifest.generation, !header.flags.contains(.compacted),
         try holdsRecords(source, name, header)
       {
         throw StoreError(

@@ -42,7 +42,7 @@ struct Replay {
   }
 
   mutating func run(_ state: inout EngineState) throws(StoreError) -> ReplayResult {
-    lastSequence = state.lastSequence
+    lastSequence = state.log.lastSequence
     while !result.hasFooter, result.stop == nil {
       let before = scanner.offset
       switch try scanner.next() {
@@ -62,7 +62,7 @@ struct Replay {
     _ record: SegmentScanner.Record, _ state: inout EngineState
   ) throws(StoreError) {
     // Reads by address must reach this record when its unit is installed.
-    state.table[slot].end = scanner.offset
+    state.log.table[slot].end = scanner.offset
     let header = record.reference.header
     switch header.kind {
     case .put, .delete: try takeOperation(record, &state)
@@ -81,7 +81,7 @@ struct Replay {
         try SegmentFooter(decoding: record.reference.stored)
       }
       try check(footer.digest, record.offset, header.sequence, &state)
-      guard footer.counts(state.table[slot]) else {
+      guard footer.counts(state.log.table[slot]) else {
         throw .corrupted("the footer counts other records", name, at: record.offset)
       }
       result.hasFooter = true
@@ -141,7 +141,7 @@ struct Replay {
         "a mark of sequence number \(sequence) comes after \(lastSequence)", name, at: offset)
     }
     try install(&state)
-    guard sequence > state.manifest.compactedThrough.rawValue, sequence <= digestsThrough,
+    guard sequence > state.log.manifest.compactedThrough.rawValue, sequence <= digestsThrough,
       digest != state.live.digest
     else { return }
     throw .corrupted("the state digest does not match the records", name, at: offset)
@@ -164,34 +164,34 @@ extension EngineState {
     }
     try live.index.secureChange()
     live.index.makeUnique(hash)
-    let record = try table.record(at: address)
+    let record = try log.table.record(at: address)
     let header = record.header
     let existing: IndexHit?
-    if table[address.slot].base != nil {
-      existing = try table.find(record.key, header.keyspace, hash: hash, in: live.index)
+    if log.table[address.slot].base != nil {
+      existing = try log.table.find(record.key, header.keyspace, hash: hash, in: live.index)
     } else {
       // Finding the key's older record reuses the buffer that this record was read into.
       existing = try [UInt8](record.key).withBytes { (key) throws(StoreError) in
-        try table.find(key, header.keyspace, hash: hash, in: live.index)
+        try log.table.find(key, header.keyspace, hash: hash, in: live.index)
       }
     }
     if let expiry = record.expiryMilliseconds {
-      table[address.slot].earliestExpiry = min(expiry, table[address.slot].earliestExpiry)
+      log.table[address.slot].earliestExpiry = min(expiry, log.table[address.slot].earliestExpiry)
     }
-    lastSequence = header.sequence
-    countRecord(header.sequence, in: address.slot)
+    log.lastSequence = header.sequence
+    log.countRecord(header.sequence, in: address.slot)
     if header.kind == .delete {
-      table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
+      log.table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
     }
     // Only with a checkpoint: it may cover records that come later in the log.
     if let existing, existing.record.header.sequence > header.sequence { return }
     if header.kind == .put {
       live.install(
         put: address, length: header.length, sequence: header.sequence, hash: hash,
-        keyspace: header.keyspace, over: existing?.replaceable, in: table)
+        keyspace: header.keyspace, over: existing?.replaceable, in: log.table)
     } else if let existing {
       live.uninstall(
-        existing.replaceable, hash: hash, keyspace: header.keyspace, in: table)
+        existing.replaceable, hash: hash, keyspace: header.keyspace, in: log.table)
     }
   }
 }

@@ -38,12 +38,12 @@ enum SegmentOpening {
       ? try SegmentFile.map(file, wanted, isWritable ? .readWrite : .read) : nil
     let source = ByteSource(file: file, name: name, length: length, mapping: mapping)
     let header = try SegmentFile.header(source, name)
-    guard header.storeID == state.manifest.storeID, header.number == entry.number,
+    guard header.storeID == state.log.manifest.storeID, header.number == entry.number,
       header.epoch == entry.epoch
     else {
       throw .corrupted("this segment belongs to another store or another life of it", name, at: 16)
     }
-    guard header.generation <= state.manifest.generation else {
+    guard header.generation <= state.log.manifest.generation else {
       throw .corrupted(
         "it is younger than the manifest that lists it; a stale manifest was put in place", name,
         at: 72)
@@ -59,7 +59,7 @@ enum SegmentOpening {
     view.dictionaryLength = header.dictionary.count
     guard let covered else {
       return Opened(
-        slot: state.table.append(view, info), source: source, header: header,
+        slot: state.log.table.append(view, info), source: source, header: header,
         start: header.headerLength, lastSequence: 0)
     }
     guard covered.salt == header.salt, covered.endOffset >= UInt64(header.headerLength),
@@ -67,7 +67,7 @@ enum SegmentOpening {
     else { throw .corrupted("the index checkpoint is about another file", name, at: 0) }
     try checkTail(covered, entry, source, from: header.headerLength)
     view.adopt(covered)
-    state.table.append(view, info, in: Int(covered.slot))
+    state.log.table.append(view, info, in: Int(covered.slot))
     return Opened(
       slot: Int(covered.slot), source: source, header: header, start: view.end,
       lastSequence: covered.lastSequence)

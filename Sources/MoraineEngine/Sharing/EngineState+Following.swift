@@ -6,18 +6,20 @@ extension EngineState {
   /// What others may read of what this process knows.
   func sharedSnapshot() -> SharedPage.Publication {
     var result = SharedPage.Publication()
-    result.generation = manifest.generation
-    result.lastSequence = lastSequence
-    guard let slot = table.order.last else { return result }
-    result.tailSegment = table.infos[slot].number.rawValue
-    result.tailEnd = table[slot].end
-    if let active, active.slot == slot, !active.hasFooter { result.tailLimit = active.limit }
+    result.generation = log.manifest.generation
+    result.lastSequence = log.lastSequence
+    guard let slot = log.table.order.last else { return result }
+    result.tailSegment = log.table.infos[slot].number.rawValue
+    result.tailEnd = log.table[slot].end
+    if let active = log.active, active.slot == slot, !active.hasFooter {
+      result.tailLimit = active.limit
+    }
     return result
   }
 
   /// The last operation of a sealed segment.
   var sealedSequence: UInt64 {
-    manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
+    log.manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
   }
 
   /// Tells the committing thread, once, that what others have sealed is durable; of the rest they
@@ -26,13 +28,13 @@ extension EngineState {
     guard hasJoined else { return }
     hasJoined = false
     // After a suspension it may know more.
-    let known = min(pipeline.durableSequence.load(ordering: .acquiring), lastSequence)
+    let known = min(pipeline.durableSequence.load(ordering: .acquiring), log.lastSequence)
     pipeline.begin(file: nil, sequence: max(sealedSequence, known), offset: 0)
   }
 
   /// The segment that nobody has sealed, if there is one.
   var openSlot: Int? {
-    guard let slot = table.order.last, !table.infos[slot].flags.contains(.sealed) else {
+    guard let slot = log.table.order.last, !log.table.infos[slot].flags.contains(.sealed) else {
       return nil
     }
     return slot
@@ -40,20 +42,20 @@ extension EngineState {
 
   func hasOpenTail() -> Bool { openSlot != nil }
 
-  func lockHandle() -> (any StorageFile)? { lock }
+  func lockHandle() -> (any StorageFile)? { log.lock }
 
   /// Takes in what other processes have published.
   ///
   /// - Returns: false when segments that this process reads are gone: then all is to be read anew.
   mutating func follow(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
-    if snapshot.generation > manifest.generation {
+    if snapshot.generation > log.manifest.generation {
       guard try followManifest(snapshot) else { return false }
     }
-    if let slot = openSlot, table.infos[slot].number.rawValue == snapshot.tailSegment {
+    if let slot = openSlot, log.table.infos[slot].number.rawValue == snapshot.tailSegment {
       try widen(slot, to: max(snapshot.tailLimit, snapshot.tailEnd))
       try replayTail(slot, to: snapshot.tailEnd)
     }
-    lastSequence = max(lastSequence, snapshot.lastSequence)
+    log.lastSequence = max(log.lastSequence, snapshot.lastSequence)
     keyspaces.recordCommitToAll()
     return true
   }
@@ -68,7 +70,7 @@ extension EngineState {
         .corrupted, "the manifest vanished beside this process; restore it",
         file: Manifest.fileName)
     }
-    guard next.storeID == manifest.storeID, next.generation >= manifest.generation else {
+    guard next.storeID == log.manifest.storeID, next.generation >= log.manifest.generation else {
       throw StoreError(
         .corrupted, "another store was put in this one's place; reopen it",
         file: Manifest.fileName)
@@ -80,41 +82,42 @@ extension EngineState {
         file: Manifest.fileName)
     }
     let slots = Dictionary(
-      table.order.map { (table.infos[$0].number, $0) }, uniquingKeysWith: { first, _ in first })
+      log.table.order.map { (log.table.infos[$0].number, $0) },
+      uniquingKeysWith: { first, _ in first })
     let kept = Set(next.segments.map(\.number))
     for (number, slot) in slots where !kept.contains(number) {
       // What was never written to is given up by whoever finds its writer dead.
-      guard table[slot].recordCount == 0 else { return false }
+      guard log.table[slot].recordCount == 0 else { return false }
       leave(slot)
     }
     for keyspace in next.keyspaces where keyspaces.name(of: keyspace.id) == nil {
       keyspaces.add(keyspace)
     }
-    let before = manifest
-    adoptManifest(next)
+    let before = log.manifest
+    log.adoptManifest(next)
     do throws(StoreError) {
       for entry in next.segments { try follow(entry, slots[entry.number], listing, snapshot) }
     } catch {
       // The next look is to see that something is new.
-      manifest = before
+      log.manifest = before
       throw error
     }
-    table.arrange(by: next.segments.map(\.number))
+    log.table.arrange(by: next.segments.map(\.number))
     // Whoever compacted or filled the disk may have used it.
-    reserve = Reserve(directory: directory, found: listing.reserveBytes)
+    log.reserve = Reserve(directory: directory, found: listing.reserveBytes)
     return true
   }
 
   private mutating func leave(_ slot: Int) {
-    if active?.slot == slot { active = nil }
-    table.drop(slot)
+    if log.active?.slot == slot { log.active = nil }
+    log.table.drop(slot)
   }
 
   private mutating func follow(
     _ entry: Manifest.Segment, _ known: Int?, _ listing: DirectoryContents,
     _ snapshot: SharedPage.Publication
   ) throws(StoreError) {
-    if let known, table.infos[known].flags.contains(.sealed) { return }
+    if let known, log.table.infos[known].flags.contains(.sealed) { return }
     let length =
       entry.isSealed
       ? Int(clamping: entry.lengthBytes) : try lengthBytes(of: entry.number, listing)
@@ -129,12 +132,12 @@ extension EngineState {
     // its writer dead has put a copy in its place.
     if known != nil { try reopenFile(slot, length: length) }
     try replayTail(slot, to: length)
-    guard table[slot].recordCount == entry.recordCount, table[slot].end == length else {
+    guard log.table[slot].recordCount == entry.recordCount, log.table[slot].end == length else {
       throw .corrupted(
-        "its records are not those that the manifest counts", table.fileName(slot), at: 0)
+        "its records are not those that the manifest counts", log.table.fileName(slot), at: 0)
     }
-    table.infos[slot].flags = entry.flags
-    if active?.slot == slot { active = nil }
+    log.table.infos[slot].flags = entry.flags
+    if log.active?.slot == slot { log.active = nil }
   }
 
   /// How long a segment's file is, which may have been born after the listing.
@@ -151,42 +154,42 @@ extension EngineState {
   /// Maps more of a segment that was mapped when it was shorter.
   mutating func widen(_ slot: Int, to length: Int) throws(StoreError) {
     let wanted = FileBlock.covering(length)
-    guard let mapping = table.infos[slot].mapping, mapping.lengthBytes < wanted else { return }
+    guard let mapping = log.table.infos[slot].mapping, mapping.lengthBytes < wanted else { return }
     let access: FileAccess = configuration.isReadOnly ? .read : .readWrite
-    let name = table.fileName(slot)
+    let name = log.table.fileName(slot)
     let file = try storing { () throws(StorageError) in try directory.openFile(name, access) }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
     let wider = try SegmentFile.map(file, wanted, access)
-    if wider == nil { table.cache(file, for: slot) }
-    table[slot].base = wider?.base
-    table.infos[slot].mapping = wider
-    if active?.slot == slot { active = nil }
+    if wider == nil { log.table.cache(file, for: slot) }
+    log.table[slot].base = wider?.base
+    log.table.infos[slot].mapping = wider
+    if log.active?.slot == slot { log.active = nil }
   }
 
   /// Reads a sealed segment from the file that its name leads to now: recovery puts a copy in the
   /// place of one that was not sealed.
   mutating func reopenFile(_ slot: Int, length: Int) throws(StoreError) {
-    if active?.slot == slot { active = nil }
-    table.files.forget(slot)
-    guard table.infos[slot].mapping != nil else { return }
-    let name = table.fileName(slot)
+    if log.active?.slot == slot { log.active = nil }
+    log.table.files.forget(slot)
+    guard log.table.infos[slot].mapping != nil else { return }
+    let name = log.table.fileName(slot)
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
     let mapping = try SegmentFile.map(file, length)
-    if mapping == nil { table.cache(file, for: slot) }
-    table[slot].base = mapping?.base
-    table.infos[slot].mapping = mapping
+    if mapping == nil { log.table.cache(file, for: slot) }
+    log.table[slot].base = mapping?.base
+    log.table.infos[slot].mapping = mapping
   }
 
   /// Takes in the records of a segment from where it is known up to a place, which lies behind a
   /// whole unit.
   mutating func replayTail(_ slot: Int, to end: Int) throws(StoreError) {
-    guard end > table[slot].end else { return }
+    guard end > log.table[slot].end else { return }
     let result = try replayOn(slot, length: end)
     guard result.validEnd == end else {
       let stop = result.stop ?? (result.validEnd, "a batch has no end")
       throw .corrupted(
-        "\(stop.reason), yet another process has published it", table.fileName(slot),
+        "\(stop.reason), yet another process has published it", log.table.fileName(slot),
         at: stop.offset)
     }
   }
@@ -204,7 +207,7 @@ extension EngineState {
     isFollowedInPart = true
     let result = try replay.run(&self)
     isFollowedInPart = false
-    table[slot].end = result.validEnd
+    log.table[slot].end = result.validEnd
     return result
   }
 
@@ -212,12 +215,12 @@ extension EngineState {
   func scanner(
     _ slot: Int, from start: Int? = nil, length: Int
   ) throws(StoreError) -> SegmentScanner {
-    let name = table.fileName(slot)
+    let name = log.table.fileName(slot)
     let source = ByteSource(
-      file: try table.files.file(for: slot, named: name), name: name, length: length,
-      mapping: table.infos[slot].mapping)
+      file: try log.table.files.file(for: slot, named: name), name: name, length: length,
+      mapping: log.table.infos[slot].mapping)
     return SegmentScanner(
-      source: source, name: name, seed: table[slot].seed, offset: start ?? table[slot].end)
+      source: source, name: name, seed: log.table[slot].seed, offset: start ?? log.table[slot].end)
   }
 }
 
@@ -226,31 +229,31 @@ extension EngineState {
   /// Makes the shared tail the segment to append to; none when it takes no more.
   mutating func adoptTail(_ snapshot: SharedPage.Publication) throws(StoreError) {
     guard let slot = openSlot, snapshot.tailLimit > 0,
-      table.infos[slot].number.rawValue == snapshot.tailSegment
+      log.table.infos[slot].number.rawValue == snapshot.tailSegment
     else {
-      active = nil
+      log.active = nil
       return
     }
-    let name = table.fileName(slot)
-    let isKnown = active?.slot == slot
+    let name = log.table.fileName(slot)
+    let isKnown = log.active?.slot == slot
     let (file, length) = try storing { () throws(StorageError) in
       let file =
-        if isKnown { active?.file } else { try directory.openFile(name, .readWrite) }
+        if isKnown { log.active?.file } else { try directory.openFile(name, .readWrite) }
       return (file, Int(clamping: try file?.lengthBytes() ?? 0))
     }
     guard let file else { throw .corrupted("the file vanished", name, at: 0) }
-    let mapping = table.infos[slot].mapping
-    if mapping == nil { table.cache(file, for: slot) }
-    let marked = isKnown ? position.markedOffset : table[slot].firstOffset
+    let mapping = log.table.infos[slot].mapping
+    if mapping == nil { log.table.cache(file, for: slot) }
+    let marked = isKnown ? log.position.markedOffset : log.table[slot].firstOffset
     // A process that writes without a mapping allocates nothing ahead. What a mapping writes behind
     // the file's end is lost, and the footer asks for no more room than is kept for it.
-    let hasRoom = length >= table[slot].end + ActiveSegment.reservedBytes
-    active = ActiveSegment(
+    let hasRoom = length >= log.table[slot].end + ActiveSegment.reservedBytes
+    let tail = ActiveSegment(
       slot: slot, file: file, mapping: mapping, allocated: mapping != nil && hasRoom ? length : nil,
       limit: snapshot.tailLimit, step: ActiveSegment.smallestAllocation, softEnd: .max)
-    position.markedOffset = marked
+    log.adopt(tail: tail, markedOffset: marked)
     pipeline.follow(
-      file: file, sequence: lastSequence, offset: UInt64(table[slot].end),
+      file: file, sequence: log.lastSequence, offset: UInt64(log.table[slot].end),
       durable: sealedSequence, marked: UInt64(marked))
   }
 
@@ -260,35 +263,37 @@ extension EngineState {
   /// - Returns: what is to be made durable before the segment is listed as sealed; nil when there
   ///   is no open segment.
   mutating func recoverTail() throws(StoreError) -> OpenSegment? {
-    active = nil
+    log.active = nil
     guard let slot = openSlot else { return nil }
-    let name = table.fileName(slot)
+    let name = log.table.fileName(slot)
     let length = try storing { () throws(StorageError) in
       Int(clamping: try directory.openFile(name, .read)?.lengthBytes() ?? 0)
     }
-    if table.infos[slot].mapping != nil { try widen(slot, to: length) }
-    let published = table[slot].end
+    if log.table.infos[slot].mapping != nil { try widen(slot, to: length) }
+    let published = log.table[slot].end
     let result = try replayOn(slot, length: length)
     let end = max(published, result.validEnd)
-    table[slot].end = end
+    log.table[slot].end = end
     // It may have been published without a manifest that says so: on a full disk perhaps.
     let hasFooter = try scanner(slot, length: end).hasFooter(before: end)
     // The rest may be proven; to copy it costs little.
     let watermark =
-      manifest.watermarkSegment == table.infos[slot].number.rawValue ? manifest.watermarkOffset : 0
-    let proven = min(max(Int(clamping: watermark), table[slot].firstOffset), end)
+      log.manifest.watermarkSegment == log.table.infos[slot].number.rawValue
+      ? log.manifest.watermarkOffset : 0
+    let proven = min(max(Int(clamping: watermark), log.table[slot].firstOffset), end)
     return OpenSegment(
-      slot: slot, name: name, seed: table[slot].seed, start: table[slot].firstOffset, end: end,
-      provenEnd: proven, hasFooter: hasFooter, isEmpty: table[slot].recordCount == 0)
+      slot: slot, name: name, seed: log.table[slot].seed, start: log.table[slot].firstOffset,
+      end: end,
+      provenEnd: proven, hasFooter: hasFooter, isEmpty: log.table[slot].recordCount == 0)
   }
 
   /// Lists as sealed what ``recoverTail()`` has found.
   mutating func sealRecoveredTail(_ segment: OpenSegment) {
     if segment.isEmpty {
-      table.drop(segment.slot)
+      log.table.drop(segment.slot)
     } else {
-      table.infos[segment.slot].flags.insert(.sealed)
-      if !segment.hasFooter { table.infos[segment.slot].flags.insert(.cut) }
+      log.table.infos[segment.slot].flags.insert(.sealed)
+      if !segment.hasFooter { log.table.infos[segment.slot].flags.insert(.cut) }
     }
   }
 }

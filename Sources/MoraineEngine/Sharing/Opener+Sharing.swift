@@ -19,10 +19,10 @@ extension Opener {
     }
     try synchronizeNames(of: directory)
     var state = try openAlone(directory, lock, try DirectoryContents(directory), began, link: link)
-    state.link = link
+    state.log.link = link
     state.followed.nonce = SystemRandom.number() | 1
     link.page.make(
-      state.sharedSnapshot(), nextSegment: state.manifest.nextSegmentNumber,
+      state.sharedSnapshot(), nextSegment: state.log.manifest.nextSegmentNumber,
       nonce: state.followed.nonce, inodes: link.inodes)
     try link.joinOthers()
     return state
@@ -66,7 +66,7 @@ extension Opener {
   ) throws(StoreError) -> EngineState {
     let state = try openAlone(directory, lock, try DirectoryContents(directory), began)
     // A writer that comes later may compact them away.
-    try state.table.holdFiles()
+    try state.log.table.holdFiles()
     return state
   }
 
@@ -132,7 +132,7 @@ extension Opener {
     {
       return nil
     }
-    state.link = link
+    state.log.link = link
     state.followed = (snapshot.nonce, snapshot.version)
     return state
   }
@@ -189,7 +189,7 @@ extension Recovery {
     let slot: Int
     if let known {
       slot = known.slot
-      state.lastSequence = max(state.lastSequence, known.lastSequence)
+      state.log.lastSequence = max(state.log.lastSequence, known.lastSequence)
     } else {
       let length = Int(clamping: listing.segments[entry.number] ?? 0)
       slot = try SegmentOpening.add(
@@ -197,7 +197,7 @@ extension Recovery {
       ).slot
     }
     guard following.tailSegment == entry.number.rawValue else { return }
-    report.replayedBytes += UInt64(max(0, following.tailEnd - state.table[slot].end))
+    report.replayedBytes += UInt64(max(0, following.tailEnd - state.log.table[slot].end))
     try state.replayTail(slot, to: following.tailEnd)
   }
 }

@@ -56,8 +56,10 @@ extension Store {
     }
     let directory = engine!.directoryHandle()
     let manifest = try ManifestFile.read(directory, DirectoryContents(directory))
-    guard let manifest, manifest.generation > engine!.manifest.generation else { return false }
-    guard engine!.link == nil, !sharing.isRereading else { return try await reread() != .refused }
+    guard let manifest, manifest.generation > engine!.log.manifest.generation else { return false }
+    guard engine!.log.link == nil, !sharing.isRereading else {
+      return try await reread() != .refused
+    }
     // The reader opened the store before any process shared it.
     var opener = opener
     opener.patienceNanoseconds = Self.briefPatienceNanoseconds
@@ -76,14 +78,14 @@ extension Store {
   /// read even after other processes have removed them.
   func holdFiles() async throws(StoreError) {
     try await followBeforeWalk()
-    _ = try await reading { (engine) throws(StoreError) in try engine.table.holdFiles() }
+    _ = try await reading { (engine) throws(StoreError) in try engine.log.table.holdFiles() }
   }
 
   /// Follows a newer manifest before a walk over more files than are kept open, because the other
   /// files may have been removed. A reader that no writer wakes has no other way to learn of that.
   private func followBeforeWalk() async throws(StoreError) {
-    guard engine != nil, engine!.link == nil, opener.configuration.isReadOnly,
-      engine!.table.hasMoreFilesThanAreKept
+    guard engine != nil, engine!.log.link == nil, opener.configuration.isReadOnly,
+      engine!.log.table.hasMoreFilesThanAreKept
     else { return }
     do throws(StoreError) { _ = try await followReplacement() } catch {
       // A writer has the store open exclusively. The walk reads the files that are held open.

@@ -58,7 +58,7 @@ extension Store {
   /// the publication has not ended by then.
   private func isPublishedSoon() async -> Bool {
     for _ in 0..<20 {
-      guard let page = engine?.link?.page, page.snapshot() == nil else { return true }
+      guard let page = engine?.log.link?.page, page.snapshot() == nil else { return true }
       await ThreadPool.current.sleep(nanoseconds: 500_000)
     }
     return false
@@ -125,7 +125,7 @@ extension Store {
 
   /// Applies what other processes have published, without waiting.
   private func followAtOnce() throws(StoreError) -> Following {
-    guard let link = engine!.link else { return try hasBeenShared() ? .replaced : .followed }
+    guard let link = engine!.log.link else { return try hasBeenShared() ? .replaced : .followed }
     if engine!.isFollowedInPart { return .replaced }
     guard link.page.load(.version) != sharing.seenVersion else { return .followed }
     guard let news = link.page.snapshot() else { return .incomplete }
@@ -244,15 +244,14 @@ extension Store {
     }
     return FollowedStore(
       opener: opener, directory: engine!.directoryHandle(), lock: engine!.lockHandle(),
-      link: engine!.link, isKnownInPart: engine!.isFollowedInPart, published: published)
+      link: engine!.log.link, isKnownInPart: engine!.isFollowedInPart, published: published)
   }
 
   /// Replaces the known state by a state that was read again.
   func install(_ box: EngineBox) {
     guard var state = box.take() else { return }
-    state.appendedBytes = engine!.appendedBytes
+    state.log.continueCounts(of: engine!.log)
     state.report = engine!.report
-    state.lastSequence = max(state.lastSequence, engine!.lastSequence)
     engine = consume state
     begunFollowing()
     engine!.keyspaces.recordCommitToAll()
@@ -265,9 +264,9 @@ extension Store {
       engine!.tellOfOthers()
       // Relaxed: readers need no order. A feed that begins now may begin at this operation or at a
       // later one.
-      observers.openedSequence.store(engine!.lastSequence, ordering: .relaxed)
+      observers.openedSequence.store(engine!.log.lastSequence, ordering: .relaxed)
     }
-    guard let page = engine?.link?.page else { return }
+    guard let page = engine?.log.link?.page else { return }
     sharing.nonce = engine!.followed.nonce
     see(engine!.followed.version)
     sharing.adoptedVersion = 0

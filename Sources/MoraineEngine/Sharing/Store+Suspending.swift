@@ -88,7 +88,7 @@ extension Store {
 
   private func beginWatching() throws(StoreError) {
     guard sharing.watch == nil, !isSuspended else { return }
-    guard let page = engine?.link?.page else { return lookLater() }
+    guard let page = engine?.log.link?.page else { return lookLater() }
     let directory = engine!.directoryHandle()
     let watch = PeerWatcher(page) { [weak self] in
       guard let self else { return }

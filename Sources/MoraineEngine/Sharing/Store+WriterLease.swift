@@ -12,11 +12,11 @@ extension Store {
   /// - Throws: `.locked`, `.poisoned`, `.corrupted`, `.io`, `.usedAfterFork`; the lock is free
   ///   then.
   func acquireWriterLease() async throws(StoreError) -> Bool {
-    guard isShared, !opener.configuration.isReadOnly, engine?.link != nil else { return false }
+    guard isShared, !opener.configuration.isReadOnly, engine?.log.link != nil else { return false }
     // In a forked child, the kernel's locks and the words of the page belong to the parent.
     try engine!.checkProcess()
     await sharing.entryGate.waitUntilFree()
-    guard let link = engine?.link, sharing.leaseDepth == 0 else {
+    guard let link = engine?.log.link, sharing.leaseDepth == 0 else {
       sharing.leaseDepth += 1
       return true
     }
@@ -55,7 +55,7 @@ extension Store {
       if let poison = pipeline.poison { throw poison }
     }
     if page.load(.leaseHolder) != 0 { return try await takeOverFromDead(link) }
-    if page.load(.version) == sharing.adoptedVersion, engine!.active != nil {
+    if page.load(.version) == sharing.adoptedVersion, engine!.log.active != nil {
       page.store(UInt64(CurrentProcess.id), .leaseHolder)
       return
     }
@@ -87,7 +87,7 @@ extension Store {
     if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
     let tail = try engine!.recoverTail()
     // Only after the tail was replayed: its records have lower numbers, and numbers must rise.
-    engine!.lastSequence = max(engine!.lastSequence, link.page.lastSequenceWhateverDied)
+    engine!.log.lastSequence = max(engine!.log.lastSequence, link.page.lastSequenceWhateverDied)
     guard let segment = tail else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
     engine!.sealRecoveredTail(segment)
@@ -97,7 +97,7 @@ extension Store {
       guard error.code == .noSpace, try await releaseReserve() else { throw error }
       try await publishManifest()
     }
-    pipeline.begin(file: nil, sequence: engine!.lastSequence, offset: 0)
+    pipeline.begin(file: nil, sequence: engine!.log.lastSequence, offset: 0)
     engine!.keyspaces.recordCommitToAll()
     guard segment.isEmpty else { return }
     try await pipeline.run { () throws(StoreError) in
@@ -120,14 +120,14 @@ extension Store {
   private func makeDurable(
     _ segment: OpenSegment, _ directory: any StorageDirectory
   ) async throws(StoreError) {
-    let (before, reserve) = (engine!.report, engine!.reserve)
+    let (before, reserve) = (engine!.report, engine!.log.reserve)
     let after = try await pipeline.run { () throws(StoreError) in
       var (report, reserve) = (before, reserve)
       let isNew = try segment.makeDurable(directory, &reserve, &report)
       return (report: report, reserve: reserve, isNew: isNew)
     }
     engine!.report = after.report
-    engine!.reserve = after.reserve
+    engine!.log.reserve = after.reserve
     if after.isNew { try engine!.reopenFile(segment.slot, length: segment.end) }
   }
 
@@ -155,7 +155,7 @@ extension Store {
   func releaseWriterLease() {
     precondition(sharing.leaseDepth > 0, "a lock is left that was not taken")
     sharing.leaseDepth -= 1
-    guard let link = engine?.link else { return }
+    guard let link = engine?.log.link else { return }
     let page = link.page
     if pipeline.hasPoison {
       page.store(1, .poison)
@@ -179,7 +179,7 @@ extension Store {
   /// - Returns: false while another process rewrites segments; always true in a store that is not
   ///   shared.
   func takeCompactor() throws(StoreError) -> Bool {
-    guard isShared, let link = engine?.link else { return true }
+    guard isShared, let link = engine?.log.link else { return true }
     try engine!.checkProcess()
     sharing.hasCompactor = try link.tryCompactor()
     return sharing.hasCompactor
@@ -195,7 +195,7 @@ extension Store {
     guard sharing.hasCompactor else { return }
     sharing.hasCompactor = false
     sharing.keepsSlots = false
-    engine?.link?.freeCompactor()
+    engine?.log.link?.freeCompactor()
   }
 
   /// Waits five milliseconds while another process compacts.
@@ -209,7 +209,7 @@ extension Store {
   /// Ends the log if no other process has the store open for writing. Otherwise only makes the
   /// writes of this process durable.
   func leaveForGood() async throws(StoreError) {
-    guard let link = engine?.link else { return }
+    guard let link = engine?.log.link else { return }
     do throws(StoreError) { guard try await acquireWriterLease() else { return } } catch {
       // Another process keeps the lock. The writes of this process become durable without it.
       try await pipeline.waitUntilAllDurable()

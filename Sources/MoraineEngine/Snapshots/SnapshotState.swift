@@ -24,8 +24,8 @@ final class SnapshotState: @unchecked Sendable {
     try engine.validateAllPages()
     try engine.live.index.prepareToFreeze()
     index = engine.live.index.freeze()
-    segments = SnapshotSegments(engine.table, engine.directory)
-    sequence = SequenceNumber(rawValue: engine.lastSequence)
+    segments = SnapshotSegments(engine.log.table, engine.directory)
+    sequence = SequenceNumber(rawValue: engine.log.lastSequence)
     keyspaces = engine.keyspaces.numbers
     isMapped = segments.isMapped
     hold = SnapshotFilePin(live)

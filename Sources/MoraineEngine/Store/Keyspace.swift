@@ -46,7 +46,7 @@ extension Store {
   }
 
   var knownKeyspaceNames: [String] {
-    engine?.manifest.keyspaces.map(\.name).sorted() ?? []
+    engine?.log.manifest.keyspaces.map(\.name).sorted() ?? []
   }
 }
 
@@ -254,7 +254,7 @@ extension Store {
       do throws(StoreError) {
         try await publishManifest()
       } catch {
-        engine!.manifest.keyspaces.removeLast()
+        engine!.log.manifest.keyspaces.removeLast()
         throw error
       }
       engine!.keyspaces.add(keyspace)
@@ -264,12 +264,13 @@ extension Store {
 
 extension EngineState {
   fileprivate mutating func list(keyspace name: String) throws(StoreError) -> Manifest.Keyspace {
-    let last = manifest.keyspaces.map(\.id).filter { $0 < KeyspaceTable.firstSystemID }.max() ?? 0
+    let last =
+      log.manifest.keyspaces.map(\.id).filter { $0 < KeyspaceTable.firstSystemID }.max() ?? 0
     guard last < Keyspace.limit else {
       throw StoreError(.limitExceeded, "a store has at most \(Keyspace.limit) keyspaces")
     }
     let keyspace = Manifest.Keyspace(id: last + 1, index: 0, name: name)
-    manifest.keyspaces.append(keyspace)
+    log.manifest.keyspaces.append(keyspace)
     return keyspace
   }
 }

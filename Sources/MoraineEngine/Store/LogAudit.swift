@@ -57,7 +57,7 @@ struct LogAudit: ~Copyable {
 
   /// Reads everything. All pages of the index were validated.
   mutating func run(_ engine: inout EngineState) {
-    let slots = engine.table.readingOrder
+    let slots = engine.log.table.readingOrder
     for slot in slots {
       do throws(StoreError) {
         try read(slot, &engine)
@@ -80,29 +80,29 @@ struct LogAudit: ~Copyable {
       report.problems.append(error)
     }
     // While a compaction moves records, their figures are in two places.
-    if !engine.table.isRetiring { compare(slots, engine) }
+    if !engine.log.table.isRetiring { compare(slots, engine) }
     report.problems += contradictions
   }
 
   // MARK: Reading
 
   private mutating func read(_ slot: Int, _ engine: inout EngineState) throws(StoreError) {
-    try engine.table.verifyHeader(slot, storeID: engine.manifest.storeID)
-    let view = engine.table[slot]
+    try engine.log.table.verifyHeader(slot, storeID: engine.log.manifest.storeID)
+    let view = engine.log.table[slot]
     var empty = view
     empty.forgetFigures()
     empty.end = view.end
     sums[slot] = Sums(view: empty)
     // A compaction that is under way has copies of records that its inputs still contain.
     var units = UnitCheck(
-      engine.table.fileName(slot), engine.table.isRetiring ? 0 : lastSequence)
+      engine.log.table.fileName(slot), engine.log.table.isRetiring ? 0 : lastSequence)
     var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
     while let record = try next(&scanner) {
       try units.take(record, engine.keyspaces)
       try take(record, slot, &engine)
       tell(scanner.offset)
     }
-    try units.end(at: view.end, isOpen: !engine.table.infos[slot].flags.contains(.sealed))
+    try units.end(at: view.end, isOpen: !engine.log.table.infos[slot].flags.contains(.sealed))
     lastSequence = max(lastSequence, units.lastSequence)
     let sum = sums[slot]?.view
     report.recordCount += sum?.recordCount ?? 0
@@ -134,7 +134,7 @@ struct LogAudit: ~Copyable {
     let header = record.reference.header
     guard header.kind.isOperation else {
       guard header.kind == .footer, let view = sums[slot]?.view else { return }
-      let name = engine.table.fileName(slot)
+      let name = engine.log.table.fileName(slot)
       let footer = try formatting(name) { () throws(FormatError) in
         try SegmentFooter(decoding: record.reference.stored)
       }
@@ -165,7 +165,7 @@ struct LogAudit: ~Copyable {
   ) {
     guard record.header.codec != .raw else { return }
     do throws(StoreError) {
-      _ = try engine.table.value(of: record, at: address)
+      _ = try engine.log.table.value(of: record, at: address)
     } catch {
       report.problems.append(error)
     }
@@ -174,7 +174,7 @@ struct LogAudit: ~Copyable {
   // MARK: Records that are not live
 
   private mutating func follow(_ slot: Int, _ engine: inout EngineState) throws(StoreError) {
-    let view = engine.table[slot]
+    let view = engine.log.table[slot]
     var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
     while let record = try next(&scanner) {
       let header = record.reference.header
@@ -199,7 +199,7 @@ struct LogAudit: ~Copyable {
     let header = record.header
     let live: UInt64?
     do throws(StoreError) {
-      let found = try engine.table.find(
+      let found = try engine.log.table.find(
         record.key, header.keyspace, hash: hash, in: engine.live.index)
       live = found?.record.header.sequence
     } catch {
@@ -223,7 +223,7 @@ struct LogAudit: ~Copyable {
       let known = hidden[hash]
       hidden[hash] = Hidden(
         sequence: header.sequence,
-        cleanedThrough: max(engine.table[slot].cleanedThrough, known?.cleanedThrough ?? 0))
+        cleanedThrough: max(engine.log.table[slot].cleanedThrough, known?.cleanedThrough ?? 0))
       if shares.number == 0, hidden.count > Self.hiddenLimit { divide() }
     }
   }
@@ -250,19 +250,19 @@ struct LogAudit: ~Copyable {
 
   private mutating func compare(_ slots: [Int], _ engine: borrowing EngineState) {
     var (liveBytes, digest) = (UInt64(0), StateDigest())
-    let entries = engine.manifest.entriesByNumber
+    let entries = engine.log.manifest.entriesByNumber
     for slot in slots {
       guard let sum = sums[slot] else { continue }
       liveBytes += sum.view.liveBytes
       digest.add(sum.view.digest)
-      let wrong = sum.view.differences(from: engine.table[slot])
+      let wrong = sum.view.differences(from: engine.log.table[slot])
       if !wrong.isEmpty {
         contradict(
           engine,
-          "of \(engine.table.fileName(slot)) the log has another "
+          "of \(engine.log.table.fileName(slot)) the log has another "
             + wrong.joined(separator: ", "))
       }
-      if let entry = entries[engine.table.infos[slot].number] { compare(sum, entry, engine) }
+      if let entry = entries[engine.log.table.infos[slot].number] { compare(sum, entry, engine) }
     }
     guard contradictions.isEmpty else { return }
     if liveCount != engine.live.index.count {
@@ -272,12 +272,13 @@ struct LogAudit: ~Copyable {
     } else if liveBytes != engine.live.bytes {
       contradict(engine, "\(liveBytes) live bytes, but \(engine.live.bytes) were counted")
     } else if engine.live.keyspaces.areCounted {
-      for id in engine.keyspaces.listedIDs where engine.live.keyspaces[id] != keyspaces[id] ?? .init() {
+      for id in engine.keyspaces.listedIDs
+      where engine.live.keyspaces[id] != keyspaces[id] ?? .init() {
         contradict(engine, "keyspace \(id) has other live records than were counted")
       }
     }
-    if engine.lastSequence < lastSequence {
-      contradict(engine, "the log continues after sequence number \(engine.lastSequence)")
+    if engine.log.lastSequence < lastSequence {
+      contradict(engine, "the log continues after sequence number \(engine.log.lastSequence)")
     }
   }
 
@@ -291,7 +292,8 @@ struct LogAudit: ~Copyable {
     guard entry.isSealed else { return }
     let live = sum.view.liveBytes
     let isCurrent =
-      engine.manifest.lastSequence.rawValue == engine.lastSequence && engine.manifest.isClean
+      engine.log.manifest.lastSequence.rawValue == engine.log.lastSequence
+      && engine.log.manifest.isClean
     let isPossible =
       entry.liveBytes <= sum.putBytes
       && (entry.flags.contains(.compacted)

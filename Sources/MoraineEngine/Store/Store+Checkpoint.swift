@@ -5,7 +5,7 @@ extension Store {
   /// Number of bytes of the log that an opening would have to replay.
   private var bytesSinceCheckpoint: UInt64 {
     guard engine != nil else { return 0 }
-    return engine!.report.replayedBytes &+ engine!.appendedBytes &+ compaction.writtenBytes
+    return engine!.report.replayedBytes &+ engine!.log.appendedBytes &+ compaction.writtenBytes
       &- checkpoints.coveredBytes
   }
 
@@ -45,7 +45,8 @@ extension Store {
     try await catchUpAsWriter()
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
-    let written = engine!.report.replayedBytes &+ engine!.appendedBytes &+ compaction.writtenBytes
+    let written =
+      engine!.report.replayedBytes &+ engine!.log.appendedBytes &+ compaction.writtenBytes
     let name = engine!.checkpointName()
     let directory = engine!.directoryHandle()
     let pipeline = pipeline

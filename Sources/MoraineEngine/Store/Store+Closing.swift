@@ -90,7 +90,7 @@ extension Store {
     var failure: StoreError?
     do throws(StoreError) { _ = try await releaseReserve() } catch { failure = error }
     // A compaction may have sealed and listed the active segment already.
-    if engine?.active != nil {
+    if engine?.log.active != nil {
       try await sealActive()
       try await publishManifest()
     }
@@ -102,9 +102,9 @@ extension Store {
   func sealActive() async throws(StoreError) {
     let pipeline = pipeline
     try engine!.appendFooter()
-    guard let seal = engine!.sealActive() else { return }
+    guard let seal = engine!.log.sealActive() else { return }
     try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) }
-    pipeline.begin(file: nil, sequence: engine!.lastSequence, offset: 0)
+    pipeline.begin(file: nil, sequence: engine!.log.lastSequence, offset: 0)
   }
 }
 

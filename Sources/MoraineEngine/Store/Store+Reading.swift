@@ -125,7 +125,7 @@ extension Store {
   public var lastSequence: SequenceNumber {
     get async {
       await tryToCatchUp()
-      return SequenceNumber(rawValue: engine?.lastSequence ?? 0)
+      return SequenceNumber(rawValue: engine?.log.lastSequence ?? 0)
     }
   }
 
@@ -176,7 +176,7 @@ extension Store {
     var walk = LogWalk(keyspace: keyspace, slots: [])
     let entry = try await reading { (engine) throws(StoreError) in
       try engine.validateAllPages()
-      walk = LogWalk(keyspace: keyspace, slots: engine.table.readingOrder)
+      walk = LogWalk(keyspace: keyspace, slots: engine.log.table.readingOrder)
       return try engine.next(&walk)
     }
     guard let first = entry ?? nil else { return }
@@ -211,7 +211,7 @@ extension Store {
       let entries = try engine.keyspaces.id(of: keyspace).map { id throws(StoreError) in
         try engine.entries(in: id)
       }
-      return (entries ?? [], engine.lastSequence)
+      return (entries ?? [], engine.log.lastSequence)
     } ?? ([], 0)
   }
 }
@@ -221,16 +221,18 @@ extension EngineState {
   mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Entry] {
     try validateAllPages()
     var result: [Entry] = []
-    var walk = LogWalk(keyspace: keyspace, slots: table.readingOrder)
+    var walk = LogWalk(keyspace: keyspace, slots: log.table.readingOrder)
     while let entry = try next(&walk) { result.append(entry) }
     return result
   }
 
-  func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? { try walk.next(live.index, table) }
+  func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
+    try walk.next(live.index, log.table)
+  }
 
   func next(_ cursor: inout LogCursor) throws(StoreError) -> Entry? {
-    try cursor.nextRecord(live.index, table).map { address, record throws(StoreError) in
-      try table.entry(of: record, at: address)
+    try cursor.nextRecord(live.index, log.table).map { address, record throws(StoreError) in
+      try log.table.entry(of: record, at: address)
     }
   }
 }
@@ -274,8 +276,8 @@ extension Store {
 
   var knownSegmentStatistics: [SegmentStatistics] {
     guard engine != nil else { return [] }
-    return engine!.table.order.map { slot in
-      let (info, view) = (engine!.table.infos[slot], engine!.table[slot])
+    return engine!.log.table.order.map { slot in
+      let (info, view) = (engine!.log.table.infos[slot], engine!.log.table[slot])
       var result = SegmentStatistics(number: info.number)
       result.lengthBytes = UInt64(view.end)
       result.liveBytes = UInt64(view.boundedLiveBytes)
@@ -288,14 +290,14 @@ extension Store {
   }
 
   private func describeEngine(in result: inout Statistics) {
-    result.appendedBytes = engine!.appendedBytes
+    result.appendedBytes = engine!.log.appendedBytes
     result.count = engine!.live.index.count
     result.indexBytes = engine!.live.index.byteCount
-    result.lastSequence = SequenceNumber(rawValue: engine!.lastSequence)
+    result.lastSequence = SequenceNumber(rawValue: engine!.log.lastSequence)
     result.digest = engine!.live.digest
-    for slot in engine!.table.readingOrder {
+    for slot in engine!.log.table.readingOrder {
       result.segmentCount += 1
-      result.diskBytes += UInt64(engine!.table[slot].end)
+      result.diskBytes += UInt64(engine!.log.table[slot].end)
     }
     result.liveBytes = min(engine!.live.bytes, result.diskBytes)
   }
@@ -314,7 +316,7 @@ extension Store {
     let segments = knownSegmentStatistics
     guard engine != nil else { return [] }
     try engine!.validateAllPages()
-    let slots = Array(engine!.table.order)
+    let slots = Array(engine!.log.table.order)
     var result: [SegmentLiveness] = []
     for (slot, segment) in zip(slots, segments) {
       var shares = [Double](repeating: 0, count: partCount)
@@ -342,7 +344,7 @@ extension Store {
 extension EngineState {
   /// Returns the range of bytes that the next live record occupies.
   fileprivate mutating func nextLive(_ cursor: inout LogCursor) throws(StoreError) -> Range<Int>? {
-    guard let (address, record) = try cursor.nextRecord(live.index, table) else { return nil }
+    guard let (address, record) = try cursor.nextRecord(live.index, log.table) else { return nil }
     return address.offset..<(address.offset + aligned(record.header.length))
   }
 }

@@ -123,17 +123,17 @@ extension Store {
   /// - Returns: whether that released any space.
   private func shrinkReserve() async throws(StoreError) -> Bool {
     guard engine != nil else { return false }
-    let before = engine!.reserve.lengthBytes
+    let before = engine!.log.reserve.lengthBytes
     let target = Reserve.target(liveBytes: engine!.live.bytes)
     try await changeReserve { (reserve) throws(StorageError) in try reserve.shrink(for: target) }
-    return engine != nil && engine!.reserve.lengthBytes < before
+    return engine != nil && engine!.log.reserve.lengthBytes < before
   }
 
   /// Releases the whole reserve, for work that frees more space.
   ///
   /// - Returns: whether there was a reserve.
   func releaseReserve() async throws(StoreError) -> Bool {
-    guard engine != nil, engine!.reserve.lengthBytes > 0 else { return false }
+    guard engine != nil, engine!.log.reserve.lengthBytes > 0 else { return false }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
     compaction.reserveWasReleased()
     return true
@@ -157,20 +157,20 @@ extension Store {
   /// Fills the reserve before a put, because puts must not use up the reserved space.
   private func keepReserve() async throws(StoreError) {
     let target = Reserve.target(liveBytes: engine!.live.bytes)
-    if engine!.reserve.holds(target) { return }
+    if engine!.log.reserve.holds(target) { return }
     try await changeReserve { (reserve) throws(StorageError) in try reserve.keep(target) }
   }
 
   private func changeReserve(
     _ change: @escaping @Sendable (inout Reserve) throws(StorageError) -> Void
   ) async throws(StoreError) {
-    let before = engine!.reserve
+    let before = engine!.log.reserve
     let after = try await pipeline.run { () throws(StoreError) in
       var reserve = before
       try storing { () throws(StorageError) in try change(&reserve) }
       return reserve
     }
-    if engine != nil { engine!.reserve = after }
+    if engine != nil { engine!.log.reserve = after }
   }
 }
 
@@ -197,23 +197,23 @@ extension Store {
     do throws(StoreError) {
       child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
     } catch {
-      engine!.giveBack(birth.header.number)
+      engine!.log.giveBack(birth.header.number)
       throw error
     }
-    let full = engine!.adopt(child, birth)
+    let full = engine!.log.adopt(child, birth)
     let next = engine!.nextManifest(sealing: full)
-    let publisher = engine!.publisher()
+    let publisher = engine!.log.publisher()
     do throws(StoreError) {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
-      engine!.abandonActive(for: full)
+      engine!.log.abandonActive(for: full)
       // A shared store never uses the number again, so no later creation would remove the file.
       if isShared, !pipeline.hasPoison {
         try await pipeline.run { () throws(StoreError) in try birth.discard() }
       }
       throw error
     }
-    engine!.adoptManifest(next)
+    engine!.log.adoptManifest(next)
     let length = UInt64(birth.header.headerLength)
     guard let full else {
       pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
@@ -221,7 +221,7 @@ extension Store {
       compactIfWorthIt()
       return
     }
-    let seal = engine!.sealWork(full.segment)
+    let seal = engine!.log.sealWork(full.segment)
     let after = engine!.manifestAfterSealing(full.segment)
     pipeline.begin(file: child.file, offset: length) { seal.runInBackground(publisher, after) }
     compactIfWorthIt()
@@ -230,24 +230,24 @@ extension Store {
   /// Replaces the manifest on disk by one that describes the current state.
   func publishManifest() async throws(StoreError) {
     let next = engine!.nextManifest()
-    let publisher = engine!.publisher()
+    let publisher = engine!.log.publisher()
     try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
-    engine!.adoptManifest(next)
+    engine!.log.adoptManifest(next)
   }
 }
 
 extension Store {
   /// Makes room for `count` bytes of records: in the active segment, or in the next one.
   func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
-    let capacity = engine!.capacity(for: count)
+    let capacity = engine!.log.capacity(for: count)
     if case .enough = capacity { return }
     // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
-    if !isDelete { await yieldToCompaction(before: engine!.nextStepBytes()) }
+    if !isDelete { await yieldToCompaction(before: engine!.log.nextStepBytes()) }
     switch capacity {
     case .enough: return
     case .extendAhead:
       // It is not known yet whether there is space.
-      engine!.extendAhead()
+      engine!.log.extendAhead()
       return
     case .extend: try await extend(for: count)
     case .rotate: try await rotate(for: count)
@@ -257,16 +257,16 @@ extension Store {
   }
 
   private func extend(for count: Int) async throws(StoreError) {
-    if engine!.active?.ticket != nil {
+    if engine!.log.active?.ticket != nil {
       // Jobs run in order: when this empty job has run, the extension is done.
       try await pipeline.run { () throws(StoreError) in }
-      engine!.redeemTicket()
-      if engine!.capacity(for: count) != .extend { return }
+      engine!.log.redeemTicket()
+      if engine!.log.capacity(for: count) != .extend { return }
     }
-    guard let work = engine!.extensionWork(for: count) else { return }
+    guard let work = engine!.log.extensionWork(for: count) else { return }
     let end = try await pipeline.run { () throws(StoreError) in
       try storing { () throws(StorageError) in try work.run() }
     }
-    engine!.extended(to: end)
+    engine!.log.extended(to: end)
   }
 }

@@ -11,7 +11,7 @@ extension Store {
   public func snapshot() async throws(StoreError) -> Snapshot {
     try await checkOpen()
     guard engine != nil else { return Snapshot(nil) }
-    let (sequence, count) = (engine!.lastSequence, compaction.count)
+    let (sequence, count) = (engine!.log.lastSequence, compaction.count)
     if let last = readers.snapshot(at: sequence, compactionCount: count) { return Snapshot(last) }
     let handle = SnapshotHandle(try SnapshotState(&engine!, readers.live))
     readers.keep(handle, compactionCount: count)

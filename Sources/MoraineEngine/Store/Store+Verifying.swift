@@ -79,7 +79,7 @@ struct ManifestCheck: Sendable {
 
 extension EngineState {
   func manifestCheck() -> ManifestCheck {
-    ManifestCheck(directory: directory, storeID: manifest.storeID)
+    ManifestCheck(directory: directory, storeID: log.manifest.storeID)
   }
 }
 

@@ -78,12 +78,14 @@ public actor Store {
   ) {
     self.opener = opener
     checkpoints = CheckpointState(names: state?.checkpointNames ?? [])
-    let page = state?.link?.page
+    let page = state?.log.link?.page
     let followed = state?.followed ?? (nonce: 0, version: 0)
     if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
     if page != nil { state!.tellOfOthers() }
     let observers = opener.observers
-    if let last = state?.lastSequence { observers.openedSequence.store(last, ordering: .releasing) }
+    if let last = state?.log.lastSequence {
+      observers.openedSequence.store(last, ordering: .releasing)
+    }
     lifecycle = StoreLifecycle(refusal, StoreEnding(observers.life))
     #if DEBUG
       engine = state

@@ -99,10 +99,10 @@ extension Store {
     let slots = engine!.compactable()
     let inputs = engine!.compactionInputs(slots)
     let directory = engine!.directoryHandle()
-    let reader = CompactionReader(inputs, directory, engine!.manifest.hashKey)
+    let reader = CompactionReader(inputs, directory, engine!.log.manifest.hashKey)
     let output = CompactionOutput(
       engine!.compactionHeader(), directory, limitBytes: Limits.recordOffsetBytes)
-    let cleaned = engine!.lastSequence
+    let cleaned = engine!.log.lastSequence
     while let candidates = try reader.chunk() {
       let isKept = try engine!.selectLive(candidates, cleanedThrough: .max)
       for (candidate, isKept) in zip(candidates, isKept) where isKept {

@@ -155,6 +155,6 @@ extension Store {
 
   /// The numbers of the segments that cannot be merged.
   fileprivate func loners() -> [UInt64] {
-    engine!.table.unmergeable.map { engine!.table.infos[$0].number.rawValue }
+    engine!.log.table.unmergeable.map { engine!.log.table.infos[$0].number.rawValue }
   }
 }

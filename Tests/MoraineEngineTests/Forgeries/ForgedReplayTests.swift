@@ -88,7 +88,7 @@ import Testing
       manifest: Manifest(
         storeID: identifier, instanceID: identifier, hashKey: HashKey(k0: 3, k1: 4)),
       configuration: .testing(ioMode: .positional), pipeline: pipeline, observers: Observers())
-    let slot = state.table.append(
+    let slot = state.log.table.append(
       SegmentView(base: nil, end: place, seed: seed),
       SegmentInfo(number: SegmentNumber(rawValue: 1), epoch: 1, salt: 1))
     let source = ByteSource(file: file, name: "huge", length: place + 24, mapping: nil)

@@ -74,7 +74,7 @@ import Testing
 extension Store {
   /// Lists the last keyspace that a store can have.
   fileprivate func useUpKeyspaces() {
-    engine!.manifest.keyspaces.append(
+    engine!.log.manifest.keyspaces.append(
       Manifest.Keyspace(id: UInt16(Keyspace.limit), index: 0, name: "the last"))
   }
 }

@@ -55,7 +55,7 @@ extension Store {
     _ key: Key
   ) async throws -> (lent: [UInt8], isAlive: Bool, isAliveAfterwards: Bool) {
     let later = try rereading(to: nil)!.run()!
-    let mappings = engine!.table.infos.map { WeakMapping(mapping: $0.mapping) }
+    let mappings = engine!.log.table.infos.map { WeakMapping(mapping: $0.mapping) }
     var place = 0
     var isAlive = false
     // Not the public method: that applies the writes of other processes first.

@@ -114,5 +114,5 @@ import Testing
 }
 
 extension Store {
-  fileprivate func forgetPoison() { engine?.link?.page.store(0, .poison) }
+  fileprivate func forgetPoison() { engine?.log.link?.page.store(0, .poison) }
 }

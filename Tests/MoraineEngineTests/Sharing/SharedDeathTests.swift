@@ -214,23 +214,23 @@ extension Store {
       return
     }
     beginPublishing()
-    engine!.link!.page.store(1, .tailEnd)
+    engine!.log.link!.page.store(1, .tailEnd)
     releaseLocksAsTheKernelDoes()
   }
 
   fileprivate func dieAfterUsingANumberUp() async throws(StoreError) {
     _ = try await acquireWriterLease()
-    engine!.lastSequence += 1
-    engine!.link!.page.publish(engine!.sharedSnapshot())
+    engine!.log.lastSequence += 1
+    engine!.log.link!.page.publish(engine!.sharedSnapshot())
     beginPublishing()
     releaseLocksAsTheKernelDoes()
   }
 
-  fileprivate func beginPublishing() { engine!.link!.page.add(1, to: .version) }
+  fileprivate func beginPublishing() { engine!.log.link!.page.add(1, to: .version) }
 
-  private func releaseLocksAsTheKernelDoes() { engine?.link?.freeWriter() }
+  private func releaseLocksAsTheKernelDoes() { engine?.log.link?.freeWriter() }
 }
 
 extension EngineState {
-  fileprivate func activeFile() -> (any StorageFile)? { active?.file }
+  fileprivate func activeFile() -> (any StorageFile)? { log.active?.file }
 }

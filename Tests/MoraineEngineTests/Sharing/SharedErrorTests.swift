@@ -201,11 +201,11 @@ extension Store {
     var snapshot = engine!.sharedSnapshot()
     snapshot.tailEnd += 24
     snapshot.lastSequence += 1
-    engine!.link!.page.publish(snapshot)
+    engine!.log.link!.page.publish(snapshot)
   }
 
   fileprivate func makePageAnew() {
-    let page = engine!.link!.page
+    let page = engine!.log.link!.page
     page.make(engine!.sharedSnapshot(), nextSegment: page.load(.nextSegment), nonce: 12345)
   }
 }

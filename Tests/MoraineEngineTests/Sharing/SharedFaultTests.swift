@@ -203,7 +203,7 @@ extension Store {
   fileprivate func dieBehindABirth() async throws(StoreError) {
     _ = try await acquireWriterLease()
     try await rotate(for: 100)
-    engine?.link?.freeWriter()
+    engine?.log.link?.freeWriter()
   }
 
   fileprivate func seeTheManifestAlone() throws(StoreError) {

@@ -38,5 +38,5 @@ import Testing
 }
 
 extension Store {
-  func pageSnapshot() -> SharedPage.Publication? { engine?.link?.page.snapshot() }
+  func pageSnapshot() -> SharedPage.Publication? { engine?.log.link?.page.snapshot() }
 }

@@ -70,6 +70,6 @@ extension Store {
   fileprivate func dieBehindTheFooter() async throws(StoreError) {
     _ = try await acquireWriterLease()
     try await sealActive()
-    engine?.link?.freeWriter()
+    engine?.log.link?.freeWriter()
   }
 }

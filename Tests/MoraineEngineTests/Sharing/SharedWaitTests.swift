@@ -251,7 +251,7 @@ extension Store {
   fileprivate var hasNoState: Bool { engine == nil }
 
   fileprivate func makePageAgain(nonce: UInt64) {
-    let page = engine!.link!.page
+    let page = engine!.log.link!.page
     page.make(engine!.sharedSnapshot(), nextSegment: page.load(.nextSegment), nonce: nonce)
   }
 }

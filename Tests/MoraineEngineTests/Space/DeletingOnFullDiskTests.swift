@@ -102,5 +102,5 @@ import Testing
 extension Store {
   fileprivate var waitingForCompaction: Int { compaction.waitingCount }
 
-  fileprivate var hasWholeReserve: Bool { engine?.reserve.isFull == true }
+  fileprivate var hasWholeReserve: Bool { engine?.log.reserve.isFull == true }
 }

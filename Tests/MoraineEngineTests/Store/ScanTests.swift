@@ -153,7 +153,7 @@ extension Store {
   private func found(_ key: Key) throws(StoreError) -> IndexHit? {
     try key.bytes.withBytes { bytes throws(StoreError) in
       let hash = engine!.hash(bytes, 0)
-      return try engine!.table.find(bytes, 0, hash: hash, in: engine!.live.index)
+      return try engine!.log.table.find(bytes, 0, hash: hash, in: engine!.live.index)
     }
   }
 }

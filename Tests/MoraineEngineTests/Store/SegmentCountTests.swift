@@ -32,6 +32,6 @@ extension Store {
   fileprivate func fillSegmentTable(leaving count: Int) {
     let none = SegmentView(base: nil, end: 0, seed: Checksum())
     let nobody = SegmentInfo(number: SegmentNumber(rawValue: 0), epoch: 0, salt: 0)
-    while engine!.table.vacancyCount > count { _ = engine!.table.place(none, nobody) }
+    while engine!.log.table.vacancyCount > count { _ = engine!.log.table.place(none, nobody) }
   }
 }

@@ -2,7 +2,56 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
-extension EngineState {
+/// The segments of a store, and the position at which the next record is appended.
+///
+/// Owns the segment table, the active segment, the manifest and the reserved space. Knows nothing
+/// of keys: what its records mean is the concern of ``LiveIndex``.
+struct Log: ~Copyable {
+  let directory: any StorageDirectory
+  let configuration: Configuration
+  let pipeline: CommitPipeline
+  /// The lock that this process holds on the directory. Jobs that outlive the store keep it.
+  let lock: (any StorageFile)?
+  /// The link to the other processes that have the store open.
+  var link: SharedLink?
+  var table: SegmentTable
+  var active: ActiveSegment? {
+    didSet {
+      position.slot = active?.slot ?? -1
+      position.roomEnd = active?.roomEnd ?? 0
+      position.putEnd = reserve.isFull ? position.roomEnd : 0
+      position.isMapped = active?.allocated != nil
+    }
+  }
+  /// The fields of `active` that appends need, without its references.
+  private(set) var position = AppendPosition()
+  var manifest: Manifest
+  /// The space that is reserved for deletes.
+  var reserve: Reserve {
+    didSet { position.putEnd = reserve.isFull ? position.roomEnd : 0 }
+  }
+  /// Sequence number of the last record.
+  var lastSequence: UInt64 = 0
+  /// Number of bytes that this process has appended.
+  private(set) var appendedBytes: UInt64 = 0
+  private let writeScratch = ScratchBuffer()
+
+  init(
+    directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
+    configuration: Configuration, pipeline: CommitPipeline
+  ) {
+    self.directory = directory
+    self.lock = lock
+    self.manifest = manifest
+    self.configuration = configuration
+    self.pipeline = pipeline
+    table = SegmentTable(
+      directory: directory, hashKey: manifest.hashKey, isAlone: configuration.isAlone)
+    reserve = Reserve(directory: directory)
+  }
+}
+
+extension Log {
   /// Returns whether `count` bytes of records fit at the append position.
   @inline(__always)
   func hasRoom(for count: Int) -> Bool {
@@ -132,18 +181,46 @@ extension EngineState {
     throw StoreError(cause)
   }
 
-  /// Appends a sync mark when more has become durable since the last mark.
-  @inline(__always)
-  mutating func appendSyncMarkIfDue() throws(StoreError) {
-    let durable = Int(truncatingIfNeeded: pipeline.durableOffset.load(ordering: .relaxed))
-    guard durable > position.markedOffset else { return }
-    try appendSyncMark(durable)
+  /// Offset at which the next record is appended to the active segment.
+  var end: Int { table[position.slot].end }
+
+  /// Removes the records from an offset of the active segment on: a part of a batch must not stay
+  /// where the next record is written. Poisons the store when the file cannot be cut.
+  mutating func removeRecords(from start: Int) {
+    table[position.slot].end = start
+    do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {
+      pipeline.poison(StoreError(error))
+    }
   }
 
-  private mutating func appendSyncMark(_ durable: Int) throws(StoreError) {
+  /// Continues to append to a segment that another process has appended to.
+  mutating func adopt(tail: ActiveSegment, markedOffset: Int) {
+    active = tail
+    position.markedOffset = markedOffset
+  }
+
+  /// Continues the counts of the log that this one replaces: the same files, read again.
+  mutating func continueCounts(of other: borrowing Log) {
+    appendedBytes = other.appendedBytes
+    lastSequence = max(lastSequence, other.lastSequence)
+  }
+
+  /// Appends a sync mark when more has become durable since the last mark.
+  ///
+  /// - Parameter digest: the digest of the live records.
+  @inline(__always)
+  mutating func appendSyncMarkIfDue(_ digest: StateDigest) throws(StoreError) {
+    let durable = Int(truncatingIfNeeded: pipeline.durableOffset.load(ordering: .relaxed))
+    guard durable > position.markedOffset else { return }
+    try appendSyncMark(durable, digest)
+  }
+
+  private mutating func appendSyncMark(
+    _ durable: Int, _ digest: StateDigest
+  ) throws(StoreError) {
     let mark = SyncMark(
       durableOffset: UInt64(durable), wallMilliseconds: SystemClock.wallMilliseconds(),
-      digest: live.digest)
+      digest: digest)
     try appendSystemRecord(.syncMark, mark.encoded())
     position.markedOffset = durable
   }
@@ -176,15 +253,17 @@ extension EngineState {
   }
 }
 
-extension EngineState {
+extension Log {
   /// Largest step, small enough that a commit that waits for an allocation does not wait long.
   static let largestStep = 1 << 20
-  /// Lower bound of ``fittingSegmentBytes``: small segments cost a sync and two manifests each.
+  /// Lower bound of ``fittingSegmentBytes(liveBytes:)``: small segments cost a sync and two manifests each.
   static let smallSegmentBytes = 8 << 20
 
   /// Returns the job that creates the next segment, for a unit of `count` bytes. The number of the
   /// segment is used up from now on.
-  mutating func nextSegmentCreation(for count: Int) -> SegmentCreation {
+  ///
+  /// - Parameter liveBytes: bytes of the live records; small stores have small segments.
+  mutating func nextSegmentCreation(for count: Int, liveBytes: UInt64) -> SegmentCreation {
     let number = takeSegmentNumber()
     var header = SegmentHeader(
       storeID: manifest.storeID, epoch: manifest.epoch, number: number,
@@ -197,9 +276,11 @@ extension EngineState {
         lastSequence: SequenceNumber(rawValue: lastSequence))
     }
     let needed = header.headerLength + count + ActiveSegment.reservedBytes
-    let limit = max(min(configuration.segmentSizeBytes, fittingSegmentBytes), needed)
+    let limit = max(
+      min(
+      configuration.segmentSizeBytes, Self.fittingSegmentBytes(liveBytes: liveBytes)), needed)
     let wish = max(
-      ActiveSegment.smallestAllocation, min(Self.largestStep, Int(clamping: live.bytes / 8)))
+      ActiveSegment.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
     let first = min(limit, max(needed, wish))
     return SegmentCreation(
       directory: directory, header: header, wantedLimit: limit,
@@ -210,7 +291,9 @@ extension EngineState {
 
   /// Segment size that fits the store: a sixteenth of the live bytes, within bounds. The active
   /// segment cannot be compacted, so in a small store a large one would be most of the store.
-  var fittingSegmentBytes: Int { max(Self.smallSegmentBytes, Int(clamping: live.bytes / 16)) }
+  static func fittingSegmentBytes(liveBytes: UInt64) -> Int {
+    max(smallSegmentBytes, Int(clamping: liveBytes / 16))
+  }
 
   /// Returns about how many bytes will be appended before room must be made again.
   func nextStepBytes() -> Int {
@@ -304,7 +387,7 @@ extension EngineState {
   }
 }
 
-extension EngineState {
+extension Log {
   /// Removes a segment that no manifest lists, and makes the segment before it active again.
   mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
     let abandoned = active?.slot
@@ -330,5 +413,88 @@ extension EngineState {
     if manifest.nextSegmentNumber == number.rawValue &+ 1 {
       manifest.nextSegmentNumber = number.rawValue
     }
+  }
+}
+
+// Manifests, footers and seals.
+extension Log {
+  func publisher() -> ManifestPublisher {
+    ManifestPublisher(directory: directory, pipeline: pipeline)
+  }
+
+  /// Returns the manifest of the present state.
+  ///
+  /// - Parameter sealing: the segment that has its footer but is not durable yet, and the offset up
+  ///   to which its log has marked itself durable. Until the segment is durable, the manifest
+  ///   vouches for no more than that.
+  func nextManifest(
+    sealing: (segment: ActiveSegment, markedOffset: Int)? = nil, digest: StateDigest
+  ) -> Manifest {
+    var next = manifest
+    next.generation += 1
+    next.lastSequence = SequenceNumber(rawValue: lastSequence)
+    next.createdMilliseconds = SystemClock.wallMilliseconds()
+    next.segments = table.order.map { table.infos[$0].entry(table[$0]) }
+    if let slot = sealing?.segment.slot ?? active?.slot {
+      next.watermarkSegment = table.infos[slot].number.rawValue
+      // The offset that the log itself has marked. The pipeline's own offset may still be that of
+      // the last segment.
+      next.watermarkOffset = UInt64(sealing?.markedOffset ?? position.markedOffset)
+      next.digest = StateDigest()
+    } else {
+      next.watermarkSegment = 0
+      next.watermarkOffset = 0
+      next.digest = digest
+    }
+    return next
+  }
+
+  /// Adopts a manifest that was published. Numbers may have been used up since it was made.
+  mutating func adoptManifest(_ next: Manifest) {
+    let number = max(manifest.nextSegmentNumber, next.nextSegmentNumber)
+    manifest = next
+    manifest.nextSegmentNumber = number
+  }
+
+  /// Writes the footer of the active segment, which then accepts no more records.
+  ///
+  /// - Parameter digest: the digest of the live records.
+  mutating func appendFooter(_ digest: StateDigest) throws(StoreError) {
+    guard let active, !active.hasFooter else { return }
+    let view = table[active.slot]
+    let footer = SegmentFooter(
+      recordCount: view.recordCount, firstSequence: SequenceNumber(rawValue: view.firstSequence),
+      lastSequence: SequenceNumber(rawValue: view.lastSequence),
+      wallMilliseconds: SystemClock.wallMilliseconds(), digest: digest)
+    try appendSystemRecord(.footer, footer.encoded())
+    self.active?.hasFooter = true
+  }
+
+  /// Returns the work that remains for a segment that has its footer, on the committing thread.
+  func sealWork(_ segment: ActiveSegment) -> SealWork {
+    SealWork(
+      number: table.infos[segment.slot].number, file: segment.file, mapping: segment.mapping,
+      lengthBytes: UInt64(table[segment.slot].end),
+      lastSequence: table[segment.slot].lastSequence, lock: lock)
+  }
+}
+
+extension Log {
+  /// Ends the use of the active segment, which has its footer.
+  mutating func sealActive() -> SealWork? {
+    guard let active else { return nil }
+    let work = sealWork(active)
+    table.infos[active.slot].flags.insert(.sealed)
+    self.active = nil
+    return work
+  }
+
+  /// Marks the segment as sealed, and returns the manifest to publish when the segment is durable.
+  mutating func manifestAfterSealing(
+    _ segment: ActiveSegment, digest: StateDigest
+  ) -> Manifest {
+    table.infos[segment.slot].flags.insert(.sealed)
+    manifest = nextManifest(digest: digest)
+    return manifest
   }
 }
