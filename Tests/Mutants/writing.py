@@ -115,12 +115,12 @@ MUTANTS = [
            "crash-test --scenario rotation-mapped"),
     Mutant("sequence-reused-after-an-error", "P7: a number is never used for other content",
            (engine("Engine/EngineState+Operations.swift",
-                   "    let address = try log.append(draft)\n    live.install(",
+                   "    let address = try log.append(draft)\n    apply(",
                    "    let address: Address\n"
                    "    do throws(StoreError) { address = try log.append(draft) } catch {\n"
                    "      if ON { log.lastSequence &-= 1 }\n"
                    "      throw error\n"
-                   "    }\n    live.install("),),
+                   "    }\n    apply("),),
            "SequenceTests.failedOperationUsesUpItsNumber"),
     Mutant("failed-batch-leaves-a-part", "P1: no half batches",
            (engine("Engine/Log.swift",

@@ -76,13 +76,9 @@ extension EngineState {
     let hash = hash(key, keyspace)
     // The bucket arrives while the value is compressed.
     live.index.prefetch(hash)
-    var draft = RecordDraft(sequence: log.lastSequence &+ 1, kind: .put, key: key, stored: value)
-    draft.keyspace = keyspace
-    if let compressed = compressor.compress(value) {
-      draft.codec = .lz4
-      draft.rawLength = value.count
-      draft.stored = compressed
-    }
+    let draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .put, keyspace: keyspace, key: key, value: value,
+      compressed: compressor.compress(value))
     return try put(draft, hash: hash)
   }
 
@@ -98,18 +94,14 @@ extension EngineState {
     let bound = Self.recordBound(keyLength: key.count, valueLength: value.count)
     guard prepared != nil || log.hasRoom(forPuts: bound) else { return .needsRoom(bound) }
     let hash = hash(key, keyspace)
-    var draft = RecordDraft(sequence: log.lastSequence &+ 1, kind: .put, key: key, stored: value)
-    draft.keyspace = keyspace
     defer { compressor.trim() }
     if prepared?.isCompressed != true { largeCompressionCount += 1 }
-    if let compressed = prepared?.compressed(value)
-      ?? (prepared == nil ? compressor.compress(value) : nil)
-    {
-      draft.codec = .lz4
-      draft.rawLength = value.count
-      draft.stored = compressed
-    }
+    let compressed =
+      prepared?.compressed(value) ?? (prepared == nil ? compressor.compress(value) : nil)
     defer { withExtendedLifetime(prepared) {} }
+    let draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .put, keyspace: keyspace, key: key, value: value,
+      compressed: compressed)
     return try put(draft, hash: hash)
   }
 
@@ -129,18 +121,39 @@ extension EngineState {
     try validateForChange(hash)
     live.index.makeUnique(hash)
     let existing = try log.table.find(key, keyspace, hash: hash, in: live.index)
+    return .done(try append(draft, hash: hash, over: existing?.replaceable))
+  }
+
+  /// Appends a record after which no other record of its unit comes, and makes it visible.
+  @inline(__always)
+  private mutating func append(
+    _ draft: RecordDraft, hash: UInt64, over existing: ReplaceableEntry?
+  ) throws(StoreError) -> SequenceNumber {
+    assert(draft.sequence == log.lastSequence &+ 1, "a record with a number out of order")
     // In positional mode the existing record lies in a buffer that the append reuses. Its fields
     // were read already.
     try log.appendSyncMarkIfDue(live.digest)
+    // From here on the number is used up, even if the append fails.
     log.lastSequence &+= 1
     let address = try log.append(draft)
-    live.install(
-      put: address, length: length, sequence: log.lastSequence, hash: hash, keyspace: keyspace,
-      over: existing?.replaceable, in: log.table)
-    log.countRecord(log.lastSequence, in: address.slot)
+    apply(
+      draft.kind.effect, at: address, length: draft.length, sequence: log.lastSequence,
+      hash: hash, keyspace: draft.keyspace, over: existing)
     log.publish()
-    keyspaces.recordCommit(keyspace)
-    return .done(SequenceNumber(rawValue: log.lastSequence))
+    keyspaces.recordCommit(draft.keyspace)
+    return SequenceNumber(rawValue: log.lastSequence)
+  }
+
+  /// Makes a record visible that is in the log.
+  @inline(__always)
+  private mutating func apply(
+    _ effect: RecordKind.Effect, at address: Address, length: Int, sequence: UInt64, hash: UInt64,
+    keyspace: UInt16, over existing: ReplaceableEntry?
+  ) {
+    log.countRecord(sequence, effect, length: length, in: address.slot)
+    live.apply(
+      effect, at: address, length: length, sequence: sequence, hash: hash, keyspace: keyspace,
+      over: existing, in: log.table)
   }
 
   /// Appends a delete, if the key exists.
@@ -155,21 +168,13 @@ extension EngineState {
     guard let existing = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
       return .done(nil)
     }
-    var draft = RecordDraft(
-      sequence: log.lastSequence &+ 1, kind: .delete, key: key,
-      stored: UnsafeRawBufferPointer(start: nil, count: 0))
-    draft.keyspace = keyspace
-    let length = draft.length
-    guard log.hasRoom(for: aligned(length)) else { return .needsRoom(aligned(length)) }
-    try log.appendSyncMarkIfDue(live.digest)
-    log.lastSequence &+= 1
-    let address = try log.append(draft)
-    live.uninstall(existing.replaceable, hash: hash, keyspace: keyspace, in: log.table)
-    log.countRecord(log.lastSequence, in: address.slot)
-    log.table[address.slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
-    log.publish()
-    keyspaces.recordCommit(keyspace)
-    return .done(SequenceNumber(rawValue: log.lastSequence))
+    let none = UnsafeRawBufferPointer(start: nil, count: 0)
+    let draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .delete, keyspace: keyspace, key: key, value: none,
+      compressed: nil)
+    let length = aligned(draft.length)
+    guard log.hasRoom(for: length) else { return .needsRoom(length) }
+    return .done(try append(draft, hash: hash, over: existing.replaceable))
   }
 }
 
@@ -224,9 +229,11 @@ extension EngineState {
     compressor.trim()
     for index in 0..<batch.count {
       let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
+      let operation = batch.operations[index]
       apply(
-        batch.operations[index], places[index], found, hash: hashes[index],
-        sequence: first + UInt64(index) + 1)
+        operation.kind.effect, at: places[index].address, length: places[index].length,
+        sequence: first + UInt64(index) + 1, hash: hashes[index], keyspace: operation.keyspace,
+        over: found)
     }
     log.publish()
     recordCommit(of: batch)
@@ -241,7 +248,7 @@ extension EngineState {
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     let operation = batch.operations[0]
     let key = batch.key(0)
-    if operation.isDelete { return try delete(key, keyspace: operation.keyspace) }
+    if operation.kind.effect == .removes { return try delete(key, keyspace: operation.keyspace) }
     let outcome = try batch.withValue(0) { (value) throws(StoreError) in
       try put(key, value, keyspace: operation.keyspace, prepared)
     }
@@ -310,35 +317,12 @@ extension EngineState {
     let count = batch.count
     return try batch.withValue(index) { (value) throws(StoreError) in
       var draft = RecordDraft(
-        sequence: sequence, kind: operation.isDelete ? .delete : .put, key: key, stored: value)
-      if let compressed = compressor.compress(value) {
-        draft.codec = .lz4
-        draft.rawLength = value.count
-        draft.stored = compressed
-      }
-      draft.keyspace = operation.keyspace
+        sequence: sequence, kind: operation.kind, keyspace: operation.keyspace, key: key,
+        value: value, compressed: compressor.compress(value))
       draft.batch = index == count - 1 ? .end : .more
       draft.batchCount = UInt32(count)
       return (try log.append(draft), draft.length)
     }
-  }
-
-  private mutating func apply(
-    _ operation: BatchOperation, _ place: (address: Address, length: Int),
-    _ existing: ReplaceableEntry?,
-    hash: UInt64, sequence: UInt64
-  ) {
-    if operation.isDelete {
-      if let existing {
-        live.uninstall(existing, hash: hash, keyspace: operation.keyspace, in: log.table)
-      }
-      log.table[place.address.slot].deleteBytes &+= UInt64(aligned(place.length))
-    } else {
-      live.install(
-        put: place.address, length: place.length, sequence: sequence, hash: hash,
-        keyspace: operation.keyspace, over: existing, in: log.table)
-    }
-    log.countRecord(sequence, in: place.address.slot)
   }
 
   /// Notifies the watchers, once for each keyspace.

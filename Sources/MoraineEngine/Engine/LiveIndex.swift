@@ -17,12 +17,31 @@ struct LiveIndex: ~Copyable {
   /// - Throws: `.limitExceeded` when the system gives no memory.
   init() throws(StoreError) { index = try HashIndex() }
 
-  /// Makes a put visible, instead of the record that its key has so far.
+  /// Makes a record visible, instead of the record that its key has so far.
   ///
   /// - Parameter existing: the entry that the key has so far.
   @inline(__always)
-  mutating func install(
-    put address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
+  mutating func apply(
+    _ effect: RecordKind.Effect, at address: Address, length: Int, sequence: UInt64, hash: UInt64,
+    keyspace: UInt16, over existing: ReplaceableEntry?, in table: borrowing SegmentTable
+  ) {
+    switch effect {
+    case .sets:
+      install(
+        address, length: length, sequence: sequence, hash: hash, keyspace: keyspace,
+        over: existing, in: table)
+    case .removes:
+      if let existing {
+        retire(existing, hash: hash, keyspace: keyspace, in: table)
+        index.remove(existing.entry)
+      }
+    case .none: assertionFailure("a record without a key changes no entry")
+    }
+  }
+
+  @inline(__always)
+  private mutating func install(
+    _ address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
     over existing: ReplaceableEntry?, in table: borrowing SegmentTable
   ) {
     let size = UInt64(truncatingIfNeeded: aligned(length))
@@ -37,15 +56,6 @@ struct LiveIndex: ~Copyable {
     let mixed = StateDigest.of(hash: hash, sequence: sequence)
     digest.add(mixed)
     table[address.slot].gain(size, mixed)
-  }
-
-  /// Removes a key from the index.
-  @inline(__always)
-  mutating func uninstall(
-    _ existing: ReplaceableEntry, hash: UInt64, keyspace: UInt16, in table: borrowing SegmentTable
-  ) {
-    retire(existing, hash: hash, keyspace: keyspace, in: table)
-    index.remove(existing.entry)
   }
 
   /// Removes the record that an entry names from the figures.

@@ -245,8 +245,15 @@ extension Log {
     pipeline.publish(sequence: lastSequence, offset: end)
   }
 
+  /// Counts a record in the figures of its segment.
   @inline(__always)
-  func countRecord(_ sequence: UInt64, in slot: Int) {
+  func countRecord(
+    _ sequence: UInt64, _ effect: RecordKind.Effect, length: Int, in slot: Int
+  ) {
+    assert(effect != .none, "only records with a key are counted")
+    if effect == .removes {
+      table[slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
+    }
     table[slot].recordCount &+= 1
     if table[slot].firstSequence == 0 { table[slot].firstSequence = sequence }
     table[slot].lastSequence = sequence
@@ -278,7 +285,7 @@ extension Log {
     let needed = header.headerLength + count + ActiveSegment.reservedBytes
     let limit = max(
       min(
-      configuration.segmentSizeBytes, Self.fittingSegmentBytes(liveBytes: liveBytes)), needed)
+        configuration.segmentSizeBytes, Self.fittingSegmentBytes(liveBytes: liveBytes)), needed)
     let wish = max(
       ActiveSegment.smallestAllocation, min(Self.largestStep, Int(clamping: liveBytes / 8)))
     let first = min(limit, max(needed, wish))

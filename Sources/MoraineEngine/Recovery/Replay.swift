@@ -179,19 +179,12 @@ extension EngineState {
       log.table[address.slot].earliestExpiry = min(expiry, log.table[address.slot].earliestExpiry)
     }
     log.lastSequence = header.sequence
-    log.countRecord(header.sequence, in: address.slot)
-    if header.kind == .delete {
-      log.table[address.slot].deleteBytes &+= UInt64(aligned(header.length))
-    }
+    log.countRecord(
+      header.sequence, header.kind.effect, length: header.length, in: address.slot)
     // Only with a checkpoint: it may cover records that come later in the log.
     if let existing, existing.record.header.sequence > header.sequence { return }
-    if header.kind == .put {
-      live.install(
-        put: address, length: header.length, sequence: header.sequence, hash: hash,
-        keyspace: header.keyspace, over: existing?.replaceable, in: log.table)
-    } else if let existing {
-      live.uninstall(
-        existing.replaceable, hash: hash, keyspace: header.keyspace, in: log.table)
-    }
+    live.apply(
+      header.kind.effect, at: address, length: header.length, sequence: header.sequence,
+      hash: hash, keyspace: header.keyspace, over: existing?.replaceable, in: log.table)
   }
 }

@@ -1,9 +1,11 @@
+import MoraineFormat
+
 /// One operation of a batch. All operations of the batch share one buffer for their bytes, so that
 /// iterating over a batch counts no references.
 struct BatchOperation {
   /// Number of the keyspace in the store; before the batch is committed, its number in the batch.
   var keyspace: UInt16
-  let isDelete: Bool
+  let kind: RecordKind
   /// Offset of the key. A short value follows the key directly.
   let offset: Int
   let keyLength: Int
@@ -52,7 +54,7 @@ struct BatchOperations {
     areDeletes = false
     operations.append(
       BatchOperation(
-        keyspace: place.keyspace, isDelete: false, offset: offset,
+        keyspace: place.keyspace, kind: .put, offset: offset,
         keyLength: place.key.bytes.count, valueLength: value.count,
         longValue: isLong ? longValues.count - 1 : nil))
   }
@@ -60,7 +62,7 @@ struct BatchOperations {
   mutating func delete(_ place: Place) {
     operations.append(
       BatchOperation(
-        keyspace: place.keyspace, isDelete: true, offset: bytes.count,
+        keyspace: place.keyspace, kind: .delete, offset: bytes.count,
         keyLength: place.key.bytes.count, valueLength: 0, longValue: nil))
     bytes += place.key.bytes
   }
@@ -75,7 +77,7 @@ struct BatchOperations {
   /// Returns the value that an operation leaves; nil for a delete.
   func value(of index: Int) -> [UInt8]? {
     let operation = operations[index]
-    if operation.isDelete { return nil }
+    if operation.kind.effect != .sets { return nil }
     if let number = operation.longValue { return longValues[number] }
     let start = operation.offset + operation.keyLength
     return [UInt8](bytes[start..<start + operation.valueLength])

@@ -121,7 +121,9 @@ extension WriteBatch {
   }
 
   private mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
-    if let index = lastOperation(on: place) { return !operations.operations[index].isDelete }
+    if let index = lastOperation(on: place) {
+      return operations.operations[index].kind.effect == .sets
+    }
     let name = keyspaces[Int(place.keyspace)]
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.ownContains(place.key, in: name)) } catch {

@@ -24,6 +24,25 @@ public struct RecordDraft {
     self.stored = stored
   }
 
+  /// Creates a record that sets or removes a key.
+  ///
+  /// - Parameters:
+  ///   - value: the value; empty for a delete.
+  ///   - compressed: the compressed value; nil for a value that is stored as it is.
+  @inlinable @inline(__always)
+  public init(
+    sequence: UInt64, kind: RecordKind, keyspace: UInt16, key: UnsafeRawBufferPointer,
+    value: UnsafeRawBufferPointer, compressed: UnsafeRawBufferPointer?
+  ) {
+    self.init(sequence: sequence, kind: kind, key: key, stored: value)
+    self.keyspace = keyspace
+    if let compressed {
+      codec = .lz4
+      rawLength = value.count
+      stored = compressed
+    }
+  }
+
   @inlinable @inline(__always)
   public var length: Int {
     RecordHeader.fixedLength &+ (codec == .raw ? 0 : 4) &+ (batch == .end ? 4 : 0)

@@ -5,9 +5,28 @@ public enum RecordKind: UInt8, Sendable {
   case syncMark = 3
   case footer = 4
 
+  /// What a record does to the value of its key.
+  public enum Effect: Sendable {
+    case sets
+    case removes
+    /// The record has no key: it describes the log.
+    case none
+  }
+
+  /// What records of this kind do. Code that applies, keeps or copies records asks for the effect
+  /// and not for the kind.
+  @inlinable @inline(__always)
+  public var effect: Effect {
+    switch self {
+    case .put: .sets
+    case .delete: .removes
+    case .syncMark, .footer: .none
+    }
+  }
+
   /// Whether the record has a key and a sequence number of its own.
   @inlinable @inline(__always)
-  public var isOperation: Bool { self == .put || self == .delete }
+  public var isOperation: Bool { effect != .none }
 }
 
 /// How a record's value is stored.
