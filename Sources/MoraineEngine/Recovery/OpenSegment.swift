@@ -44,10 +44,13 @@ struct OpenSegment {
     let end = result.validEnd
     // A checkpoint may cover the footer too.
     let hasFooter = try scanner.hasFooter(before: end)
-    try classifyTail(result, scanner, name, state.log.manifest, entry, &report)
-    let watermark =
-      state.log.manifest.watermarkSegment == entry.number.rawValue
-      ? state.log.manifest.watermarkOffset : 0
+    let watermark = state.log.manifest.watermark(of: entry.number)
+    let verdict = try TailVerdict(result, scanner, name: name, watermark: watermark)
+    if verdict.tornBytes > 0 {
+      report.tornSegment = entry.number
+      report.tornOffset = UInt64(end)
+      report.tornBytes = UInt64(verdict.tornBytes)
+    }
     // A checkpoint is written only when the records that it covers are durable.
     let proven = Int(clamping: max(watermark, result.promise, UInt64(start)))
     report.replayedBytes += UInt64(end - start)
@@ -110,32 +113,6 @@ struct OpenSegment {
   ) throws(StoreError) -> Int {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
     return Int(clamping: try storing { () throws(StorageError) in try file?.lengthBytes() ?? 0 })
-  }
-
-  /// Accepts a place without a record as the end of a torn log, unless a mark or the manifest
-  /// promises more.
-  private static func classifyTail(
-    _ result: ReplayResult, _ scanner: SegmentScanner, _ name: String, _ manifest: Manifest,
-    _ entry: Manifest.Segment, _ report: inout RecoveryReport
-  ) throws(StoreError) {
-    let end = result.validEnd
-    var promised = result.promise
-    if manifest.watermarkSegment == entry.number.rawValue {
-      promised = max(promised, manifest.watermarkOffset)
-    }
-    if !result.hasFooter { promised = max(promised, try scanner.farthestPromise(from: end)) }
-    guard promised <= UInt64(end) else {
-      let stop = result.stop ?? (end, "the file ends")
-      throw .corrupted(
-        "\(stop.reason), yet the log promises that \(promised) bytes were durable", name,
-        at: stop.offset)
-    }
-    guard !result.hasFooter else { return }
-    let written = try scanner.lastWritten(from: end)
-    guard written > end else { return }
-    report.tornSegment = entry.number
-    report.tornOffset = UInt64(end)
-    report.tornBytes = UInt64(written - end)
   }
 }
 

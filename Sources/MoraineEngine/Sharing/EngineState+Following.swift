@@ -271,15 +271,16 @@ extension EngineState {
     }
     if log.table.infos[slot].mapping != nil { try widen(slot, to: length) }
     let published = log.table[slot].end
-    let result = try replayOn(slot, length: length)
-    let end = max(published, result.validEnd)
+    var result = try replayOn(slot, length: length)
+    result.validEnd = max(published, result.validEnd)
+    let watermark = log.manifest.watermark(of: log.table.infos[slot].number)
+    let end = try TailVerdict(
+      result, scanner(slot, length: length), name: name, watermark: watermark
+    ).end
     log.table[slot].end = end
     // It may have been published without a manifest that says so: on a full disk perhaps.
     let hasFooter = try scanner(slot, length: end).hasFooter(before: end)
     // The rest may be proven; to copy it costs little.
-    let watermark =
-      log.manifest.watermarkSegment == log.table.infos[slot].number.rawValue
-      ? log.manifest.watermarkOffset : 0
     let proven = min(max(Int(clamping: watermark), log.table[slot].firstOffset), end)
     return OpenSegment(
       slot: slot, name: name, seed: log.table[slot].seed, start: log.table[slot].firstOffset,
