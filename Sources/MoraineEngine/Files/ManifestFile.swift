@@ -13,15 +13,20 @@ struct ManifestFile {
   func write(_ manifest: Manifest, over name: String) throws(StoreError) {
     try manifest.checkCounters()
     try storing { () throws(StorageError) in
-      try directory.remove(Manifest.temporaryFileName)
-      let file = try directory.createFile(Manifest.temporaryFileName)
-      try manifest.encoded().withBytes { (raw) throws(StorageError) in
-        try file.write(raw, at: 0)
-      }
-      try file.synchronize(.full)
+      try createTemporary(manifest).synchronize(.full)
       try directory.rename(Manifest.temporaryFileName, to: name)
       try directory.synchronize()
     }
+  }
+
+  /// Writes a manifest to the temporary file, which is to be synced and then renamed.
+  func createTemporary(_ manifest: Manifest) throws(StorageError) -> any StorageFile {
+    try directory.remove(Manifest.temporaryFileName)
+    let file = try directory.createFile(Manifest.temporaryFileName)
+    try manifest.encoded().withBytes { (raw) throws(StorageError) in
+      try file.write(raw, at: 0)
+    }
+    return file
   }
 }
 
@@ -75,5 +80,20 @@ extension ManifestFile {
     defer { target.deallocate() }
     let got = try storing { () throws(StorageError) in try file.read(into: target, at: 0) }
     return Array(target[..<got])
+  }
+}
+
+extension Manifest {
+  /// Throws when a counter has reached its limit: no reader accepts such a manifest, and it would
+  /// replace one that readers accept.
+  func checkCounters() throws(StoreError) {
+    guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter,
+      nextSegmentNumber > 0, lastSequence <= .max
+    else {
+      throw StoreError(
+        .limitExceeded,
+        "the store has used up its epochs, generations or segment numbers; "
+          + "dump it, and load it into a new one", file: Self.fileName)
+    }
   }
 }

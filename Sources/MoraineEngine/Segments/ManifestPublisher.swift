@@ -16,7 +16,7 @@ struct ManifestPublisher {
     try manifest.checkCounters()
     try pipeline.checkPresence()
     do throws(StorageError) {
-      try writeTemporary(manifest.encoded())
+      try synchronize(ManifestFile(directory).createTemporary(manifest))
     } catch {
       try storing { () throws(StorageError) in
         try directory.remove(Manifest.temporaryFileName)
@@ -48,30 +48,12 @@ struct ManifestPublisher {
     return true
   }
 
-  private func writeTemporary(_ bytes: [UInt8]) throws(StorageError) {
-    try directory.remove(Manifest.temporaryFileName)
-    let file = try directory.createFile(Manifest.temporaryFileName)
-    try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
+  private func synchronize(_ file: any StorageFile) throws(StorageError) {
     do throws(StorageError) {
       try file.synchronize(.full)
     } catch {
       pipeline.poison(StoreError(error))
       throw error
-    }
-  }
-}
-
-extension Manifest {
-  /// Throws when a counter has reached its limit: no reader accepts such a manifest, and it would
-  /// replace one that readers accept.
-  func checkCounters() throws(StoreError) {
-    guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter,
-      nextSegmentNumber > 0, lastSequence <= .max
-    else {
-      throw StoreError(
-        .limitExceeded,
-        "the store has used up its epochs, generations or segment numbers; "
-          + "dump it, and load it into a new one", file: Self.fileName)
     }
   }
 }
