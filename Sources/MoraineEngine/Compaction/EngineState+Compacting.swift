@@ -8,71 +8,56 @@ extension EngineState {
     Array(log.table.order.prefix { log.table.infos[$0].flags.contains(.sealed) })
   }
 
-  /// - Parameter slots: neighbours from the log's beginning on.
-  func figures(_ slots: [Int]) -> [SegmentFigures] {
+  /// Returns the facts that a ``CompactionStrategy`` decides from.
+  func compactionFigures() -> CompactionFigures {
+    let sealedCount = compactable().count
+    let all = segmentFigures()
+    var active: SegmentFigures?
+    if let segment = log.active, !segment.hasFooter,
+      let place = log.table.order.lastIndex(of: segment.slot)
+    {
+      active = all[place]
+    }
+    return CompactionFigures(
+      segments: Array(all[..<sealedCount]), open: Array(all[sealedCount...]), active: active,
+      totalBytes: Int(clamping: diskBytes()), liveBytes: live.bytes,
+      segmentSizeBytes: configuration.segmentSizeBytes, fittingSegmentBytes: fittingSegmentBytes)
+  }
+
+  /// Returns the figures of each segment, in replay order.
+  private func segmentFigures() -> [SegmentFigures] {
     var cleaned = UInt64.max
     let pin = observers.pins.leastSequence
-    return slots.map { slot in
-      let view = log.table[slot]
+    let firstPinned = firstPinnedPlace(pin)
+    return log.table.order.enumerated().map { place, slot in
+      let (view, info) = (log.table[slot], log.table.infos[slot])
       defer { cleaned = min(cleaned, view.cleanedThrough) }
-      // What no segment is without is no garbage.
+      // Every segment has a header and a footer: they are not garbage.
       let overhead =
-        view.firstOffset
-        + (log.table.infos[slot].flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
+        view.firstOffset + (info.flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
       return SegmentFigures(
         bytes: view.end - overhead, liveBytes: view.boundedLiveBytes,
         keptDeleteBytes: view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)
           ? 0 : Int(clamping: view.deleteBytes),
-        isDamaged: log.table.damage[slot] != nil, cannotMerge: log.table.unmergeable.contains(slot))
+        isDamaged: log.table.damage[slot] != nil,
+        cannotMerge: log.table.unmergeable.contains(slot), isPinned: place >= firstPinned,
+        isCompacted: info.isCompacted, fileBytes: view.end)
     }
   }
 
-  /// What the policy would rewrite next.
-  func nextCompaction(_ policy: CompactionPolicy) -> [Int]? {
-    let slots = unpinned(compactable())
-    let chooser = CompactionPicker(
-      // Output and inputs are there together for a moment.
-      segmentSizeBytes: min(configuration.segmentSizeBytes, fittingSegmentBytes),
-      // It begins a little before, so that it has come some way when the limit is reached.
-      spaceAmplificationLimit: max(1.05, policy.spaceAmplificationLimit - 0.1),
-      leastGarbageRatio: 1 - policy.liveRatioLimit)
-    let run = chooser.choose(
-      figures(slots), totalBytes: cleanableBytes, totalLiveBytes: Int(clamping: live.bytes))
-    return run.map { Array(slots[$0]) }
-  }
-
-  /// Those that no iterator of changes has still to see, unless that has become too much.
-  private func unpinned(_ slots: [Int]) -> [Int] {
-    let least = observers.pins.leastSequence
+  /// Returns the position of the first segment that an iterator of changes still has to see. When
+  /// the segments from there on have become too large, no segment counts as pinned.
+  private func firstPinnedPlace(_ least: UInt64) -> Int {
+    let slots = compactable()
     let free = slots.prefix { log.table[$0].lastSequence <= least }
     let keptBytes = slots[free.count...].reduce(0) { $0 + log.table[$1].end }
     let limitBytes = observers.pins.limitBytes.load(ordering: .relaxed)
-    return keptBytes > limitBytes ? slots : Array(free)
+    return keptBytes > limitBytes ? slots.count : free.count
   }
 
-  /// The neighbours that a thorough compaction looks at together, among `count` from a place on.
-  ///
-  /// - Parameter shrinkage: what part is expected to be left of those that were never rewritten.
-  func thoroughWindow(
-    from start: Int, count: Int, _ shrinkage: Double
-  ) -> (slots: [Int], bytes: UInt64, isWorthIt: Bool) {
-    let slots = Array(compactable()[start..<start + count])
-    let all = figures(Array(compactable()[..<(start + count)]))
-    let mayShrink = configuration.compaction.sharesDictionaries
-    func isNew(_ slot: Int) -> Bool { mayShrink && !log.table.infos[slot].isCompacted }
-    let chooser = CompactionPicker(
-      segmentSizeBytes: configuration.segmentSizeBytes, spaceAmplificationLimit: 1)
-    let inputs = Array(all[start...])
-    var expected = inputs
-    for (place, slot) in slots.enumerated() where isNew(slot) {
-      expected[place].liveBytes = Int(Double(inputs[place].liveBytes) * shrinkage)
-    }
-    let window = chooser.window(expected, from: 0)
-    let chosen = Array(slots[window])
-    let isWorthIt =
-      chosen.count > 1 || inputs[window].contains { $0.garbageBytes > 0 }
-      || chosen.contains(where: isNew)
-    return (chosen, chosen.reduce(0) { $0 + UInt64(log.table[$1].end) }, isWorthIt)
+  /// Returns the slots of the neighbours that a strategy would rewrite next.
+  func nextCompaction(_ strategy: some CompactionStrategy) -> [Int]? {
+    strategy.next(compactionFigures()).map { Array(log.table.order[$0]) }
   }
 
   func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
@@ -193,53 +178,10 @@ extension EngineState {
   }
 }
 
-/// How much garbage there is, and how urgent that is.
 extension EngineState {
-  func diskBytes() -> UInt64 { UInt64(totalBytes) }
-
-  private var totalBytes: Int { log.table.order.reduce(0) { $0 + log.table[$1].end } }
-
-  /// All but the garbage that must stay, because it is among what is damaged: no other segment has
-  /// to be rewritten for its sake, and nobody has to wait.
-  var cleanableBytes: Int {
-    if log.table.damage.isEmpty { return totalBytes }
-    return figures(compactable()).reduce(totalBytes) { $1.isDamaged ? $0 - $1.garbageBytes : $0 }
-  }
-
-  /// Bytes over what the policy allows. Not an integer: a limit may allow more than one holds.
-  private func debtBytes(_ policy: CompactionPolicy) -> Double {
-    Double(cleanableBytes) - Double(live.bytes) * policy.spaceAmplificationLimit
-  }
-
-  /// Whether compaction has no time to lose.
-  func isBehind(_ policy: CompactionPolicy) -> Bool { debtBytes(policy) > 0 }
-
-  /// Whether writers must wait for it; small stores are not worth the wait, and who limits its
-  /// speed does not mean to limit theirs.
-  func isFarBehind(_ policy: CompactionPolicy) -> Bool {
-    policy.rateLimitBytesPerSecond == nil && debtBytes(policy) > Double(1 << 20)
-  }
-
-  /// Whether the active segment is worth sealing for its garbage alone.
-  func isActiveGarbage(_ policy: CompactionPolicy) -> Bool {
-    guard let active = log.active, !active.hasFooter, isBehind(policy) else { return false }
-    let view = log.table[active.slot]
-    return view.end > 1 << 20 && view.liveBytes < UInt64(view.end / 4)
-  }
-
-  /// Whether a compaction of everything would give back so much that writers can wait for it.
-  func isWorthCleaning() -> Bool {
-    let garbage = figures(log.table.order).reduce(0) { $0 + ($1.isDamaged ? 0 : $1.garbageBytes) }
-    return garbage > max(FileBlock.lengthBytes, totalBytes / 32)
-  }
-
-  /// The segment with garbage whose rewriting takes the least space; nil when none has any.
-  func cheapest() -> Int? {
-    let slots = compactable()
-    let all = figures(slots)
-    let poor = all.indices.filter { all[$0].garbageBytes > 0 && !all[$0].isDamaged }
-    func cost(_ index: Int) -> Int { all[index].liveBytes + all[index].keptDeleteBytes }
-    return poor.min { cost($0) < cost($1) }.map { slots[$0] }
+  /// Returns the total length of all segments.
+  func diskBytes() -> UInt64 {
+    UInt64(log.table.order.reduce(0) { $0 + log.table[$1].end })
   }
 }
 

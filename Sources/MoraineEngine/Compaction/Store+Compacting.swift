@@ -40,55 +40,47 @@ extension Store {
     _ work: CompactionWork, _ progress: (@Sendable (Progress) -> Void)?
   ) async throws(StoreError) {
     // Segments that are sealed from now on wait for the next compaction.
-    var remaining = engine!.compactable().count
+    var strategy = ThoroughStrategy(
+      engine!.compactionFigures(), mayShrink: compactionPolicy.sharesDictionaries)
     let total = engine!.diskBytes()
     var done: UInt64 = 0
-    var start = 0
-    while remaining > 0, !Task.isCancelled {
+    while !strategy.isFinished, !Task.isCancelled {
       try checkUsable()
-      let window = engine!.thoroughWindow(from: start, count: remaining, work.shrinkage)
-      done += window.bytes
-      if window.isWorthIt {
-        do throws(StoreError) {
-          let limit = opener.configuration.segmentSizeBytes
-          let (taken, left) = try await rewrite(window.slots, work, limitBytes: limit)
-          remaining -= taken - left
-          let hasMerged = taken > 1 || window.slots.count == 1
-          if left > 0 { advance(&start, &remaining, hasMerged: hasMerged, work) }
-        } catch {
-          guard error.code == .noSpace else { throw error }
-          if try await makeSpace(work) {
-            // This includes segments that were sealed in between, which does no harm.
-            (start, remaining) = (0, engine!.compactable().count)
-            continue
-          }
-          // Without garbage there is nothing to gain; small segments stay as they are.
-          guard engine!.cheapest() == nil else { throw error }
-          start += window.slots.count
-          remaining -= window.slots.count
-        }
+      strategy.shrinkage = work.shrinkage
+      let figures = engine!.compactionFigures()
+      let window = strategy.window(figures)
+      done += figures.segments[window].reduce(0) { $0 + UInt64($1.fileBytes) }
+      if strategy.next(figures) != nil {
+        try await rewrite(window, &strategy, work)
       } else {
-        start += window.slots.count
-        remaining -= window.slots.count
+        strategy.skip(window.count)
       }
       progress?(Progress(completedBytes: min(done, total), totalBytes: total))
     }
   }
 
-  /// Moves on from an output, unless the output became so small that it can be merged with a
-  /// neighbour.
-  private func advance(
-    _ start: inout Int, _ remaining: inout Int, hasMerged: Bool, _ work: CompactionWork
-  ) {
-    func fits(from start: Int, _ count: Int) -> Bool {
-      engine!.thoroughWindow(from: start, count: count, work.shrinkage).slots.count > 1
-    }
-    if hasMerged, start > 0, fits(from: start - 1, 2) {
-      start -= 1
-      remaining += 1
-    } else if !hasMerged || !fits(from: start, remaining) {
-      start += 1
-      remaining -= 1
+  /// Rewrites the neighbours that the strategy has chosen, and tells the strategy how far it came.
+  private func rewrite(
+    _ window: Range<Int>, _ strategy: inout ThoroughStrategy, _ work: CompactionWork
+  ) async throws(StoreError) {
+    do throws(StoreError) {
+      let slots = Array(engine!.compactable()[window])
+      let limit = opener.configuration.segmentSizeBytes
+      let (taken, left) = try await rewrite(slots, work, limitBytes: limit)
+      strategy.shrinkage = work.shrinkage
+      strategy.recordRewriting(
+        taken: taken, left: left, isWhole: taken > 1 || window.count == 1,
+        engine!.compactionFigures())
+    } catch {
+      guard error.code == .noSpace else { throw error }
+      if try await makeSpace(work) {
+        // This includes segments that were sealed in between, which does no harm.
+        strategy.restart(engine!.compactionFigures())
+        return
+      }
+      // Without garbage there is nothing to gain; small segments stay as they are.
+      guard engine!.compactionFigures().cheapest == nil else { throw error }
+      strategy.skip(window.count)
     }
   }
 
@@ -116,6 +108,10 @@ extension Store {
   }
 
   nonisolated var compactionPolicy: CompactionPolicy { opener.configuration.compaction }
+
+  nonisolated var backgroundStrategy: BackgroundStrategy {
+    BackgroundStrategy(policy: compactionPolicy)
+  }
 
   /// Waits until no compaction is under way, also in other processes, and begins one.
   private func beginCompaction() async throws(StoreError) {
@@ -170,8 +166,8 @@ extension Store {
   /// Begins a compaction if there is enough garbage, or if a checkpoint is due. Called after a
   /// segment was sealed.
   func compactIfWorthIt() {
-    let policy = compactionPolicy
-    let isGarbageDue = policy.isAutomatic && engine?.nextCompaction(policy) != nil
+    let isGarbageDue =
+      compactionPolicy.isAutomatic && engine?.nextCompaction(backgroundStrategy) != nil
     guard isGarbageDue || isCheckpointDue else { return }
     compactInBackground(isFull: false)
   }
@@ -179,7 +175,9 @@ extension Store {
   /// Begins a compaction on a full disk if there is enough garbage to be worth the work: garbage is
   /// the only space left.
   func compactBecauseFull() {
-    guard compactionPolicy.isAutomatic, engine?.isWorthCleaning() == true else { return }
+    guard compactionPolicy.isAutomatic, engine?.compactionFigures().isWorthCleaning == true else {
+      return
+    }
     compactInBackground(isFull: true)
   }
 
@@ -193,8 +191,9 @@ extension Store {
   }
 
   private func compactIfMuchIsGarbage() {
-    let isActivePoor = engine!.isActiveGarbage(compactionPolicy)
-    guard isActivePoor || engine!.nextCompaction(compactionPolicy) != nil else { return }
+    let figures = engine!.compactionFigures()
+    let strategy = backgroundStrategy
+    guard strategy.sealsActive(figures) || strategy.next(figures) != nil else { return }
     compactInBackground(isFull: false)
   }
 
@@ -225,7 +224,7 @@ extension Store {
       // While another process compacts, this process need not.
       guard try takeCompactor() else { return true }
       try await beginRewriting()
-      if isFull || engine?.isActiveGarbage(compactionPolicy) == true {
+      if isFull || isActiveWorthSealing {
         try await sealForCompaction()
       }
       while !isClosed, !isSuspended, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
@@ -254,9 +253,14 @@ extension Store {
     }
   }
 
+  private var isActiveWorthSealing: Bool {
+    engine != nil && backgroundStrategy.sealsActive(engine!.compactionFigures())
+  }
+
   private func chooseNext(_ isFull: Bool) -> [Int]? {
-    if let slots = engine?.nextCompaction(compactionPolicy) { return slots }
-    return isFull ? engine?.cheapest().map { [$0] } : nil
+    isFull
+      ? engine?.nextCompaction(FullDiskStrategy(policy: compactionPolicy))
+      : engine?.nextCompaction(backgroundStrategy)
   }
 
   /// Frees space when a copy does not fit: releases the reserve, or, if there is none, rewrites the
@@ -270,7 +274,8 @@ extension Store {
       defer { writing.roomGate.release() }
       if try await releaseReserve() { return true }
     }
-    guard let slot = engine?.cheapest() else { return false }
+    guard let place = engine?.compactionFigures().cheapest else { return false }
+    let slot = engine!.compactable()[place]
     do throws(StoreError) {
       _ = try await rewrite([slot], work)
       return true
@@ -283,8 +288,8 @@ extension Store {
   /// Delays a writer when garbage grows faster than compaction removes it: until the compaction has
   /// read three times as many bytes as the writer is about to append.
   func yieldToCompaction(before bytes: Int) async {
-    guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared,
-      engine?.isFarBehind(compactionPolicy) == true
+    guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared, engine != nil,
+      backgroundStrategy.delaysWriters(engine!.compactionFigures())
     else { return }
     await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
   }

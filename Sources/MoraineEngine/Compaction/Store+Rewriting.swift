@@ -147,7 +147,7 @@ extension Store {
       compaction.advance(readingBytes: candidates.reduce(0) { $0 &+ UInt64($1.length) })
       let pause = work.pacer.pause(
         afterReading: reader.takeReadBytes(), appendedBytes: engine!.log.appendedBytes,
-        isBehind: engine!.isBehind(compactionPolicy))
+        isBehind: backgroundStrategy.isBehind(engine!.compactionFigures()))
       try await thread.run { () throws(StoreError) in
         for (candidate, isKept) in zip(candidates, isKept) where isKept {
           try output.append(try reader.record(candidate), candidate, &reader.values)

@@ -96,7 +96,7 @@ extension Store {
     let work = CompactionWork(pacer: CompactionPacer(policy: policy, isUrgent: true))
     try await sealForCompaction()
     var count = 0
-    while count < limit, let slots = engine?.nextCompaction(policy) {
+    while count < limit, let slots = engine?.nextCompaction(BackgroundStrategy(policy: policy)) {
       _ = try await rewrite(slots, work)
       count += 1
     }
