@@ -40,7 +40,7 @@ import Testing
     }
     let text = try await Moraine.run("doctor", place.store)
     #expect(text.code == 0 && text.text.contains("not closed in order"), "\(text)")
-    #expect(text.text.contains("by itself"))
+    #expect(text.text.contains("repairs this automatically"))
   }
 
   @Test func damageIsNamedWithItsRemedies() async throws {
@@ -78,7 +78,7 @@ import Testing
     #expect(text.code == 3, "\(text)")
     #expect(text.text.contains("2 keys, from 2 operations"), "\(text)")
     #expect(text.text.contains("sequence 2: key 2 (as the damaged record names it)"), "\(text)")
-    #expect(text.text.contains("one operation, behind sequence 1 and before 3"), "\(text)")
+    #expect(text.text.contains("one operation, after sequence 1 and before 3"), "\(text)")
     #expect(try place.picture() == before)
     #expect(try await Moraine.run("get", rescued, "key 1").text == "v1")
     #expect(try await Moraine.run("get", rescued, "key 2").code == 1)
