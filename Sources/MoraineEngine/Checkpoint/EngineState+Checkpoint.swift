@@ -130,13 +130,13 @@ extension EngineState {
     let result = try replayOn(
       slot, length: end, digestsThrough: report.lastSequence.rawValue)
     guard result.validEnd == end else {
-      let stop = result.stop ?? (result.validEnd, "a batch has no end")
+      let stop = result.stop ?? (result.validEnd, "incomplete batch: its last record is missing")
       throw .corrupted(stop.reason, table.fileName(slot), at: stop.offset)
     }
     guard let entry, entry.isSealed else { return }
     guard table[slot].agrees(with: entry) else {
       throw .corrupted(
-        "its records are not those that the manifest counts", table.fileName(slot), at: 0)
+        "the segment's records do not match its manifest entry", table.fileName(slot), at: 0)
     }
   }
 
