@@ -37,7 +37,7 @@ nonisolated(nonsending) public func withStore<Result>(
 extension FilePath {
   fileprivate init(storeAt url: URL) throws(StoreError) {
     guard url.isFileURL else {
-      throw StoreError(.invalidArgument, "'\(url)' is not the URL of a file; give a path")
+      throw StoreError(.invalidArgument, "'\(url)' is not the URL of a file; pass a path")
     }
     // Not standardized: beyond a symbolic link ".." is another directory.
     self.init(url.absoluteURL.path)

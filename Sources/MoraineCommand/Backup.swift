@@ -6,13 +6,14 @@ struct Backup: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Copies a store as it is at one moment.",
     discussion: """
-      Over an earlier backup of the same store only what is new is copied, and the
-      old one is there until the new one is complete. On one file system sealed
-      segments are shared, not copied: a backup on another disk is what outlives
-      this one.
+      If the directory holds an earlier backup of the same store, only new data is
+      copied. The earlier backup stays valid until the new one is complete. On the
+      same file system, sealed segments are shared, not copied: only a backup on
+      another disk survives the loss of this one.
 
-      A store that several processes share is backed up while they write. One that
-      a program has for itself is locked: there the program calls backup(to:).
+      A store that several processes share can be backed up while they write. A
+      store that one program opened exclusively is locked: call backup(to:) in that
+      program.
 
         moraine backup users.moraine /mnt/backup/users
         moraine verify /mnt/backup/users
@@ -23,7 +24,7 @@ struct Backup: AsyncParsableCommand {
       """)
   @OptionGroup var store: StoreOptions
   @Argument(help: "The backup's directory.", completion: .directory) var target: String
-  @Flag(help: "As one JSON object.") var json = false
+  @Flag(help: "Print one JSON object.") var json = false
 
   func run() async throws {
     let bar = ProgressBar("backing up")
@@ -47,7 +48,7 @@ struct Backup: AsyncParsableCommand {
     let copied = report.segmentCount - report.keptSegmentCount - report.sharedSegmentCount
     try Output.line(
       "backed up to sequence \(report.sequence): \(Units.counted(report.segmentCount, "segment")), "
-        + "\(Units.bytes(report.totalBytes)); \(report.keptSegmentCount) were there, "
+        + "\(Units.bytes(report.totalBytes)); \(report.keptSegmentCount) kept, "
         + "\(report.sharedSegmentCount) shared, \(copied) copied "
         + "(\(Units.bytes(report.copiedBytes)))")
   }

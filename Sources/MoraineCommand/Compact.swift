@@ -3,10 +3,10 @@ import Moraine
 
 struct Compact: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Rewrites a store so that it holds little but what is live.",
+    abstract: "Rewrites a store so that little but live data remains.",
     discussion: """
-      Needs about one segment of extra space at a time. Interrupted at any moment,
-      the store is as before or as after.
+      Needs about one segment of extra space at a time. It can be interrupted at
+      any moment without loss of data.
 
         moraine compact users.moraine
       """)

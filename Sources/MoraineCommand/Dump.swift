@@ -7,17 +7,17 @@ struct Dump: AsyncParsableCommand {
   }
 
   static let configuration = CommandConfiguration(
-    abstract: "Prints everything live of a keyspace, in the order of the log.",
+    abstract: "Prints all live records of a keyspace, in log order.",
     discussion: """
-      jsonl prints the values' own bytes, what load took; hex prints key,
-      sequence number and value, key and value in hexadecimal digits, - for no
-      bytes, and is right for any bytes.
+      jsonl prints the bytes of each value, in the form that load reads. hex
+      prints key, sequence number and value, with key and value in hexadecimal
+      digits (- stands for no bytes), and represents any bytes.
 
         moraine dump users.moraine | moraine load copy.moraine
       """)
   @OptionGroup var store: StoreOptions
   @OptionGroup var keyspace: KeyspaceOptions
-  @Option(help: "What a line holds.") var format = Format.jsonl
+  @Option(help: "The format of a line.") var format = Format.jsonl
 
   func run() async throws {
     try await store.reading { store in

@@ -2,19 +2,19 @@ import Foundation
 import Moraine
 import SystemPackage
 
-/// An end with an exit code of its own.
+/// An error that ends the command with a given exit code.
 struct Failure: Error {
   let code: Int32
   let message: String?
 
   static let notFound = Failure(code: 1, message: nil)
 
-  /// Whoever read our output has had enough (`| head`). Nothing went wrong: quiet, and code 0.
+  /// The reader closed the pipe of our output (`| head`). This is no error: no message, code 0.
   static let readerGone = Failure(code: 0, message: nil)
 
   static func usage(_ message: String) -> Failure { Failure(code: 2, message: message) }
 
-  /// What the operating system said of a stream or a file.
+  /// Creates a failure from an operating system error on a stream or a file.
   init(_ action: String, _ error: any Error) {
     let errno = Self.errno(of: error)
     let isFull = errno == .noSpace || errno == .diskQuotaExceeded
@@ -22,7 +22,7 @@ struct Failure: Error {
     self.init(code: isFull ? 6 : 5, message: "cannot \(action): \(reason)")
   }
 
-  /// What the operating system said, also where Foundation has wrapped it.
+  /// Returns the operating system's error, also where Foundation has wrapped it.
   private static func errno(of error: any Error) -> Errno? {
     if let errno = error as? Errno { return errno }
     let wrapped = error as NSError
@@ -38,7 +38,7 @@ struct Failure: Error {
 }
 
 extension StoreError: JSONRepresentable {
-  /// One object: code, file, offset and message; null where it does not apply.
+  /// One object with code, file, offset and message; null where a field does not apply.
   var json: String {
     let object: JSONObject = [
       "code": code.description, "file": file, "offset": offset, "message": message,
@@ -46,7 +46,7 @@ extension StoreError: JSONRepresentable {
     return object.json
   }
 
-  /// The codes that the top level's help lists.
+  /// Exit code, as listed in the help of `moraine`.
   var exitCode: Int32 {
     switch code {
     case .keyTooLarge, .valueTooLarge, .notAStore, .readOnly, .sequenceUnavailable,

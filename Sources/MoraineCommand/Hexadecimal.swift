@@ -17,7 +17,7 @@ enum Hexadecimal {
     appendDigits(bytes, to: &text)
   }
 
-  /// As ``append(_:to:)``, but no digits for no bytes.
+  /// Appends digits like ``append(_:to:)``, but nothing for no bytes.
   static func appendDigits(_ bytes: [UInt8], to text: inout [UInt8]) {
     let start = text.count
     text.append(contentsOf: repeatElement(0, count: 2 * bytes.count))
@@ -33,7 +33,8 @@ enum Hexadecimal {
     }
   }
 
-  /// The bytes, or nil when the text is empty, has an odd length or another character.
+  /// Returns the bytes, or nil if the text is empty, has an odd length or contains a character
+  /// that is no digit.
   static func decode(_ text: ArraySlice<UInt8>) -> [UInt8]? {
     if text.count == 1, text.first == UInt8(ascii: "-") { return [] }
     guard !text.isEmpty, text.count.isMultiple(of: 2) else { return nil }
@@ -41,7 +42,7 @@ enum Hexadecimal {
     let bytes = [UInt8](unsafeUninitializedCapacity: text.count / 2) { target, count in
       text.withUnsafeBufferPointer { text in
         values.withUnsafeBufferPointer { values in
-          // A digit is below 16, so one wrong character shows in the high bits of all.
+          // A digit is below 16, so a wrong character (255) sets the high bits of `seen`.
           var seen: UInt8 = 0
           for index in 0..<text.count / 2 {
             let high = values[Int(text[2 * index])]

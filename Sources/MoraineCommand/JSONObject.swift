@@ -1,11 +1,11 @@
 import Moraine
 
-/// What has a form in JSON.
+/// A value that can be written as JSON.
 protocol JSONRepresentable {
   var json: String { get }
 }
 
-/// A JSON object, its members in the order in which they were named.
+/// A JSON object whose members keep the order in which they were added.
 struct JSONObject: JSONRepresentable, ExpressibleByDictionaryLiteral {
   private var members: [String] = []
 
@@ -17,7 +17,7 @@ struct JSONObject: JSONRepresentable, ExpressibleByDictionaryLiteral {
     members.append("\(name.json):\(value.json)")
   }
 
-  /// Bytes; as `nameHex` when they are not UTF-8.
+  /// Adds bytes, as `nameHex` if they are not UTF-8.
   mutating func add(_ name: String, bytes: [UInt8]) { members.append(Text.member(name, bytes)) }
 
   var json: String { "{" + members.joined(separator: ",") + "}" }

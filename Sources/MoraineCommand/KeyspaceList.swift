@@ -1,6 +1,6 @@
 import Moraine
 
-/// The keyspaces of a store, for `stats`.
+/// The table of keyspaces that `stats` prints.
 enum KeyspaceList {
   static func json(_ keyspaces: [KeyspaceStatistics]) -> String {
     let objects: [JSONObject] = keyspaces.map { keyspace in

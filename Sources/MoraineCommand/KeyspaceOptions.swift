@@ -1,11 +1,11 @@
 import ArgumentParser
 import Moraine
 
-/// The part of a store that a command is about.
+/// The option that selects the keyspace a command uses.
 struct KeyspaceOptions: ParsableArguments {
   @Option(
     name: .customLong("keyspace"),
-    help: ArgumentHelp("The keyspace; without it, the unnamed one.", valueName: "name"))
+    help: ArgumentHelp("The keyspace. Default: the unnamed one.", valueName: "name"))
   var name = ""
 
   func validate() throws {

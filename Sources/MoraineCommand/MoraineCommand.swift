@@ -5,23 +5,23 @@ import Moraine
 /// The command line tool.
 @main
 struct MoraineCommand: AsyncParsableCommand {
-  /// What `--version` prints.
+  /// The version that `--version` prints.
   static let version = "0.1.0"
 
   static let configuration = CommandConfiguration(
     commandName: "moraine",
     abstract: "Reads, writes and checks Moraine stores.",
     discussion: """
-      A store is a directory; the first write makes it. For example:
+      A store is a directory. The first write creates it. For example:
 
         moraine put settings.moraine theme dark
         moraine get settings.moraine theme
 
       EXIT CODES:
-        0  done, also when the reader of the output ended first (| head)
-        1  the key is not there
+        0  success, also when the reader of the output ended first (| head)
+        1  the key was not found
         2  usage: bad arguments or input, no store at the path, writing to a backup
-        3  corrupt: bytes on disk are not what was written
+        3  corrupt: bytes on disk differ from the bytes that were written
         4  locked: another process has the store open
         5  the operating system refused to read or write
         6  no space left
@@ -35,7 +35,7 @@ struct MoraineCommand: AsyncParsableCommand {
     ])
 
   static func main() async {
-    // A closed pipe is an error of the write, to be answered in order, and not the end.
+    // A write to a closed pipe then fails with EPIPE; the signal would end the process.
     signal(SIGPIPE, SIG_IGN)
     do {
       try checkArguments()
@@ -51,7 +51,8 @@ struct MoraineCommand: AsyncParsableCommand {
     }
   }
 
-  /// Swift would put U+FFFD for what is not UTF-8, and so silently take another key.
+  /// Rejects arguments that are not UTF-8. Swift would replace the invalid bytes with U+FFFD, and
+  /// the command would silently use another key.
   private static func checkArguments() throws(Failure) {
     for index in 1..<max(1, Int(CommandLine.argc)) {
       guard let argument = CommandLine.unsafeArgv[index] else { return }
@@ -61,7 +62,9 @@ struct MoraineCommand: AsyncParsableCommand {
     }
   }
 
-  /// Tells what stopped the command.
+  /// Prints the error that ended the command.
+  ///
+  /// - Returns: the exit code.
   private static func end(_ error: any Error) -> Int32 {
     var code: Int32
     var message: String?
@@ -69,7 +72,7 @@ struct MoraineCommand: AsyncParsableCommand {
     case let failure as Failure: (code, message) = (failure.code, failure.message)
     case let error as StoreError: (code, message) = (error.exitCode, error.description)
     default:
-      // Help and version end this way too.
+      // Help and version arrive here as errors too.
       let text = fullMessage(for: error)
       guard exitCode(for: error) == .success else {
         Output.note(text)
@@ -78,7 +81,7 @@ struct MoraineCommand: AsyncParsableCommand {
       (code, message) = (0, nil)
       do { try Output.line(text) } catch { (code, message) = (error.code, error.message) }
     }
-    // What was found before the failure comes first.
+    // Results that were found before the failure are printed before the error.
     do { try Output.flush() } catch {
       if code == 0 { (code, message) = (error.code, error.message) }
     }

@@ -2,12 +2,12 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// Standard output, gathered into large writes, and standard error, a line at a time.
+/// Standard output, buffered into large writes, and standard error, written line by line.
 enum Output {
   private static let bufferBytes = 64 << 10
   private static let buffer = Mutex<[UInt8]>([])
 
-  /// Lets the body append what is to be printed.
+  /// Calls the body to append output to the buffer.
   static func write(_ body: (inout [UInt8]) -> Void) throws(Failure) {
     try buffer.withLock { (pending) throws(Failure) in
       body(&pending)
@@ -22,13 +22,13 @@ enum Output {
     }
   }
 
-  /// Hands what is gathered to the operating system. The top level does so at the end.
+  /// Writes the buffer to standard output. The main function calls it at the end.
   static func flush() throws(Failure) {
     try buffer.withLock { (pending) throws(Failure) in try drain(&pending) }
   }
 
   private static func drain(_ pending: inout [UInt8]) throws(Failure) {
-    // Also after an error: what a closed pipe did not take, it will not take later.
+    // Also after an error: a closed pipe would not accept these bytes later either.
     defer { pending.removeAll(keepingCapacity: true) }
     do {
       try FileDescriptor.standardOutput.writeAll(pending)
@@ -41,12 +41,12 @@ enum Output {
   /// Writes a line to standard error.
   static func note(_ message: String) { toTerminal(message + "\n") }
 
-  /// Writes to standard error, without a line's end.
+  /// Writes to standard error, without a newline.
   static func toTerminal(_ text: String) {
     do {
       try FileDescriptor.standardError.writeAll(Array(text.utf8))
     } catch {
-      // There is nowhere left to say so; the exit code still tells how it went.
+      // This error cannot be reported anywhere. The exit code still tells the outcome.
     }
   }
 

@@ -6,8 +6,9 @@ struct Put: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Stores a value, durably.",
     discussion: """
-      The value is the argument, or all of standard input, any bytes, when it is
-      left out or is -. A key or value that begins with a dash goes after --.
+      The value is the argument. If it is left out or is -, the value is all of
+      standard input, any bytes. Write a key or value that begins with a dash after
+      --.
 
         moraine put photos.moraine cover - < cover.jpeg
         moraine put settings.moraine -- -v on
@@ -15,7 +16,7 @@ struct Put: AsyncParsableCommand {
   @OptionGroup var store: StoreOptions
   @OptionGroup var keyspace: KeyspaceOptions
   @Argument(help: "The key, in UTF-8.") var key: String
-  @Argument(help: "The value; - or nothing for standard input.") var value: String?
+  @Argument(help: "The value. Default, and -: standard input.") var value: String?
 
   func run() async throws {
     let bytes: [UInt8]
@@ -48,9 +49,9 @@ struct Put: AsyncParsableCommand {
 
 struct Get: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Prints a value's bytes and nothing else.",
+    abstract: "Prints the bytes of a value and nothing else.",
     discussion: """
-      Exit code 1 when the key is not there.
+      Exit code 1 if the key does not exist.
 
         moraine get photos.moraine cover > cover.jpeg
       """)
@@ -69,7 +70,7 @@ struct Delete: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Removes a key and its value, durably.",
     discussion: """
-      Exit code 1 when the key is not there.
+      Exit code 1 if the key does not exist.
 
         moraine delete settings.moraine theme
       """)

@@ -1,8 +1,8 @@
 import Foundation
 import Synchronization
 
-/// How far a long command has come, on standard error. Silent for the first second, and where that
-/// is no terminal.
+/// Progress of a long command, on standard error. Prints nothing during the first second, and
+/// nothing if standard error is no terminal.
 final class ProgressBar: Sendable {
   private struct State {
     var drawn: ContinuousClock.Instant?
@@ -32,7 +32,7 @@ final class ProgressBar: Sendable {
     }
   }
 
-  /// Puts words in the bar's place, for a step that cannot tell how far it is.
+  /// Shows a text instead of the bar, for a step whose progress is not known.
   func say(_ text: String) {
     guard isShown, ContinuousClock.now - began > .seconds(1) else { return }
     state.withLock { state in
@@ -41,7 +41,7 @@ final class ProgressBar: Sendable {
     }
   }
 
-  /// Takes the bar away, so that what follows begins on a clean line.
+  /// Erases the bar, so that the next output begins on an empty line.
   func finish() {
     guard isShown else { return }
     state.withLock { state in
@@ -60,7 +60,8 @@ final class ProgressBar: Sendable {
     return answer == 0 && size.ws_col > 0 ? Int(size.ws_col) : 80
   }
 
-  /// The text; what does not fit the terminal is left out, for a wrapped line cannot be redrawn.
+  /// Returns the text of the bar, cut to the width of the terminal: a wrapped line cannot be
+  /// redrawn.
   static func line(
     _ verb: String, _ completed: UInt64, of total: UInt64?, seconds: Double, columns: Int
   ) -> String {

@@ -4,14 +4,15 @@ import SystemPackage
 
 struct Restore: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Makes a store of a backup.",
+    abstract: "Creates a store from a backup.",
     discussion: """
-      Every byte is copied, read again and checked before there is a store: it is
-      there whole, or not at all. The backup stays as it is. Exit code 3 when it is
-      damaged.
+      Every byte is copied, read again and checked before the store appears: the
+      result is a complete store or none. The backup is not changed. Exit code 3 if
+      it is damaged.
 
-      With --through N the store is as it was behind that sequence number: any since
-      the last compaction. `moraine dump BACKUP --format hex` prints the numbers.
+      --through N restores the state after that operation. N can be any sequence
+      number since the last compaction; `moraine dump BACKUP --format hex` prints
+      them.
 
         moraine restore /mnt/backup/users users.moraine
         moraine restore /mnt/backup/users yesterday --through 81234
@@ -20,10 +21,10 @@ struct Restore: AsyncParsableCommand {
       copiedBytes, totalBytes, checkedBytes, elapsedMilliseconds.
       """)
   @Argument(help: "The backup's directory.", completion: .directory) var backup: String
-  @Argument(help: "Where the store will be: missing, or empty.", completion: .directory)
+  @Argument(help: "The new store's directory: missing or empty.", completion: .directory)
   var directory: String
-  @Option(help: "The last operation to have.") var through: UInt64?
-  @Flag(help: "As one JSON object.") var json = false
+  @Option(help: "The sequence number of the last operation to restore.") var through: UInt64?
+  @Flag(help: "Print one JSON object.") var json = false
 
   func validate() throws {
     guard let through, through > SequenceNumber.max.rawValue else { return }
@@ -52,6 +53,6 @@ struct Restore: AsyncParsableCommand {
     try Output.line(
       "restored to sequence \(report.sequence): \(Units.counted(report.count, "key")), "
         + "\(Units.counted(report.segmentCount, "segment")), \(Units.bytes(report.totalBytes)), "
-        + "all of it checked")
+        + "all bytes checked")
   }
 }

@@ -3,23 +3,23 @@ import Moraine
 
 struct Scan: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Prints keys and values, in the order of the log.",
+    abstract: "Prints keys and values, in log order.",
     discussion: """
-      Key, tab, value, for eyes: control characters and bytes that are not UTF-8
-      are printed as \\xNN.
+      Each line is key, tab, value, for people to read: control characters and
+      bytes that are not UTF-8 are printed as \\xNN.
 
-      For scripts, --json prints {"key":"…","sequence":12,"value":"…"}. A key or
-      value that is not UTF-8 has "keyHex" or "valueHex" in its place, with
+      For scripts, --json prints {"key":"…","sequence":12,"value":"…"}. If a key or
+      value is not UTF-8, the member is "keyHex" or "valueHex" instead, with
       hexadecimal digits.
 
         moraine scan users.moraine --prefix user/ --json | jq -r .key
       """)
   @OptionGroup var store: StoreOptions
   @OptionGroup var keyspace: KeyspaceOptions
-  @Option(help: "Only keys that begin with this.") var prefix: String?
+  @Option(help: "Print only keys that begin with this text.") var prefix: String?
   @Flag(help: "Leave the values out.") var keysOnly = false
-  @Option(help: "Stop after so many.") var limit: Int?
-  @Flag(help: "One JSON object a line.") var json = false
+  @Option(help: "Stop after this number of keys.") var limit: Int?
+  @Flag(help: "Print one JSON object per line.") var json = false
 
   func validate() throws {
     if let limit, limit < 0 { throw ValidationError("--limit takes a number from 0") }

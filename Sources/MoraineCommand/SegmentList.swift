@@ -1,6 +1,6 @@
 import Moraine
 
-/// A line a segment: how long, how much of it is live.
+/// A table with a row for each segment: its length, its live bytes, its records.
 enum SegmentList {
   static func text(_ segments: [SegmentStatistics]) -> String {
     let head = ["segment", "bytes", "live", "records", "live share", ""]

@@ -11,15 +11,15 @@ struct Stats: AsyncParsableCommand {
       spaceAmplification, writeAmplification, and keyspaces, an array of name, count,
       liveBytes, the unnamed one first; with --segments also segments, an array of
       number, lengthBytes, liveBytes, recordCount, isSealed, isCompacted.
-      What is written is counted since the store was opened: here nothing is,
-      and writeAmplification is null. The program that writes tells it, as
-      drive's stats does.
+      Written bytes are counted since the store was opened. This command writes
+      nothing, so writeAmplification is null here; ask the program that writes, as
+      drive's stats command does.
 
         moraine stats users.moraine --json | jq .count
       """)
   @OptionGroup var store: StoreOptions
-  @Flag(help: "As one JSON object.") var json = false
-  @Flag(help: "Each segment too: how much of it is live.") var segments = false
+  @Flag(help: "Print one JSON object.") var json = false
+  @Flag(help: "Print each segment too, with its live share.") var segments = false
 
   func run() async throws {
     let (statistics, report, list, keyspaces) = try await store.reading { store in
@@ -46,7 +46,7 @@ struct Stats: AsyncParsableCommand {
       ("segments", Units.number(UInt64(statistics.segmentCount))),
       ("on disk", "\(Units.bytes(disk)) (\(Units.number(disk)) bytes)"),
       ("live", "\(Units.bytes(live)) (\(Units.number(live)) bytes\(share))"),
-      ("amplification", "\(Units.ratio(statistics.spaceAmplification)) bytes a live byte"),
+      ("amplification", "\(Units.ratio(statistics.spaceAmplification)) bytes per live byte"),
       ("index", "\(Units.bytes(UInt64(statistics.indexBytes))) of memory"),
       ("last sequence", "\(statistics.lastSequence)"),
       ("digest", "\(statistics.digest)"),

@@ -2,19 +2,20 @@ import ArgumentParser
 import Moraine
 import SystemPackage
 
-/// The directory that every command names.
+/// The store directory, an argument of every command.
 struct StoreOptions: ParsableArguments {
   @Argument(help: "The store's directory.", completion: .directory)
   var directory: String
 
-  /// Runs the body on a store that must be there; nothing on disk is changed, not even repaired.
+  /// Opens an existing store read-only and runs the body. Nothing on disk changes: an unclean stop
+  /// is not repaired either.
   func reading<Result>(_ body: (Store) async throws -> Result) async throws -> Result {
     var configuration = Configuration()
     configuration.isReadOnly = true
     return try await using(configuration, body)
   }
 
-  /// As ``reading(_:)``, and hears of what other processes write meanwhile.
+  /// Opens the store like ``reading(_:)``, but also follows the writes of other processes.
   func following<Result>(_ body: (Store) async throws -> Result) async throws -> Result {
     var configuration = Configuration()
     configuration.isReadOnly = true
@@ -22,7 +23,7 @@ struct StoreOptions: ParsableArguments {
     return try await using(configuration, body)
   }
 
-  /// Runs the body on a store with durable commits.
+  /// Opens the store with durable commits and runs the body.
   @discardableResult
   func writing<Result>(
     createIfMissing: Bool = true, _ body: (Store) async throws -> Result
@@ -30,7 +31,7 @@ struct StoreOptions: ParsableArguments {
     try await using(Self.durable(createIfMissing: createIfMissing), body)
   }
 
-  /// Opens for writing; the first write makes the store. The caller closes it.
+  /// Opens the store for writing; the first write creates it. The caller closes it.
   func openForWriting() async throws -> Store {
     try await Store.open(at: FilePath(directory), configuration: Self.durable())
   }
@@ -51,7 +52,7 @@ struct StoreOptions: ParsableArguments {
 }
 
 extension Store {
-  /// Closes the store when the body has ended, however it did.
+  /// Closes the store after the body returns or throws.
   // The optimizer of Swift 6.3.1 crashes where it inlines this (splitting the caller's coroutine).
   @inline(never)
   nonisolated func closed<Result>(
@@ -61,7 +62,7 @@ extension Store {
     do {
       result = try await body(self)
     } catch {
-      // The first failure is the one that the exit code tells.
+      // The exit code reports the first failure.
       do { try await close() } catch let later { Output.error("while closing: \(later)") }
       throw error
     }

@@ -1,12 +1,12 @@
-/// Bytes as text, for eyes and for JSON.
+/// Bytes as text, for people to read and for JSON.
 enum Text {
   static func isUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
     if bytes.allSatisfy({ $0 < 0x80 }) { return true }
     return String(validating: bytes, as: UTF8.self) != nil
   }
 
-  /// Text as it is; where there are bytes that are not UTF-8, or control characters, which a
-  /// terminal would obey, every byte beyond ASCII and every control character as `\xNN`.
+  /// Appends UTF-8 text unchanged. If the bytes are not UTF-8, or contain control characters, which
+  /// a terminal would obey, appends each byte beyond ASCII and each control character as `\xNN`.
   static func appendPrintable(_ bytes: [UInt8], to text: inout [UInt8]) {
     let isControl = { (scalar: UnicodeScalar) in scalar.value < 32 || 127..<160 ~= scalar.value }
     if let valid = String(validating: bytes, as: UTF8.self),
@@ -24,22 +24,22 @@ enum Text {
     }
   }
 
-  /// As ``appendPrintable(_:to:)``.
+  /// Returns the text that ``appendPrintable(_:to:)`` appends.
   static func printable(_ bytes: some Sequence<UInt8>) -> String {
     var text: [UInt8] = []
     appendPrintable(Array(bytes), to: &text)
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// As ``appendMember(_:_:to:)``.
+  /// Returns the text that ``appendMember(_:_:to:)`` appends.
   static func member(_ name: String, _ bytes: [UInt8]) -> String {
     var json: [UInt8] = []
     appendMember(name, bytes, to: &json)
     return String(decoding: json, as: UTF8.self)
   }
 
-  /// A member of a JSON object: `"name":"text"`, or `"nameHex":"digits"` for bytes that are not
-  /// UTF-8. One of the two, so that no byte can be lost or taken for another.
+  /// Appends a member of a JSON object: `"name":"text"`, or `"nameHex":"digits"` for bytes that are
+  /// not UTF-8. Exactly one of the two appears, so that no byte is lost or ambiguous.
   static func appendMember(_ name: String, _ bytes: [UInt8], to json: inout [UInt8]) {
     json.append(UInt8(ascii: "\""))
     json.append(contentsOf: name.utf8)
@@ -53,7 +53,7 @@ enum Text {
     }
   }
 
-  /// UTF-8 as a JSON string.
+  /// Appends UTF-8 as a JSON string.
   static func appendQuoted(_ utf8: some Collection<UInt8>, to json: inout [UInt8]) {
     json.append(UInt8(ascii: "\""))
     for byte in utf8 {
@@ -78,7 +78,7 @@ enum Text {
     return String(decoding: json, as: UTF8.self)
   }
 
-  /// As a word of a shell command.
+  /// Returns the text as one word of a shell command.
   static func shellQuoted(_ text: String) -> String {
     let isPlain = text.utf8.allSatisfy { byte in
       switch byte {

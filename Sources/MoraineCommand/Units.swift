@@ -1,8 +1,8 @@
 import Foundation
 
-/// Figures for eyes.
+/// Figures for people to read.
 enum Units {
-  /// Decimal units: `999 B`, `1.5 kB`, `64.0 MB`.
+  /// A byte count in decimal units: `999 B`, `1.5 kB`, `64.0 MB`.
   static func bytes(_ count: UInt64) -> String {
     if count < 1000 { return "\(count) B" }
     var value = Double(count) / 1000
@@ -17,7 +17,7 @@ enum Units {
   /// `1.37`, `0.05`.
   static func ratio(_ value: Double) -> String { String(format: "%.2f", value) }
 
-  /// With a comma between thousands.
+  /// A number with a comma between thousands.
   static func number(_ number: UInt64) -> String {
     var text = ""
     for (index, digit) in String(number).reversed().enumerated() {

@@ -5,17 +5,17 @@ struct Verify: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Reads and checks every byte; changes nothing.",
     discussion: """
-      Exit code 3 when something is damaged; each problem with file and offset on
-      standard error.
+      Exit code 3 if the store is damaged. Standard error lists each problem with
+      its file and offset.
 
-      With --json one object, damaged or sound: isSound, recordCount,
+      With --json one object, for a damaged store too: isSound, recordCount,
       checkedBytes, problemCount and problems, each of which has code, file,
       offset and message (null where it does not apply).
 
         moraine verify users.moraine --json | jq '.problems[]'
       """)
   @OptionGroup var store: StoreOptions
-  @Flag(help: "As one JSON object.") var json = false
+  @Flag(help: "Print one JSON object.") var json = false
 
   func run() async throws {
     let bar = ProgressBar("verifying")
@@ -29,7 +29,7 @@ struct Verify: AsyncParsableCommand {
         return Findings(report)
       }
     } catch let error as StoreError where error.code == .corrupted {
-      // Opening reads every record too, and goes no further than the first damage.
+      // Opening reads every record too, and stops at the first damage.
       findings.problems = [error]
     }
     bar.finish()
@@ -37,7 +37,7 @@ struct Verify: AsyncParsableCommand {
   }
 }
 
-/// What a verification has to tell.
+/// The results of a verification.
 struct Findings {
   var recordCount: UInt64 = 0
   var checkedBytes: UInt64 = 0
@@ -60,7 +60,7 @@ struct Findings {
     }
     guard !problems.isEmpty else { return }
     for problem in problems { Output.error(problem.description) }
-    // A disk that cannot be read is no proof of damage.
+    // A read error does not mean that the data is damaged.
     let isDamaged = problems.contains { $0.code == .corrupted }
     throw Failure(code: isDamaged ? 3 : problems[0].exitCode, message: nil)
   }

@@ -3,30 +3,32 @@ import Moraine
 
 struct Watch: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Prints what changes, as it happens, whichever process does it.",
+    abstract: "Prints each change when it happens, from any process.",
     discussion: """
-      One JSON object a line, at once: sequence, keyspace, key, and either value or
-      "removed":true. Bytes that are not UTF-8 have "keyHex" or "valueHex" in its
-      place, with hexadecimal digits. Ends at --limit changes, or when it is stopped.
+      Each change is one JSON object on a line, printed at once: sequence, keyspace,
+      key, and either value or "removed":true. Bytes that are not UTF-8 appear as
+      "keyHex" or "valueHex", in hexadecimal digits. Ends after --limit changes, or
+      when it is stopped.
 
-      It begins with the next change; with --since N behind that sequence number;
-      with --all at the beginning of the log, which tells of everything that is live
-      and perhaps of what was overwritten or removed since. Where compaction has
-      dropped removals since N, it says so and ends with exit code 2: begin again
-      with --all.
+      Without options the first change is the next one. --since N begins after that
+      sequence number. --all begins at the start of the log: it reports all live
+      records, and may report records that were overwritten or removed later. If
+      compaction has dropped removals since N, the command says so and ends with
+      exit code 2: begin again with --all.
 
-      A store that several processes share is watched while they write; who wants
-      it for itself is refused (locked) until the watching ends. One that a program
-      has for itself is locked: there the program calls changes(since:).
+      A store that several processes share can be watched while they write. While
+      the watch runs, a program that opens the store exclusively is refused
+      (locked). A store that one program opened exclusively is locked: call
+      changes(since:) in that program.
 
         moraine watch users.moraine --since 81234 | jq -r .key
       """)
   @OptionGroup var store: StoreOptions
-  @Option(help: "Only this keyspace; \"\" for the unnamed one.") var keyspace: String?
-  @Option(help: "The last operation that was seen.") var since: UInt64?
-  @Flag(help: "All that the log has first.") var all = false
+  @Option(help: "Watch only this keyspace; \"\" is the unnamed one.") var keyspace: String?
+  @Option(help: "The sequence number of the last operation already seen.") var since: UInt64?
+  @Flag(help: "Print the contents of the log first.") var all = false
   @Flag(help: "Leave the values out.") var keysOnly = false
-  @Option(help: "Stop after so many.") var limit: Int?
+  @Option(help: "Stop after this number of changes.") var limit: Int?
 
   func validate() throws {
     if let limit, limit < 0 { throw ValidationError("--limit takes a number from 0") }
@@ -48,7 +50,7 @@ struct Watch: AsyncParsableCommand {
       var count = 0
       for try await change in try changes(of: store) {
         try Output.write { append(change, to: &$0) }
-        // Whoever reads this waits for it.
+        // The reader of the output waits for this line.
         try Output.flush()
         count += 1
         if count == most { return }

@@ -21,10 +21,10 @@ struct Demonstration {
     try await checkAfterKill(acknowledged)
     let model = try await goOn(acknowledged)
     try await reopen(model)
-    print("Everything is there, byte for byte.")
+    print("The store holds all expected records, byte for byte.")
   }
 
-  /// Runs the writer and kills it when it has acknowledged a random number of records.
+  /// Runs the writer and kills it after it has acknowledged a random number of records.
   private func saveUntilKilled() async throws -> Set<Int> {
     let limit = Int.random(in: records.count / 10...records.count / 2)
     let result = try await Subprocess.run(
@@ -34,7 +34,7 @@ struct Demonstration {
       var acknowledged: Set<Int> = []
       var isKilled = false
       for try await line in execution.standardOutput.strings() {
-        // What was printed before the kill was acknowledged: a write this short to a pipe is whole.
+        // A printed index was acknowledged. A write this short to a pipe is never cut.
         if let index = Int(line) { acknowledged.insert(index) }
         if !isKilled, acknowledged.count >= limit {
           try execution.send(signal: .kill)
@@ -53,13 +53,13 @@ struct Demonstration {
     print("2. Reopened in \(report.elapsedNanoseconds / 1_000_000) ms after the kill:")
     print("   stopped in order: \(report.wasClean), segments: \(report.segmentCount),")
     print("   records: \(report.recordCount), torn bytes cut: \(report.tornBytes),")
-    print("   unproven bytes copied and synced: \(report.resyncedBytes)")
+    print("   bytes not known to be durable, copied and synced: \(report.resyncedBytes)")
     for index in acknowledged {
       guard try await store.value(forKey: records[index].key) == records[index].value else {
-        throw Wrong("record \(index) was acknowledged and is not there")
+        throw Wrong("record \(index) was acknowledged and is missing or changed")
       }
     }
-    print("   all \(acknowledged.count) acknowledged records are there, byte for byte\n")
+    print("   all \(acknowledged.count) acknowledged records are present, byte for byte\n")
     try await store.close()
   }
 
@@ -96,7 +96,7 @@ struct Demonstration {
       throw Wrong("\(statistics.count) keys, expected \(model.count)")
     }
     for (key, value) in model {
-      guard try await store.value(forKey: key) == value else { throw Wrong("\(key) is wrong") }
+      guard try await store.value(forKey: key) == value else { throw Wrong("\(key) has changed") }
     }
     let verification = try await store.verify()
     guard verification.isSound else { throw Wrong("\(verification.problems)") }

@@ -3,7 +3,7 @@ import MoraineEngine
 import Subprocess
 import SystemPackage
 
-/// A real record: its key and its bytes.
+/// A record of real data: its key and its bytes.
 struct Record: Sendable {
   let key: Key
   let value: [UInt8]
@@ -11,7 +11,8 @@ struct Record: Sendable {
 
 /// The real data that the demonstration stores.
 enum Input {
-  /// Debian's package index where there is one, else the data that the repository carries.
+  /// Returns the records of Debian's package index if the machine has one, otherwise the records of
+  /// the file in the repository.
   static func records(fallback: String) async throws -> (records: [Record], source: String) {
     if let text = try await packageIndex() {
       let records = parse(text)
@@ -32,7 +33,7 @@ enum Input {
     return result.standardOutput
   }
 
-  /// Stanzas are apart by an empty line; one is a record as it stands.
+  /// Returns a record for each stanza. An empty line ends a stanza.
   private static func parse(_ text: [UInt8]) -> [Record] {
     var records: [Record] = []
     var start = 0

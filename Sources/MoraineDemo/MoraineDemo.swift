@@ -3,7 +3,8 @@ import MoraineEngine
 import Subprocess
 import SystemPackage
 
-/// The main job on real input: save durably, be killed, come back, lose nothing.
+/// A demonstration with real data: saves durably, is killed, reopens, and checks that nothing is
+/// lost.
 @main
 struct MoraineDemo {
   static func main() async {

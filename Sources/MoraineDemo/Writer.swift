@@ -3,11 +3,11 @@ import MoraineEngine
 import Synchronization
 import SystemPackage
 
-/// Saves records durably, one at a time in each of several tasks.
+/// A writer that saves records durably, one at a time in each of several tasks.
 enum Writer {
   static let taskCount = 16
 
-  /// - Parameter acknowledge: is told each record's index once it is durable.
+  /// - Parameter acknowledge: called with the index of each record after the record is durable.
   static func save(
     _ records: [Record], _ indices: [Int], to store: Store,
     acknowledge: @escaping @Sendable (Int) -> Void
@@ -28,7 +28,8 @@ enum Writer {
     }
   }
 
-  /// The process that will be killed: prints an index a line, each after its record is durable.
+  /// Runs the process that will be killed. Prints the index of each record on a line after the
+  /// record is durable.
   static func runUntilKilled(_ directory: FilePath, _ records: [Record]) async throws {
     let store = try await Store.open(at: directory)
     try await save(records, Array(records.indices), to: store) { index in
@@ -38,7 +39,7 @@ enum Writer {
   }
 }
 
-/// Hands out numbers, each once.
+/// A counter that returns each number once.
 final class Cursor: Sendable {
   private let value = Atomic<Int>(0)
 

@@ -50,6 +50,6 @@ public struct ByteReader {
   }
 
   private func short() -> FormatError {
-    FormatError("ends in the middle of a field", at: offset)
+    FormatError("the data ends inside a field", at: offset)
   }
 }

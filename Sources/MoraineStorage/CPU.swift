@@ -56,7 +56,8 @@ package struct ZeroedMemory: @unchecked Sendable {
   /// - Throws: `ENOMEM`, also when the process has as many mappings as the system allows.
   package init(for purpose: String, byteCount: Int, isHuge: Bool = false) throws(StorageError) {
     guard let base = moraine_zeroed(byteCount, isHuge) else {
-      throw StorageError("take \(byteCount) bytes of memory for", file: purpose, errno: .noMemory)
+      throw StorageError(
+        "allocate \(byteCount) bytes of memory for", file: purpose, errno: .noMemory)
     }
     self.base = base
     self.byteCount = byteCount

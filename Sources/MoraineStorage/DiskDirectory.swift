@@ -234,14 +234,14 @@ final class DiskDirectory: StorageDirectory, Parkable {
   func freeBytes() throws(StorageError) -> UInt64 {
     try use { (descriptor) throws(StorageError) in
       try UInt64(
-        SystemCall.retrying("ask for free space", path.string) { moraine_free_bytes(descriptor) })
+        SystemCall.retrying("get the free space", path.string) { moraine_free_bytes(descriptor) })
     }
   }
 
   func creationBytes() throws(StorageError) -> UInt64 {
     try use { (descriptor) throws(StorageError) in
       try UInt64(
-        SystemCall.retrying("ask for the file system", path.string) {
+        SystemCall.retrying("get the type of the file system", path.string) {
           moraine_creation_bytes(descriptor)
         })
     }

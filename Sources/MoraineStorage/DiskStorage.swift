@@ -32,7 +32,7 @@ package struct DiskStorage: Storage {
     if path.isAbsolute { return path }
     guard let current = getcwd(nil, 0) else {
       throw StorageError(
-        "find the current directory", file: path.string, errno: Errno(rawValue: errno))
+        "get the current directory", file: path.string, errno: Errno(rawValue: errno))
     }
     defer { free(current) }
     return FilePath(platformString: current).pushing(path)

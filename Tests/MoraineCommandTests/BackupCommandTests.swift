@@ -47,7 +47,7 @@ import Testing
     #expect(none.code == 2 && none.errors.contains("no Moraine store"), "\(none)")
     #expect(try await Moraine.run("backup", place.store, backup).code == 0)
     let taken = try await Moraine.run("restore", backup, place.store)
-    #expect(taken.code == 2 && taken.errors.contains("a store is here already"), "\(taken)")
+    #expect(taken.code == 2 && taken.errors.contains("already holds a store"), "\(taken)")
     let written = try await Moraine.run("put", backup, "k", "v")
     #expect(written.code == 2 && written.errors.contains("this is a backup"), "\(written)")
     let segment = try #require(

@@ -73,7 +73,7 @@ import Testing
         + Array(repeating: UInt8(ascii: "]"), count: count) + Array("}".utf8)
     }
     #expect(problem(deep(500)) == nil)
-    #expect(problem(deep(600))?.message.contains("nesting too deep") == true)
+    #expect(problem(deep(600))?.message.contains("nesting deeper than 512 levels") == true)
     #expect(problem(deep(1_000_000)) != nil)
   }
 

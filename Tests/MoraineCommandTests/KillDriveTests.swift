@@ -84,7 +84,7 @@ import Testing
     try FileManager.default.createDirectory(
       atPath: place.store + "/subject", withIntermediateDirectories: true)
     let outcome = try await test("--kills", "1")
-    #expect(outcome.code == 2 && outcome.errors.contains("there already"), "\(outcome)")
+    #expect(outcome.code == 2 && outcome.errors.contains("exists already"), "\(outcome)")
   }
 
   /// Changes the store so that it contradicts the ledger, before the check: a put is undone, or a

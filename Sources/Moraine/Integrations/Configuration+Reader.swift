@@ -67,7 +67,7 @@
     ) throws(InvalidValue) {
       guard value != nearest else { return }
       throw InvalidValue(
-        key: key, value: "\(value)", expected: "in its range; the nearest is \(nearest)")
+        key: key, value: "\(value)", expected: "in its range; the nearest value is \(nearest)")
     }
   }
 

@@ -40,7 +40,7 @@
     private var message: Logger.Message {
       switch self {
       case .opened(let report):
-        report.wasClean ? "store opened" : "store opened that was not closed in order"
+        report.wasClean ? "store opened" : "store opened after an unclean stop"
       case .segmentSealed: "segment sealed"
       case .compacted: "segments compacted"
       case .compactionFailed: "compaction in the background failed"

@@ -97,7 +97,7 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
       return .failure(
         StoreError(
           error.code,
-          error.message + "; it is kept, and nothing is saved over it before "
+          error.message + "; the stored value stays until you call "
             + "overwrite(with:) or reset()", file: error.file))
     }
   }

@@ -91,7 +91,7 @@ final class PersistedSpace: Sendable {
     }
     let obstacle = StoreError(
       .decodingFailed,
-      "the setting '\(key.name)' is \(known.kind) elsewhere in this program, and here "
+      "the setting '\(key.name)' is \(known.kind) elsewhere in this program, but here "
         + "\(Value.self), version \(key.format.version); declare the key once, or name another",
       file: place)
     return PersistedBox(key, nil, in: place, obstacle: obstacle)

@@ -52,7 +52,8 @@ extension PersistedStore {
     }
     if !isNew {
       throw StoreError(
-        .locked, "the default store of settings is in use; choose it before any value is made")
+        .locked,
+        "the default store of settings is in use; set it before the first setting is created")
     }
   }
 
@@ -68,14 +69,14 @@ extension PersistedStore {
     let manager = FileManager.default
     guard let support = manager.urls(for: .applicationSupportDirectory, in: .userDomainMask).first
     else {
-      throw StoreError(.invalidArgument, "this user has no application support directory; give one")
+      throw StoreError(.invalidArgument, "this user has no application support directory; pass one")
     }
     // Without this folder all programs of a user would share one file.
     let program = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
     let folder = support.appendingPathComponent(program, isDirectory: true)
     if creating {
       do { try manager.createDirectory(at: folder, withIntermediateDirectories: true) } catch {
-        throw StoreError(.io, "the directory cannot be made: \(error)", file: folder.path)
+        throw StoreError(.io, "the directory cannot be created: \(error)", file: folder.path)
       }
     }
     return folder

@@ -60,7 +60,7 @@ extension LocalRepository {
       }
     } catch {
       guard let error = error as? StoreError else {
-        fatalError("a batch that throws errors of the store alone threw \(error)")
+        fatalError("a batch of an import threw an unexpected error: \(error)")
       }
       throw error
     }
@@ -70,7 +70,7 @@ extension LocalRepository {
   private static func contents(of url: URL) throws(StoreError) -> Data? {
     guard FileManager.default.fileExists(atPath: url.path) else { return nil }
     do { return try Data(contentsOf: url) } catch {
-      throw StoreError(.io, "cannot be read: \(error)", file: url.lastPathComponent)
+      throw StoreError(.io, "the file cannot be read: \(error)", file: url.lastPathComponent)
     }
   }
 }

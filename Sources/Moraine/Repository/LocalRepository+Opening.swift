@@ -196,7 +196,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
 extension LocalRepository {
   /// Not available: an id of this type has no text form that the repository knows.
   @available(
-    *, unavailable, message: "give keys: ModelKey(text:id:), or a LosslessStringConvertible id"
+    *, unavailable, message: "pass keys: ModelKey(text:id:), or use a LosslessStringConvertible id"
   )
   @_disfavoredOverload
   public init(
@@ -212,7 +212,7 @@ extension LocalRepository {
 
   /// Not available: an id of this type has no text form that the repository knows.
   @available(
-    *, unavailable, message: "give keys: ModelKey(text:id:), or a LosslessStringConvertible id"
+    *, unavailable, message: "pass keys: ModelKey(text:id:), or use a LosslessStringConvertible id"
   )
   @_disfavoredOverload
   public init(

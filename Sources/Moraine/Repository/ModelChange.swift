@@ -51,7 +51,7 @@ where Model.ID: Sendable {
       }
       guard let id = sequence.keys.id(change.key.description) else {
         throw StoreError(
-          .decodingFailed, "the key '\(change.key)' is no id of this repository's models",
+          .decodingFailed, "the key '\(change.key)' is not an id of this repository's models",
           file: sequence.place)
       }
       return .deleted(id)

@@ -79,7 +79,7 @@ private enum VersionMark {
       let version = Int(String(decoding: digits, as: UTF8.self)), version > 0
     else {
       throw DecodingError.dataCorrupted(
-        DecodingError.Context(codingPath: [], debugDescription: "its version is no number"))
+        DecodingError.Context(codingPath: [], debugDescription: "its version is not a number"))
     }
     return (version, Array(rest.dropFirst()))
   }

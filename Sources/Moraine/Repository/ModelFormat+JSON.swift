@@ -71,7 +71,7 @@ private struct JSONBody: ModelCodec {
     let digits = bytes.dropFirst(marker.count).prefix { (0x30...0x39).contains($0) }
     guard let version = Int(String(decoding: digits, as: UTF8.self)), version > 0 else {
       throw DecodingError.dataCorrupted(
-        DecodingError.Context(codingPath: [], debugDescription: "$version is no number"))
+        DecodingError.Context(codingPath: [], debugDescription: "$version is not a number"))
     }
     // The mark is removed: a dictionary would decode it as one of its members.
     var rest = bytes[digits.endIndex...]

@@ -27,7 +27,7 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     writing: @escaping @Sendable (Model) throws -> [UInt8],
     readingTogether: (@Sendable ([[UInt8]]) throws -> [Model])? = nil
   ) where Model: Decodable {
-    precondition(version > 0, "versions of models begin at 1")
+    precondition(version > 0, "the version of a model is at least 1")
     self.version = version
     self.opening = opening
     self.writing = writing
@@ -46,7 +46,7 @@ public struct ModelFormat<Model: Sendable>: Sendable {
   public func migrating<Old: Decodable & SendableMetatype>(
     from old: Int, _ type: Old.Type, _ convert: @escaping @Sendable (Old) throws -> Model
   ) -> ModelFormat {
-    precondition(old > 0 && old < version, "a migration is from a version before this one")
+    precondition(old > 0 && old < version, "a migration must start from an earlier version")
     var format = self
     let codec = codec
     format.readers[old] = { try convert(codec.decode(Old.self, from: $0)) }
@@ -88,11 +88,11 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     guard found.version <= version else {
       throw StoreError(
         .newerFormat,
-        "the \(noun) '\(key)' has version \(found.version), and this program knows \(version); "
+        "the \(noun) '\(key)' has version \(found.version), but this program knows \(version); "
           + "update the program", file: place)
     }
     guard let reader = readers[found.version] else {
-      throw undecodable("it has version \(found.version), which no migration is given for")
+      throw undecodable("it has version \(found.version), and there is no migration from it")
     }
     do { return try reader(found.body) } catch { throw undecodable("\(error)") }
   }

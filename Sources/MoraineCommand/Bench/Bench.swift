@@ -7,25 +7,27 @@ struct Bench: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Measures Moraine on this machine and this disk.",
     discussion: """
-      In a store of its own in the directory, which is removed at the end: put it on
-      the disk that is to be measured. Keys of 16 bytes, values of --value-size
-      bytes, half of which compress. Each row is the time of one operation and how
-      many there are in a second; everything that is read is compared with what was
-      written. The rows are called as db_bench calls them; those with "sync" wait
-      for the disk, the others for memory only.
+      Uses a temporary store in the directory and removes it at the end: name a
+      directory on the disk that you want to measure. Keys have 16 bytes, values
+      have --value-size bytes, half of which compress. Each row shows the time of
+      one operation and the operations per second. Every value that is read is
+      compared with the one that was written. The row names are those of db_bench.
+      Rows with "sync" wait for the disk, the others only for memory.
 
         moraine bench /mnt/disk --count 1000000
 
-      With --json one object a line: row, microseconds, operationsPerSecond,
+      With --json one object per line: row, microseconds, operationsPerSecond,
       operationCount.
       """)
-  @Argument(help: "Where; without it, the folder for temporary files.", completion: .directory)
+  @Argument(
+    help: "A directory on the disk to measure. Default: the one for temporary files.",
+    completion: .directory)
   var directory: String?
-  @Option(help: "How many keys.") var count = 100_000
-  @Option(help: "Bytes of a value.") var valueSize = 100
-  @Option(help: "Durable commits of each row with sync; one for each writer at least.")
+  @Option(help: "The number of keys.") var count = 100_000
+  @Option(help: "The bytes of a value.") var valueSize = 100
+  @Option(help: "The durable commits of each sync row; at least one per writer.")
   var commits = 500
-  @Flag(help: "One JSON object a line.") var json = false
+  @Flag(help: "Print one JSON object per line.") var json = false
 
   func validate() throws {
     guard 1...100_000_000 ~= count else {

@@ -1,11 +1,11 @@
 import Moraine
 import MoraineTesting
 
-/// Keys, values and an order, the same on every run.
+/// Keys, values and an order of keys, the same in every run.
 struct BenchData: Sendable {
   let count: Int
   let valueLengthBytes: Int
-  /// The numbers of all keys, mixed.
+  /// Numbers of all keys, in random order.
   let order: [Int]
   private let noise: [UInt8]
 
@@ -17,7 +17,7 @@ struct BenchData: Sendable {
     noise = (0..<(64 << 10)).map { _ in UInt8(truncatingIfNeeded: generator.next() >> 32) }
   }
 
-  /// Sixteen digits.
+  /// Returns a key of sixteen digits.
   func key(_ number: Int) -> Key {
     var digits = [UInt8](repeating: UInt8(ascii: "0"), count: 16)
     var (rest, place) = (number, 15)
@@ -29,10 +29,10 @@ struct BenchData: Sendable {
     return Key(digits)
   }
 
-  /// One that is never stored.
+  /// Returns a key that is never stored.
   func missingKey(_ number: Int) -> Key { Key([UInt8(ascii: "x")] + key(number).bytes.dropFirst()) }
 
-  /// Half noise, half the same byte.
+  /// Returns a value of which half is random bytes and half one repeated byte.
   func value(_ number: Int, generation: Int = 0) -> [UInt8] {
     let half = valueLengthBytes / 2
     let start = (number &* 7919 &+ generation &* 104_729) % (noise.count / 2)

@@ -1,6 +1,6 @@
 import Foundation
 
-/// How long one kind of operation took.
+/// The time that one kind of operation took.
 struct BenchRow {
   let name: String
   let operationCount: Int
@@ -10,7 +10,7 @@ struct BenchRow {
   private var microseconds: Double { seconds * 1_000_000 / Double(max(operationCount, 1)) }
   private var rate: Double { Double(operationCount) / seconds }
 
-  static let head = line("row", "µs", "a second")
+  static let head = line("row", "µs", "per second")
 
   var text: String {
     let precise = microseconds < 10 ? "%.3f" : microseconds < 1000 ? "%.1f" : "%.0f"

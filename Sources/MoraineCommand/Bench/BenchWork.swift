@@ -2,7 +2,7 @@ import Foundation
 import Moraine
 import SystemPackage
 
-/// The rows, one after the other.
+/// The measurements of `bench`, run one after the other.
 struct BenchWork: Sendable {
   private static let batchCount = 1000
 
@@ -33,7 +33,7 @@ struct BenchWork: Sendable {
     var again: Store?
     try await measure("open, first get", 1) {
       again = try await open("random")
-      // An odd one: the even ones are deleted.
+      // An odd number: the keys with even numbers are deleted.
       _ = try await again?.value(forKey: data.key(1))
     }
     try await again?.close()

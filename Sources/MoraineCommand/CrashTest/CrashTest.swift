@@ -5,14 +5,15 @@ import MoraineTesting
 struct CrashTest: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "crash-test",
-    abstract: "Crashes the engine on a simulated disk and checks what is left.",
+    abstract: "Crashes the engine on a simulated disk and checks the recovered stores.",
     discussion: """
-      Runs workloads on a disk in memory that knows what a power failure would leave of
-      it, recovers every such disk, and compares it with what was promised: a prefix of
-      what was written that has everything acknowledged.
+      Runs workloads on a simulated disk in memory, which computes the states that a
+      power failure can leave. Recovers the store in each of these states, and
+      compares it with the promise: a prefix of the operations that contains all
+      acknowledged ones.
 
         moraine crash-test                          every scenario, one seed
-        moraine crash-test --images 300000          further seeds, until so many disks
+        moraine crash-test --images 300000          further seeds, up to 300,000 disks
         moraine crash-test --scenario mixed-mapped --seed 7 --count 1
         moraine crash-test --nesting-period 1 --subsets 2 --torn 1
                                                     a crash at every call of each recovery
@@ -21,7 +22,7 @@ struct CrashTest: AsyncParsableCommand {
         moraine crash-test workloads --count 1000   long workloads
         moraine crash-test kills --kills 1000       SIGKILL, on a real process and disk
 
-      Exit code 0 only when nothing was violated, otherwise 3.
+      Exit code 0 if no promise was violated, otherwise 3.
       """,
     subcommands: [
       Crashes.self, Workloads.self, Faults.self, Kills.self, LaboratoryWorker.self,
@@ -29,10 +30,10 @@ struct CrashTest: AsyncParsableCommand {
     defaultSubcommand: Crashes.self)
 }
 
-/// A part of the laboratory whose work is done by workers.
+/// A subcommand of the laboratory whose work is done by worker processes.
 protocol LaboratoryCommand: AsyncParsableCommand {
   var options: LaboratoryOptions { get }
-  /// What is to be done of each seed, with the first one.
+  /// The units of work of the first seed; those of other seeds differ only in the seed.
   var units: [LaboratoryUnit] { get }
 }
 
@@ -41,14 +42,14 @@ extension CrashTest {
     static let configuration = CommandConfiguration(
       abstract: "Crashes short workloads at every call that changes the disk (the default).")
     @OptionGroup var options: LaboratoryOptions
-    @Option(help: "Go on with further seeds until so many disks were judged.")
+    @Option(help: "Continue with further seeds until this number of disks was checked.")
     var images: Int?
     @Option(
-      help: "Every so many disks the next crash comes during recovery; 1 for all, 0 for never.")
+      help: "Crash again during the recovery of every N-th disk; 1 means every disk, 0 none.")
     var nestingPeriod: Int?
-    @Option(help: "Combinations of what survives that are tried at each place, at most.")
+    @Option(help: "The maximum of combinations of surviving writes tried at each crash point.")
     var subsets: Int?
-    @Option(help: "Disks with torn pages that are tried at each place.")
+    @Option(help: "The number of disks with torn pages tried at each crash point.")
     var torn: Int?
 
     func validate() throws {
@@ -77,7 +78,7 @@ extension CrashTest {
 
   struct Workloads: LaboratoryCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Crashes workloads of 200 steps at a few places.")
+      abstract: "Crashes workloads of 200 steps at a few points.")
     @OptionGroup var options: LaboratoryOptions
 
     var units: [LaboratoryUnit] { options.units(.workloads) }

@@ -1,8 +1,8 @@
 import MoraineTesting
 
-/// What a store driven by ``DriveScript`` has to hold.
+/// The expected contents of a store that ``DriveScript`` drives.
 struct DriveModel: KillModel {
-  /// One put (or, without a value, one delete), or a batch of several.
+  /// One put, one delete (a change without a value), or a batch of several.
   struct Operation: Sendable {
     var changes: [(key: [UInt8], value: [UInt8]?)]
   }
@@ -18,23 +18,24 @@ struct DriveModel: KillModel {
     }
   }
 
-  /// What `scan` answers on such a store.
+  /// The answer of `scan` on a store with these contents.
   var scanAnswer: String { digest.text }
 }
 
-/// The operation of each number: the same for the same seed, so that a value found in a store tells
-/// which operation has written it.
+/// The operation of each number, the same for the same seed: a value found in a store identifies
+/// the operation that wrote it.
 struct DriveOperations {
-  /// So few that most are overwritten and deleted again and again.
+  /// A small number of keys, so that most are overwritten and deleted many times.
   static let keyCount = 300
 
   let seed: UInt64
 
   static func key(_ number: Int) -> [UInt8] { Array("key\(number)".utf8) }
 
-  /// Two bytes of place in the batch and six of number, then what compresses well or does not.
+  /// Returns the operation of a number. A value begins with two bytes, the place in the batch, and
+  /// six bytes, the number. Bytes that compress well or badly follow.
   func operation(_ number: UInt64) -> DriveModel.Operation {
-    // Neighbouring seeds would make generators of which one is a step behind the other.
+    // Used directly, neighbouring seeds would produce the same sequence, shifted by one step.
     var numbered = SeededGenerator(seed: seed ^ number)
     var generator = SeededGenerator(seed: numbered.next())
     let isBatch = Int.random(in: 0..<5, using: &generator) == 0
@@ -51,7 +52,7 @@ struct DriveOperations {
   }
 
   private func filler(_ generator: inout SeededGenerator) -> [UInt8] {
-    // Now and then a record larger than the segments of the test.
+    // One record in 400 is larger than the segments of the test.
     let isLarge = Int.random(in: 0..<400, using: &generator) == 0
     let length = isLarge ? 20_000 : Int.random(in: 0..<40, using: &generator)
     let part = (0..<length).map { _ in UInt8(truncatingIfNeeded: generator.next()) }
@@ -59,7 +60,7 @@ struct DriveOperations {
     return Array(repeatElement(part, count: times).joined())
   }
 
-  /// Whether one of the operations up to a number has written this.
+  /// Returns whether one of the operations up to a number wrote this value.
   func contains(key: [UInt8], value: [UInt8], upTo last: UInt64) -> Bool {
     guard value.count >= 8 else { return value.isEmpty }
     let mark = value.prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }

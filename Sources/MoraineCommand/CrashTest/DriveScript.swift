@@ -8,7 +8,7 @@ struct DriveScript: KillScript {
   let closingLines: [String]? = ["close"]
 
   private let operations: DriveOperations
-  /// Of the last operation made.
+  /// Number of the last operation generated.
   private var number: UInt64 = 0
 
   init(seed: UInt64) {
@@ -19,7 +19,7 @@ struct DriveScript: KillScript {
     using generator: inout SeededGenerator
   ) -> KillCommand<DriveModel.Operation>? {
     switch Int.random(in: 0..<100, using: &generator) {
-    // Changes nothing that can be seen. It ends with an index checkpoint.
+    // Compaction changes no contents. It ends with an index checkpoint.
     case 0..<3: return KillCommand(lines: ["compact"])
     case 3..<5: return KillCommand(lines: ["sync"])
     case 5..<10:
@@ -40,7 +40,7 @@ struct DriveScript: KillScript {
       return .wrong(KillViolation(.badAnswer, "an answer to nothing: \(line.prefix(200))"))
     }
     guard first.hasPrefix("get ") else {
-      // `compact` and `close` have no number to tell.
+      // The answers to `compact` and `close` have no number.
       if line == "ok" || line.hasPrefix("ok ") { return .acknowledged }
       let text = "\(line.prefix(200)), to \(first.prefix(200))"
       return .wrong(KillViolation(.badAnswer, text))
@@ -63,7 +63,8 @@ struct DriveScript: KillScript {
     throw try await difference(program, ledger, seen)
   }
 
-  /// What is wrong in a store whose digest is: where it differs from the state it resembles most.
+  /// Returns the violation of a store with a wrong digest: its first difference from the expected
+  /// state that is closest to it.
   private func difference(
     _ program: KillConversation, _ ledger: AcknowledgementLedger<DriveModel>, _ seen: String
   ) async throws -> KillViolation {
@@ -85,12 +86,12 @@ struct DriveScript: KillScript {
     }
     guard let (key, wanted) = closest.first else {
       let wanted = ledger.model.scanAnswer
-      return KillViolation(.invented, "\(seen), expected \(wanted): keys that nobody wrote")
+      return KillViolation(.invented, "\(seen), expected \(wanted): keys that no operation wrote")
     }
     return violation(key, values[key], wanted, ledger)
   }
 
-  /// The keys at which a store and a state differ, each with its value in the state.
+  /// Returns the keys at which a store and a state differ, each with its value in the state.
   private func differences(
     _ values: [[UInt8]: [UInt8]], _ state: DriveModel
   ) -> [(key: [UInt8], wanted: [UInt8]?)] {
@@ -112,7 +113,7 @@ struct DriveScript: KillScript {
       "\(String(decoding: key, as: UTF8.self)) is \(texts[0]), expected \(texts[1])")
   }
 
-  /// What `get` has answered.
+  /// Returns the value in an answer to `get`.
   private static func value(_ answer: String) -> Result<[UInt8]?, KillViolation> {
     if answer == "none" { return .success(nil) }
     let digits = Array(answer.utf8).dropFirst("value ".utf8.count)

@@ -1,43 +1,46 @@
 import ArgumentParser
 import MoraineTesting
 
-/// Faults instead of crashes: one at each call, two in one run, or just those that were named.
+/// Faults instead of crashes: one at each call, two in one run, or only the named ones.
 struct Faults: LaboratoryCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Runs workloads once for each of their calls, with a fault at it.",
+    abstract: "Runs each workload once for each of its calls, with a fault at that call.",
     discussion: """
-      The faults: EIO, ENOSPC, EMFILE, a short write, EINTR, and a sync that fails and
-      drops what it should have written; each once and from then on.
+      The faults are EIO, ENOSPC, EMFILE, a short write, EINTR, and a sync that
+      fails and drops the bytes it should have written. Each fault occurs once, or
+      at the call and all later ones.
 
         moraine crash-test faults --effect eio --lasting false
-        moraine crash-test faults --pairs 100       two in a run, so many for each
+        moraine crash-test faults --pairs 100       two in a run, 100 pairs for each
 
-      What was violated is printed with the very faults, which --fault repeats.
+      A violation is printed with its faults, which --fault repeats.
       """)
   @OptionGroup var options: LaboratoryOptions
-  @Option(help: "eio, enospc, emfile, short30, eintr or drop; the first of a pair. Default: each.")
+  @Option(
+    help: "eio, enospc, emfile, short30, eintr or drop; of a pair, the first. Default: all.")
   var effect: String?
-  @Option(help: "Whether it lasts: true or false. Default: each.")
+  @Option(help: "Whether the fault lasts: true or false. Default: both.")
   var lasting: Bool?
   @Option(
-    help: "Two faults in each run, so many pairs for each first fault; all, when there are no more."
+    help: "Two faults in each run; at most this number of pairs for each first fault."
   )
   var pairs: Int?
-  @Option(help: "Only this, as printed: fault,once,life,call,number,file. Twice for a pair.")
+  @Option(
+    help: "Only this fault, as printed: fault,once,opening,call,number,file. Twice for a pair.")
   var fault: [String] = []
 
   func validate() throws {
     if let effect, Self.place(of: effect) == nil {
       let names = FaultLaboratory.effects.map(\.name).joined(separator: ", ")
-      throw ValidationError("no fault is named '\(effect)'; there are \(names)")
+      throw ValidationError("no fault is named '\(effect)'; the names are \(names)")
     }
     if let pairs, pairs < 1 { throw ValidationError("--pairs takes a number from 1") }
     for text in fault where PlannedFault(text) == nil {
       throw ValidationError(
-        "'\(text)' is no fault; one is eio,once,0,write,3,0000000001.segment")
+        "'\(text)' is no fault; an example is eio,once,0,write,3,0000000001.segment")
     }
     guard fault.isEmpty || (effect == nil && lasting == nil && pairs == nil) else {
-      throw ValidationError("--fault says all; --effect, --lasting and --pairs are for others")
+      throw ValidationError("--fault excludes --effect, --lasting and --pairs")
     }
   }
 

@@ -3,32 +3,34 @@ import Foundation
 import MoraineTesting
 import SystemPackage
 
-/// Kills `moraine drive` at random moments and checks what is left.
+/// Kills `moraine drive` at random moments and checks the store afterwards.
 struct Kills: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "kills",
-    abstract: "Kills a writing process again and again, and checks what is left.",
+    abstract: "Kills a writing process again and again, and checks the store each time.",
     discussion: """
-      Runs this program's drive on one store that accumulates, ends it with SIGKILL
-      while it starts, works, compacts or closes, and compares the whole store with
-      what was acknowledged. Exit code 0 when nothing was lost or invented, 3 when
-      something was, or the process trapped, hung, or wrote outside its folder.
+      Runs the drive command of this program on one growing store. Ends it with
+      SIGKILL while it starts, works, compacts or closes, and compares the whole
+      store with the acknowledged operations. Exit code 0 if nothing was lost or
+      invented; 3 if something was, or if the process trapped, hung, or wrote
+      outside its folder.
 
-      A seed repeats the operations and the moments, though not to the instruction.
+      A seed repeats the operations and the moments of the kills, but not to the
+      exact instruction.
 
         moraine crash-test kills --kills 1000 --durability none --seed 7
       """)
-  @Option(help: "Processes to kill.") var kills = 100
-  @Option(help: "Repeats a run; random by default.") var seed: UInt64?
-  @Option(help: "What an ok after a write stands for.") var durability = Drive.Level.none
-  @Option(help: "How bytes get into the log.") var io = Drive.IO.mapped
+  @Option(help: "The number of processes to kill.") var kills = 100
+  @Option(help: "The seed, which repeats a run. Default: random.") var seed: UInt64?
+  @Option(help: "The durability that ok after a write confirms.") var durability = Drive.Level.none
+  @Option(help: "How the log is written.") var io = Drive.IO.mapped
   @Option(
     help:
-      "A new directory for the store, which is kept; by default a temporary one, kept on failure.",
+      "A new directory for the store, which is kept. Default: a temporary one, kept on failure.",
     completion: .directory)
   var directory: String?
   @Option(help: "The longest wait for an answer, in seconds.") var timeout = timeoutDefault
-  @Flag(help: "As one JSON object.") var json = false
+  @Flag(help: "Print one JSON object.") var json = false
 
   private static let timeoutDefault = 60
 
@@ -36,7 +38,7 @@ struct Kills: AsyncParsableCommand {
     if kills < 1 { throw ValidationError("--kills takes a number from 1") }
     if directory?.isEmpty == true { throw ValidationError("--directory takes a path") }
     if let directory, FileManager.default.fileExists(atPath: directory + "/subject") {
-      throw ValidationError("\(directory)/subject is there already; --directory takes a new place")
+      throw ValidationError("\(directory)/subject exists already; give --directory a new path")
     }
     if !(1...86_400 ~= timeout) {
       throw ValidationError("--timeout takes a number from 1 to 86400")
@@ -73,11 +75,11 @@ struct Kills: AsyncParsableCommand {
 
   private func harness(_ seed: UInt64, _ ground: FilePath) throws -> KillHarness {
     guard let program = Bundle.main.executablePath else {
-      throw Failure(code: 5, message: "cannot tell where this program is")
+      throw Failure(code: 5, message: "cannot find the path of this program")
     }
     let options = [
       "--durability", durability.rawValue, "--io", io.rawValue,
-      // So small that there is always something to compact, to seal and to read an index for.
+      // Small segments, so that compaction, sealing and checkpoints always have work.
       "--segment-size", "16384", "--checkpoint-floor", "0",
     ]
     var harness = KillHarness(executable: FilePath(program), directory: ground, seed: seed) {
@@ -88,7 +90,7 @@ struct Kills: AsyncParsableCommand {
     return harness
   }
 
-  /// The command that does the same again: in another place, for this one is kept.
+  /// Returns the command that repeats the run, in another directory: this one is kept.
   func replay(_ seed: UInt64) -> String {
     var words = ["moraine crash-test kills --kills \(kills) --seed \(seed)"]
     words.append("--durability \(durability) --io \(io)")
@@ -140,7 +142,7 @@ struct Kills: AsyncParsableCommand {
 }
 
 extension KillFailure {
-  /// Where nothing could be tested, nothing is said about the store.
+  /// Exit code: 5 if nothing could be tested, which says nothing about the store; otherwise 3.
   fileprivate var exitCode: Int32 {
     switch cause {
     case .notStarted, .cancelled: 5

@@ -2,27 +2,27 @@ import ArgumentParser
 import Foundation
 import MoraineTesting
 
-/// What all parts of the laboratory can be told.
+/// The options that all subcommands of the laboratory have.
 struct LaboratoryOptions: ParsableArguments {
   @Option(help: "A scenario by its name; may be given several times. Default: all.")
   var scenario: [String] = []
   @Option(help: "The first seed.")
   var seed: UInt64 = 1
-  @Option(help: "How many seeds for each scenario.")
+  @Option(help: "The number of seeds for each scenario.")
   var count: UInt64 = 1
-  @Option(help: "sync, interval or none, instead of the scenario's own durability.")
+  @Option(help: "sync, interval or none. Default: the durability of the scenario.")
   var durability: String?
-  @Option(help: "Begin nothing new after so many seconds; the report says what was left out.")
+  @Option(help: "Start no work after this number of seconds; the report counts what is missing.")
   var timeBudget: Double?
-  @Option(help: "How many processes work at a time. Default: one for each core.")
+  @Option(help: "The number of processes that work at the same time. Default: one per core.")
   var jobs: Int?
-  @Option(help: "How many seconds a piece of work may say nothing before it counts as hung.")
+  @Option(help: "The seconds without a sign of progress after which a worker counts as hung.")
   var timeoutSeconds: Double = 120
-  @Option(help: "Where disks on which something was violated are kept.")
+  @Option(help: "The directory for disks on which a promise was violated.")
   var artifacts: String = "moraine-crash-test"
-  @Flag(help: "One JSON object at the end, for programs.")
+  @Flag(help: "Print one JSON object at the end, for programs.")
   var json = false
-  @Flag(help: "List the scenarios and end.")
+  @Flag(help: "List the scenarios and exit.")
   var list = false
 
   func validate() throws {
@@ -42,18 +42,20 @@ struct LaboratoryOptions: ParsableArguments {
       throw ValidationError("\(name) takes seconds above 0, up to 10000000")
     }
     guard seed.addingReportingOverflow(count).overflow == false else {
-      throw ValidationError("there are no seeds behind \(UInt64.max)")
+      throw ValidationError("--seed plus --count exceeds \(UInt64.max), the largest seed")
     }
   }
 
-  /// The pieces of the first seed.
+  /// Returns the units of work of the first seed.
   func units(_ kind: LaboratoryUnit.Kind) -> [LaboratoryUnit] {
     (scenario.isEmpty ? CrashScenario.catalog.map(\.name) : scenario).map {
       LaboratoryUnit(kind, $0, seed: seed, durability: durability)
     }
   }
 
-  /// - Parameter units: those of the first seed; those of the others are like them.
+  /// Runs the units of all seeds and prints the report.
+  ///
+  /// - Parameter units: the units of the first seed; those of other seeds differ only in the seed.
   func run(_ units: [LaboratoryUnit], imageTarget: Int? = nil) async throws {
     if list { return try printCatalog() }
     let queue = UnitQueue(units, self, imageTarget: imageTarget)
@@ -62,16 +64,16 @@ struct LaboratoryOptions: ParsableArguments {
       artifacts: artifacts)
     let report = await pool.run(queue, isQuiet: json)
     try report.print(units.first, asJSON: json)
-    guard report.unitCount > 0 else { throw Failure(code: 3, message: "nothing was judged") }
+    guard report.unitCount > 0 else { throw Failure(code: 3, message: "no disk was checked") }
     guard report.violations.isEmpty else {
-      throw Failure(code: 3, message: "promises were broken: \(report.violations.count)")
+      throw Failure(code: 3, message: "violations of a promise: \(report.violations.count)")
     }
     guard report.tally.missedCalls == 0 else {
-      for replay in report.tally.missed { Output.note("  not reached; again: \(replay)") }
+      for replay in report.tally.missed { Output.note("  not reached; repeat with: \(replay)") }
       throw Failure(code: 3, message: "\(report.tally.missedCalls) calls were not reached")
     }
     if let imageTarget, report.tally.judgedImages < imageTarget {
-      throw Failure(code: 3, message: "the time ended before \(imageTarget) disks were judged")
+      throw Failure(code: 3, message: "the time ended before \(imageTarget) disks were checked")
     }
   }
 

@@ -4,13 +4,13 @@ import MoraineTesting
 import Synchronization
 import SystemPackage
 
-/// What a worker says of one piece of work.
+/// The answer of a worker about one unit of work.
 struct UnitResult: Codable {
   var tally: CrashTally
   var violation: CrashViolation?
 }
 
-/// Tells the parent process now and then that the worker is alive.
+/// Tells the parent process, at most once a second, that the worker is alive.
 final class Pulse: Sendable {
   private let last = Mutex(ContinuousClock.now)
 
@@ -20,21 +20,22 @@ final class Pulse: Sendable {
       last = .now
       return true
     }
-    // A parent that is gone ends the worker by the end of its input.
+    // If the parent has ended, this write fails, and the end of the input ends the worker.
     if isDue { do { try Output.line("alive"); try Output.flush() } catch {} }
   }
 }
 
-/// Does pieces of the laboratory's work in a process of its own, so that a trap or a hang ends
-/// nothing else. Started by the other parts of crash-test.
+/// Runs units of the laboratory in a separate process, so that a trap or a hang ends nothing else.
+/// The other subcommands of crash-test start it.
 struct LaboratoryWorker: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "worker", abstract: "Does the work for the others.", shouldDisplay: false)
+    commandName: "worker", abstract: "Runs units of work for the other subcommands.",
+    shouldDisplay: false)
   @Option var artifacts: String
 
-  /// A terminal and `timeout` send them to the whole process group. The parent decides: when it
-  /// ends, its workers do, and when it goes on, a worker that was ended must not look like one that
-  /// trapped.
+  /// Signals that a terminal and `timeout` send to the whole process group. A worker ignores them:
+  /// it ends when its parent ends, and while the parent runs, a worker that a signal ended must not
+  /// look like one that trapped.
   static let ignoredSignals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
 
   func run() async throws {
@@ -43,7 +44,7 @@ struct LaboratoryWorker: AsyncParsableCommand {
     for await line in ParentPipe.lines() {
       let unit: LaboratoryUnit
       do { unit = try decoder.decode(LaboratoryUnit.self, from: Data(line.utf8)) } catch {
-        throw Failure(code: 2, message: "'\(line)' is no piece of work: \(error)")
+        throw Failure(code: 2, message: "'\(line)' is no unit of work: \(error)")
       }
       PlantedFailure.strike(unit)
       let pulse = Pulse()
@@ -57,12 +58,13 @@ struct LaboratoryWorker: AsyncParsableCommand {
     }
   }
 
-  /// What was found counts, also where the disk cannot be kept.
+  /// Saves the disk of a violation. If the disk cannot be saved, the violation is reported without
+  /// it.
   private func save(_ found: CrashViolation, _ unit: LaboratoryUnit) -> CrashViolation {
     guard let image = found.image else { return found }
     var violation = found
     do {
-      // The parent of a new directory must be there.
+      // The parent of a new directory must exist.
       try FileManager.default.createDirectory(
         atPath: artifacts, withIntermediateDirectories: true)
       violation.imagePath = try image.save(in: place(unit)).first?.string
@@ -72,7 +74,7 @@ struct LaboratoryWorker: AsyncParsableCommand {
     return violation
   }
 
-  /// A directory of its own: files of another disk would make it a third one.
+  /// Returns a new directory for the disk: it must not mix with the files of another disk.
   private func place(_ unit: LaboratoryUnit) -> FilePath {
     var name = "\(unit.kind.rawValue)-\(unit.scenario)-seed-\(unit.seed)"
     if unit.kind == .faults, unit.faults.isEmpty {

@@ -1,16 +1,16 @@
 import Foundation
 import SystemPackage
 
-/// The pipe from the process that hands out the work.
+/// The pipe from the parent process, which sends the units of work.
 ///
-/// Its end is the worker's end, whatever the worker is at: the parent closes it when it has all
-/// results, and the kernel when the parent has died of anything, SIGKILL included.
+/// The end of the pipe ends the worker, whatever the worker is doing. The parent closes the pipe
+/// when it has all results; the kernel closes it when the parent dies, by SIGKILL too.
 enum ParentPipe {
   static func lines() -> AsyncStream<String> {
     let (stream, continuation) = AsyncStream.makeStream(of: String.self)
-    // A thread of its own: a piece that hangs may hold all others.
+    // A separate thread: a unit that hangs may block all threads of the pool.
     Thread.detachNewThread {
-      // Not by the C library's streams: `exit` would wait for the one that waits here.
+      // Not with the C library's streams: `exit` would wait for the stream that is read here.
       var reader = LineReader(.standardInput, limitBytes: 1 << 20)
       do {
         while case .bytes(let line) = try reader.read() {
@@ -19,7 +19,7 @@ enum ParentPipe {
       } catch {
         Output.error("cannot read the work: \(error)")
       }
-      // Without waiting for anything that a hung piece may hold.
+      // `_exit` waits for no lock that a hung unit may hold.
       _exit(0)
     }
     return stream

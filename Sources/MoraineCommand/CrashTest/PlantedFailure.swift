@@ -1,8 +1,8 @@
 import Foundation
 import MoraineTesting
 
-/// What a worker does instead of a piece of work, for the tests of the laboratory itself:
-/// `MORAINE_PLANT_IN_WORKER=trap:7` traps at the pieces of seed 7.
+/// A failure of a worker instead of a unit of work, for the tests of the laboratory itself:
+/// `MORAINE_PLANT_IN_WORKER=trap:7` traps at the units of seed 7.
 enum PlantedFailure: String {
   case trap, hang, exit, nonsense, flood
 
@@ -24,7 +24,7 @@ enum PlantedFailure: String {
       print("nonsense")
       fflush(nil)
       _exit(0)
-    // More errors than anyone wants to read.
+    // More error output than the parent keeps.
     case .flood: while true { Output.note(String(repeating: "x", count: 4096)) }
     }
   }

@@ -2,7 +2,7 @@ import Foundation
 import MoraineTesting
 import Synchronization
 
-/// The pieces of work of one run of the laboratory, handed out one after the other.
+/// The queue of units of work of one run of the laboratory.
 final class UnitQueue: Sendable {
   private struct State {
     var round: UInt64 = 0
@@ -11,7 +11,7 @@ final class UnitQueue: Sendable {
     var report = LaboratoryReport()
   }
 
-  /// Of the first seed.
+  /// Units of the first seed.
   private let units: [LaboratoryUnit]
   private let firstSeed: UInt64
   private let count: UInt64
@@ -27,7 +27,7 @@ final class UnitQueue: Sendable {
     deadline = options.timeBudget.map { .now + .seconds($0) }
   }
 
-  /// How many there are in all; nil when that is not known.
+  /// The number of units of all seeds; nil if it is not known.
   private var total: Int? {
     guard imageTarget == nil else { return nil }
     let (total, isTooLarge) = Int(clamping: count).multipliedReportingOverflow(
@@ -35,14 +35,14 @@ final class UnitQueue: Sendable {
     return isTooLarge ? .max : total
   }
 
-  /// Some pieces to do next; empty when there are no more.
+  /// Removes up to `wanted` units from the queue and returns them; empty if none are left.
   func next(_ wanted: Int) -> [LaboratoryUnit] {
     state.withLock { state in
       if let deadline, .now > deadline { return [] }
-      // After some, the next ones tell nothing new.
+      // More violations would add no information.
       if state.report.violations.count >= 20 { return [] }
       var result: [LaboratoryUnit] = []
-      // What a worker has been given it finishes.
+      // A worker finishes all units that it received, also after the deadline: send one at a time.
       let wanted = deadline == nil ? wanted : 1
       while result.count < wanted, let unit = take(&state) { result.append(unit) }
       return result
@@ -54,14 +54,14 @@ final class UnitQueue: Sendable {
     if state.pending.isEmpty {
       if let imageTarget, state.report.tally.judgedImages >= imageTarget { return nil }
       guard state.round < count else { return nil }
-      // The first comes last out of it.
+      // Reversed, because `popLast` takes from the end.
       state.pending = round(firstSeed + state.round).reversed()
       state.round += 1
     }
     return state.pending.popLast()
   }
 
-  /// One seed of all.
+  /// Returns the units of one seed.
   private func round(_ seed: UInt64) -> [LaboratoryUnit] {
     units.map { unit in
       var unit = unit
@@ -70,7 +70,7 @@ final class UnitQueue: Sendable {
     }
   }
 
-  /// Gives back what a worker did not come to.
+  /// Returns units to the queue that a worker did not begin.
   func giveBack(_ units: [LaboratoryUnit]) { state.withLock { $0.returned += units } }
 
   func take(_ results: [UnitResult]) {
@@ -89,7 +89,7 @@ final class UnitQueue: Sendable {
     return report
   }
 
-  /// In a line.
+  /// The progress as one line of text.
   var progress: String {
     let state = state.withLock { $0 }
     let part = "\(state.report.unitCount)" + (total.map { " of \($0)" } ?? "")

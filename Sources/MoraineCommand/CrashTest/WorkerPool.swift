@@ -3,7 +3,8 @@ import MoraineTesting
 import Subprocess
 import SystemPackage
 
-/// Has workers do the laboratory's work, and outlives whatever befalls them.
+/// A pool of worker processes that run the laboratory's units. The failure of a worker does not end
+/// the run.
 struct WorkerPool: Sendable {
   let jobs: Int
   let timeoutSeconds: Double
@@ -22,7 +23,7 @@ struct WorkerPool: Sendable {
             let (results, rest) = await work(units)
             queue.giveBack(rest)
             queue.take(results)
-            // At once: a run of hours may be ended from outside.
+            // Printed at once: a run of hours may be stopped before its report.
             for violation in results.compactMap(\.violation) {
               Output.note("VIOLATION \(violation)")
             }
@@ -37,7 +38,7 @@ struct WorkerPool: Sendable {
     return report
   }
 
-  /// - Returns: what came of the pieces that were done, and those that were not begun.
+  /// - Returns: the results of the units that were run, and the units that were not begun.
   private func work(
     _ units: [LaboratoryUnit]
   ) async -> (results: [UnitResult], rest: [LaboratoryUnit]) {
@@ -58,11 +59,11 @@ struct WorkerPool: Sendable {
         let watchdog = Task { await watch(progress, process) }
         defer { watchdog.cancel() }
         let writer = execution.standardInputWriter
-        // One that has ended already takes nothing; its end says why.
+        // If the worker has already ended, the write fails; its exit status says why it ended.
         do { _ = try await writer.write(input.joined()) } catch {}
         for try await line in execution.standardOutput.strings() {
           progress.take(line)
-          // To a worker, the end of its input is the end of this process, and it ends too.
+          // A worker ends at the end of its input, so the input stays open until all results came.
           if progress.resultCount == units.count { try await writer.finish() }
         }
         try await writer.finish()
@@ -76,13 +77,13 @@ struct WorkerPool: Sendable {
       units, ending: ending, isInterrupted: isInterrupted, timeoutSeconds: timeoutSeconds)
   }
 
-  /// A worker ignores these signals, but for the first moment of its life.
+  /// Returns whether a signal ended the worker that it ignores, except just after it started.
   private static func isInterruption(_ status: TerminationStatus) -> Bool {
     guard case .signaled(let signal) = status else { return false }
     return LaboratoryWorker.ignoredSignals.contains(signal)
   }
 
-  /// Ends a worker that says nothing for too long.
+  /// Kills a worker that prints nothing for too long.
   private func watch(_ progress: WorkerProgress, _ process: Int32) async {
     while !Task.isCancelled {
       do { try await Task.sleep(for: .milliseconds(200)) } catch { return }

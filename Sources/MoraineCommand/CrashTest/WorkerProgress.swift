@@ -2,13 +2,13 @@ import Foundation
 import MoraineTesting
 import Synchronization
 
-/// How far a worker has come with its pieces, by the lines that it prints.
+/// The progress of a worker, computed from the lines that it prints.
 final class WorkerProgress: Sendable {
   private struct State {
     var results: [UnitResult] = []
     var lastSeen = ContinuousClock.now
     var isHung = false
-    /// What is no line of a worker's.
+    /// A line that no worker prints by design.
     var nonsense: String?
   }
 
@@ -31,7 +31,8 @@ final class WorkerProgress: Sendable {
     }
   }
 
-  /// Whether nothing was said for so long; then it is remembered.
+  /// Returns whether the worker printed nothing for longer than the limit, now or at an earlier
+  /// call.
   func hangs(longerThan limit: Duration) -> Bool {
     state.withLock { state in
       if .now - state.lastSeen > limit { state.isHung = true }
@@ -39,12 +40,14 @@ final class WorkerProgress: Sendable {
     }
   }
 
-  /// How many pieces were done.
+  /// The number of units that were finished.
   var resultCount: Int { state.withLock { $0.results.count } }
 
-  /// - Parameter isInterrupted: whether the worker was ended from outside, which says nothing about
-  ///   its piece: that is begun again.
-  /// - Returns: the results, with one for the piece that the worker died of, and what is left.
+  /// Assigns the end of a worker to the unit that it was running.
+  ///
+  /// - Parameter isInterrupted: whether a signal from outside ended the worker. That says nothing
+  ///   about its unit, which is run again.
+  /// - Returns: the results, with one for the unit at which the worker died, and the other units.
   func settle(
     _ units: [LaboratoryUnit], ending: String, isInterrupted: Bool = false, timeoutSeconds: Double
   ) -> (results: [UnitResult], rest: [LaboratoryUnit]) {
@@ -54,8 +57,8 @@ final class WorkerProgress: Sendable {
     let unit = units[state.results.count]
     let finding =
       state.isHung
-      ? "it hung: nothing happened for \(timeoutSeconds) s"
-      : state.nonsense.map { "the worker said: \($0)" } ?? "the worker ended by itself: \(ending)"
+      ? "it hung: no progress for \(timeoutSeconds) s"
+      : state.nonsense.map { "the worker printed: \($0)" } ?? "the worker ended: \(ending)"
     let violation = CrashViolation(
       scenario: unit.scenario, seed: unit.seed, circumstances: "one of the \(unit.kind.rawValue)",
       finding: finding, replay: unit.replay)

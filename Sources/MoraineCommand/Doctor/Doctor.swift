@@ -4,23 +4,24 @@ import SystemPackage
 
 struct Doctor: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Says in plain words how a store is, and what to do.",
+    abstract: "Describes the state of a store and recommends what to do.",
     discussion: """
-      Reads every byte and changes nothing: whether it is sound, how it was last
-      closed and what the next opening will do about that, how much of it is
-      garbage, what does not belong there. Exit code 3 when it is damaged.
+      Reads every byte and changes nothing. Reports whether the store is sound, how
+      it was last closed and what the next opening will do about that, how much of
+      it is garbage, and which files do not belong to it. Exit code 3 if the store
+      is damaged.
 
-      --salvage NEW makes a new store of everything that is whole in a damaged one,
-      and lists what is not: file, place, sequence numbers, and the keys that can
-      still be read. The damaged store stays as it is. Exit code 3 when something
-      that was promised is lost. Where there is a backup, restoring it comes first.
+      --salvage NEW creates a new store from all intact records of a damaged store,
+      and lists the losses: file, offset, sequence numbers, and the keys that can
+      still be read. The damaged store is not changed. Exit code 3 if acknowledged
+      data is lost. If you have a backup, restore it first.
 
         moraine doctor users.moraine
         moraine doctor users.moraine --salvage rescued.moraine
 
       With --json one object: isSound, wasClean, count, segmentCount, diskBytes,
-      liveBytes, spaceAmplification, problems and advice, and of a damaged store
-      salvage: the recordCount that one would bring back, and its losses. With
+      liveBytes, spaceAmplification, problems and advice; for a damaged store also
+      salvage: the recordCount that a salvage would bring back, and its losses. With
       --salvage isComplete, count, recordCount, segmentCount, readBytes, losses and
       torn, arrays of kind, file, offset, lengthBytes, reason, recordCount, after,
       before, breaksBatch and keys, and segmentsWithoutHeader, ignoredFiles,
@@ -29,10 +30,11 @@ struct Doctor: AsyncParsableCommand {
   @OptionGroup var store: StoreOptions
   @Option(
     help: ArgumentHelp(
-      "Make a store of what is whole: here, missing or empty.", valueName: "directory"),
+      "Copy all intact records into a new store in this missing or empty directory.",
+      valueName: "directory"),
     completion: .directory)
   var salvage: String?
-  @Flag(help: "As one JSON object.") var json = false
+  @Flag(help: "Print one JSON object.") var json = false
 
   func run() async throws {
     if let salvage { return try await rescue(into: salvage) }
@@ -49,7 +51,7 @@ struct Doctor: AsyncParsableCommand {
           recovery: await store.recoveryReport, segments: await store.segmentStatistics)
       }
     } catch let error as StoreError where error.code == .corrupted {
-      // Opening goes no further than the first damage.
+      // Opening stops at the first damage.
       examination = Examination(problems: [error])
     }
     if examination.problems.contains(where: { $0.code == .corrupted }) {

@@ -1,16 +1,16 @@
 import Moraine
 
-/// What was found of a store, in words.
+/// The findings of `doctor` about a store, as text.
 struct Examination {
   private static let garbageWorthBytes: UInt64 = 8 << 20
   private static let amplificationWorth = 2.0
 
   var problems: [StoreError]
-  /// Nil when the store could not be opened.
+  /// Nil if the store could not be opened.
   var statistics: Statistics?
   var recovery: RecoveryReport?
   var segments: [SegmentStatistics] = []
-  /// What a salvage of a damaged store would find.
+  /// The report that a salvage of the damaged store would have.
   var survey: SalvageReport?
 
   func text(_ directory: String) -> String {
@@ -27,28 +27,28 @@ struct Examination {
 
   private var health: String {
     if problems.isEmpty {
-      return "Sound: every byte was read, and is what was written."
+      return "Sound: every byte was read, and every checksum matches."
     }
     if problems.allSatisfy({ $0.code != .corrupted }) {
-      return "It could not be read as a whole; that is no proof of damage:"
+      return "The store could not be read completely; it is not known whether it is damaged:"
     }
     return problems.count == 1
-      ? "Damaged in one place that was found:"
-      : "Damaged in \(problems.count) places that were found:"
+      ? "Damaged in one place:"
+      : "Damaged in \(problems.count) places:"
   }
 
   private func closing(_ recovery: RecoveryReport) -> [String] {
-    if recovery.wasClean { return ["It was closed in order."] }
+    if recovery.wasClean { return ["The store was closed in order."] }
     let torn =
       recovery.tornBytes == 0
-      ? "nothing of its end was torn"
-      : "a write of \(Units.number(recovery.tornBytes)) bytes was torn"
+      ? "No write was torn"
+      : "A write of \(Units.number(recovery.tornBytes)) bytes was torn"
         + (recovery.tornSegment.map { " in segment \($0)" } ?? "")
         + (recovery.tornOffset.map { " at byte \($0)" } ?? "")
-        + ", which nobody was told is durable"
+        + "; it was never acknowledged as durable"
     return [
-      "It was not closed in order: its program was killed, or the power failed, or it is running.",
-      "  \(torn). The next program that opens it for writing puts that right by itself.",
+      "The store was not closed in order: its program was killed or runs, or the power failed.",
+      "  \(torn). The next opening for writing repairs this automatically.",
     ]
   }
 
@@ -60,11 +60,11 @@ struct Examination {
         + Units.counted(statistics.segmentCount, "segment")
         + (compacted > 0 ? ", \(compacted) of them compacted" : "") + ".",
       "\(Units.bytes(disk)) on disk, \(Units.bytes(live)) of it live: "
-        + "\(Units.ratio(statistics.spaceAmplification)) bytes a live byte.",
+        + "\(Units.ratio(statistics.spaceAmplification)) bytes per live byte.",
     ]
     if disk > live {
       lines.append(
-        "  \(Units.bytes(disk - live)) is garbage: what was overwritten or removed, and marks.")
+        "  \(Units.bytes(disk - live)) is garbage: overwritten and removed records, and marks.")
     }
     return lines
   }
@@ -72,19 +72,19 @@ struct Examination {
   private func surroundings(_ recovery: RecoveryReport) -> [String] {
     var lines: [String] = []
     if let problem = recovery.checkpointProblem {
-      lines.append("Its index checkpoint could not be used; opening read the log: \(problem)")
+      lines.append("The index checkpoint could not be used; opening read the log: \(problem)")
     } else if !recovery.usedCheckpoint, recovery.replayedBytes > 64 << 20 {
       lines.append(
-        "It has no index checkpoint: opening read \(Units.bytes(recovery.replayedBytes)).")
+        "The store has no index checkpoint: opening read \(Units.bytes(recovery.replayedBytes)).")
     }
     if !recovery.unlistedFiles.isEmpty {
       lines.append(
-        "Segments that the manifest does not list, and that opening for writing removes: "
+        "Segments that the manifest does not list; opening for writing removes them: "
           + recovery.unlistedFiles.joined(separator: ", ") + ".")
     }
     if !recovery.foreignFiles.isEmpty {
       lines.append(
-        "Not the store's: "
+        "Files that do not belong to the store: "
           + recovery.foreignFiles.map { Text.printable($0.utf8) }.joined(separator: ", ") + ".")
     }
     return lines
@@ -94,20 +94,20 @@ struct Examination {
     let path = Text.shellQuoted(directory)
     var advice: [String] = []
     if problems.contains(where: { $0.code == .corrupted }) {
-      advice.append("Copy the directory before anything else, and look after the disk under it.")
+      advice.append("Copy the directory first, and check the disk that holds it.")
       advice.append("With a backup: moraine restore BACKUP NEW")
-      advice.append("Without: moraine doctor \(path) --salvage NEW")
+      advice.append("Without a backup: moraine doctor \(path) --salvage NEW")
     } else if !problems.isEmpty {
-      advice.append("Look after the disk, and run moraine doctor \(path) again.")
+      advice.append("Check the disk, and run moraine doctor \(path) again.")
     }
     if let statistics, problems.isEmpty {
       let garbage = statistics.diskBytes - min(statistics.liveBytes, statistics.diskBytes)
       if statistics.spaceAmplification > Self.amplificationWorth, garbage > Self.garbageWorthBytes {
-        advice.append("To have \(Units.bytes(garbage)) back at once: moraine compact \(path)")
+        advice.append("To free \(Units.bytes(garbage)) now: moraine compact \(path)")
       }
     }
     if recovery?.checkpointProblem != nil {
-      advice.append("Nothing about the checkpoint: the next orderly closing writes a new one.")
+      advice.append("Ignore the checkpoint: the next orderly close writes a new one.")
     }
     return advice
   }

@@ -13,8 +13,8 @@ extension SalvageText: JSONRepresentable {
     return object.json
   }
 
-  /// What a salvage would bring back and lose. Whether another value of a key is there is not known
-  /// before it.
+  /// The records that a salvage would bring back, and its losses. Whether a lost key would have
+  /// another value is known only after a salvage.
   var previewObject: JSONObject {
     [
       "recordCount": report.recordCount, "unlistedSegments": unlistedObjects,

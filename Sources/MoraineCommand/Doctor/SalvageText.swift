@@ -1,8 +1,8 @@
 import Moraine
 
-/// What was salvaged and what was not, for eyes and as JSON.
+/// The report of a salvage, as text and as JSON.
 struct SalvageText {
-  /// So many keys of each loss are enough to see what is at stake.
+  /// The number of keys of each loss that a preview shows.
   private static let previewedKeys = 20
 
   let report: SalvageReport
@@ -17,17 +17,17 @@ struct SalvageText {
     }
     if !report.ignoredFiles.isEmpty {
       let names = report.ignoredFiles.joined(separator: ", ")
-      lines.append("Not read, because they are no segments of this store, or not listed: \(names).")
+      lines.append("Not read: files that are no segments of this store, or not listed: \(names).")
     }
     lines += unlisted
     if !report.torn.isEmpty {
-      lines.append("Torn, and promised to nobody; opening would have cut it off too:")
+      lines.append("Torn writes, never acknowledged; opening the store would also remove them:")
       lines += report.torn.flatMap { describe($0) }
     }
     guard !report.losses.isEmpty else {
       return (lines + ["Nothing is lost."]).joined(separator: "\n")
     }
-    lines.append("Lost; older values of these keys, or removed ones, may be back:")
+    lines.append("Lost records; older or removed values of their keys may be back:")
     lines += report.losses.flatMap { describe($0) }
     return lines.joined(separator: "\n")
   }
@@ -36,7 +36,7 @@ struct SalvageText {
     Units.counted(Int(clamping: report.recordCount), "operation")
   }
 
-  /// What a salvage would not bring back, before one is tried.
+  /// The losses that a salvage would have, reported without a salvage.
   var preview: [String] {
     guard !report.losses.isEmpty else { return unlisted }
     return unlisted + ["A salvage would bring back \(operations), and lose:"]
@@ -48,7 +48,7 @@ struct SalvageText {
     report.unlistedSegments.map {
       "\($0.file) is intact, and the manifest does not list it: "
         + Units.counted(Int(clamping: $0.recordCount), "operation")
-        + ", sequence \($0.firstSequence) to \($0.lastSequence), not taken over."
+        + ", sequence \($0.firstSequence) to \($0.lastSequence), not copied."
     }
   }
 
@@ -59,21 +59,21 @@ struct SalvageText {
     }
     text += ": \(loss.reason)"
     switch loss.recordCount {
-    case 0?: text += "; nothing that was stored"
+    case 0?: text += "; no operation"
     case 1?: text += "; one operation"
     case let count?: text += "; \(Units.number(count)) operations"
     case nil: break
     }
     if loss.kind != .manifest {
-      text += ", behind sequence \(loss.after)"
+      text += ", after sequence \(loss.after)"
       if let before = loss.before { text += " and before \(before)" }
     }
-    if loss.breaksBatch { text += "; others of its batch are there" }
+    if loss.breaksBatch { text += "; other operations of its batch survive" }
     let shown = isPreview ? loss.keys.prefix(Self.previewedKeys) : loss.keys[...]
     var lines = [text] + shown.map { describe($0, isPreview: isPreview) }
     if shown.count < loss.keys.count {
       let count = Units.number(UInt64(loss.keys.count - shown.count))
-      lines.append("    and \(count) more keys; with --json all of them")
+      lines.append("    and \(count) more keys; --json lists all of them")
     }
     return lines
   }
@@ -84,6 +84,6 @@ struct SalvageText {
     if !key.keyspace.isEmpty { line += " in keyspace \(Text.printable(key.keyspace.utf8))" }
     if !key.isProven { line += " (as the damaged record names it)" }
     if isPreview { return line }
-    return line + (key.hasValue ? "; there is another value of it" : "; it is not there")
+    return line + (key.hasValue ? "; the new store has another value" : "; not in the new store")
   }
 }

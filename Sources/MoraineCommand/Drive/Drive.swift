@@ -11,35 +11,35 @@ struct Drive: AsyncParsableCommand {
   }
 
   static let configuration = CommandConfiguration(
-    abstract: "Answers commands on standard input, a line each, for other programs.",
+    abstract: "Executes commands from standard input, one per line, for other programs.",
     discussion: """
-      Keys and values are hexadecimal digits, - for no bytes.
+      Keys and values are hexadecimal digits; - stands for no bytes.
 
         put KEY VALUE   ok SEQUENCE
-        del KEY         ok SEQUENCE, or ok - when it was not there
+        del KEY         ok SEQUENCE, or ok - if the key did not exist
         get KEY         value VALUE, or none
-        batch N         then N lines of put and del, all or nothing:
-                        ok LAST-SEQUENCE of the batch, or ok - when it wrote
+        batch N         N lines of put and del follow, applied all or none:
+                        ok LAST-SEQUENCE of the batch, or ok - if it wrote
                         nothing
         scan            count N DIGEST: the sum, modulo 2^64, of FNV-1a of
                         each key's length in 8 bytes, the key and the value
         sync            ok DURABLE-SEQUENCE
-        compact         ok, when the log holds little but what is live
+        compact         ok, after a compaction of the whole store
         stats           stats JSON
-        close           ok, and the end
+        close           ok; then the program ends
 
-      What fails is answered err CODE MESSAGE, and misuse err usage MESSAGE.
-      The end of the input closes the store.
+      The answer to a failed command is err CODE MESSAGE; the answer to a wrong
+      line is err usage MESSAGE. The end of the input closes the store.
 
         echo "put 6b 76" | moraine drive test.moraine
       """)
   @OptionGroup var store: StoreOptions
-  @Option(help: "What an ok after a write stands for.") var durability = Level.interval
-  @Option(help: "In bytes, from 256.") var segmentSize = 64 << 20
-  @Option(help: "A log from so many bytes on gets an index checkpoint when it is closed.")
+  @Option(help: "The durability that ok after a write confirms.") var durability = Level.interval
+  @Option(help: "The size of a segment in bytes, from 256.") var segmentSize = 64 << 20
+  @Option(help: "The size of the log, in bytes, from which closing writes an index checkpoint.")
   var checkpointFloor = 1 << 20
-  @Option(help: "How bytes get into the log.") var io = IO.mapped
-  @Flag(help: "Other processes may have the store open too, with the same flag.")
+  @Option(help: "How the log is written.") var io = IO.mapped
+  @Flag(help: "Share the store with other processes that use this flag.")
   var shared = false
 
   func validate() throws {
@@ -55,7 +55,7 @@ struct Drive: AsyncParsableCommand {
     }
   }
 
-  /// Answers like a command when there is nothing to open.
+  /// Opens the store; prints an error as the answer to a command.
   private func open() async throws -> Store {
     do throws(StoreError) {
       return try await Store.open(at: FilePath(store.directory), configuration: configuration)

@@ -1,7 +1,8 @@
 import Moraine
 
-/// A digest of live records in any order, that another program can compute in a few lines: the sum,
-/// modulo 2^64, of FNV-1a of each key's length (8 bytes, little endian), the key and the value.
+/// A digest of live records that does not depend on their order, and that another program can
+/// compute in a few lines: the sum, modulo 2^64, of FNV-1a of each key's length (8 bytes, little
+/// endian), the key and the value.
 struct DriveDigest {
   private var count = 0
   private var sum: UInt64 = 0

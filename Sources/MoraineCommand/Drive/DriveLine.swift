@@ -1,10 +1,10 @@
 import Moraine
 
-/// A line of `drive`'s protocol, in words.
+/// A line of `drive`'s protocol, split into words.
 struct DriveLine {
   typealias Operation = (key: Key, value: [UInt8]?)
 
-  /// Nil for a line beyond all limits.
+  /// Nil if the line is longer than the limit.
   private let line: [UInt8]?
   let words: [ArraySlice<UInt8>]
 
@@ -33,7 +33,7 @@ struct DriveLine {
     get throws { Key(try bytes(1)) }
   }
 
-  /// Of a batch.
+  /// The number of operations in a batch.
   var count: Int {
     get throws {
       let digits = String(decoding: words[1], as: UTF8.self)

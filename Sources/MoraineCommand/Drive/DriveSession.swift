@@ -2,7 +2,7 @@ import Moraine
 import Synchronization
 import SystemPackage
 
-/// Answers the lines of `drive`'s protocol, each before the next is read.
+/// Answers the lines of `drive`'s protocol, each before it reads the next.
 final class DriveSession {
   struct Misuse: Error {
     let message: String
@@ -13,7 +13,7 @@ final class DriveSession {
 
   init(_ store: Store) {
     self.store = store
-    // A put at the limits of the format, in hexadecimal digits, and some.
+    // A put at the limits of the format, in hexadecimal digits, and 64 bytes for the other words.
     let limit = 2 * (Limits.keyLengthBytes + Limits.valueLengthBytes) + 64
     lines = LineReader(.standardInput, limitBytes: limit)
   }
@@ -23,11 +23,11 @@ final class DriveSession {
     if let file = error.file {
       text += " [\(file)" + (error.offset.map { " at byte \($0)" } ?? "") + "]"
     }
-    // One line, whatever a file's name may hold.
+    // One line, even if the name of a file contains control characters.
     return text.replacing(/[\p{Cc}]/, with: " ")
   }
 
-  /// Until `close`, or the end of the input.
+  /// Answers lines until `close` or the end of the input.
   func run() async throws {
     while let line = try read() {
       let isLast: Bool
@@ -35,7 +35,7 @@ final class DriveSession {
         isLast = try await answer(line)
       } catch let error as StoreError {
         try say(Self.text(error))
-        // What could not be closed in order is closed all the same.
+        // A store whose close failed is closed nevertheless.
         guard line.isClose else { continue }
         throw Failure(code: error.exitCode, message: nil)
       } catch let error as Misuse {
@@ -52,7 +52,7 @@ final class DriveSession {
     }
   }
 
-  /// Answers at once: the other side waits for it.
+  /// Prints an answer and flushes it: the other program waits for it.
   private func say(_ text: String) throws(Failure) {
     try Output.line(text)
     try Output.flush()
@@ -100,7 +100,7 @@ final class DriveSession {
     return "ok " + (sequence.map { "\($0)" } ?? "-")
   }
 
-  /// Takes all lines of the batch before it answers, so that the protocol stays in step.
+  /// Reads all lines of the batch before it answers, so that each later answer matches its line.
   private func batch(_ line: DriveLine) async throws -> String {
     let count = try line.count
     var operations: [DriveLine.Operation] = []
@@ -119,7 +119,7 @@ final class DriveSession {
       }
     }
     if let failure { throw failure }
-    // What the store says is its last number may be another process's by now.
+    // Not `lastSequence`: the last number of the store may already be another process's.
     let receipt = Mutex<CommitReceipt?>(nil)
     try await store.keyspace(named: "").commit(operations, durability: nil) { done in
       receipt.withLock { $0 = done }

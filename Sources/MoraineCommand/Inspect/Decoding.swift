@@ -1,6 +1,6 @@
 import MoraineFormat
 
-/// Reads what a file begins with, or says what is wrong with it.
+/// Decodes the start of a file; a failure names the file and the offset.
 func decoded<Result>(
   _ bytes: [UInt8], _ file: String, hint: String = "",
   _ body: (UnsafeRawBufferPointer) throws -> Result

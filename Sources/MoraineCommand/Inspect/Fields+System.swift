@@ -1,7 +1,7 @@
 import MoraineFormat
 
 extension Fields {
-  /// What a sync mark or a footer says.
+  /// Adds the fields of a sync mark or a footer.
   mutating func add(_ payload: [UInt8], of kind: RecordKind, in file: String) throws {
     if kind == .syncMark {
       let mark = try decoded(payload, file) { try SyncMark(decoding: $0) }

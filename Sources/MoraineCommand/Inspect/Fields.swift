@@ -1,4 +1,4 @@
-/// A line of named values: for eyes, or as a JSON object.
+/// A line of named values, as text or as a JSON object.
 struct Fields {
   private var words: [String] = []
   private var object: JSONObject = [:]
@@ -8,7 +8,7 @@ struct Fields {
     object.add(name, value)
   }
 
-  /// Bytes; in JSON under another name when they are not UTF-8.
+  /// Adds bytes; in JSON under another name if they are not UTF-8.
   mutating func add(_ name: String, bytes: [UInt8]) {
     words.append("\(name) \(Text.printable(bytes))")
     object.add(name, bytes: bytes)

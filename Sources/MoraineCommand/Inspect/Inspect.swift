@@ -5,27 +5,27 @@ import MoraineFormat
 
 struct Inspect: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Shows what lies in a store's files, and where.",
+    abstract: "Shows the contents of a store's files and their offsets.",
     discussion: """
-      Without options: the manifest and the segments. With --segment N the header of
-      that segment and each record in it, one a line, damaged places included; the
-      fields are called as in the format's page. Nothing is opened as a store, so
-      this works where a store does not open (but not for a segment whose own header
-      is damaged), and beside programs that use the store. With --json each line is
-      an object.
+      Without options: the manifest and the list of segments. With --segment N: the
+      header of that segment, then each record on a line, damaged ranges included.
+      The names of the fields are those of the page about the file format. The files
+      are read without opening the store, so the command also works for a store that
+      does not open (but not for a segment whose own header is damaged), and while
+      programs use the store. With --json each line is an object.
 
-      --svg FILE draws the store: a bar for each segment, as long as it is, dark
-      where its records are live and light where they are garbage. For that it is
-      opened, and read as a whole.
+      --svg FILE draws the store: a bar for each segment, as long as the segment,
+      dark where records are live and light where they are garbage. For the drawing
+      the store is opened, and read completely.
 
         moraine inspect users.moraine --segment 3 | less
         moraine inspect users.moraine --svg users.svg
       """)
   @OptionGroup var store: StoreOptions
-  @Option(help: "This segment's records.") var segment: UInt64?
+  @Option(help: "Show the records of this segment.") var segment: UInt64?
   @Option(help: "Draw the store into this file.", completion: .file(extensions: ["svg"]))
   var svg: String?
-  @Flag(help: "JSON Lines.") var json = false
+  @Flag(help: "Print JSON Lines.") var json = false
 
   func validate() throws {
     if segment != nil, svg != nil {
@@ -51,7 +51,7 @@ struct Inspect: AsyncParsableCommand {
     do {
       return [UInt8](try Data(contentsOf: url))
     } catch CocoaError.fileReadNoSuchFile, CocoaError.fileNoSuchFile {
-      throw Failure.usage("there is no \(url.path)")
+      throw Failure.usage("the file \(url.path) does not exist")
     } catch {
       throw Failure("read \(url.path)", error)
     }

@@ -1,9 +1,9 @@
 import Foundation
 import Moraine
 
-/// A store as a picture: a bar for each segment, dark where it is live.
+/// A drawing of a store: a bar for each segment, dark where its records are live.
 struct LivenessPicture {
-  /// Into how many parts a segment is divided.
+  /// The number of parts into which the drawing divides each segment.
   static let partCount = 96
 
   private static let (barWidth, rowHeight, barHeight) = (768.0, 22.0, 16.0)

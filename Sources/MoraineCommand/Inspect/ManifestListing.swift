@@ -1,6 +1,6 @@
 import MoraineFormat
 
-/// What a manifest says, field by field.
+/// The fields of a manifest, one line for each entry.
 struct ManifestListing {
   let manifest: Manifest
   let json: Bool

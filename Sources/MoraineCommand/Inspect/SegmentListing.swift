@@ -1,15 +1,15 @@
 import Moraine
 import MoraineFormat
 
-/// The header and the records of a segment's file, and what lies between them.
+/// The header and the records of a segment file, and the damaged ranges between them.
 struct SegmentListing {
   let bytes: [UInt8]
   let name: String
   let json: Bool
 
-  /// - Throws: a failure with exit code 3 when something is damaged, after all has been printed.
+  /// - Throws: a failure with exit code 3 if the segment is damaged, after everything is printed.
   func print() throws {
-    let hint = "; without it no record can be proven; moraine doctor --salvage may find them"
+    let hint = "; no record can be verified without it; moraine doctor --salvage may find records"
     let header = try decoded(bytes, name, hint: hint) { try SegmentHeader(decoding: $0) }
     try print(header)
     var offset = header.headerLength
@@ -28,7 +28,7 @@ struct SegmentListing {
     }
     if offset < bytes.count { try printEmpty(offset) }
     guard damageCount > 0 else { return }
-    throw Failure(code: 3, message: "\(damageCount) places in \(name) hold no whole record")
+    throw Failure(code: 3, message: "\(damageCount) ranges in \(name) hold no whole record")
   }
 
   private func print(_ header: SegmentHeader) throws {
@@ -87,7 +87,7 @@ struct SegmentListing {
     try Output.line(line.line(json: json))
   }
 
-  /// Space that was reserved ahead.
+  /// Prints the space that was reserved for later records.
   private func printEmpty(_ offset: Int) throws {
     var line = Fields()
     line.add("offset", offset)
@@ -96,7 +96,7 @@ struct SegmentListing {
     try Output.line(line.line(json: json))
   }
 
-  /// Behind the last byte that is not zero.
+  /// Returns the aligned offset after the last byte that is not zero.
   private func end(from offset: Int) -> Int {
     bytes[offset...].lastIndex { $0 != 0 }.map { aligned($0 + 1) } ?? offset
   }

@@ -1,7 +1,9 @@
 extension JSONScanner {
-  /// Goes over a string; the range is what stands between the quotes.
+  /// Skips a string.
+  ///
+  /// - Returns: the range of the bytes between the quotes.
   mutating func string() throws(LineProblem) -> Range<Int> {
-    guard next == UInt8(ascii: "\"") else { throw problem("a text in quotes is missing") }
+    guard next == UInt8(ascii: "\"") else { throw problem("expected a string in quotes") }
     position += 1
     let start = position
     while !isAtEnd {
@@ -10,14 +12,15 @@ extension JSONScanner {
         position += 1
         return start..<position - 1
       case UInt8(ascii: "\\"): _ = try escape()
-      case 0..<0x20: throw problem("a control character that is not escaped")
+      case 0..<0x20: throw problem("control character without an escape")
       default: position += 1
       }
     }
-    throw problem("a text's closing quote is missing")
+    throw problem("the closing quote of a string is missing")
   }
 
-  /// The bytes that a string stands for. The range is one that ``string()`` gave.
+  /// Returns the bytes of a string, with escapes decoded. The range is one that ``string()``
+  /// returned.
   static func decoded(
     _ range: Range<Int>, of bytes: UnsafeBufferPointer<UInt8>
   ) throws(LineProblem) -> [UInt8] {
@@ -37,7 +40,7 @@ extension JSONScanner {
     return decoded
   }
 
-  /// Goes over an escape, of a surrogate pair over both.
+  /// Decodes an escape; both escapes of a surrogate pair.
   private mutating func escape() throws(LineProblem) -> UnicodeScalar {
     position += 1
     let kind = next
@@ -52,7 +55,7 @@ extension JSONScanner {
       case UInt8(ascii: "t"): "\t"
       default: nil
       }
-    guard let scalar else { throw problem("an escape that JSON does not have") }
+    guard let scalar else { throw problem("unknown escape") }
     position += 1
     return scalar
   }
@@ -70,13 +73,13 @@ extension JSONScanner {
     return scalar
   }
 
-  /// Goes over `u` and its four digits.
+  /// Decodes `u` and its four digits.
   private mutating func codeUnit() throws(LineProblem) -> UInt32 {
     position += 1
     var unit: UInt32 = 0
     for _ in 0..<4 {
       guard let digit = Character(UnicodeScalar(next)).hexDigitValue, next < 0x80 else {
-        throw problem("four hexadecimal digits are missing")
+        throw problem("expected four hexadecimal digits")
       }
       unit = unit << 4 | UInt32(digit)
       position += 1

@@ -1,12 +1,12 @@
-/// What is wrong with a line, in words that can follow its number.
+/// An error in a line of input. The message is printed after the number of the line.
 struct LineProblem: Error, Equatable {
   let message: String
 }
 
-/// Goes over one JSON text (RFC 8259) and builds nothing. A byte behind the end reads as 0, which
-/// is legal nowhere, so that only a string's loop has to ask for the end.
+/// A scanner that checks one JSON text (RFC 8259) and builds no values. A byte after the end reads
+/// as 0, which is legal nowhere, so only the loop of a string has to check for the end.
 struct JSONScanner {
-  /// The parser of Foundation, which will read the models, goes no deeper.
+  /// Nesting limit of Foundation's parser, which reads the models later.
   private static let depthLimit = 512
 
   private let bytes: UnsafeBufferPointer<UInt8>
@@ -37,8 +37,8 @@ struct JSONScanner {
     position += 1
   }
 
-  /// Goes over an object whose `{` is next; stands before each member's value when the body is
-  /// called with the name, which must go over the value.
+  /// Scans an object whose `{` is next. Calls the body with the name of each member; the scanner
+  /// then is before the value, and the body must skip it.
   mutating func object(
     _ member: (inout JSONScanner, Range<Int>) throws(LineProblem) -> Void
   ) throws(LineProblem) {
@@ -76,7 +76,9 @@ struct JSONScanner {
     case UInt8(ascii: "\""): _ = try string()
     case UInt8(ascii: "{"), UInt8(ascii: "["):
       depth += 1
-      guard depth < Self.depthLimit else { throw problem("nesting too deep") }
+      guard depth < Self.depthLimit else {
+        throw problem("nesting deeper than \(Self.depthLimit) levels")
+      }
       if next == UInt8(ascii: "[") {
         try array()
       } else {

@@ -1,14 +1,14 @@
 import Moraine
 
-/// The field of a model that is its key.
+/// The field of a model that holds its key.
 struct KeyField {
   let name: String
 
   private var quoted: String { Text.quoted(name) }
 
-  /// Checks that a line is one JSON object, all of it, and finds its key: a text's own characters,
-  /// or a number exactly as it is written, for a number that went through a `Double` could become
-  /// another model's key.
+  /// Checks that a line is exactly one JSON object, and returns its key: the characters of a
+  /// string, or the digits of a number exactly as written. A number converted to a `Double` and
+  /// back could become another model's key.
   func key(of line: [UInt8]) throws(LineProblem) -> Key {
     try line.withBuffer { (bytes) throws(LineProblem) in
       guard Text.isUTF8(bytes) else { throw LineProblem(message: "not UTF-8") }
@@ -22,7 +22,7 @@ struct KeyField {
     var scanner = JSONScanner(line)
     scanner.skipSpace()
     guard scanner.next == UInt8(ascii: "{") else {
-      // Not JSON at all is the better message, where it is so.
+      // For a line that is no JSON, this throws a more exact message.
       try scanner.skipValue()
       try expectEnd(&scanner)
       throw LineProblem(message: "not a JSON object")
@@ -33,7 +33,7 @@ struct KeyField {
       try scanner.skipValue()
       guard isKey else { return }
       guard field == nil else {
-        throw LineProblem(message: "there are two fields \(quoted); one must be the key")
+        throw LineProblem(message: "there are two fields \(quoted); the key must be unique")
       }
       field = start..<scanner.position
     }
@@ -44,10 +44,10 @@ struct KeyField {
 
   private func expectEnd(_ scanner: inout JSONScanner) throws(LineProblem) {
     scanner.skipSpace()
-    guard scanner.isAtEnd else { throw scanner.problem("more behind the value") }
+    guard scanner.isAtEnd else { throw scanner.problem("more text after the value") }
   }
 
-  /// Compares bytes: to `String`, precomposed and decomposed letters are the same.
+  /// Compares the bytes of a name. For `String`, precomposed and decomposed letters are equal.
   private func matches(
     _ range: Range<Int>, of line: UnsafeBufferPointer<UInt8>, _ name: [UInt8]
   ) throws(LineProblem) -> Bool {
@@ -65,7 +65,7 @@ struct KeyField {
     case UInt8(ascii: "\""):
       let text = field.lowerBound + 1..<field.upperBound - 1
       bytes = try JSONScanner.decoded(text, of: line)
-      guard !bytes.isEmpty else { throw LineProblem(message: "\(quoted) is an empty text") }
+      guard !bytes.isEmpty else { throw LineProblem(message: "\(quoted) is an empty string") }
     case UInt8(ascii: "n"): throw unfit("null")
     case UInt8(ascii: "t"), UInt8(ascii: "f"): throw unfit("a boolean")
     case UInt8(ascii: "["): throw unfit("an array")
@@ -80,12 +80,12 @@ struct KeyField {
   }
 
   private func unfit(_ kind: String) -> LineProblem {
-    LineProblem(message: "\(quoted) is \(kind); a key is text or a number")
+    LineProblem(message: "\(quoted) is \(kind); a key must be a string or a number")
   }
 }
 
 extension Array {
-  /// `withUnsafeBufferPointer` with the type of what is thrown.
+  /// Calls `withUnsafeBufferPointer` with a typed error.
   fileprivate func withBuffer<Result, Problem: Error>(
     _ body: (UnsafeBufferPointer<Element>) throws(Problem) -> Result
   ) throws(Problem) -> Result {

@@ -1,12 +1,12 @@
 import Foundation
 import SystemPackage
 
-/// The lines of a stream, one in memory at a time.
+/// A reader of the lines of a stream. It holds one line in memory at a time.
 struct LineReader: ~Copyable {
   enum Line: Equatable {
-    /// Without its end: `\n` or `\r\n`, or the end of the stream.
+    /// A line without its end: `\n`, `\r\n` or the end of the stream.
     case bytes([UInt8])
-    /// Longer than the limit; read to its end and dropped.
+    /// A line longer than the limit. It was read to its end and dropped.
     case tooLong
   }
 
@@ -16,12 +16,12 @@ struct LineReader: ~Copyable {
   private var chunk = [UInt8](repeating: 0, count: 256 << 10)
   private var next = 0
   private var end = 0
-  /// What has been read from the stream so far.
+  /// Bytes read from the stream so far.
   private(set) var readBytes: UInt64 = 0
-  /// What there is to read; nil when only the end will tell, as on a pipe.
+  /// Length of the stream from its start position; nil if it is not known, as for a pipe.
   let totalBytes: UInt64?
 
-  /// - Parameter isOwned: whether the descriptor is closed with the reader.
+  /// - Parameter isOwned: whether the reader closes the descriptor in its `deinit`.
   init(_ descriptor: FileDescriptor, limitBytes: Int, isOwned: Bool = false) {
     self.descriptor = descriptor
     self.isOwned = isOwned
@@ -34,7 +34,7 @@ struct LineReader: ~Copyable {
     do { try descriptor.close() } catch { Output.error("cannot close the input: \(error)") }
   }
 
-  /// Nil where one cannot seek.
+  /// Returns nil if the descriptor cannot seek.
   private static func length(_ descriptor: FileDescriptor) -> UInt64? {
     do {
       let here = try descriptor.seek(offset: 0, from: .current)
@@ -46,7 +46,7 @@ struct LineReader: ~Copyable {
     }
   }
 
-  /// The next line, or nil at the end. Blocks until a whole line is there.
+  /// Returns the next line, or nil at the end. Blocks until a whole line was read.
   mutating func read() throws -> Line? {
     var line: [UInt8] = []
     var isTooLong = false
@@ -59,7 +59,7 @@ struct LineReader: ~Copyable {
       }
       let newline = newlineAhead()
       let part = chunk[next..<(newline ?? end)]
-      // Room for the `\r` that does not count.
+      // One byte more than the limit, for a `\r`, which does not count.
       if isTooLong || line.count + part.count > limitBytes + 1 {
         isTooLong = true
         line = []

@@ -4,25 +4,25 @@ import SystemPackage
 
 struct Load: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Stores JSON Lines; a line's own bytes are the value.",
+    abstract: "Stores JSON Lines; the bytes of a line are the value.",
     discussion: """
-      The key is the text of the field, or its number exactly as written: 7 and
-      "7" are one key, 7 and 7.0 are two. Where a key comes twice, the last line
+      The key is the string in the field, or its number exactly as written: 7 and
+      "7" are one key, 7 and 7.0 are two. If a key occurs twice, the last line
       wins. Blank lines are skipped.
 
       All lines are checked before the first is stored, and stored as one atomic
       batch. With --batch N the input is read as a stream, and every N lines are
-      a batch; those before a bad line stay. A bad line ends the command with
-      its number and exit code 2.
+      a batch; batches before a bad line stay in the store. A bad line ends the
+      command with the number of the line and exit code 2.
 
         moraine load users.moraine users.jsonl --key email
         zcat log.jsonl.gz | moraine load log.moraine --batch 10000
       """)
   @OptionGroup var store: StoreOptions
   @OptionGroup var keyspace: KeyspaceOptions
-  @Argument(help: "The file; - or nothing for standard input.") var file: String?
-  @Option(help: "The field that has the key.") var key = "id"
-  @Option(help: "Commit after so many lines.") var batch: Int?
+  @Argument(help: "The file. Default, and -: standard input.") var file: String?
+  @Option(help: "The field that holds the key.") var key = "id"
+  @Option(help: "Commit after each group of this number of lines.") var batch: Int?
 
   func validate() throws {
     if let batch, batch < 1 { throw ValidationError("--batch takes a number from 1") }

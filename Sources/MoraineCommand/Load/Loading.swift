@@ -1,16 +1,16 @@
 import Moraine
 import SystemPackage
 
-/// One run of `load`: takes lines, and gives them to the store in batches.
+/// One run of `load`: reads lines and stores them in batches.
 struct Loading: ~Copyable {
   private let options: StoreOptions
   private let keyspace: KeyspaceOptions
   private let inputName: String
-  /// Nil: all of the input is one batch.
+  /// Nil if all of the input is one batch.
   private let batchLimit: Int?
   private var pending: [(Key, [UInt8])] = []
-  /// Opened at the first commit, so that a program that reads the same store may feed us, and a bad
-  /// first line touches nothing.
+  /// The store, opened at the first commit: a program that reads the same store can produce the
+  /// input, and a bad first line changes nothing.
   private var store: Store?
   private(set) var storedCount = 0
 
@@ -23,7 +23,7 @@ struct Loading: ~Copyable {
     self.batchLimit = batchLimit
   }
 
-  /// Takes all lines; commits the full batches.
+  /// Reads all lines and commits the full batches.
   mutating func take(
     _ lines: inout LineReader, _ field: KeyField, _ bar: ProgressBar
   ) async throws {
@@ -44,12 +44,12 @@ struct Loading: ~Copyable {
     }
   }
 
-  /// Nil for a blank line.
+  /// Returns nil for a blank line.
   private func model(
     _ line: LineReader.Line, _ number: Int, _ field: KeyField
   ) throws(Failure) -> (Key, [UInt8])? {
     guard case .bytes(var bytes) = line else {
-      throw .usage("line \(number): longer than a value can be, \(Limits.valueLengthBytes) bytes")
+      throw .usage("line \(number): longer than a value, \(Limits.valueLengthBytes) bytes at most")
     }
     if number == 1, bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
     guard bytes.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }
@@ -60,7 +60,8 @@ struct Loading: ~Copyable {
     }
   }
 
-  /// Stores the rest. An empty input too meets the store, and what may be wrong with it.
+  /// Stores the last batch and closes the store. An empty input opens the store too, so that its
+  /// errors are reported.
   mutating func finish(_ bar: ProgressBar) async throws {
     if batchLimit == nil { bar.say("storing \(pending.count) records") }
     try await commit()
@@ -84,7 +85,7 @@ struct Loading: ~Copyable {
     storedCount += models.count
   }
 
-  /// Closes the store after an error, and tells what of the input is stored all the same.
+  /// Closes the store after an error, and reports how many records were already stored.
   func abandon() async {
     do { try await store?.close() } catch { Output.error("while closing: \(error)") }
     if storedCount > 0 { Output.error("\(storedCount) records of earlier batches are stored") }

@@ -121,17 +121,17 @@ extension StoreError {
   init(_ error: StorageError) {
     if error.isNoSpace {
       self.init(
-        .noSpace, "no space left to \(error.operation); free some and try again",
+        .noSpace, "no space left to \(error.operation); free space and try again",
         file: error.file, offset: error.offset, errno: error.errno)
     } else if error.isReplaced {
       self.init(
         .storeReplaced,
         "\(error.file) was deleted, moved or replaced while the store was open; open the path "
-          + "again to go on with what is there now", file: error.file, errno: error.errno)
+          + "again to use the files that exist now", file: error.file, errno: error.errno)
     } else if error.isLimit {
       self.init(
         .limitExceeded,
-        "could not \(error.operation): \(error.errno); free some or raise the limit, and try again",
+        "could not \(error.operation): \(error.errno); free resources or raise the limit",
         file: error.file.isEmpty ? nil : error.file, offset: error.offset, errno: error.errno)
     } else {
       self.init(
@@ -165,7 +165,7 @@ extension StoreError {
   static func indexDamaged(_ what: String, _ checkpoint: String?) -> StoreError {
     StoreError(
       .corrupted,
-      "\(what); its *.index may be removed while the store is closed: the log is read then",
+      "\(what); close the store and remove its *.index files: opening then reads the log",
       file: checkpoint)
   }
 }

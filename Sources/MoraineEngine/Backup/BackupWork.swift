@@ -55,7 +55,7 @@ struct BackupWork: Sendable {
     else {
       throw StoreError(
         .historyDiverged,
-        "this is a backup of another life of the store, or of a later moment; "
+        "this is a backup of another copy of the store, or of a later state; "
           + "choose an empty directory", file: path.string)
     }
     try checkNothingIsLost(manifest)
@@ -73,7 +73,7 @@ struct BackupWork: Sendable {
     if isShorter || source.manifest.mayHaveLost(through: last, since: before.cuts) {
       throw StoreError(
         .historyDiverged,
-        "this backup has operations that the store has lost since, in a crash; "
+        "this backup holds operations that the store has lost in a crash; "
           + "keep it, and choose an empty directory", file: path.string)
     }
   }
@@ -88,7 +88,7 @@ struct BackupWork: Sendable {
         try SegmentFile.header(bytes, number.fileName).storeID == source.manifest.storeID
       else {
         throw StoreError(
-          .notAStore, "there are segments of another store here; choose an empty directory",
+          .notAStore, "the directory holds segments of another store; choose an empty one",
           file: path.appending(number.fileName).string)
       }
     }

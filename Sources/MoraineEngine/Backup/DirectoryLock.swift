@@ -17,7 +17,7 @@ struct DirectoryLock {
     }
     guard isOurs else {
       throw StoreError(
-        .locked, "a store, a backup or a restore is at work in this directory",
+        .locked, "a store, a backup or a restore uses this directory; wait until it ends",
         file: directory.path.string)
     }
   }
@@ -37,7 +37,7 @@ extension Storage {
       return try openDirectory(path)
     }
     guard let directory else {
-      throw StoreError(.io, "the directory vanished", file: path.string)
+      throw StoreError(.io, "the directory was removed", file: path.string)
     }
     return directory
   }

@@ -21,7 +21,7 @@ struct RestoreWork: Sendable {
   }
 
   func run() throws(StoreError) -> Staged {
-    let (source, lock) = try Self.openSource(backup, of: storage, "there is no backup here")
+    let (source, lock) = try Self.openSource(backup, of: storage, "there is no backup at this path")
     defer { lock?.unlock() }
     let old = try readManifest(source)
     let manifest = try beginEpoch(of: old, in: source)
@@ -77,7 +77,7 @@ struct RestoreWork: Sendable {
   private func readManifest(_ source: any StorageDirectory) throws(StoreError) -> Manifest {
     let manifest = try ManifestFile.read(source, DirectoryContents(source))
     guard let manifest else {
-      throw StoreError(.notAStore, "there is no backup here", file: backup.string)
+      throw StoreError(.notAStore, "there is no backup at this path", file: backup.string)
     }
     guard manifest.isClean else {
       throw StoreError(
@@ -92,7 +92,7 @@ struct RestoreWork: Sendable {
     let listing = try DirectoryContents(directory)
     guard !listing.hasStore || (listing.isRestoring && !listing.hasManifest) else {
       throw StoreError(
-        .notAStore, "a store is here already; restore into an empty directory",
+        .notAStore, "the directory already holds a store; restore into an empty one",
         file: directory.path.string)
     }
     try removeStaged(directory)
@@ -128,7 +128,7 @@ struct RestoreWork: Sendable {
     do throws(StoreError) {
       let manifest = try ManifestFile.read(staged.directory, DirectoryContents(staged.directory))
       guard let manifest else {
-        throw .corrupted("the file vanished", FileName.restoring, at: 0)
+        throw .corrupted("the file is missing", FileName.restoring, at: 0)
       }
       try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)
     } catch {
@@ -203,8 +203,8 @@ extension RestoreWork {
     guard sequence >= manifest.compactedThrough else {
       throw StoreError(
         .sequenceUnavailable,
-        "compaction has dropped what was replaced up to sequence \(manifest.compactedThrough); "
-          + "choose that one or a later one, or an older backup", file: backup.string)
+        "compaction has dropped replaced records up to sequence \(manifest.compactedThrough); "
+          + "choose that sequence or a later one, or an older backup", file: backup.string)
     }
     var kept: [Manifest.Segment] = []
     for entry in manifest.segments {

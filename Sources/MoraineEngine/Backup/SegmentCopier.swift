@@ -91,7 +91,7 @@ struct SegmentCopier {
     else { throw .corrupted("a segment file is missing", piece.name, at: 0) }
     guard source.length == piece.lengthBytes else {
       throw .corrupted(
-        "\(source.length) bytes, but it must have \(piece.lengthBytes)", piece.name,
+        "the segment has \(source.length) bytes instead of \(piece.lengthBytes)", piece.name,
         at: source.length)
     }
     return { (offset, count) throws(StoreError) in try source.bytes(at: offset, count: count) }

@@ -129,13 +129,13 @@ extension EngineState {
     let result = try replayOn(
       slot, length: end, digestsThrough: report.lastSequence.rawValue)
     guard result.validEnd == end else {
-      let stop = result.stop ?? (result.validEnd, "a batch has no end")
+      let stop = result.stop ?? (result.validEnd, "incomplete batch: its last record is missing")
       throw .corrupted(stop.reason, log.table.fileName(slot), at: stop.offset)
     }
     guard let entry, entry.isSealed else { return }
     guard log.table[slot].agrees(with: entry) else {
       throw .corrupted(
-        "its records are not those that the manifest counts", log.table.fileName(slot), at: 0)
+        "the segment's records do not match its manifest entry", log.table.fileName(slot), at: 0)
     }
   }
 

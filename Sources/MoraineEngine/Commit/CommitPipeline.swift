@@ -176,7 +176,7 @@ final class CommitPipeline: JobRunner, PoolWork {
         cause.code == .storeReplaced
         ? cause
         : StoreError(
-          .poisoned, "writing stopped for good after: \(cause); reopen the store",
+          .poisoned, "writing stopped permanently after: \(cause); reopen the store",
           file: cause.file, offset: cause.offset, errno: cause.errno)
       // In one step: once a thread has learned of the poison, every later append sees `isPoisoned`.
       isPoisoned.store(true, ordering: .releasing)
@@ -431,7 +431,7 @@ extension CommitPipeline {
     if let current, !next.goesOn(from: current) {
       return poison(
         StoreError(
-          .storeReplaced, "another store was put in this one's place; open the path again",
+          .storeReplaced, "another store has replaced this one; open the path again",
           file: Manifest.fileName))
     }
     let before = presence.withLock { presence in

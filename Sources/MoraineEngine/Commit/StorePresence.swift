@@ -68,7 +68,7 @@ final class StorePresence: Sendable {
       guard case .some(let stamp) = found else { return }
       if let stamp, stamp.identity == active.identity {
         if stamp.lengthBytes >= end ?? 0 { return }
-        throw replaced("\(active.name) was cut", active.name)
+        throw replaced("\(active.name) was truncated", active.name)
       }
       guard isShared else { throw replaced("\(active.name) was deleted or replaced", active.name) }
       try checkReplacement(active, stamp != nil, end, known.manifest)
@@ -87,7 +87,7 @@ final class StorePresence: Sendable {
         try check(&known)
         guard known.manifest.generation < next.generation else {
           throw replaced(
-            "the manifest is as new as the one that this process is about to write",
+            "the manifest was replaced by one that this process did not write",
             Manifest.fileName)
         }
       } catch {
@@ -222,8 +222,8 @@ extension StorePresence {
   private func replaced(_ what: String, _ file: String) -> StoreError {
     StoreError(
       .storeReplaced,
-      "\(what) while the store was open; what was written since may be lost. Open the path again "
-        + "to go on with what is there now", file: file, errno: .staleNFSFileHandle)
+      "\(what) while the store was open; later writes may be lost. Open the path again "
+        + "to use the files that exist now", file: file, errno: .staleNFSFileHandle)
   }
 }
 

@@ -39,7 +39,7 @@ final class CompactionOutput: @unchecked Sendable {
 
   /// Sets what its values share, before the first record.
   func share(_ dictionary: SharedDictionary) {
-    precondition(isEmpty, "a dictionary comes before the records")
+    precondition(isEmpty, "the dictionary must be set before the first record")
     header.dictionary = dictionary.bytes
     if !dictionary.bytes.isEmpty { header.flags.insert(.hasDictionary) }
     recoder = ValueRecoder(dictionary)
@@ -58,7 +58,7 @@ final class CompactionOutput: @unchecked Sendable {
       &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
     let offset = lengthBytes
     guard offset < limitBytes else {
-      throw StoreError(.limitExceeded, "what is live does not fit into one segment", file: name)
+      throw StoreError(.limitExceeded, "the live records do not fit into one segment", file: name)
     }
     place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
     recordCount += 1

@@ -135,7 +135,7 @@ final class CompactionReader: @unchecked Sendable {
     let file = try storing { () throws(StorageError) in
       try directory.openFile(input.name, .read)
     }
-    guard let file else { throw .corrupted("the file vanished", input.name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", input.name, at: 0) }
     return ByteSource(file: file, name: input.name, length: input.end, mapping: input.mapping)
   }
 

@@ -134,10 +134,11 @@ extension EngineState {
     _ inputs: [Int], with output: CompactionOutput, mapping: (any FileMapping)?, cleaned: UInt64
   ) -> Int? {
     guard let first = inputs.first, let start = log.table.order.firstIndex(of: first) else {
-      fatalError("a compaction's inputs left the store")
+      fatalError("the inputs of a compaction are not in the table any more")
     }
     let range = start..<start + inputs.count
-    precondition(Array(log.table.order[range]) == inputs, "the order changed under a compaction")
+    precondition(
+      Array(log.table.order[range]) == inputs, "the order of segments changed during a compaction")
     guard !output.isEmpty else {
       log.table.retire(range, for: nil)
       return nil

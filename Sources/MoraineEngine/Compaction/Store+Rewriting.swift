@@ -33,7 +33,7 @@ extension Store {
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
       guard await accounts(selection, for: slots, output) else {
         isContradicted = true
-        throw .indexDamaged("the index lacks records that are live", checkpoints.names.first)
+        throw .indexDamaged("the index lacks live records", checkpoints.names.first)
       }
       newSlot = try await publish(slots, output, cleaned)
     } catch {

@@ -68,12 +68,12 @@ struct SegmentValues: ~Copyable {
     case .lz4Dictionary:
       guard dictionaryLength > 0 else {
         throw .corrupted(
-          "a value needs a dictionary, and its segment has none", name, at: offset)
+          "a value needs a dictionary, but its segment has none", name, at: offset)
       }
     }
     decompressor.trim()
     guard let value = decompressor.decompress(record.stored, rawLength: header.rawLength) else {
-      throw .corrupted("a compressed value does not decompress", name, at: offset)
+      throw .corrupted("a compressed value cannot be decompressed", name, at: offset)
     }
     return value
   }

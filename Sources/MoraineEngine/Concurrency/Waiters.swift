@@ -15,7 +15,7 @@ struct Waiters {
 
   /// Keeps a continuation until ``wakeAll()`` or ``wake(_:)``.
   mutating func add(_ continuation: UnsafeContinuation<Void, Never>, as id: UInt64) {
-    assert(waiting[id] == nil, "two tasks wait under one identity")
+    assert(waiting[id] == nil, "two tasks wait with the same id")
     waiting[id] = continuation
   }
 

@@ -51,7 +51,7 @@ final class CompactionState {
 
   /// Records bytes that the compaction has read, and wakes writers that wait for progress.
   func advance(readingBytes bytes: UInt64) {
-    assert(isRunning, "no compaction is under way that could have read")
+    assert(isRunning, "bytes were read without a running compaction")
     readBytes &+= bytes
     progress.wakeAll()
   }

@@ -31,7 +31,8 @@ extension EngineState {
   func checkProcess() throws(StoreError) {
     guard isInItsProcess else {
       throw StoreError(
-        .usedAfterFork, "this process forked after opening the store; open it anew in the child")
+        .usedAfterFork,
+        "this process was forked after the store was opened; open it again in the child")
     }
   }
 
@@ -40,11 +41,12 @@ extension EngineState {
   ) throws(StoreError) {
     guard key.count <= Limits.keyLengthBytes else {
       throw StoreError(
-        .keyTooLarge, "a key of \(key.count) bytes; the limit is \(Limits.keyLengthBytes)")
+        .keyTooLarge, "the key has \(key.count) bytes; the limit is \(Limits.keyLengthBytes)")
     }
     guard value.count <= Limits.valueLengthBytes else {
       throw StoreError(
-        .valueTooLarge, "a value of \(value.count) bytes; the limit is \(Limits.valueLengthBytes)")
+        .valueTooLarge,
+        "the value has \(value.count) bytes; the limit is \(Limits.valueLengthBytes)")
     }
   }
 
@@ -209,7 +211,7 @@ extension EngineState {
     guard total <= Limits.batchLengthBytes else {
       throw StoreError(
         .valueTooLarge,
-        "a batch of \(total) bytes; the limit is \(Limits.batchLengthBytes), so split it")
+        "the batch has \(total) bytes; the limit is \(Limits.batchLengthBytes), so split it")
     }
     guard isDelete ? log.hasRoom(for: total) : log.hasRoom(forPuts: total) else {
       return .needsRoom(total)

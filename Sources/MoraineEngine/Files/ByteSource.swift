@@ -41,7 +41,7 @@ final class ByteSource {
       let ahead = windowCount == 0 ? Self.firstBytes : Self.windowBytes
       try load(at: offset, count: min(length - offset, max(count, ahead)))
     }
-    guard let start = window.baseAddress else { fatalError("an empty window") }
+    guard let start = window.baseAddress else { fatalError("the window of a byte source is empty") }
     return UnsafeRawPointer(start + (offset - windowStart))
   }
 

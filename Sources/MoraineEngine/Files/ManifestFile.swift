@@ -43,12 +43,12 @@ extension ManifestFile {
     if listing.segments.isEmpty { return nil }
     guard !listing.isRestoring else {
       throw StoreError(
-        .notAStore, "a restore into this directory did not end; begin it again",
+        .notAStore, "a restore into this directory was interrupted; start it again",
         file: directory.path.string)
     }
     let names = listing.segments.keys.sorted().map(\.fileName).joined(separator: ", ")
     throw StoreError(
-      .corrupted, "the manifest is missing beside \(names); restore it from a backup",
+      .corrupted, "the manifest of segments \(names) is missing; restore the store from a backup",
       file: Manifest.fileName)
   }
 
@@ -73,9 +73,11 @@ extension ManifestFile {
     _ directory: any StorageDirectory, _ name: String, limit: Int
   ) throws(StoreError) -> [UInt8] {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
-    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
     let length = Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
-    guard length <= limit else { throw .corrupted("\(length) bytes are too many", name, at: limit) }
+    guard length <= limit else {
+      throw .corrupted("the file has \(length) bytes; the limit is \(limit)", name, at: limit)
+    }
     let target = UnsafeMutableRawBufferPointer.allocate(byteCount: length, alignment: 8)
     defer { target.deallocate() }
     let got = try storing { () throws(StorageError) in try file.read(into: target, at: 0) }

@@ -80,7 +80,7 @@ struct BucketArray: ~Copyable {
   /// Adopts buckets in memory that another object keeps alive. Whole chunks stay where they are;
   /// the rest is copied.
   mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) {
-    precondition(pageCount == 0, "buckets are there already")
+    precondition(pageCount == 0, "the array has buckets already")
     let rest = Self.firstOfLastChunk(newCount)
     add(base, byteCount: rest * HashIndex.bucketBytes)
     mappedPageCount = pageCount
@@ -187,7 +187,7 @@ extension BucketArray {
 extension BucketArray {
   /// Removes the last buckets. All their slots are free, so that ``grow(to:)`` can restore them.
   mutating func shrink(to newCount: Int) {
-    assert(newCount <= count, "shrinking makes an array longer")
+    assert(newCount <= count, "shrinking must not make an array longer")
     touchedCount = max(touchedCount, count)
     count = newCount
   }

@@ -18,7 +18,7 @@ struct FreeNumbers {
 
   /// - Complexity: O(1), amortized.
   mutating func insert(_ number: Int) {
-    assert(!contains(number), "an overflow bucket is given free twice")
+    assert(!contains(number), "an overflow bucket is freed twice")
     let (word, group, top) = (number >> 6, number >> 12, number >> 18)
     if word >= words.count { extend(through: number) }
     words[word] |= Self.bit(number)
@@ -41,7 +41,7 @@ struct FreeNumbers {
   ///
   /// - Complexity: O(1).
   mutating func remove(_ number: Int) {
-    assert(contains(number), "an overflow bucket is taken that is not free")
+    assert(contains(number), "an overflow bucket in use is taken again")
     let (word, group, top) = (number >> 6, number >> 12, number >> 18)
     count &-= 1
     words[word] &= ~Self.bit(number)

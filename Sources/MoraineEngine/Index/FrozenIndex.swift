@@ -75,7 +75,7 @@ extension HashIndex {
   /// - Complexity: O(index), a byte for about 500 bytes of the index; later, each page is copied at
   ///   its first change.
   mutating func freeze() -> FrozenIndex {
-    precondition(!hasUnvalidatedPages, "a snapshot of an index that was not checked")
+    precondition(!hasUnvalidatedPages, "an index with unvalidated pages must not be frozen")
     return FrozenIndex(&self)
   }
 

@@ -347,7 +347,7 @@ extension HashIndex {
   /// - Complexity: O(limit). No record is read: a merged bucket's number and its tags have all the
   ///   hash bits that the tags of the bucket they are merged into need.
   mutating func shrink(_ limit: inout Int) -> Bool {
-    precondition(!hasUnvalidatedPages, "an index that was not checked becomes smaller")
+    precondition(!hasUnvalidatedPages, "an index with unvalidated pages must not shrink")
     while limit > 0, canMerge { mergeLast(&limit) }
     // Merging makes each chain again, of the lowest numbers, so the last numbers become free.
     while limit > 0, overflow.count > 0, freeOverflow.contains(overflow.count - 1) {

@@ -184,7 +184,7 @@ final class IndexMemory: Sendable {
       let chunk: ZeroedMemory
       do throws(StorageError) { chunk = try source(isHuge) } catch {
         guard let spare = state.spares.popLast() else {
-          fatalError("the index grows by a chunk for which secure() found no memory: \(error)")
+          fatalError("secure() reserved no memory for a chunk of the index: \(error)")
         }
         chunk = spare
         isSpare = true
@@ -221,7 +221,7 @@ final class IndexMemory: Sendable {
   func keep(_ mapping: any FileMapping, byteCount: Int) {
     guard byteCount > 0 else { return }
     state.withLock { state in
-      precondition(state.mapping == nil, "an index lies in two mappings")
+      precondition(state.mapping == nil, "an index has two mappings")
       state.mapping = mapping
       state.mappedBytes = byteCount
     }
@@ -267,7 +267,7 @@ final class IndexMemory: Sendable {
       if let place = state.chunks.lastIndex(where: { $0.base == page.base }) {
         chunk = .own(state.chunks.remove(at: place))
       } else {
-        precondition(state.mappedBytes >= byteCount, "a chunk is retired that was not made")
+        precondition(state.mappedBytes >= byteCount, "more bytes are retired than were mapped")
         chunk = .mapped(page, byteCount: byteCount)
       }
       state.retiredChunks.append(RetiredChunk(chunk: chunk, retired: snapshotCount))

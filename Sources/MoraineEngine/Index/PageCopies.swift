@@ -40,7 +40,7 @@ struct PageCopies {
         candidates.removeLast()
       }
       do throws(StorageError) { try makeSlab() } catch {
-        fatalError("a page is copied for which secure() found no memory: \(error)")
+        fatalError("secure() reserved no memory for the copy of a page: \(error)")
       }
     }
   }
@@ -68,9 +68,9 @@ struct PageCopies {
   mutating func give(_ page: Page) {
     let place = UInt(bitPattern: page)
     let key = place & ~UInt(Self.slabBytes - 1)
-    guard var slab = slabs[key] else { fatalError("a page that is no copy was given back") }
+    guard var slab = slabs[key] else { fatalError("a page that is no copy was released") }
     let bit: UInt64 = 1 << UInt64((place - key) / UInt(BucketArray.pageBytes))
-    precondition(slab.free & bit == 0, "a copy of a page was given back twice")
+    precondition(slab.free & bit == 0, "a copy of a page was released twice")
     if slab.free == 0 { candidates.append(key) }
     slab.free |= bit
     slabs[key] = slab

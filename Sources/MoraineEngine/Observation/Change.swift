@@ -55,7 +55,7 @@ public struct ChangeCursor: Hashable, Codable, Sendable {
     let rawValue = try container.decode(UInt64.self, forKey: .sequence)
     guard rawValue <= SequenceNumber.max.rawValue else {
       throw DecodingError.dataCorruptedError(
-        forKey: .sequence, in: container, debugDescription: "beyond the last sequence number")
+        forKey: .sequence, in: container, debugDescription: "above the largest sequence number")
     }
     sequence = SequenceNumber(rawValue: rawValue)
   }

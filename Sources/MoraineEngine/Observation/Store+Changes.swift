@@ -14,7 +14,8 @@ extension Store {
       return FeedPlace(sequence: 0, needlessDeletes: horizon)
     case .cursor(let cursor):
       guard engine != nil else {
-        throw StoreError(.cursorDiverged, "the cursor is of a store that is no more; begin anew")
+        throw StoreError(
+          .cursorDiverged, "the cursor's store does not exist any more; begin again without it")
       }
       try engine!.check(cursor)
       return FeedPlace(sequence: cursor.sequence.rawValue)
@@ -228,7 +229,8 @@ extension EngineState {
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
   func check(_ cursor: ChangeCursor) throws(StoreError) {
     guard cursor.storeID == log.manifest.storeID else {
-      throw StoreError(.cursorDiverged, "the cursor is of another store; begin anew without it")
+      throw StoreError(
+        .cursorDiverged, "the cursor belongs to another store; begin again without it")
     }
     let later = log.manifest.epochs.filter { $0.epoch > cursor.epoch }.min { $0.epoch < $1.epoch }
     let isOfThisLife =
@@ -240,7 +242,7 @@ extension EngineState {
     guard isOfThisLife, !isLost, cursor.sequence.rawValue <= log.lastSequence else {
       throw StoreError(
         .cursorDiverged,
-        "the cursor is of changes that this store has lost, in a crash or a restore; begin anew")
+        "this store lost the cursor's changes in a crash or a restore; begin again without it")
     }
     try checkHorizon(FeedPlace(sequence: cursor.sequence.rawValue))
   }
@@ -251,7 +253,7 @@ extension EngineState {
     guard horizon > max(place.sequence, place.needlessDeletes) else { return }
     throw StoreError(
       .cursorExpired,
-      "compaction has dropped deletes up to sequence \(horizon), and \(place.sequence) was seen; "
-        + "read everything anew")
+      "compaction dropped deletes up to sequence \(horizon), the cursor is at \(place.sequence); "
+        + "read the whole contents again")
   }
 }

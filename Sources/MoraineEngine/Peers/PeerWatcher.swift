@@ -129,19 +129,19 @@ extension PeerWatcher: ExchangingMemory {
   func load(relaxed word: WatchWord) -> UInt64 { load(acquiring: word) }
 
   func store(_ value: UInt64, releasing word: WatchWord) {
-    precondition(word == .isPending, "the version is the writer's")
+    precondition(word == .isPending, "only the writer may change the version")
     isPending.store(value, ordering: .releasing)
   }
 
   func store(_ value: UInt64, relaxed word: WatchWord) { store(value, releasing: word) }
 
   func exchange(_ value: UInt64, in word: WatchWord) -> UInt64 {
-    precondition(word == .isPending, "the version is the writer's")
+    precondition(word == .isPending, "only the writer may change the version")
     return isPending.exchange(value, ordering: .acquiringAndReleasing)
   }
 
   func add(_ value: UInt64, to word: WatchWord) {
-    precondition(word == .isPending, "the version is the writer's")
+    precondition(word == .isPending, "only the writer may change the version")
     isPending.wrappingAdd(value, ordering: .acquiringAndReleasing)
   }
 }

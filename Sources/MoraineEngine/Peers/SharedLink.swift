@@ -114,7 +114,8 @@ final class SharedLink: Sendable {
     let isShared = try storing { () throws(StorageError) in try pageFile.tryLock(shared: true) }
     guard isShared else {
       throw StoreError(
-        .locked, "somebody holds the file's lock who is no part of the store; end that program",
+        .locked,
+        "a program that does not use the store holds the lock of this file; end that program",
         file: FileName.sharedPage)
     }
   }
@@ -199,7 +200,7 @@ final class SharedLink: Sendable {
       let patience = Duration.nanoseconds(Int64(clamping: patienceNanoseconds))
       return StoreError(
         .locked,
-        "another process\(holder) has been writing for \(patience), seen in \(looks) looks; try "
+        "another process\(holder) has been writing for \(patience), in all \(looks) checks; try "
           + "again, or end that process if it is stopped", file: FileName.writerLock)
     }
   }

@@ -35,7 +35,9 @@ struct OpenSegment {
     let (slot, start) = (opened.slot, opened.start)
     if let before { try before.checkSuccessor(opened.header, name, &state) }
     state.log.lastSequence = max(state.log.lastSequence, opened.lastSequence)
-    guard let source = opened.source else { fatalError("a segment without its bytes is replayed") }
+    guard let source = opened.source else {
+      fatalError("a segment to replay has no source of bytes")
+    }
     let scanner = SegmentScanner(
       source: source, name: name, seed: opened.header.checksumSeed, offset: start)
     var replay = Replay(slot: slot, name: name, scanner: scanner)
@@ -70,19 +72,22 @@ struct OpenSegment {
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
     guard known == nil else {
-      throw .corrupted("the index checkpoint covers what the log does not hold", name, at: 0)
+      throw .corrupted(
+        "the index checkpoint covers records that the log does not contain", name, at: 0)
     }
     let length = try length(state.directory, name)
     let opened = try SegmentOpening.add(entry, &state, length: length)
     let (slot, header) = (opened.slot, opened.header)
-    guard let source = opened.source else { fatalError("a segment without its bytes is searched") }
+    guard let source = opened.source else {
+      fatalError("a segment to search has no source of bytes")
+    }
     let scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)
     // A mark in this segment was written after the whole segment before it had become durable.
     let promise = try scanner.farthestPromise(from: header.headerLength)
     guard promise == 0, state.log.manifest.watermarkSegment != entry.number.rawValue else {
       throw .corrupted(
-        "the segment ends without its footer, yet \(name) promises that it was durable",
+        "the segment has no footer, but \(name) confirms that it was durable",
         before?.name ?? name, at: before?.end ?? 0)
     }
     let written = try scanner.lastWritten(from: header.headerLength)
@@ -102,7 +107,7 @@ struct OpenSegment {
       last >= state.log.lastSequence
     else {
       throw .corrupted(
-        "it does not follow the segment before it, which ends at \(end)", name, at: 48)
+        "the header does not match the end of the previous segment, byte \(end)", name, at: 48)
     }
     // A failed operation may have used up sequence numbers after the last record.
     state.log.lastSequence = last
@@ -138,7 +143,7 @@ extension OpenSegment {
     _ directory: any StorageDirectory, _ reserve: inout Reserve, _ report: inout RecoveryReport
   ) throws(StoreError) -> Bool {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .readWrite) }
-    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
     guard provenEnd < end else {
       try storing { () throws(StorageError) in
         try file.truncate(to: UInt64(end))
@@ -231,7 +236,8 @@ extension OpenSegment {
       case .end: return
       case .stop(let reason):
         throw StoreError(
-          .io, "\(reason), which was valid a moment before; open the store again", file: name,
+          .io, "\(reason), but it was valid when it was read before; open the store again",
+          file: name,
           offset: UInt64(scanner.offset))
       }
     }

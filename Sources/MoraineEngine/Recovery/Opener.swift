@@ -191,7 +191,7 @@ import SystemPackage
     switch error.errno {
     case .notDirectory, .tooManySymbolicLinkLevels:
       StoreError(
-        .notAStore, "this path is a file or a symbolic link; name the store's own directory",
+        .notAStore, "the path is a file or a symbolic link; give the path of the store's directory",
         file: path.string, errno: error.errno)
     default: StoreError(error)
     }
@@ -204,7 +204,7 @@ import SystemPackage
   }
 
   private func notAStore() -> StoreError {
-    StoreError(.notAStore, "there is no Moraine store here", file: path.string)
+    StoreError(.notAStore, "there is no Moraine store at this path", file: path.string)
   }
 }
 
@@ -325,7 +325,7 @@ extension Opener {
     // The number may be that of an earlier holder: readers and sharing processes write none.
     let name = String(decoding: text[..<count].prefix { $0 != 10 }, as: UTF8.self)
     let holder = Int32(name).flatMap { CurrentProcess.canSee($0) ? $0 : nil }
-    let hint = holder.map { " (process \($0), it seems)" } ?? ""
+    let hint = holder.map { " (probably in process \($0))" } ?? ""
     return StoreError(
       .locked, "the store is open elsewhere\(hint); close it there first", file: path.string)
   }

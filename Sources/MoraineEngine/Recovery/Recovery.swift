@@ -105,7 +105,8 @@ struct Recovery {
     let isCut = entry.flags.contains(.cut)
     guard actual == length || (isCut && actual > length) else {
       throw .corrupted(
-        "\(actual) bytes, but the manifest says \(length)", name, at: min(actual, length))
+        "the segment has \(actual) bytes, but the manifest lists \(length)", name,
+        at: min(actual, length))
     }
     let opened: SegmentOpening.Opened
     if let known {
@@ -119,7 +120,7 @@ struct Recovery {
     report.replayedBytes += UInt64(length - opened.start)
     if opened.start < length { try replay(opened, entry, name, &state) }
     guard state.log.table[slot].agrees(with: entry) else {
-      throw .corrupted("its records are not those that the manifest counts", name, at: 0)
+      throw .corrupted("the segment's records do not match its manifest entry", name, at: 0)
     }
     if actual > length, !isReadOnly { try cut(state.directory, name, to: length) }
   }
@@ -129,7 +130,9 @@ struct Recovery {
     _ opened: SegmentOpening.Opened, _ entry: Manifest.Segment, _ name: String,
     _ state: inout EngineState
   ) throws(StoreError) {
-    guard let source = opened.source else { fatalError("a segment without its bytes is replayed") }
+    guard let source = opened.source else {
+      fatalError("a segment to replay has no source of bytes")
+    }
     let scanner = SegmentScanner(
       source: source, name: name, seed: opened.header.checksumSeed, offset: opened.start)
     var replay = Replay(slot: opened.slot, name: name, scanner: scanner)
@@ -137,7 +140,10 @@ struct Recovery {
     if let stop = result.stop { throw .corrupted(stop.reason, name, at: stop.offset) }
     guard UInt64(result.validEnd) == entry.lengthBytes,
       result.hasFooter != entry.flags.contains(.cut)
-    else { throw .corrupted("the footer is not where it must be", name, at: result.validEnd) }
+    else {
+      throw .corrupted(
+        "the segment's end or footer does not match its manifest entry", name, at: result.validEnd)
+    }
   }
 
   func cut(
@@ -314,7 +320,7 @@ extension Recovery {
     let open = manifest.segments.drop(while: \.isSealed)
     guard open.count <= 2, !open.contains(where: \.isSealed) else {
       throw .corrupted(
-        "open segments that are not the last ones, or too many", Manifest.fileName,
+        "more than two segments are open, or an open one precedes a sealed one", Manifest.fileName,
         at: Manifest.fixedLength)
     }
     let missing = manifest.segments.filter { listing.segments[$0.number] == nil }
@@ -351,7 +357,7 @@ extension Recovery {
         throw StoreError(
           .corrupted,
           "the manifest is older than segment \(number), which it does not list; "
-            + "a stale copy was put in its place",
+            + "an older copy replaced the manifest; restore the newest one",
           file: Manifest.fileName)
       }
       guard !isReadOnly else {

@@ -48,7 +48,9 @@ struct Replay {
       switch try scanner.next() {
       case .end:
         try install(&state)
-        if !pending.isEmpty { result.stop = (before, "a batch has no end") }
+        if !pending.isEmpty {
+          result.stop = (before, "incomplete batch: its last record is missing")
+        }
         return result
       case .stop(let reason): result.stop = (before, reason)
       case .record(let record): try take(record, &state)
@@ -71,7 +73,7 @@ struct Replay {
         try SyncMark(decoding: record.reference.stored)
       }
       guard mark.durableOffset <= UInt64(record.offset) else {
-        throw .corrupted("a mark promises what comes behind it", name, at: record.offset)
+        throw .corrupted("a sync mark confirms bytes that come after it", name, at: record.offset)
       }
       try check(mark.digest, record.offset, header.sequence, &state)
       result.promise = max(result.promise, mark.durableOffset)
@@ -82,7 +84,7 @@ struct Replay {
       }
       try check(footer.digest, record.offset, header.sequence, &state)
       guard footer.counts(state.log.table[slot]) else {
-        throw .corrupted("the footer counts other records", name, at: record.offset)
+        throw .corrupted("the footer does not match the segment's records", name, at: record.offset)
       }
       result.hasFooter = true
       result.validEnd = scanner.offset
@@ -94,20 +96,21 @@ struct Replay {
   ) throws(StoreError) {
     let header = record.reference.header
     guard record.offset < Limits.recordOffsetBytes else {
-      throw .corrupted("a record begins behind 1 GiB", name, at: record.offset)
+      throw .corrupted("a record begins after the limit of 1 GiB", name, at: record.offset)
     }
     guard header.sequence > lastSequence else {
       throw .corrupted(
-        "sequence number \(header.sequence) comes after \(lastSequence)", name,
+        "sequence \(header.sequence) is not above the previous \(lastSequence)", name,
         at: record.offset)
     }
     guard pending.isEmpty || (header.batch != .alone && header.sequence == lastSequence + 1) else {
-      throw .corrupted("a batch is broken off by another record", name, at: record.offset)
+      throw .corrupted(
+        "incomplete batch: another operation precedes its last record", name, at: record.offset)
     }
     lastSequence = header.sequence
     guard state.keyspaces.contains(header.keyspace) else {
       throw .corrupted(
-        "keyspace \(header.keyspace) is not in the manifest", name, at: record.offset)
+        "the manifest does not list keyspace \(header.keyspace)", name, at: record.offset)
     }
     let hash = state.hash(record.reference.key, header.keyspace)
     state.live.index.prefetch(hash)
@@ -117,7 +120,8 @@ struct Replay {
     if header.batch == .more { return }
     guard header.batch == .alone || header.batchCount == pending.count else {
       throw .corrupted(
-        "a batch of \(pending.count) says it has \(header.batchCount)", name, at: record.offset)
+        "a batch has \(pending.count) records, but its last record counts \(header.batchCount)",
+        name, at: record.offset)
     }
     ready.append(contentsOf: pending)
     pending.removeAll(keepingCapacity: true)
@@ -134,11 +138,11 @@ struct Replay {
     _ digest: StateDigest, _ offset: Int, _ sequence: UInt64, _ state: inout EngineState
   ) throws(StoreError) {
     guard pending.isEmpty else {
-      throw .corrupted("a batch is broken off by a mark", name, at: offset)
+      throw .corrupted("incomplete batch: a mark precedes its last record", name, at: offset)
     }
     guard sequence >= lastSequence else {
       throw .corrupted(
-        "a mark of sequence number \(sequence) comes after \(lastSequence)", name, at: offset)
+        "a mark has sequence \(sequence), below the previous \(lastSequence)", name, at: offset)
     }
     try install(&state)
     guard sequence > state.log.manifest.compactedThrough.rawValue, sequence <= digestsThrough,

@@ -31,7 +31,7 @@ enum SegmentOpening {
     let file = try storing { () throws(StorageError) in
       try state.directory.openFile(name, isWritable ? .readWrite : .read)
     }
-    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
     let wanted = max(length, growth.map(FileBlock.covering) ?? 0)
     let mapping =
       state.configuration.ioMode == .mapped && wanted > 0
@@ -41,15 +41,17 @@ enum SegmentOpening {
     guard header.storeID == state.log.manifest.storeID, header.number == entry.number,
       header.epoch == entry.epoch
     else {
-      throw .corrupted("this segment belongs to another store or another life of it", name, at: 16)
+      throw .corrupted("the header names another store, segment number or epoch", name, at: 16)
     }
     guard header.generation <= state.log.manifest.generation else {
       throw .corrupted(
-        "it is younger than the manifest that lists it; a stale manifest was put in place", name,
+        "the segment is newer than the manifest, which an older copy has replaced", name,
         at: 72)
     }
     guard !header.flags.contains(.encrypted) else {
-      throw StoreError(.newerFormat, "an encrypted segment; update this program", file: name)
+      throw StoreError(
+        .newerFormat,
+        "the segment is encrypted, which this version cannot read; update this program", file: name)
     }
     let info = SegmentInfo(
       number: entry.number, epoch: entry.epoch, salt: header.salt, mapping: mapping,
@@ -64,7 +66,7 @@ enum SegmentOpening {
     }
     guard covered.salt == header.salt, covered.endOffset >= UInt64(header.headerLength),
       covered.endOffset <= UInt64(length)
-    else { throw .corrupted("the index checkpoint is about another file", name, at: 0) }
+    else { throw .corrupted("the index checkpoint does not match this segment", name, at: 0) }
     try checkTail(covered, entry, source, from: header.headerLength)
     view.adopt(covered)
     state.log.table.append(view, info, in: Int(covered.slot))
@@ -83,7 +85,8 @@ enum SegmentOpening {
     let end = Int(clamping: covered.endOffset)
     guard try source.tailChecksum(from: first, to: end) == covered.tailChecksum else {
       throw .corrupted(
-        "the index checkpoint covers what the log does not hold", entry.number.fileName, at: end)
+        "the index checkpoint covers records that the log does not contain", entry.number.fileName,
+        at: end)
     }
   }
 }

@@ -24,9 +24,9 @@ struct TailVerdict {
     var promised = max(result.promise, watermark)
     if !result.hasFooter { promised = max(promised, try scanner.farthestPromise(from: end)) }
     guard promised <= UInt64(end) else {
-      let stop = result.stop ?? (end, "the file ends")
+      let stop = result.stop ?? (end, "the file ends here")
       throw .corrupted(
-        "\(stop.reason), yet the log promises that \(promised) bytes were durable", name,
+        "\(stop.reason), but the log confirms that \(promised) bytes were durable", name,
         at: stop.offset)
     }
     tornBytes = result.hasFooter ? 0 : max(0, try scanner.lastWritten(from: end) - end)

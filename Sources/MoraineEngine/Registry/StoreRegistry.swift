@@ -49,7 +49,7 @@ package final class StoreRegistry: Sendable {
   private func free(_ spot: StoreSpot) {
     state.withLock { state in
       guard let index = state.taken.firstIndex(of: spot) else {
-        preconditionFailure("a place is left that was not taken")
+        preconditionFailure("a path is released that was not registered")
       }
       state.taken.remove(at: index)
     }
@@ -133,7 +133,9 @@ package struct RegisteredPlace {
       contents = opened.contents
       return opened.store
     }
-    guard let contents else { preconditionFailure("a store was opened that was not read") }
+    guard let contents else {
+      preconditionFailure("a store was opened without reading its contents")
+    }
     return (store, contents)
   }
 
@@ -164,11 +166,11 @@ package struct StoreWish: Sendable {
   fileprivate func check(_ open: Configuration, _ path: FilePath) throws(StoreError) {
     func refuse(_ how: String) throws(StoreError) {
       throw StoreError(
-        .locked, "this process has the store open \(how); ask for the same, or close it first",
+        .locked, "this process has the store open \(how); open it the same way, or close it first",
         file: path.string)
     }
     if !anySharing, open.sharing != configuration.sharing {
-      try refuse("as \(open.sharing), and \(configuration.sharing) was asked for")
+      try refuse("as \(open.sharing), not \(configuration.sharing)")
     }
     if open.isReadOnly != configuration.isReadOnly {
       try refuse(open.isReadOnly ? "for reading only" : "for writing")

@@ -148,7 +148,7 @@ struct SalvageBytes: Sendable {
     bytes.withUnsafeBytes { bytes in
       let base = bytes.baseAddress! + offset
       guard let header = RecordHeader.parse(base, length: RecordHeader.length(at: base)) else {
-        fatalError("a record that was read is none")
+        fatalError("a record that was read before cannot be parsed")
       }
       return header
     }

@@ -82,7 +82,7 @@ struct SalvageTarget {
     report.losses.append(
       loss(
         right, of: segment, at: other.offset,
-        "another operation has its sequence number; which of the two counts cannot be told"))
+        "another operation has the same sequence number; which of them is valid is not known"))
   }
 
   /// - Returns: what is lost, when its value cannot be had.
@@ -96,7 +96,7 @@ struct SalvageTarget {
         record, of: segment, at: offset,
         record.header.codec == .lz4Dictionary
           ? "its value needs the dictionary in the segment's header, which is damaged"
-          : "its value does not decompress")
+          : "its value cannot be decompressed")
     }
     report.recordCount += 1
     let bytes = record.key.bytes.count + (record.value?.count ?? 0)
@@ -147,7 +147,7 @@ struct SalvageTarget {
     } catch let error as StoreError {
       throw error
     } catch {
-      fatalError("a batch threw what it cannot: \(error)")
+      fatalError("a batch of a salvage threw an unexpected error: \(error)")
     }
   }
 

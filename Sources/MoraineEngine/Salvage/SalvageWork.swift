@@ -40,14 +40,15 @@ struct SalvageWork: Sendable {
 
   /// - Throws: `.notAStore`, `.locked`, `.newerFormat`, `.io`.
   init(_ storage: any Storage, _ path: FilePath) throws(StoreError) {
-    (directory, lock) = try RestoreWork.openSource(path, of: storage, "there is no store here")
+    (directory, lock) = try RestoreWork.openSource(
+      path, of: storage, "there is no store at this path")
     listing = try DirectoryContents(directory)
     var problem: String?
     var manifest: Manifest?
     do throws(StoreError) {
       manifest = try ManifestFile.read(directory, listing)
       guard manifest != nil else {
-        throw StoreError(.notAStore, "there is no store here", file: path.string)
+        throw StoreError(.notAStore, "there is no store at this path", file: path.string)
       }
     } catch {
       guard error.code != .newerFormat, error.code != .notAStore, !listing.segments.isEmpty else {
@@ -57,7 +58,7 @@ struct SalvageWork: Sendable {
     }
     files = try SalvageFiles(directory, listing, manifest)
     if files.manifestIsForeign {
-      problem = "it is another store's than all segments are; it was not heeded"
+      problem = "it belongs to another store than the segments, and was ignored"
       manifest = nil
     } else if let manifest,
       let younger = try files.youngerSegment(than: manifest, in: directory)
@@ -230,7 +231,7 @@ extension SalvageWork {
     let begin = segment.survivors[unfinished].offset
     let end = segment.tail.map { Int($0.offset + $0.lengthBytes) } ?? begin
     let hole = SegmentSalvage.Hole(
-      range: begin..<max(begin, end), reason: "a batch without its end",
+      range: begin..<max(begin, end), reason: "incomplete batch: its last record is missing",
       after: unfinished == 0 ? 0 : segment.survivors[unfinished - 1].sequence,
       damaged: segment.survivors[unfinished...].map(\.offset))
     torn.append(loss(hole, segment.plan, segment.bytes))
@@ -255,8 +256,8 @@ extension SalvageWork {
       let isEmpty = source.bytes.allSatisfy { $0 == 0 }
       let reason =
         isEmpty
-        ? "nothing is written in it"
-        : "its header is damaged, and no records in a row prove what it said"
+        ? "all bytes of the file are zero"
+        : "its header is damaged, and no consecutive records confirm its fields"
       return Segment(plan: plan, bytes: source, head: nil, losses: [whole(plan, source, reason)])
     }
     var salvage = SegmentSalvage(source, seed: head.seed, plan)
@@ -280,7 +281,7 @@ extension SalvageWork {
     guard let header else { return nil }
     if !files.isOurs(header) { return "it belongs to another store" }
     if let entry = plan.entry, header.epoch != entry.epoch {
-      return "it belongs to another life of the store"
+      return "it belongs to another epoch of the store"
     }
     return nil
   }
@@ -292,7 +293,7 @@ extension SalvageWork {
     if missing > 0, segment.losses.isEmpty {
       let hole = SegmentSalvage.Hole(
         range: segment.bytes.bytes.count..<segment.bytes.bytes.count,
-        reason: "the manifest counts \(entry.recordCount) records, and there are "
+        reason: "the manifest lists \(entry.recordCount) records, but the segment has "
           + "\(segment.survivors.count)", after: segment.survivors.last?.sequence ?? 0)
       segment.losses.append(loss(hole, segment.plan, segment.bytes))
     }

@@ -24,7 +24,9 @@ struct SalvagedHeader: Sendable {
     if let header = whole ?? Self.repaired(source.bytes, plan) {
       guard !header.flags.contains(.encrypted) else {
         throw StoreError(
-          .newerFormat, "an encrypted segment; update this program", file: plan.name)
+          .newerFormat,
+          "the segment is encrypted, which this version cannot read; update this program",
+          file: plan.name)
       }
       seed = header.checksumSeed
       firstOffset = header.headerLength

@@ -119,7 +119,7 @@ struct SegmentSalvage {
     } else {
       holes.append(
         Hole(
-          range: offset..<end, reason: "nothing is there", after: lastSequence,
+          range: offset..<end, reason: "the records are missing", after: lastSequence,
           breaksBatch: unfinished != nil))
     }
   }
@@ -138,7 +138,7 @@ extension SegmentSalvage {
       }
       guard let header = RecordHeader.parse(base, length: length) else {
         throw StoreError(
-          FormatError(newer: "a record uses something unknown", at: UInt64(offset)), file: name)
+          FormatError(newer: "a record uses an unknown feature", at: UInt64(offset)), file: name)
       }
       return isBehind(header) ? header : nil
     }

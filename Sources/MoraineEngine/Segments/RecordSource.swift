@@ -30,7 +30,7 @@ extension RecordSource where Self: ~Copyable {
   @inline(__always)
   func record(at address: Address) throws(StoreError) -> RecordReference {
     let slot = address.slot
-    guard slot < count else { throw damaged(address, "an index entry names no segment") }
+    guard slot < count else { throw damaged(address, "an index entry refers to no segment") }
     let offset = address.offset
     guard let base = views[slot].base else { return try recordFromFile(at: address) }
     let available = views[slot].end &- offset
@@ -40,7 +40,7 @@ extension RecordSource where Self: ~Copyable {
     let start = UnsafeRawPointer(base + offset)
     let length = RecordHeader.length(at: start)
     guard length >= RecordHeader.fixedLength, length <= available else {
-      throw damaged(address, "a record has the impossible length \(length)")
+      throw damaged(address, "a record has the invalid length \(length)")
     }
     guard let header = RecordHeader.parse(start, length: length) else {
       throw unreadable(address, start, length)
@@ -68,7 +68,7 @@ extension RecordSource where Self: ~Copyable {
     var start = try load(address, count: min(available, 1024))
     let length = RecordHeader.length(at: start)
     guard length >= RecordHeader.fixedLength, length <= available else {
-      throw damaged(address, "a record has the impossible length \(length)")
+      throw damaged(address, "a record has the invalid length \(length)")
     }
     if length > 1024 { start = try load(address, count: length) }
     guard let header = RecordHeader.parse(start, length: length) else {
@@ -85,7 +85,7 @@ extension RecordSource where Self: ~Copyable {
     let isSound = checksum == RecordHeader.storedChecksum(at: start)
     let error: FormatError =
       isSound
-      ? FormatError(newer: "a record uses something unknown", at: UInt64(address.offset))
+      ? FormatError(newer: "a record uses an unknown feature", at: UInt64(address.offset))
       : FormatError("a record's fields contradict each other", at: UInt64(address.offset))
     return StoreError(error, file: fileName(address.slot))
   }
@@ -136,7 +136,7 @@ extension RecordSource where Self: ~Copyable {
       return value
     case .lz4Dictionary:
       guard views[address.slot].dictionaryLength > 0 else {
-        throw damaged(address, "a value needs a dictionary, and its segment has none")
+        throw damaged(address, "a value needs a dictionary, but its segment has none")
       }
       return try valueWithDictionary(record, at: address)
     }
@@ -163,7 +163,7 @@ extension RecordSource where Self: ~Copyable {
   }
 
   func undecompressable(_ address: Address) -> StoreError {
-    damaged(address, "a compressed value does not decompress")
+    damaged(address, "a compressed value cannot be decompressed")
   }
 
   /// Returns the value of a record, decompressed with a dictionary that is used once.

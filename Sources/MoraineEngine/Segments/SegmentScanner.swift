@@ -34,13 +34,13 @@ struct SegmentScanner {
     let remaining = source.length - offset
     if remaining == 0 { return .end }
     guard remaining >= RecordHeader.fixedLength else {
-      return .stop(reason: "\(remaining) bytes, too few for a record")
+      return .stop(reason: "the last \(remaining) bytes are too few for a record")
     }
     var start = try source.bytes(at: offset, count: RecordHeader.fixedLength)
     let length = RecordHeader.length(at: start)
-    if length == 0 { return .stop(reason: "nothing is written here") }
+    if length == 0 { return .stop(reason: "no record is written here") }
     guard length >= RecordHeader.fixedLength, length <= min(remaining, Limits.recordLengthBytes)
-    else { return .stop(reason: "a record has the impossible length \(length)") }
+    else { return .stop(reason: "a record has the invalid length \(length)") }
     let padded = min(aligned(length), remaining)
     start = try source.bytes(at: offset, count: padded)
     let checksum = RecordHeader.checksum(of: start, length: length, at: UInt64(offset), seed: seed)
@@ -49,10 +49,10 @@ struct SegmentScanner {
     }
     guard let header = RecordHeader.parse(start, length: length) else {
       throw StoreError(
-        FormatError(newer: "a record uses something unknown", at: UInt64(offset)), file: name)
+        FormatError(newer: "a record uses an unknown feature", at: UInt64(offset)), file: name)
     }
     for place in length..<padded where start.load(fromByteOffset: place, as: UInt8.self) != 0 {
-      return .stop(reason: "the padding behind a record is not zero")
+      return .stop(reason: "the padding after a record is not zero")
     }
     let record = Record(offset: offset, reference: RecordReference(base: start, header: header))
     offset += padded

@@ -75,7 +75,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   var vacancyCount: Int { Limits.segmentCount - count + freeSlots.count }
 
   static let full = StoreError(
-    .noSpace, "a store has \(Limits.segmentCount) segments at most; make them larger and compact it"
+    .noSpace,
+    "a store has at most \(Limits.segmentCount) segments; set a larger segment size and compact"
   )
 
   /// Assigns a slot to a segment, without making the segment part of the store yet.
@@ -162,7 +163,7 @@ extension SegmentTable {
       try file.read(into: target, at: UInt64(address.offset))
     }
     guard got == count, let base = target.baseAddress else {
-      throw damaged(address, "the file ends before its records do")
+      throw damaged(address, "the file ends before its last record")
     }
     return UnsafeRawPointer(base)
   }

@@ -67,18 +67,18 @@ extension EngineState {
     let listing = try DirectoryContents(directory)
     guard let next = try ManifestFile.read(directory, listing) else {
       throw StoreError(
-        .corrupted, "the manifest vanished beside this process; restore it",
+        .corrupted, "the manifest was removed while the store was open; restore it",
         file: Manifest.fileName)
     }
     guard next.storeID == log.manifest.storeID, next.generation >= log.manifest.generation else {
       throw StoreError(
-        .corrupted, "another store was put in this one's place; reopen it",
+        .corrupted, "another store has replaced this one; open the path again",
         file: Manifest.fileName)
     }
     // It is put in place before anybody is told of it.
     guard next.generation >= snapshot.generation else {
       throw StoreError(
-        .corrupted, "the manifest is older than what was published; restore it",
+        .corrupted, "the manifest is older than the published one; restore the newer one",
         file: Manifest.fileName)
     }
     let slots = Dictionary(
@@ -134,7 +134,7 @@ extension EngineState {
     try replayTail(slot, to: length)
     guard log.table[slot].recordCount == entry.recordCount, log.table[slot].end == length else {
       throw .corrupted(
-        "its records are not those that the manifest counts", log.table.fileName(slot), at: 0)
+        "the segment's records do not match its manifest entry", log.table.fileName(slot), at: 0)
     }
     log.table.infos[slot].flags = entry.flags
     if log.active?.slot == slot { log.active = nil }
@@ -147,7 +147,7 @@ extension EngineState {
     if let listed = listing.segments[number] { return Int(clamping: listed) }
     let name = number.fileName
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
-    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
     return Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
   }
 
@@ -158,7 +158,7 @@ extension EngineState {
     let access: FileAccess = configuration.isReadOnly ? .read : .readWrite
     let name = log.table.fileName(slot)
     let file = try storing { () throws(StorageError) in try directory.openFile(name, access) }
-    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
     let wider = try SegmentFile.map(file, wanted, access)
     if wider == nil { log.table.cache(file, for: slot) }
     log.table[slot].base = wider?.base
@@ -174,7 +174,7 @@ extension EngineState {
     guard log.table.infos[slot].mapping != nil else { return }
     let name = log.table.fileName(slot)
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
-    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
     let mapping = try SegmentFile.map(file, length)
     if mapping == nil { log.table.cache(file, for: slot) }
     log.table[slot].base = mapping?.base
@@ -187,9 +187,9 @@ extension EngineState {
     guard end > log.table[slot].end else { return }
     let result = try replayOn(slot, length: end)
     guard result.validEnd == end else {
-      let stop = result.stop ?? (result.validEnd, "a batch has no end")
+      let stop = result.stop ?? (result.validEnd, "incomplete batch: its last record is missing")
       throw .corrupted(
-        "\(stop.reason), yet another process has published it", log.table.fileName(slot),
+        "\(stop.reason), but another process has published these bytes", log.table.fileName(slot),
         at: stop.offset)
     }
   }
@@ -241,7 +241,7 @@ extension EngineState {
         if isKnown { log.active?.file } else { try directory.openFile(name, .readWrite) }
       return (file, Int(clamping: try file?.lengthBytes() ?? 0))
     }
-    guard let file else { throw .corrupted("the file vanished", name, at: 0) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
     let mapping = log.table.infos[slot].mapping
     if mapping == nil { log.table.cache(file, for: slot) }
     let marked = isKnown ? log.position.markedOffset : log.table[slot].firstOffset

@@ -119,11 +119,14 @@ extension Opener {
   ) throws(StoreError) -> EngineState? {
     let listing = try DirectoryContents(directory)
     guard let manifest = try ManifestFile.read(directory, listing) else {
-      throw StoreError(.corrupted, "the manifest vanished", file: Manifest.fileName)
+      throw StoreError(
+        .corrupted, "the manifest is missing; restore the store from a backup",
+        file: Manifest.fileName)
     }
     guard manifest.generation >= snapshot.generation else {
       throw StoreError(
-        .corrupted, "the manifest is older than what was published", file: Manifest.fileName)
+        .corrupted, "the manifest is older than the published one; restore the newer one",
+        file: Manifest.fileName)
     }
     var state = try recovered(
       directory, lock, listing, manifest, began, link: link, following: snapshot)
@@ -164,7 +167,7 @@ extension Opener {
   private static func pause(_ attempts: Int) throws(StoreError) {
     guard attempts < 2000 else {
       throw StoreError(
-        .locked, "the other processes change the store faster than it can be read",
+        .locked, "the other processes change the store faster than it can be read; try again",
         file: FileName.sharedPage)
     }
     SystemClock.sleep(nanoseconds: 500_000)

@@ -162,7 +162,7 @@ extension Store {
   ///
   /// - Parameter published: how far the log reaches; nil for the publication in the page.
   func rereadAsWriter(to published: SharedPage.Publication? = nil) async throws(StoreError) {
-    precondition(sharing.isTakingOver, "a writer reads the store again without the lock")
+    precondition(sharing.isTakingOver, "a writer rereads the store without the lock")
     guard let work = try rereading(to: published) else { return }
     let known = sharing.stateCount
     // Use no `lasting` thread: openings of this process may wait there for the writer's lock.
@@ -239,7 +239,8 @@ extension Store {
     guard engine != nil else { return nil }
     guard !sharing.keepsSlots else {
       throw StoreError(
-        .corrupted, "segments vanished while this process alone may rewrite them; reopen the store",
+        .corrupted,
+        "segments were removed while this process had locked compaction; reopen the store",
         file: Manifest.fileName)
     }
     return FollowedStore(

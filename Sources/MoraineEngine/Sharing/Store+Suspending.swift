@@ -54,12 +54,12 @@ extension Store {
   }
 
   private func openAgain() async throws(StoreError) {
-    precondition(engine == nil, "a suspended store has the directory open")
+    precondition(engine == nil, "a suspended store must not have the directory open")
     let box = try await opener.openWithoutBlocking(creating: false)
     engine = box.take()
     guard engine != nil else {
       throw StoreError(
-        .notAStore, "the store vanished while it was suspended", file: opener.path.string)
+        .notAStore, "the store was removed while it was suspended", file: opener.path.string)
     }
     engine!.keyspaces.recordCommitToAll()
     begunFollowing()

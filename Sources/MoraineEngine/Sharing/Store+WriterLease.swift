@@ -51,7 +51,7 @@ extension Store {
     let page = link.page
     if page.load(.poison) != 0 {
       pipeline.poison(
-        StoreError(.io, "a sync of another process failed", file: opener.path.string))
+        StoreError(.io, "a sync in another process failed", file: opener.path.string))
       if let poison = pipeline.poison { throw poison }
     }
     if page.load(.leaseHolder) != 0 { return try await takeOverFromDead(link) }
@@ -153,7 +153,7 @@ extension Store {
   /// Publishes what was appended. Releases the lock when the last writer of this process leaves, so
   /// that other processes can write.
   func releaseWriterLease() {
-    precondition(sharing.leaseDepth > 0, "a lock is left that was not taken")
+    precondition(sharing.leaseDepth > 0, "a lease is released that is not held")
     sharing.leaseDepth -= 1
     guard let link = engine?.log.link else { return }
     let page = link.page

@@ -35,7 +35,7 @@ struct SnapshotSegments: ~Copyable, RecordSource {
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer {
     let bytes = try files.read(
       count, at: address.offset, of: address.slot, named: fileName(address.slot))
-    guard let bytes else { throw damaged(address, "the file ends before its records do") }
+    guard let bytes else { throw damaged(address, "the file ends before its last record") }
     return bytes
   }
 

@@ -31,7 +31,7 @@ extension Store {
     guard name.utf8.count <= Keyspace.nameLengthBytes else {
       throw StoreError(
         .keyTooLarge,
-        "a keyspace name of \(name.utf8.count) bytes; the limit is \(Keyspace.nameLengthBytes)")
+        "the keyspace name has \(name.utf8.count) bytes; the limit is \(Keyspace.nameLengthBytes)")
     }
     return Keyspace(store: self, name: name)
   }
@@ -222,7 +222,7 @@ extension Store {
       sequence = try await withRoom(mayWait: true, creating: [keyspace]) {
         (engine) throws(StoreError) in
         guard let id = engine.keyspaces.id(of: keyspace) else {
-          fatalError("a write came before its keyspace")
+          fatalError("a write uses a keyspace that was not created")
         }
         return try engine.put(key, value, keyspace: id, prepared)
       }

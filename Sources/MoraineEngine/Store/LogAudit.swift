@@ -140,7 +140,7 @@ struct LogAudit: ~Copyable {
       }
       if !footer.counts(view) {
         report.problems.append(
-          .corrupted("the footer counts other records", name, at: record.offset))
+          .corrupted("the footer does not match the segment's records", name, at: record.offset))
       }
       return
     }
@@ -209,15 +209,15 @@ struct LogAudit: ~Copyable {
     }
     if let live, live < header.sequence {
       return contradict(
-        engine, "the index has record \(live), which record \(header.sequence) replaces")
+        engine, "the index refers to record \(live), but record \(header.sequence) replaces it")
     }
     if header.kind == .delete {
       guard let put = hidden.removeValue(forKey: hash) else { return }
       if header.sequence <= put.cleanedThrough {
         contradict(
           engine,
-          "a segment that is clean through \(put.cleanedThrough) has record \(put.sequence), "
-            + "which delete \(header.sequence) hides")
+          "a segment cleaned through \(put.cleanedThrough) contains record \(put.sequence), "
+            + "which delete \(header.sequence) removes")
       }
     } else if live == nil {
       let known = hidden[hash]
@@ -237,7 +237,7 @@ struct LogAudit: ~Copyable {
     guard let first = hidden.values.map(\.sequence).min() else { return }
     contradict(
       engine,
-      "the index lacks \(hidden.count) records that nothing replaces, such as record \(first)")
+      "the index lacks \(hidden.count) live records, the first of them record \(first)")
   }
 
   private mutating func contradict(_ engine: borrowing EngineState, _ what: String) {
@@ -259,26 +259,29 @@ struct LogAudit: ~Copyable {
       if !wrong.isEmpty {
         contradict(
           engine,
-          "of \(engine.log.table.fileName(slot)) the log has another "
+          "the index does not match \(engine.log.table.fileName(slot)) in the "
             + wrong.joined(separator: ", "))
       }
       if let entry = entries[engine.log.table.infos[slot].number] { compare(sum, entry, engine) }
     }
     guard contradictions.isEmpty else { return }
     if liveCount != engine.live.index.count {
-      contradict(engine, "\(liveCount) live records, but \(engine.live.index.count) keys")
+      contradict(
+        engine,
+        "the log has \(liveCount) live records, but the index has \(engine.live.index.count) keys")
     } else if digest != engine.live.digest {
       contradict(engine, "the state digest does not match the live records")
     } else if liveBytes != engine.live.bytes {
-      contradict(engine, "\(liveBytes) live bytes, but \(engine.live.bytes) were counted")
+      contradict(
+        engine, "the log has \(liveBytes) live bytes, but the index counts \(engine.live.bytes)")
     } else if engine.live.keyspaces.areCounted {
-      for id in engine.keyspaces.listedIDs
-      where engine.live.keyspaces[id] != keyspaces[id] ?? .init() {
-        contradict(engine, "keyspace \(id) has other live records than were counted")
+      let listed = engine.keyspaces.listedIDs
+      for id in listed where engine.live.keyspaces[id] != keyspaces[id] ?? .init() {
+        contradict(engine, "the figures of keyspace \(id) do not match its live records")
       }
     }
     if engine.log.lastSequence < lastSequence {
-      contradict(engine, "the log continues after sequence number \(engine.log.lastSequence)")
+      contradict(engine, "the log has records after the store's last, \(engine.log.lastSequence)")
     }
   }
 
@@ -301,7 +304,7 @@ struct LogAudit: ~Copyable {
     if !sum.view.agrees(with: entry) || entry.lengthBytes != UInt64(sum.view.end) || !isPossible {
       report.problems.append(
         .corrupted(
-          "what it says of segment \(entry.number) is not what the segment holds",
+          "the entry of segment \(entry.number) does not match that segment",
           Manifest.fileName,
           at: Manifest.fixedLength))
     }
@@ -340,33 +343,36 @@ private struct UnitCheck {
     let header = record.reference.header
     func damaged(_ what: String) -> StoreError { .corrupted(what, name, at: record.offset) }
     guard header.kind.isOperation else {
-      guard batchCount == 0 else { throw damaged("a batch is broken off by a mark") }
+      guard batchCount == 0 else {
+        throw damaged("incomplete batch: a mark precedes its last record")
+      }
       guard header.sequence >= lastSequence else {
-        throw damaged("a mark of sequence number \(header.sequence) comes after \(lastSequence)")
+        throw damaged("a mark has sequence \(header.sequence), below the previous \(lastSequence)")
       }
       return
     }
     guard header.sequence > lastSequence else {
-      throw damaged("sequence number \(header.sequence) comes after \(lastSequence)")
+      throw damaged("sequence \(header.sequence) is not above the previous \(lastSequence)")
     }
     guard batchCount == 0 || (header.batch != .alone && header.sequence == lastSequence + 1) else {
-      throw damaged("a batch is broken off by another record")
+      throw damaged("incomplete batch: another operation precedes its last record")
     }
     guard keyspaces.contains(header.keyspace) else {
-      throw damaged("keyspace \(header.keyspace) is not in the manifest")
+      throw damaged("the manifest does not list keyspace \(header.keyspace)")
     }
     lastSequence = header.sequence
     batchCount += 1
     if header.batch == .more { return }
     guard header.batch == .alone || header.batchCount == batchCount else {
-      throw damaged("a batch of \(batchCount) says it has \(header.batchCount)")
+      throw damaged(
+        "a batch has \(batchCount) records, but its last record counts \(header.batchCount)")
     }
     batchCount = 0
   }
 
   func end(at place: Int, isOpen: Bool) throws(StoreError) {
     guard batchCount == 0 || isOpen else {
-      throw .corrupted("a batch has no end", name, at: place)
+      throw .corrupted("incomplete batch: its last record is missing", name, at: place)
     }
   }
 }

@@ -183,7 +183,7 @@ extension Store {
     guard let error = try goThrough(&walk, from: first, body) else { return }
     guard try await wasReplaced(error) else { throw error }
     throw StoreError(
-      .locked, "another process compacted the store while it was gone through; begin again",
+      .locked, "another process compacted the store during the iteration; start it again",
       file: error.file)
   }
 

@@ -48,7 +48,7 @@ extension Store {
     isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [String] = [],
     hasGate: Bool = false, _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
-    precondition(!hasGate || !mayWait, "a unit lets no other writer pass")
+    precondition(!hasGate || !mayWait, "an attempt that keeps the gate must not wait")
     if !hasGate { writing.roomGate.take() }
     defer { if !hasGate { writing.roomGate.release() } }
     if engine == nil { try await beginStore() }

@@ -70,7 +70,8 @@ struct ManifestCheck: Sendable {
     do throws(StoreError) {
       let manifest = try ManifestFile.read(directory, DirectoryContents(directory))
       if manifest?.storeID == storeID { return nil }
-      return .corrupted("it is missing, or another store's", Manifest.fileName, at: 16)
+      return .corrupted(
+        "the manifest is missing or belongs to another store", Manifest.fileName, at: 16)
     } catch {
       return error
     }
@@ -97,7 +98,7 @@ extension SegmentTable {
     guard header.storeID == storeID, header.number == infos[slot].number,
       header.epoch == infos[slot].epoch
     else {
-      throw .corrupted("this segment belongs to another store or another life of it", name, at: 16)
+      throw .corrupted("the header names another store, segment number or epoch", name, at: 16)
     }
   }
 }

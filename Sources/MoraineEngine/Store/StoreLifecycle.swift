@@ -23,12 +23,12 @@ struct StoreLifecycle {
   }
 
   mutating func suspend() {
-    assert(!isSuspended && !isClosed, "a store that is not in use is suspended")
+    assert(!isSuspended && !isClosed, "only an open store can be suspended")
     isSuspended = true
   }
 
   mutating func resume() {
-    assert(isSuspended, "a store that was not suspended is resumed")
+    assert(isSuspended, "only a suspended store can be resumed")
     isSuspended = false
   }
 }

@@ -167,7 +167,9 @@ struct BatchCommit {
     if keyspaces.count == 1 { return operations }
     let ids = keyspaces.map { table.id(of: $0) }
     return operations.renumbered { number in
-      guard let id = ids[Int(number)] else { fatalError("a batch came before its keyspace") }
+      guard let id = ids[Int(number)] else {
+        fatalError("a batch uses a keyspace that was not created")
+      }
       return id
     }
   }

@@ -57,11 +57,11 @@ extension CheckpointHeader {
   /// No checksum has verified that number yet.
   public static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
     guard bytes.count >= fixedLength else {
-      throw FormatError("shorter than a checkpoint's head", at: UInt64(bytes.count))
+      throw FormatError("the file is shorter than a checkpoint header", at: UInt64(bytes.count))
     }
     let claim = Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 12, as: UInt32.self)))
     guard claim >= 4096, claim % 4096 == 0 else {
-      throw FormatError("impossible head length \(claim)", at: 12)
+      throw FormatError("invalid header length \(claim)", at: 12)
     }
     return claim
   }
@@ -69,7 +69,7 @@ extension CheckpointHeader {
   /// Reads the whole head of a checkpoint.
   public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     guard try Self.claimedLength(bytes) == bytes.count else {
-      throw FormatError("ends in the middle of its head", at: UInt64(bytes.count))
+      throw FormatError("the file ends inside its header", at: UInt64(bytes.count))
     }
     let body = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 4)])
     let stored = bytes.loadUnaligned(fromByteOffset: body.count, as: UInt32.self)
@@ -81,7 +81,7 @@ extension CheckpointHeader {
       throw FormatError("not an index checkpoint (wrong magic)", at: 0)
     }
     guard try reader.read(UInt16.self) == formatVersion else {
-      throw FormatError(newer: "checkpoint version", at: 8)
+      throw FormatError(newer: "unknown checkpoint version", at: 8)
     }
     _ = try reader.take(6)
     self.init(storeID: try reader.readIdentifier())
@@ -92,13 +92,13 @@ extension CheckpointHeader {
     guard
       counts.segments * Self.segmentLength + keyspaceCount * Self.keyspaceLength + counts.pages * 4
         <= reader.remaining
-    else { throw FormatError("more segments and pages than there is room for", at: 76) }
+    else { throw FormatError("the file is too short for its segments and pages", at: 76) }
     for _ in 0..<counts.segments { segments.append(try Self.readSegment(&reader)) }
     for _ in 0..<keyspaceCount { keyspaces?.append(try Self.readKeyspace(&reader)) }
     if !isCounted { keyspaces = nil }
     for _ in 0..<counts.pages { pageChecksums.append(try reader.read()) }
     guard lengthBytes == bytes.count, isPlausible else {
-      throw FormatError("fields contradict each other", at: 72)
+      throw FormatError("header fields contradict each other", at: 72)
     }
   }
 

@@ -15,7 +15,7 @@ public struct DictionaryCompressor: ~Copyable {
 
   /// - Parameter dictionary: copied; LZ4 reaches no further back than its last 65,535 bytes.
   public init(dictionary bytes: [UInt8]) {
-    precondition(bytes.count <= SegmentHeader.dictionaryLimit, "a dictionary over 64 KiB")
+    precondition(bytes.count <= SegmentHeader.dictionaryLimit, "the dictionary exceeds 64 KiB")
     guard let loaded = LZ4_createStream(), let stream = LZ4_createStream() else {
       fatalError("out of memory: LZ4 state")
     }

@@ -40,7 +40,7 @@ public struct DictionaryDecompressor: ~Copyable {
 
   /// - Parameter dictionary: copied; at most 65,536 bytes.
   public init(dictionary: [UInt8]) {
-    precondition(dictionary.count <= SegmentHeader.dictionaryLimit, "a dictionary over 64 KiB")
+    precondition(dictionary.count <= SegmentHeader.dictionaryLimit, "the dictionary exceeds 64 KiB")
     dictionaryLength = dictionary.count
     memory = .allocate(byteCount: dictionary.count + Self.firstBytes, alignment: 16)
     dictionary.withUnsafeBytes { memory.copyMemory(from: $0) }

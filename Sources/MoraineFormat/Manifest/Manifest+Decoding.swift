@@ -5,7 +5,7 @@ extension Manifest {
   /// version.
   public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     guard bytes.count >= Self.fixedLength + 4 else {
-      throw FormatError("shorter than a manifest", at: UInt64(bytes.count))
+      throw FormatError("the file is shorter than a manifest", at: UInt64(bytes.count))
     }
     let body = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 4)])
     var reader = ByteReader(body)
@@ -16,7 +16,8 @@ extension Manifest {
     let reserved: UInt16 = try reader.read()
     let length: UInt32 = try reader.read()
     guard Int(length) == bytes.count else {
-      throw FormatError("\(bytes.count) bytes, but it says \(length)", at: 12)
+      throw FormatError(
+        "the manifest has \(bytes.count) bytes, but its header says \(length)", at: 12)
     }
     let stored = bytes.loadUnaligned(fromByteOffset: body.count, as: UInt32.self)
     guard Checksum.of(body) == UInt32(littleEndian: stored) else {
@@ -37,7 +38,7 @@ extension Manifest {
     let sectionCount: UInt32 = try reader.read()
     for _ in 0..<sectionCount { try decodeSection(&reader) }
     guard reader.remaining == 0 else {
-      throw FormatError("bytes behind the last section", at: reader.offset)
+      throw FormatError("bytes after the last section", at: reader.offset)
     }
     try checkSegments()
   }
@@ -46,10 +47,13 @@ extension Manifest {
   private func checkSegments() throws(FormatError) {
     for segment in segments {
       guard segment.epoch <= epoch else {
-        throw FormatError("segment \(segment.number) is of epoch \(segment.epoch)", at: 64)
+        throw FormatError(
+          "segment \(segment.number) has epoch \(segment.epoch), above the manifest's", at: 64)
       }
       guard segment.lastSequence <= lastSequence else {
-        throw FormatError("segment \(segment.number) ends at \(segment.lastSequence)", at: 80)
+        throw FormatError(
+          "segment \(segment.number) ends at \(segment.lastSequence), above the manifest's last",
+          at: 80)
       }
     }
   }
@@ -66,11 +70,11 @@ extension Manifest {
     digest = try reader.readDigest()
     createdMilliseconds = try reader.read()
     guard lastSequence <= .max, nextSegmentNumber > 0 else {
-      throw FormatError("impossible sequence or segment number", at: 80)
+      throw FormatError("invalid sequence or segment number", at: 80)
     }
     // No store counts this far. The limit keeps a later increment from overflowing.
     guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter else {
-      throw FormatError("impossible epoch, generation or segment number", at: 64)
+      throw FormatError("invalid epoch, generation or segment number", at: 64)
     }
   }
 
@@ -108,7 +112,7 @@ extension Manifest {
       try reader.skipZeros(12, "manifest segment entry")
       guard number.rawValue > 0, number.rawValue < nextSegmentNumber,
         segment.lengthBytes <= Limits.segmentLengthBytes, segments.count < Limits.segmentCount
-      else { throw FormatError("impossible segment entry", at: start) }
+      else { throw FormatError("invalid segment entry", at: start) }
       guard seen.insert(number).inserted else {
         throw FormatError("segment \(number) is listed twice", at: start)
       }
@@ -129,7 +133,7 @@ extension Manifest {
         throw FormatError("a keyspace name that is not UTF-8", at: start)
       }
       guard ids.insert(id).inserted, names.insert(name).inserted else {
-        throw FormatError("a keyspace without a number or a name of its own", at: start)
+        throw FormatError("two keyspaces have the same number or name", at: start)
       }
       keyspaces.append(Keyspace(id: id, index: index, name: name))
     }
@@ -153,6 +157,6 @@ extension Manifest {
           number: try reader.read(), lastSequence: SequenceNumber(rawValue: try reader.read()),
           id: try reader.read()))
     }
-    guard takeCuts(list) else { throw FormatError("impossible cuts of the log", at: start) }
+    guard takeCuts(list) else { throw FormatError("invalid cuts of the log", at: start) }
   }
 }

@@ -66,7 +66,7 @@ extension Manifest {
     var writer = ByteWriter()
     for keyspace in keyspaces {
       let name = Array(keyspace.name.utf8)
-      precondition(name.count <= 255, "a keyspace name over 255 bytes")
+      precondition(name.count <= 255, "a keyspace name exceeds 255 bytes")
       writer.append(keyspace.id)
       writer.append(keyspace.index)
       writer.append(UInt8(name.count))

@@ -1,10 +1,11 @@
 extension SegmentHeader {
   public func encoded() -> [UInt8] {
-    precondition(dictionary.count <= Self.dictionaryLimit, "a dictionary over 64 KiB")
+    precondition(dictionary.count <= Self.dictionaryLimit, "the dictionary exceeds 64 KiB")
     precondition(
-      flags.contains(.hasDictionary) == !dictionary.isEmpty, "dictionary and flag differ")
+      flags.contains(.hasDictionary) == !dictionary.isEmpty,
+      "the flag does not match the dictionary")
     precondition(
-      flags.contains(.encrypted) || encryptionKeyID == 0, "an encryption key without its flag")
+      flags.contains(.encrypted) || encryptionKeyID == 0, "an encryption key ID needs the flag")
     var writer = ByteWriter()
     writer.append(contentsOf: Self.magic)
     writer.append(formatVersion)
@@ -37,11 +38,11 @@ extension SegmentHeader {
   /// yet.
   public static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
     guard bytes.count >= fixedLength else {
-      throw FormatError("shorter than a segment header", at: UInt64(bytes.count))
+      throw FormatError("the file is shorter than a segment header", at: UInt64(bytes.count))
     }
     let claim = Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 12, as: UInt32.self)))
     guard claim >= fixedLength, claim <= fixedLength + dictionaryLimit, claim % 8 == 0 else {
-      throw FormatError("impossible header length \(claim)", at: 12)
+      throw FormatError("invalid header length \(claim)", at: 12)
     }
     return claim
   }
@@ -50,7 +51,7 @@ extension SegmentHeader {
   public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     let claimedLength = try Self.claimedLength(bytes)
     guard bytes.count >= claimedLength else {
-      throw FormatError("ends in the middle of its header", at: UInt64(bytes.count))
+      throw FormatError("the file ends inside its header", at: UInt64(bytes.count))
     }
     var reader = ByteReader(UnsafeRawBufferPointer(rebasing: bytes[..<claimedLength]))
     let magic = try reader.take(8)
@@ -92,7 +93,7 @@ extension SegmentHeader {
     else { throw FormatError("header fields contradict each other", at: 96) }
     // Recovery continues to count from this number.
     guard predecessor.lastSequence <= .max else {
-      throw FormatError("impossible sequence number \(predecessor.lastSequence)", at: 64)
+      throw FormatError("invalid sequence number \(predecessor.lastSequence)", at: 64)
     }
     try reader.skipZeros(reader.remaining, "header padding")
   }

@@ -115,7 +115,8 @@ import Testing
     let error = await #expect(throws: StoreError.self) {
       _ = try await store.backup(to: BackupBench.backup, on: elsewhere)
     }
-    #expect(error?.code == .historyDiverged && error?.message.contains("has lost since") == true)
+    #expect(
+      error?.code == .historyDiverged && error?.message.contains("has lost in a crash") == true)
     _ = try await Store.restore(BackupBench.backup, to: BackupBench.restored, on: elsewhere)
     let restored = try Store(on: elsewhere, at: BackupBench.restored)
     #expect(try await restored.everything() == state)

@@ -144,7 +144,7 @@ import Testing
     let error = #expect(throws: StoreError.self) {
       _ = try Store(on: bench.storage, at: "half", configuration: bench.configuration)
     }
-    #expect(error?.code == .notAStore && error?.message.contains("begin it again") == true)
+    #expect(error?.code == .notAStore && error?.message.contains("start it again") == true)
     let (store, _) = try await bench.restore(to: "half")
     #expect(try await store.everything() == state)
     try await store.close()

@@ -44,7 +44,8 @@ import Testing
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.header.kind == .syncMark }
     ) { $0.store(UInt64($1 + recordAlignment), at: RecordHeader.fixedLength) }
-    try expectRefusal(directory, segment, at: place, "a mark promises", mode)
+    try expectRefusal(
+      directory, segment, at: place, "a sync mark confirms bytes that come after it", mode)
   }
 
   @Test(arguments: modes)
@@ -58,7 +59,7 @@ import Testing
       in: segment, where: { $0.offset == before.offset }
     ) { record, _ in record[15] |= BatchRole.more.rawValue << 6 }
     let place = places[mark].offset
-    try expectRefusal(directory, segment, at: place, "broken off by a mark", mode)
+    try expectRefusal(directory, segment, at: place, "a mark precedes its last record", mode)
   }
 
   /// An address could not name this record. The file has a hole where the records before it would

@@ -91,7 +91,7 @@ import Testing
     }
     let (_, report) = try await Self.salvage(directory)
     #expect(report.losses.count == 1)
-    #expect(report.losses.first?.reason.contains("cannot be told") == true)
+    #expect(report.losses.first?.reason.contains("is not known") == true)
   }
 
   /// Its records may have been deleted since: the report names the segment, and the salvaged store

@@ -85,7 +85,7 @@ extension SharedFollowingTests {
       let error = await #expect(throws: StoreError.self) {
         try await read(kind, stoppingAt: number)
       }
-      #expect(error?.code == .locked && error?.message.contains("begin again") == true)
+      #expect(error?.code == .locked && error?.message.contains("start it again") == true)
     }
   }
 }

@@ -63,7 +63,7 @@ import Testing
     try await store.close()
     let page = try file(FileName.sharedPage)
     #expect(try page.tryLock(shared: false))
-    await expect(.locked, saying: "no part of the store") { _ = try open() }
+    await expect(.locked, saying: "does not use the store") { _ = try open() }
     page.unlock()
     try await open().close()
   }
@@ -87,7 +87,9 @@ import Testing
     try await writer.set([2], forKey: "a")
     let bytes = try manifestBytes()
     try directory().remove(Manifest.fileName)
-    await expect(.corrupted, saying: "missing beside") { _ = try await reader.value(forKey: "a") }
+    await expect(.corrupted, saying: "manifest of segments") {
+      _ = try await reader.value(forKey: "a")
+    }
     let file = try directory().createFile(Manifest.fileName)
     try bytes.withUnsafeBytes { try file.write($0, at: 0) }
     #expect(try await reader.value(forKey: "a") == [2])
@@ -102,7 +104,9 @@ import Testing
     for entry in try directory.entries() where entry.name != FileName.sharedPage {
       try directory.remove(entry.name)
     }
-    await expect(.corrupted, saying: "vanished") { _ = try await reader.value(forKey: "a") }
+    await expect(.corrupted, saying: "was removed while") {
+      _ = try await reader.value(forKey: "a")
+    }
     withExtendedLifetime((writer, reader)) {}
   }
 
@@ -115,7 +119,7 @@ import Testing
     try await writer.set([2], forKey: "a")
     let new = try manifestBytes()
     try replaceManifest(old)
-    await expect(.corrupted, saying: "older than what was published") {
+    await expect(.corrupted, saying: "older than the published one") {
       _ = try await reader.value(forKey: "a")
     }
     try replaceManifest(new)
@@ -166,7 +170,7 @@ import Testing
   @Test func publishedBytesMissingFromTheLogAreAnError() async throws {
     let (writer, reader) = try await pair()
     try await writer.publishMoreThanThereIs()
-    await expect(.corrupted, saying: "another process has published it") {
+    await expect(.corrupted, saying: "another process has published these") {
       _ = try await reader.value(forKey: "a")
     }
     withExtendedLifetime((writer, reader)) {}
@@ -177,7 +181,7 @@ import Testing
     #expect(try await reader.takeCompactor())
     try await reader.beginRewriting()
     await writer.makePageAnew()
-    await expect(.corrupted, saying: "alone may rewrite") { try await reader.applyPeerWrites() }
+    await expect(.corrupted, saying: "had locked compaction") { try await reader.applyPeerWrites() }
     await reader.freeCompactor()
     try await reader.applyPeerWrites()
     #expect(try await reader.value(forKey: "a") == [1])

@@ -105,7 +105,7 @@ import Testing
     #expect(errors.count == 11)
     for error in errors {
       #expect(
-        error?.code == .invalidArgument && error?.message.contains("is no name for a file") == true)
+        error?.code == .invalidArgument && error?.message.contains("is not a file name") == true)
     }
   }
 

@@ -148,7 +148,7 @@ import Testing
       try LocalRepository<Note>(directory: folder.url, sharing: other)
     }
     #expect(error?.code == .locked)
-    #expect(error?.message.contains("as \(sharing), and \(other) was asked for") == true)
+    #expect(error?.message.contains("as \(sharing), not \(other);") == true)
     var configuration = Configuration()
     configuration.sharing = other
     #expect(throws: StoreError.self) {

@@ -79,7 +79,7 @@ import Testing
     try await store.close()
     let entry = try #require(handler.entries.first)
     #expect(entry.level == .notice)
-    #expect(entry.message == "store opened that was not closed in order")
+    #expect(entry.message == "store opened after an unclean stop")
     #expect(entry.metadata["records"] == "1")
     try await first.close()
   }
