@@ -64,10 +64,10 @@ public struct ChangeSequence: AsyncSequence, Sendable {
 
 /// The start of a feed.
 enum FeedStart {
-  /// After the operation with this sequence number.
+  /// The changes after the operation with this sequence number.
   case behind(UInt64)
   case cursor(ChangeCursor)
-  /// With all live records, as if they had just been stored.
+  /// All live records, as if they had just been stored.
   case everything
 
   /// The last sequence number before the start; nil when it is not known yet.
