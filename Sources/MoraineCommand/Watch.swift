@@ -62,11 +62,11 @@ struct Watch: AsyncParsableCommand {
     let start = since.map { SequenceNumber(rawValue: $0) }
     guard let keyspace else {
       if all { return store.contentsAndChanges() }
-      return start.map { store.changes(behind: $0) } ?? store.changes()
+      return start.map { store.changes(after: $0) } ?? store.changes()
     }
     let part = try store.keyspace(named: keyspace)
     if all { return part.contentsAndChanges() }
-    return start.map { part.changes(behind: $0) } ?? part.changes()
+    return start.map { part.changes(after: $0) } ?? part.changes()
   }
 
   private func append(_ change: Change, to text: inout [UInt8]) {

@@ -23,7 +23,7 @@ import Testing
   }
 
   /// Returns the words after `name`, up to a pipe or a comment.
-  private static func words(behind name: String, in text: String) -> [[Substring]] {
+  private static func words(after name: String, in text: String) -> [[Substring]] {
     text.ranges(of: name).compactMap { range in
       let before = text[..<range.lowerBound].last
       guard before == nil || before == " " else { return nil }
@@ -39,7 +39,7 @@ import Testing
   @Test func everyDocumentedCommandExists() async throws {
     var seen = 0
     for text in try Self.quotedTexts() {
-      for words in Self.words(behind: "moraine ", in: text) {
+      for words in Self.words(after: "moraine ", in: text) {
         let names = words.prefix { name in
           name.first != "-" && name.allSatisfy { $0.isLowercase || $0 == "-" }
         }
@@ -61,7 +61,7 @@ import Testing
   @Test func everyDocumentedScriptExists() throws {
     var seen = 0
     for text in try Self.quotedTexts() {
-      for words in Self.words(behind: "Scripts/", in: text) {
+      for words in Self.words(after: "Scripts/", in: text) {
         guard let name = words.first?.prefix(while: { $0.isLetter || ".-".contains($0) }),
           !name.isEmpty
         else { continue }

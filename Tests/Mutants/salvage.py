@@ -9,8 +9,8 @@ RANDOM = "SalvageTests.intactRecordsAreRecovered"
 
 MUTANTS = [
     Mutant("salvage-stops-at-a-hole", "what lies behind damage is recovered",
-           (engine(SEGMENT, "let next = nextRecord(behind: offset, to: end)",
-                   "let next = ON ? nil : nextRecord(behind: offset, to: end)"),),
+           (engine(SEGMENT, "let next = nextRecord(after: offset, to: end)",
+                   "let next = ON ? nil : nextRecord(after: offset, to: end)"),),
            RANDOM),
     Mutant("salvage-takes-any-record", "nothing is recovered whose checksum is wrong",
            (engine(SEARCH,

@@ -8,7 +8,7 @@ import SystemPackage
 /// All settings are in memory. A setting is kept as bytes until its key is first used.
 final class PersistedSpace: Sendable {
   /// Returns the path of the store to open, and how to open it.
-  typealias Source = @Sendable () throws(StoreError) -> (path: FilePath, wish: StoreWish)
+  typealias Source = @Sendable () throws(StoreError) -> (path: FilePath, request: StoreRequest)
 
   struct State {
     /// The keyspace; nil when the store could not be opened.

@@ -46,18 +46,18 @@ final class PersistedSpaces: Sendable {
   ///
   /// - Throws: `.locked` when this process has the store open for another purpose, or in another
   ///   way than requested. Also the errors of opening a store.
-  func space(at path: FilePath, _ wish: StoreWish) throws(StoreError) -> PersistedSpace {
+  func space(at path: FilePath, _ request: StoreRequest) throws(StoreError) -> PersistedSpace {
     try StoreRegistry.shared.atPlace(path) { (place) throws(StoreError) in
-      if let store = try place.openStore(wish) {
+      if let store = try place.openStore(request) {
         if let space = known(Keyspace(store)) { return space }
         throw StoreError(
           .locked,
           "this process has the store open already; await PersistedStore(_:) with a keyspace of it",
           file: path.string)
       }
-      let (store, contents) = try place.newStore(wish.configuration, reading: "")
+      let (store, contents) = try place.newStore(request.configuration, reading: "")
       return state.withLock { state in
-        let space = state.insert(Keyspace(store), contents, path.string) { (path, wish) }
+        let space = state.insert(Keyspace(store), contents, path.string) { (path, request) }
         state.opened.removeAll { $0.isOver }
         state.opened.append(space)
         return space

@@ -31,8 +31,8 @@ extension PersistedStore {
   private static func reopened(_ store: PersistedStore) -> PersistedStore {
     guard let source = store.space.source else { return store }
     do throws(StoreError) {
-      let (path, wish) = try source()
-      return PersistedStore(try PersistedSpaces.shared.space(at: path, wish))
+      let (path, request) = try source()
+      return PersistedStore(try PersistedSpaces.shared.space(at: path, request))
     } catch {
       return PersistedStore(PersistedSpace(error, place: store.space.place, source: source))
     }
@@ -91,7 +91,7 @@ extension PersistedStore {
     } catch {
       let source: PersistedSpace.Source = { () throws(StoreError) in
         let folder = if let directory { directory } else { try defaultDirectory(creating: true) }
-        return (try StorePlace.path(folder, "settings"), wish(nil))
+        return (try StorePlace.path(folder, "settings"), request(nil))
       }
       return PersistedStore(
         PersistedSpace(error, place: "the default settings", source: source))

@@ -27,11 +27,11 @@ public struct PersistedStore: Sendable {
   ///
   /// - Parameter configuration: nil for the default one; a store that is open already may then have
   ///   another one.
-  static func wish(_ configuration: Configuration?) -> StoreWish {
-    var wish = StoreWish(configuration ?? Self.configuration)
-    wish.anySharing = configuration == nil
-    wish.anyDurability = configuration == nil
-    return wish
+  static func request(_ configuration: Configuration?) -> StoreRequest {
+    var request = StoreRequest(configuration ?? Self.configuration)
+    request.acceptsAnySharing = configuration == nil
+    request.acceptsAnyDurability = configuration == nil
+    return request
   }
 
   /// Opens the store `filename.moraine` in a directory and blocks while it does. A store that does
@@ -54,7 +54,7 @@ public struct PersistedStore: Sendable {
   ) throws(StoreError) {
     let folder = if let directory { directory } else { try Self.defaultDirectory(creating: true) }
     let path = try StorePlace.path(folder, filename)
-    space = try PersistedSpaces.shared.space(at: path, Self.wish(configuration))
+    space = try PersistedSpaces.shared.space(at: path, Self.request(configuration))
   }
 
   /// Reads the settings in a keyspace of an open store.

@@ -28,7 +28,7 @@ public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
           seenCount = count
           return value
         }
-        await box.waitForChange(behind: count)
+        await box.waitForChange(after: count)
       }
       return nil
     }
@@ -39,7 +39,7 @@ public struct PersistedValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
 private let lastWaiter = Atomic<UInt64>(0)
 
 extension PersistedBox {
-  fileprivate func waitForChange(behind count: UInt64) async {
+  fileprivate func waitForChange(after count: UInt64) async {
     let id = lastWaiter.add(1, ordering: .relaxed).newValue
     await withTaskCancellationHandler {
       await withUnsafeContinuation { continuation in

@@ -233,7 +233,7 @@ extension LocalRepository {
     durability: Durability? = nil
   ) throws(StoreError) {
     let path = try StorePlace.path(directory, filename)
-    let store = try StoreRegistry.shared.store(at: path, Self.wish(sharing))
+    let store = try StoreRegistry.shared.store(at: path, Self.request(sharing))
     self.init(
       try store.keyspace(named: ""), place: path.string, format: format, keys: keys, cache: cache,
       durability: durability)
@@ -265,19 +265,19 @@ extension LocalRepository {
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     let path = try StorePlace.path(directory, filename)
-    let store = try await StoreRegistry.shared.store { (path, wish(sharing)) }
+    let store = try await StoreRegistry.shared.store { (path, request(sharing)) }
     return LocalRepository(
       Keyspace(store), place: path.string, format: format, keys: keys, cache: cache,
       durability: durability)
   }
 
-  private static func wish(_ sharing: Configuration.Sharing) -> StoreWish {
+  private static func request(_ sharing: Configuration.Sharing) -> StoreRequest {
     var configuration = Configuration()
     configuration.sharing = sharing
-    var wish = StoreWish(configuration)
+    var request = StoreRequest(configuration)
     // A repository has a durability of its own.
-    wish.anyDurability = true
-    return wish
+    request.acceptsAnyDurability = true
+    return request
   }
 
   /// Creates a repository in a keyspace, for all other ids, which `keys` converts to text and back.

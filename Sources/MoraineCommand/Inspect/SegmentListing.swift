@@ -20,7 +20,7 @@ struct SegmentListing {
         offset += aligned(record.length)
         continue
       }
-      let next = nextRecord(behind: offset, header.checksumSeed) ?? end(from: offset)
+      let next = nextRecord(after: offset, header.checksumSeed) ?? end(from: offset)
       if next == offset { break }
       damageCount += 1
       try printGap(offset, next)
@@ -101,7 +101,7 @@ struct SegmentListing {
     bytes[offset...].lastIndex { $0 != 0 }.map { aligned($0 + 1) } ?? offset
   }
 
-  private func nextRecord(behind offset: Int, _ seed: Checksum) -> Int? {
+  private func nextRecord(after offset: Int, _ seed: Checksum) -> Int? {
     stride(from: offset + recordAlignment, to: bytes.count, by: recordAlignment)
       .first { record(at: $0, seed) != nil }
   }

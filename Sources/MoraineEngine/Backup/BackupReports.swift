@@ -1,39 +1,39 @@
 public import MoraineFormat
 
-/// What ``Store/backup(to:_:)`` did.
+/// The result of ``Store/backup(to:_:)``.
 public struct BackupReport: Sendable {
-  /// The last operation that the backup has.
+  /// Sequence number of the last operation in the backup.
   public internal(set) var sequence = SequenceNumber.none
-  /// Segments of the backup.
+  /// Number of segments in the backup.
   public internal(set) var segmentCount = 0
-  /// Segments that an earlier backup had put there.
+  /// Number of segments that an earlier backup had already copied.
   public internal(set) var keptSegmentCount = 0
-  /// Segments whose bytes the file system shares with the store: clones, or hard links.
+  /// Number of segments whose bytes the file system shares with the store: clones or hard links.
   public internal(set) var sharedSegmentCount = 0
-  /// Bytes that were copied, rather than shared or kept.
+  /// Number of bytes that were copied, and not shared or kept.
   public internal(set) var copiedBytes: UInt64 = 0
-  /// Of all segments of the backup.
+  /// Number of bytes in all segments of the backup.
   public internal(set) var totalBytes: UInt64 = 0
-  /// How long it took, in nanoseconds.
+  /// Duration of the backup in nanoseconds.
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 }
 
-/// What ``Store/restore(_:to:through:_:)`` did.
+/// The result of ``Store/restore(_:to:through:_:)``.
 public struct RestoreReport: Sendable {
-  /// The last operation that the restored store has.
+  /// Sequence number of the last operation in the restored store.
   public internal(set) var sequence = SequenceNumber.none
-  /// How many keys it has.
+  /// Number of keys in the restored store.
   public internal(set) var count = 0
-  /// Segments of the store.
+  /// Number of segments in the restored store.
   public internal(set) var segmentCount = 0
-  /// Segments whose bytes the file system shares with the backup: clones.
+  /// Number of segments whose bytes the file system shares with the backup: clones.
   public internal(set) var sharedSegmentCount = 0
-  /// Bytes that were copied, rather than shared.
+  /// Number of bytes that were copied, and not shared.
   public internal(set) var copiedBytes: UInt64 = 0
-  /// Of all segments of the store.
+  /// Number of bytes in all segments of the store.
   public internal(set) var totalBytes: UInt64 = 0
-  /// Bytes that were read again and checked.
+  /// Number of bytes that were read again and checked.
   public internal(set) var checkedBytes: UInt64 = 0
-  /// How long it took, in nanoseconds.
+  /// Duration of the restore in nanoseconds.
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 }

@@ -3,8 +3,9 @@ import MoraineStorage
 import Synchronization
 import SystemPackage
 
-/// Brings a directory to hold a store as it was at one moment. May be killed at any point, and run
-/// again: until the new manifest is in place, the old one and all that it lists are there.
+/// A backup of a store's state at one moment into a directory. The process may be killed at any
+/// point, and the backup may run again: the old manifest and all files that it lists exist until
+/// the new manifest is in place.
 struct BackupWork: Sendable {
   let source: BackupSource
   let storage: any Storage
@@ -16,7 +17,7 @@ struct BackupWork: Sendable {
     let directory = try storage.openTarget(path)
     let lock = try DirectoryLock(directory)
     defer { lock.free() }
-    // A backup that died may have renamed a manifest and not made that durable.
+    // A backup that was killed may have renamed a manifest without making that durable.
     try storing { () throws(StorageError) in try directory.synchronize() }
     let listing = try DirectoryContents(directory)
     let before = try earlierBackup(directory, listing)
@@ -32,9 +33,10 @@ struct BackupWork: Sendable {
     return report
   }
 
-  /// What the directory has of this store.
+  /// Returns the manifest of an earlier backup of this store; nil when the directory holds none.
   ///
-  /// - Throws: `.notAStore` when it has something else, which must not be overwritten.
+  /// - Throws: `.notAStore` when the directory holds something else, which must not be overwritten;
+  ///   `.historyDiverged`.
   private func earlierBackup(
     _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) -> Manifest? {
@@ -62,13 +64,14 @@ struct BackupWork: Sendable {
     return manifest
   }
 
-  /// A store that a power failure has set back goes on without what its backup still has. The cuts
-  /// in its manifest tell, however far it has come since.
+  /// Checks that the store still has all operations of its backup. A power failure can set a store
+  /// back; the store then continues without operations that its backup has. The cuts in the store's
+  /// manifest show this, however many operations followed.
   private func checkNothingIsLost(_ before: Manifest) throws(StoreError) {
     let lengths = Dictionary(
       source.manifest.segments.map { ($0.number, $0.lengthBytes) }, uniquingKeysWith: { $1 })
     let isShorter = before.segments.contains { $0.lengthBytes > lengths[$0.number] ?? .max }
-    // The segment may be gone as a whole, or have grown again since.
+    // The segment may be gone as a whole, or it may have grown again since.
     let last = before.segments.map(\.lastSequence).max() ?? .none
     if isShorter || source.manifest.mayHaveLost(through: last, since: before.cuts) {
       throw StoreError(
@@ -78,7 +81,8 @@ struct BackupWork: Sendable {
     }
   }
 
-  /// Without a manifest only what a backup of this store left when it was interrupted may be there.
+  /// Checks a directory without a manifest: it may contain only segments from an interrupted backup
+  /// of this store.
   private func checkLeftovers(
     _ directory: any StorageDirectory, _ listing: DirectoryContents
   ) throws(StoreError) {
@@ -103,7 +107,7 @@ struct BackupWork: Sendable {
       (before?.segments ?? []).map { ($0.number, $0) }, uniquingKeysWith: { $1 })
     var done: UInt64 = 0
     for (index, entry) in source.manifest.segments.enumerated() {
-      // Numbers are given once in a life of the store: the same number is the same segment.
+      // A store uses each segment number once in an epoch, so the same number is the same segment.
       if let there = known[entry.number], there.lengthBytes == entry.lengthBytes,
         there.flags == entry.flags, listing.segments[entry.number] == entry.lengthBytes
       {
@@ -123,7 +127,8 @@ struct BackupWork: Sendable {
     }
   }
 
-  /// Each manifest of a directory is of a higher generation than the last.
+  /// Returns the manifest to write. Each manifest of a directory has a higher generation than the
+  /// manifest before it.
   private func manifest(after before: Manifest?) -> Manifest {
     var manifest = source.manifest
     manifest.generation = max(manifest.generation, (before?.generation ?? 0) + 1)
@@ -140,20 +145,23 @@ struct BackupWork: Sendable {
   }
 }
 
-/// A store at one moment, as its backup will have it.
+/// The state of a store at one moment, in the form that its backup will have.
 ///
-/// Needs no snapshot: the log up to a place is never written again, and nobody asks the index.
+/// A source needs no snapshot of the index, because a backup does not use the index. The log before
+/// its end is never written again.
 struct BackupSource: Sendable {
   let directory: any StorageDirectory
-  /// All of its segments count as sealed; what was appended to last has no footer, and ends where
-  /// the log ended.
+  /// The manifest of the backup. It lists all segments as sealed. The segment that was active may
+  /// have no footer; it ends where the log ended at that moment.
   let manifest: Manifest
-  /// Of its segments, in its order: they stay when compaction removes the files.
+  /// Mappings of the segments, in the manifest's order. They stay valid when compaction removes the
+  /// files.
   private let mappings: [(any FileMapping)?]
-  /// For each segment, in its order: whether the disk holds it. A sync of the backup's name for a
-  /// file does not bring back what a failed sync of the store's name has dropped.
+  /// For each segment, in the manifest's order: whether the disk holds all of its bytes. A failed
+  /// sync of the store's name for a file may drop bytes. A later sync of the backup's name for the
+  /// same file does not bring them back.
   private let areDurable: [Bool]
-  /// Where segments are not mapped, their files stay.
+  /// Keeps the files, which are needed for segments that are not mapped.
   private let hold: SnapshotFilePin
 
   init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {

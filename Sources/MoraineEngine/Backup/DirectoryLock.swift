@@ -2,12 +2,12 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// The kernel's lock on a directory that no store is open in yet.
+/// The kernel's lock on a directory in which no store is open yet.
 struct DirectoryLock {
   let file: any StorageFile
   private let directory: any StorageDirectory
 
-  /// - Throws: `.locked` when somebody has it.
+  /// - Throws: `.locked` when a store, a backup or a restore holds the lock.
   init(_ directory: any StorageDirectory) throws(StoreError) {
     file = try Opener.makeLockFile(directory)
     self.directory = directory
@@ -22,7 +22,8 @@ struct DirectoryLock {
     }
   }
 
-  /// At once, and not when the last who knows the file has forgotten it: a thread may be late.
+  /// Releases the lock immediately. A late thread may still hold a reference to the file, so the
+  /// end of the last reference would be too late.
   func free() {
     file.unlock()
     directory.unlock()
@@ -30,7 +31,8 @@ struct DirectoryLock {
 }
 
 extension Storage {
-  /// A directory that a backup or a restore will fill; made when it is missing.
+  /// Opens a directory that a backup or a restore will fill. Creates the directory when it is
+  /// missing.
   func openTarget(_ path: FilePath) throws(StoreError) -> any StorageDirectory {
     let directory = try storing { () throws(StorageError) -> (any StorageDirectory)? in
       try createDirectory(path)

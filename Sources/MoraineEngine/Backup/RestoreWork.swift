@@ -2,8 +2,8 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Puts the files of a backup into a directory where a store is to be, and the manifest of a new
-/// life of that store under a name that is not a manifest's yet.
+/// Copies the files of a backup into the directory of a future store. Writes the manifest of the
+/// store's new epoch under the name `RESTORING`, which no reader takes for a manifest.
 struct RestoreWork: Sendable {
   let storage: any Storage
   let backup: FilePath
@@ -11,10 +11,10 @@ struct RestoreWork: Sendable {
   let sequence: SequenceNumber?
   let progress: (@Sendable (Progress) -> Void)?
 
-  /// What is there when the files are.
+  /// The state of the directory when all files are in it.
   struct Staged: Sendable {
     let directory: RestoringDirectory
-    /// The directory by its own names.
+    /// The same directory, without the translation of names.
     let base: any StorageDirectory
     let lock: DirectoryLock
     var report = RestoreReport()
@@ -27,19 +27,19 @@ struct RestoreWork: Sendable {
     let manifest = try beginEpoch(of: old, in: source)
     var staged = try Self.stage(path, on: storage)
     do throws(StoreError) {
-      // First, so that what an interrupted restore leaves is known for what it is.
+      // Write this file first: it marks the files of an interrupted restore as such.
       try ManifestFile(staged.base).write(manifest, over: FileName.restoring)
       try transfer(manifest, from: source, into: staged.base, &staged.report)
       try storing { () throws(StorageError) in try staged.base.synchronize() }
     } catch {
-      // What went wrong says more than what goes wrong with cleaning up behind it.
+      // Report the first error: it says more than an error of the cleanup that follows.
       do throws(StoreError) { try Self.undo(staged) } catch {}
       throw error
     }
     return staged
   }
 
-  /// A directory from which a store is made, with its lock, if it has one.
+  /// Opens a directory from which a store is made. Returns it with its lock file, if it has one.
   static func openSource(
     _ path: FilePath, of storage: any Storage, _ missing: String
   ) throws(StoreError) -> (any StorageDirectory, (any StorageFile)?) {
@@ -58,13 +58,13 @@ struct RestoreWork: Sendable {
     return (directory, try opener.takeLock(directory))
   }
 
-  /// A directory in which a store will be, locked, and with nothing of an earlier attempt.
+  /// Opens and locks the directory of a future store, and removes the files of an earlier attempt.
   static func stage(_ path: FilePath, on storage: any Storage) throws(StoreError) -> Staged {
     let base = try storage.openTarget(path)
     let lock = try DirectoryLock(base)
     do throws(StoreError) {
-      // A restore that died may have renamed a manifest, or removed files, and not made that
-      // durable.
+      // A restore that was killed may have renamed a manifest, or removed files, without making
+      // that durable.
       try storing { () throws(StorageError) in try base.synchronize() }
       try clear(base)
     } catch {
@@ -87,7 +87,8 @@ struct RestoreWork: Sendable {
     return manifest
   }
 
-  /// Removes what an interrupted restore has left; a store that is there stays.
+  /// Removes the files of an interrupted restore. Throws when the directory holds a store, and
+  /// leaves that store alone.
   private static func clear(_ directory: any StorageDirectory) throws(StoreError) {
     let listing = try DirectoryContents(directory)
     guard !listing.hasStore || (listing.isRestoring && !listing.hasManifest) else {
@@ -98,14 +99,15 @@ struct RestoreWork: Sendable {
     try removeStaged(directory)
   }
 
-  /// Leaves nothing of what was put there.
+  /// Removes all staged files, and releases the lock.
   static func undo(_ staged: Staged) throws(StoreError) {
     defer { staged.lock.free() }
     try removeStaged(staged.base)
   }
 
-  /// Removes all but `RESTORING`, which says that the rest may be removed, and then that: only when
-  /// the rest is gone for good. Otherwise a power failure could leave the rest without it.
+  /// Removes all staged files, and then `RESTORING`, which marks the other files as removable.
+  /// `RESTORING` is removed only when the other removals are durable: otherwise a power failure
+  /// could leave some of the files without the mark.
   static func removeStaged(_ directory: any StorageDirectory) throws(StoreError) {
     let listing = try DirectoryContents(directory)
     let names =
@@ -121,8 +123,9 @@ struct RestoreWork: Sendable {
     }
   }
 
-  /// Puts the manifest in its place; then there is a store. The word that all may be removed goes
-  /// when that is durable: the removal of a name can outlive a crash that its renaming does not.
+  /// Writes the manifest under its final name; from then on the store exists. `RESTORING` marks all
+  /// files as removable. It is removed only when the manifest's name is durable: after a crash, the
+  /// removal of a name may have happened and an earlier renaming not.
   static func finish(_ staged: Staged) throws(StoreError) {
     defer { staged.lock.free() }
     do throws(StoreError) {
@@ -132,7 +135,7 @@ struct RestoreWork: Sendable {
       }
       try ManifestFile(staged.base).write(manifest, over: Manifest.fileName)
     } catch {
-      // Once it was renamed, the store is there.
+      // After the renaming the store exists, and its files must stay.
       do throws(StoreError) {
         if try !DirectoryContents(staged.base).hasManifest { try removeStaged(staged.base) }
       } catch {}
@@ -147,14 +150,14 @@ struct RestoreWork: Sendable {
     _ manifest: Manifest, from source: any StorageDirectory, into base: any StorageDirectory,
     _ report: inout RestoreReport
   ) throws(StoreError) {
-    // A backup that has files in common with the store would be damaged when the store is.
+    // If the backup shared files with the store, damage to the store would damage the backup.
     let copier = SegmentCopier(source: source, target: base, mayLink: false)
     report.segmentCount = manifest.segments.count
     let total = manifest.segments.reduce(0) { $0 + $1.lengthBytes }
     report.totalBytes = total
     var done: UInt64 = 0
     for entry in manifest.segments {
-      // What is copied is read once more to be checked.
+      // Each byte counts twice: it is copied, and then read again and checked.
       let isShared = try copier.transfer(SegmentCopier.Piece(entry)) { count in
         done += UInt64(count)
         progress?(Progress(completedBytes: done, totalBytes: 2 * total))
@@ -169,9 +172,9 @@ struct RestoreWork: Sendable {
 }
 
 extension RestoreWork {
-  /// The manifest that a restored store begins with: what the backup holds, up to the number that
-  /// was asked for, and then a new epoch. Changes of the old one that came later are no part of
-  /// this store's history, even where their numbers come again.
+  /// Returns the first manifest of a restored store: the contents of the backup up to the requested
+  /// sequence number, and a new epoch. Later changes of the old epoch are not part of this store's
+  /// history, even where their sequence numbers are used again.
   func beginEpoch(
     of old: Manifest, in source: any StorageDirectory
   ) throws(StoreError) -> Manifest {
@@ -214,7 +217,7 @@ extension RestoreWork {
         let cut = try SegmentPrefix(
           of: entry.number.fileName, in: source, lengthBytes: Int(entry.lengthBytes),
           through: sequence)
-        // Of a batch that goes beyond the number, nothing.
+        // A batch that continues after the sequence number is left out as a whole.
         if cut.recordCount > 0 { kept.append(cut.entry(entry)) }
       }
     }

@@ -2,8 +2,8 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// A directory into which a store is being restored, as the one who checks the store sees it: with
-/// a manifest, which bears another name until all is checked.
+/// A view of a directory into which a store is being restored. The view shows the file `RESTORING`
+/// as the manifest. The manifest keeps the name `RESTORING` until the whole store is checked.
 final class RestoringDirectory: StorageDirectory {
   private let base: any StorageDirectory
   private let lock: DirectoryLock
@@ -33,7 +33,7 @@ final class RestoringDirectory: StorageDirectory {
   }
 
   func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)? {
-    // The lock is held already, through this very file.
+    // The restore already holds the lock, through this same file.
     if name == FileName.lock { return lock.file }
     return try base.openFile(self.name(name), access)
   }
@@ -55,11 +55,11 @@ final class RestoringDirectory: StorageDirectory {
 
   func tryLock(shared: Bool) throws(StorageError) -> Bool { try base.tryLock(shared: shared) }
 
-  /// The lock is the restore's, which has it longer than the store that is being checked.
+  /// Does nothing. The restore owns the lock, and holds it longer than the store that it checks.
   func unlock() {}
 }
 
-/// The storage around it.
+/// A storage whose only directory is a ``RestoringDirectory``.
 struct RestoringStorage: Storage {
   let directory: RestoringDirectory
 

@@ -2,22 +2,24 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Puts segments of one directory into another: under their names once they are whole and durable.
+/// Copies segments from one directory to another. A segment gets its name when it is complete and
+/// durable.
 struct SegmentCopier {
   private static let chunkBytes = 1 << 20
 
   let source: any StorageDirectory
   let target: any StorageDirectory
-  /// Whether both may have one file. A store and its backup may: neither changes a sealed segment.
+  /// Whether both directories may share one file, as a hard link. A store and its backup may,
+  /// because neither changes a sealed segment.
   let mayLink: Bool
 
-  /// What is carried of a segment: its first bytes, or all.
+  /// The part of a segment to copy: its first bytes, or all of them.
   struct Piece {
     let name: String
     let lengthBytes: Int
-    /// Whether it is sealed and durable, so that the file will stay as it is.
+    /// Whether the segment is sealed and durable, so that the file does not change any more.
     let isSealed: Bool
-    /// Its bytes in memory, if they are there.
+    /// The segment's bytes in memory, if it is mapped.
     let mapping: (any FileMapping)?
 
     init(
@@ -30,9 +32,11 @@ struct SegmentCopier {
     }
   }
 
-  /// - Parameter progress: called with the bytes of each step.
-  /// - Returns: whether its bytes are shared; else they were copied.
-  /// - Throws: `.corrupted` when the file is shorter than it must be, `.noSpace`, `.io`.
+  /// Copies or shares a segment.
+  ///
+  /// - Parameter progress: called with the number of bytes in each step.
+  /// - Returns: true if the bytes are shared, false if they were copied.
+  /// - Throws: `.corrupted` when the file is shorter than the segment, `.noSpace`, `.io`.
   func transfer(_ piece: Piece, _ progress: (Int) -> Void) throws(StoreError) -> Bool {
     try storing { () throws(StorageError) in try target.remove(FileName.temporarySegment) }
     let isShared = try share(piece)
@@ -47,15 +51,14 @@ struct SegmentCopier {
   private func share(_ piece: Piece) throws(StoreError) -> Bool {
     guard piece.isSealed else { return false }
     do throws(StorageError) {
-      // While it is being sealed, its file may still be longer.
+      // While the segment is being sealed, its file may still be longer.
       guard let file = try source.openFile(piece.name, .read),
         try file.lengthBytes() == UInt64(piece.lengthBytes)
       else { return false }
       return try source.share(
         piece.name, into: target, as: FileName.temporarySegment, linking: mayLink)
     } catch {
-      // Compaction may have removed it in between; its bytes are in memory as long as they are
-      // used.
+      // Compaction may have removed the file since. The mapping still holds its bytes.
       guard error.errno == .noSuchFileOrDirectory, piece.mapping != nil else {
         throw StoreError(error)
       }
@@ -78,7 +81,8 @@ struct SegmentCopier {
     }
   }
 
-  /// What gives the bytes at a place, valid until it is asked again.
+  /// Returns a function that reads bytes at an offset. The bytes are valid until the next call of
+  /// that function.
   private func bytes(
     of piece: Piece
   ) throws(StoreError) -> (Int, Int) throws(StoreError) -> UnsafeRawPointer {
@@ -98,14 +102,15 @@ struct SegmentCopier {
   }
 }
 
-/// How much of a segment a state in the past has: all units whose operations it has.
+/// The part of a segment that belongs to a past state: all units, which are single operations or
+/// whole batches, up to a sequence number.
 struct SegmentPrefix {
   var offset: Int
   var recordCount: UInt64 = 0
   var firstSequence: UInt64 = 0
   var lastSequence: UInt64 = 0
 
-  /// - Throws: `.corrupted` when the segment is not what was written.
+  /// - Throws: `.corrupted` when the segment's bytes differ from those that were written.
   init(
     of name: String, in directory: any StorageDirectory, lengthBytes: Int,
     through sequence: SequenceNumber

@@ -3,27 +3,28 @@ package import MoraineStorage
 public import SystemPackage
 
 extension Store {
-  /// Copies the store as it is now into a directory, while reading, writing and compacting go on.
+  /// Copies the current state of the store into a directory. Reads, writes and compaction continue
+  /// while it runs.
   ///
-  /// What is copied is the state at one sequence number, whatever is written meanwhile. The
-  /// directory is made when it is missing. When it has an earlier backup of this store, only
-  /// segments that it lacks are copied, and the old backup is there until the new one is complete,
-  /// whatever happens in between. Sealed segments are cloned or hard-linked where the file system
-  /// can do that: a copy on another disk is what protects from the loss of this one.
+  /// The backup holds the state at one sequence number, whatever is written while it runs. The
+  /// directory is created when it is missing. When it holds an earlier backup of this store, only
+  /// segments that it lacks are copied, and the old backup remains valid until the new one is
+  /// complete, even after a crash. Sealed segments are cloned or hard-linked where the file system
+  /// can do that. Only a copy on another disk protects from the loss of this disk.
   ///
-  /// A backup can be opened read-only, and read, verified and dumped as a store; it is written to
-  /// by backups alone. ``restore(_:to:through:_:)`` makes a store of it.
+  /// A backup can be opened read-only, and it can be read, verified and dumped like a store. Only
+  /// backups write to it. ``restore(_:to:through:_:)`` makes a store from it.
   ///
   /// - Parameters:
-  ///   - directory: where to; its parent must exist.
-  ///   - progress: called now and then, with bytes.
-  /// - Returns: what was done. The backup is on stable storage.
+  ///   - directory: the directory of the backup; its parent must exist.
+  ///   - progress: called from time to time, with bytes.
+  /// - Returns: a report. The backup is then on stable storage.
   /// - Throws: `.notAStore` when nothing was ever written to this store, or when the directory
-  ///   holds something else; `.historyDiverged` when it has a backup of another epoch of the store,
-  ///   or of operations that this one has lost in a crash; `.locked`, `.corrupted`, `.noSpace`,
-  ///   `.io`, `.closed`, `.suspended`.
+  ///   holds something else; `.historyDiverged` when the directory holds a backup of another epoch
+  ///   of the store, or of operations that this store has lost in a crash; `.locked`, `.corrupted`,
+  ///   `.noSpace`, `.io`, `.closed`, `.suspended`.
   /// - Complexity: O(bytes of segments that are new to the directory), O(segments) where they can
-  ///   be shared; O(segments) for the store, which waits for no more than that.
+  ///   be shared. The store itself waits for O(segments) only.
   @discardableResult
   public func backup(
     to directory: FilePath, _ progress: (@Sendable (Progress) -> Void)? = nil
@@ -33,7 +34,7 @@ extension Store {
       to: directory, on: isInMemory ? DiskStorage() : opener.storage, progress)
   }
 
-  /// The same, to a directory of any storage.
+  /// Copies the store like ``backup(to:_:)``, to a directory of any storage.
   package func backup(
     to directory: FilePath, on storage: any Storage,
     _ progress: (@Sendable (Progress) -> Void)? = nil
@@ -47,7 +48,7 @@ extension Store {
         return try await thread.run { () throws(StoreError) in try work.run() }
       } catch {
         attempts += 1
-        // Another process has compacted the store meanwhile: what is carried already counts.
+        // Another process has compacted the store since. Start again with its current state.
         guard attempts < Self.rereadLimit, engine != nil, try await wasReplaced(error) else {
           throw error
         }
@@ -67,22 +68,24 @@ extension Store {
 }
 
 extension Store {
-  /// Makes a store of a backup, or of the copy of a store that was closed in order.
+  /// Makes a store from a backup, or from a copy of a store that was closed in order.
   ///
-  /// Every byte is read again in its new place and checked, with the count and the digest of what
-  /// is live, before there is a store there at all: it appears whole, or not. An interrupted
-  /// restore can be begun again. The restored store has its own identity, and a new epoch: a
-  /// ``ChangeCursor`` of changes that it does not have is `.cursorDiverged`, for ever.
+  /// Before the store exists, every byte is read again at its new place and checked, together with
+  /// the count and the digest of the live records. The store appears whole or not at all. An
+  /// interrupted restore can be started again. The restored store has its own identity and a new
+  /// epoch: a ``ChangeCursor`` of changes that the store does not have is always `.cursorDiverged`.
   ///
   /// - Parameters:
-  ///   - backup: a directory that ``backup(to:_:)`` has filled. Nothing in it is changed.
-  ///   - directory: where the store will be: missing, or empty of stores; its parent must exist.
-  ///   - sequence: the last operation to have, for a state in the past; nil for all there is. Any
-  ///     number since the last compaction will do; of a batch that goes beyond it, nothing is
-  ///     taken.
-  ///   - progress: called now and then, with bytes; each is copied and then checked.
+  ///   - backup: a directory that ``backup(to:_:)`` has filled. The restore changes nothing in it.
+  ///   - directory: the directory of the new store. It must be missing, or contain no store; its
+  ///     parent must exist.
+  ///   - sequence: the last operation of a past state; nil for all operations. Every number since
+  ///     the last compaction is allowed. A batch that continues after the number is left out as a
+  ///     whole.
+  ///   - progress: called from time to time, with bytes; each byte counts when it is copied and
+  ///     when it is checked.
   /// - Throws: `.corrupted` with file and offset when the backup is damaged; `.notAStore` when
-  ///   there is none, or when a store is in the directory already; `.sequenceUnavailable`;
+  ///   there is no backup, or when the directory already contains a store; `.sequenceUnavailable`;
   ///   `.locked`, `.noSpace`, `.io`, `.newerFormat`.
   /// - Complexity: O(bytes of the backup).
   @discardableResult
@@ -94,7 +97,7 @@ extension Store {
       backup, to: directory, through: sequence, on: DiskStorage(), progress)
   }
 
-  /// The same, on any storage.
+  /// Makes a store like ``restore(_:to:through:_:)``, on any storage.
   package static func restore(
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
     on storage: any Storage, _ progress: (@Sendable (Progress) -> Void)? = nil
@@ -107,7 +110,7 @@ extension Store {
     do throws(StoreError) {
       try await check(&staged, directory, isRewound: sequence != nil, progress)
     } catch {
-      // What is wrong with the backup says more than what is wrong with cleaning up behind it.
+      // Report the first error: it says more than an error of the cleanup that follows.
       do throws(StoreError) {
         try await thread.run { [staged] () throws(StoreError) in try RestoreWork.undo(staged) }
       } catch {}
@@ -118,21 +121,21 @@ extension Store {
     return staged.report
   }
 
-  /// Opens what is there as the store that it will be, and reads every byte of it.
+  /// Opens the staged files as the store that they will be, and reads every byte.
   private static func check(
     _ staged: inout RestoreWork.Staged, _ path: FilePath, isRewound: Bool,
     _ progress: (@Sendable (Progress) -> Void)?
   ) async throws(StoreError) {
     let pipeline = CommitPipeline()
     var configuration = Configuration()
-    // What the backup has is what there is to be, garbage included.
+    // The restored store keeps all records of the backup, including garbage.
     configuration.compaction = .manual
     var opener = try opener(
       RestoringStorage(directory: staged.directory), path, configuration, pipeline)
     opener.knowsDigest = !isRewound
     let store = try await open(opener)
     do throws(StoreError) {
-      // What it says of segments that were cut is of the moment of the backup.
+      // For shortened segments, the manifest still has the figures of the backup.
       if isRewound { try await store.publishManifest() }
       let total = staged.report.totalBytes
       let report = try await store.verify { part in

@@ -1,34 +1,35 @@
 public import MoraineFormat
 
-/// One put or delete, as the log has it.
+/// A put or a delete from the log.
 public struct Change: Sendable {
   /// The keyspace's name; empty for the unnamed one.
   public let keyspace: String
   /// The key, within its keyspace.
   public let key: Key
-  /// What was stored; nil when the key was removed.
+  /// The value that was stored; nil when the key was removed.
   public let value: [UInt8]?
-  /// Of the put or the delete: they rise, with gaps.
+  /// Sequence number of the put or the delete. The numbers rise, with gaps.
   public let sequence: SequenceNumber
-  /// To go on behind this change, in ``Store/changes(since:)``.
+  /// A cursor for ``Store/changes(since:)``, which then returns the changes after this one.
   public let cursor: ChangeCursor
 
   /// Whether the key was removed.
   public var isRemoval: Bool { value == nil }
 }
 
-/// A place in a store's history: everything up to it has been seen.
+/// A place in a store's history. A program that saves a cursor has seen everything up to it.
 ///
-/// Opaque and `Codable`: save it, and go on from it in another run or another process. When a power
-/// failure takes changes that were not durable yet, a cursor of such a change is refused with
-/// `.cursorDiverged`, also after the store has given their numbers again.
+/// A cursor is opaque and `Codable`: save it, and continue from it in another run or in another
+/// process. When a power failure loses changes that were not durable yet, the store refuses a
+/// cursor of such a change with `.cursorDiverged`, even after it has used their sequence numbers
+/// again.
 public struct ChangeCursor: Hashable, Codable, Sendable {
   let storeID: Identifier
   let epoch: UInt64
   /// The number of the last unclean stop that the store had recovered from; nil in a cursor of an
-  /// earlier version, which did not say.
+  /// earlier version, which did not record it.
   let cut: UInt64?
-  /// The last operation that has been seen.
+  /// The last operation that the program has seen.
   public let sequence: SequenceNumber
 
   init(storeID: Identifier, epoch: UInt64, cut: UInt64?, sequence: UInt64) {
@@ -68,7 +69,7 @@ public struct ChangeCursor: Hashable, Codable, Sendable {
     try container.encode(sequence.rawValue, forKey: .sequence)
   }
 
-  /// Whether both name the same place, however often the store was recovered in between.
+  /// Whether both cursors name the same place. The number of recoveries is not compared.
   public static func == (left: Self, right: Self) -> Bool {
     left.storeID == right.storeID && left.epoch == right.epoch && left.sequence == right.sequence
   }

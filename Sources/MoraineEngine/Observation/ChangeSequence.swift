@@ -1,18 +1,20 @@
 package import MoraineFormat
 import Synchronization
 
-/// What changes in a store, in the order it happened: puts and deletes of every keyspace or of one.
+/// The changes of a store in the order in which they happened: the puts and deletes of every
+/// keyspace or of one.
 ///
-/// - From the moment the sequence is made, its first iterator sees every change, and each later one
-///   from the moment it is made itself. Compaction leaves what was not seen yet as it is for ten
-///   seconds and 64 MiB; an iterator that lags farther behind sees, as after a pause, at least the
-///   latest state of every key that changed. So does one that began before the store was there.
-///   With ``Store/contentsAndChanges()`` the moment is that of the first step.
-/// - A delete is never silently missing: where compaction has dropped one, it throws
+/// - The first iterator returns every change from the moment when the sequence is created. Each
+///   later iterator returns every change from the moment when the iterator is created. With
+///   ``Store/contentsAndChanges()``, that moment is the iterator's first step.
+/// - For ten seconds, compaction keeps the changes that an iterator has not seen, up to 64 MiB. An
+///   iterator that lags further returns at least the latest state of every key that changed. The
+///   same holds after a pause, and for an iterator that began before the store existed.
+/// - No delete is missing silently: where compaction has dropped a delete, the iterator throws
 ///   `.cursorExpired`.
-/// - It holds a few hundred changes in memory, however far behind it is: it reads the log.
-/// - It ends when the store is closed or the task is cancelled.
-///
+/// - An iterator reads the log, so it holds only a few hundred changes in memory, however far it
+///   lags.
+/// - The sequence ends when the store is closed or the task is cancelled.
 /// ```swift
 /// for try await change in store.changes() { print(change.key, change.sequence) }
 /// ```
@@ -22,9 +24,9 @@ public struct ChangeSequence: AsyncSequence, Sendable {
 
   let store: Store
   let start: FeedStart
-  /// Nil for all of them.
+  /// The name of the keyspace; nil for all keyspaces.
   private let keyspace: String?
-  /// What happens before the first iterator is made is for that one.
+  /// The pin of the first iterator. It keeps the changes that happen before that iterator exists.
   private let pin: FeedPinHandover
 
   init(store: Store, start: FeedStart, keyspace: String?) {
@@ -39,7 +41,7 @@ public struct ChangeSequence: AsyncSequence, Sendable {
     return Iterator(reader: FeedReader(store: store, start: start, keyspace: keyspace, pin: pin))
   }
 
-  /// Reads the log as it is asked; one task at a time.
+  /// Reads the log on demand. One task at a time may use an iterator.
   public struct Iterator: AsyncIteratorProtocol {
     private let reader: FeedReader
     private var ready: ArraySlice<Change> = []
@@ -60,18 +62,18 @@ public struct ChangeSequence: AsyncSequence, Sendable {
   }
 }
 
-/// Where a feed begins.
+/// The start of a feed.
 enum FeedStart {
-  /// Behind what this process knows of.
-  case behind(UInt64)
+  /// The changes after the operation with this sequence number.
+  case after(UInt64)
   case cursor(ChangeCursor)
-  /// With what is live now, as if all of it had just been stored.
+  /// All live records, as if they had just been stored.
   case everything
 
-  /// What was seen before it; nil when that is not known yet.
+  /// The last sequence number before the start; nil when it is not known yet.
   var sequence: UInt64? {
     switch self {
-    case .behind(let sequence): sequence
+    case .after(let sequence): sequence
     case .cursor(let cursor): cursor.sequence.rawValue
     case .everything: nil
     }
@@ -79,47 +81,49 @@ enum FeedStart {
 }
 
 extension Store {
-  /// The changes of all keyspaces from now on, or from a cursor on, and those that come.
+  /// Returns the changes of all keyspaces, from now on or from a cursor on, including those that
+  /// are still to come.
   ///
-  /// - Parameter cursor: of the last change that was seen, in any run and any process; nil begins
-  ///   with the next change.
+  /// - Parameter cursor: the cursor of the last change that the program has seen, in any run and
+  ///   any process; nil begins with the next change.
   public nonisolated func changes(since cursor: ChangeCursor? = nil) -> ChangeSequence {
     ChangeSequence(store: self, start: start(cursor), keyspace: nil)
   }
 
-  /// Everything that is live, by the age of its last change, and then the changes as they come.
+  /// Returns all live records, in the order of their last changes, and then the changes as they
+  /// come.
   public nonisolated func contentsAndChanges() -> ChangeSequence {
     ChangeSequence(store: self, start: .everything, keyspace: nil)
   }
 
-  /// The changes behind a sequence number of this life of the store, for tools: a program keeps the
-  /// cursor.
-  package nonisolated func changes(behind sequence: SequenceNumber) -> ChangeSequence {
-    ChangeSequence(store: self, start: .behind(sequence.rawValue), keyspace: nil)
+  /// Returns the changes after a sequence number of this epoch of the store. It is for tools; a
+  /// program keeps the cursor.
+  package nonisolated func changes(after sequence: SequenceNumber) -> ChangeSequence {
+    ChangeSequence(store: self, start: .after(sequence.rawValue), keyspace: nil)
   }
 
   nonisolated func start(_ cursor: ChangeCursor?) -> FeedStart {
     if let cursor { return .cursor(cursor) }
     let shared = pipeline.sharedPage.withLock { $0?.load(.lastSequence) } ?? 0
     let appended = pipeline.appendedSequence.load(ordering: .acquiring)
-    // A store that was opened for reading appends nothing, and may have no page to look at.
+    // A store that was opened for reading appends nothing, and it may have no shared page.
     let opened = observers.openedSequence.load(ordering: .acquiring)
-    return .behind(max(shared, appended, opened))
+    return .after(max(shared, appended, opened))
   }
 }
 
 extension Keyspace {
-  /// As ``Store/changes(behind:)``.
-  package func changes(behind sequence: SequenceNumber) -> ChangeSequence {
-    ChangeSequence(store: store, start: .behind(sequence.rawValue), keyspace: name)
+  /// Returns the changes of this keyspace after a sequence number, for tools.
+  package func changes(after sequence: SequenceNumber) -> ChangeSequence {
+    ChangeSequence(store: store, start: .after(sequence.rawValue), keyspace: name)
   }
 
-  /// The changes of this keyspace. As ``Store/changes(since:)``.
+  /// Returns the changes of this keyspace, like ``Store/changes(since:)``.
   public func changes(since cursor: ChangeCursor? = nil) -> ChangeSequence {
     ChangeSequence(store: store, start: store.start(cursor), keyspace: name)
   }
 
-  /// Everything that is live in this keyspace, and then its changes. As
+  /// Returns the live records of this keyspace and then its changes, like
   /// ``Store/contentsAndChanges()``.
   public func contentsAndChanges() -> ChangeSequence {
     ChangeSequence(store: store, start: .everything, keyspace: name)

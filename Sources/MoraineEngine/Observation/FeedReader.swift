@@ -1,9 +1,10 @@
 import MoraineFormat
 
-/// Where one iterator stands, and what keeps compaction from taking away what it has not seen.
+/// The position of one iterator, and the pin that keeps the changes after it from compaction.
 ///
-/// Safety of `@unchecked Sendable`: only iterators have it. They are not `Sendable`, so the copies
-/// of one stay together where they are, and its calls come one after the other.
+/// Safety of `@unchecked Sendable`: only iterators and ``KeyspaceFeed`` hold a reader. Iterators
+/// are not `Sendable`, so all copies of one iterator stay in one isolation region, and its calls
+/// come one after the other. A ``KeyspaceFeed`` is for one task.
 final class FeedReader: @unchecked Sendable {
   private let store: Store
   private let start: FeedStart
@@ -12,7 +13,7 @@ final class FeedReader: @unchecked Sendable {
   private var pin: FeedPin?
   private var hasEnded = false
 
-  /// - Parameter pin: at the start, when it is known.
+  /// - Parameter pin: the pin at the start of the feed, when the start is known.
   init(store: Store, start: FeedStart, keyspace: String?, pin: FeedPin?) {
     self.store = store
     self.start = start
@@ -20,16 +21,16 @@ final class FeedReader: @unchecked Sendable {
     self.pin = pin
   }
 
-  /// Stands behind a place from now on, also before the first call.
-  init(_ keyspace: Keyspace, behind place: FeedPlace) {
+  /// Creates a reader after a place. Its pin holds from now on, before the first call.
+  init(_ keyspace: Keyspace, after place: FeedPlace) {
     store = keyspace.store
-    start = .behind(place.sequence)
+    start = .after(place.sequence)
     self.keyspace = keyspace.name
     self.place = place
     pin = store.observers.pins.add(place.sequence)
   }
 
-  /// The next changes, waiting for some; none when there will be no more.
+  /// Waits for changes and returns them. An empty array means that the feed has ended.
   func read() async throws(StoreError) -> [Change] {
     if hasEnded { return [] }
     do throws(StoreError) {
@@ -40,12 +41,12 @@ final class FeedReader: @unchecked Sendable {
         self.place = place
         pin?.move(to: place.sequence)
         if !changes.isEmpty { return changes }
-        guard try await store.waitForChange(behind: place.sequence) else { break }
+        guard try await store.waitForChange(after: place.sequence) else { break }
       }
     } catch {
       hasEnded = true
       pin = nil
-      // Where another store's bytes were written over the files, the log looks damaged.
+      // When another store's bytes were written over the files, the log looks damaged.
       if error.code == .corrupted { try await store.checkPresence() }
       throw error
     }
@@ -54,7 +55,7 @@ final class FeedReader: @unchecked Sendable {
     return []
   }
 
-  /// Nil when the store is closed.
+  /// Returns nil when the store is closed or the task was cancelled.
   private func currentPlace() async throws(StoreError) -> FeedPlace? {
     if let place { return place }
     _ = await store.waitWhileSuspended()
@@ -65,13 +66,13 @@ final class FeedReader: @unchecked Sendable {
   }
 }
 
-/// How far an iterator has come.
+/// The progress of an iterator.
 struct FeedPlace {
-  /// Everything up to here was seen.
+  /// The last sequence number that the iterator has seen.
   var sequence: UInt64
-  /// Where to read on, as long as that segment is there.
+  /// The segment in which the next read begins. It is used only while that segment exists.
   var segment: SegmentNumber?
   var offset = 0
-  /// Deletes up to here were of no use to it: whoever begins with nothing need not hear of them.
-  var needlessDeletes: UInt64 = 0
+  /// The iterator does not need deletes up to this number, because it began without any contents.
+  var deletesNotNeededThrough: UInt64 = 0
 }

@@ -1,18 +1,18 @@
 package import MoraineFormat
 
-/// What a commit was, for those who keep what they wrote in memory.
+/// The result of a commit, for callers that keep the written values in memory.
 package struct CommitReceipt: Sendable {
-  /// Of the last operation; nil when there was nothing to do.
+  /// Sequence number of the last operation; nil when there was nothing to commit.
   package var sequence: SequenceNumber?
-  /// The keyspace's ``ChangeMonitor/commitCount`` with this commit.
+  /// The keyspace's ``ChangeMonitor/commitCount`` including this commit.
   package var commitCount: UInt64
 }
 
 extension Keyspace {
-  /// Counts the commits to this keyspace, by whomever.
+  /// A counter of the commits to this keyspace by any process.
   package var monitor: ChangeMonitor { store.observers.monitor(of: name) }
 
-  /// Commits operations together; no value is a delete.
+  /// Commits operations together. An operation without a value is a delete.
   package func commit(
     _ operations: [(key: Key, value: [UInt8]?)], durability: Durability?,
     onVisible: @Sendable (CommitReceipt) -> Void
@@ -20,12 +20,12 @@ extension Keyspace {
     try await store.commit(operations, in: self, durability, onVisible: onVisible)
   }
 
-  /// The value of a key with its sequence number; nil when the store is closed.
+  /// Returns the value of a key with its sequence number; nil when the store is closed.
   package func versionedValue(forKey key: Key) async throws(StoreError) -> VersionedValue? {
     try await store.versionedValue(forKey: key, in: name)
   }
 
-  /// Everything that is live at one moment.
+  /// Returns all live records at one moment.
   package func entries() async throws(StoreError) -> [Entry] {
     try await store.entries(in: name).entries
   }

@@ -2,39 +2,40 @@ import MoraineFormat
 import MoraineStorage
 package import SystemPackage
 
-/// What a keyspace held at one moment, and what happened to it from then on.
+/// The contents of a keyspace at one moment, and the changes from then on.
 package struct KeyspaceContents: Sendable {
-  /// In the order of the log: what was stored last comes last.
+  /// Live records in the order of the log: the record that was stored last comes last.
   package let entries: [Entry]
-  /// Of the store's last operation at that moment.
+  /// Sequence number of the store's last operation at that moment.
   package let sequence: UInt64
   package let feed: KeyspaceFeed
 
   init(_ entries: [Entry], of keyspace: Keyspace, at sequence: UInt64) {
     self.entries = entries
     self.sequence = sequence
-    feed = KeyspaceFeed(keyspace, behind: sequence)
+    feed = KeyspaceFeed(keyspace, after: sequence)
   }
 }
 
-/// The changes of a keyspace behind a moment, as many at a time as there are; for one task.
+/// The changes of a keyspace after one moment, in groups. One task may use a feed.
 ///
-/// Compaction leaves them to it from the moment on, as it does for an iterator that was begun.
+/// From that moment on, compaction keeps the changes for the feed, as it does for an iterator.
 package final class KeyspaceFeed: Sendable {
   private let reader: FeedReader
 
-  fileprivate init(_ keyspace: Keyspace, behind sequence: UInt64) {
-    reader = FeedReader(keyspace, behind: FeedPlace(sequence: sequence))
+  fileprivate init(_ keyspace: Keyspace, after sequence: UInt64) {
+    reader = FeedReader(keyspace, after: FeedPlace(sequence: sequence))
   }
 
-  /// Waits for changes. None: the store was closed, or the task cancelled.
+  /// Waits for changes and returns them. An empty array means that the store was closed or the task
+  /// was cancelled.
   ///
-  /// - Throws: as ``ChangeSequence/Iterator/next(isolation:)``.
+  /// - Throws: the errors of ``ChangeSequence/Iterator/next(isolation:)``.
   package func next() async throws(StoreError) -> [Change] { try await reader.read() }
 }
 
 extension Keyspace {
-  /// Everything that is live at one moment, and what comes then.
+  /// Returns all live records at one moment, and a feed of the changes after it.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`.
   /// - Complexity: O(bytes of the log).
@@ -49,9 +50,11 @@ extension Store {
     return KeyspaceContents(entries, of: keyspace, at: sequence)
   }
 
-  /// Opens a store as ``init(at:configuration:)`` does, and reads a keyspace of it without a hop.
+  /// Opens a store like ``init(at:configuration:)``, and reads one of its keyspaces without a hop
+  /// to the actor.
   ///
-  /// Safety: the state is read while the caller alone has it, before there is an actor.
+  /// Safety: the caller has exclusive access to the state while it is read, because the actor does
+  /// not exist yet.
   package static func opened(
     at directory: FilePath, configuration: Configuration, reading name: String
   ) throws(StoreError) -> (store: Store, contents: KeyspaceContents) {
@@ -76,7 +79,7 @@ extension Store {
     return (store, KeyspaceContents(entries, of: keyspace, at: sequence))
   }
 
-  /// A store in memory that nobody else has yet: there is nothing in it.
+  /// Returns an empty store in memory. The caller holds the only reference to it.
   package static func emptyInMemory() -> (store: Store, contents: KeyspaceContents) {
     let store = Store.inMemory()
     return (store, KeyspaceContents([], of: Keyspace(store: store, name: ""), at: 0))

@@ -1,23 +1,25 @@
 import MoraineFormat
 
-/// A part of what is live in a keyspace, and where to go on.
+/// A page of the live records of a keyspace, and the walk from there on.
 package struct LivePage: Sendable {
   package var entries: [Entry] = []
-  /// Nil behind the last page.
+  /// Nil after the last page.
   package var next: LiveWalk?
 }
 
-/// A walk over what is live in a keyspace, a page at a time, in the order of the log.
+/// A walk over the live records of a keyspace, a page at a time, in the order of the log.
 ///
-/// What is live from the beginning to the end comes. What is changed on the way moves to the end of
-/// the log, so it may come a second time, and the walk follows it there: a page at a time once, and
-/// then with all that is left in one page, for it must end however much is written meanwhile.
+/// The walk returns every record that is live from its beginning to its end. A record that changes
+/// during the walk moves to the end of the log, so it may come a second time. The walk follows such
+/// records in rounds. The pages of the first two rounds have a limited size. Each later round is
+/// one page with all records up to the end that the log had, so that the walk can catch up with the
+/// writers.
 package struct LiveWalk: Sendable {
   fileprivate static let pageCount = 256
   fileprivate static let pageBytes = 1 << 20
 
   fileprivate var place = FeedPlace(sequence: 0)
-  /// Where this round ends; nil before the first.
+  /// The last sequence number of this round; nil before the first round.
   fileprivate var end: UInt64?
   fileprivate var round = 0
 
@@ -25,7 +27,8 @@ package struct LiveWalk: Sendable {
 }
 
 extension Keyspace {
-  /// The next records that are live: at most 256, from about a megabyte of the log.
+  /// Returns the next live records: at most 256, from about a megabyte of the log. A page of the
+  /// third round or a later one has no limit.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`.
   package func livePage(_ walk: LiveWalk) async throws(StoreError) -> LivePage {
@@ -67,10 +70,11 @@ extension EngineState {
     return page
   }
 
-  /// Reads on in the log, and leaves out what is not live.
+  /// Reads the next records of the log, and returns those that are live.
   ///
-  /// What is live is asked by key and sequence number, not by address: while compaction moves a
-  /// segment's records to another one, the log has the new place and the index may have the old.
+  /// A record is live when the index has its key with the same sequence number. The address is not
+  /// compared: while compaction moves the records of a segment, the log may have the new address of
+  /// a record and the index the old one.
   fileprivate mutating func readLive(
     _ place: inout FeedPlace, keyspace: UInt16, through end: UInt64, count: Int, bytes: Int
   ) throws(StoreError) -> [Entry] {
@@ -106,7 +110,7 @@ extension EngineState {
     return result
   }
 
-  /// Nil when something newer is live.
+  /// Returns nil when the record is not live any more.
   private mutating func liveEntry(
     _ key: [UInt8], _ sequence: UInt64, _ keyspace: UInt16
   ) throws(StoreError) -> Entry? {

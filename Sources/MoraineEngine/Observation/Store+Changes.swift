@@ -2,16 +2,17 @@ import MoraineFormat
 import Synchronization
 
 extension Store {
-  /// Where a feed begins; nil when the store is closed.
+  /// Returns the place at which a feed begins; nil when the store is closed or the task was
+  /// cancelled.
   ///
   /// - Throws: `.cursorDiverged`, `.cursorExpired`.
   func beginFeed(_ start: FeedStart) async throws(StoreError) -> FeedPlace? {
     guard try await catchUpForFeed() else { return nil }
     switch start {
-    case .behind(let sequence): return FeedPlace(sequence: sequence)
+    case .after(let sequence): return FeedPlace(sequence: sequence)
     case .everything:
       let horizon = engine?.log.manifest.feedHorizon.rawValue ?? 0
-      return FeedPlace(sequence: 0, needlessDeletes: horizon)
+      return FeedPlace(sequence: 0, deletesNotNeededThrough: horizon)
     case .cursor(let cursor):
       guard engine != nil else {
         throw StoreError(
@@ -22,7 +23,7 @@ extension Store {
     }
   }
 
-  /// Takes in what other processes have written, when the store is not suspended.
+  /// Applies the records that other processes have written. Waits while the store is suspended.
   ///
   /// - Returns: false when the store was closed or the task cancelled.
   private func catchUpForFeed() async throws(StoreError) -> Bool {
@@ -41,8 +42,8 @@ extension Store {
     }
   }
 
-  /// The next changes after a place, which moves past them; none when the store is closed or
-  /// suspended.
+  /// Returns the next changes after a place, and moves the place past them. Returns none when the
+  /// store is closed or suspended, or does not exist yet.
   func readChanges(
     _ place: inout FeedPlace, keyspace: String?
   ) async throws(StoreError) -> [Change] {
@@ -79,11 +80,11 @@ extension Store {
     return changes ?? []
   }
 
-  /// Waits for an operation behind the sequence number.
+  /// Waits for an operation after the sequence number.
   ///
   /// - Returns: false when the store was closed or the task cancelled.
-  /// - Throws: `.storeReplaced`: nothing will change any more.
-  func waitForChange(behind sequence: UInt64) async throws(StoreError) -> Bool {
+  /// - Throws: `.storeReplaced`, because the files of this store will not change any more.
+  func waitForChange(after sequence: UInt64) async throws(StoreError) -> Bool {
     if isClosed || Task.isCancelled { return false }
     try checkNotReplaced()
     wakeWhenReplaced()
@@ -106,7 +107,7 @@ extension Store {
     return !isClosed && !Task.isCancelled
   }
 
-  /// Waits for ``wakeForChange()``, or for the end of the task.
+  /// Waits for ``wakeForChange()`` or for the cancellation of the task.
   private func parkForChange() async {
     let id = readers.waiters.nextID()
     await withTaskCancellationHandler {
@@ -134,8 +135,8 @@ extension Store {
     if poison.code == .storeReplaced { throw poison }
   }
 
-  /// Has those who wait for changes woken when the store's files are replaced. One task for the
-  /// store; it ends with the poison, or when the store is closed or released.
+  /// Wakes the tasks that wait for changes when the store's files are replaced. A store has one
+  /// task for this. It ends when the store is poisoned, closed or released.
   private func wakeWhenReplaced() {
     guard readers.beginsToAwaitPoison() else { return }
     Task { [weak self, pipeline] in
@@ -143,22 +144,22 @@ extension Store {
     }
   }
 
-  /// Waits for iterators however long they do not move; for tests on a machine that is busy.
+  /// Makes compaction wait for iterators without a time limit; for tests on a busy machine.
   package nonisolated func waitForIteratorsForever() {
     observers.pins.patienceNanoseconds.store(.max, ordering: .relaxed)
   }
 
-  /// Does not wait for iterators at all; for tests.
+  /// Makes compaction wait for no iterator; for tests.
   package nonisolated func waitForIteratorsNever() {
     observers.pins.patienceNanoseconds.store(0, ordering: .relaxed)
   }
 
-  /// How many wait for a change; for tests.
+  /// Number of tasks that wait for a change; for tests.
   package var watcherCount: Int { readers.waiters.count }
 
   private func stopWaiting(_ id: UInt64) { readers.waiters.wake(id) }
 
-  /// Wakes who waits for a change.
+  /// Wakes the tasks that wait for a change.
   @inline(__always)
   func wakeForChange() {
     readers.waiters.wakeAll()
@@ -166,16 +167,16 @@ extension Store {
 }
 
 extension EngineState {
-  /// How much one step of a feed reads and gives at most.
+  /// Limits of one step of a feed: the number of changes, and the bytes of the log.
   private static let feedCount = 256
   private static let feedBytes = 1 << 20
 
-  /// Reads on in the log, which has the changes in their order: neighbours are compacted together,
-  /// and keep their sequence numbers.
+  /// Reads the next changes from the log, which holds them in order: compaction merges only
+  /// neighbouring segments, and records keep their sequence numbers.
   ///
-  /// - Parameter keyspace: nil for all that have names, and the unnamed one.
-  /// - Returns: at most 256 changes, from at most about a megabyte; none may mean that none of
-  ///   these was wanted.
+  /// - Parameter keyspace: nil for the unnamed keyspace and all keyspaces that have a name.
+  /// - Returns: at most 256 changes, from at most about a megabyte. An empty array may mean that
+  ///   this part of the log has no change of the keyspace.
   func readChanges(
     _ place: inout FeedPlace, keyspace: UInt16?
   ) throws(StoreError) -> [Change] {
@@ -203,7 +204,7 @@ extension EngineState {
         result.append(try change(record, at: address, in: name))
       }
     }
-    // A failed operation uses its number up.
+    // An operation that failed has used its sequence number.
     place.sequence = max(place.sequence, log.lastSequence)
     return result
   }
@@ -233,13 +234,13 @@ extension EngineState {
         .cursorDiverged, "the cursor belongs to another store; begin again without it")
     }
     let later = log.manifest.epochs.filter { $0.epoch > cursor.epoch }.min { $0.epoch < $1.epoch }
-    let isOfThisLife =
+    let isOfThisHistory =
       cursor.epoch <= log.manifest.epoch
       && later.map { cursor.sequence < $0.firstSequence } ?? true
     let isLost = log.manifest.cuts.contains {
       $0.number > cursor.cut ?? .max && $0.lastSequence < cursor.sequence
     }
-    guard isOfThisLife, !isLost, cursor.sequence.rawValue <= log.lastSequence else {
+    guard isOfThisHistory, !isLost, cursor.sequence.rawValue <= log.lastSequence else {
       throw StoreError(
         .cursorDiverged,
         "this store lost the cursor's changes in a crash or a restore; begin again without it")
@@ -247,10 +248,10 @@ extension EngineState {
     try checkHorizon(FeedPlace(sequence: cursor.sequence.rawValue))
   }
 
-  /// - Throws: `.cursorExpired` when a delete behind the place may be gone from the log.
+  /// - Throws: `.cursorExpired` when compaction may have dropped a delete after the place.
   func checkHorizon(_ place: FeedPlace) throws(StoreError) {
     let horizon = log.manifest.feedHorizon.rawValue
-    guard horizon > max(place.sequence, place.needlessDeletes) else { return }
+    guard horizon > max(place.sequence, place.deletesNotNeededThrough) else { return }
     throw StoreError(
       .cursorExpired,
       "compaction dropped deletes up to sequence \(horizon), the cursor is at \(place.sequence); "

@@ -1,11 +1,11 @@
 package import MoraineFormat
 
-/// The value of one key: the one that is there, and each later one that is found when asked.
+/// The value of one key: the current value, and then each later value that a call finds.
 ///
-/// Values between two calls are left out: a slow reader gets the latest, and nothing piles up. It
-/// ends when the store is closed or the task is cancelled.
+/// The sequence skips values between two calls: a slow reader gets the latest value, and no values
+/// accumulate. The sequence ends when the store is closed or the task is cancelled.
 public struct ValueSequence: AsyncSequence, Sendable {
-  /// The bytes, or nil when the key is not there.
+  /// The bytes, or nil when the key does not exist.
   public typealias Element = [UInt8]?
   public typealias Failure = StoreError
 
@@ -14,11 +14,11 @@ public struct ValueSequence: AsyncSequence, Sendable {
 
   public func makeAsyncIterator() -> Iterator { Iterator(keyspace: keyspace, key: key) }
 
-  /// Waits for the key to change; one task at a time.
+  /// Waits for the key to change. One task at a time may use an iterator.
   public struct Iterator: AsyncIteratorProtocol {
     fileprivate let keyspace: Keyspace
     fileprivate let key: Key
-    /// Nil before the first call.
+    /// The sequence number of the last value that was returned; nil before the first call.
     private var seen: SequenceNumber??
     private var seenChange: UInt64 = 0
 
@@ -27,7 +27,7 @@ public struct ValueSequence: AsyncSequence, Sendable {
       self.key = key
     }
 
-    /// - Throws: as ``Store/value(forKey:)``.
+    /// - Throws: the errors of ``Store/value(forKey:)``.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Element? {
@@ -48,33 +48,33 @@ public struct ValueSequence: AsyncSequence, Sendable {
           seen = .some(found.sequence)
           return .some(found.value)
         }
-        guard try await store.waitForChange(behind: seenChange) else { return nil }
+        guard try await store.waitForChange(after: seenChange) else { return nil }
       }
       return nil
     }
   }
 }
 
-/// A value, and how old it is.
+/// A value and its sequence number.
 package struct VersionedValue: Sendable {
-  /// Nil when the key is not there.
+  /// Nil when the key does not exist.
   package var value: [UInt8]?
   package var sequence: SequenceNumber?
-  /// Of the store's last operation at that moment.
+  /// Sequence number of the store's last operation at that moment.
   var storeSequence: UInt64
-  /// Of the keyspace's monitor at that moment.
+  /// The monitor's ``ChangeMonitor/commitCount`` at that moment.
   package var commitCount: UInt64
 }
 
 extension Store {
-  /// The value of a key as it is, and as it becomes.
+  /// Returns the value of a key, and then its later values.
   public nonisolated func values(forKey key: Key) -> ValueSequence {
     ValueSequence(keyspace: Keyspace(store: self, name: ""), key: key)
   }
 
-  /// Nil when the store is closed.
+  /// Returns the value of a key with its sequence number; nil when the store is closed.
   ///
-  /// - Throws: `.suspended`, and as ``value(forKey:)``.
+  /// - Throws: `.suspended`, and the errors of ``value(forKey:)``.
   func versionedValue(
     forKey key: Key, in keyspace: String
   ) async throws(StoreError) -> VersionedValue? {
@@ -116,6 +116,6 @@ extension EngineState {
 }
 
 extension Keyspace {
-  /// The value of a key as it is, and as it becomes. As ``Store/values(forKey:)``.
+  /// Returns the value of a key, and then its later values, like ``Store/values(forKey:)``.
   public func values(forKey key: Key) -> ValueSequence { ValueSequence(keyspace: self, key: key) }
 }

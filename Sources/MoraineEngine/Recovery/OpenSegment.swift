@@ -22,7 +22,7 @@ struct OpenSegment {
   ///
   /// - Parameter before: the open segment before it, which has its footer.
   static func replay(
-    _ entry: Manifest.Segment, behind before: OpenSegment?, opened known: SegmentOpening.Opened?,
+    _ entry: Manifest.Segment, after before: OpenSegment?, opened known: SegmentOpening.Opened?,
     _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
@@ -67,7 +67,7 @@ struct OpenSegment {
   ///
   /// - Throws: `.corrupted` when the segment promises that the one before it was durable.
   static func drop(
-    _ entry: Manifest.Segment, behind before: OpenSegment?, opened known: SegmentOpening.Opened?,
+    _ entry: Manifest.Segment, after before: OpenSegment?, opened known: SegmentOpening.Opened?,
     _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName

@@ -53,9 +53,9 @@ struct Recovery {
       repairs.append(
         before.map(\.isComplete) == false
           ? try OpenSegment.drop(
-            entry, behind: before, opened: opened[entry.number], &state, &report)
+            entry, after: before, opened: opened[entry.number], &state, &report)
           : try OpenSegment.replay(
-            entry, behind: before, opened: opened[entry.number], &state, &report))
+            entry, after: before, opened: opened[entry.number], &state, &report))
     }
     // The segments that the checkpoint covers were added before the others.
     state.log.table.arrange(by: manifest.segments.map(\.number))

@@ -2,38 +2,39 @@ import MoraineStorage
 import Synchronization
 package import SystemPackage
 
-/// The stores that this process has opened by a name, so that all who name one place share one
-/// store: by whichever path, as long as it leads to the same directory.
+/// The stores that this process has opened through the registry. All callers that name one place
+/// share one store, by whatever path, as long as the paths lead to the same directory.
 ///
-/// A store that is closed, or whose files were replaced, is not handed out any more.
+/// The registry does not return a store that is closed or whose files were replaced.
 ///
-/// Thread safety: one thread at a time is at a place, and the list has a lock of its own,
-/// which is not held while a store is opened. A thread that waits for a place blocks; the thread
-/// that has the place opens a store and waits for nothing else.
+/// Thread safety: one thread at a time owns a place. The list has its own lock, which no thread
+/// holds while it opens a store. A thread that waits for a place blocks; the thread that owns the
+/// place opens a store and waits for nothing else.
 package final class StoreRegistry: Sendable {
   package static let shared = StoreRegistry()
 
   private struct Entry {
     weak var store: Store?
-    let spot: StoreSpot
+    let spot: StoreLocation
   }
 
   private struct State {
     var entries: [Entry] = []
-    /// Where some thread opens a store.
-    var taken: [StoreSpot] = []
+    /// Places at which threads are opening stores.
+    var taken: [StoreLocation] = []
   }
 
   private let state = Monitor(State())
 
   /// Runs the body while no other thread of this process opens a store at the same place.
   ///
-  /// - Throws: what the body throws, and `.io` when the system cannot say what is at the path.
+  /// - Throws: the errors of the body, and `.io` when the system cannot tell which directory is at
+  ///   the path.
   package func atPlace<Result>(
-    _ path: FilePath, _ body: (RegisteredPlace) throws(StoreError) -> Result
+    _ path: FilePath, _ body: (ClaimedLocation) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     while true {
-      let spot = try StoreSpot(path)
+      let spot = try StoreLocation(path)
       state.wait { (state) -> Monitor<State>.Wait<Void> in
         if state.taken.contains(where: spot.isSame) { return .forSignal }
         state.taken.append(spot)
@@ -41,12 +42,12 @@ package final class StoreRegistry: Sendable {
       }
       defer { free(spot) }
       // The directory may have been created while this thread waited.
-      guard try StoreSpot(path) == spot else { continue }
-      return try body(RegisteredPlace(registry: self, path: path, spot: spot))
+      guard try StoreLocation(path) == spot else { continue }
+      return try body(ClaimedLocation(registry: self, path: path, spot: spot))
     }
   }
 
-  private func free(_ spot: StoreSpot) {
+  private func free(_ spot: StoreLocation) {
     state.withLock { state in
       guard let index = state.taken.firstIndex(of: spot) else {
         preconditionFailure("a path is released that was not registered")
@@ -56,34 +57,34 @@ package final class StoreRegistry: Sendable {
     state.broadcast()
   }
 
-  /// Opens the store at a path, or hands out the one that this process has open there. Blocks while
-  /// it opens. The store is released with its last user, and what was written stays; closing it as
-  /// well spares the next opening the reading of the log's end.
+  /// Returns the store that this process has open at a path, or opens one. Blocks while it opens a
+  /// store. The store is released with its last user, and written records stay. If the last user
+  /// also closes it, the next opening need not read the end of the log.
   ///
-  /// - Throws: as ``Store/init(at:configuration:)``, and `.locked` when this process has the store
-  ///   open in another way than is asked for.
+  /// - Throws: the errors of ``Store/init(at:configuration:)``, and `.locked` when this process has
+  ///   the store open in another way than the caller asks for.
   package func store(
-    at path: FilePath, _ wish: StoreWish
+    at path: FilePath, _ request: StoreRequest
   ) throws(StoreError) -> Store {
     try atPlace(path) { (place) throws(StoreError) in
-      if let store = try place.openStore(wish) { return store }
-      return try place.newStore(wish.configuration) { (configuration) throws(StoreError) in
+      if let store = try place.openStore(request) { return store }
+      return try place.newStore(request.configuration) { (configuration) throws(StoreError) in
         try Store(at: path, configuration: configuration)
       }
     }
   }
 
-  /// As ``store(at:_:)``, on a thread of the pool, on which the place is chosen too.
+  /// Returns a store like ``store(at:_:)``, on a thread of the pool. The same thread calls `place`.
   package func store(
-    at place: @escaping @Sendable () throws(StoreError) -> (path: FilePath, wish: StoreWish)
+    at place: @escaping @Sendable () throws(StoreError) -> (path: FilePath, request: StoreRequest)
   ) async throws(StoreError) -> Store {
     try await SerialQueue(.lasting).run { () throws(StoreError) in
-      let (path, wish) = try place()
-      return try self.store(at: path, wish)
+      let (path, request) = try place()
+      return try self.store(at: path, request)
     }
   }
 
-  fileprivate func openStore(at spot: StoreSpot) -> Store? {
+  fileprivate func openStore(at spot: StoreLocation) -> Store? {
     state.withLock { state in
       state.entries.removeAll { $0.store?.isClosing ?? true }
       for entry in state.entries {
@@ -94,36 +95,35 @@ package final class StoreRegistry: Sendable {
     }
   }
 
-  /// Gives up a store whose files were replaced, where the directory is still the same one: it
-  /// holds the lock.
-  fileprivate func closeReplaced(at spot: StoreSpot) {
+  /// Closes a store whose files were replaced but which still holds the lock on this directory.
+  fileprivate func closeReplaced(at spot: StoreLocation) {
     let stores = state.withLock { state in state.entries.compactMap(\.store) }
     for store in stores where store.wasReplaced && spot.leads(to: store, from: spot) {
       store.leaveReplacedDirectory()
     }
   }
 
-  fileprivate func add(_ store: Store, at spot: StoreSpot) {
+  fileprivate func add(_ store: Store, at spot: StoreLocation) {
     state.withLock { $0.entries.append(Entry(store: store, spot: spot)) }
   }
 }
 
-/// A place at which one thread looks for a store, or opens one.
-package struct RegisteredPlace {
+/// A place at which one thread looks for a store or opens one.
+package struct ClaimedLocation {
   fileprivate let registry: StoreRegistry
   let path: FilePath
-  fileprivate let spot: StoreSpot
+  fileprivate let spot: StoreLocation
 
-  /// The store that this process has open here.
+  /// Returns the store that this process has open at this place.
   ///
-  /// - Throws: `.locked` when it was opened in another way than is asked for.
-  package func openStore(_ wish: StoreWish) throws(StoreError) -> Store? {
+  /// - Throws: `.locked` when the store was opened in another way than the caller asks for.
+  package func openStore(_ request: StoreRequest) throws(StoreError) -> Store? {
     guard let store = registry.openStore(at: spot) else { return nil }
-    try wish.check(store.configuration, path)
+    try request.check(store.configuration, path)
     return store
   }
 
-  /// Opens a store, and reads a keyspace of it on the way.
+  /// Opens a store, and reads one of its keyspaces on the way.
   package func newStore(
     _ configuration: Configuration, reading keyspace: String
   ) throws(StoreError) -> (store: Store, contents: KeyspaceContents) {
@@ -150,15 +150,13 @@ package struct RegisteredPlace {
   }
 }
 
-/// How a store is to be opened, and in what a store that is open already must not differ.
-package struct StoreWish: Sendable {
+/// The way in which a caller wants a store opened. A store that is already open must agree with it.
+package struct StoreRequest: Sendable {
   package var configuration: Configuration
-  /// Whether a store will do that other processes may have open, or that they may not, whichever
-  /// was asked for.
-  package var anySharing = false
-  /// Whether a store will do that is for reading only, or that waits for less or more than was
-  /// asked for.
-  package var anyDurability = false
+  /// Whether an open store may have another sharing mode than the configuration.
+  package var acceptsAnySharing = false
+  /// Whether an open store may have another durability than the configuration.
+  package var acceptsAnyDurability = false
 
   package init(_ configuration: Configuration) { self.configuration = configuration }
 
@@ -169,22 +167,22 @@ package struct StoreWish: Sendable {
         .locked, "this process has the store open \(how); open it the same way, or close it first",
         file: path.string)
     }
-    if !anySharing, open.sharing != configuration.sharing {
+    if !acceptsAnySharing, open.sharing != configuration.sharing {
       try refuse("as \(open.sharing), not \(configuration.sharing)")
     }
     if open.isReadOnly != configuration.isReadOnly {
       try refuse(open.isReadOnly ? "for reading only" : "for writing")
     }
-    if !anyDurability, open.durability != configuration.bounded().durability {
+    if !acceptsAnyDurability, open.durability != configuration.bounded().durability {
       try refuse("with another durability")
     }
   }
 }
 
-/// Where a store is, or is to be created.
-struct StoreSpot: Hashable {
+/// The place of a store, or of a store that may be created there.
+struct StoreLocation: Hashable {
   let path: FilePath
-  /// The directory that the store's is in; nil where there is none.
+  /// The parent of the store's directory; nil when it does not exist.
   let parent: FileIdentity?
   /// The store's own directory; nil before it is created.
   let directory: FileIdentity?
@@ -198,31 +196,31 @@ struct StoreSpot: Hashable {
     }
   }
 
-  /// Whether a store that is created at one of the two is also at the other.
-  func isSame(as other: StoreSpot) -> Bool {
+  /// Whether both are the same place: a store that is created at one of them is also at the other.
+  func isSame(as other: StoreLocation) -> Bool {
     if let directory, let theirs = other.directory { return directory == theirs }
     return hasSameName(as: other)
   }
 
-  private func hasSameName(as other: StoreSpot) -> Bool {
+  private func hasSameName(as other: StoreLocation) -> Bool {
     guard let parent, let theirs = other.parent else { return path == other.path }
     return parent == theirs && path.lastComponent == other.path.lastComponent
   }
 
-  /// Whether this is where a store is that was opened at a spot.
-  func leads(to store: Store, from opened: StoreSpot) -> Bool {
-    // One that has created no directory yet will create it here.
+  /// Whether this is the place of a store that was opened at the spot `opened`.
+  func leads(to store: Store, from opened: StoreLocation) -> Bool {
+    // A store that has created no directory yet will create it at its spot.
     guard let theirs = store.directoryIdentity else { return hasSameName(as: opened) }
     return directory == theirs
   }
 }
 
 extension Store {
-  /// Whether ``close()`` has begun, or was called before.
+  /// Whether ``close()`` has begun or has ended.
   nonisolated var isClosing: Bool { observers.life.isClosing }
 
-  /// Whether the store can be used no more, but for reading what it still has: it is closed, or its
-  /// files were replaced.
+  /// Whether the store is closed or its files were replaced. It can then do no more than read the
+  /// records that it still has.
   package nonisolated var isOver: Bool { isClosing || wasReplaced }
 
   /// Whether the files were deleted, moved or replaced while the store had them open.
@@ -232,14 +230,15 @@ extension Store {
 
   nonisolated var directoryIdentity: FileIdentity? { observers.life.directory }
 
-  /// As the store was opened.
+  /// The configuration with which the store was opened.
   nonisolated var configuration: Configuration { opener.configuration }
 
-  /// Closes the store in the background. From now on an opening of its directory waits for that.
+  /// Closes the store in the background. From now on an opening of its directory waits for the end
+  /// of the close.
   nonisolated func leaveReplacedDirectory() {
     observers.life.beginClosing()
     Task(executorPreference: pipeline.taskExecutor) {
-      // It was told why it does not write any more.
+      // The poison has already reported why the store does not write any more.
       do throws(StoreError) { try await self.close() } catch {}
     }
   }

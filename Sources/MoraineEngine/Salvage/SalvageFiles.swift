@@ -1,16 +1,17 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The segment files of a directory, as their own headers tell which they are: a name may be wrong.
+/// The segment files of a directory, identified by their headers: the name of a file may be wrong.
 struct SalvageFiles: Sendable {
-  /// By the number in the file's name; of files whose header is whole.
+  /// Undamaged headers, by the number in the name of the file.
   private(set) var headers: [SegmentNumber: SegmentHeader] = [:]
-  /// The dictionaries that are proven: compaction hands one on.
+  /// The dictionaries of undamaged headers. Compaction passes a dictionary on, so several segments
+  /// may have the same one.
   private(set) var dictionaries: Set<[UInt8]> = []
   private let names: [SegmentNumber]
-  /// Of the store whose segments are read.
+  /// Identifier of the store whose segments are read.
   private(set) var storeID: Identifier?
-  /// Whether the manifest is of another store than all segments are.
+  /// Whether the manifest belongs to one store, and all segments belong to another one.
   private(set) var manifestIsForeign = false
 
   /// - Throws: `.newerFormat`.
@@ -28,7 +29,7 @@ struct SalvageFiles: Sendable {
     storeID = manifest?.storeID
     if let storeID, stores[storeID] == nil, stores.count == 1 { manifestIsForeign = true }
     guard manifest == nil || manifestIsForeign else { return }
-    // The most frequent; of two, always the same.
+    // The most frequent identifier; of two equally frequent ones, always the same.
     storeID = stores.max { ($0.value, $1.key.description) < ($1.value, $0.key.description) }?.key
   }
 
@@ -41,14 +42,14 @@ struct SalvageFiles: Sendable {
         try SegmentFile.header(source, name.fileName)
       }
     } catch {
-      // What is damaged, or cannot be read, is looked at when its turn comes.
+      // Files that are damaged or cannot be read are examined later.
       guard error.code == .newerFormat else { return nil }
       throw error
     }
   }
 
-  /// Which file holds each segment: the one whose header says so, or, where that is damaged, its
-  /// name.
+  /// The file of each segment: the file whose header has the segment's number, or, where no header
+  /// has it, a file with a damaged header whose name has the number.
   var holders: [SegmentNumber: SegmentNumber] {
     var holders: [SegmentNumber: SegmentNumber] = [:]
     for name in names where headers[name].map({ isOurs($0) && $0.number == name }) ?? false {
@@ -66,7 +67,7 @@ struct SalvageFiles: Sendable {
 
   func isOurs(_ header: SegmentHeader) -> Bool { storeID == nil || header.storeID == storeID }
 
-  /// How long segments are that others came behind, as those say.
+  /// Lengths of the segments that have a successor, as the successors' headers state them.
   var lengths: [SegmentNumber: Int] {
     var lengths: [SegmentNumber: Int] = [:]
     for header in headers.values where isOurs(header) && header.predecessor.number > 0 {
@@ -76,7 +77,9 @@ struct SalvageFiles: Sendable {
     return lengths
   }
 
-  /// A segment that the manifest should list and does not: then it is older than the segment.
+  /// Returns a segment that is younger than the manifest: its generation is higher, and the
+  /// manifest lists its number or the segment contains records. The manifest is then out of date.
+  /// Nil when there is no such segment.
   func youngerSegment(
     than manifest: Manifest, in directory: any StorageDirectory
   ) throws(StoreError) -> SegmentNumber? {
@@ -86,8 +89,8 @@ struct SalvageFiles: Sendable {
       guard let header = headers[name], isOurs(header), header.generation > manifest.generation
       else { continue }
       if listed.contains(header.number) { return header.number }
-      // What a compaction wrote and did not publish is a copy of what is listed; and a segment may
-      // have been born that nothing was written to.
+      // An unpublished output of a compaction contains copies of listed records. A segment may also
+      // have been created without any record.
       if !header.flags.contains(.compacted), try holdsRecords(directory, name, header) {
         return header.number
       }
@@ -107,20 +110,20 @@ struct SalvageFiles: Sendable {
   }
 }
 
-/// The bytes of a file, as far as the disk gives them.
+/// The bytes of a file that the disk returns.
 ///
-/// In memory as a whole: a mapping would end the process where a sector cannot be read.
+/// All bytes are in memory: with a mapping, a sector that cannot be read would end the process.
 struct SalvageBytes: Sendable {
   private static let chunkBytes = 1 << 20
   private static let sectorBytes = 4096
-  /// A record begins before 1 GiB, and is not longer than that and its fields.
+  /// A record begins before 1 GiB, and its length is at most 1 GiB plus its fields.
   private static let limit = Limits.recordOffsetBytes + Limits.valueLengthBytes + (1 << 20)
 
   private(set) var bytes: [UInt8]
-  /// Parts that could not be read, and why. There are zeros in their place.
+  /// Ranges that could not be read, with the errors. Zeros take their place.
   private(set) var unreadable: [(range: Range<Int>, error: StoreError)] = []
 
-  /// - Parameter limit: how much of it is wanted, at most.
+  /// - Parameter limit: the number of bytes to read at most; nil for the whole file.
   init(_ file: any StorageFile, limit: Int?) throws(StoreError) {
     let length = try storing { () throws(StorageError) in try file.lengthBytes() }
     let wanted = min(Int(clamping: length), limit ?? .max, Self.limit)
@@ -138,12 +141,12 @@ struct SalvageBytes: Sendable {
     }
   }
 
-  /// What the disk said of a part that it did not give.
+  /// Returns the first error of the disk in a range; nil when the range was read.
   func problem(in range: Range<Int>) -> StoreError? {
     unreadable.first { $0.range.overlaps(range) }?.error
   }
 
-  /// Of a record that is known to be one.
+  /// Returns the header of a record whose validity was checked before.
   func header(at offset: Int) -> RecordHeader {
     bytes.withUnsafeBytes { bytes in
       let base = bytes.baseAddress! + offset

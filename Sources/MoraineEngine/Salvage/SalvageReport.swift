@@ -1,54 +1,57 @@
 public import MoraineFormat
 
-/// What ``Store/salvage(_:to:_:)`` has recovered of a damaged store, and what it could not.
+/// The result of ``Store/salvage(_:to:_:)``: what was recovered from a damaged store, and what was
+/// lost.
 public struct SalvageReport: Sendable {
-  /// Puts and deletes that were read and taken over.
+  /// Number of puts and deletes that were read and copied to the new store.
   public internal(set) var recordCount: UInt64 = 0
-  /// Keys of the new store.
+  /// Number of keys in the new store.
   public internal(set) var count = 0
-  /// Segments that were read.
+  /// Number of segments that were read.
   public internal(set) var segmentCount = 0
-  /// Bytes of them.
+  /// Number of bytes in the segments that were read.
   public internal(set) var readBytes: UInt64 = 0
-  /// What could not be recovered, in the order of the log.
+  /// Parts of the store that could not be recovered, roughly in the order of the log.
   public internal(set) var losses: [SalvageLoss] = []
-  /// What nobody was promised: the end of a log that a power failure or a kill has torn, which
-  /// opening would have cut off too.
+  /// Ends of the log that a power failure or a kill has torn. No caller was promised that these
+  /// records survive, and opening the store would have cut them off as well.
   public internal(set) var torn: [SalvageLoss] = []
-  /// Segments whose own header is damaged, and whose records were found all the same.
+  /// Segments whose header is damaged, but whose records were found.
   public internal(set) var segmentsWithoutHeader: [String] = []
-  /// Segment files that the manifest does not list, or of another store; nothing of them was taken
-  /// over.
+  /// Segment files that the manifest does not list, or that belong to another store. None of their
+  /// records were copied.
   public internal(set) var ignoredFiles: [String] = []
-  /// Those of ``ignoredFiles`` that are this store's, and have whole operations. A compaction or a
-  /// backup that was interrupted leaves such segments, and then nothing of them is missing. So does
-  /// a manifest that lists too few: compare their sequence numbers with what you expect to have.
+  /// The segments of ``ignoredFiles`` that belong to this store and contain whole operations. An
+  /// interrupted compaction or backup leaves such segments; the new store then lacks nothing of
+  /// them. A manifest that lists too few segments leaves them as well: compare their sequence
+  /// numbers with those that you expect.
   public internal(set) var unlistedSegments: [UnlistedSegment] = []
-  /// How long it took, in nanoseconds.
+  /// Duration of the salvage in nanoseconds.
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 
-  /// Whether nothing that was ever promised is missing.
+  /// Whether everything was recovered that the store had promised to keep.
   public var isComplete: Bool { losses.isEmpty }
 }
 
-/// A segment of the damaged store that is intact, and that its manifest does not list.
+/// An intact segment of the damaged store that its manifest does not list.
 public struct UnlistedSegment: Sendable {
-  /// The file's name in the store's directory.
+  /// The name of the file in the store's directory.
   public let file: String
-  /// Whole puts and deletes in it.
+  /// Number of whole puts and deletes in the segment.
   public let recordCount: UInt64
-  /// The sequence number of the first of them.
+  /// Sequence number of the first of these operations.
   public let firstSequence: SequenceNumber
-  /// The sequence number of the last of them.
+  /// Sequence number of the last of these operations.
   public let lastSequence: SequenceNumber
 }
 
 /// A part of a damaged store that could not be recovered.
 ///
-/// Whatever was written there is not in the new store. Where that was the last word on a key, an
-/// older value of it is, or, if it was a removal, the value that was removed.
+/// The new store lacks the operations of that part. If a lost operation was the last one on its
+/// key, the new store has an older value of the key: after a lost removal, the value that was
+/// removed.
 public struct SalvageLoss: Sendable {
-  /// What is lost.
+  /// The kind of the part that is lost.
   public enum Kind: String, Sendable {
     /// The manifest: which segments count, and the names of the keyspaces.
     case manifest
@@ -56,43 +59,44 @@ public struct SalvageLoss: Sendable {
     case segment
     /// Records that lie together.
     case records
-    /// The value of a record whose key is there.
+    /// The value of a record whose key was recovered.
     case value
   }
 
-  /// What is lost.
+  /// The kind of the part that is lost.
   public let kind: Kind
-  /// The file's name in the store's directory.
+  /// The name of the file in the store's directory.
   public let file: String
-  /// Where it begins in the file, in bytes.
+  /// Offset of the part in the file, in bytes.
   public let offset: UInt64
-  /// How many bytes of the file it is.
+  /// Length of the part in the file, in bytes.
   public let lengthBytes: UInt64
-  /// Why, in words.
+  /// The reason in words.
   public let reason: String
-  /// How many puts and deletes are lost here; nil when nobody can tell. 0 where the damage has hit
-  /// nothing that is stored.
+  /// Number of puts and deletes that are lost here; nil when it is not known; 0 where the damage
+  /// affects no stored record.
   public internal(set) var recordCount: UInt64?
-  /// Lost operations come after this sequence number …
+  /// A lower bound: the lost operations come after this sequence number.
   public internal(set) var after = SequenceNumber.none
-  /// … and before this one; nil when there was none behind them.
+  /// An upper bound: the lost operations come before this sequence number; nil when no operation
+  /// follows them.
   public internal(set) var before: SequenceNumber?
-  /// Whether other operations of an atomic batch are in the new store.
+  /// Whether the new store contains other operations of an atomic batch whose part is lost.
   public internal(set) var breaksBatch = false
-  /// The keys that the damaged bytes name.
+  /// The keys that can be read in the damaged bytes.
   public internal(set) var keys: [SalvagedKey] = []
 }
 
-/// A key whose operation was lost.
+/// The key of a lost operation.
 public struct SalvagedKey: Sendable {
   /// The keyspace's name; empty for the unnamed one.
   public let keyspace: String
   /// The key.
   public let key: Key
-  /// The operation's sequence number.
+  /// Sequence number of the lost operation.
   public let sequence: SequenceNumber
-  /// Whether a checksum proves the key; otherwise it was read from the damaged record.
+  /// Whether a checksum verifies the key. If not, the key was read from a damaged record.
   public let isProven: Bool
-  /// Whether the new store has an older, or a later, value of the key.
+  /// Whether the new store has an older or a later value of the key.
   public internal(set) var hasValue = false
 }

@@ -1,7 +1,7 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Fills a new store with what was found of a damaged one.
+/// Fills a new store with the records that were found in a damaged one.
 struct SalvageTarget {
   private struct Operation: Sendable {
     let keyspace: String
@@ -46,7 +46,7 @@ struct SalvageTarget {
 
   private mutating func take(_ group: SalvageWork.Group) async throws(StoreError) {
     report.add(group)
-    // Compaction's output has some of the records of its inputs: one that can be had is enough.
+    // Compaction's output contains some of the records of its inputs. One readable copy is enough.
     var last: (sequence: UInt64, loss: SalvageLoss?) = (0, nil)
     var taken: (segment: Int, offset: Int)?
     for place in group.order {
@@ -64,8 +64,8 @@ struct SalvageTarget {
     if let loss = last.loss { report.losses.append(loss) }
   }
 
-  /// Says so where two operations have one sequence number and are not the same: which of them came
-  /// last, nothing tells.
+  /// Reports a loss where two different operations have the same sequence number: nothing shows
+  /// which of them came last.
   private mutating func compare(
     _ group: SalvageWork.Group, _ other: (segment: Int, offset: Int),
     with taken: (segment: Int, offset: Int)
@@ -85,7 +85,7 @@ struct SalvageTarget {
         "another operation has the same sequence number; which of them is valid is not known"))
   }
 
-  /// - Returns: what is lost, when its value cannot be had.
+  /// - Returns: a loss when the record's value cannot be recovered.
   private mutating func take(
     _ segment: SalvageWork.Segment, at offset: Int
   ) async throws(StoreError) -> SalvageLoss? {
@@ -100,7 +100,7 @@ struct SalvageTarget {
     }
     report.recordCount += 1
     let bytes = record.key.bytes.count + (record.value?.count ?? 0)
-    // One of a GiB has a place in no batch but its own.
+    // A value of 1 GiB fits into no batch but its own.
     if pending.count >= Self.batchCount || pendingBytes + bytes > Self.batchBytes {
       try await flush()
     }
@@ -151,7 +151,7 @@ struct SalvageTarget {
     }
   }
 
-  /// Whether there is an older or a later value of what was lost.
+  /// Determines for each lost key whether the new store has an older or a later value.
   private mutating func lookForKeys() async throws(StoreError) {
     for index in report.losses.indices {
       for place in report.losses[index].keys.indices {
@@ -164,7 +164,7 @@ struct SalvageTarget {
 }
 
 extension SalvageWork.Segment {
-  /// A put or a delete that was found whole; without its value, when that cannot be had.
+  /// Returns a put or a delete that was found whole. The value is nil when it cannot be recovered.
   func operation(at offset: Int) -> (header: RecordHeader, key: Key, value: [UInt8]?) {
     let header = bytes.header(at: offset)
     return bytes.bytes.withUnsafeBytes { bytes in

@@ -2,26 +2,26 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// Reads what is whole of a damaged store. Changes nothing there.
+/// Reads the undamaged parts of a damaged store. Changes nothing in its directory.
 ///
-/// Its calls block: they are made from a thread of its own, one at a time.
+/// The calls block. The caller makes them from a thread of their own, one at a time.
 struct SalvageWork: Sendable {
-  /// One of the store's segments, and what is known of it.
+  /// A segment of the store, and the facts that are known of it before it is read.
   struct Plan: Sendable {
     let number: SegmentNumber
-    /// The number in the name of the file that holds it; nil when none does.
+    /// The number in the name of the file that holds the segment; nil when no file does.
     let file: SegmentNumber?
     let entry: Manifest.Segment?
-    /// How far it was durable, as the manifest says.
+    /// Offset up to which the segment was durable, as the manifest states it.
     var promise = 0
-    /// How long it is, as the segment behind it says.
+    /// Length of the segment, as the header of the next segment states it.
     var knownLength: Int?
-    /// The lowest and the highest sequence number that its operations can have.
+    /// The lowest and the highest sequence number that the segment's operations can have.
     var sequences: (lowest: UInt64, highest: UInt64) = (0, .max)
 
     var name: String { (file ?? number).fileName }
     var isSealed: Bool { entry?.isSealed ?? false }
-    /// Where its records end; nil where only the file knows.
+    /// Offset at which the records end; nil where only the file can show it.
     var limit: Int? {
       if let entry, entry.isSealed { return Int(clamping: entry.lengthBytes) }
       return knownLength
@@ -30,11 +30,13 @@ struct SalvageWork: Sendable {
 
   let directory: any StorageDirectory
   let lock: (any StorageFile)?
-  /// What names the keyspaces.
+  /// The manifest, which contains the names of the keyspaces; nil when it is damaged or belongs to
+  /// another store.
   let manifest: Manifest?
   let listing: DirectoryContents
   let files: SalvageFiles
-  /// Read together, one after the other: their sequence numbers overlap, or nobody knows.
+  /// Groups of segments that are read together, in the order of the groups. The sequence numbers in
+  /// a group overlap, or are not known.
   private(set) var groups: [[Plan]] = []
   private(set) var report = SalvageReport()
 
@@ -80,14 +82,14 @@ struct SalvageWork: Sendable {
 
   func free() { lock?.unlock() }
 
-  /// The name of a keyspace, or one that tells its number where no manifest does.
+  /// Returns the name of a keyspace, or a name made from its number when no manifest has one.
   func name(ofKeyspace id: UInt16) -> String {
     if id == 0 { return "" }
     return manifest?.keyspaces.first { $0.id == id }?.name ?? "keyspace-\(id)"
   }
 
-  /// Each as long as the manifest says. The order is that of the sequence numbers, whatever the
-  /// order of the list is.
+  /// Plans the segments that the manifest lists. Each is as long as the manifest says. The order is
+  /// that of the sequence numbers, whatever the order of the list is.
   private mutating func plan(_ manifest: Manifest) {
     let (holders, lengths) = (files.holders, files.lengths)
     var sealed: [(plan: Plan, first: UInt64, last: UInt64)] = []
@@ -101,7 +103,7 @@ struct SalvageWork: Sendable {
         plan.promise = Int(clamping: manifest.watermarkOffset)
       }
       if entry.isSealed {
-        // Without any operations, there is none that it can have.
+        // A segment without operations has an empty range of sequence numbers.
         let isEmpty = entry.recordCount == 0
         plan.sequences =
           isEmpty ? (1, 0) : (entry.firstSequence.rawValue, entry.lastSequence.rawValue)
@@ -112,13 +114,14 @@ struct SalvageWork: Sendable {
       }
     }
     group(sealed)
-    // Nothing in them comes before what is sealed.
+    // All operations of the open segments come after those of the sealed ones.
     for index in open.indices { open[index].sequences.lowest = last &+ 1 }
     if !open.isEmpty { groups.append(open) }
   }
 
-  /// By their first sequence numbers; those that overlap together: compaction may have been at
-  /// work, and its output has in part the same records as its inputs.
+  /// Plans the segments in the order of their first sequence numbers. Segments that overlap form
+  /// one group: compaction may have been running, and its output then contains some of the records
+  /// of its inputs.
   private mutating func planWithoutManifest() throws(StoreError) {
     let lengths = files.lengths
     var ranges: [(plan: Plan, first: UInt64, last: UInt64)] = []
@@ -131,7 +134,7 @@ struct SalvageWork: Sendable {
     group(ranges)
   }
 
-  /// Puts together what overlaps, and the rest in the order of the sequence numbers.
+  /// Puts segments that overlap into one group, and orders the groups by their sequence numbers.
   private mutating func group(_ ranges: [(plan: Plan, first: UInt64, last: UInt64)]) {
     var end: UInt64 = 0
     for range in ranges.sorted(by: { $0.first < $1.first }) {
@@ -141,8 +144,9 @@ struct SalvageWork: Sendable {
     }
   }
 
-  /// Intact segments of this store that the manifest does not list. They are not taken over: that
-  /// they are not listed may be right, and what they hold may have been overwritten or deleted.
+  /// Returns intact segments of this store that the manifest does not list. Their records are not
+  /// copied: the manifest may rightly leave them out, and later operations may have overwritten or
+  /// deleted the records.
   private func unlistedSegments(_ names: Set<SegmentNumber>) throws(StoreError) -> [UnlistedSegment]
   {
     var result: [UnlistedSegment] = []
@@ -162,32 +166,33 @@ struct SalvageWork: Sendable {
 }
 
 extension SalvageWork {
-  /// A segment as far as it was found.
+  /// A segment, and the records that were found in it.
   struct Segment: Sendable {
     let plan: Plan
     let bytes: SalvageBytes
-    /// Nil when no record was found in it.
+    /// Nil when none of the segment's records can be read.
     let head: SalvagedHeader?
     var survivors: [SegmentSalvage.Survivor] = []
     var losses: [SalvageLoss] = []
-    /// What is missing at its end, unless something counts that comes behind it.
+    /// The hole at the segment's end. It is a loss when later records of the log count.
     var tail: SalvageLoss?
-    /// Where a batch begins that has no end, among the survivors.
+    /// Index of the survivor with which an unfinished batch begins.
     var unfinished: Int?
-    /// Whether it says that all before it was durable.
+    /// Whether a sync mark or the manifest states that everything before some offset of the segment
+    /// was durable.
     var vouches = false
   }
 
-  /// What can be taken over of a group, by rising sequence numbers.
+  /// The operations of a group that can be recovered, in ascending order of sequence numbers.
   struct Group: Sendable {
     var segments: [Segment] = []
     var losses: [SalvageLoss] = []
     var torn: [SalvageLoss] = []
-    /// The places of the operations: which segment, and where in it.
+    /// The places of the operations: the index of the segment, and the offset in it.
     var order: [(segment: Int, offset: Int, sequence: UInt64)] = []
   }
 
-  /// - Parameter isLast: whether nothing comes behind it.
+  /// - Parameter isLast: whether no group follows.
   func load(_ plans: [Plan], isLast: Bool) throws(StoreError) -> Group {
     var group = Group()
     for plan in plans {
@@ -197,10 +202,10 @@ extension SalvageWork {
         group.losses.append(missing(plan))
       }
     }
-    // Behind the last one that has anything lies what may have been torn.
+    // Only the ends of the last segment with contents and of those after it may have been torn.
     let last = group.segments.lastIndex { !$0.survivors.isEmpty || $0.vouches } ?? -1
     for index in group.segments.indices {
-      judgeEnd(of: &group.segments[index], isLast: isLast && index >= last, &group.torn)
+      classifyEnd(of: &group.segments[index], isLast: isLast && index >= last, &group.torn)
     }
     for (index, segment) in group.segments.enumerated() {
       group.order += segment.survivors.map { (index, $0.offset, $0.sequence) }
@@ -209,9 +214,10 @@ extension SalvageWork {
     return group
   }
 
-  /// What others count behind was not torn: it is missing; and a batch that lost its end there
-  /// happened. At the end of the log, it did not.
-  private func judgeEnd(
+  /// Decides whether the end of a segment is lost or was torn. An end that later records follow was
+  /// not torn: it is lost, and a batch without its end was committed. At the end of the log, a
+  /// batch without its end was not committed.
+  private func classifyEnd(
     of segment: inout Segment, isLast: Bool, _ torn: inout [SalvageLoss]
   ) {
     guard isLast, !segment.plan.isSealed, !segment.losses.contains(where: { $0.before == nil })
@@ -238,14 +244,14 @@ extension SalvageWork {
     segment.survivors.removeSubrange(unfinished...)
   }
 
-  /// Nil when no file holds it.
+  /// Returns nil when no file holds the segment.
   func load(_ plan: Plan) throws(StoreError) -> Segment? {
     guard plan.file != nil else { return nil }
     let file = try storing { () throws(StorageError) in
       try directory.openFile(plan.name, .read)
     }
     guard let file else { return nil }
-    // One that was not sealed may be longer than others know.
+    // A segment that was not sealed may be longer than the other files say.
     let source = try SalvageBytes(file, limit: plan.isSealed ? plan.limit : nil)
     let head = try SalvagedHeader(source, plan, dictionaries: files.dictionaries)
     if let problem = identityProblem(head?.header, plan) {
@@ -263,7 +269,7 @@ extension SalvageWork {
     var salvage = SegmentSalvage(source, seed: head.seed, plan)
     try salvage.run(from: head.firstOffset)
     var segment = Segment(plan: plan, bytes: source, head: head, survivors: salvage.survivors)
-    // Between a header that is damaged and the first record lies the dictionary.
+    // The dictionary lies between a damaged header and the first record.
     let holes = salvage.holes.drop { hole in
       head.header == nil && hole.range.lowerBound == head.firstOffset
         && hole.range.upperBound == head.claimedOffset
@@ -276,7 +282,7 @@ extension SalvageWork {
     return segment
   }
 
-  /// Why a file is not the segment that it should be.
+  /// Returns why a file is not the segment that it should be; nil when it is.
   private func identityProblem(_ header: SegmentHeader?, _ plan: Plan) -> String? {
     guard let header else { return nil }
     if !files.isOurs(header) { return "it belongs to another store" }
@@ -286,7 +292,7 @@ extension SalvageWork {
     return nil
   }
 
-  /// How many records are lost is known where the manifest has counted them.
+  /// Sets the number of lost records, where the manifest states how many records there were.
   private func count(_ segment: inout Segment) {
     guard let entry = segment.plan.entry, entry.isSealed else { return }
     let missing = Int(clamping: entry.recordCount) - segment.survivors.count
@@ -305,7 +311,7 @@ extension SalvageWork {
 }
 
 extension SalvageReport {
-  /// What was found of a group of segments.
+  /// Adds the findings in a group of segments.
   mutating func add(_ group: SalvageWork.Group) {
     losses += group.losses
     torn += group.torn
@@ -321,7 +327,7 @@ extension SalvageReport {
 extension SalvageWork {
   func missing(_ plan: Plan) -> SalvageLoss { whole(plan, nil, "the file is missing") }
 
-  /// All of a segment.
+  /// Returns the loss of a whole segment.
   func whole(_ plan: Plan, _ source: SalvageBytes?, _ reason: String) -> SalvageLoss {
     let problem = source.flatMap { $0.problem(in: 0..<$0.bytes.count)?.message }
     let length = UInt64(max(plan.limit ?? 0, source?.bytes.count ?? 0))
@@ -336,7 +342,7 @@ extension SalvageWork {
     return loss
   }
 
-  /// A part of a segment.
+  /// Returns the loss of a part of a segment.
   func loss(
     _ hole: SegmentSalvage.Hole, _ plan: Plan, _ source: SalvageBytes
   ) -> SalvageLoss {
@@ -344,7 +350,7 @@ extension SalvageWork {
       kind: .records, file: plan.name, offset: UInt64(hole.range.lowerBound),
       lengthBytes: UInt64(hole.range.count), reason: hole.reason)
     loss.after = SequenceNumber(rawValue: hole.after)
-    // Behind a hole at the end of a sealed segment comes the next one.
+    // The next segment follows a hole at the end of a sealed segment.
     let end = plan.isSealed ? plan.entry.map { $0.lastSequence.rawValue + 1 } : nil
     loss.before = (hole.before ?? end).map { SequenceNumber(rawValue: $0) }
     loss.breaksBatch = hole.breaksBatch

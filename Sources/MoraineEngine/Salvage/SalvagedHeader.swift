@@ -1,21 +1,23 @@
 import MoraineFormat
 
-/// What reading a segment's records needs of its header, found also where the header is damaged.
+/// The fields of a segment's header that are needed to read the records. They can often be found
+/// where the header is damaged.
 struct SalvagedHeader: Sendable {
   let seed: Checksum
-  /// Where records begin; where they may begin, when the header is damaged.
+  /// Offset of the first record; the lowest possible offset when the header is damaged.
   let firstOffset: Int
-  /// Where it says that they begin, if that can be.
+  /// Offset of the first record as the header states it, if that offset is possible.
   let claimedOffset: Int?
-  /// Nil where it is not known to be what was written.
+  /// Nil when the dictionary cannot be recovered.
   let dictionary: [UInt8]?
-  /// Nil where it is damaged.
+  /// Nil when the header is damaged beyond repair.
   let header: SegmentHeader?
-  /// Whether it is as it was written.
+  /// Whether the header is undamaged.
   let isComplete: Bool
 
-  /// - Parameter dictionaries: those of other segments: compaction hands one on.
-  /// - Returns: nil when it is damaged, and its records do not prove what it said.
+  /// - Parameter dictionaries: the dictionaries of other segments: compaction passes a dictionary
+  ///   on.
+  /// - Returns: nil when the header is damaged and cannot be derived from the records.
   /// - Throws: `.newerFormat`.
   init?(
     _ source: SalvageBytes, _ plan: SalvageWork.Plan, dictionaries: Set<[UInt8]>
@@ -43,8 +45,8 @@ struct SalvagedHeader: Sendable {
     claimedOffset = search.claimedOffset
     header = nil
     isComplete = false
-    let behind = source.bytes.dropFirst(SegmentHeader.fixedLength)
-    dictionary = dictionaries.first { behind.starts(with: $0) }
+    let rest = source.bytes.dropFirst(SegmentHeader.fixedLength)
+    dictionary = dictionaries.first { rest.starts(with: $0) }
   }
 
   private static func decode(
@@ -60,7 +62,8 @@ struct SalvagedHeader: Sendable {
     }
   }
 
-  /// One with a single wrong byte, if its first record or its footer agrees.
+  /// Repairs a header with a single wrong byte. The first record or the footer must confirm the
+  /// result.
   private static func repaired(_ bytes: [UInt8], _ plan: SalvageWork.Plan) -> SegmentHeader? {
     let header = bytes.withUnsafeBytes { SegmentHeader(repairing: $0) }
     guard let header, header.number == plan.number else { return nil }

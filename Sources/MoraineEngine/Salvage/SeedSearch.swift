@@ -1,40 +1,40 @@
 import MoraineFormat
 
-/// Finds the 32 bits that all checksums of a segment begin with, where its header is damaged: each
-/// record tells which, if it is whole, and two that agree are no chance.
+/// A search for the 32 bits with which all checksums of a segment begin, for a segment whose header
+/// is damaged. Each undamaged record yields these bits. Two records that agree are no coincidence.
 struct SeedSearch {
-  /// How many records in a row prove a seed: the first has made it, two agree with it.
+  /// Number of consecutive records that prove a seed: the first one yields it, two confirm it.
   private static let proofLength = 3
 
   let bytes: [UInt8]
   let plan: SalvageWork.Plan
-  /// Where records end.
+  /// Offset at which the records end.
   let end: Int
 
   init(_ bytes: [UInt8], _ plan: SalvageWork.Plan) {
     self.bytes = bytes
     self.plan = plan
     let last = bytes.lastIndex { $0 != 0 }.map { aligned($0 + 1) } ?? 0
-    // The last bytes of a footer are zeros that must be.
+    // A footer ends with zeros, which are part of it.
     end = min(plan.limit ?? aligned(last + 16), bytes.count)
   }
 
   func seed() -> Checksum? {
     let footer = end - SegmentFooter.recordLength
     let hasFooter = looksLikeFooter(at: footer)
-    // A footer is no value's: nothing that was stored lies behind it.
+    // A footer at this place is no part of a value: no record follows it.
     let claim = hasFooter ? footerSeed(at: footer) : nil
     if let claim, hasRecord(claim, before: footer) { return claim }
     return row(believed: { place, seed in
-      // Values may hold what looks like records, in a row, with a seed of their own. Where a footer
-      // says something else, such a row must begin where records do, or have the numbers that the
-      // manifest gives the segment.
+      // Values may contain bytes that look like consecutive records with another seed. If there is
+      // a footer with another seed, such records count only when they begin where the records of a
+      // segment begin, or when they have sequence numbers that the manifest gives the segment.
       !hasFooter || plan.isSealed || place == SegmentHeader.fixedLength || place == claimedOffset
         || checksumMatches(at: footer, seed)
     }) ?? (plan.isSealed ? claim : nil)
   }
 
-  /// The seed of the first row of records that is believed.
+  /// Returns the seed of the first consecutive records that are believed.
   private func row(believed: (Int, Checksum) -> Bool) -> Checksum? {
     bytes.withUnsafeBytes { bytes in
       for place in stride(from: SegmentHeader.fixedLength, to: end, by: recordAlignment) {
@@ -44,7 +44,7 @@ struct SeedSearch {
     }
   }
 
-  /// Where the header says that records begin, if that can be.
+  /// Offset of the first record as the header states it, if that offset is possible.
   var claimedOffset: Int? {
     bytes.withUnsafeBytes { bytes in
       do throws(FormatError) { return try SegmentHeader.claimedLength(bytes) } catch { return nil }
@@ -84,7 +84,8 @@ struct SeedSearch {
     }
   }
 
-  /// Whether a footer counts what the manifest counts.
+  /// Returns whether a footer agrees with the manifest. True when the manifest has no figures for
+  /// it.
   private func agrees(_ stored: UnsafeRawBufferPointer) -> Bool {
     let footer: SegmentFooter
     do throws(FormatError) { footer = try SegmentFooter(decoding: stored) } catch { return false }
@@ -93,7 +94,7 @@ struct SeedSearch {
       && footer.lastSequence == entry.lastSequence
   }
 
-  /// The seed that a row of records from here on agrees about.
+  /// Returns the seed on which the consecutive records from this place on agree.
   private func seed(_ bytes: UnsafeRawBufferPointer, at start: Int) -> Checksum? {
     guard let first = candidate(bytes, at: start) else { return nil }
     let second = start + aligned(first.length)
@@ -106,12 +107,12 @@ struct SeedSearch {
       count += 1
       place += aligned(header.length)
     }
-    // Two are enough when they are all there is.
+    // Two records are enough when no others follow.
     let isAll = bytes[min(place, bytes.count)...].allSatisfy { $0 == 0 }
     return count == Self.proofLength || (count == 2 && isAll) ? seed : nil
   }
 
-  /// What looks like a record of this segment.
+  /// Returns the header at a place that looks like a record of this segment.
   private func candidate(_ bytes: UnsafeRawBufferPointer, at place: Int) -> RecordHeader? {
     guard let header = RecordHeader.candidate(in: bytes, at: place, before: end) else { return nil }
     guard header.kind.isOperation else { return header }

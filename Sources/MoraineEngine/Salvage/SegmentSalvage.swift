@@ -1,9 +1,9 @@
 import MoraineFormat
 
-/// Finds every whole record of a segment, whatever lies between them.
+/// Finds every whole record of a segment, whatever bytes lie between the records.
 ///
-/// Behind bytes that are none, every multiple of 4 is tried: a value cannot hold a valid record,
-/// because it cannot foretell the segment's salt.
+/// After bytes that are no record, every multiple of 4 is tried. A value cannot contain a valid
+/// record, because a program cannot predict the segment's salt.
 struct SegmentSalvage {
   /// A put or a delete that is whole.
   struct Survivor: Sendable {
@@ -11,32 +11,32 @@ struct SegmentSalvage {
     let sequence: UInt64
   }
 
-  /// A part without a whole record.
+  /// A part of the segment without a whole record.
   struct Hole: Sendable {
     var range: Range<Int>
     var reason: String
-    /// The sequence number before it, and the one behind it.
+    /// The sequence numbers before and after the hole.
     var after: UInt64
     var before: UInt64?
     var breaksBatch = false
-    /// Where in it records begin that are damaged, and name a key.
+    /// Offsets of damaged records in the hole whose key can be read.
     var damaged: [Int] = []
   }
 
   let source: SalvageBytes
   let seed: Checksum
   let plan: SalvageWork.Plan
-  /// Where records end: as others say, or where the file does.
+  /// Offset at which the records end, as other files state it; otherwise the length of the file.
   let limit: Int
-  /// How far it is known to have been durable.
+  /// Offset up to which the segment is known to have been durable.
   private(set) var promise: Int
 
   private(set) var survivors: [Survivor] = []
   private(set) var holes: [Hole] = []
-  /// What is missing at the end, where it may have been torn; it was not when something counts that
-  /// comes behind the segment.
+  /// The hole at the end, where the end may have been torn. It was not torn when later records of
+  /// the log count.
   private(set) var tail: Hole?
-  /// Where a batch begins that has no end, among the survivors.
+  /// Index of the survivor with which an unfinished batch begins.
   private(set) var unfinished: Int?
   private(set) var lastSequence: UInt64
   private var batchCount = 0
@@ -50,8 +50,8 @@ struct SegmentSalvage {
     lastSequence = plan.sequences.lowest == 0 ? 0 : plan.sequences.lowest - 1
   }
 
-  /// - Parameter first: where records begin.
-  /// - Throws: `.newerFormat` for a sound record with something unknown.
+  /// - Parameter first: offset of the first record.
+  /// - Throws: `.newerFormat` for an undamaged record that uses something unknown.
   mutating func run(from first: Int) throws(StoreError) {
     var offset = first
     let end = min(limit, source.bytes.count)
@@ -61,7 +61,7 @@ struct SegmentSalvage {
         offset += aligned(header.length)
         continue
       }
-      let next = nextRecord(behind: offset, to: end)
+      let next = nextRecord(after: offset, to: end)
       if next == nil, plan.limit == nil, isEmpty(offset..<end) { break }
       note(offset..<(next ?? end), before: next.map { firstSequence(from: $0) })
       offset = next ?? end
@@ -70,7 +70,8 @@ struct SegmentSalvage {
   }
 
   private mutating func take(_ header: RecordHeader, at offset: Int) {
-    // A mark's number says what was given before it, and nothing of what comes after it.
+    // A mark has the sequence number of the last operation before it, and says nothing about those
+    // that follow.
     if header.kind.isOperation { lastSequence = max(lastSequence, header.sequence) }
     switch header.kind {
     case .footer: break
@@ -95,11 +96,13 @@ struct SegmentSalvage {
       Hole(
         range: range, reason: problem ?? "damaged", after: lastSequence, before: before,
         breaksBatch: unfinished != nil, damaged: damagedRecords(in: range, before: before)))
-    // The batch's end may have been in there: what comes behind it says nothing against it.
+    // The end of the batch may have been in the hole. So the records after the hole do not show
+    // that the batch is unfinished.
     if before != nil { unfinished = nil }
   }
 
-  /// Whatever others say that there is must be there; what only the file can tell may be torn.
+  /// Completes the last hole. Bytes that the manifest, another segment or a sync mark counts must
+  /// exist. Otherwise the end may have been torn, and the hole becomes ``tail``.
   private mutating func finish(_ offset: Int) {
     let known = plan.limit ?? max(promise, offset)
     if offset < known { extend(to: known, from: offset) }
@@ -112,7 +115,8 @@ struct SegmentSalvage {
     tail = last
   }
 
-  /// The file ends, or has nothing, before the place that others name.
+  /// Extends the last hole, or adds one, where the file ends or has no bytes before the offset that
+  /// other files state.
   private mutating func extend(to end: Int, from offset: Int) {
     if let last = holes.last, last.range.upperBound == offset, last.before == nil {
       holes[holes.count - 1].range = last.range.lowerBound..<end
@@ -126,9 +130,9 @@ struct SegmentSalvage {
 }
 
 extension SegmentSalvage {
-  /// The record at a place; nil when there is none that is whole.
+  /// Returns the record at a place; nil when there is no whole record.
   ///
-  /// - Throws: `.newerFormat` for a sound one with something unknown.
+  /// - Throws: `.newerFormat` for an undamaged record that uses something unknown.
   func record(at offset: Int, _ name: String) throws(StoreError) -> RecordHeader? {
     guard let length = length(at: offset) else { return nil }
     return try source.bytes.withBytes { (bytes) throws(StoreError) -> RecordHeader? in
@@ -144,11 +148,11 @@ extension SegmentSalvage {
     }
   }
 
-  /// The first whole record behind a place.
+  /// Returns the place of the first whole record after a place.
   ///
-  /// - Complexity: O(bytes): what does not look like a record has its checksum never computed.
-  ///   Where values are full of what looks like long records, O(bytes · their length).
-  func nextRecord(behind offset: Int, to end: Int) -> Int? {
+  /// - Complexity: O(bytes): no checksum is computed for bytes that do not look like a record.
+  ///   Where values are full of bytes that look like long records, O(bytes · their length).
+  func nextRecord(after offset: Int, to end: Int) -> Int? {
     var place = aligned(offset + 1)
     return source.bytes.withUnsafeBytes { bytes in
       while place + RecordHeader.fixedLength <= end {
@@ -162,8 +166,8 @@ extension SegmentSalvage {
     }
   }
 
-  /// Records in a hole that are damaged, but say which key they are of. A sequence number between
-  /// those around the hole is what tells them from other bytes.
+  /// Returns the places of damaged records in a hole whose key can be read. A damaged record is
+  /// recognized by its sequence number, which must lie between those around the hole.
   func damagedRecords(in range: Range<Int>, before: UInt64?) -> [Int] {
     var places: [Int] = []
     var (place, last) = (range.lowerBound, lastSequence)
@@ -188,13 +192,13 @@ extension SegmentSalvage {
 
   func isEmpty(_ range: Range<Int>) -> Bool { lastWritten(in: range) == range.lowerBound }
 
-  /// Behind the last byte that is not zero.
+  /// Returns the offset after the last byte that is not zero.
   func lastWritten(in range: Range<Int>) -> Int {
     source.bytes[range].lastIndex { $0 != 0 }.map { $0 + 1 } ?? range.lowerBound
   }
 
-  /// What no sequence number before this whole record reaches: a mark has that of what is before
-  /// it.
+  /// Returns a number that is greater than all sequence numbers before this whole record. A mark
+  /// has the number of the last operation before it.
   func firstSequence(from offset: Int) -> UInt64 {
     let header = source.header(at: offset)
     return header.kind.isOperation ? header.sequence : header.sequence + 1
@@ -207,13 +211,13 @@ extension SegmentSalvage {
       do throws(FormatError) {
         return Int(clamping: try SyncMark(decoding: stored).durableOffset)
       } catch {
-        // A mark that promises nothing that can be understood.
+        // A mark that cannot be decoded promises nothing.
         return 0
       }
     }
   }
 
-  /// What the length field says, when it can be true.
+  /// Returns the value of the length field, if it is possible.
   private func length(at offset: Int) -> Int? {
     let end = min(limit, source.bytes.count)
     guard offset + RecordHeader.fixedLength <= end else { return nil }
@@ -227,8 +231,8 @@ extension SegmentSalvage {
       == RecordHeader.storedChecksum(at: base)
   }
 
-  /// Numbers of puts and deletes rise, and are those that the segment can have; a mark has that of
-  /// what is before it.
+  /// Returns whether a record can follow the last one. The sequence numbers of puts and deletes
+  /// rise, and lie in the segment's range. A mark has the number of the last operation before it.
   private func isBehind(_ header: RecordHeader) -> Bool {
     guard header.kind.isOperation else {
       return header.sequence >= lastSequence || survivors.isEmpty

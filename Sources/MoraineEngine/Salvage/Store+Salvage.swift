@@ -3,28 +3,30 @@ package import MoraineStorage
 public import SystemPackage
 
 extension Store {
-  /// Makes a new store of what is whole in a damaged one, and says what is not.
+  /// Makes a new store from the undamaged parts of a damaged one, and reports the rest.
   ///
-  /// For a store that ``Store/init(at:configuration:)`` or ``verify(_:)`` calls `.corrupted`, where
-  /// there is no backup, or one that is too old. Every record whose checksum is right is taken
-  /// over, in its order, whatever lies between them; that holds also where a segment's header, the
-  /// manifest, or a sector of the disk cannot be read. What an operation that is lost has
-  /// overwritten or removed is there again; the report names it.
+  /// Use it for a store that ``Store/init(at:configuration:)`` or ``verify(_:)`` calls
+  /// `.corrupted`, when there is no backup, or only one that is too old. Every record with a
+  /// correct checksum is copied, in the order of the log, whatever bytes lie between the records.
+  /// This holds even where a segment's header, the manifest or a sector of the disk cannot be read.
+  /// A value that a lost operation has overwritten or removed exists again; the report names the
+  /// lost operation.
   ///
-  /// The new store appears whole, or not at all. Nothing in the damaged one is changed. The new one
-  /// has its own identity and sequence numbers.
+  /// The new store appears whole or not at all. The damaged store is not changed. The new store has
+  /// its own identity and its own sequence numbers.
   ///
   /// - Parameters:
-  ///   - damaged: the store's directory; nobody may be writing to it.
-  ///   - directory: where the new store will be: missing, or empty of stores; its parent must
-  ///     exist.
-  ///   - progress: called now and then, with bytes.
-  /// - Throws: `.notAStore` when there is none, or when a store is in the directory already;
-  ///   `.locked`, `.noSpace`, `.io`; `.newerFormat`, also for a single record that is sound and
-  ///   newer.
-  /// - Complexity: O(bytes of the store); behind damage it can be O(bytes²) of a segment whose
-  ///   values were made to look like long records. Memory: a segment's bytes, and 16 for each of
-  ///   its records; without a manifest, those of all segments whose sequence numbers overlap.
+  ///   - damaged: the store's directory; no process may be writing to it.
+  ///   - directory: the directory of the new store. It must be missing, or contain no store; its
+  ///     parent must exist.
+  ///   - progress: called from time to time, with bytes.
+  /// - Throws: `.notAStore` when there is no damaged store, or when the directory already contains
+  ///   a store; `.locked`, `.noSpace`, `.io`; `.newerFormat`, even for a single undamaged record of
+  ///   a newer format.
+  /// - Complexity: O(bytes of the store). After damage, O(bytes²) of a segment is possible, if its
+  ///   values were made to look like long records. Memory: the bytes of a segment, and 16 bytes for
+  ///   each of its records; without a manifest, this holds for all segments together whose sequence
+  ///   numbers overlap.
   @discardableResult
   public static func salvage(
     _ damaged: FilePath, to directory: FilePath,
@@ -33,7 +35,7 @@ extension Store {
     try await salvage(damaged, to: directory, on: DiskStorage(), progress)
   }
 
-  /// The same, on any storage.
+  /// Salvages a store like ``salvage(_:to:_:)``, on any storage.
   package static func salvage(
     _ damaged: FilePath, to directory: FilePath, on storage: any Storage,
     _ progress: (@Sendable (Progress) -> Void)? = nil
@@ -54,7 +56,7 @@ extension Store {
       do throws(StoreError) {
         try await target.fill(thread, progress)
       } catch {
-        // Why it was not filled says more than why it was not closed.
+        // Report the first error: it says more than an error of the close that follows.
         do throws(StoreError) { try await store.close() } catch {}
         throw error
       }
@@ -71,8 +73,9 @@ extension Store {
     return report
   }
 
-  /// What salvaging would find lost, without making a store. As ``salvage(_:to:_:)``; but whether
-  /// values that are compressed can be had is not tried, nor whether another value is there.
+  /// Returns a report of the losses that ``salvage(_:to:_:)`` would find, without making a store.
+  /// This function does not decompress values, and does not determine whether lost keys have
+  /// another value.
   package static func survey(
     _ damaged: FilePath, on storage: any Storage = DiskStorage()
   ) async throws(StoreError) -> SalvageReport {
@@ -90,7 +93,7 @@ extension Store {
     }
   }
 
-  /// The store that is being filled, where its manifest is not called one yet.
+  /// Opens the store to be filled. Its manifest does not have its final name yet.
   private static func openStaged(
     _ staged: RestoreWork.Staged, _ path: FilePath
   ) async throws(StoreError) -> Store {

@@ -1,8 +1,8 @@
 public import MoraineFormat
 import MoraineStorage
 
-/// A store as it was at one moment, to be read from any thread without waiting for the store or for
-/// another reader.
+/// The state of a store at one moment. Any thread can read it, and a reader waits neither for the
+/// store nor for other readers.
 ///
 /// ```swift
 /// let snapshot = try await store.snapshot()
@@ -12,21 +12,22 @@ import MoraineStorage
 /// }
 /// ```
 ///
-/// Reads are ordinary functions and do not suspend. What is written, deleted or compacted after the
-/// moment changes nothing, nor does closing the store. As long as a snapshot is kept, so are the
-/// segments that compaction replaces, and the pages of the index that change: keep it for a piece
-/// of work, not for a program's life. Without mappings (``Configuration/IOMode/positional``)
-/// readers of one snapshot take turns, and files that are compacted away are removed when the last
-/// snapshot that may read them is let go; when the store is opened again, or another process
-/// compacts it, they go at once, and reading what was in them is `.corrupted`.
+/// Reads are ordinary functions and do not suspend. Later writes, deletes and compactions do not
+/// change a snapshot, and closing the store does not either. While a snapshot exists, so do the
+/// segments that compaction replaces, and the index pages that change. So keep a snapshot for one
+/// piece of work, not for the run of a program. Without mappings
+/// (``Configuration/IOMode/positional``) the readers of one snapshot take turns, and compaction
+/// removes replaced files only when the last snapshot that may read them is released. When the
+/// store is opened again, or another process compacts it, those files are removed at once, and
+/// reading their records throws `.corrupted`.
 public struct Snapshot: Sendable {
-  /// Nil when there was no store yet. What it refers to is kept by the handle.
+  /// Nil when the snapshot was taken before the store existed. The handle keeps the object alive.
   private let reference: Unmanaged<SnapshotState>?
-  /// Nil when nothing had been written to it.
+  /// The number of the keyspace; nil when nothing had been written to the keyspace.
   let number: UInt16?
   private let handle: SnapshotHandle?
 
-  /// Of the unnamed keyspace.
+  /// Creates a snapshot of the unnamed keyspace.
   init(_ handle: SnapshotHandle?) { self.init(handle, number: 0) }
 
   private init(_ handle: SnapshotHandle?, number: UInt16?) {
@@ -37,20 +38,21 @@ public struct Snapshot: Sendable {
 
   var state: SnapshotState? { handle?.state }
 
-  /// The last operation that it shows.
+  /// Sequence number of the last operation that the snapshot shows.
   public var sequence: SequenceNumber { state?.sequence ?? .none }
 
-  /// How many keys there were, in all keyspaces together.
+  /// Number of keys at that moment, in all keyspaces together.
   public var count: Int { state?.index.count ?? 0 }
 
-  /// The same moment, of a named keyspace; empty for the unnamed one.
+  /// Returns the named keyspace at the same moment; the empty name is the unnamed keyspace.
   public func keyspace(_ name: String) -> Snapshot {
     Snapshot(handle, number: state?.number(of: name))
   }
 
-  /// The value of a key, or nil when the key was not there.
+  /// Returns the value of a key, or nil when the key did not exist.
   ///
-  /// - Throws: `.corrupted` with file and offset when the bytes are not what was written, `.io`.
+  /// - Throws: `.corrupted` with file and offset when the bytes differ from those that were
+  ///   written; `.io`.
   /// - Complexity: O(key + value).
   public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
     guard let number else { return nil }
@@ -63,11 +65,11 @@ public struct Snapshot: Sendable {
     } ?? nil
   }
 
-  /// Lends a value to the body; where it is stored as it is and the segment is mapped, no byte is
-  /// copied.
+  /// Calls the body with the value of a key. No byte is copied when the value is stored
+  /// uncompressed and its segment is mapped.
   ///
-  /// - Returns: what the body returns, or nil when the key was not there.
-  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  /// - Returns: the result of the body, or nil when the key did not exist.
+  /// - Throws: the errors of ``value(forKey:)``, and those of the body.
   public func withValue<Result>(
     forKey key: Key, _ body: (RawSpan) throws -> Result
   ) throws -> Result? {
@@ -86,7 +88,7 @@ public struct Snapshot: Sendable {
     }
   }
 
-  /// Whether a key was there. Throws as ``value(forKey:)``.
+  /// Returns whether a key existed. Throws the errors of ``value(forKey:)``.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     guard let number else { return false }
     return try withState { (state) throws(StoreError) in
@@ -99,10 +101,10 @@ public struct Snapshot: Sendable {
     } ?? false
   }
 
-  /// Lends the state without counting a reference to it: readers on several cores would take turns
-  /// at the count.
+  /// Calls the body with the state, without counting a reference to it. Readers on several cores
+  /// would take turns at the reference count.
   ///
-  /// - Returns: nil when there was no store.
+  /// - Returns: nil when the store did not exist.
   @inline(__always)
   private func withState<Value>(
     _ body: (SnapshotState) throws(StoreError) -> Value
@@ -117,14 +119,15 @@ public struct Snapshot: Sendable {
 }
 
 extension Snapshot {
-  /// Whether both read the same tables.
+  /// Whether both snapshots read the same tables.
   package func isSame(as other: Snapshot) -> Bool { state === other.state }
 }
 
 extension Snapshot {
-  /// Calls the body with every record, in the order of the log, until it answers false.
+  /// Calls the body with every live record of the keyspace, in the order of the log, until the body
+  /// returns false.
   ///
-  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  /// - Throws: the errors of ``value(forKey:)``, and those of the body.
   /// - Complexity: O(bytes of the log).
   public func forEach(_ body: (Entry) throws -> Bool) throws {
     guard let state, let number else { return }
@@ -134,19 +137,20 @@ extension Snapshot {
     }
   }
 
-  /// Lends every record to the body, in the order of the log, until it answers false.
+  /// Calls the body with the bytes of every live record of the keyspace, in the order of the log,
+  /// until the body returns false.
   ///
-  /// As ``forEach(_:)`` without an array for each key and value: where a segment is mapped, keys
-  /// and what is stored as it is are lent where they lie, and what is compressed from a buffer that
-  /// the next record uses again.
+  /// Unlike ``forEach(_:)``, this method creates no array for each key and value. Where a segment
+  /// is mapped, keys and uncompressed values are borrowed in place, and compressed values from a
+  /// buffer that the next record uses again.
   ///
-  /// - Throws: as ``value(forKey:)``, and what the body throws.
+  /// - Throws: the errors of ``value(forKey:)``, and those of the body.
   /// - Complexity: O(bytes of the log).
   public func forEachSpan(
     _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
   ) throws {
     guard let state, let number else { return }
-    // Bytes that were read into a buffer are another reader's in the next moment.
+    // Another reader may overwrite the buffer of bytes that were read from a file.
     guard state.isMapped else {
       return try forEach { try body($0.key.bytes.span.bytes, $0.value.span.bytes) }
     }
@@ -168,12 +172,13 @@ extension SnapshotState {
 }
 
 extension Snapshot {
-  /// The values of many keys, in the order of the keys: nil where a key was not there.
+  /// Returns the values of many keys, in the order of the keys, with nil for each key that did not
+  /// exist.
   ///
-  /// Faster than one by one: what the keys need is fetched from memory for a group of them at a
-  /// time.
+  /// This is faster than one call for each key: the buckets and records of a group of keys are
+  /// fetched from memory together.
   ///
-  /// - Throws: as ``value(forKey:)``, for the first key that cannot be read.
+  /// - Throws: the errors of ``value(forKey:)``, for the first key that cannot be read.
   /// - Complexity: O(keys + values).
   public func values(forKeys keys: [Key]) throws(StoreError) -> [[UInt8]?] {
     guard let state, let number else { return Array(repeating: nil, count: keys.count) }
@@ -195,12 +200,12 @@ extension Snapshot {
     }
   }
 
-  /// As many loads as a core has under way, about.
+  /// About the number of loads that a core has in flight at a time.
   private static let groupCount = 16
 }
 
 extension SnapshotState {
-  /// Hashes keys, and fetches their buckets and then the records that these name.
+  /// Hashes the keys, and prefetches their buckets and then the records that the buckets refer to.
   fileprivate func fetch(_ keys: ArraySlice<Key>, _ keyspace: UInt16, _ hashes: inout [UInt64]) {
     hashes.removeAll(keepingCapacity: true)
     for key in keys {

@@ -1,7 +1,7 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The segments as they were at one moment. Their mappings stay as long as this does.
+/// The segments of a snapshot. Their mappings exist as long as this value.
 struct SnapshotSegments: ~Copyable, RecordSource {
   let count: Int
   let views: UnsafeMutablePointer<SegmentView>
@@ -23,7 +23,7 @@ struct SnapshotSegments: ~Copyable, RecordSource {
 
   deinit { views.deallocate() }
 
-  /// Whether all of them are mapped.
+  /// Whether all segments are mapped.
   var isMapped: Bool { order.allSatisfy { views[$0].base != nil } }
 
   func fileName(_ slot: Int) -> String { infos[slot].number.fileName }
@@ -46,8 +46,8 @@ struct SnapshotSegments: ~Copyable, RecordSource {
   }
 }
 
-/// The open files of a snapshot whose segments are not mapped, and the buffer they are read into:
-/// for one reader at a time, who holds `turn` until the bytes were used.
+/// The open files of a snapshot whose segments are not mapped, and the buffer for their bytes. One
+/// reader at a time uses them: the reader holds `turn` until it has used the bytes.
 final class SnapshotFiles {
   private let files: FileCache
   private let scratch = ScratchBuffer()
@@ -56,7 +56,7 @@ final class SnapshotFiles {
     files = FileCache(directory: directory, mayPark: mayPark)
   }
 
-  /// - Returns: nil when the file ends before.
+  /// - Returns: nil when the file ends before the last of the bytes.
   func read(
     _ count: Int, at offset: Int, of slot: Int, named name: String
   ) throws(StoreError) -> UnsafeRawPointer? {

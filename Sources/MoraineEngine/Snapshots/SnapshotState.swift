@@ -2,15 +2,17 @@ import MoraineFormat
 import MoraineStorage
 import Synchronization
 
-/// What all copies of a snapshot share.
+/// State that all copies of a snapshot share.
 ///
-/// Safety of `@unchecked Sendable`: it is made by the one who has the engine, and nothing in it
-/// changes afterwards. It reads three kinds of memory. Its own tables. The pages of the index,
-/// which nobody writes while it lives: see ``IndexMemory``. And records in mapped segments, from
-/// their first one to the end that the segment had at the moment: a log is never written before its
-/// end, and the mapping is kept by `segments` whatever becomes of the file. Where segments are not
-/// mapped, `turn` lets one reader at a time use the files and their buffer. What is written before
-/// a snapshot is handed to another thread is seen there, as with anything that is `Sendable`.
+/// Safety of `@unchecked Sendable`: the caller that creates the state has exclusive access to the
+/// engine, and nothing in the state changes afterwards. The state reads three kinds of memory. The
+/// first is its own tables. The second is the pages of the index, which no thread writes while the
+/// snapshot is alive: see ``IndexMemory``. The third is the records in mapped segments, from the
+/// first record to the end that the segment had when the snapshot was taken: a log is never written
+/// before its end, and `segments` keeps the mapping, even when the file is removed. Where segments
+/// are not mapped, `turn` lets one reader at a time use the files and their buffer. Memory that is
+/// written before a snapshot is passed to another thread is visible to that thread, as with every
+/// `Sendable` value.
 final class SnapshotState: @unchecked Sendable {
   let index: FrozenIndex
   let segments: SnapshotSegments
@@ -31,7 +33,7 @@ final class SnapshotState: @unchecked Sendable {
     hold = SnapshotFilePin(live)
   }
 
-  /// Nil when nothing had been written to it.
+  /// Returns the number of a keyspace, or nil when nothing had been written to the keyspace.
   func number(of keyspace: String) -> UInt16? { keyspace.isEmpty ? 0 : keyspaces[keyspace] }
 
   @inline(__always)
@@ -51,7 +53,8 @@ final class SnapshotState: @unchecked Sendable {
     return try segments.value(of: found.record, at: found.address)
   }
 
-  /// Where it lies, when it lies somewhere as it is.
+  /// Returns a value in place when it is stored uncompressed in a mapped segment, or else a copy of
+  /// it.
   func storedValue(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
   ) throws(StoreError) -> StoredValue? {
@@ -72,19 +75,19 @@ final class SnapshotState: @unchecked Sendable {
   }
 }
 
-/// What keeps the state of a snapshot. The store refers to it weakly, to give the same snapshot
-/// again: an object that weak references were made to counts its references more slowly, so that is
-/// not the state.
+/// The owner of a snapshot's state. The store holds a weak reference to the handle, so that it can
+/// return the same snapshot again. Weak references make reference counting slower, so the store
+/// does not refer to the state itself.
 final class SnapshotHandle: Sendable {
   let state: SnapshotState
 
   init(_ state: SnapshotState) { self.state = state }
 }
 
-/// Keeps the files that compaction replaces, as long as it lives.
+/// A pin on the files that compaction replaces: they are not removed while the pin exists.
 final class SnapshotFilePin: Sendable {
   private let live: LiveSnapshots
-  /// When the snapshot was taken, counted in compactions.
+  /// The moment at which the snapshot was taken, from ``LiveSnapshots/enter()``.
   private let moment: UInt64
 
   init(_ live: LiveSnapshots) {
@@ -95,25 +98,25 @@ final class SnapshotFilePin: Sendable {
   deinit { live.leave(moment) }
 }
 
-/// The snapshots of a store that are alive, and the files that are kept for them.
+/// The snapshots of a store that are alive, and the replaced files that are kept for them.
 final class LiveSnapshots: Sendable {
   /// Files that one compaction replaced.
   private struct Batch {
-    /// Snapshots of this moment, or of an earlier one, may read them.
+    /// Snapshots of this moment or of an earlier one may read the files.
     let moment: UInt64
     let names: [String]
     let remove: @Sendable ([String]) -> Void
   }
 
   private struct State {
-    /// How often files were replaced.
+    /// Number of batches so far.
     var moment: UInt64 = 0
-    /// How many snapshots of a moment are alive.
+    /// For each moment, the number of its snapshots that are alive.
     var counts: [UInt64: Int] = [:]
-    /// By their moments, which rise.
+    /// Batches in ascending order of their moments.
     var batches: [Batch] = []
 
-    /// Takes out the files that no snapshot may read any more.
+    /// Removes and returns the batches whose files no snapshot can read any more.
     mutating func takeFree() -> [Batch] {
       let first = counts.keys.min() ?? .max
       let free = batches.prefix { $0.moment < first }
@@ -124,7 +127,7 @@ final class LiveSnapshots: Sendable {
 
   private let state = Mutex(State())
 
-  /// - Returns: the moment, for ``leave(_:)``.
+  /// - Returns: the current moment, for ``leave(_:)``.
   func enter() -> UInt64 {
     state.withLock { state in
       state.counts[state.moment, default: 0] += 1
@@ -132,7 +135,8 @@ final class LiveSnapshots: Sendable {
     }
   }
 
-  /// On any thread; what can be removed then is removed elsewhere.
+  /// Ends a snapshot, on any thread. The `remove` functions of the batches that no snapshot can
+  /// read any more leave the work to another thread.
   func leave(_ moment: UInt64) {
     let free = state.withLock { state in
       let left = (state.counts[moment] ?? 1) - 1
@@ -142,8 +146,9 @@ final class LiveSnapshots: Sendable {
     for batch in free { batch.remove(batch.names) }
   }
 
-  /// Which files the caller is to remove; the others are given to `remove` when no snapshot may
-  /// open them any more. What is left when the process ends, the next opening removes.
+  /// Returns the files that the caller must remove now. The other files are passed to `remove` when
+  /// no snapshot can open them any more. Files that are left when the process ends are removed by
+  /// the next opening of the store.
   func removable(
     _ names: [String], _ remove: @escaping @Sendable ([String]) -> Void
   ) -> [String] {

@@ -29,7 +29,7 @@ final class FeedPins: Sendable {
     let id = state.withLock { state in
       state.nextID += 1
       state.places[state.nextID] = place
-      tellOthers(&state)
+      publishPin(&state)
       return state.nextID
     }
     return FeedPin(id: id, in: self)
@@ -39,14 +39,14 @@ final class FeedPins: Sendable {
     let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     state.withLock { state in
       state.places[id] = place
-      tellOthers(&state)
+      publishPin(&state)
     }
   }
 
   fileprivate func remove(_ id: Int) {
     state.withLock { state in
       state.places[id] = nil
-      tellOthers(&state)
+      publishPin(&state)
     }
   }
 
@@ -55,11 +55,11 @@ final class FeedPins: Sendable {
     state.withLock { state in
       state.page = page
       state.pin = nil
-      tellOthers(&state)
+      publishPin(&state)
     }
   }
 
-  private func tellOthers(_ state: inout State) {
+  private func publishPin(_ state: inout State) {
     guard let page = state.page, page.isWritable else { return }
     if state.places.isEmpty, state.pin == nil { return }
     let now = SystemClock.monotonicNanoseconds()

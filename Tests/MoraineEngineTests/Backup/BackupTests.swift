@@ -146,7 +146,7 @@ import Testing
     _ = try await bench.store.backup(to: BackupBench.backup, on: elsewhere)
     let last = await bench.store.statistics.lastSequence.rawValue
     var found: ChangeCursor?
-    for try await change in bench.store.changes(behind: SequenceNumber(rawValue: last - 1)) {
+    for try await change in bench.store.changes(after: SequenceNumber(rawValue: last - 1)) {
       found = change.cursor
       break
     }

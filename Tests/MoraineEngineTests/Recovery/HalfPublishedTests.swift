@@ -9,7 +9,7 @@ import Testing
 /// synced, may or may not be the manifest after a power failure.
 @Suite struct HalfPublishedTests {
   /// Fails the directory's sync after the n-th manifest.
-  private func failSync(_ storage: FaultStorage, behind number: Int) {
+  private func failSync(_ storage: FaultStorage, after number: Int) {
     let renames = Counter()
     let syncs = Counter()
     storage.setScript { event in
@@ -31,7 +31,7 @@ import Testing
     var saved = 0
     // The first manifest belongs to the empty store; each segment has two: one lists it as begun,
     // and one lists the previous segment as sealed.
-    failSync(storage, behind: 7)
+    failSync(storage, after: 7)
     while saved < 100 {
       do { try await store.set([UInt8](repeating: 7, count: 60), forKey: Key("\(saved)")) } catch {
         break
@@ -60,7 +60,7 @@ import Testing
     try await first.close()
     let storage = FaultStorage(disk)
     let second = try Store(on: storage, at: "store", configuration: configuration)
-    failSync(storage, behind: 1)
+    failSync(storage, after: 1)
     await #expect(throws: StoreError.self) { try await second.compact() }
     try await second.close()
     let third = try disk.openStore(configuration: configuration)
