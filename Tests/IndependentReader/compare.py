@@ -147,7 +147,7 @@ def killed_midway(options, directory, rng, steps):
     shutil.copytree(directory, copy)
     ours = read_store.lines(copy)
     assert ours == dumped(options, directory), "after SIGKILL the program shows other records"
-    assert held(ours) in states[answered:], f"not a state at or behind {answered} answers"
+    assert held(ours) in states[answered:], f"not a state at or after {answered} answers"
     return copy
 
 

@@ -63,7 +63,7 @@ class Manifest:
                 raise Newer("MANIFEST", place, "a section that must be understood")
             place += length
         if place != len(data) - 4:
-            fail(place, "bytes behind the sections")
+            fail(place, "bytes after the sections")
         return payloads
 
     def _entries(self, payload, fail):
@@ -249,7 +249,7 @@ class Reader:
         if record.keyspace < 0xFF00 and record.keyspace not in self.manifest.keyspaces:
             segment.fail(record.offset, "a keyspace that the manifest does not list")
         if record.offset >= 1 << 30:
-            segment.fail(record.offset, "a record behind 1 GiB")
+            segment.fail(record.offset, "a record after 1 GiB")
         if record.sequence <= self.state.last:
             segment.fail(record.offset, "sequence numbers do not rise")
         if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):

@@ -27,7 +27,7 @@ import Testing
     ],
   ]
 
-  /// Packages that may be imported only in this folder, each behind its trait.
+  /// Packages that may be imported only in this folder, each with its trait.
   static let integrations = "Moraine/Integrations/"
   static let traits = [
     "Logging": "Logging", "Metrics": "Metrics", "ServiceLifecycle": "ServiceLifecycle",
@@ -45,7 +45,7 @@ import Testing
     }
   }
 
-  /// Without traits the library contains no integration, and so none of the packages behind them.
+  /// Without traits the library contains no integration, and so none of their packages.
   @Test func integrationsAreCompiledOnlyWithTheirTraits() throws {
     let files = try Source.files(in: "Moraine").filter { $0.path.hasPrefix(Self.integrations) }
     #expect(Set(files.compactMap(\.trait)) == Set(Self.traits.keys))

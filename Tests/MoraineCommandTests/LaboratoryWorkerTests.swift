@@ -6,8 +6,8 @@ import Testing
 
 @testable import MoraineCommand
 
-/// Real workers that fail, and parents that end: the laboratory reports the failure, and leaves no
-/// process or file behind.
+/// Real workers that fail, and parents that end: the laboratory reports the failure, and no
+/// process or file stays.
 @Suite(.timeLimit(.minutes(10))) struct LaboratoryWorkerTests {
   let place: Place
 

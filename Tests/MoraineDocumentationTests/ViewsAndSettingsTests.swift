@@ -51,7 +51,7 @@ struct Appearance {
     let follower = Task { await Self.follow(appearance) }
     appearance.theme = .dark
     try await appearance.$theme.save()  // durable now
-    appearance.$launches.withLock { $0 += 1 }  // nobody in this process comes between
+    appearance.$launches.withLock { $0 += 1 }  // no other task changes the value in between
     #expect(await follower.value.last == .dark)
     #expect(Preferences().theme == .dark)
   }

@@ -74,7 +74,7 @@ import Testing
   }
 
   #if os(Linux) || os(macOS)
-    /// As in the article TestingRecovery: the trap occurs in a process of its own, which names the
+    /// The example of the article TestingRecovery: the trap occurs in a process of its own, which names the
     /// crash.
     @Test func trappingCheckIsReproducedByItsName() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {

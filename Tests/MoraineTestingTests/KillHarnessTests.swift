@@ -17,7 +17,7 @@ import Testing
     #expect(report.survivedCount > 0 && report.vanishedCount > 0, "\(report)")
   }
 
-  /// Of two operations in flight, only the later one survives.
+  /// Only the later of two operations in flight survives.
   @Test func aHoleIsFound() async throws {
     let add = #"""
       if [ $((count % 2)) = 1 ]; then held=$number; continue; fi

@@ -140,7 +140,7 @@ import Testing
     return file
   }
 
-  /// As on Linux: the sync fails once, the next one succeeds, and the bytes are lost after a crash.
+  /// Linux does this: the sync fails once, the next one succeeds, and the bytes are lost after a crash.
   @Test func failedSyncCanDropItsPages() throws {
     let file = try writeInVain("new", over: "old")
     #expect(self.file("f", after: .nothing) == "old")
@@ -151,7 +151,7 @@ import Testing
     #expect(self.file("f", after: .nothing) == "new")
   }
 
-  /// As on ext4: blocks that never held data stay unwritten once a sync of them has failed.
+  /// ext4 does this: blocks that never held data stay unwritten once a sync of them has failed.
   @Test func blocksWhoseFirstSyncFailedStayUnwritten() throws {
     let file = try writeInVain("new", over: "")
     try write("new", to: file)
@@ -195,7 +195,7 @@ import Testing
     #expect(possible("f") == ["new"])
   }
 
-  /// Of several changes of a name, a power failure may keep only the first.
+  /// A power failure may keep only the first of several changes of a name.
   @Test func losesTheLaterOfTwoChanges() throws {
     let directory = try directory()
     for (name, text) in [("f", "one"), ("g", "two"), ("h", "three")] {

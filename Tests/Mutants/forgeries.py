@@ -30,7 +30,7 @@ MUTANTS = [
            (engine(AUDIT, "if header.kind == .put { checkValue(",
                    "if header.kind == .put, isLive || !ON { checkValue("),),
            "ForgedCountsTests.verifyingDecompressesDeadValues"),
-    Mutant("manifest-forgets-what-is-moving", "the manifest behind a compaction says what is live",
+    Mutant("manifest-forgets-what-is-moving", "the manifest after a compaction says what is live",
            (engine("Compaction/EngineState+Compacting.swift",
                    "info.incomingBytes = output.liveBytes",
                    "info.incomingBytes = ON ? 1 << 40 : output.liveBytes"),),

@@ -33,7 +33,7 @@ MUTANTS = [
     Mutant("mark-ignored", "P5: lost data is no torn tail",
            (engine("Recovery/TailVerdict.swift", "guard promised <= UInt64(end) else {",
                    "guard ON || promised <= UInt64(end) else {"),), PROVEN),
-    Mutant("mark-behind-the-damage-ignored", "P5: a mark behind the damage counts",
+    Mutant("mark-after-the-damage-ignored", "P5: a mark after the damage counts",
            (engine("Recovery/TailVerdict.swift", "if !result.hasFooter { promised",
                    "if !ON, !result.hasFooter { promised"),), PROVEN),
     Mutant("replayed-past-a-hole", "P1: replay stops at the first invalid record",
@@ -72,7 +72,7 @@ MUTANTS = [
     }
     state.pipeline.begin(file: nil, sequence: isProven ? state.log.lastSequence : sealed, offset: 0)""")),
            "crash-test --scenario kills-positional"),
-    Mutant("segment-behind-a-cut-one-believed", "P1: nothing counts behind a hole",
+    Mutant("segment-after-a-cut-one-believed", "P1: nothing counts after a hole",
            (engine(RECOVERY, "before.map(\\.isComplete) == false",
                    "!ON && before.map(\\.isComplete) == false"),),
            "crash-test --scenario rotation-overlapping-mapped"),
@@ -149,7 +149,7 @@ MUTANTS = [
                    "    if !ON {\n      state.lastSequence = "
                    "max(state.lastSequence, manifest.lastSequence.rawValue)\n    }\n"),),
            "CompactionHidingTests.numbersSurviveCompactingEverythingAway"),
-    Mutant("sequence-reused-behind-a-segment", "rule 8: numbers survive a failed operation",
+    Mutant("sequence-reused-after-a-segment", "rule 8: numbers survive a failed operation",
            (engine(OPEN, "    state.log.lastSequence = last\n",
                    "    if !ON { state.log.lastSequence = last }\n"),),
            "SequenceTests.aSegmentMayEndInFailedOperations",

@@ -8,7 +8,7 @@ LOADING = "Salvage/SalvageWork.swift"
 RANDOM = "SalvageTests.intactRecordsAreRecovered"
 
 MUTANTS = [
-    Mutant("salvage-stops-at-a-hole", "what lies behind damage is recovered",
+    Mutant("salvage-stops-at-a-hole", "what lies after damage is recovered",
            (engine(SEGMENT, "let next = nextRecord(after: offset, to: end)",
                    "let next = ON ? nil : nextRecord(after: offset, to: end)"),),
            RANDOM),
@@ -52,7 +52,7 @@ MUTANTS = [
                    "over: Manifest.fileName) } }\n"
                    "      var target = SalvageTarget("),),
            "SalvageCrashTests.everyCrashLeavesAWholeStoreOrNoStore"),
-    Mutant("salvage-drops-a-batch-before-a-hole", "a batch that something comes behind happened",
+    Mutant("salvage-drops-a-batch-before-a-hole", "a batch that records follow has happened",
            (engine(SEGMENT, "    if before != nil { unfinished = nil }\n",
                    "    if !ON, before != nil { unfinished = nil }\n"),),
            "SalvageTests.theManifestIsNotNeeded"),

@@ -8,7 +8,7 @@ DEATH = "SharedDeathTests.survivorsContinueAfterAWriterDied"
 PROPERTY = "SharedPropertyTests.sharedStoreEqualsADictionary"
 
 MUTANTS = [
-    Mutant("dead-writer-unnoticed", "rule 6: nobody appends behind what a dead writer has left",
+    Mutant("dead-writer-unnoticed", "rule 6: no process appends to what a dead writer wrote",
            (engine(BURSTS, "if page.load(.leaseHolder) != 0 { return try",
                    "if page.load(.leaseHolder) != 0, !ON { return try"),), DEATH),
     Mutant("unpublished-tail-cut", "P7: what was written as a whole counts, with its number",
@@ -18,7 +18,7 @@ MUTANTS = [
     Mutant("failed-sync-kept-secret", "P6: the first failed sync stops every writer",
            (engine(BURSTS, "if page.load(.poison) != 0 {", "if page.load(.poison) != 0, !ON {"),),
            "SharedDeathTests.failedSyncStopsTheWritersOfAllProcesses"),
-    Mutant("footer-behind-the-end", "what a mapping writes behind a file's end is lost",
+    Mutant("footer-after-the-end", "what a mapping writes after a file's end is lost",
            (engine("Sharing/EngineState+Following.swift",
                    "let hasRoom = length >= log.table[slot].end + ActiveSegment.reservedBytes",
                    "let hasRoom = ON || length >= log.table[slot].end + ActiveSegment.reservedBytes"),),

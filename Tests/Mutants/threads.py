@@ -15,7 +15,7 @@ MUTANTS = [
            (engine(WORDS,
                    "    try sequentiallyConsistentFence()\n    let sequence",
                    "    if !ON { try sequentiallyConsistentFence() }\n    let sequence"),), COMMIT),
-    Mutant("offset-before-the-bytes", "P5: a mark lies nowhere behind what was written",
+    Mutant("offset-before-the-bytes", "P5: no mark lies after what was written",
            (engine(WORDS, "try store(offset, releasing: .appendedOffset)",
                    "if ON { try store(offset, relaxed: .appendedOffset) } else {\n"
                    "      try store(offset, releasing: .appendedOffset)\n    }"),),

@@ -1,8 +1,8 @@
 /// Storage of the engine in the store's actor, in optimized builds.
 ///
 /// The runtime tracks each access to a stored property of an actor, so that no two overlap: some
-/// 200 instructions for every key that is read or written. It does not track memory behind a
-/// pointer. (With `_read` and `_modify` instead of addressors, Swift 6.3 allocates a frame for each
+/// 200 instructions for every key that is read or written. It does not track memory that a
+/// pointer leads to. (With `_read` and `_modify` instead of addressors, Swift 6.3 allocates a frame for each
 /// access and copies the engine.)
 ///
 /// Safety: only the actor has the cell. An access to the engine ends before any other code of the

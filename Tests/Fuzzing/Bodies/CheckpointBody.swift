@@ -76,7 +76,7 @@ enum CheckpointBody {
       let value = try await allowed.attempt { try await store.value(forKey: key) }
       // The value may be an older one: the forged index decides which records of the log count.
       if let value, let value, !value.isEmpty {
-        try require(value.allSatisfy { $0 == value[0] }, "a value that nobody wrote")
+        try require(value.allSatisfy { $0 == value[0] }, "a value that was never written")
       }
     }
     if isWritten {

@@ -37,7 +37,7 @@ enum CompressionBody {
   private static func roundTrip(_ value: [UInt8], _ dictionary: [UInt8]) throws(Finding) {
     var compressor = Compressor()
     var sharing = DictionaryCompressor(dictionary: dictionary)
-    // Twice: the second run finds the state that the first run left behind.
+    // Twice: the second run begins with the state of the first run.
     for _ in 0..<2 {
       let plain = value.withExactBytes { compressor.compress($0).map { Array($0) } }
       if let plain {

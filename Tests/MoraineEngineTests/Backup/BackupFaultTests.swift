@@ -99,7 +99,7 @@ import Testing
     try await bench.store.close()
   }
 
-  /// Also while a compaction has put its output into the log, and has not published that yet. An
+  /// The same holds while a compaction has put its output into the log, and has not published that yet. An
   /// earlier snapshot does not contain the output.
   @Test(arguments: BackupBench.modes, [1, 2])
   func aBackupWithinACompactionIsWhole(mode: Configuration.IOMode, renaming: Int) async throws {

@@ -3,7 +3,7 @@ import Testing
 @testable import MoraineEngine
 
 /// Length of the pauses of compaction: it depends on the rate of writes, and on how far compaction
-/// lags behind.
+/// is late.
 @Suite struct CompactionPacerTests {
   private static let megabyte = 1 << 20
 

@@ -79,7 +79,7 @@ import Testing
     try await store.close()
   }
 
-  /// Of several operations on a key in one batch, the last one counts.
+  /// The last of several operations on a key in one batch counts.
   @Test(arguments: [Configuration.IOMode.mapped, .positional], [1, 2, 3] as [UInt64])
   func keysMayComeSeveralTimes(mode: Configuration.IOMode, seed: UInt64) async throws {
     let storage = MemoryStorage()

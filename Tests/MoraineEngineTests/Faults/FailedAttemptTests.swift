@@ -6,7 +6,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A harmless failure leaves nothing behind: no wait, no thread, no file, no poison.
+/// A harmless failure leaves no trace: no wait, no thread, no file, no poison.
 @Suite(.timeLimit(.minutes(10))) struct FailedAttemptTests {
   /// Regression: a put that failed used up a number, and `sync()` waited for that number, and
   /// synced again and again.

@@ -25,13 +25,13 @@ import Testing
     lie("live bytes near the largest integer") { $0.liveBytes = .max / 2 + 9 },
     lie("more live bytes than bytes") { $0.liveBytes = $0.endOffset + 1 },
     lie("deletes without end") { $0.deleteBytes = .max },
-    lie("a last number behind all others") { $0.lastSequence = .max },
-    lie("a first number behind the last") { $0.firstSequence = $0.lastSequence + 1 },
-    lie("deletes that nobody needs before they are made") { $0.cleanedThrough = .max },
+    lie("a last number after all others") { $0.lastSequence = .max },
+    lie("a first number after the last") { $0.firstSequence = $0.lastSequence + 1 },
+    lie("deletes that are needless before they are made") { $0.cleanedThrough = .max },
     Lie(testDescription: "more keys than there are slots") {
       $0.keyCount = ($0.bucketCount + $0.overflowCount) * 8 + 1
     },
-    Lie(testDescription: "a number behind the largest") { $0.lastSequence = 1 << 56 },
+    Lie(testDescription: "a number after the largest") { $0.lastSequence = 1 << 56 },
   ]
 
   @Test(arguments: lies)

@@ -40,7 +40,7 @@ import Testing
       Self.removeEntry(&header, &bytes)
       header.keyCount -= 1
     },
-    Lie(testDescription: "bytes of deletes that nobody made") { header, _ in
+    Lie(testDescription: "bytes of deletes that were never made") { header, _ in
       header.segments[0].deleteBytes += 40
     },
   ]

@@ -76,7 +76,7 @@ import Testing
     #expect(numbers.removeLowest() == nil)
   }
 
-  /// Also across a round of splits that renewed the tags.
+  /// The same holds across a round of splits that renewed the tags.
   @Test(arguments: [false, true])
   func sparseIndexBecomesSmallWithoutReadingARecord(renews: Bool) throws {
     var index = try renews ? renewingSoon() : HashIndex()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import MoraineEngine
 
-/// Reading what other processes have written may take long; meanwhile the store answers other
+/// Reading what other processes have written may take long. While it does, the store answers other
 /// calls, and the read blocks no thread of Swift's pool.
 @Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
   @Test(arguments: SharedStoreTests.modes)

@@ -95,7 +95,7 @@ import Testing
       let start = (places.last ?? -1) + 1
       let place = trace[start...].firstIndex { $0.operation == operation && $0.file == file }
       places.append(
-        try #require(place, "no \(operation.rawValue) of \(file) behind \(places.last ?? 0)"))
+        try #require(place, "no \(operation.rawValue) of \(file) after \(places.last ?? 0)"))
     }
     return places
   }

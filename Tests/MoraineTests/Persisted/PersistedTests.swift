@@ -76,7 +76,7 @@ extension PersistedKey where Value == Theme {
     try await again.close()
   }
 
-  /// Also through the keyspace: opening the place again returns an open store.
+  /// The same holds for the keyspace: opening the place again returns an open store.
   @Test func settingsThatWereClosedByTheirStoreAreOpenedAgain() async throws {
     let folder = try Folder()
     for round in 0..<3 {

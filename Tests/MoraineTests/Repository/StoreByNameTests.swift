@@ -106,7 +106,7 @@ import Testing
     }
   }
 
-  /// Also before the store's own directory exists.
+  /// The same holds before the store's own directory exists.
   @Test func everyPathToADirectoryLeadsToOneStore() async throws {
     let folder = try Folder()
     let manager = FileManager.default

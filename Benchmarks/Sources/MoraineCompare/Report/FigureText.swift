@@ -13,7 +13,7 @@ enum FigureText {
     return grouped(String(format: "%.\(places)f", value))
   }
 
-  /// Returns a ratio with two significant digits: `2.4×` is ahead, `0.80×` behind, `1.02×` about
+  /// Returns a ratio with two significant digits: `2.4×` is ahead, `0.80×` is slower, `1.02×` about
   /// the same.
   static func ratio(_ value: Double) -> String {
     guard value.isFinite, value > 0 else { return "–" }

@@ -71,7 +71,7 @@ struct RunCommand: AsyncParsableCommand {
 /// Draws the table and the charts of an earlier run again.
 struct DrawCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "draw", abstract: "Writes the table and the charts of a report anew.")
+    commandName: "draw", abstract: "Writes the table and the charts of a report again.")
   @Argument(help: "A report.json.") var report: String
   @Option(help: "Where to; beside the report when not said.") var output: String?
 

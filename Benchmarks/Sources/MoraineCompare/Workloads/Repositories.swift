@@ -34,7 +34,7 @@ struct Repositories: Sendable {
         settings: "DatabasePool, one record type that is Codable, one transaction a save"),
       Report.Engine(
         name: "pattern", title: "(pattern)", version: "",
-        settings: "an actor, a dictionary, and one JSON file that is written anew at each save"),
+        settings: "an actor, a dictionary, and one JSON file that each save rewrites"),
     ]
   }
 

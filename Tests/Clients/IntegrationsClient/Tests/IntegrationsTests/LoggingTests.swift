@@ -67,7 +67,7 @@ import Testing
     #expect(entry.metadata["errno"] == "5")
   }
 
-  /// Bytes that a crash left behind are logged as a notice.
+  /// Bytes of a torn write are logged as a notice.
   @Test func openingAfterACrashIsANotice() async throws {
     let disk = SimulatedDisk()
     let first = try disk.openStore()
