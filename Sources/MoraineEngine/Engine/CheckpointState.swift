@@ -12,6 +12,8 @@ struct CheckpointState {
   init(names: [String] = []) { self.names = names }
 
   mutating func recordWriting(lengthBytes: UInt64, covering bytes: UInt64) {
+    assert(bytes >= coveredBytes, "a checkpoint covers less than the one before it")
+    assert(lengthBytes > 0, "a checkpoint is empty")
     failure = nil
     coveredBytes = bytes
     writtenBytes &+= lengthBytes

@@ -34,6 +34,7 @@ final class CompactionState {
 
   /// Ends the compaction under way, and wakes the tasks that wait for it.
   func end() {
+    assert(!awaitsRoom, "a compaction ends while it waits for room")
     isForFullDisk = false
     hasReserve = false
     gate.release()
@@ -58,6 +59,7 @@ final class CompactionState {
 
   /// Records a run of segments that was rewritten as `outputBytes` bytes.
   func recordRewriting(outputBytes: UInt64) {
+    assert(isRunning, "a compaction wrote bytes without a running compaction")
     writtenBytes += outputBytes
     count += 1
   }
@@ -80,6 +82,7 @@ extension CompactionState {
   /// holds.
   func beginAwaitingRoom() {
     awaitsRoom = true
+    assert(isRunning, "only a compaction that runs can wait for room")
     progress.wakeAll()
   }
 

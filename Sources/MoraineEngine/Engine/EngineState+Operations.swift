@@ -195,6 +195,7 @@ extension EngineState {
     _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try batch.withPieces { (batch) throws(StoreError) in
+      precondition(batch.count > 0, "a batch has no operation")
       if batch.count == 1 { return try commitAlone(batch, prepared) }
       return try commitTogether(batch, isDelete: isDelete)
     }
@@ -228,6 +229,7 @@ extension EngineState {
     // From here on these numbers are used up, even if the append fails.
     log.lastSequence += UInt64(batch.count)
     let places = try appendAll(batch, after: first)
+    assert(places.count == batch.count, "a part of a batch was appended")
     compressor.trim()
     for index in 0..<batch.count {
       let found = entry(of: index, batch, places, hashes[index], older[index], after: first)

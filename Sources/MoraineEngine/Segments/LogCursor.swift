@@ -75,6 +75,7 @@ struct LogCursor {
         if window.isEmpty { return nil }
       }
       let (address, hash) = window[position]
+      assert(address.slot == slot, "a cursor reads another segment")
       position += 1
       guard index.holds(address, hash) else {
         liveCount = .min
@@ -111,6 +112,7 @@ struct LogCursor {
   private mutating func lookAhead<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) {
+    assert(position == window.count, "records that were read ahead are skipped")
     window.removeAll(keepingCapacity: true)
     position = 0
     var place = offset ?? table.views[slot].firstOffset

@@ -56,6 +56,7 @@ struct SegmentScanner {
     }
     let record = Record(offset: offset, reference: RecordReference(base: start, header: header))
     offset += padded
+    assert(offset <= source.length, "a record ends after the end of its bytes")
     return .record(record)
   }
 
