@@ -70,7 +70,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
     _ prepared: PreparedValue? = nil
   ) throws(StoreError) -> Outcome<SequenceNumber> {
-    if value.count > PreparedValue.leastBytes {
+    if value.count > PreparedValue.sharedBufferLimit {
       return try putLarge(key, value, keyspace: keyspace, prepared)
     }
     try checkWritable()

@@ -128,7 +128,7 @@ extension Opener {
         .corrupted, "the manifest is older than the published one; restore the newer one",
         file: Manifest.fileName)
     }
-    var state = try recovered(
+    var state = try recover(
       directory, lock, listing, manifest, began, link: link, following: snapshot)
     if state.report.usedCheckpoint,
       try ManifestFile.read(directory, listing)?.generation != manifest.generation
