@@ -206,9 +206,9 @@ struct ThoroughStrategy: CompactionStrategy {
 /// Chooses neighbouring segments, which are rewritten as one.
 ///
 /// The choice is greedy by garbage (Rosenblum and Ousterhout, "The design and implementation of a
-/// log-structured file system", SOSP 1991), but only among neighbours. So the log stays in the order
-/// of sequence numbers, no delete moves ahead of the record that it deletes, and records that are
-/// rarely changed stay together.
+/// log-structured file system", SOSP 1991), but only among neighbours. So the log stays in the
+/// order of sequence numbers, no delete moves ahead of the record that it deletes, and records that
+/// are rarely changed stay together.
 struct CompactionPicker {
   let segmentSizeBytes: Int
   let spaceAmplificationLimit: Double

@@ -58,7 +58,8 @@ extension CompactionReport {
 struct CompactionPacer {
   private static let leastBytesPerSecond = 32.0 * 1_048_576
   private static let quietBytesPerSecond = 1_048_576.0
-  /// Length of the longest sleep, in nanoseconds: a caller that ends the compaction waits no longer.
+  /// Length of the longest sleep, in nanoseconds: a caller that ends the compaction waits no
+  /// longer.
   static let longestPause: UInt64 = 100_000_000
   /// Length of the longest pause, in nanoseconds: about a century. More does not fit an integer.
   private static let longestDebt = 3e18

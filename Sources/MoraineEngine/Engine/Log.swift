@@ -270,7 +270,8 @@ extension Log {
 extension Log {
   /// Largest step, small enough that a commit that waits for an allocation does not wait long.
   static let largestStep = 1 << 20
-  /// Lower bound of ``fittingSegmentBytes(liveBytes:)``: small segments cost a sync and two manifests each.
+  /// Lower bound of ``fittingSegmentBytes(liveBytes:)``: small segments cost a sync and two
+  /// manifests each.
   static let smallSegmentBytes = 8 << 20
 
   /// Returns the job that creates the next segment, for a unit of `count` bytes. The number of the

@@ -230,8 +230,8 @@ extension EngineState {
 /// Functions of the process that holds the writer's lock, for the segment that other processes have
 /// appended to.
 extension EngineState {
-  /// Makes the published tail the active segment. No segment is active when the tail accepts no more
-  /// records.
+  /// Makes the published tail the active segment. No segment is active when the tail accepts no
+  /// more records.
   mutating func adoptTail(_ snapshot: SharedPage.Publication) throws(StoreError) {
     guard let slot = openSlot, snapshot.tailLimit > 0,
       log.table.infos[slot].number.rawValue == snapshot.tailSegment

@@ -121,7 +121,7 @@ extension Opener {
     let listing = try DirectoryContents(directory)
     guard let manifest = try ManifestFile.read(directory, listing) else {
       throw StoreError(
-        .corrupted, "the manifest is missing; restore the store from a backup",
+        .corrupted, "the manifest was removed while the store was open; restore it",
         file: Manifest.fileName)
     }
     guard manifest.generation >= snapshot.generation else {
@@ -184,8 +184,8 @@ extension Recovery {
     return isTail ? max(following.tailLimit, following.tailEnd) : 0
   }
 
-  /// Replays the published records of a segment that other processes append to. Replays nothing of a
-  /// segment that is newer than the publication.
+  /// Replays the published records of a segment that other processes append to. Replays nothing of
+  /// a segment that is newer than the publication.
   func followOpen(
     _ entry: Manifest.Segment, _ known: SegmentOpening.Opened?, _ following: SharedPage.Publication,
     _ state: inout EngineState, _ report: inout RecoveryReport

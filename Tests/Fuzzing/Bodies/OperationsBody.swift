@@ -155,8 +155,8 @@ enum OperationsBody {
     private mutating func die() async throws {
       // A background compaction may be about to change the files.
       guard !configuration.compaction.isAutomatic else { return }
-      // The same holds for the sealing of a full segment, which ends soon: files that are copied one
-      // after the other while it runs are no state that the store ever had.
+      // The same holds for the sealing of a full segment, which ends soon: files that are copied
+      // one after the other while it runs are no state that the store ever had.
       try await store.waitUntilIdle()
       let copy = try StoreFiles(of: storage).storage()
       try await store.close()

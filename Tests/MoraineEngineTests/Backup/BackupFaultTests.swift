@@ -99,8 +99,8 @@ import Testing
     try await bench.store.close()
   }
 
-  /// The same holds while a compaction has put its output into the log, and has not published that yet. An
-  /// earlier snapshot does not contain the output.
+  /// The same holds while a compaction has put its output into the log, and has not published that
+  /// yet. An earlier snapshot does not contain the output.
   @Test(arguments: BackupBench.modes, [1, 2])
   func aBackupWithinACompactionIsWhole(mode: Configuration.IOMode, renaming: Int) async throws {
     let memory = MemoryStorage()

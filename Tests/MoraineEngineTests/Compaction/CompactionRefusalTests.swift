@@ -40,8 +40,8 @@ import Testing
     #expect(await store.statistics.poison == nil)
   }
 
-  /// Compaction finds no room, neither in new space nor in the reserve, not even for the segment with
-  /// the fewest live bytes.
+  /// Compaction finds no room, neither in new space nor in the reserve, not even for the segment
+  /// with the fewest live bytes.
   ///
   /// - Parameter last: the error of the attempt on that segment.
   @Test(arguments: modes, [Errno.noSpace, .ioError])

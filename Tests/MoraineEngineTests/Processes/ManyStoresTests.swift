@@ -49,7 +49,8 @@
       }
     }
 
-    /// Regression: each shared store that was followed had a thread, and two descriptors for events.
+    /// Regression: each shared store that was followed had a thread, and two descriptors for
+    /// events.
     @Test func followedSharedStoresHaveNoThreadsOfTheirOwn() async {
       await #expect(processExitsWith: .success) {
         try await ManyStores(count: 100, descriptors: 1024) { $0.sharing = .shared }.run()
