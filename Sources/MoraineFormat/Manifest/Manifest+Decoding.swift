@@ -3,7 +3,7 @@ extension Manifest {
   ///
   /// The checksum is verified before the version: a damaged version number is damage, not a newer
   /// version.
-  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+  package init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     guard bytes.count >= Self.fixedLength + 4 else {
       throw FormatError("the file is shorter than a manifest", at: UInt64(bytes.count))
     }

@@ -6,7 +6,7 @@ extension RecordHeader {
   ///   - bytes: the segment's bytes, from its beginning.
   ///   - offset: a place in the segment.
   ///   - end: where records end, at most the count of the bytes.
-  public static func candidate(
+  package static func candidate(
     in bytes: UnsafeRawBufferPointer, at offset: Int, before end: Int
   ) -> RecordHeader? {
     guard let base = bytes.baseAddress, offset >= 0, offset + fixedLength <= end else { return nil }
@@ -18,7 +18,7 @@ extension RecordHeader {
   }
 
   /// Returns whether the stored checksum matches the record's bytes at this offset.
-  public func checksumMatches(
+  package func checksumMatches(
     in bytes: UnsafeRawBufferPointer, at offset: Int, seed: Checksum
   ) -> Bool {
     guard let base = bytes.baseAddress.map({ $0 + offset }) else { return false }
