@@ -101,7 +101,8 @@ final class CompactionReader: @unchecked Sendable {
           CompactionCandidate(
             address: Address(slot: slot, offset: record.offset), length: header.length,
             hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
-            sequence: header.sequence, keyspace: header.keyspace, isDelete: header.kind == .delete,
+            sequence: header.sequence, keyspace: header.keyspace,
+            isDelete: header.kind.effect == .removes,
             expiryMilliseconds: record.reference.expiryMilliseconds ?? .max))
       }
     }

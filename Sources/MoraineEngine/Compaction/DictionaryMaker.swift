@@ -57,7 +57,7 @@ struct DictionarySampling: Sendable {
   }
 
   func takes(_ header: RecordHeader) -> Bool {
-    header.kind == .put && header.rawLength <= ValueRecoder.longestValueBytes
+    header.kind.effect == .sets && header.rawLength <= ValueRecoder.longestValueBytes
       && StateDigest.mix(header.sequence) <= limit
   }
 

@@ -24,7 +24,7 @@ struct ValueRecoder: ~Copyable {
     _ values: inout SegmentValues
   ) throws(StoreError) {
     let header = record.header
-    guard header.kind == .put, slot != keptFrom else { return }
+    guard header.kind.effect == .sets, slot != keptFrom else { return }
     let needsDictionary = header.codec == .lz4Dictionary
     let isShort = header.rawLength <= Self.longestValueBytes
     guard needsDictionary || (isShort && shared != nil) else { return }

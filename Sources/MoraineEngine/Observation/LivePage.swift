@@ -100,7 +100,7 @@ extension EngineState {
         guard header.kind.isOperation, header.sequence > place.sequence
         else { continue }
         place.sequence = header.sequence
-        guard header.kind == .put, header.keyspace == keyspace,
+        guard header.kind.effect == .sets, header.keyspace == keyspace,
           let entry = try liveEntry([UInt8](record.key), header.sequence, keyspace)
         else { continue }
         result.append(entry)

@@ -216,7 +216,7 @@ extension EngineState {
     let key = Key([UInt8](record.key))
     return Change(
       keyspace: keyspace, key: key,
-      value: header.kind == .put ? try log.table.value(of: record, at: address) : nil,
+      value: header.kind.effect == .sets ? try log.table.value(of: record, at: address) : nil,
       sequence: SequenceNumber(rawValue: header.sequence), cursor: cursor(at: header.sequence))
   }
 

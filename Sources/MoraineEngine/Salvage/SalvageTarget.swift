@@ -91,7 +91,7 @@ struct SalvageTarget {
   ) async throws(StoreError) -> SalvageLoss? {
     let record = segment.operation(at: offset)
     let keyspace = work.name(ofKeyspace: record.header.keyspace)
-    if record.header.kind == .put, record.value == nil {
+    if record.header.kind.effect == .sets, record.value == nil {
       return loss(
         record, of: segment, at: offset,
         record.header.codec == .lz4Dictionary
@@ -174,7 +174,7 @@ extension SalvageWork.Segment {
   }
 
   private func value(of record: RecordReference) -> [UInt8]? {
-    if record.header.kind == .delete { return nil }
+    if record.header.kind.effect == .removes { return nil }
     if record.header.codec == .raw { return [UInt8](record.stored) }
     var value = [UInt8](repeating: 0, count: record.header.rawLength)
     let isSound = value.withUnsafeMutableBytes { target in

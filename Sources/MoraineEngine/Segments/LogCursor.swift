@@ -101,7 +101,9 @@ struct LogCursor {
       let record = try table.record(at: address)
       try table.verify(record, at: address)
       place += aligned(record.header.length)
-      if record.header.kind == .put, keyspace ?? record.header.keyspace == record.header.keyspace {
+      if record.header.kind.effect == .sets,
+        keyspace ?? record.header.keyspace == record.header.keyspace
+      {
         return (address, record)
       }
     }
@@ -121,7 +123,8 @@ struct LogCursor {
       let record = try table.record(at: address)
       try table.verify(record, at: address)
       place += aligned(record.header.length)
-      guard record.header.kind == .put, keyspace ?? record.header.keyspace == record.header.keyspace
+      guard record.header.kind.effect == .sets,
+        keyspace ?? record.header.keyspace == record.header.keyspace
       else { continue }
       let hash = table.hash(record.key, record.header.keyspace)
       index.prefetch(hash)

@@ -19,7 +19,11 @@ struct LogAudit: ~Copyable {
       view.recordCount += 1
       if view.firstSequence == 0 { view.firstSequence = header.sequence }
       view.lastSequence = header.sequence
-      if header.kind == .put { putBytes += size } else { view.deleteBytes += size }
+      switch header.kind.effect {
+      case .sets: putBytes += size
+      case .removes: view.deleteBytes += size
+      case .none: assertionFailure("only records with a key are counted")
+      }
       guard isLive else { return }
       view.gain(size, StateDigest.of(hash: hash, sequence: header.sequence))
     }
@@ -147,9 +151,9 @@ struct LogAudit: ~Copyable {
     let address = Address(slot: slot, offset: record.offset)
     let hash = engine.hash(record.reference.key, header.keyspace)
     let size = UInt64(aligned(header.length))
-    let isLive = header.kind == .put && engine.live.index.holds(address, hash)
+    let isLive = header.kind.effect == .sets && engine.live.index.holds(address, hash)
     sums[slot]?.add(header, hash: hash, isLive: isLive)
-    if header.kind == .put { checkValue(record.reference, address, engine) }
+    if header.kind.effect == .sets { checkValue(record.reference, address, engine) }
     if isLive {
       liveCount += 1
       keyspaces[header.keyspace, default: .init()].count += 1
@@ -182,7 +186,7 @@ struct LogAudit: ~Copyable {
       let hash = engine.hash(record.reference.key, header.keyspace)
       guard isInShare(hash) else { continue }
       let address = Address(slot: slot, offset: record.offset)
-      if header.kind == .put, engine.live.index.holds(address, hash) { continue }
+      if header.kind.effect == .sets, engine.live.index.holds(address, hash) { continue }
       explain(record.reference, slot, hash, &engine)
     }
   }
@@ -211,7 +215,7 @@ struct LogAudit: ~Copyable {
       return contradict(
         engine, "the index refers to record \(live), but record \(header.sequence) replaces it")
     }
-    if header.kind == .delete {
+    if header.kind.effect == .removes {
       guard let put = hidden.removeValue(forKey: hash) else { return }
       if header.sequence <= put.cleanedThrough {
         contradict(
