@@ -26,9 +26,9 @@ package struct ByteReader {
     return Integer(littleEndian: value)
   }
 
-  package mutating func readIdentifier() throws(FormatError) -> Identifier {
+  package mutating func readIdentifier() throws(FormatError) -> StoreIdentifier {
     let low: UInt64 = try read()
-    return Identifier(low: low, high: try read())
+    return StoreIdentifier(low: low, high: try read())
   }
 
   package mutating func readDigest() throws(FormatError) -> StateDigest {

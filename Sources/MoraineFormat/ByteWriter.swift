@@ -8,7 +8,7 @@ package struct ByteWriter {
     withUnsafeBytes(of: integer.littleEndian) { bytes.append(contentsOf: $0) }
   }
 
-  package mutating func append(_ identifier: Identifier) {
+  package mutating func append(_ identifier: StoreIdentifier) {
     append(identifier.low)
     append(identifier.high)
   }

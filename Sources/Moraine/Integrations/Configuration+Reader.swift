@@ -3,7 +3,7 @@
   public import MoraineEngine
 
   /// Reading a configuration with swift-configuration.
-  extension Configuration {
+  extension Store.Configuration {
     /// Reads the configuration of a store with swift-configuration.
     ///
     /// Each key has the name of its property: `durability` (`sync`, `interval` or `none`),

@@ -10,7 +10,7 @@ struct BackupWork: Sendable {
   let source: BackupSource
   let storage: any Storage
   let path: FilePath
-  let progress: (@Sendable (Progress) -> Void)?
+  let progress: (@Sendable (Store.Progress) -> Void)?
 
   func run() throws(StoreError) -> BackupReport {
     let began = SystemClock.monotonicNanoseconds()
@@ -117,7 +117,7 @@ struct BackupWork: Sendable {
       }
       let isShared = try copier.transfer(source.piece(index)) { count in
         done += UInt64(count)
-        progress?(Progress(completedBytes: done, totalBytes: report.totalBytes))
+        progress?(Store.Progress(completedBytes: done, totalBytes: report.totalBytes))
       }
       if isShared {
         report.sharedSegmentCount += 1

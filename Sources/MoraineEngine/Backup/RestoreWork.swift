@@ -9,7 +9,7 @@ struct RestoreWork: Sendable {
   let backup: FilePath
   let path: FilePath
   let sequence: SequenceNumber?
-  let progress: (@Sendable (Progress) -> Void)?
+  let progress: (@Sendable (Store.Progress) -> Void)?
 
   /// The state of the directory when all files are in it.
   struct Staged: Sendable {
@@ -43,7 +43,7 @@ struct RestoreWork: Sendable {
   static func openSource(
     _ path: FilePath, of storage: any Storage, _ missing: String
   ) throws(StoreError) -> (any StorageDirectory, (any StorageFile)?) {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.isReadOnly = true
     let pipeline = CommitPipeline()
     defer { pipeline.stop() }
@@ -160,7 +160,7 @@ struct RestoreWork: Sendable {
       // Each byte counts twice: it is copied, and then read again and checked.
       let isShared = try copier.transfer(SegmentCopier.Piece(entry)) { count in
         done += UInt64(count)
-        progress?(Progress(completedBytes: done, totalBytes: 2 * total))
+        progress?(Store.Progress(completedBytes: done, totalBytes: 2 * total))
       }
       if isShared {
         report.sharedSegmentCount += 1
@@ -181,7 +181,7 @@ extension RestoreWork {
     var manifest = old
     if let sequence { try rewind(&manifest, to: sequence, in: source) }
     manifest.isBackup = false
-    manifest.instanceID = Identifier(low: SystemRandom.number(), high: SystemRandom.number())
+    manifest.instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
     manifest.forgetCuts()
     manifest.epoch += 1
     manifest.generation += 1

@@ -16,7 +16,7 @@ final class CompactionWork {
   /// Offset before which every record of an output begins.
   let outputLimitBytes: Int
 
-  init(pacer: CompactionPacer, outputLimitBytes: Int = Limits.recordOffsetBytes) {
+  init(pacer: CompactionPacer, outputLimitBytes: Int = StoreLimits.recordOffsetBytes) {
     self.pacer = pacer
     self.outputLimitBytes = outputLimitBytes
   }

@@ -16,7 +16,7 @@ extension Store {
   /// - Complexity: O(bytes of the log). Memory: a constant for each record of one segment.
   @discardableResult
   public func compact(
-    _ progress: (@Sendable (Progress) -> Void)? = nil
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> CompactionReport {
     try await beginCompaction()
     defer { endCompaction() }
@@ -37,7 +37,7 @@ extension Store {
   }
 
   private func compactAll(
-    _ work: CompactionWork, _ progress: (@Sendable (Progress) -> Void)?
+    _ work: CompactionWork, _ progress: (@Sendable (Store.Progress) -> Void)?
   ) async throws(StoreError) {
     // Segments that are sealed from now on wait for the next compaction.
     var strategy = ThoroughStrategy(
@@ -55,7 +55,7 @@ extension Store {
       } else {
         strategy.skip(window.count)
       }
-      progress?(Progress(completedBytes: min(done, total), totalBytes: total))
+      progress?(Store.Progress(completedBytes: min(done, total), totalBytes: total))
     }
   }
 

@@ -34,7 +34,6 @@ final class CompactionState {
 
   /// Ends the compaction under way, and wakes the tasks that wait for it.
   func end() {
-    assert(!awaitsRoom, "a compaction ends while it waits for room")
     isForFullDisk = false
     hasReserve = false
     gate.release()
@@ -82,7 +81,6 @@ extension CompactionState {
   /// holds.
   func beginAwaitingRoom() {
     awaitsRoom = true
-    assert(isRunning, "only a compaction that runs can wait for room")
     progress.wakeAll()
   }
 

@@ -39,14 +39,14 @@ extension EngineState {
   static func checkLimits(
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
   ) throws(StoreError) {
-    guard key.count <= Limits.keyLengthBytes else {
+    guard key.count <= StoreLimits.keyLengthBytes else {
       throw StoreError(
-        .keyTooLarge, "the key has \(key.count) bytes; the limit is \(Limits.keyLengthBytes)")
+        .keyTooLarge, "the key has \(key.count) bytes; the limit is \(StoreLimits.keyLengthBytes)")
     }
-    guard value.count <= Limits.valueLengthBytes else {
+    guard value.count <= StoreLimits.valueLengthBytes else {
       throw StoreError(
         .valueTooLarge,
-        "the value has \(value.count) bytes; the limit is \(Limits.valueLengthBytes)")
+        "the value has \(value.count) bytes; the limit is \(StoreLimits.valueLengthBytes)")
     }
   }
 
@@ -209,10 +209,10 @@ extension EngineState {
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try checkWritable()
     let total = batch.operations.reduce(0) { $0 &+ Self.recordBound($1) }
-    guard total <= Limits.batchLengthBytes else {
+    guard total <= StoreLimits.batchLengthBytes else {
       throw StoreError(
         .valueTooLarge,
-        "the batch has \(total) bytes; the limit is \(Limits.batchLengthBytes), so split it")
+        "the batch has \(total) bytes; the limit is \(StoreLimits.batchLengthBytes), so split it")
     }
     guard isDelete ? log.hasRoom(for: total) : log.hasRoom(forPuts: total) else {
       return .needsRoom(total)

@@ -8,7 +8,7 @@ import Synchronization
 /// of keys: what its records mean is the concern of ``LiveIndex``.
 struct Log: ~Copyable {
   let directory: any StorageDirectory
-  let configuration: Configuration
+  let configuration: Store.Configuration
   let pipeline: CommitPipeline
   /// The lock that this process holds on the directory. Jobs that outlive the store keep it.
   let lock: (any StorageFile)?
@@ -38,7 +38,7 @@ struct Log: ~Copyable {
 
   init(
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
-    configuration: Configuration, pipeline: CommitPipeline
+    configuration: Store.Configuration, pipeline: CommitPipeline
   ) {
     self.directory = directory
     self.lock = lock

@@ -7,7 +7,7 @@ import SystemPackage
 @usableFromInline struct Opener: Sendable {
   let storage: any Storage
   let path: FilePath
-  let configuration: Configuration
+  let configuration: Store.Configuration
   let pipeline: CommitPipeline
   let observers: Observers
   /// Time for which other processes of a shared store may write before this one can join them.
@@ -20,7 +20,8 @@ import SystemPackage
   @usableFromInline let isAlone: Bool
 
   init(
-    storage: any Storage, path: FilePath, configuration: Configuration, pipeline: CommitPipeline,
+    storage: any Storage, path: FilePath, configuration: Store.Configuration,
+    pipeline: CommitPipeline,
     observers: Observers
   ) {
     self.storage = storage
@@ -385,8 +386,8 @@ final class HeldLock: StorageFile {
 extension Opener {
   func newManifest() -> Manifest {
     var manifest = Manifest(
-      storeID: Identifier(low: SystemRandom.number(), high: SystemRandom.number()),
-      instanceID: Identifier(low: SystemRandom.number(), high: SystemRandom.number()),
+      storeID: StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number()),
+      instanceID: StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number()),
       hashKey: HashKey(k0: SystemRandom.number(), k1: SystemRandom.number()))
     manifest.generation = 1
     manifest.createdMilliseconds = SystemClock.wallMilliseconds()

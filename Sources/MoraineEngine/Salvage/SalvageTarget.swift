@@ -25,7 +25,7 @@ struct SalvageTarget {
   }
 
   mutating func fill(
-    _ thread: SerialQueue, _ progress: (@Sendable (Progress) -> Void)?
+    _ thread: SerialQueue, _ progress: (@Sendable (Store.Progress) -> Void)?
   ) async throws(StoreError) {
     let total = work.listing.segments.values.reduce(0, &+)
     for (index, plans) in work.groups.enumerated() {
@@ -35,7 +35,7 @@ struct SalvageTarget {
       }
       try await take(group)
       progress?(
-        Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
+        Store.Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
     }
     try await flush()
     report.count = try await store.keyspaceStatistics.reduce(0) { $0 + $1.count }

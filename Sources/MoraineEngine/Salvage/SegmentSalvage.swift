@@ -222,7 +222,7 @@ extension SegmentSalvage {
     let end = min(limit, source.bytes.count)
     guard offset + RecordHeader.fixedLength <= end else { return nil }
     let length = source.bytes.withUnsafeBytes { RecordHeader.length(at: $0.baseAddress! + offset) }
-    let longest = min(end - offset, Limits.recordLengthBytes)
+    let longest = min(end - offset, StoreLimits.recordLengthBytes)
     return length >= RecordHeader.fixedLength && length <= longest ? length : nil
   }
 

@@ -29,7 +29,7 @@ struct LogWalk {
 
   mutating func next<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
-  ) throws(StoreError) -> Entry? {
+  ) throws(StoreError) -> Store.Entry? {
     guard let (address, record) = try nextRecord(index, table) else { return nil }
     return try table.entry(of: record, at: address)
   }
@@ -135,8 +135,8 @@ struct LogCursor {
 }
 
 extension RecordSource where Self: ~Copyable {
-  func entry(of record: RecordReference, at address: Address) throws(StoreError) -> Entry {
-    Entry(
+  func entry(of record: RecordReference, at address: Address) throws(StoreError) -> Store.Entry {
+    Store.Entry(
       keyspace: record.header.keyspace, key: Key([UInt8](record.key)),
       sequence: SequenceNumber(rawValue: record.header.sequence),
       value: try value(of: record, at: address))

@@ -80,7 +80,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   mutating func keepSlots(_ kept: Set<Int>) {
     guard let last = kept.max() else { return }
     precondition(count == 0, "slots are kept in a table that has segments")
-    precondition(last < Limits.segmentCount, "a kept slot lies after the last possible one")
+    precondition(last < StoreLimits.segmentCount, "a kept slot lies after the last possible one")
     let none = SegmentView(base: nil, end: 0, seed: Checksum())
     let nobody = SegmentInfo(number: SegmentNumber(rawValue: 0), epoch: 0, salt: 0)
     for _ in 0...last { _ = place(none, nobody) }
@@ -88,11 +88,11 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   }
 
   /// Number of segments that can still be added.
-  var vacancyCount: Int { Limits.segmentCount - count + freeSlots.count }
+  var vacancyCount: Int { StoreLimits.segmentCount - count + freeSlots.count }
 
   static let full = StoreError(
     .noSpace,
-    "a store has at most \(Limits.segmentCount) segments; set a larger segment size and compact"
+    "a store has at most \(StoreLimits.segmentCount) segments; set a larger segment size and compact"
   )
 
   /// Assigns a slot to a segment, without making the segment part of the store yet.
@@ -102,7 +102,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
       infos[slot] = info
       return slot
     }
-    precondition(count < Limits.segmentCount, "more than a million segments")
+    precondition(count < StoreLimits.segmentCount, "more than a million segments")
     if count == capacity {
       let larger = UnsafeMutablePointer<SegmentView>.allocate(capacity: capacity * 2)
       larger.moveInitialize(from: views, count: count)

@@ -42,7 +42,7 @@ struct LogAudit: ~Copyable {
 
   private(set) var report = VerificationReport()
   private let total: UInt64
-  private let progress: (@Sendable (Progress) -> Void)?
+  private let progress: (@Sendable (Store.Progress) -> Void)?
   /// Contradictions between the log and the data that was derived from it.
   private var contradictions: [StoreError] = []
   private var sums: [Int: Sums] = [:]
@@ -54,7 +54,7 @@ struct LogAudit: ~Copyable {
   private var lastSequence: UInt64 = 0
   private var told = 0
 
-  init(totalBytes: UInt64, _ progress: (@Sendable (Progress) -> Void)?) {
+  init(totalBytes: UInt64, _ progress: (@Sendable (Store.Progress) -> Void)?) {
     total = totalBytes
     self.progress = progress
   }
@@ -111,7 +111,7 @@ struct LogAudit: ~Copyable {
     let sum = sums[slot]?.view
     report.recordCount += sum?.recordCount ?? 0
     report.checkedBytes += UInt64(view.end)
-    progress?(Progress(completedBytes: report.checkedBytes, totalBytes: total))
+    progress?(Store.Progress(completedBytes: report.checkedBytes, totalBytes: total))
   }
 
   private func next(
@@ -129,7 +129,7 @@ struct LogAudit: ~Copyable {
     guard offset / Self.progressBytes != told else { return }
     told = offset / Self.progressBytes
     progress?(
-      Progress(completedBytes: report.checkedBytes + UInt64(offset), totalBytes: total))
+      Store.Progress(completedBytes: report.checkedBytes + UInt64(offset), totalBytes: total))
   }
 
   private mutating func take(

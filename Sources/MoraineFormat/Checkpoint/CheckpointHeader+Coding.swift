@@ -153,7 +153,7 @@ extension CheckpointHeader {
     return level >= 10 && level < 40 && tagShift <= level && split < 1 << UInt64(level)
       && bucketCount == 1 << UInt64(level) + split && overflowCount <= 1 << 28
       && pageChecksums.count == bucketPageCount + overflowPageCount
-      && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(Limits.segmentCount) }
+      && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(StoreLimits.segmentCount) }
       && keyCount <= (bucketCount + overflowCount) * 8
       && lastSequence <= SequenceNumber.max.rawValue
       && segments.allSatisfy { $0.isPlausible(through: lastSequence) } && hasPlausibleKeyspaces

@@ -54,7 +54,7 @@ package struct CheckpointHeader: Equatable, Sendable {
   /// A page has 1024 buckets of 64 bytes.
   package static let pageBytes = 65_536
 
-  package var storeID: Identifier
+  package var storeID: StoreIdentifier
   package var epoch: UInt64 = 0
   package var lastSequence: UInt64 = 0
   package var digest = StateDigest()
@@ -72,7 +72,7 @@ package struct CheckpointHeader: Equatable, Sendable {
   /// Checksums of the buckets' pages, then of the overflow buckets' pages.
   package var pageChecksums: [UInt32] = []
 
-  package init(storeID: Identifier) {
+  package init(storeID: StoreIdentifier) {
     self.storeID = storeID
   }
 

@@ -25,7 +25,7 @@ package struct Compressor: ~Copyable {
   ///
   /// - Complexity: O(value).
   package mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
-    guard value.count >= Self.shortestLengthBytes, value.count <= Limits.valueLengthBytes,
+    guard value.count >= Self.shortestLengthBytes, value.count <= StoreLimits.valueLengthBytes,
       let source = value.baseAddress
     else { return nil }
     LZ4_resetStream_fast(stream)

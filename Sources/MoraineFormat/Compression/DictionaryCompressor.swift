@@ -41,7 +41,8 @@ package struct DictionaryCompressor: ~Copyable {
   ///
   /// - Complexity: O(value), and 16 KiB to copy.
   package mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
-    guard value.count >= Compressor.shortestLengthBytes, value.count <= Limits.valueLengthBytes,
+    guard value.count >= Compressor.shortestLengthBytes,
+      value.count <= StoreLimits.valueLengthBytes,
       let source = value.baseAddress
     else { return nil }
     UnsafeMutableRawPointer(stream)

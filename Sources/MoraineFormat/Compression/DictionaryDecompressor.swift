@@ -51,14 +51,14 @@ package struct DictionaryDecompressor: ~Copyable {
   /// Returns the value, valid until the next call; nil where ``Decompressor`` returns false or
   /// `rawLength` is impossible.
   ///
-  /// - Parameter rawLength: checked against ``Limits/rawLengthBound(stored:)``, because that much
-  ///   memory is allocated.
+  /// - Parameter rawLength: checked against ``StoreLimits/rawLengthBound(stored:)``, because that
+  ///   much memory is allocated.
   /// - Complexity: O(rawLength).
   package mutating func decompress(
     _ stored: UnsafeRawBufferPointer, rawLength: Int
   ) -> UnsafeRawBufferPointer? {
-    guard rawLength >= 0, rawLength <= Limits.valueLengthBytes,
-      rawLength <= Limits.rawLengthBound(stored: stored.count)
+    guard rawLength >= 0, rawLength <= StoreLimits.valueLengthBytes,
+      rawLength <= StoreLimits.rawLengthBound(stored: stored.count)
     else { return nil }
     if memory.count - dictionaryLength < rawLength { resize(rawLength) }
     let target = UnsafeMutableRawBufferPointer(

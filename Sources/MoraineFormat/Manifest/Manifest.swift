@@ -44,9 +44,9 @@ package struct Manifest: Equatable, Sendable {
   package struct Epoch: Equatable, Sendable {
     package var epoch: UInt64
     package var firstSequence: SequenceNumber
-    package var instanceID: Identifier
+    package var instanceID: StoreIdentifier
 
-    package init(epoch: UInt64, firstSequence: SequenceNumber, instanceID: Identifier) {
+    package init(epoch: UInt64, firstSequence: SequenceNumber, instanceID: StoreIdentifier) {
       self.epoch = epoch
       self.firstSequence = firstSequence
       self.instanceID = instanceID
@@ -83,8 +83,8 @@ package struct Manifest: Equatable, Sendable {
   /// of keyspaces.
   package static let lengthLimit = 128 << 20
 
-  package var storeID: Identifier
-  package var instanceID: Identifier
+  package var storeID: StoreIdentifier
+  package var instanceID: StoreIdentifier
   package var hashKey: HashKey
   package var epoch: UInt64 = 1
   package var generation: UInt64 = 0
@@ -105,7 +105,7 @@ package struct Manifest: Equatable, Sendable {
   /// that do not end before it, because it covers everything that they cover.
   package private(set) var cuts: [Cut] = []
 
-  package init(storeID: Identifier, instanceID: Identifier, hashKey: HashKey) {
+  package init(storeID: StoreIdentifier, instanceID: StoreIdentifier, hashKey: HashKey) {
     self.storeID = storeID
     self.instanceID = instanceID
     self.hashKey = hashKey

@@ -112,7 +112,9 @@ extension RecordHeader {
   /// Whether the key and the value are within their limits and within the record.
   @inlinable @inline(__always)
   var isSound: Bool {
-    guard keyLength <= Limits.keyLengthBytes, keyOffset &+ keyLength <= length else { return false }
+    guard keyLength <= StoreLimits.keyLengthBytes, keyOffset &+ keyLength <= length else {
+      return false
+    }
     return isPlausible
   }
 
@@ -122,10 +124,10 @@ extension RecordHeader {
     switch kind {
     case .put:
       // This holds for a compressed value too: no writer stores one that compression makes longer.
-      guard storedLength <= Limits.valueLengthBytes else { return false }
+      guard storedLength <= StoreLimits.valueLengthBytes else { return false }
       if codec == .raw { return true }
-      return rawLength <= Limits.valueLengthBytes
-        && rawLength <= Limits.rawLengthBound(stored: storedLength)
+      return rawLength <= StoreLimits.valueLengthBytes
+        && rawLength <= StoreLimits.rawLengthBound(stored: storedLength)
     case .delete: return storedLength == 0 && codec == .raw
     case .syncMark: return length == SyncMark.recordLength && isBare
     case .footer: return length == SegmentFooter.recordLength && isBare

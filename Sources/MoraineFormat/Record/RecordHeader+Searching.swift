@@ -11,7 +11,7 @@ extension RecordHeader {
   ) -> RecordHeader? {
     guard let base = bytes.baseAddress, offset >= 0, offset + fixedLength <= end else { return nil }
     let length = length(at: base + offset)
-    guard length >= fixedLength, length <= min(end - offset, Limits.recordLengthBytes) else {
+    guard length >= fixedLength, length <= min(end - offset, StoreLimits.recordLengthBytes) else {
       return nil
     }
     return parse(base + offset, length: length)

@@ -30,7 +30,7 @@ package struct SegmentHeader: Equatable, Sendable {
   /// The longest dictionary, in bytes: LZ4 reaches no further back.
   package static let dictionaryLimit = 65_536
 
-  package var storeID: Identifier
+  package var storeID: StoreIdentifier
   package var epoch: UInt64
   package var number: SegmentNumber
   package var predecessor: Predecessor = .none
@@ -41,7 +41,7 @@ package struct SegmentHeader: Equatable, Sendable {
   package var encryptionKeyID: UInt32 = 0
   package var dictionary: [UInt8] = []
 
-  package init(storeID: Identifier, epoch: UInt64, number: SegmentNumber, salt: UInt64) {
+  package init(storeID: StoreIdentifier, epoch: UInt64, number: SegmentNumber, salt: UInt64) {
     self.storeID = storeID
     self.epoch = epoch
     self.number = number

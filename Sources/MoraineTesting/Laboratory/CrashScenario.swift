@@ -7,7 +7,7 @@ public struct CrashScenario: Sendable {
   /// What it is there for.
   public var summary: String
   /// Of its store.
-  public var configuration: Configuration
+  public var configuration: Store.Configuration
   /// What its workloads look like.
   public var shape: WorkloadShape
   /// The size of the disk; `.max` for one that is never full.
@@ -22,7 +22,7 @@ public struct CrashScenario: Sendable {
 
   /// A scenario on a disk that is never full, and answers at once.
   public init(
-    _ name: String, _ summary: String, configuration: Configuration, shape: WorkloadShape
+    _ name: String, _ summary: String, configuration: Store.Configuration, shape: WorkloadShape
   ) {
     self.name = name
     self.summary = summary

@@ -9,11 +9,11 @@ import Testing
 
 /// Compactions that cannot continue: nothing is lost, and the next compaction may succeed.
 @Suite(.timeLimit(.minutes(10))) struct CompactionRefusalTests {
-  private static let modes = [Configuration.IOMode.mapped, .positional]
+  private static let modes = [Store.Configuration.IOMode.mapped, .positional]
   private static let value = [UInt8](0..<200)
 
-  private func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
+  private func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
     configuration.compaction = .manual
     configuration.compaction.sharesDictionaries = false
     configuration.checkpointFloorBytes = 1 << 40
@@ -22,7 +22,7 @@ import Testing
 
   /// Every second key is deleted, so that every segment has garbage and live records.
   private func store(
-    on storage: any Storage, at path: FilePath, _ mode: Configuration.IOMode
+    on storage: any Storage, at path: FilePath, _ mode: Store.Configuration.IOMode
   ) async throws -> Store {
     let store = try Store(on: storage, at: path, configuration: configuration(mode))
     for number in 0..<60 { try await store.set(Self.value, forKey: Key("\(number)")) }
@@ -45,7 +45,8 @@ import Testing
   ///
   /// - Parameter last: the error of the attempt on that segment.
   @Test(arguments: modes, [Errno.noSpace, .ioError])
-  func compactionWithoutAnySpaceGivesUp(mode: Configuration.IOMode, last: Errno) async throws {
+  func compactionWithoutAnySpaceGivesUp(mode: Store.Configuration.IOMode, last: Errno) async throws
+  {
     let storage = FaultStorage(MemoryStorage())
     let store = try await store(on: storage, at: "store", mode)
     let before = await store.segmentStatistics.map(\.number)
@@ -110,7 +111,9 @@ import Testing
 
   /// The contents of two segments may become longer where they no longer share a dictionary.
   @Test(arguments: modes)
-  func segmentsThatDoNotFitTogetherAreRewrittenSeparately(mode: Configuration.IOMode) async throws {
+  func segmentsThatDoNotFitTogetherAreRewrittenSeparately(
+    mode: Store.Configuration.IOMode
+  ) async throws {
     let storage = MemoryStorage()
     let store = try await store(on: storage, at: "store", mode)
     let before = await store.segmentStatistics

@@ -5,10 +5,10 @@ import Testing
 
 /// A damaged record that is not live: its segment stays, and the other segments are compacted.
 @Suite(.timeLimit(.minutes(10))) struct DamagedCompactionTests {
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func damagedSegmentDoesNotStopOtherCompactions(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func damagedSegmentDoesNotStopOtherCompactions(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
     try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }

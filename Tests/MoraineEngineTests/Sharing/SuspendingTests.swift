@@ -9,9 +9,9 @@ import Testing
 /// A store that releases its locks, and a store that is first shared when the disk is full.
 @Suite(.timeLimit(.minutes(10))) struct SuspendingTests {
   /// The rate limit would make the compaction take years.
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func suspendingEndsACompaction(sharing: Configuration.Sharing) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func suspendingEndsACompaction(sharing: Store.Configuration.Sharing) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.sharing = sharing
     configuration.compaction = .manual
     configuration.compaction.rateLimitBytesPerSecond = 1
@@ -30,10 +30,10 @@ import Testing
     try await store.close()
   }
 
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func resumingWaitsForASuspensionUnderWay(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func resumingWaitsForASuspensionUnderWay(sharing: Store.Configuration.Sharing) async throws {
     let slow = FaultStorage(MemoryStorage())
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.sharing = sharing
     configuration.compaction = .manual
     let store = try Store(on: slow, at: "store", configuration: configuration)
@@ -59,8 +59,8 @@ import Testing
   }
 
   /// An app may go into the background while it opens its stores.
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func suspendingWaitsForAResumptionUnderWay(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func suspendingWaitsForAResumptionUnderWay(sharing: Store.Configuration.Sharing) async throws {
     let memory = MemoryStorage()
     let (store, gate, slow) = try await suspended(memory, sharing)
     let resuming = Task { try await store.resume() }
@@ -81,8 +81,8 @@ import Testing
     try await store.close()
   }
 
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func closingEndsAResumptionUnderWay(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func closingEndsAResumptionUnderWay(sharing: Store.Configuration.Sharing) async throws {
     let memory = MemoryStorage()
     let (store, gate, slow) = try await suspended(memory, sharing)
     let resuming = Task { try await store.resume() }
@@ -102,10 +102,10 @@ import Testing
 
   /// Returns a suspended store whose opening hangs.
   private func suspended(
-    _ memory: MemoryStorage, _ sharing: Configuration.Sharing
+    _ memory: MemoryStorage, _ sharing: Store.Configuration.Sharing
   ) async throws -> (Store, Gate, FaultStorage) {
     let slow = FaultStorage(memory)
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.sharing = sharing
     let store = try Store(on: slow, at: "store", configuration: configuration)
     try await store.set([1], forKey: "a")
