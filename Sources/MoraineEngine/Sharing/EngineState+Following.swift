@@ -48,9 +48,13 @@ extension EngineState {
   ///
   /// - Returns: false when segments that this process reads are gone: then all is to be read anew.
   mutating func follow(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+    assert(!isFollowedInPart, "a state that was followed in part must be read again")
+    assert(!snapshot.takesAllUnits, "only an opening takes units that were not published")
     if snapshot.generation > log.manifest.generation {
       guard try followManifest(snapshot) else { return false }
     }
+    assert(
+      log.manifest.generation >= snapshot.generation, "the manifest is older than the page says")
     if let slot = openSlot, log.table.infos[slot].number.rawValue == snapshot.tailSegment {
       try widen(slot, to: max(snapshot.tailLimit, snapshot.tailEnd))
       try replayTail(slot, to: snapshot.tailEnd)
@@ -64,6 +68,7 @@ extension EngineState {
   ///
   /// - Returns: as ``follow(_:)``.
   mutating func followManifest(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+    assert(!isFollowedInPart, "a state that was followed in part must be read again")
     let listing = try DirectoryContents(directory)
     guard let next = try ManifestFile.read(directory, listing) else {
       throw StoreError(
@@ -103,12 +108,16 @@ extension EngineState {
       throw error
     }
     log.table.arrange(by: next.segments.map(\.number))
+    assert(
+      log.table.order.map { log.table.infos[$0].number } == next.segments.map(\.number),
+      "the table lists other segments than the manifest")
     // Whoever compacted or filled the disk may have used it.
     log.reserve = Reserve(directory: directory, found: listing.reserveBytes)
     return true
   }
 
   private mutating func leave(_ slot: Int) {
+    precondition(log.table[slot].recordCount == 0, "a segment with records is left out of the log")
     if log.active?.slot == slot { log.active = nil }
     log.table.drop(slot)
   }
@@ -207,6 +216,7 @@ extension EngineState {
     isFollowedInPart = true
     let result = try replay.run(&self)
     isFollowedInPart = false
+    assert(result.validEnd >= scanner.offset, "a replay moved the end of a segment back")
     log.table[slot].end = result.validEnd
     return result
   }
@@ -277,11 +287,13 @@ extension EngineState {
     let end = try TailVerdict(
       result, scanner(slot, length: length), name: name, watermark: watermark
     ).end
+    precondition(end >= published, "a recovered segment ends before published records")
     log.table[slot].end = end
     // It may have been published without a manifest that says so: on a full disk perhaps.
     let hasFooter = try scanner(slot, length: end).hasFooter(before: end)
     // The rest may be proven; to copy it costs little.
     let proven = min(max(Int(clamping: watermark), log.table[slot].firstOffset), end)
+    assert(proven >= log.table[slot].firstOffset, "a segment is proven only inside its header")
     return OpenSegment(
       slot: slot, name: name, seed: log.table[slot].seed, start: log.table[slot].firstOffset,
       end: end,
@@ -290,6 +302,11 @@ extension EngineState {
 
   /// Lists as sealed what ``recoverTail()`` has found.
   mutating func sealRecoveredTail(_ segment: OpenSegment) {
+    assert(openSlot == segment.slot, "the recovered segment is not the open one")
+    assert(log.active == nil, "a segment that is recovered accepts records")
+    assert(
+      segment.isEmpty == (log.table[segment.slot].recordCount == 0),
+      "a recovered segment has got records, or lost them")
     if segment.isEmpty {
       log.table.drop(segment.slot)
     } else {
