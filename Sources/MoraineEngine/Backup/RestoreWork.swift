@@ -168,6 +168,7 @@ struct RestoreWork: Sendable {
         report.copiedBytes += entry.lengthBytes
       }
     }
+    assert(done == total, "a restored store has other bytes than its segments")
   }
 }
 
@@ -221,6 +222,9 @@ extension RestoreWork {
         if cut.recordCount > 0 { kept.append(cut.entry(entry)) }
       }
     }
+    assert(
+      kept.allSatisfy { $0.recordCount == 0 || $0.lastSequence <= sequence },
+      "a segment reaches further than the restored state")
     manifest.segments = kept
     manifest.lastSequence = sequence
     manifest.digest = StateDigest()

@@ -41,6 +41,7 @@ final class CompactionOutput: @unchecked Sendable {
   /// Sets the dictionary that the values share. Called before the first record is appended.
   func share(_ dictionary: SharedDictionary) {
     precondition(isEmpty, "the dictionary must be set before the first record")
+    assert(header.dictionary.isEmpty, "an output gets a second dictionary")
     header.dictionary = dictionary.bytes
     if !dictionary.bytes.isEmpty { header.flags.insert(.hasDictionary) }
     recoder = ValueRecoder(dictionary)
@@ -54,6 +55,7 @@ final class CompactionOutput: @unchecked Sendable {
     _ record: RecordReference, _ candidate: CompactionCandidate, _ values: inout SegmentValues
   ) throws(StoreError) {
     if isEmpty { try begin() }
+    assert(file != nil, "a record is added to an output without a file")
     var copy = RecordCopy(record.base, record.header)
     try recoder.recode(
       &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
@@ -61,8 +63,11 @@ final class CompactionOutput: @unchecked Sendable {
     guard offset < limitBytes else {
       throw StoreError(.limitExceeded, "the live records do not fit into one segment", file: name)
     }
+    assert(offset.isMultiple(of: recordAlignment), "a copy begins at an unaligned offset")
+    assert(copy.length <= StoreLimits.recordLengthBytes, "a copy is longer than a record can be")
     place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
     recordCount += 1
+    assert(lengthBytes == offset + aligned(copy.length), "a copy has another length than its room")
     if firstSequence == 0 { firstSequence = candidate.sequence }
     lastSequence = candidate.sequence
     earliestExpiry = min(earliestExpiry, candidate.expiryMilliseconds)
@@ -96,6 +101,8 @@ final class CompactionOutput: @unchecked Sendable {
       return try directory.createFile(name)
     }
     buffer = header.encoded()
+    assert(written == 0, "an output begins again after bytes were written")
+    assert(buffer.count == header.headerLength, "a header has another length than it states")
   }
 
   private func flush() throws(StoreError) {
@@ -111,6 +118,9 @@ final class CompactionOutput: @unchecked Sendable {
   /// Appends the footer, and makes the segment and its name durable.
   func finish(_ pipeline: CommitPipeline) throws(StoreError) {
     guard let file else { return }
+    precondition(
+      lengthBytes == header.headerLength + Int(liveBytes) + deleteBytes,
+      "the records of an output have another length than it counts")
     // The footer's digest is never compared: its sequence number is below `compactedThrough`.
     let footer = SegmentFooter(
       recordCount: recordCount, firstSequence: SequenceNumber(rawValue: firstSequence),

@@ -49,6 +49,8 @@ final class CompactionReader: @unchecked Sendable {
     _ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey,
     sampling: DictionarySampling? = nil
   ) {
+    assert(!inputs.isEmpty, "a compaction has no inputs")
+    assert(Set(inputs.map(\.slot)).count == inputs.count, "a segment is an input twice")
     self.inputs = inputs
     self.directory = directory
     self.hashKey = hashKey
@@ -110,6 +112,9 @@ final class CompactionReader: @unchecked Sendable {
   }
 
   private func open(_ input: CompactionInput) throws(StoreError) -> SegmentScanner {
+    assert(input.firstOffset <= input.end, "an input ends inside its header")
+    assert(
+      input.firstOffset.isMultiple(of: recordAlignment), "an input begins at an unaligned offset")
     let source = try Self.source(input, directory)
     values = SegmentValues(dictionary: try Self.dictionary(input, source), name: input.name)
     return SegmentScanner(
@@ -143,14 +148,33 @@ final class CompactionReader: @unchecked Sendable {
   }
 
   /// Returns a record of the last chunk. Its checksum was verified when the chunk was read.
+  ///
+  /// - Throws: `.corrupted` when the file now contains other bytes; `.io`.
   func record(_ candidate: CompactionCandidate) throws(StoreError) -> RecordReference {
     guard let source = scanner?.source else { fatalError("no input is open") }
+    assert(
+      candidate.address.slot == inputs[next].slot, "a record is not of the segment read last")
+    assert(
+      candidate.address.offset + candidate.length <= source.length,
+      "a record ends after its segment")
     let base = try source.bytes(at: candidate.address.offset, count: candidate.length)
-    guard let header = RecordHeader.parse(base, length: candidate.length) else {
+    // Without a mapping, these bytes may have been read from the file again.
+    guard inputs[next].mapping != nil || checksumMatches(base, candidate),
+      let header = RecordHeader.parse(base, length: candidate.length)
+    else {
       throw .corrupted(
         "a record changed while it was copied", inputs[next].name,
         at: candidate.address.offset)
     }
     return RecordReference(base: base, header: header)
+  }
+
+  private func checksumMatches(
+    _ base: UnsafeRawPointer, _ candidate: CompactionCandidate
+  ) -> Bool {
+    let checksum = RecordHeader.checksum(
+      of: base, length: candidate.length, at: UInt64(candidate.address.offset),
+      seed: inputs[next].seed)
+    return checksum == RecordHeader.storedChecksum(at: base)
   }
 }

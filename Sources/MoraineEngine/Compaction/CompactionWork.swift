@@ -17,6 +17,9 @@ final class CompactionWork {
   let outputLimitBytes: Int
 
   init(pacer: CompactionPacer, outputLimitBytes: Int = StoreLimits.recordOffsetBytes) {
+    precondition(
+      outputLimitBytes <= StoreLimits.recordOffsetBytes,
+      "an address cannot hold the end of an output")
     self.pacer = pacer
     self.outputLimitBytes = outputLimitBytes
   }
@@ -27,6 +30,7 @@ final class CompactionWork {
   func count(
     _ inputs: ArraySlice<CompactionInput>, _ output: CompactionOutput
   ) -> CompactionReport {
+    assert(!inputs.isEmpty, "a step of a compaction rewrote no segment")
     let outputBytes = output.isEmpty ? 0 : output.lengthBytes
     var step = CompactionReport()
     step.inputSegmentCount = inputs.count
@@ -100,6 +104,7 @@ struct CompactionPacer {
     afterReading bytes: Int, now: UInt64 = SystemClock.monotonicNanoseconds()
   ) -> UInt64 {
     guard let limitBytesPerSecond else { return 0 }
+    assert(bytes >= 0, "a compaction has read less than nothing")
     let elapsed = now - (lastOfLimit ?? now)
     lastOfLimit = now
     debt = max(0, debt - Double(elapsed)) + Double(bytes) / limitBytesPerSecond * 1e9

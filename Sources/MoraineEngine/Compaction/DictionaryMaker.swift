@@ -25,6 +25,7 @@ final class DictionaryMaker: @unchecked Sendable {
 
   /// Adds those values of the last chunk that will be copied.
   func add(_ candidates: [CompactionCandidate], _ isKept: [Bool]) throws(StoreError) {
+    assert(candidates.count == isKept.count, "not every record was looked up in the index")
     for (candidate, isKept) in zip(candidates, isKept) where isKept {
       let record = try reader.record(candidate)
       valueBytes += record.header.rawLength

@@ -33,6 +33,7 @@ extension EngineState {
     return log.table.order.enumerated().map { place, slot in
       let (view, info) = (log.table[slot], log.table.infos[slot])
       defer { cleaned = min(cleaned, view.cleanedThrough) }
+      assert(view.end >= view.firstOffset, "a segment ends inside its header")
       // Every segment has a header and a footer: they are not garbage.
       let overhead =
         view.firstOffset + (info.flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
@@ -63,6 +64,7 @@ extension EngineState {
 
   func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
     slots.map { slot in
+      assert(log.table.infos[slot].flags.contains(.sealed), "an open segment is to be rewritten")
       let view = log.table[slot]
       return CompactionInput(
         slot: slot, name: log.table.fileName(slot), mapping: log.table.infos[slot].mapping,
@@ -87,6 +89,7 @@ extension EngineState {
   /// Returns the sequence number up to which no delete hides a record in the segments before this
   /// one.
   func cleanedThrough(before slot: Int) -> UInt64 {
+    assert(log.table.order.contains(slot), "a segment that is rewritten is not in the log")
     var cleaned = UInt64.max
     for other in log.table.order {
       if other == slot { break }
@@ -141,6 +144,8 @@ extension EngineState {
     guard let first = inputs.first, let start = log.table.order.firstIndex(of: first) else {
       fatalError("the inputs of a compaction are not in the table any more")
     }
+    precondition(!log.table.isRetiring, "the inputs of another compaction are not removed yet")
+    assert(cleaned <= log.lastSequence, "an output is clean of deletes that were never made")
     let range = start..<start + inputs.count
     precondition(
       Array(log.table.order[range]) == inputs, "the order of segments changed during a compaction")
@@ -148,6 +153,9 @@ extension EngineState {
       log.table.retire(range, for: nil)
       return nil
     }
+    assert(
+      mapping.map { $0.lengthBytes >= output.lengthBytes } ?? true,
+      "an output is longer than its mapping")
     let dictionary = output.header.dictionary
     var view = SegmentView(
       base: mapping?.base, end: output.header.headerLength, seed: output.header.checksumSeed)
@@ -166,6 +174,10 @@ extension EngineState {
     info.incomingBytes = output.liveBytes
     let slot = log.table.place(view, info)
     log.table.retire(range, for: slot)
+    assert(log.table.order[start] == slot, "an output is not at the place of its inputs")
+    assert(
+      Set(log.table.readingOrder).count == log.table.readingOrder.count,
+      "a segment is in the log twice")
     return slot
   }
 
@@ -174,11 +186,16 @@ extension EngineState {
   /// The pages of these entries were validated when ``selectLive(_:cleanedThrough:)`` selected the
   /// records; a validated page stays valid.
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
+    assert(log.table.order.contains(slot), "copies are installed in a segment outside the log")
     for relocation in relocations { live.index.prefetch(relocation.hash) }
     let copied = relocations.reduce(0) { $0 + UInt64(aligned(Int($1.newLength))) }
     log.table.infos[slot].incomingBytes -= copied
     for relocation in relocations {
       let place = Address(slot: slot, offset: Int(relocation.newOffset))
+      assert(relocation.old.slot != slot, "a record was copied to its own segment")
+      assert(
+        place.offset + Int(relocation.newLength) <= log.table[slot].end,
+        "a copy ends after its segment")
       live.relocate(relocation, to: place, in: log.table)
     }
   }

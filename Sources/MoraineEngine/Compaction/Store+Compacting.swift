@@ -49,6 +49,7 @@ extension Store {
       strategy.shrinkage = work.shrinkage
       let figures = engine!.compactionFigures()
       let window = strategy.window(figures)
+      assert(!window.isEmpty, "a compaction makes no progress")
       done += figures.segments[window].reduce(0) { $0 + UInt64($1.fileBytes) }
       if strategy.next(figures) != nil {
         try await rewrite(window, &strategy, work)
@@ -159,6 +160,7 @@ extension Store {
   private func sealAndPublish() async throws(StoreError) {
     try await sealActive()
     try await publishManifest()
+    assert(engine?.log.active == nil, "a segment that was sealed accepts records")
   }
 }
 
@@ -204,6 +206,7 @@ extension Store {
   }
 
   private func runInBackground(isFull: Bool) async {
+    assert(compaction.isRunning, "background work begins without a compaction")
     let hasFailed = await !clean(isFull: isFull)
     await restoreReserve()
     endCompaction()

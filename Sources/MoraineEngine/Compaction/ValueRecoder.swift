@@ -24,6 +24,9 @@ struct ValueRecoder: ~Copyable {
     _ values: inout SegmentValues
   ) throws(StoreError) {
     let header = record.header
+    assert(
+      copy.codec == header.codec && copy.rawLength == header.rawLength,
+      "a copy is compressed a second time")
     guard header.kind.effect == .sets, slot != keptFrom else { return }
     let needsDictionary = header.codec == .lz4Dictionary
     let isShort = header.rawLength <= Self.longestValueBytes

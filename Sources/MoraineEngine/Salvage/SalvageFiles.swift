@@ -150,6 +150,9 @@ struct SalvageBytes: Sendable {
   /// Returns the header of a record whose validity was checked before.
   func header(at offset: Int) -> RecordHeader {
     bytes.withUnsafeBytes { bytes in
+      precondition(
+        offset >= 0 && offset + RecordHeader.fixedLength <= bytes.count,
+        "a record lies outside its segment")
       let base = bytes.baseAddress! + offset
       guard let header = RecordHeader.parse(base, length: RecordHeader.length(at: base)) else {
         fatalError("a record that was read before cannot be parsed")

@@ -45,6 +45,9 @@ struct SalvageTarget {
   }
 
   private mutating func take(_ group: SalvageWork.Group) async throws(StoreError) {
+    assert(
+      zip(group.order, group.order.dropFirst()).allSatisfy { $0.sequence <= $1.sequence },
+      "the operations are not in the order of the log")
     report.add(group)
     // Compaction's output contains some of the records of its inputs. One readable copy is enough.
     var last: (sequence: UInt64, loss: SalvageLoss?) = (0, nil)
@@ -130,6 +133,8 @@ struct SalvageTarget {
 
   private mutating func flush() async throws(StoreError) {
     guard !pending.isEmpty else { return }
+    assert(pending.count <= Self.batchCount, "a batch has too many operations")
+    assert(pendingBytes <= Self.batchBytes || pending.count == 1, "a batch has too many bytes")
     let (operations, store) = (pending, store)
     pending = []
     pendingBytes = 0
@@ -153,6 +158,7 @@ struct SalvageTarget {
 
   /// Determines for each lost key whether the new store has an older or a later value.
   private mutating func lookForKeys() async throws(StoreError) {
+    assert(pending.isEmpty, "a key is looked up before all operations are written")
     for index in report.losses.indices {
       for place in report.losses[index].keys.indices {
         let key = report.losses[index].keys[place]

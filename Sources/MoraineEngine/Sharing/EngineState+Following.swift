@@ -49,9 +49,13 @@ extension EngineState {
   /// - Returns: false when segments that this process reads no longer exist: then the whole store
   ///   must be read again.
   mutating func follow(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+    assert(!isFollowedInPart, "a state that was followed in part must be read again")
+    assert(!snapshot.takesAllUnits, "only an opening takes units that were not published")
     if snapshot.generation > log.manifest.generation {
       guard try followManifest(snapshot) else { return false }
     }
+    assert(
+      log.manifest.generation >= snapshot.generation, "the manifest is older than the page says")
     if let slot = openSlot, log.table.infos[slot].number.rawValue == snapshot.tailSegment {
       try widen(slot, to: max(snapshot.tailLimit, snapshot.tailEnd))
       try replayTail(slot, to: snapshot.tailEnd)
@@ -65,6 +69,7 @@ extension EngineState {
   ///
   /// - Returns: the same as ``follow(_:)``.
   mutating func followManifest(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+    assert(!isFollowedInPart, "a state that was followed in part must be read again")
     let listing = try DirectoryContents(directory)
     guard let next = try ManifestFile.read(directory, listing) else {
       throw StoreError(
@@ -104,12 +109,16 @@ extension EngineState {
       throw error
     }
     log.table.arrange(by: next.segments.map(\.number))
+    assert(
+      log.table.order.map { log.table.infos[$0].number } == next.segments.map(\.number),
+      "the table lists other segments than the manifest")
     // Another process may have used the reserve, for a compaction or on a full disk.
     log.reserve = Reserve(directory: directory, found: listing.reserveBytes)
     return true
   }
 
   private mutating func leave(_ slot: Int) {
+    precondition(log.table[slot].recordCount == 0, "a segment with records is left out of the log")
     if log.active?.slot == slot { log.active = nil }
     log.table.drop(slot)
   }
@@ -208,6 +217,7 @@ extension EngineState {
     isFollowedInPart = true
     let result = try replay.run(&self)
     isFollowedInPart = false
+    assert(result.validEnd >= scanner.offset, "a replay moved the end of a segment back")
     log.table[slot].end = result.validEnd
     return result
   }
@@ -282,12 +292,14 @@ extension EngineState {
     let end = try TailVerdict(
       result, scanner(slot, length: length), name: name, watermark: watermark
     ).end
+    precondition(end >= published, "a recovered segment ends before published records")
     log.table[slot].end = end
     // The footer may have been published without a manifest that lists the segment as sealed, for
     // example on a full disk.
     let hasFooter = try scanner(slot, length: end).hasFooter(before: end)
     // The bytes after this offset may be durable too; copying them again costs little.
     let proven = min(max(Int(clamping: watermark), log.table[slot].firstOffset), end)
+    assert(proven >= log.table[slot].firstOffset, "a segment is proven only inside its header")
     return OpenSegment(
       slot: slot, name: name, seed: log.table[slot].seed, start: log.table[slot].firstOffset,
       end: end,
@@ -296,6 +308,11 @@ extension EngineState {
 
   /// Marks the segment of ``recoverTail()`` as sealed, or removes it when it has no record.
   mutating func sealRecoveredTail(_ segment: OpenSegment) {
+    assert(openSlot == segment.slot, "the recovered segment is not the open one")
+    assert(log.active == nil, "a segment that is recovered accepts records")
+    assert(
+      segment.isEmpty == (log.table[segment.slot].recordCount == 0),
+      "a recovered segment has got records, or lost them")
     if segment.isEmpty {
       log.table.drop(segment.slot)
     } else {

@@ -9,6 +9,7 @@ extension Opener {
   func openShared(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState? {
+    assert(isShared && !configuration.isReadOnly, "a reader opens a store for writing")
     let link = try makeLink(directory)
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
@@ -52,6 +53,7 @@ extension Opener {
   func openForReading(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState {
+    assert(configuration.isReadOnly, "a writer opens a store for reading")
     guard let link = try SharedLink(reading: directory) else {
       return try openNeverShared(directory, lock, began)
     }
@@ -179,6 +181,7 @@ extension Opener {
 extension Recovery {
   /// Returns the length that an unsealed segment may reach; nil in a process that is alone.
   func growth(of entry: Manifest.Segment) -> Int? {
+    assert(!entry.isSealed, "a sealed segment does not grow")
     guard let following else { return nil }
     let isTail = following.tailSegment == entry.number.rawValue
     return isTail ? max(following.tailLimit, following.tailEnd) : 0
@@ -190,6 +193,7 @@ extension Recovery {
     _ entry: Manifest.Segment, _ known: SegmentOpening.Opened?, _ following: SharedPage.Publication,
     _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) {
+    assert(!following.takesAllUnits, "more than the published part of a segment is to be read")
     let slot: Int
     if let known {
       slot = known.slot

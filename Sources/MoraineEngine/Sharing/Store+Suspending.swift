@@ -22,6 +22,7 @@ extension Store {
     guard !isClosed else { return }
     sharing.wasThere = engine != nil
     guard engine != nil else { return }
+    assert(!compaction.isRunning, "a store is suspended during a compaction")
     writing.roomGate.take()
     defer { writing.roomGate.release() }
     do throws(StoreError) {
@@ -30,6 +31,7 @@ extension Store {
       tell(.suspended(failure: error))
       throw error
     }
+    precondition(engine == nil, "a suspended store has the directory open")
     tell(.suspended(failure: nil))
   }
 

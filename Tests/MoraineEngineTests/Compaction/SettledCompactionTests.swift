@@ -95,6 +95,8 @@ extension Store {
     let policy = CompactionPolicy()
     let work = CompactionWork(pacer: CompactionPacer(policy: policy, isUrgent: true))
     try await sealForCompaction()
+    compaction.begin()
+    defer { endCompaction() }
     var count = 0
     while count < limit, let slots = engine?.nextCompaction(BackgroundStrategy(policy: policy)) {
       _ = try await rewrite(slots, work)
