@@ -57,6 +57,14 @@ MUTANTS = [
                    "guard inputs[next].mapping != nil || checksumMatches(base, candidate),",
                    "guard ON || inputs[next].mapping != nil || checksumMatches(base, candidate),"),),
            "DamagedCompactionTests.recordThatChangesBetweenTwoReadsIsNotCopied"),
+    Mutant("full-disk-not-compacted-unsealed", "fault ENOSPC: compaction still works",
+           (engine("Compaction/Store+Compacting.swift",
+                   "guard error.code == .noSpace, engine?.compactionFigures().cheapest != nil "
+                   "else { throw error }",
+                   "guard !ON, error.code == .noSpace, "
+                   "engine?.compactionFigures().cheapest != nil else { throw error }"),),
+           "CompactionRefusalTests"
+           ".compactionBeginsWithTheSealedSegmentsWhenTheActiveOneCannotBeSealed"),
     Mutant("installed-unconditionally", "rule 10: an older copy replaces no newer record",
            (engine("Engine/LiveIndex.swift",
                    "guard index.move(relocation.old, to: copy, relocation.hash) else { return }",

@@ -23,9 +23,13 @@ extension Store {
     guard engine != nil else { return CompactionReport() }
     try engine!.checkWritable()
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true))
-    try await sealForCompaction()
     do throws(StoreError) {
+      let isSealed = try await sealIfSpaceAllows()
       try await compactAll(work, progress)
+      if !isSealed {
+        try await sealForCompaction()
+        try await compactAll(work, progress)
+      }
     } catch {
       await restoreReserve()
       guard work.isCancelled, error.code == .cancelled else { throw error }
@@ -34,6 +38,20 @@ extension Store {
     try await shrinkIndex()
     if isCheckpointDue { try await writeCheckpoint(on: work.thread) }
     return work.report
+  }
+
+  /// Seals the active segment for a compaction. On a full disk without a reserve there may be no
+  /// space for that before the compaction has freed some.
+  ///
+  /// - Returns: false when there is no space, and a sealed segment has garbage.
+  private func sealIfSpaceAllows() async throws(StoreError) -> Bool {
+    do throws(StoreError) {
+      try await sealForCompaction()
+      return true
+    } catch {
+      guard error.code == .noSpace, engine?.compactionFigures().cheapest != nil else { throw error }
+      return false
+    }
   }
 
   private func compactAll(
@@ -227,9 +245,7 @@ extension Store {
       // While another process compacts, this process need not.
       guard try takeCompactor() else { return true }
       try await beginRewriting()
-      if isFull || isActiveWorthSealing {
-        try await sealForCompaction()
-      }
+      if isFull || isActiveWorthSealing { _ = try await sealIfSpaceAllows() }
       while !isClosed, !isSuspended, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)

@@ -1,4 +1,5 @@
 import Foundation
+import MoraineFormat
 import MoraineStorage
 import MoraineTesting
 import Synchronization
@@ -38,6 +39,34 @@ import Testing
     }
     #expect(try await store.verify().isSound)
     #expect(await store.statistics.poison == nil)
+  }
+
+  /// Regression: on a full disk without a reserve, the manifest that seals the active segment had no
+  /// space, and the compaction ended, although the sealed segments were full of garbage.
+  @Test(arguments: modes)
+  func compactionBeginsWithTheSealedSegmentsWhenTheActiveOneCannotBeSealed(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try await store(on: storage, at: "store", mode)
+    let before = await store.statistics.diskBytes
+    let attempts = Mutex(0)
+    storage.setScript { event in
+      guard event.operation == .createFile, event.file == Manifest.temporaryFileName else {
+        return nil
+      }
+      // The first attempt to seal, and the attempt after the reserve was released.
+      return attempts.withLock { count in
+        count += 1
+        return count <= 2 ? .fail(.noSpace) : nil
+      }
+    }
+    try await store.compact()
+    #expect(attempts.withLock { $0 } > 2)
+    #expect(await store.statistics.diskBytes < before * 3 / 4)
+    storage.setScript(nil)
+    try await check(store)
+    try await store.close()
   }
 
   /// Compaction finds no room, neither in new space nor in the reserve, not even for the segment
