@@ -63,6 +63,8 @@ extension Store {
       throw StoreError(
         .notAStore, "the store was removed while it was suspended", file: opener.path.string)
     }
+    checkpoints.beginCounting(
+      names: engine!.checkpointNames, writtenBytes: compaction.writtenBytes)
     engine!.keyspaces.recordCommitToAll()
     begunFollowing()
     tellOpened()

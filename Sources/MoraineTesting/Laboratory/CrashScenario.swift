@@ -2,13 +2,13 @@ public import MoraineEngine
 
 /// A kind of work that the laboratory crashes: a configuration and a shape of workloads.
 public struct CrashScenario: Sendable {
-  /// What it is called on the command line.
+  /// Name of the scenario on the command line.
   public var name: String
-  /// What it is there for.
+  /// Purpose of the scenario, in one sentence.
   public var summary: String
-  /// Of its store.
+  /// Configuration of the store.
   public var configuration: Store.Configuration
-  /// What its workloads look like.
+  /// Shape of the workloads.
   public var shape: WorkloadShape
   /// The size of the disk; `.max` for one that is never full.
   public var capacityBytes = Int.max

@@ -41,8 +41,8 @@ import Testing
     #expect(await store.statistics.poison == nil)
   }
 
-  /// Regression: on a full disk without a reserve, the manifest that seals the active segment had no
-  /// space, and the compaction ended, although the sealed segments were full of garbage.
+  /// Regression: on a full disk without a reserve, the manifest that seals the active segment had
+  /// no space, and the compaction ended, although the sealed segments were full of garbage.
   @Test(arguments: modes)
   func compactionBeginsWithTheSealedSegmentsWhenTheActiveOneCannotBeSealed(
     mode: Store.Configuration.IOMode

@@ -30,6 +30,25 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: the bytes since the last checkpoint were counted from those before the suspension,
+  /// and the difference wrapped, so that a checkpoint was always due.
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func noCheckpointIsDueAfterASuspensionWithoutWrites(
+    sharing: Store.Configuration.Sharing
+  ) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
+    configuration.sharing = sharing
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 4096
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    for number in 0..<100 { try await store.set([UInt8](0..<99), forKey: Key("\(number)")) }
+    try await store.writeCheckpointForTests()
+    try await store.suspend()
+    try await store.resume()
+    #expect(await !store.isCheckpointDue)
+    try await store.close()
+  }
+
   @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
   func resumingWaitsForASuspensionUnderWay(sharing: Store.Configuration.Sharing) async throws {
     let slow = FaultStorage(MemoryStorage())
@@ -186,5 +205,11 @@ import Testing
       let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
       try bytes[..<count].withUnsafeBytes { try copy.write($0, at: 0) }
     }
+  }
+}
+
+extension Store {
+  fileprivate func writeCheckpointForTests() async throws {
+    try await writeCheckpoint(on: pipeline)
   }
 }
