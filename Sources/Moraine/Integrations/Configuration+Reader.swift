@@ -72,7 +72,7 @@
   }
 
   extension CompactionPolicy {
-    fileprivate init(_ settings: SettingReader) throws(MoraineEngine.Configuration.InvalidValue) {
+    fileprivate init(_ settings: SettingReader) throws(Store.Configuration.InvalidValue) {
       self.init()
       try settings.read("isAutomatic", settings.bool, into: &isAutomatic)
       try settings.read(
