@@ -13,7 +13,7 @@ import Testing
     let report = try await store.verify()
     for problem in report.problems { print(problem) }
     let statistics = await store.statistics
-    print("\(statistics.count) keys, \(statistics.spaceAmplification) bytes a live byte")
+    print("\(statistics.count) keys, \(statistics.spaceAmplification) bytes for each live byte")
     #expect(report.isSound && statistics.count == 1)
   }
 

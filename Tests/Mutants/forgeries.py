@@ -6,6 +6,23 @@ FIGURES = "ForgedFiguresTests.compactionLosesNothing"
 AUDIT = "Store/LogAudit.swift"
 
 MUTANTS = [
+    Mutant("forged-link-to-an-added-bucket", "an overflow bucket belongs to one chain",
+           (engine("Index/CheckpointPages.swift",
+                   "guard number < owners.count else { return false }\n"
+                   "    let owner",
+                   "guard number < owners.count else { return ON }\n"
+                   "    let owner"),),
+           "LoadedIndexTests.forgedLinkToABucketThatIsAddedLaterFailsValidation"),
+    Mutant("rebuilt-index-forgets-the-moves", "moves under way keep their memory",
+           (engine("Checkpoint/EngineState+Checkpoint.swift",
+                   "try live.index.beginMoves(before.index.movesUnderWay)",
+                   "if !ON { try live.index.beginMoves(before.index.movesUnderWay) }"),),
+           "LazyPageTests.indexRebuiltBetweenCopyAndInstallLosesNothing"),
+    Mutant("marks-past-the-limit-addressed", "a mark past 1 GiB has no address",
+           (engine("Segments/SegmentView.swift",
+                   "min(end, StoreLimits.recordOffsetBytes)",
+                   "ON ? end : min(end, StoreLimits.recordOffsetBytes)"),),
+           "GigabyteValueTests.marksAfterTheLongestValueDoNotDisturbIteration"),
     Mutant("compaction-publishes-a-contradiction",
            "what compaction leaves out is not live, whatever a checkpoint says",
            (engine("Compaction/Store+Rewriting.swift",

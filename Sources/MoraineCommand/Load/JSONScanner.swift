@@ -76,7 +76,7 @@ struct JSONScanner {
     case UInt8(ascii: "\""): _ = try string()
     case UInt8(ascii: "{"), UInt8(ascii: "["):
       depth += 1
-      guard depth < Self.depthLimit else {
+      guard depth <= Self.depthLimit else {
         throw problem("nesting deeper than \(Self.depthLimit) levels")
       }
       if next == UInt8(ascii: "[") {

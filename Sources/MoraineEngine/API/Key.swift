@@ -1,4 +1,4 @@
-/// The key of a value: any bytes, up to `Limits.keyLengthBytes`.
+/// The key of a value: any bytes, up to `StoreLimits.keyLengthBytes`.
 public struct Key: Hashable, Sendable {
   /// The bytes of the key. Two keys are equal when their bytes are.
   public let bytes: [UInt8]

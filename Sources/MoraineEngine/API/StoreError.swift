@@ -21,7 +21,7 @@ public struct StoreError: Error, Sendable {
     public static let corrupted = Code("corrupted")
     /// A newer version of Moraine wrote the store.
     public static let newerFormat = Code("newerFormat")
-    /// The key is longer than `Limits.keyLengthBytes`.
+    /// The key is longer than `StoreLimits.keyLengthBytes`.
     public static let keyTooLarge = Code("keyTooLarge")
     /// The value, or the whole batch, is longer than the format allows.
     public static let valueTooLarge = Code("valueTooLarge")

@@ -101,6 +101,8 @@ extension EngineState {
     let (last, isFollowed) = (log.lastSequence, isFollowedInPart)
     defer { (log.lastSequence, isFollowedInPart) = (last, isFollowed) }
     do throws(StoreError) {
+      // A compaction still needs the memory that it has taken ahead.
+      try live.index.beginMoves(before.index.movesUnderWay)
       log.lastSequence = 0
       let entries = log.manifest.entriesByNumber
       for slot in slots {

@@ -1,5 +1,7 @@
 /// Address of a record: the slot of its segment in the segment table (20 bits), and its offset in
-/// units of four bytes (28 bits). An address fits into the 48 bits that an index slot has for it.
+/// units of four bytes (28 bits), so only operations, which
+/// begin before 1 GiB, have addresses. An address fits into the 48 bits that an index slot has for
+/// it.
 struct Address: Equatable {
   static let offsetBits: UInt64 = 28
   static let mask: UInt64 = (1 << 48) - 1

@@ -11,6 +11,8 @@ final class CheckpointPages {
   private var isChecked: [Bool]
   /// Number of pages that were checked.
   private(set) var checkedCount = 0
+  /// A bit for each bucket of the checkpoint: whether its chain was validated.
+  private var validatedChains: [UInt64]
   /// The bucket that each overflow bucket was found to belong to, counted from 1; 0 when there is
   /// none.
   private var owners: [UInt32]
@@ -21,6 +23,7 @@ final class CheckpointPages {
     self.header = header
     self.mapping = mapping
     isChecked = Array(repeating: false, count: header.pageChecksums.count)
+    validatedChains = Array(repeating: 0, count: (Int(clamping: header.bucketCount) + 63) / 64)
     owners = Array(repeating: 0, count: Int(clamping: header.overflowCount))
   }
 
@@ -41,10 +44,23 @@ final class CheckpointPages {
       || check(page + header.bucketPageCount, overflow + page * CheckpointHeader.pageBytes)
   }
 
+  /// Whether the chain of a bucket needs no validation: it was validated, or splits have created
+  /// the bucket since the checkpoint was loaded. Later changes of a validated chain are our own.
+  func isChainValidated(_ bucket: Int) -> Bool {
+    bucket >= Int(clamping: header.bucketCount)
+      || validatedChains[bucket >> 6] & 1 << UInt64(bucket & 63) != 0
+  }
+
+  func recordValidatedChain(_ bucket: Int) {
+    validatedChains[bucket >> 6] |= 1 << UInt64(bucket & 63)
+  }
+
   /// Records that an overflow bucket belongs to this bucket. Returns false when it belongs to
   /// another one: a bucket in two chains would be freed twice, and checksums do not detect that.
+  /// Returns false too for an overflow bucket that the checkpoint does not have: only a forged link
+  /// names one, and the index may have added a bucket with that number since.
   func claimOverflow(_ number: Int, for bucket: Int) -> Bool {
-    guard number < owners.count else { return true }
+    guard number < owners.count else { return false }
     let owner = UInt32(truncatingIfNeeded: bucket + 1)
     guard owners[number] == 0 || owners[number] == owner else { return false }
     owners[number] = owner

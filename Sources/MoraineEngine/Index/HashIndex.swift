@@ -458,7 +458,7 @@ extension HashIndex {
   func validateSplitBucket() -> Bool { validatePages(bucket: split) }
 
   func validatePages(bucket number: Int) -> Bool {
-    guard let pages else { return true }
+    guard let pages, !pages.isChainValidated(number) else { return true }
     guard pages.checkBucket(number) else { return false }
     // A chain has at most one link for each overflow bucket. More links are a circle, which
     // checksums do not tell from a chain.
@@ -472,6 +472,7 @@ extension HashIndex {
       left -= 1
       last = overflow[next][Self.slotsPerBucket - 1]
     }
+    pages.recordValidatedChain(number)
     return true
   }
 

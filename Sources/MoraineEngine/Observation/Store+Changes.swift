@@ -187,7 +187,7 @@ extension EngineState {
         place.segment = log.table.infos[slot].number
         place.offset = log.table[slot].firstOffset
       }
-      while place.offset < log.table[slot].end {
+      while place.offset < log.table[slot].operationsEnd {
         guard left > 0, result.count < Self.feedCount else { return result }
         let address = Address(slot: slot, offset: place.offset)
         let record = try log.table.record(at: address)

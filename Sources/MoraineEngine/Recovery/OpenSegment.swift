@@ -72,8 +72,9 @@ struct OpenSegment {
   ) throws(StoreError) -> OpenSegment {
     let name = entry.number.fileName
     guard known == nil else {
-      throw .corrupted(
-        "the index checkpoint covers records that the log does not contain", name, at: 0)
+      throw .indexDamaged(
+        "the index checkpoint covers records that \(name) does not contain",
+        state.checkpointNames.first)
     }
     let length = try length(state.directory, name)
     let opened = try SegmentOpening.add(entry, &state, length: length)

@@ -66,8 +66,15 @@ enum SegmentOpening {
     }
     guard covered.salt == header.salt, covered.endOffset >= UInt64(header.headerLength),
       covered.endOffset <= UInt64(length)
-    else { throw .corrupted("the index checkpoint does not match this segment", name, at: 0) }
-    try checkTail(covered, entry, source, from: header.headerLength)
+    else {
+      throw .indexDamaged(
+        "the index checkpoint does not match \(name)", state.checkpointNames.first)
+    }
+    guard try holdsTail(covered, entry, source, from: header.headerLength) else {
+      throw .indexDamaged(
+        "the index checkpoint covers records that \(name) does not contain",
+        state.checkpointNames.first)
+    }
     view.adopt(covered)
     state.log.table.append(view, info, in: Int(covered.slot))
     return Opened(
@@ -75,18 +82,15 @@ enum SegmentOpening {
       lastSequence: covered.lastSequence)
   }
 
-  /// Checks the last bytes that a checkpoint covers. A log that was not sealed may have become
-  /// shorter since: through a copy that was made while it grew, or a disk that lied.
-  private static func checkTail(
+  /// Returns whether a segment holds the last bytes that a checkpoint covers. A log that was not
+  /// sealed may have become shorter since: through a copy that was made while it grew, or a disk
+  /// that lied.
+  private static func holdsTail(
     _ covered: CheckpointHeader.Segment, _ entry: Manifest.Segment, _ source: ByteSource,
     from first: Int
-  ) throws(StoreError) {
-    guard !entry.isSealed || covered.tailChecksum != 0 else { return }
+  ) throws(StoreError) -> Bool {
+    guard !entry.isSealed || covered.tailChecksum != 0 else { return true }
     let end = Int(clamping: covered.endOffset)
-    guard try source.tailChecksum(from: first, to: end) == covered.tailChecksum else {
-      throw .corrupted(
-        "the index checkpoint covers records that the log does not contain", entry.number.fileName,
-        at: end)
-    }
+    return try source.tailChecksum(from: first, to: end) == covered.tailChecksum
   }
 }

@@ -96,7 +96,7 @@ struct LogCursor {
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     var place = offset ?? table.views[slot].firstOffset
     defer { offset = place }
-    while place < table.views[slot].end {
+    while place < table.views[slot].operationsEnd {
       let address = Address(slot: slot, offset: place)
       let record = try table.record(at: address)
       try table.verify(record, at: address)
@@ -118,7 +118,7 @@ struct LogCursor {
     window.removeAll(keepingCapacity: true)
     position = 0
     var place = offset ?? table.views[slot].firstOffset
-    while place < table.views[slot].end, window.count < Self.lookahead {
+    while place < table.views[slot].operationsEnd, window.count < Self.lookahead {
       let address = Address(slot: slot, offset: place)
       let record = try table.record(at: address)
       try table.verify(record, at: address)

@@ -9,6 +9,9 @@ struct SegmentView {
   let firstOffset: Int
   /// End of the last valid record.
   var end: Int
+  /// End of the part in which operations begin. After it, a segment with a value of about 1 GiB may
+  /// have marks and a footer, whose offsets an ``Address`` cannot hold.
+  var operationsEnd: Int { min(end, StoreLimits.recordOffsetBytes) }
   let seed: Checksum
   /// Length of the dictionary that follows the fixed part of the header; 0 when there is none.
   var dictionaryLength = 0

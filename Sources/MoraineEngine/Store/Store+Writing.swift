@@ -5,8 +5,8 @@ extension Store {
   /// Stores a value under a key, and replaces the previous value of the key.
   ///
   /// - Parameters:
-  ///   - value: any bytes, up to `Limits.valueLengthBytes`.
-  ///   - key: any bytes, up to `Limits.keyLengthBytes`.
+  ///   - value: any bytes, up to `StoreLimits.valueLengthBytes`.
+  ///   - key: any bytes, up to `StoreLimits.keyLengthBytes`.
   ///   - durability: what to wait for; nil for the configuration's durability.
   /// - Returns: the operation's sequence number.
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.noSpace`, `.io`, `.poisoned`, `.corrupted` (the
