@@ -7,7 +7,7 @@ extension Store {
   /// takes to read the store.
   ///
   /// - Throws: `.invalidArgument` when the URL is not a file URL; the errors of opening by path.
-  public init(at url: URL, configuration: Configuration = .init()) throws(StoreError) {
+  public init(at url: URL, configuration: Store.Configuration = .init()) throws(StoreError) {
     try self.init(at: try FilePath(storeAt: url), configuration: configuration)
   }
 
@@ -15,7 +15,7 @@ extension Store {
   ///
   /// - Throws: `.invalidArgument` when the URL is not a file URL; the errors of opening by path.
   public static func open(
-    at url: URL, configuration: Configuration = .init()
+    at url: URL, configuration: Store.Configuration = .init()
   ) async throws(StoreError) -> Store {
     try await open(at: try FilePath(storeAt: url), configuration: configuration)
   }
@@ -28,7 +28,7 @@ extension Store {
 ///   of opening or closing.
 @discardableResult
 nonisolated(nonsending) public func withStore<Result>(
-  at url: URL, configuration: Configuration = .init(),
+  at url: URL, configuration: Store.Configuration = .init(),
   _ body: (Store) async throws -> Result
 ) async throws -> Result {
   try await withStore(at: try FilePath(storeAt: url), configuration: configuration, body)

@@ -47,3 +47,13 @@ extension UInt64: JSONRepresentable {}
 extension Double: JSONRepresentable {}
 extension SequenceNumber: JSONRepresentable {}
 extension SegmentNumber: JSONRepresentable {}
+
+extension Store.Statistics: JSONRepresentable {
+  /// The statistics as one JSON object on one line.
+  var json: String {
+    let members = fields.map { field in
+      "\"\(field.name)\":" + (field.isText ? "\"\(field.value)\"" : field.value)
+    }
+    return "{" + members.joined(separator: ",") + "}"
+  }
+}

@@ -40,8 +40,9 @@ struct Put: AsyncParsableCommand {
       }
       if count == 0 { return bytes }
       bytes.append(contentsOf: chunk[..<count])
-      guard bytes.count <= Limits.valueLengthBytes else {
-        throw Failure.usage("a value can have \(Limits.valueLengthBytes) bytes; the input has more")
+      guard bytes.count <= StoreLimits.valueLengthBytes else {
+        throw Failure.usage(
+          "a value can have \(StoreLimits.valueLengthBytes) bytes; the input has more")
       }
     }
   }

@@ -40,7 +40,7 @@ struct Scan: AsyncParsableCommand {
     }
   }
 
-  private func append(_ entry: Entry, to text: inout [UInt8]) {
+  private func append(_ entry: Store.Entry, to text: inout [UInt8]) {
     if json {
       text.append(UInt8(ascii: "{"))
       Text.appendMember("key", entry.key.bytes, to: &text)

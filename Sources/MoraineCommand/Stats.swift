@@ -38,7 +38,7 @@ struct Stats: AsyncParsableCommand {
     if segments { try Output.line("\n" + SegmentList.text(list)) }
   }
 
-  private static func table(_ statistics: Statistics, _ report: RecoveryReport) -> String {
+  private static func table(_ statistics: Store.Statistics, _ report: RecoveryReport) -> String {
     let (disk, live) = (statistics.diskBytes, statistics.liveBytes)
     let share = disk > 0 ? ", \(live * 100 / disk)% of it" : ""
     var rows = [

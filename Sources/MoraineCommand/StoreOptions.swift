@@ -10,14 +10,14 @@ struct StoreOptions: ParsableArguments {
   /// Opens an existing store read-only and runs the body. Nothing on disk changes: an unclean stop
   /// is not repaired either.
   func reading<Result>(_ body: (Store) async throws -> Result) async throws -> Result {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.isReadOnly = true
     return try await using(configuration, body)
   }
 
   /// Opens the store like ``reading(_:)``, but also follows the writes of other processes.
   func following<Result>(_ body: (Store) async throws -> Result) async throws -> Result {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.isReadOnly = true
     configuration.sharing = .shared
     return try await using(configuration, body)
@@ -36,15 +36,15 @@ struct StoreOptions: ParsableArguments {
     try await Store.open(at: FilePath(directory), configuration: Self.durable())
   }
 
-  private static func durable(createIfMissing: Bool = true) -> Configuration {
-    var configuration = Configuration()
+  private static func durable(createIfMissing: Bool = true) -> Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.durability = .sync
     configuration.createIfMissing = createIfMissing
     return configuration
   }
 
   private func using<Result>(
-    _ configuration: Configuration, _ body: (Store) async throws -> Result
+    _ configuration: Store.Configuration, _ body: (Store) async throws -> Result
   ) async throws -> Result {
     let store = try await Store.open(at: FilePath(directory), configuration: configuration)
     return try await store.closed(after: body)

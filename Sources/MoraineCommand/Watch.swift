@@ -69,7 +69,7 @@ struct Watch: AsyncParsableCommand {
     return start.map { part.changes(after: $0) } ?? part.changes()
   }
 
-  private func append(_ change: Change, to text: inout [UInt8]) {
+  private func append(_ change: Store.Change, to text: inout [UInt8]) {
     text.append(contentsOf: "{\"sequence\":\(change.sequence),\"keyspace\":".utf8)
     Text.appendQuoted(change.keyspace.utf8, to: &text)
     text.append(UInt8(ascii: ","))

@@ -1,19 +1,19 @@
 /// A reader of the integers and bytes in a buffer, in order. It never reads past the buffer's end.
-public struct ByteReader {
+package struct ByteReader {
   private let bytes: UnsafeRawBufferPointer
   /// Offset of the buffer in its file, for error messages.
   private let fileOffset: UInt64
-  public private(set) var position = 0
+  package private(set) var position = 0
 
-  public init(_ bytes: UnsafeRawBufferPointer, fileOffset: UInt64 = 0) {
+  package init(_ bytes: UnsafeRawBufferPointer, fileOffset: UInt64 = 0) {
     self.bytes = bytes
     self.fileOffset = fileOffset
   }
 
-  public var remaining: Int { bytes.count - position }
-  public var offset: UInt64 { fileOffset + UInt64(position) }
+  package var remaining: Int { bytes.count - position }
+  package var offset: UInt64 { fileOffset + UInt64(position) }
 
-  public mutating func read<Integer: FixedWidthInteger>(
+  package mutating func read<Integer: FixedWidthInteger>(
     _ type: Integer.Type = Integer.self
   ) throws(FormatError) -> Integer {
     let size = MemoryLayout<Integer>.size
@@ -26,23 +26,23 @@ public struct ByteReader {
     return Integer(littleEndian: value)
   }
 
-  public mutating func readIdentifier() throws(FormatError) -> Identifier {
+  package mutating func readIdentifier() throws(FormatError) -> StoreIdentifier {
     let low: UInt64 = try read()
-    return Identifier(low: low, high: try read())
+    return StoreIdentifier(low: low, high: try read())
   }
 
-  public mutating func readDigest() throws(FormatError) -> StateDigest {
+  package mutating func readDigest() throws(FormatError) -> StateDigest {
     let low: UInt64 = try read()
     return StateDigest(low: low, high: try read())
   }
 
-  public mutating func take(_ count: Int) throws(FormatError) -> UnsafeRawBufferPointer {
+  package mutating func take(_ count: Int) throws(FormatError) -> UnsafeRawBufferPointer {
     guard count >= 0, remaining >= count else { throw short() }
     defer { position += count }
     return UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
   }
 
-  public mutating func skipZeros(_ count: Int, _ what: String) throws(FormatError) {
+  package mutating func skipZeros(_ count: Int, _ what: String) throws(FormatError) {
     let start = offset
     guard try take(count).allSatisfy({ $0 == 0 }) else {
       throw FormatError(newer: "\(what): bytes that must be zero are not", at: start)

@@ -18,7 +18,7 @@ extension Checksum {
   /// 2006, section 4.2.
   ///
   /// - Complexity: O(bytes), some nanoseconds for each byte.
-  public func before(_ bytes: some BidirectionalCollection<UInt8>) -> Checksum {
+  package func before(_ bytes: some BidirectionalCollection<UInt8>) -> Checksum {
     let (forward, backward) = Self.steps
     var state = ~value
     for byte in bytes.reversed() {
@@ -54,7 +54,7 @@ extension RecordHeader {
   ///   - length: the record's length, at least 20; that many bytes are readable.
   ///   - offset: the record's offset in the file.
   /// - Complexity: O(length).
-  public static func seed(
+  package static func seed(
     ofRecord base: UnsafeRawPointer, length: Int, at offset: UInt64
   ) -> Checksum {
     let body = UnsafeRawBufferPointer(start: base + 8, count: length - 8)

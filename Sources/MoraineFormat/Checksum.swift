@@ -1,33 +1,33 @@
-public import CMoraineShims
+import CMoraineShims
 
 /// CRC-32C, as `FileFormat.md` defines it.
 @frozen
-public struct Checksum: Equatable, Sendable {
-  public var value: UInt32
+package struct Checksum: Equatable, Sendable {
+  package var value: UInt32
 
   @inlinable
-  public init(_ value: UInt32 = 0) {
+  package init(_ value: UInt32 = 0) {
     self.value = value
   }
 
   @inlinable
-  public mutating func update(_ bytes: UnsafeRawBufferPointer) {
+  package mutating func update(_ bytes: UnsafeRawBufferPointer) {
     guard let base = bytes.baseAddress else { return }
     value = moraine_crc32c(value, base, bytes.count)
   }
 
   @inlinable
-  public mutating func update(_ integer: UInt64) {
+  package mutating func update(_ integer: UInt64) {
     withUnsafeBytes(of: integer.littleEndian) { update($0) }
   }
 
-  public static func of(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+  package static func of(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
     var checksum = Checksum()
     checksum.update(bytes)
     return checksum.value
   }
 
-  public static func of(_ bytes: [UInt8]) -> UInt32 {
+  package static func of(_ bytes: [UInt8]) -> UInt32 {
     bytes.withUnsafeBytes { of($0) }
   }
 }

@@ -1,6 +1,6 @@
 /// Bytes as hexadecimal digits, for messages and the command line.
-public enum Hex {
-  public static func encode(_ bytes: some Sequence<UInt8>) -> String {
+package enum Hex {
+  package static func encode(_ bytes: some Sequence<UInt8>) -> String {
     let digits = Array("0123456789abcdef".utf8)
     var text: [UInt8] = []
     for byte in bytes {
@@ -12,7 +12,7 @@ public enum Hex {
 
   /// Returns the bytes, or nil when the text has an odd length or contains another character than a
   /// hexadecimal digit.
-  public static func decode(_ text: some StringProtocol) -> [UInt8]? {
+  package static func decode(_ text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(text.utf8.count / 2)
     var high: UInt8?

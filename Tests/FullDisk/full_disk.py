@@ -59,7 +59,8 @@ def delete(driver, model, share, rng):
         if rng.random() < share:
             answer = driver.ask(f"del {key.hex()}")
             if answer.startswith("err noSpace"):
-                expect(driver.ask("compact") == "ok", "no compaction on a full disk")
+                compacted = driver.ask("compact")
+                expect(compacted == "ok", f"no compaction on a full disk: {compacted}")
                 answer = driver.ask(f"del {key.hex()}")
             expect(answer.startswith("ok "), answer)
             del model[key]
@@ -79,7 +80,8 @@ def main():
     check(driver, model)
     for round in range(6):
         delete(driver, model, 0.6, rng)
-        expect(driver.ask("compact") == "ok", "no compaction after deletes")
+        compacted = driver.ask("compact")
+        expect(compacted == "ok", f"no compaction after deletes: {compacted}")
         more = fill(driver, model, rng, b"r%d-" % round)
         expect(more > first // 3, f"{more} puts after freeing most of {first}")
         check(driver, model)

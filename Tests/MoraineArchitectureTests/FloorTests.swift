@@ -2,7 +2,8 @@ import Foundation
 import Testing
 
 /// The folders of the engine are floors: a file refers only to types of its own floor and of lower
-/// floors, so there is no circle between folders.
+/// floors, so there is no circle between folders. Public values are nested in `Store`, which gives
+/// them their name only: `Store.Configuration` counts as the type `Configuration` of its folder.
 @Suite struct FloorTests {
   /// From the lowest to the highest.
   static let floors = [
@@ -47,7 +48,11 @@ extension Source {
 
   /// Types that are declared outside of another one, except private ones.
   fileprivate var topLevelTypes: [String] {
-    lines.compactMap { line in
+    var isInStore = false
+    return lines.compactMap { whole in
+      if whole == "extension Store {" { isInStore = true }
+      if whole == "}" { isInStore = false }
+      let line = isInStore && whole.hasPrefix("  public ") ? whole.dropFirst(2) : whole[...]
       guard let first = line.first, first.isLetter || first == "@" else { return nil }
       let words = line.split(whereSeparator: { " :<({".contains($0) })
       guard !words.contains("private"), !words.contains("fileprivate"),
@@ -65,7 +70,9 @@ extension Source {
   /// Capitalized words of the code that no point precedes, without comments and strings.
   fileprivate var typeNames: Set<String> {
     var result: Set<String> = []
-    for line in code.replacing(/"(\\.|[^"\\])*"/, with: "\"\"").split(separator: "\n") {
+    let nested = code.replacing(/"(\\.|[^"\\])*"/, with: "\"\"")
+      .replacing(/extension Store \{/, with: "").replacing(/\bStore\.(?=[A-Z])/, with: "")
+    for line in nested.split(separator: "\n") {
       for match in line.matches(of: /(^|[^.\w])([A-Z]\w*)/) {
         result.insert(String(match.output.2))
       }

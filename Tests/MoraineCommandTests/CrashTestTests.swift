@@ -52,7 +52,7 @@ import Testing
     let outcome = try await Moraine.run(
       many + ["--count", "9223372036854775807", "--time-budget", "0.2", "--jobs", "1"])
     #expect(outcome.code == 0, "\(outcome.errors)")
-    #expect(outcome.text.contains("Cut short: "), "\(outcome.text)")
+    #expect(outcome.text.contains("Incomplete: "), "\(outcome.text)")
     let missed = try await Moraine.run(
       many + ["--images", "1000000000", "--time-budget", "0.2", "--jobs", "1"])
     #expect(missed.code == 3)

@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test func oversizeKeyExitsWith2() async throws {
-    let key = String(repeating: "k", count: Limits.keyLengthBytes + 1)
+    let key = String(repeating: "k", count: StoreLimits.keyLengthBytes + 1)
     #expect(try await Moraine.run("put", place.store, key, "v").code == 2)
     #expect(try await Moraine.run("put", place.store, String(key.dropLast()), "v").code == 0)
   }

@@ -24,7 +24,8 @@ import Testing
     #expect(try await keys() == ["a", #"b\xc3\xa9\x0a"#, "😀", "😁"])
   }
 
-  /// Numbers keep their digits: as `Double`, the first two numbers would be equal, and the third would be invalid.
+  /// Numbers keep their digits: as `Double`, the first two numbers would be equal, and the third
+  /// would be invalid.
   @Test func numbersBecomeKeysWithTheirExactText() async throws {
     let numbers = [
       "12345678901234567890123", "12345678901234567890124", "1e400", "-0", "0", "1", "1.0", "1E0",

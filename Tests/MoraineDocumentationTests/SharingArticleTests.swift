@@ -11,7 +11,7 @@ import Testing
     try await users.save(User(id: 1, name: "Ada"))
 
     let path = ground.path.appending("store.moraine")
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.sharing = .shared
     let store = try Store(at: path, configuration: configuration)
     try await store.set([1], forKey: "a")

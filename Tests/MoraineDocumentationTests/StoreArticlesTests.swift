@@ -83,7 +83,7 @@ import Testing
   }
 
   private func open(_ path: FilePath) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.createIfMissing = false
     let store = try await Store.open(at: path, configuration: configuration)
     let report = await store.recoveryReport
@@ -93,7 +93,7 @@ import Testing
   }
 
   private func limitedCompaction(_ path: FilePath) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.compaction.spaceAmplificationLimit = 2  // fewer rewrites, more disk
     configuration.compaction.rateLimitBytesPerSecond = 20 << 20
     let store = try Store(at: path, configuration: configuration)
@@ -104,7 +104,7 @@ import Testing
   }
 
   private func compactByHand(_ path: FilePath) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.compaction = .manual
     let store = try Store(at: path, configuration: configuration)
     for _ in 0..<100 { try await store.set([2], forKey: "a") }

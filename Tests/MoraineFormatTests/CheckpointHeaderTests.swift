@@ -5,7 +5,7 @@ import Testing
 /// The header of an index checkpoint: a written header is read back, and nothing else is accepted.
 @Suite struct CheckpointHeaderTests {
   private var header: CheckpointHeader {
-    var header = CheckpointHeader(storeID: Identifier(low: 1, high: 2))
+    var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
     header.lastSequence = 9
     header.level = 10
     header.tagShift = 10

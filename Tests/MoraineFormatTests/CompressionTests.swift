@@ -20,7 +20,7 @@ import Testing
       let compressed = value.withUnsafeBytes { compressor.compress($0).map { Array($0) } }
       let stored = try #require(compressed, "\(length) bytes")
       #expect(stored.count <= length - length / 8)
-      #expect(length <= Limits.rawLengthBound(stored: stored.count))
+      #expect(length <= StoreLimits.rawLengthBound(stored: stored.count))
       #expect(decompress(stored, rawLength: length) == value)
       compressor.trim()
     }

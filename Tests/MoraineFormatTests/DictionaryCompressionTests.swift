@@ -49,7 +49,7 @@ import Testing
       guard let stored = compress(value, with: &compressor) else { continue }
       compressed += 1
       #expect(stored.count <= value.count - value.count / 8)
-      #expect(value.count <= Limits.rawLengthBound(stored: stored.count))
+      #expect(value.count <= StoreLimits.rawLengthBound(stored: stored.count))
       #expect(decompress(stored, rawLength: value.count, dictionary: dictionary) == value)
     }
     // With a whole document in the dictionary every document shrinks; without it none does.
@@ -109,7 +109,7 @@ import Testing
       stored.withUnsafeBytes { stored in
         let same = decompressor.decompress(stored, rawLength: value.count)?.elementsEqual(value)
         #expect(same == true)
-        let tooLong = Limits.rawLengthBound(stored: stored.count) + 1
+        let tooLong = StoreLimits.rawLengthBound(stored: stored.count) + 1
         let impossible = decompressor.decompress(stored, rawLength: tooLong) != nil
         #expect(!impossible)
       }

@@ -51,7 +51,7 @@ import Testing
     writer.append(UInt32(1 << 30))
     let bytes = writer.bytes
     bytes.withUnsafeBytes {
-      let longest = 24 + Limits.valueLengthBytes
+      let longest = 24 + StoreLimits.valueLengthBytes
       #expect(RecordHeader.parse($0.baseAddress!, length: longest) != nil)
       for length in [longest + 1, 1 << 31, 3 << 30, Int(UInt32.max)] {
         #expect(RecordHeader.parse($0.baseAddress!, length: length) == nil, "\(length)")

@@ -5,8 +5,8 @@ import Testing
   private var manifest: Manifest {
     var generator = SeededGenerator(seed: 9)
     var manifest = Manifest(
-      storeID: Identifier(low: generator.next(), high: generator.next()),
-      instanceID: Identifier(low: generator.next(), high: generator.next()),
+      storeID: StoreIdentifier(low: generator.next(), high: generator.next()),
+      instanceID: StoreIdentifier(low: generator.next(), high: generator.next()),
       hashKey: HashKey(k0: generator.next(), k1: generator.next()))
     manifest.epoch = generator.next() >> 1 | 1 << 62
     manifest.generation = generator.next() >> 1
@@ -75,7 +75,7 @@ import Testing
     #expect(!decoded.isClean)
     #expect(bytes == sealed(bytes))
     let empty = Manifest(
-      storeID: Identifier(low: 1, high: 2), instanceID: Identifier(low: 3, high: 4),
+      storeID: StoreIdentifier(low: 1, high: 2), instanceID: StoreIdentifier(low: 3, high: 4),
       hashKey: HashKey(k0: 5, k1: 6))
     #expect(try decode(empty.encoded()) == empty)
     #expect(empty.isClean)
@@ -148,7 +148,7 @@ import Testing
 
   private func cutManifest(_ ends: [UInt64]) -> Manifest {
     var manifest = Manifest(
-      storeID: Identifier(low: 1, high: 2), instanceID: Identifier(low: 3, high: 4),
+      storeID: StoreIdentifier(low: 1, high: 2), instanceID: StoreIdentifier(low: 3, high: 4),
       hashKey: HashKey(k0: 5, k1: 6))
     manifest.lastSequence = SequenceNumber(rawValue: 1 << 40)
     for (place, end) in ends.enumerated() {

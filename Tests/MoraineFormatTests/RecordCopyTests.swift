@@ -5,7 +5,8 @@ import Testing
 /// out.
 @Suite struct RecordCopyTests {
   private static let seed = SegmentHeader(
-    storeID: Identifier(low: 1, high: 2), epoch: 1, number: SegmentNumber(rawValue: 9), salt: 77
+    storeID: StoreIdentifier(low: 1, high: 2), epoch: 1, number: SegmentNumber(rawValue: 9),
+    salt: 77
   ).checksumSeed
 
   /// Returns a record with the optional fields that the bits of `fields` select.

@@ -3,7 +3,8 @@ import Testing
 
 @Suite("Records") struct RecordTests {
   private let header = SegmentHeader(
-    storeID: Identifier(low: 1, high: 2), epoch: 3, number: SegmentNumber(rawValue: 4), salt: 5)
+    storeID: StoreIdentifier(low: 1, high: 2), epoch: 3, number: SegmentNumber(rawValue: 4), salt: 5
+  )
 
   @Test(arguments: [0, 1, 16, 65_536], [RecordKind.put, .delete])
   func roundTrip(keyLength: Int, kind: RecordKind) throws {
@@ -109,7 +110,7 @@ import Testing
     #expect(!isFound(at: offset + 4))
     #expect(!isFound(at: offset + 1 << 32))
     #expect(!isFound { $0.number = SegmentNumber(rawValue: $0.number.rawValue + 1) })
-    #expect(!isFound { $0.storeID = Identifier(low: 1, high: 3) })
+    #expect(!isFound { $0.storeID = StoreIdentifier(low: 1, high: 3) })
     #expect(!isFound { $0.epoch += 1 })
     #expect(!isFound { $0.salt += 1 })
     #expect(isFound { $0.generation += 1 })

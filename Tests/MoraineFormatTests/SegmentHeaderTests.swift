@@ -5,7 +5,8 @@ import Testing
   private func header(dictionaryLength: Int = 0) -> SegmentHeader {
     var generator = SeededGenerator(seed: 4)
     var header = SegmentHeader(
-      storeID: Identifier(low: generator.next(), high: generator.next()), epoch: generator.next(),
+      storeID: StoreIdentifier(low: generator.next(), high: generator.next()),
+      epoch: generator.next(),
       number: SegmentNumber(rawValue: generator.next()), salt: generator.next())
     header.predecessor = SegmentHeader.Predecessor(
       number: generator.next(), lengthBytes: generator.next(),

@@ -6,7 +6,7 @@ import Testing
 @Suite("Worked example") struct WorkedExampleTests {
   private func segment() throws -> SegmentSketch {
     var header = SegmentHeader(
-      storeID: Identifier(low: 0x0706_0504_0302_0100, high: 0x0F0E_0D0C_0B0A_0908), epoch: 1,
+      storeID: StoreIdentifier(low: 0x0706_0504_0302_0100, high: 0x0F0E_0D0C_0B0A_0908), epoch: 1,
       number: SegmentNumber(rawValue: 1), salt: 0x8877_6655_4433_2211)
     header.generation = 1
     header.createdMilliseconds = 1_767_225_600_000

@@ -153,7 +153,8 @@ import Testing
     withExtendedLifetime(locked) {}
   }
 
-  /// A child copies parked descriptors as it copies others: a child between `fork` and `exec` has copies.
+  /// A child copies parked descriptors as it copies others: a child between `fork` and `exec` has
+  /// copies.
   @Test func unlockingAParkedDirectoryUnlocksDespiteCopiesOfItsDescriptors() throws {
     let locked = try locked()
     let copies = try #require(Self.copies(of: ground.path))

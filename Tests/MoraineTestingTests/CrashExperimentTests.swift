@@ -74,8 +74,8 @@ import Testing
   }
 
   #if os(Linux) || os(macOS)
-    /// The example of the article TestingRecovery: the trap occurs in a process of its own, which names the
-    /// crash.
+    /// The example of the article TestingRecovery: the trap occurs in a process of its own, which
+    /// names the crash.
     @Test func trappingCheckIsReproducedByItsName() async throws {
       let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         var experiment = CrashExperiment()

@@ -7,7 +7,7 @@ import Testing
   private func code(
     _ fault: DiskFault, _ body: (Store) async throws(StoreError) -> Void
   ) async throws -> StoreError.Code? {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.ioMode = .positional
     configuration.durability = .none
     let disk = SimulatedDisk()

@@ -140,7 +140,8 @@ import Testing
     return file
   }
 
-  /// Linux does this: the sync fails once, the next one succeeds, and the bytes are lost after a crash.
+  /// Linux does this: the sync fails once, the next one succeeds, and the bytes are lost after a
+  /// crash.
   @Test func failedSyncCanDropItsPages() throws {
     let file = try writeInVain("new", over: "old")
     #expect(self.file("f", after: .nothing) == "old")

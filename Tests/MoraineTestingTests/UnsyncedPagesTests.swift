@@ -134,7 +134,8 @@ import Testing
     #expect(lengths == (isSynced ? [8192] : [4096, 8192]))
   }
 
-  /// Linux does this: the sync fails, the next one succeeds, and one page of several is lost for good.
+  /// Linux does this: the sync fails, the next one succeeds, and one page of several is lost for
+  /// good.
   @Test(arguments: [true, false])
   func failedSyncDropsOnlyItsPages(isMapped: Bool) throws {
     let ground = try Ground(pages: 3)

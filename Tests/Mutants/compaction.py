@@ -52,6 +52,19 @@ MUTANTS = [
                    "guard ON\n        || engine!.log.table[slot].liveBytes == 0\n"
                    "          && engine!.log.table[slot].digest == StateDigest()\n      else {")),
            "CompactionTests.damageIsNotCopied"),
+    Mutant("second-read-not-verified", "P5: damage is not copied with a right checksum",
+           (engine("Compaction/CompactionReader.swift",
+                   "guard inputs[next].mapping != nil || checksumMatches(base, candidate),",
+                   "guard ON || inputs[next].mapping != nil || checksumMatches(base, candidate),"),),
+           "DamagedCompactionTests.recordThatChangesBetweenTwoReadsIsNotCopied"),
+    Mutant("full-disk-not-compacted-unsealed", "fault ENOSPC: compaction still works",
+           (engine("Compaction/Store+Compacting.swift",
+                   "guard error.code == .noSpace, engine?.compactionFigures().cheapest != nil "
+                   "else { throw error }",
+                   "guard !ON, error.code == .noSpace, "
+                   "engine?.compactionFigures().cheapest != nil else { throw error }"),),
+           "CompactionRefusalTests"
+           ".compactionBeginsWithTheSealedSegmentsWhenTheActiveOneCannotBeSealed"),
     Mutant("installed-unconditionally", "rule 10: an older copy replaces no newer record",
            (engine("Engine/LiveIndex.swift",
                    "guard index.move(relocation.old, to: copy, relocation.hash) else { return }",

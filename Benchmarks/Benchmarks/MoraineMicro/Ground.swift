@@ -38,8 +38,8 @@ struct Ground: Sendable {
 }
 
 /// Returns a configuration without background compaction, which would be measured with the row.
-func configuration(_ durability: Durability = .none) -> Configuration {
-  var configuration = Configuration()
+func configuration(_ durability: Durability = .none) -> Store.Configuration {
+  var configuration = Store.Configuration()
   configuration.durability = durability
   configuration.compaction = .manual
   return configuration

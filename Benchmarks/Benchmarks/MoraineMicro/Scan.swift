@@ -23,7 +23,7 @@ private final class Tally: @unchecked Sendable {
   private var count = 0
   private var byteCount = 0
 
-  func take(_ entry: Entry) -> Bool {
+  func take(_ entry: Store.Entry) -> Bool {
     count += 1
     byteCount += entry.key.bytes.count + entry.value.count
     return true

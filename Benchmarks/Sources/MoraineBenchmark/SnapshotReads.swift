@@ -3,7 +3,7 @@ import MoraineEngine
 /// Measures reads of one snapshot: on one thread, on several threads, and of many keys at a time.
 struct SnapshotReads: Sendable {
   let data: TestData
-  let snapshot: Snapshot
+  let snapshot: Store.Snapshot
 
   init(_ data: TestData, _ store: Store) async throws {
     self.data = data

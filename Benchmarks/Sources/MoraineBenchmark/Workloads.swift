@@ -28,8 +28,8 @@ struct Workloads: Sendable {
 
   private func path(_ name: String) -> FilePath { FilePath("\(folder)/\(name)") }
 
-  private func configuration(_ durability: Durability) -> Configuration {
-    var configuration = Configuration()
+  private func configuration(_ durability: Durability) -> Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.durability = durability
     return configuration
   }

@@ -17,13 +17,13 @@ extension Rows {
     }
   }
 
-  func getSnapshot(_ snapshot: Snapshot, _ count: Int) throws {
+  func getSnapshot(_ snapshot: Store.Snapshot, _ count: Int) throws {
     for number in 0..<count {
       try check(try snapshot.value(forKey: key(number)), number, .getSnapshot)
     }
   }
 
-  func getMany(_ snapshot: Snapshot, _ count: Int) throws {
+  func getMany(_ snapshot: Store.Snapshot, _ count: Int) throws {
     for start in stride(from: 0, to: count, by: Self.batchCount) {
       let first = start % Self.unit
       let keys = Array(material.keys[first..<first + Self.batchCount])
@@ -51,7 +51,7 @@ extension Rows {
     return tally.count
   }
 
-  func scanSnapshot(_ snapshot: Snapshot, _ count: Int) throws {
+  func scanSnapshot(_ snapshot: Store.Snapshot, _ count: Int) throws {
     for _ in 0..<count / Self.unit {
       var number = 0
       try snapshot.forEach { entry in
@@ -63,7 +63,7 @@ extension Rows {
     }
   }
 
-  func scanLent(_ snapshot: Snapshot, _ count: Int) throws {
+  func scanLent(_ snapshot: Store.Snapshot, _ count: Int) throws {
     for _ in 0..<count / Self.unit {
       var number = 0
       try snapshot.forEachSpan { _, value in

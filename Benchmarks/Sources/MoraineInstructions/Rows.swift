@@ -49,7 +49,7 @@ struct Rows: Sendable {
   }
 
   private func open() throws -> Store {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = .none
     // Work in the background would be counted with the row.
     configuration.compaction = .manual

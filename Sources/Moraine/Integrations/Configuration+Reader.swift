@@ -3,7 +3,7 @@
   public import MoraineEngine
 
   /// Reading a configuration with swift-configuration.
-  extension Configuration {
+  extension Store.Configuration {
     /// Reads the configuration of a store with swift-configuration.
     ///
     /// Each key has the name of its property: `durability` (`sync`, `interval` or `none`),
@@ -72,7 +72,7 @@
   }
 
   extension CompactionPolicy {
-    fileprivate init(_ settings: SettingReader) throws(MoraineEngine.Configuration.InvalidValue) {
+    fileprivate init(_ settings: SettingReader) throws(Store.Configuration.InvalidValue) {
       self.init()
       try settings.read("isAutomatic", settings.bool, into: &isAutomatic)
       try settings.read(

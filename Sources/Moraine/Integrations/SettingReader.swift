@@ -5,7 +5,7 @@
   /// Reads single settings. It distinguishes a missing setting from one that cannot be understood:
   /// a `ConfigReader` returns nil, or throws, for both.
   struct SettingReader {
-    typealias InvalidValue = MoraineEngine.Configuration.InvalidValue
+    typealias InvalidValue = Store.Configuration.InvalidValue
 
     private let reader: ConfigReader
     private let scope: String

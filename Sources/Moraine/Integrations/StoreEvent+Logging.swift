@@ -4,9 +4,9 @@
   import SystemPackage
 
   /// Logging of a store's events.
-  extension Configuration {
+  extension Store.Configuration {
     /// Logs the events of the store. An existing handler in
-    /// ``/MoraineEngine/Configuration/onEvent`` is still called.
+    /// ``/MoraineEngine/Store/Configuration/onEvent`` is still called.
     ///
     /// A failure is a `warning`; a full disk and damage are an `error`; a store that stops writing
     /// is `critical`. Opening and closing are `info`, opening after a crash is `notice`, and

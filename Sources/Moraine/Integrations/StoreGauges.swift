@@ -25,7 +25,7 @@
 
       init() {}
 
-      init(_ statistics: Statistics) {
+      init(_ statistics: Store.Statistics) {
         syncCount = statistics.syncCount
         appendedBytes = statistics.appendedBytes
       }
@@ -50,7 +50,7 @@
       appendedBytes = maker.counter("appended_bytes_total")
     }
 
-    func record(_ statistics: Statistics) {
+    func record(_ statistics: Store.Statistics) {
       keys.set(statistics.count)
       segments.set(statistics.segmentCount)
       diskBytes.set(statistics.diskBytes)
@@ -68,7 +68,7 @@
 
     /// Increases the counters. The store counts from its opening, a counter from the start of the
     /// program.
-    private func count(_ statistics: Statistics) {
+    private func count(_ statistics: Store.Statistics) {
       let (syncCount, bytes) = seen.withLock { seen in
         defer { seen = Seen(statistics) }
         return (

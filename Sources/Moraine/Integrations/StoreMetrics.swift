@@ -84,7 +84,7 @@
     ///
     /// Pass the statistics of one store only, in their order: bytes and syncs are counted as the
     /// difference between two calls.
-    public func record(_ statistics: Statistics) {
+    public func record(_ statistics: Store.Statistics) {
       gauges.record(statistics)
     }
 
@@ -104,9 +104,9 @@
   }
 
   /// Metrics of a store's events.
-  extension Configuration {
+  extension Store.Configuration {
     /// Counts the events of the store. An existing handler in
-    /// ``/MoraineEngine/Configuration/onEvent`` is still called.
+    /// ``/MoraineEngine/Store/Configuration/onEvent`` is still called.
     public mutating func record(in metrics: StoreMetrics) {
       addEventHandler { metrics.record($0) }
     }

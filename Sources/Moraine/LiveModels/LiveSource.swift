@@ -69,7 +69,7 @@ actor LiveSource<Model: Codable & Identifiable & Sendable> where Model.ID: Senda
     return list
   }
 
-  private func change(_ change: Change) -> LiveChange<Model> {
+  private func change(_ change: Store.Change) -> LiveChange<Model> {
     content(change.key, change.value, change.sequence.rawValue)
   }
 

@@ -28,7 +28,7 @@ extension PersistedSpace {
     }
   }
 
-  private func take(_ changes: [Change]) {
+  private func take(_ changes: [Store.Change]) {
     for change in changes {
       let stored = StoredSetting(bytes: change.value, sequence: change.sequence.rawValue)
       let box = state.withLock { state in

@@ -17,8 +17,8 @@ public struct PersistedStore: Sendable {
 
   init(_ space: PersistedSpace) { self.space = space }
 
-  static var configuration: Configuration {
-    var configuration = Configuration()
+  static var configuration: Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.sharing = .shared
     return configuration
   }
@@ -27,7 +27,7 @@ public struct PersistedStore: Sendable {
   ///
   /// - Parameter configuration: nil for the default one; a store that is open already may then have
   ///   another one.
-  static func request(_ configuration: Configuration?) -> StoreRequest {
+  static func request(_ configuration: Store.Configuration?) -> StoreRequest {
     var request = StoreRequest(configuration ?? Self.configuration)
     request.acceptsAnySharing = configuration == nil
     request.acceptsAnyDurability = configuration == nil
@@ -50,7 +50,7 @@ public struct PersistedStore: Sendable {
   ///   of opening a ``LocalRepository``.
   public init(
     directory: URL? = nil, filename: String = "settings",
-    configuration: Configuration? = nil
+    configuration: Store.Configuration? = nil
   ) throws(StoreError) {
     let folder = if let directory { directory } else { try Self.defaultDirectory(creating: true) }
     let path = try StorePlace.path(folder, filename)

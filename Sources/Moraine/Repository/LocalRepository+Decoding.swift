@@ -9,7 +9,7 @@ extension LocalRepository {
   /// Decodes models on all processors and keeps their order.
   ///
   /// - Throws: the errors of ``find(by:)``, for the first model that cannot be read.
-  nonisolated func decoded(_ entries: [Entry]) async throws(StoreError) -> [Model] {
+  nonisolated func decoded(_ entries: [Store.Entry]) async throws(StoreError) -> [Model] {
     let starts = stride(from: 0, to: entries.count, by: Self.chunkCount)
     let chunks = starts.map { entries[$0..<min($0 + Self.chunkCount, entries.count)] }
     if chunks.count < 2 { return try decodedTogether(entries[...]) }
@@ -35,7 +35,7 @@ extension LocalRepository {
   /// Decodes the models as one array where that works: the decoder then starts and ends once, not
   /// for each model.
   private nonisolated func decodedTogether(
-    _ entries: ArraySlice<Entry>
+    _ entries: ArraySlice<Store.Entry>
   ) throws(StoreError) -> [Model] {
     if let models = format.decodeTogether(entries.lazy.map(\.value)),
       models.count == entries.count,

@@ -23,7 +23,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   ///   `sharing`; `.corrupted`, `.newerFormat`, `.notAStore`.
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
@@ -65,7 +65,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   /// saved. To try again, create another repository.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
@@ -81,7 +81,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   /// while another task closes the same store.
   public static func open(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
@@ -95,7 +95,7 @@ extension LocalRepository where Model.ID == UUID {
   /// Opens a store, for ids that are UUIDs.
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
@@ -117,7 +117,7 @@ extension LocalRepository where Model.ID == UUID {
   /// Opens a store without throwing, for ids that are UUIDs.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
@@ -129,7 +129,7 @@ extension LocalRepository where Model.ID == UUID {
   /// Opens a store off the caller's thread, for ids that are UUIDs.
   public static func open(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
@@ -145,7 +145,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   @_disfavoredOverload
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
@@ -169,7 +169,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   @_disfavoredOverload
   public static func opened(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
@@ -182,7 +182,7 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   @_disfavoredOverload
   public static func open(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
@@ -201,7 +201,7 @@ extension LocalRepository {
   @_disfavoredOverload
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
@@ -228,7 +228,7 @@ extension LocalRepository {
   /// Opens a store, for all other ids: `keys` converts an id to the text of its key and back.
   public init(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
-    sharing: Configuration.Sharing = .exclusive,
+    sharing: Store.Configuration.Sharing = .exclusive,
     format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
@@ -242,7 +242,7 @@ extension LocalRepository {
   /// Opens a store without throwing, for all other ids, which `keys` converts to text and back.
   public static func opened(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
-    sharing: Configuration.Sharing = .exclusive,
+    sharing: Store.Configuration.Sharing = .exclusive,
     format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
@@ -260,7 +260,7 @@ extension LocalRepository {
   /// Opens a store off the caller's thread, for all other ids, which `keys` converts to text.
   public static func open(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
-    sharing: Configuration.Sharing = .exclusive,
+    sharing: Store.Configuration.Sharing = .exclusive,
     format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
@@ -271,8 +271,8 @@ extension LocalRepository {
       durability: durability)
   }
 
-  private static func request(_ sharing: Configuration.Sharing) -> StoreRequest {
-    var configuration = Configuration()
+  private static func request(_ sharing: Store.Configuration.Sharing) -> StoreRequest {
+    var configuration = Store.Configuration()
     configuration.sharing = sharing
     var request = StoreRequest(configuration)
     // A repository has a durability of its own.

@@ -28,7 +28,7 @@ where Model.ID: Sendable {
   /// Reads page after page. For one task at a time.
   public struct Iterator: AsyncIteratorProtocol {
     private let repository: LocalRepository<Model>
-    private var ready: ArraySlice<Entry> = []
+    private var ready: ArraySlice<Store.Entry> = []
     /// The place of the next page; nil at the end.
     private var walk: LiveWalk? = LiveWalk()
     private var isPrepared = false

@@ -118,7 +118,7 @@ struct BenchWork: Sendable {
   }
 
   private func open(_ name: String) async throws -> Store {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = .none
     return try await Store.open(at: FilePath("\(folder)/\(name)"), configuration: configuration)
   }

@@ -33,8 +33,8 @@ struct LaboratoryReport: Codable {
       let opened = tally.distinctImages + tally.nestedImages
       return """
         \(unitCount) workloads of \(tally.steps) steps, crashed at \(tally.crashPoints) points:
-        \(tally.images) disks that a crash can leave, \(tally.distinctImages) of them different, and \
-        \(tally.nestedImages) that further crashes during recovery can leave.
+        \(tally.images) disks that a crash can leave, \(tally.distinctImages) of them different, \
+        and \(tally.nestedImages) that further crashes during recovery can leave.
         \(opened) opened and checked: \(end)
         """
     case .faults:

@@ -7,7 +7,7 @@ struct Examination {
 
   var problems: [StoreError]
   /// Nil if the store could not be opened.
-  var statistics: Statistics?
+  var statistics: Store.Statistics?
   var recovery: RecoveryReport?
   var segments: [SegmentStatistics] = []
   /// The report that a salvage of the damaged store would have.
@@ -52,7 +52,7 @@ struct Examination {
     ]
   }
 
-  private func size(_ statistics: Statistics) -> [String] {
+  private func size(_ statistics: Store.Statistics) -> [String] {
     let (disk, live) = (statistics.diskBytes, statistics.liveBytes)
     let compacted = segments.count { $0.isCompacted }
     var lines = [

@@ -43,7 +43,7 @@ struct Drive: AsyncParsableCommand {
   var shared = false
 
   func validate() throws {
-    if segmentSize < Limits.segmentSizeBytes.lowerBound {
+    if segmentSize < StoreLimits.segmentSizeBytes.lowerBound {
       throw ValidationError("--segment-size takes a number from 256")
     }
   }
@@ -65,8 +65,8 @@ struct Drive: AsyncParsableCommand {
     }
   }
 
-  private var configuration: Configuration {
-    var configuration = Configuration()
+  private var configuration: Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = segmentSize
     configuration.sharing = shared ? .shared : .exclusive
     configuration.checkpointFloorBytes = max(0, checkpointFloor)

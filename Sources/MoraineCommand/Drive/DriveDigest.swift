@@ -7,7 +7,7 @@ struct DriveDigest {
   private var count = 0
   private var sum: UInt64 = 0
 
-  mutating func add(_ entry: Entry) { add(key: entry.key.bytes, value: entry.value) }
+  mutating func add(_ entry: Store.Entry) { add(key: entry.key.bytes, value: entry.value) }
 
   mutating func add(key: [UInt8], value: [UInt8]) {
     sum &+= Self.hash(key, value)

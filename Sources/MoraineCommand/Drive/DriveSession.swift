@@ -14,7 +14,7 @@ final class DriveSession {
   init(_ store: Store) {
     self.store = store
     // A put at the limits of the format, in hexadecimal digits, and 64 bytes for the other words.
-    let limit = 2 * (Limits.keyLengthBytes + Limits.valueLengthBytes) + 64
+    let limit = 2 * (StoreLimits.keyLengthBytes + StoreLimits.valueLengthBytes) + 64
     lines = LineReader(.standardInput, limitBytes: limit)
   }
 

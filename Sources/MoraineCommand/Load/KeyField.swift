@@ -72,9 +72,9 @@ struct KeyField {
     case UInt8(ascii: "{"): throw unfit("an object")
     default: bytes = Array(line[field])
     }
-    guard bytes.count <= Limits.keyLengthBytes else {
+    guard bytes.count <= StoreLimits.keyLengthBytes else {
       throw LineProblem(
-        message: "\(quoted) has \(bytes.count) bytes; a key can have \(Limits.keyLengthBytes)")
+        message: "\(quoted) has \(bytes.count) bytes; a key can have \(StoreLimits.keyLengthBytes)")
     }
     return Key(bytes)
   }

@@ -47,7 +47,7 @@ struct Load: AsyncParsableCommand {
   }
 
   private func open() throws -> LineReader {
-    let limit = Limits.valueLengthBytes
+    let limit = StoreLimits.valueLengthBytes
     guard let file, file != "-" else { return LineReader(.standardInput, limitBytes: limit) }
     do {
       let descriptor = try FileDescriptor.open(FilePath(file), .readOnly, options: .closeOnExec)

@@ -49,7 +49,8 @@ struct Loading: ~Copyable {
     _ line: LineReader.Line, _ number: Int, _ field: KeyField
   ) throws(Failure) -> (Key, [UInt8])? {
     guard case .bytes(var bytes) = line else {
-      throw .usage("line \(number): longer than a value, \(Limits.valueLengthBytes) bytes at most")
+      throw .usage(
+        "line \(number): longer than a value, \(StoreLimits.valueLengthBytes) bytes at most")
     }
     if number == 1, bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
     guard bytes.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }

@@ -1,100 +1,104 @@
 import MoraineFormat
 
-/// Settings of a store. The defaults suit an app.
-public struct Configuration: Sendable {
-  /// The way the store reads and writes segment files.
-  public enum IOMode: Sendable {
-    /// Through a mapping of preallocated space, without a system call per write. The store falls
-    /// back to ``positional`` where the file system cannot preallocate or has no shared mappings.
-    case mapped
-    /// With `pread` and `pwrite`. This is slower, but an I/O error during a read is always a thrown
-    /// error; with a mapping it raises `SIGBUS`.
-    case positional
-  }
-
-  /// Durability of an operation that does not specify one. Default: an interval of one second, so
-  /// that at most one second of writes is at risk.
-  public var durability: Durability = .interval(.seconds(1))
-  /// The size at which a segment is sealed and the next one begins, in bytes: 256 to 1 GiB. A
-  /// record that is larger gets a segment of its own. Segments are smaller while the store is small
-  /// (a sixteenth of the live bytes, but at least 8 MiB) or while its disk is nearly full. Default:
-  /// 64 MiB.
-  public var segmentSizeBytes = 64 << 20
-  /// The way the store reads and writes segment files. Default: mapped.
-  public var ioMode: IOMode = .mapped
-  /// Whether the store is created where none exists. When false, opening throws
-  /// ``StoreError/Code/notAStore`` there. When true, the first write creates the directory; opening
-  /// does not.
-  public var createIfMissing = true
-  /// Whether the store is opened for reading only. Opening then changes nothing, and writes throw
-  /// ``StoreError/Code/readOnly``. Other readers, and processes that share the store, may have it
-  /// open at the same time. Opening throws ``StoreError/Code/locked`` while a process has the store
-  /// open exclusively.
-  ///
-  /// The store is locked only while it is being opened. After that a writer may open it
-  /// exclusively. The reader then continues to see the store as it was at the moment of opening:
-  /// mapped segments stay mapped, and without mappings up to 64 segment files stay open. In a
-  /// larger store that is read without mappings, a value in a segment that the writer has compacted
-  /// away is `.locked` until the writer has closed the store.
-  public var isReadOnly = false
-
-  /// The other openings of the store that are allowed.
-  public enum Sharing: Sendable {
-    /// No other opening. Opening the store again, in this process or in another one, throws
-    /// ``StoreError/Code/locked``.
-    case exclusive
-    /// Other openings that are shared too, in any number of processes. All of them read and write,
-    /// and see the writes of the others. A write holds a lock of the kernel while it appends, for
-    /// some microseconds. A read takes no lock. The store must be on a local file system.
-    case shared
-  }
-
-  /// The other openings of the store that are allowed. Default: exclusive.
-  public var sharing: Sharing = .exclusive
-
-  /// Rules for when compaction runs and which segments it rewrites.
-  public var compaction = CompactionPolicy()
-  /// The length of the shortest log that gets an index checkpoint, in bytes: 0 to 1 PiB; a value
-  /// outside that range counts as the nearer end. Opening reads a shorter log whole, in no
-  /// noticeable time. With 0, the store writes a checkpoint whenever it is closed. Default: 1 MiB.
-  public var checkpointFloorBytes = 1 << 20
-
-  /// Handler of the events of the store: see ``StoreEvent``. Default: none.
-  ///
-  /// The handler is called on a background thread, for one event at a time, in the order in which
-  /// the events happened. Neither a writer nor a sync waits for the handler. ``Store/close()``
-  /// does: it returns when the handler has returned from the last event. So the handler must not
-  /// wait for the store; it may start a `Task` that uses the store. A handler that holds the store
-  /// keeps it alive.
-  ///
-  /// Putting and getting make no events. They cost the same with a handler as without one.
-  public var onEvent: (@Sendable (StoreEvent) -> Void)?
-
-  /// Creates the default configuration.
-  public init() {}
-
-  /// Adds a handler, which is called after the handlers that were set before.
-  public mutating func addEventHandler(_ handler: @escaping @Sendable (StoreEvent) -> Void) {
-    guard let first = onEvent else {
-      onEvent = handler
-      return
+extension Store {
+  /// Settings of a store. The defaults suit an app.
+  public struct Configuration: Sendable {
+    /// The way the store reads and writes segment files.
+    public enum IOMode: Sendable {
+      /// Through a mapping of preallocated space, without a system call per write. The store falls
+      /// back to ``positional`` where the file system cannot preallocate or has no shared mappings.
+      case mapped
+      /// With `pread` and `pwrite`. This is slower, but an I/O error during a read is always a
+      /// thrown error; with a mapping it raises `SIGBUS`.
+      case positional
     }
-    onEvent = { event in
-      first(event)
-      handler(event)
+
+    /// Durability of an operation that does not specify one. Default: an interval of one second, so
+    /// that at most one second of writes is at risk.
+    public var durability: Durability = .interval(.seconds(1))
+    /// The size at which a segment is sealed and the next one begins, in bytes: 256 to 1 GiB. A
+    /// record that is larger gets a segment of its own. Segments are smaller while the store is
+    /// small (a sixteenth of the live bytes, but at least 8 MiB) or while its disk is nearly full.
+    /// Default: 64 MiB.
+    public var segmentSizeBytes = 64 << 20
+    /// The way the store reads and writes segment files. Default: mapped.
+    public var ioMode: IOMode = .mapped
+    /// Whether the store is created where none exists. When false, opening throws
+    /// ``StoreError/Code/notAStore`` there. When true, the first write creates the directory;
+    /// opening does not.
+    public var createIfMissing = true
+    /// Whether the store is opened for reading only. Opening then changes nothing, and writes throw
+    /// ``StoreError/Code/readOnly``. Other readers, and processes that share the store, may have it
+    /// open at the same time. Opening throws ``StoreError/Code/locked`` while a process has the
+    /// store open exclusively.
+    ///
+    /// The store is locked only while it is being opened. After that a writer may open it
+    /// exclusively. The reader then continues to see the store as it was at the moment of opening:
+    /// mapped segments stay mapped, and without mappings up to 64 segment files stay open. In a
+    /// larger store that is read without mappings, a value in a segment that the writer has
+    /// compacted away is `.locked` until the writer has closed the store.
+    public var isReadOnly = false
+
+    /// The other openings of the store that are allowed.
+    public enum Sharing: Sendable {
+      /// No other opening. Opening the store again, in this process or in another one, throws
+      /// ``StoreError/Code/locked``.
+      case exclusive
+      /// Other openings that are shared too, in any number of processes. All of them read and
+      /// write, and see the writes of the others. A write holds a lock of the kernel while it
+      /// appends, for some microseconds. A read takes no lock. The store must be on a local file
+      /// system.
+      case shared
+    }
+
+    /// The other openings of the store that are allowed. Default: exclusive.
+    public var sharing: Sharing = .exclusive
+
+    /// Rules for when compaction runs and which segments it rewrites.
+    public var compaction = CompactionPolicy()
+    /// The length of the shortest log that gets an index checkpoint, in bytes: 0 to 1 PiB; a value
+    /// outside that range counts as the nearer end. Opening reads a shorter log whole, in no
+    /// noticeable time. With 0, the store writes a checkpoint whenever it is closed. Default: 1
+    /// MiB.
+    public var checkpointFloorBytes = 1 << 20
+
+    /// Handler of the events of the store: see ``StoreEvent``. Default: none.
+    ///
+    /// The handler is called on a background thread, for one event at a time, in the order in which
+    /// the events happened. Neither a writer nor a sync waits for the handler. ``Store/close()``
+    /// does: it returns when the handler has returned from the last event. So the handler must not
+    /// wait for the store; it may start a `Task` that uses the store. A handler that holds the
+    /// store keeps it alive.
+    ///
+    /// Putting and getting make no events. They cost the same with a handler as without one.
+    public var onEvent: (@Sendable (StoreEvent) -> Void)?
+
+    /// Creates the default configuration.
+    public init() {}
+
+    /// Adds a handler, which is called after the handlers that were set before.
+    public mutating func addEventHandler(_ handler: @escaping @Sendable (StoreEvent) -> Void) {
+      guard let first = onEvent else {
+        onEvent = handler
+        return
+      }
+      onEvent = { event in
+        first(event)
+        handler(event)
+      }
     }
   }
 }
 
-extension Configuration {
+extension Store.Configuration {
   /// A floor that no log reaches: with so high a checkpoint floor, no checkpoint is ever written.
   private static let highestCheckpointFloorBytes = 1 << 50
 
   /// Returns the configuration that the store uses, with every number limited to its documented
   /// range.
-  package func bounded() -> Configuration {
+  package func bounded() -> Store.Configuration {
     var result = self
-    result.segmentSizeBytes = segmentSizeBytes.clamped(to: Limits.segmentSizeBytes)
+    result.segmentSizeBytes = segmentSizeBytes.clamped(to: StoreLimits.segmentSizeBytes)
     result.checkpointFloorBytes =
       checkpointFloorBytes.clamped(to: 0...Self.highestCheckpointFloorBytes)
     result.compaction = compaction.bounded()
@@ -129,7 +133,7 @@ extension Comparable {
   }
 }
 
-extension Configuration {
+extension Store.Configuration {
   /// Whether this process alone changes the store's directory while the store is open.
   var isAlone: Bool { sharing == .exclusive && !isReadOnly }
 }

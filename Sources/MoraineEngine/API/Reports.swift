@@ -48,28 +48,32 @@ public struct VerificationReport: Sendable {
   public var isSound: Bool { problems.isEmpty }
 }
 
-/// Progress of a long operation.
-public struct Progress: Sendable {
-  /// Bytes that the operation has processed.
-  public var completedBytes: UInt64
-  /// Bytes that the operation has to process; the number may grow.
-  public var totalBytes: UInt64
+extension Store {
+  /// Progress of a long operation.
+  public struct Progress: Sendable {
+    /// Bytes that the operation has processed.
+    public var completedBytes: UInt64
+    /// Bytes that the operation has to process; the number may grow.
+    public var totalBytes: UInt64
 
-  /// Creates a progress value, for code that reports its own progress.
-  public init(completedBytes: UInt64, totalBytes: UInt64) {
-    self.completedBytes = completedBytes
-    self.totalBytes = totalBytes
+    /// Creates a progress value, for code that reports its own progress.
+    public init(completedBytes: UInt64, totalBytes: UInt64) {
+      self.completedBytes = completedBytes
+      self.totalBytes = totalBytes
+    }
   }
 }
 
-/// A live record.
-public struct Entry: Sendable {
-  /// Number of the keyspace.
-  let keyspace: UInt16
-  /// The key within its keyspace.
-  public let key: Key
-  /// Sequence number of the put that stored the value.
-  public let sequence: SequenceNumber
-  /// The stored value, decompressed.
-  public let value: [UInt8]
+extension Store {
+  /// A live record.
+  public struct Entry: Sendable {
+    /// Number of the keyspace.
+    let keyspace: UInt16
+    /// The key within its keyspace.
+    public let key: Key
+    /// Sequence number of the put that stored the value.
+    public let sequence: SequenceNumber
+    /// The stored value, decompressed.
+    public let value: [UInt8]
+  }
 }

@@ -1,49 +1,52 @@
 public import MoraineFormat
 
-/// Figures of a store at one moment.
-public struct Statistics: Sendable {
-  /// Number of live keys.
-  public internal(set) var count = 0
-  /// Number of segments of the log.
-  public internal(set) var segmentCount = 0
-  /// Bytes in use in all segments.
-  public internal(set) var diskBytes: UInt64 = 0
-  /// Bytes of the live records.
-  public internal(set) var liveBytes: UInt64 = 0
-  /// Memory of the index, in bytes.
-  public internal(set) var indexBytes = 0
-  /// Sequence number of the last operation in the store.
-  public internal(set) var lastSequence = SequenceNumber.none
-  /// Sequence number up to which all operations survive a power failure.
-  public internal(set) var durableSequence = SequenceNumber.none
-  /// Number of syncs of the log since opening. Commits that waited together share one.
-  public internal(set) var syncCount: UInt64 = 0
-  /// Nanoseconds since the sync under way began; nil when there is none.
-  public internal(set) var syncUnderWayNanoseconds: UInt64?
-  /// Digest of all live keys and their sequence numbers: equal states have equal digests.
-  public internal(set) var digest = StateDigest()
-  /// Bytes of the records and marks that were appended since opening.
-  public internal(set) var appendedBytes: UInt64 = 0
-  /// Bytes that compaction has written since opening.
-  public internal(set) var compactionBytes: UInt64 = 0
-  /// Number of compactions since opening. Each rewrites some neighbouring segments.
-  public internal(set) var compactionCount: UInt64 = 0
-  /// Bytes of the index checkpoints that were written since opening.
-  public internal(set) var checkpointBytes: UInt64 = 0
-  /// Bytes on disk for each live byte. A store without live bytes counts as having one.
-  public var spaceAmplification: Double {
-    diskBytes == 0 ? 1 : Double(diskBytes) / Double(max(1, liveBytes))
+extension Store {
+  /// Figures of a store at one moment.
+  public struct Statistics: Sendable {
+    /// Number of live keys.
+    public internal(set) var count = 0
+    /// Number of segments of the log.
+    public internal(set) var segmentCount = 0
+    /// Bytes in use in all segments.
+    public internal(set) var diskBytes: UInt64 = 0
+    /// Bytes of the live records.
+    public internal(set) var liveBytes: UInt64 = 0
+    /// Memory of the index, in bytes.
+    public internal(set) var indexBytes = 0
+    /// Sequence number of the last operation in the store.
+    public internal(set) var lastSequence = SequenceNumber.none
+    /// Sequence number up to which all operations survive a power failure.
+    public internal(set) var durableSequence = SequenceNumber.none
+    /// Number of syncs of the log since opening. Commits that waited together share one.
+    public internal(set) var syncCount: UInt64 = 0
+    /// Nanoseconds since the sync under way began; nil when there is none.
+    public internal(set) var syncUnderWayNanoseconds: UInt64?
+    /// Digest of all live keys and their sequence numbers: equal states have equal digests.
+    public internal(set) var digest = StateDigest()
+    /// Bytes of the records and marks that were appended since opening.
+    public internal(set) var appendedBytes: UInt64 = 0
+    /// Bytes that compaction has written since opening.
+    public internal(set) var compactionBytes: UInt64 = 0
+    /// Number of compactions since opening. Each rewrites some neighbouring segments.
+    public internal(set) var compactionCount: UInt64 = 0
+    /// Bytes of the index checkpoints that were written since opening.
+    public internal(set) var checkpointBytes: UInt64 = 0
+    /// Bytes on disk for each live byte. A store without live bytes counts as having one.
+    public var spaceAmplification: Double {
+      diskBytes == 0 ? 1 : Double(diskBytes) / Double(max(1, liveBytes))
+    }
+    /// Bytes written for each byte appended, since opening; 1 while nothing was appended.
+    public var writeAmplification: Double {
+      appendedBytes == 0 ? 1 : 1 + Double(compactionBytes + checkpointBytes) / Double(appendedBytes)
+    }
+    /// The error that stopped writing for good; nil when there is none.
+    public internal(set) var poison: StoreError?
   }
-  /// Bytes written for each byte appended, since opening; 1 while nothing was appended.
-  public var writeAmplification: Double {
-    appendedBytes == 0 ? 1 : 1 + Double(compactionBytes + checkpointBytes) / Double(appendedBytes)
-  }
-  /// The error that stopped writing for good; nil when there is none.
-  public internal(set) var poison: StoreError?
 }
 
-extension Statistics: CustomStringConvertible {
-  private var fields: [(name: String, value: String, isText: Bool)] {
+extension Store.Statistics: CustomStringConvertible {
+  /// The statistics as text, in the order in which they are shown.
+  package var fields: [(name: String, value: String, isText: Bool)] {
     [
       ("count", "\(count)", false), ("segmentCount", "\(segmentCount)", false),
       ("diskBytes", "\(diskBytes)", false), ("liveBytes", "\(liveBytes)", false),
@@ -62,14 +65,6 @@ extension Statistics: CustomStringConvertible {
 
   public var description: String {
     fields.map { "\($0.name): \($0.value)" }.joined(separator: "\n")
-  }
-
-  /// The statistics as one JSON object on one line.
-  public var json: String {
-    let members = fields.map { field in
-      "\"\(field.name)\":" + (field.isText ? "\"\(field.value)\"" : field.value)
-    }
-    return "{" + members.joined(separator: ",") + "}"
   }
 }
 

@@ -1,5 +1,5 @@
 /// An event of a store that no caller waits for, or that the operator of the program wants to know.
-/// The store calls ``Configuration/onEvent`` with it.
+/// The store calls ``Store/Configuration/onEvent`` with it.
 ///
 /// Reading and writing make no events. Later versions may add events, so always have a `default`.
 public enum StoreEvent: Sendable {

@@ -10,7 +10,7 @@ struct BackupWork: Sendable {
   let source: BackupSource
   let storage: any Storage
   let path: FilePath
-  let progress: (@Sendable (Progress) -> Void)?
+  let progress: (@Sendable (Store.Progress) -> Void)?
 
   func run() throws(StoreError) -> BackupReport {
     let began = SystemClock.monotonicNanoseconds()
@@ -19,6 +19,7 @@ struct BackupWork: Sendable {
     defer { lock.free() }
     // A backup that was killed may have renamed a manifest without making that durable.
     try storing { () throws(StorageError) in try directory.synchronize() }
+    assert(source.manifest.isBackup, "a backup has the manifest of a store")
     let listing = try DirectoryContents(directory)
     let before = try earlierBackup(directory, listing)
     var report = BackupReport()
@@ -117,7 +118,7 @@ struct BackupWork: Sendable {
       }
       let isShared = try copier.transfer(source.piece(index)) { count in
         done += UInt64(count)
-        progress?(Progress(completedBytes: done, totalBytes: report.totalBytes))
+        progress?(Store.Progress(completedBytes: done, totalBytes: report.totalBytes))
       }
       if isShared {
         report.sharedSegmentCount += 1
@@ -125,6 +126,7 @@ struct BackupWork: Sendable {
         report.copiedBytes += entry.lengthBytes
       }
     }
+    assert(done == report.totalBytes, "a backup has other bytes than its segments")
   }
 
   /// Returns the manifest to write. Each manifest of a directory has a higher generation than the
@@ -132,6 +134,7 @@ struct BackupWork: Sendable {
   private func manifest(after before: Manifest?) -> Manifest {
     var manifest = source.manifest
     manifest.generation = max(manifest.generation, (before?.generation ?? 0) + 1)
+    assert(manifest.generation > before?.generation ?? 0, "a manifest has a generation used before")
     return manifest
   }
 
@@ -189,6 +192,7 @@ struct BackupSource: Sendable {
       mappings.append(info.mapping)
       areDurable.append(view.lastSequence <= durableSequence)
     }
+    assert(manifest.segments.allSatisfy(\.isSealed), "a backup lists an open segment")
     self.manifest = manifest
     self.areDurable = areDurable
     self.mappings = mappings

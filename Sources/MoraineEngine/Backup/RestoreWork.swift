@@ -9,7 +9,7 @@ struct RestoreWork: Sendable {
   let backup: FilePath
   let path: FilePath
   let sequence: SequenceNumber?
-  let progress: (@Sendable (Progress) -> Void)?
+  let progress: (@Sendable (Store.Progress) -> Void)?
 
   /// The state of the directory when all files are in it.
   struct Staged: Sendable {
@@ -43,7 +43,7 @@ struct RestoreWork: Sendable {
   static func openSource(
     _ path: FilePath, of storage: any Storage, _ missing: String
   ) throws(StoreError) -> (any StorageDirectory, (any StorageFile)?) {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.isReadOnly = true
     let pipeline = CommitPipeline()
     defer { pipeline.stop() }
@@ -160,7 +160,7 @@ struct RestoreWork: Sendable {
       // Each byte counts twice: it is copied, and then read again and checked.
       let isShared = try copier.transfer(SegmentCopier.Piece(entry)) { count in
         done += UInt64(count)
-        progress?(Progress(completedBytes: done, totalBytes: 2 * total))
+        progress?(Store.Progress(completedBytes: done, totalBytes: 2 * total))
       }
       if isShared {
         report.sharedSegmentCount += 1
@@ -168,6 +168,7 @@ struct RestoreWork: Sendable {
         report.copiedBytes += entry.lengthBytes
       }
     }
+    assert(done == total, "a restored store has other bytes than its segments")
   }
 }
 
@@ -181,7 +182,7 @@ extension RestoreWork {
     var manifest = old
     if let sequence { try rewind(&manifest, to: sequence, in: source) }
     manifest.isBackup = false
-    manifest.instanceID = Identifier(low: SystemRandom.number(), high: SystemRandom.number())
+    manifest.instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
     manifest.forgetCuts()
     manifest.epoch += 1
     manifest.generation += 1
@@ -221,6 +222,9 @@ extension RestoreWork {
         if cut.recordCount > 0 { kept.append(cut.entry(entry)) }
       }
     }
+    assert(
+      kept.allSatisfy { $0.recordCount == 0 || $0.lastSequence <= sequence },
+      "a segment reaches further than the restored state")
     manifest.segments = kept
     manifest.lastSequence = sequence
     manifest.digest = StateDigest()

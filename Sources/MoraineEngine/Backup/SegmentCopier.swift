@@ -146,6 +146,8 @@ struct SegmentPrefix {
   private init(offset: Int) { self.offset = offset }
 
   private mutating func append(_ unit: SegmentPrefix) {
+    assert(unit.recordCount > 0, "a unit has no records")
+    assert(unit.offset > offset, "a unit ends before the last one")
     if recordCount == 0 { firstSequence = unit.firstSequence }
     recordCount += unit.recordCount
     lastSequence = unit.lastSequence
@@ -153,6 +155,8 @@ struct SegmentPrefix {
   }
 
   func entry(_ whole: Manifest.Segment) -> Manifest.Segment {
+    precondition(
+      UInt64(offset) <= whole.lengthBytes, "a part of a segment is longer than the whole")
     var entry = whole
     entry.flags.insert(.cut)
     entry.lengthBytes = UInt64(offset)

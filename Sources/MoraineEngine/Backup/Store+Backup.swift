@@ -27,7 +27,7 @@ extension Store {
   ///   be shared. The store itself waits for O(segments) only.
   @discardableResult
   public func backup(
-    to directory: FilePath, _ progress: (@Sendable (Progress) -> Void)? = nil
+    to directory: FilePath, _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> BackupReport {
     let isInMemory = opener.storage is MemoryStorage
     return try await backup(
@@ -37,7 +37,7 @@ extension Store {
   /// Copies the store like ``backup(to:_:)``, to a directory of any storage.
   package func backup(
     to directory: FilePath, on storage: any Storage,
-    _ progress: (@Sendable (Progress) -> Void)? = nil
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> BackupReport {
     let thread = SerialQueue(.lasting)
     var attempts = 0
@@ -91,7 +91,7 @@ extension Store {
   @discardableResult
   public static func restore(
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
-    _ progress: (@Sendable (Progress) -> Void)? = nil
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> RestoreReport {
     try await restore(
       backup, to: directory, through: sequence, on: DiskStorage(), progress)
@@ -100,7 +100,7 @@ extension Store {
   /// Makes a store like ``restore(_:to:through:_:)``, on any storage.
   package static func restore(
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
-    on storage: any Storage, _ progress: (@Sendable (Progress) -> Void)? = nil
+    on storage: any Storage, _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> RestoreReport {
     let began = SystemClock.monotonicNanoseconds()
     let work = RestoreWork(
@@ -124,10 +124,10 @@ extension Store {
   /// Opens the staged files as the store that they will be, and reads every byte.
   private static func check(
     _ staged: inout RestoreWork.Staged, _ path: FilePath, isRewound: Bool,
-    _ progress: (@Sendable (Progress) -> Void)?
+    _ progress: (@Sendable (Store.Progress) -> Void)?
   ) async throws(StoreError) {
     let pipeline = CommitPipeline()
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     // The restored store keeps all records of the backup, including garbage.
     configuration.compaction = .manual
     var opener = try opener(
@@ -140,7 +140,7 @@ extension Store {
       let total = staged.report.totalBytes
       let report = try await store.verify { part in
         progress?(
-          Progress(completedBytes: total + part.completedBytes, totalBytes: 2 * total))
+          Store.Progress(completedBytes: total + part.completedBytes, totalBytes: 2 * total))
       }
       if let problem = report.problems.first { throw problem }
       staged.report.checkedBytes = report.checkedBytes

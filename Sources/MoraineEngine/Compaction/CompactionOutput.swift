@@ -1,9 +1,9 @@
 import MoraineFormat
 import MoraineStorage
 
-/// The segment that a compaction writes. One thread at a time.
+/// The segment that a compaction writes. One thread uses it at a time.
 ///
-/// Safety of `@unchecked Sendable`: as ``CompactionReader``.
+/// Safety of `@unchecked Sendable`: the same argument as for ``CompactionReader``.
 final class CompactionOutput: @unchecked Sendable {
   private static let flushBytes = 512 << 10
   private(set) var header: SegmentHeader
@@ -12,10 +12,11 @@ final class CompactionOutput: @unchecked Sendable {
   private(set) var firstSequence: UInt64 = 0
   private(set) var lastSequence: UInt64 = 0
   private(set) var deleteBytes = 0
-  /// Bytes of its puts, each with its padding.
+  /// Number of bytes of the copied puts, with their padding.
   private(set) var liveBytes: UInt64 = 0
   private(set) var earliestExpiry = UInt64.max
-  /// Of the deletes that were left out, the last: it is gone from the feed of changes.
+  /// Sequence number of the last delete that was left out: the feed of changes no longer contains
+  /// it.
   var lastDroppedDelete: UInt64 = 0
   private(set) var file: (any StorageFile)?
   private let directory: any StorageDirectory
@@ -25,7 +26,7 @@ final class CompactionOutput: @unchecked Sendable {
   private var buffer: [UInt8] = []
   private var written = 0
 
-  /// - Parameter limitBytes: every record begins before this place.
+  /// - Parameter limitBytes: offset before which every record begins.
   init(_ header: SegmentHeader, _ directory: any StorageDirectory, limitBytes: Int) {
     self.header = header
     self.limitBytes = limitBytes
@@ -37,22 +38,24 @@ final class CompactionOutput: @unchecked Sendable {
   var lengthBytes: Int { written + buffer.count }
   var isEmpty: Bool { recordCount == 0 }
 
-  /// Sets what its values share, before the first record.
+  /// Sets the dictionary that the values share. Called before the first record is appended.
   func share(_ dictionary: SharedDictionary) {
     precondition(isEmpty, "the dictionary must be set before the first record")
+    assert(header.dictionary.isEmpty, "an output gets a second dictionary")
     header.dictionary = dictionary.bytes
     if !dictionary.bytes.isEmpty { header.flags.insert(.hasDictionary) }
     recoder = ValueRecoder(dictionary)
   }
 
-  /// Copies a record: the same sequence number, key and value, for its new place.
+  /// Copies a record with its sequence number, key and value to its new offset.
   ///
-  /// - Throws: `.limitExceeded` when it would begin where no address reaches: values that had a
-  ///   dictionary may have become longer.
+  /// - Throws: `.limitExceeded` when the record would begin at an offset that no address can
+  ///   express: values that had a dictionary may have become longer.
   func append(
     _ record: RecordReference, _ candidate: CompactionCandidate, _ values: inout SegmentValues
   ) throws(StoreError) {
     if isEmpty { try begin() }
+    assert(file != nil, "a record is added to an output without a file")
     var copy = RecordCopy(record.base, record.header)
     try recoder.recode(
       &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
@@ -60,8 +63,11 @@ final class CompactionOutput: @unchecked Sendable {
     guard offset < limitBytes else {
       throw StoreError(.limitExceeded, "the live records do not fit into one segment", file: name)
     }
+    assert(offset.isMultiple(of: recordAlignment), "a copy begins at an unaligned offset")
+    assert(copy.length <= StoreLimits.recordLengthBytes, "a copy is longer than a record can be")
     place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
     recordCount += 1
+    assert(lengthBytes == offset + aligned(copy.length), "a copy has another length than its room")
     if firstSequence == 0 { firstSequence = candidate.sequence }
     lastSequence = candidate.sequence
     earliestExpiry = min(earliestExpiry, candidate.expiryMilliseconds)
@@ -79,7 +85,7 @@ final class CompactionOutput: @unchecked Sendable {
     if buffer.count >= Self.flushBytes { try flush() }
   }
 
-  /// Calls the body with zeroed room for a record behind the last one.
+  /// Calls the body with zeroed memory for the next record.
   private func place(_ length: Int, _ write: (UnsafeMutableRawPointer) -> Void) {
     let place = buffer.count
     buffer.append(contentsOf: repeatElement(0, count: aligned(length)))
@@ -95,6 +101,8 @@ final class CompactionOutput: @unchecked Sendable {
       return try directory.createFile(name)
     }
     buffer = header.encoded()
+    assert(written == 0, "an output begins again after bytes were written")
+    assert(buffer.count == header.headerLength, "a header has another length than it states")
   }
 
   private func flush() throws(StoreError) {
@@ -107,10 +115,13 @@ final class CompactionOutput: @unchecked Sendable {
     buffer.removeAll(keepingCapacity: true)
   }
 
-  /// Ends the segment with its footer and makes it durable, name and all.
+  /// Appends the footer, and makes the segment and its name durable.
   func finish(_ pipeline: CommitPipeline) throws(StoreError) {
     guard let file else { return }
-    // Its digest is never compared: `compactedThrough` lies behind its sequence number.
+    precondition(
+      lengthBytes == header.headerLength + Int(liveBytes) + deleteBytes,
+      "the records of an output have another length than it counts")
+    // The footer's digest is never compared: its sequence number is below `compactedThrough`.
     let footer = SegmentFooter(
       recordCount: recordCount, firstSequence: SequenceNumber(rawValue: firstSequence),
       lastSequence: SequenceNumber(rawValue: lastSequence),
@@ -132,7 +143,7 @@ final class CompactionOutput: @unchecked Sendable {
     }
   }
 
-  /// Takes back a segment that no manifest lists.
+  /// Removes the segment, which no manifest lists.
   func discard() throws(StoreError) {
     guard file != nil else { return }
     file = nil

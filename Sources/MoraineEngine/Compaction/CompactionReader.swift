@@ -1,7 +1,7 @@
 import MoraineFormat
 import MoraineStorage
 
-/// A sealed segment that is read to be rewritten.
+/// A sealed segment that a compaction rewrites.
 struct CompactionInput: Sendable {
   let slot: Int
   let name: String
@@ -14,7 +14,7 @@ struct CompactionInput: Sendable {
   let isCompacted: Bool
 }
 
-/// A record that may be copied.
+/// A record that the compaction copies if it is needed.
 struct CompactionCandidate {
   let address: Address
   let length: Int
@@ -22,14 +22,15 @@ struct CompactionCandidate {
   let sequence: UInt64
   let keyspace: UInt16
   let isDelete: Bool
-  /// The maximum when it does not expire.
+  /// Time of expiry in milliseconds since 1970; `UInt64.max` for a record that does not expire.
   let expiryMilliseconds: UInt64
 }
 
-/// Reads inputs in order, checking every checksum. One thread at a time.
+/// Reads the inputs of a compaction in order, and verifies every checksum. One thread uses it at a
+/// time.
 ///
-/// Safety of `@unchecked Sendable`: it is handed from call to call of one compaction, each of which
-/// waits for the one before.
+/// Safety of `@unchecked Sendable`: one compaction passes the reader from call to call, and each
+/// call waits until the one before it has returned.
 final class CompactionReader: @unchecked Sendable {
   private static let chunkRecords = 2048
   private static let chunkBytes = 512 << 10
@@ -40,22 +41,24 @@ final class CompactionReader: @unchecked Sendable {
   private var next = 0
   private var scanner: SegmentScanner?
   private var readBytes = 0
-  /// Of the segment that the last chunk was of.
+  /// Decompresses the values of the segment that the last chunk came from.
   var values = SegmentValues(dictionary: [], name: "")
 
-  /// - Parameter sampling: which puts are looked at; nil for all records.
+  /// - Parameter sampling: selects the puts that are read; nil for all records.
   init(
     _ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey,
     sampling: DictionarySampling? = nil
   ) {
+    assert(!inputs.isEmpty, "a compaction has no inputs")
+    assert(Set(inputs.map(\.slot)).count == inputs.count, "a segment is an input twice")
     self.inputs = inputs
     self.directory = directory
     self.hashKey = hashKey
     self.sampling = sampling
   }
 
-  /// The puts and deletes that come next, all of one segment; nil at the end of the last. Where
-  /// only some are looked at, there may be none among those that come next.
+  /// Returns the next puts and deletes, all of one segment; nil after the last segment. With a
+  /// sampling, a chunk may be empty.
   ///
   /// - Throws: `.corrupted` when a record is not what was written, `.io`.
   func chunk() throws(StoreError) -> [CompactionCandidate]? {
@@ -73,7 +76,7 @@ final class CompactionReader: @unchecked Sendable {
     return nil
   }
 
-  /// How many bytes were read since this was asked last.
+  /// Returns the number of bytes that were read since the last call.
   func takeReadBytes() -> Int {
     defer { readBytes = 0 }
     return readBytes
@@ -100,7 +103,8 @@ final class CompactionReader: @unchecked Sendable {
           CompactionCandidate(
             address: Address(slot: slot, offset: record.offset), length: header.length,
             hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
-            sequence: header.sequence, keyspace: header.keyspace, isDelete: header.kind == .delete,
+            sequence: header.sequence, keyspace: header.keyspace,
+            isDelete: header.kind.effect == .removes,
             expiryMilliseconds: record.reference.expiryMilliseconds ?? .max))
       }
     }
@@ -108,20 +112,24 @@ final class CompactionReader: @unchecked Sendable {
   }
 
   private func open(_ input: CompactionInput) throws(StoreError) -> SegmentScanner {
+    assert(input.firstOffset <= input.end, "an input ends inside its header")
+    assert(
+      input.firstOffset.isMultiple(of: recordAlignment), "an input begins at an unaligned offset")
     let source = try Self.source(input, directory)
     values = SegmentValues(dictionary: try Self.dictionary(input, source), name: input.name)
     return SegmentScanner(
       source: source, name: input.name, seed: input.seed, offset: input.firstOffset)
   }
 
-  /// Reads the dictionary of an input.
+  /// Returns the dictionary of an input.
   static func dictionary(
     of input: CompactionInput, _ directory: any StorageDirectory
   ) throws(StoreError) -> [UInt8] {
     try dictionary(input, source(input, directory))
   }
 
-  /// Its checksum is verified again: a copy made with a damaged dictionary would look sound.
+  /// Verifies the dictionary's checksum again: a copy made with a damaged dictionary would have a
+  /// right checksum.
   private static func dictionary(
     _ input: CompactionInput, _ source: ByteSource
   ) throws(StoreError) -> [UInt8] {
@@ -139,15 +147,34 @@ final class CompactionReader: @unchecked Sendable {
     return ByteSource(file: file, name: input.name, length: input.end, mapping: input.mapping)
   }
 
-  /// A record of the last chunk, whose checksum was verified then.
+  /// Returns a record of the last chunk. Its checksum was verified when the chunk was read.
+  ///
+  /// - Throws: `.corrupted` when the file now contains other bytes; `.io`.
   func record(_ candidate: CompactionCandidate) throws(StoreError) -> RecordReference {
     guard let source = scanner?.source else { fatalError("no input is open") }
+    assert(
+      candidate.address.slot == inputs[next].slot, "a record is not of the segment read last")
+    assert(
+      candidate.address.offset + candidate.length <= source.length,
+      "a record ends after its segment")
     let base = try source.bytes(at: candidate.address.offset, count: candidate.length)
-    guard let header = RecordHeader.parse(base, length: candidate.length) else {
+    // Without a mapping, these bytes may have been read from the file again.
+    guard inputs[next].mapping != nil || checksumMatches(base, candidate),
+      let header = RecordHeader.parse(base, length: candidate.length)
+    else {
       throw .corrupted(
         "a record changed while it was copied", inputs[next].name,
         at: candidate.address.offset)
     }
     return RecordReference(base: base, header: header)
+  }
+
+  private func checksumMatches(
+    _ base: UnsafeRawPointer, _ candidate: CompactionCandidate
+  ) -> Bool {
+    let checksum = RecordHeader.checksum(
+      of: base, length: candidate.length, at: UInt64(candidate.address.offset),
+      seed: inputs[next].seed)
+    return checksum == RecordHeader.storedChecksum(at: base)
   }
 }

@@ -156,6 +156,8 @@ struct ThoroughStrategy: CompactionStrategy {
 
   private func window(from start: Int, count: Int, _ log: CompactionFigures) -> Range<Int> {
     precondition(start + count <= log.segments.count, "segments vanished under a compaction")
+    precondition(start >= 0 && count >= 0, "a window begins or ends before the first segment")
+    assert((0...1).contains(shrinkage), "a segment shrinks to less than nothing, or grows")
     let picker = CompactionPicker(
       segmentSizeBytes: log.segmentSizeBytes, spaceAmplificationLimit: 1)
     var expected = Array(log.segments[start..<start + count])
@@ -169,6 +171,7 @@ struct ThoroughStrategy: CompactionStrategy {
   /// Leaves segments as they are.
   mutating func skip(_ count: Int) {
     precondition(count <= remainingCount, "more segments are left out than remain")
+    assert(count > 0, "a compaction leaves out no segment, and makes no progress")
     start += count
     remainingCount -= count
   }
@@ -189,6 +192,9 @@ struct ThoroughStrategy: CompactionStrategy {
   mutating func recordRewriting(
     taken: Int, left: Int, isWhole: Bool, _ log: CompactionFigures
   ) {
+    precondition(
+      0...1 ~= left && left <= taken && 0 < taken && taken <= remainingCount,
+      "a compaction rewrote more segments than remained, or fewer than it wrote")
     remainingCount -= taken - left
     guard left > 0 else { return }
     func fits(from start: Int, _ count: Int) -> Bool {
@@ -206,9 +212,9 @@ struct ThoroughStrategy: CompactionStrategy {
 /// Chooses neighbouring segments, which are rewritten as one.
 ///
 /// The choice is greedy by garbage (Rosenblum and Ousterhout, "The design and implementation of a
-/// log-structured file system", SOSP 1991), but only among neighbours. So the log stays in the order
-/// of sequence numbers, no delete moves ahead of the record that it deletes, and records that are
-/// rarely changed stay together.
+/// log-structured file system", SOSP 1991), but only among neighbours. So the log stays in the
+/// order of sequence numbers, no delete moves ahead of the record that it deletes, and records that
+/// are rarely changed stay together.
 struct CompactionPicker {
   let segmentSizeBytes: Int
   let spaceAmplificationLimit: Double
@@ -258,6 +264,9 @@ struct CompactionPicker {
         live += segments[run.upperBound].liveBytes + segments[run.upperBound].keptDeleteBytes
         run = run.lowerBound..<run.upperBound + 1
       } else {
+        assert(
+          run.count == start.count || live <= segmentSizeBytes,
+          "the chosen segments do not fit into one")
         return run
       }
     }
@@ -288,6 +297,7 @@ struct CompactionPicker {
       if end > start, live > segmentSizeBytes { break }
       end += 1
     }
+    assert(end > start || start >= segments.count, "a window has no segment")
     return start..<end
   }
 }

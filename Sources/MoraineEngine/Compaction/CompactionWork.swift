@@ -1,32 +1,36 @@
 import MoraineFormat
 import MoraineStorage
 
-/// What one compaction has, from its beginning to its end.
-///
-/// Used by the actor alone.
+/// The thread, the pacer and the report of one compaction. Only the actor uses it.
 final class CompactionWork {
   let thread = SerialQueue(.background)
   var pacer: CompactionPacer
   var report = CompactionReport()
-  /// What part of a segment's live bytes was left when it was rewritten for the first time.
+  /// The part of the live bytes that was left of segments that were rewritten for the first time.
   private(set) var shrinkage = 1.0
-  /// Whether it ended in a pause, because its task was cancelled.
+  /// Whether the compaction ended in a pause, because its task was cancelled.
   var isCancelled = false
-  /// Whether the last search for a dictionary was in vain; the next one then costs less.
+  /// Whether the last search found no dictionary that helps. The next search then costs less.
   var hasFoundNothing = false
 
-  /// Every record of an output begins before this place.
+  /// Offset before which every record of an output begins.
   let outputLimitBytes: Int
 
-  init(pacer: CompactionPacer, outputLimitBytes: Int = Limits.recordOffsetBytes) {
+  init(pacer: CompactionPacer, outputLimitBytes: Int = StoreLimits.recordOffsetBytes) {
+    precondition(
+      outputLimitBytes <= StoreLimits.recordOffsetBytes,
+      "an address cannot hold the end of an output")
     self.pacer = pacer
     self.outputLimitBytes = outputLimitBytes
   }
 
-  /// - Returns: what was done in this step.
+  /// Adds a step to the report.
+  ///
+  /// - Returns: the report of this step alone.
   func count(
     _ inputs: ArraySlice<CompactionInput>, _ output: CompactionOutput
   ) -> CompactionReport {
+    assert(!inputs.isEmpty, "a step of a compaction rewrote no segment")
     let outputBytes = output.isEmpty ? 0 : output.lengthBytes
     var step = CompactionReport()
     step.inputSegmentCount = inputs.count
@@ -48,24 +52,26 @@ extension CompactionReport {
   }
 }
 
-/// How fast compaction goes. Pure, but for the clock: the same figures, the same pauses.
+/// Decides how long a compaction pauses. Pure, except for the clock: the same figures lead to the
+/// same pauses.
 ///
-/// While nobody writes, as fast as it can. Against writers it reads twice what they append:
-/// cleaning at the default limit reads 1.72 bytes for each byte appended (see
-/// ``CompactionPolicy``), so that is enough, and leaves the disk to them otherwise. When it is
-/// behind, it does not pause.
+/// Without writers, a compaction does not pause. Beside writers it reads two bytes for each byte
+/// that they append: compaction at the default limit reads 1.72 bytes for each (see
+/// ``CompactionPolicy``), so this suffices, and writers have the rest of the disk's bandwidth. With
+/// more garbage than the policy allows, it does not pause.
 struct CompactionPacer {
   private static let leastBytesPerSecond = 32.0 * 1_048_576
   private static let quietBytesPerSecond = 1_048_576.0
-  /// Of one sleep: whoever wants compaction to end waits so long at most.
+  /// Length of the longest sleep, in nanoseconds: a caller that ends the compaction waits no
+  /// longer.
   static let longestPause: UInt64 = 100_000_000
-  /// A century; more does not fit into an integer.
+  /// Length of the longest pause, in nanoseconds: about a century. More does not fit an integer.
   private static let longestDebt = 3e18
 
   private let limitBytesPerSecond: Double?
   private let isUrgent: Bool
   private var last: (nanoseconds: UInt64, appendedBytes: UInt64)?
-  /// Nanoseconds that reading went ahead of the limit, at the last call.
+  /// Time by which reading was ahead of the limit at the last call, in nanoseconds.
   private var debt = 0.0
   private var lastOfLimit: UInt64?
 
@@ -74,7 +80,7 @@ struct CompactionPacer {
     self.isUrgent = isUrgent
   }
 
-  /// How long to pause after so many bytes were read, in nanoseconds.
+  /// Returns the length of the pause after a number of bytes was read, in nanoseconds.
   mutating func pause(
     afterReading bytes: Int, appendedBytes: UInt64, isBehind: Bool,
     now: UInt64 = SystemClock.monotonicNanoseconds()
@@ -89,14 +95,16 @@ struct CompactionPacer {
     return wanted <= elapsed ? 0 : min(Self.longestPause, UInt64(wanted - elapsed))
   }
 
-  /// How long to pause so that no more is read than the limit allows; 0 when there is none.
+  /// Returns the length of the pause that keeps reading within the limit, in nanoseconds; 0 without
+  /// a limit.
   ///
-  /// As long as it takes, and what a pause did not last is made up for by the next: the limit holds
-  /// however slow it is, and whatever else takes time.
+  /// The next pause makes up for a pause that was too short, so the limit holds whatever its value
+  /// is, and whatever else takes time.
   mutating func pauseOfLimit(
     afterReading bytes: Int, now: UInt64 = SystemClock.monotonicNanoseconds()
   ) -> UInt64 {
     guard let limitBytesPerSecond else { return 0 }
+    assert(bytes >= 0, "a compaction has read less than nothing")
     let elapsed = now - (lastOfLimit ?? now)
     lastOfLimit = now
     debt = max(0, debt - Double(elapsed)) + Double(bytes) / limitBytesPerSecond * 1e9

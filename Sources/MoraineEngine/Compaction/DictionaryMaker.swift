@@ -1,9 +1,9 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Collects values and makes a dictionary of them. One thread at a time.
+/// Collects values, and makes a dictionary of them. One thread uses it at a time.
 ///
-/// Safety of `@unchecked Sendable`: as ``CompactionReader``.
+/// Safety of `@unchecked Sendable`: the same argument as for ``CompactionReader``.
 final class DictionaryMaker: @unchecked Sendable {
   private let sampling: DictionarySampling
   private let reader: CompactionReader
@@ -23,8 +23,9 @@ final class DictionaryMaker: @unchecked Sendable {
 
   func takeReadBytes() -> Int { reader.takeReadBytes() }
 
-  /// Takes in the values of the last chunk that will be copied.
+  /// Adds those values of the last chunk that will be copied.
   func add(_ candidates: [CompactionCandidate], _ isKept: [Bool]) throws(StoreError) {
+    assert(candidates.count == isKept.count, "not every record was looked up in the index")
     for (candidate, isKept) in zip(candidates, isKept) where isKept {
       let record = try reader.record(candidate)
       valueBytes += record.header.rawLength
@@ -39,17 +40,17 @@ final class DictionaryMaker: @unchecked Sendable {
   func dictionary() -> [UInt8]? { trainer.train(totalValueBytes: sampling.total(valueBytes)) }
 }
 
-/// Which values of a compaction's inputs are looked at to find what they have in common: as many as
-/// make a good dictionary, spread evenly.
+/// Selects the values that a dictionary is made of: as many as a good dictionary needs, spread
+/// evenly over the inputs of a compaction.
 struct DictionarySampling: Sendable {
   private static let bytes = (least: 256 << 10, most: 2 << 20)
-  /// Enough to see whether there is anything to be found.
+  /// Number of bytes that suffice to find out whether a dictionary would help.
   private static let glanceBytes = (least: 32 << 10, most: 512 << 10)
 
-  /// A record is taken when its mixed sequence number is at most this.
+  /// A record is selected when its mixed sequence number is at most this number.
   private let limit: UInt64
 
-  /// - Parameter isGlance: whether little is expected to be found.
+  /// - Parameter isGlance: whether a dictionary is not expected to help.
   init(liveBytes: Int, isGlance: Bool) {
     let bounds = isGlance ? Self.glanceBytes : Self.bytes
     let wanted = min(bounds.most, max(bounds.least, liveBytes / (isGlance ? 64 : 8)))
@@ -57,27 +58,27 @@ struct DictionarySampling: Sendable {
   }
 
   func takes(_ header: RecordHeader) -> Bool {
-    header.kind == .put && header.rawLength <= ValueRecoder.longestValueBytes
+    header.kind.effect == .sets && header.rawLength <= ValueRecoder.longestValueBytes
       && StateDigest.mix(header.sequence) <= limit
   }
 
-  /// About as many bytes all values have, if those that were taken have so many.
+  /// Estimates the number of bytes of all values from that of the selected values.
   func total(_ bytes: Int) -> Int { Int(Double(bytes) * 0x1p64 / (Double(limit) + 1)) }
 }
 
-/// The dictionary that a compaction's output shares.
+/// The dictionary that the values of a compaction's output share.
 struct SharedDictionary: Sendable {
   static let none = SharedDictionary(bytes: [], keptFrom: nil)
 
   let bytes: [UInt8]
-  /// The input that has the same dictionary: what it holds is copied as it is.
+  /// The slot of the input that has the same dictionary: its values are copied as they are stored.
   let keptFrom: Int?
 }
 
 extension Store {
-  /// What the values of a compaction's output are to share.
+  /// Returns the dictionary for the values of a compaction's output.
   ///
-  /// - Throws: as reading the inputs does.
+  /// - Throws: `.corrupted`, `.io` when an input cannot be read.
   func sharedDictionary(
     for inputs: [CompactionInput], _ work: CompactionWork
   ) async throws(StoreError) -> SharedDictionary {
@@ -105,8 +106,8 @@ extension Store {
 }
 
 extension SharedDictionary {
-  /// The input whose dictionary serves the output as well: no other has one, and most of what is
-  /// live is its own, and is much more than the dictionary.
+  /// Returns the input whose dictionary the output keeps: no other input has a dictionary, and most
+  /// of the live bytes are those of this input, and are many more than those of the dictionary.
   fileprivate static func keeper(of inputs: [CompactionInput]) -> CompactionInput? {
     let having = inputs.filter { $0.dictionaryLength > 0 }
     guard having.count == 1 else { return nil }

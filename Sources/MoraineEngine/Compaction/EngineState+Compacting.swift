@@ -3,7 +3,8 @@ import MoraineStorage
 import Synchronization
 
 extension EngineState {
-  /// The sealed segments that compaction may rewrite, in replay order: all before the open ones.
+  /// Returns the sealed segments that compaction may rewrite, in replay order: all segments before
+  /// the first open one.
   func compactable() -> [Int] {
     Array(log.table.order.prefix { log.table.infos[$0].flags.contains(.sealed) })
   }
@@ -32,6 +33,7 @@ extension EngineState {
     return log.table.order.enumerated().map { place, slot in
       let (view, info) = (log.table[slot], log.table.infos[slot])
       defer { cleaned = min(cleaned, view.cleanedThrough) }
+      assert(view.end >= view.firstOffset, "a segment ends inside its header")
       // Every segment has a header and a footer: they are not garbage.
       let overhead =
         view.firstOffset + (info.flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
@@ -62,6 +64,7 @@ extension EngineState {
 
   func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
     slots.map { slot in
+      assert(log.table.infos[slot].flags.contains(.sealed), "an open segment is to be rewritten")
       let view = log.table[slot]
       return CompactionInput(
         slot: slot, name: log.table.fileName(slot), mapping: log.table.infos[slot].mapping,
@@ -71,7 +74,8 @@ extension EngineState {
     }
   }
 
-  /// The header of a segment that compaction will write; its number is used up.
+  /// Returns the header of the next segment that compaction writes. The segment's number is used up
+  /// from now on.
   mutating func compactionHeader() -> SegmentHeader {
     var header = SegmentHeader(
       storeID: log.manifest.storeID, epoch: log.manifest.epoch,
@@ -82,8 +86,10 @@ extension EngineState {
     return header
   }
 
-  /// Up to which sequence number no segment before this one holds anything that a delete hides.
+  /// Returns the sequence number up to which no delete hides a record in the segments before this
+  /// one.
   func cleanedThrough(before slot: Int) -> UInt64 {
+    assert(log.table.order.contains(slot), "a segment that is rewritten is not in the log")
     var cleaned = UInt64.max
     for other in log.table.order {
       if other == slot { break }
@@ -92,26 +98,28 @@ extension EngineState {
     return cleaned
   }
 
-  /// The sequence number of the last delete that compaction may leave out of a segment.
+  /// Returns the sequence number of the last delete that compaction may leave out of a segment.
   ///
-  /// A delete is left out when every segment ahead of its own was rewritten after the delete had
-  /// been made (or there is none): the rewriting dropped what the delete hides. And when the
-  /// iterators of changes have seen it. The choice of segments and the copy both ask here: a choice
-  /// that counted as garbage what the copy keeps would rewrite the same segments without end.
+  /// A delete is left out when two conditions hold. Every segment before the delete's own segment
+  /// was rewritten after the delete was appended (or no such segment exists): the rewriting dropped
+  /// the records that the delete hides. And all iterators of changes have seen the delete. The
+  /// choice of segments and the copy both use this function: if the choice counted records as
+  /// garbage that the copy keeps, the same segments would be rewritten without end.
   ///
   /// - Parameters:
-  ///   - cleanedThrough: as ``cleanedThrough(before:)`` answers.
-  ///   - pin: as ``FeedPins/leastSequence`` answers.
+  ///   - cleanedThrough: the result of ``cleanedThrough(before:)``.
+  ///   - pin: the value of ``FeedPins/leastSequence``.
   private static func lastDroppableDelete(_ cleanedThrough: UInt64, pin: UInt64) -> UInt64 {
     min(cleanedThrough, pin)
   }
 
-  /// Answers which of the records must be copied: live puts, and deletes that an older record or an
-  /// iterator of changes may still need.
+  /// Returns for each record whether it must be copied. Copied are live puts, and deletes that may
+  /// still hide an older record or that an iterator of changes has not seen.
   ///
-  /// Checks the pages of the index that the records need, where it was loaded from a checkpoint.
+  /// Validates the pages of the index that the records need, when the index was loaded from a
+  /// checkpoint.
   ///
-  /// - Throws: `.corrupted`, `.io` when a page is damaged and the index cannot be made again.
+  /// - Throws: `.corrupted`, `.io` when a page is damaged and the index cannot be rebuilt.
   mutating func selectLive(
     _ candidates: [CompactionCandidate], cleanedThrough: UInt64
   ) throws(StoreError) -> [Bool] {
@@ -127,15 +135,17 @@ extension EngineState {
     }
   }
 
-  /// Gives the output its slot and its place in the order, instead of the inputs.
+  /// Replaces the inputs by the output in the order of the segments.
   ///
-  /// - Returns: its slot, nil when nothing was worth copying.
+  /// - Returns: the slot of the output; nil when no record was copied.
   mutating func replaceInputs(
     _ inputs: [Int], with output: CompactionOutput, mapping: (any FileMapping)?, cleaned: UInt64
   ) -> Int? {
     guard let first = inputs.first, let start = log.table.order.firstIndex(of: first) else {
       fatalError("the inputs of a compaction are not in the table any more")
     }
+    precondition(!log.table.isRetiring, "the inputs of another compaction are not removed yet")
+    assert(cleaned <= log.lastSequence, "an output is clean of deletes that were never made")
     let range = start..<start + inputs.count
     precondition(
       Array(log.table.order[range]) == inputs, "the order of segments changed during a compaction")
@@ -143,6 +153,9 @@ extension EngineState {
       log.table.retire(range, for: nil)
       return nil
     }
+    assert(
+      mapping.map { $0.lengthBytes >= output.lengthBytes } ?? true,
+      "an output is longer than its mapping")
     let dictionary = output.header.dictionary
     var view = SegmentView(
       base: mapping?.base, end: output.header.headerLength, seed: output.header.checksumSeed)
@@ -161,19 +174,28 @@ extension EngineState {
     info.incomingBytes = output.liveBytes
     let slot = log.table.place(view, info)
     log.table.retire(range, for: slot)
+    assert(log.table.order[start] == slot, "an output is not at the place of its inputs")
+    assert(
+      Set(log.table.readingOrder).count == log.table.readingOrder.count,
+      "a segment is in the log twice")
     return slot
   }
 
-  /// Points index entries at the copies, each only if it still names the record that was copied.
+  /// Lets index entries name the copies, if they still name the records that were copied.
   ///
-  /// The pages that this touches were checked when ``selectLive(_:cleanedThrough:)`` found the
-  /// records live; a page that was checked stays so.
+  /// The pages of these entries were validated when ``selectLive(_:cleanedThrough:)`` selected the
+  /// records; a validated page stays valid.
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
+    assert(log.table.order.contains(slot), "copies are installed in a segment outside the log")
     for relocation in relocations { live.index.prefetch(relocation.hash) }
     let copied = relocations.reduce(0) { $0 + UInt64(aligned(Int($1.newLength))) }
     log.table.infos[slot].incomingBytes -= copied
     for relocation in relocations {
       let place = Address(slot: slot, offset: Int(relocation.newOffset))
+      assert(relocation.old.slot != slot, "a record was copied to its own segment")
+      assert(
+        place.offset + Int(relocation.newLength) <= log.table[slot].end,
+        "a copy ends after its segment")
       live.relocate(relocation, to: place, in: log.table)
     }
   }
@@ -186,7 +208,7 @@ extension EngineState {
   }
 }
 
-/// Records that a compaction takes for live, summed up for each of its inputs.
+/// The bytes and the digest of the records that a compaction has selected as live, for each input.
 struct LiveSelection {
   private struct Sum: Equatable {
     var bytes: UInt64 = 0
@@ -209,7 +231,7 @@ struct LiveSelection {
     sums[slot, default: Sum()].digest.add(hash: hash, sequence: sequence)
   }
 
-  /// Whether a segment has just these live records.
+  /// Returns whether a segment has exactly these live records.
   func agrees(with view: SegmentView, of slot: Int) -> Bool {
     let sum = sums[slot] ?? Sum()
     return sum.bytes == view.liveBytes && sum.digest == view.digest

@@ -16,16 +16,20 @@ extension Store {
   /// - Complexity: O(bytes of the log). Memory: a constant for each record of one segment.
   @discardableResult
   public func compact(
-    _ progress: (@Sendable (Progress) -> Void)? = nil
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> CompactionReport {
     try await beginCompaction()
     defer { endCompaction() }
     guard engine != nil else { return CompactionReport() }
     try engine!.checkWritable()
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true))
-    try await sealForCompaction()
     do throws(StoreError) {
+      let isSealed = try await sealIfSpaceAllows()
       try await compactAll(work, progress)
+      if !isSealed {
+        try await sealForCompaction()
+        try await compactAll(work, progress)
+      }
     } catch {
       await restoreReserve()
       guard work.isCancelled, error.code == .cancelled else { throw error }
@@ -36,8 +40,22 @@ extension Store {
     return work.report
   }
 
+  /// Seals the active segment for a compaction. On a full disk without a reserve there may be no
+  /// space for that before the compaction has freed some.
+  ///
+  /// - Returns: false when there is no space, and a sealed segment has garbage.
+  private func sealIfSpaceAllows() async throws(StoreError) -> Bool {
+    do throws(StoreError) {
+      try await sealForCompaction()
+      return true
+    } catch {
+      guard error.code == .noSpace, engine?.compactionFigures().cheapest != nil else { throw error }
+      return false
+    }
+  }
+
   private func compactAll(
-    _ work: CompactionWork, _ progress: (@Sendable (Progress) -> Void)?
+    _ work: CompactionWork, _ progress: (@Sendable (Store.Progress) -> Void)?
   ) async throws(StoreError) {
     // Segments that are sealed from now on wait for the next compaction.
     var strategy = ThoroughStrategy(
@@ -49,13 +67,14 @@ extension Store {
       strategy.shrinkage = work.shrinkage
       let figures = engine!.compactionFigures()
       let window = strategy.window(figures)
+      assert(!window.isEmpty, "a compaction makes no progress")
       done += figures.segments[window].reduce(0) { $0 + UInt64($1.fileBytes) }
       if strategy.next(figures) != nil {
         try await rewrite(window, &strategy, work)
       } else {
         strategy.skip(window.count)
       }
-      progress?(Progress(completedBytes: min(done, total), totalBytes: total))
+      progress?(Store.Progress(completedBytes: min(done, total), totalBytes: total))
     }
   }
 
@@ -159,6 +178,7 @@ extension Store {
   private func sealAndPublish() async throws(StoreError) {
     try await sealActive()
     try await publishManifest()
+    assert(engine?.log.active == nil, "a segment that was sealed accepts records")
   }
 }
 
@@ -204,6 +224,7 @@ extension Store {
   }
 
   private func runInBackground(isFull: Bool) async {
+    assert(compaction.isRunning, "background work begins without a compaction")
     let hasFailed = await !clean(isFull: isFull)
     await restoreReserve()
     endCompaction()
@@ -224,9 +245,7 @@ extension Store {
       // While another process compacts, this process need not.
       guard try takeCompactor() else { return true }
       try await beginRewriting()
-      if isFull || isActiveWorthSealing {
-        try await sealForCompaction()
-      }
+      if isFull || isActiveWorthSealing { _ = try await sealIfSpaceAllows() }
       while !isClosed, !isSuspended, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)

@@ -14,9 +14,11 @@ extension Store {
     _ wanted: [Int], _ work: CompactionWork, limitBytes: Int = .max, cannotMerge: Bool = false,
     isSecondAttempt: Bool = false
   ) async throws(StoreError) -> (taken: Int, left: Int) {
+    precondition(!wanted.isEmpty, "a compaction has no inputs")
     let began = SystemClock.monotonicNanoseconds()
     try engine!.checkWritable()
     guard engine!.log.table.vacancyCount > 0 else { throw SegmentTable.full }
+    assert(!engine!.log.table.isRetiring, "another compaction has not ended")
     let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
     let reader = CompactionReader(inputs, directory, engine!.log.manifest.hashKey)
@@ -61,6 +63,7 @@ extension Store {
       guard error.code == .limitExceeded, wanted.count > 1 else { throw error }
       return try await rewrite([wanted[0]], work, cannotMerge: true)
     }
+    assert((newSlot == nil) == output.isEmpty, "an output with records has no slot")
     if let newSlot, cannotMerge { engine!.log.table.noteUnmergeable(newSlot) }
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
@@ -132,6 +135,9 @@ extension Store {
     var selection = LiveSelection()
     while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
       try checkUsable()
+      assert(
+        candidates.first.map { slots[(count - 1)...].contains($0.address.slot) } == true,
+        "the records are not of the segment read last, or of a later one")
       // Copy at least two segments, or nothing would be gained.
       while slots[count - 1] != candidates[0].address.slot {
         if count > 1, output.lengthBytes > limitBytes { return (count, cleaned, selection) }
@@ -176,6 +182,7 @@ extension Store {
     try checkUsable()
     writing.manifestGate.take()
     defer { writing.manifestGate.release() }
+    assert(engine!.live.index.movesUnderWay == 0, "the copies of another output are moving")
     // Index entries are moved after the manifest is published; then nothing may fail.
     try engine!.live.index.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
@@ -217,6 +224,8 @@ extension Store {
       await Task.yield()
     }
     engine!.live.index.movesUnderWay = 0
+    assert(
+      engine!.log.table.infos[slot].incomingBytes == 0, "some copies were never installed")
   }
 
   /// Removes the inputs and their files, which no index entry names any more.
@@ -225,6 +234,7 @@ extension Store {
     // Without a mapping, a snapshot opens a file when it reads it.
     if opener.configuration.ioMode == .positional { names = heldBack(names) }
     for slot in slots {
+      assert(!engine!.log.table.order.contains(slot), "a segment of the log is removed")
       guard engine!.log.table[slot].liveBytes == 0, engine!.log.table[slot].digest == StateDigest()
       else {
         let error = StoreError(
@@ -235,6 +245,7 @@ extension Store {
       }
       engine!.log.table.drop(slot)
     }
+    assert(!engine!.log.table.isRetiring, "an input of a compaction is not removed")
     let directory = engine!.directoryHandle()
     try await pipeline.run { [names, pipeline] () throws(StoreError) in
       try pipeline.remove(names, in: directory)

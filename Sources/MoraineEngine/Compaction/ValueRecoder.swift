@@ -1,8 +1,9 @@
 import MoraineFormat
 
-/// Stores copied values the way that is best where they go. One thread at a time.
+/// Stores each copied value in the form that suits its new segment. One thread uses it at a time.
 struct ValueRecoder: ~Copyable {
-  /// Longer values find enough in themselves.
+  /// Length of the longest value that a dictionary helps, in bytes: a longer value contains enough
+  /// repetitions itself.
   static let longestValueBytes = 64 << 10
 
   private let keptFrom: Int?
@@ -14,21 +15,24 @@ struct ValueRecoder: ~Copyable {
     if !dictionary.bytes.isEmpty { shared = DictionaryCompressor(dictionary: dictionary.bytes) }
   }
 
-  /// Changes how a copy is stored, if that is necessary or pays. What it refers to is valid until
-  /// the next call.
+  /// Changes the form in which a copy is stored, when that is necessary or saves bytes. The bytes
+  /// that the copy refers to are valid until the next call.
   ///
-  /// - Parameter slot: of the input that the record comes from.
+  /// - Parameter slot: the slot of the input that the record comes from.
   mutating func recode(
     _ copy: inout RecordCopy, _ record: RecordReference, from slot: Int, at offset: Int,
     _ values: inout SegmentValues
   ) throws(StoreError) {
     let header = record.header
-    guard header.kind == .put, slot != keptFrom else { return }
+    assert(
+      copy.codec == header.codec && copy.rawLength == header.rawLength,
+      "a copy is compressed a second time")
+    guard header.kind.effect == .sets, slot != keptFrom else { return }
     let needsDictionary = header.codec == .lz4Dictionary
     let isShort = header.rawLength <= Self.longestValueBytes
     guard needsDictionary || (isShort && shared != nil) else { return }
     let value = try values.value(of: record, at: offset)
-    // A raw value has no length of its own before it.
+    // No length precedes a raw value.
     let present = needsDictionary ? Int.max : header.storedLength - (header.codec == .raw ? 4 : 0)
     if isShort, let stored = shared?.compress(value), stored.count < present {
       copy.stored = stored
@@ -44,11 +48,12 @@ struct ValueRecoder: ~Copyable {
   }
 }
 
-/// Decompresses values of one segment, whose dictionary was verified. One thread at a time.
+/// Decompresses the values of one segment, whose dictionary was verified. One thread uses it at a
+/// time.
 struct SegmentValues: ~Copyable {
   private let dictionaryLength: Int
   private let name: String
-  // Serves values without a dictionary as well: those never reach back so far.
+  // Also decompresses values without a dictionary: they refer to no bytes before their own.
   private var decompressor: DictionaryDecompressor
 
   init(dictionary: [UInt8], name: String) {
@@ -57,7 +62,8 @@ struct SegmentValues: ~Copyable {
     decompressor = DictionaryDecompressor(dictionary: dictionary)
   }
 
-  /// The value of a record whose checksum was verified; valid until the next call.
+  /// Returns the value of a record whose checksum was verified. The value is valid until the next
+  /// call.
   mutating func value(
     of record: RecordReference, at offset: Int
   ) throws(StoreError) -> UnsafeRawBufferPointer {

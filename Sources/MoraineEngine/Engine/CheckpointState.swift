@@ -11,7 +11,17 @@ struct CheckpointState {
 
   init(names: [String] = []) { self.names = names }
 
+  /// Begins to count again for a state that was just opened.
+  ///
+  /// - Parameter writtenBytes: bytes that compactions of this run have written before.
+  mutating func beginCounting(names: [String], writtenBytes: UInt64) {
+    self.names = names
+    coveredBytes = writtenBytes
+  }
+
   mutating func recordWriting(lengthBytes: UInt64, covering bytes: UInt64) {
+    assert(bytes >= coveredBytes, "a checkpoint covers less than the one before it")
+    assert(lengthBytes > 0, "a checkpoint is empty")
     failure = nil
     coveredBytes = bytes
     writtenBytes &+= lengthBytes

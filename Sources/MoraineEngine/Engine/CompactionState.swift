@@ -58,6 +58,7 @@ final class CompactionState {
 
   /// Records a run of segments that was rewritten as `outputBytes` bytes.
   func recordRewriting(outputBytes: UInt64) {
+    assert(isRunning, "a compaction wrote bytes without a running compaction")
     writtenBytes += outputBytes
     count += 1
   }

@@ -2,8 +2,8 @@
 ///
 /// The runtime tracks each access to a stored property of an actor, so that no two overlap: some
 /// 200 instructions for every key that is read or written. It does not track memory that a
-/// pointer leads to. (With `_read` and `_modify` instead of addressors, Swift 6.3 allocates a frame for each
-/// access and copies the engine.)
+/// pointer leads to. (With `_read` and `_modify` instead of addressors, Swift 6.3 allocates a frame
+/// for each access and copies the engine.)
 ///
 /// Safety: only the actor has the cell. An access to the engine ends before any other code of the
 /// actor can run: no operation of the engine is asynchronous, and none calls a function that a user

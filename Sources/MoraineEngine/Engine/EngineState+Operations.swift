@@ -39,14 +39,14 @@ extension EngineState {
   static func checkLimits(
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
   ) throws(StoreError) {
-    guard key.count <= Limits.keyLengthBytes else {
+    guard key.count <= StoreLimits.keyLengthBytes else {
       throw StoreError(
-        .keyTooLarge, "the key has \(key.count) bytes; the limit is \(Limits.keyLengthBytes)")
+        .keyTooLarge, "the key has \(key.count) bytes; the limit is \(StoreLimits.keyLengthBytes)")
     }
-    guard value.count <= Limits.valueLengthBytes else {
+    guard value.count <= StoreLimits.valueLengthBytes else {
       throw StoreError(
         .valueTooLarge,
-        "the value has \(value.count) bytes; the limit is \(Limits.valueLengthBytes)")
+        "the value has \(value.count) bytes; the limit is \(StoreLimits.valueLengthBytes)")
     }
   }
 
@@ -70,7 +70,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
     _ prepared: PreparedValue? = nil
   ) throws(StoreError) -> Outcome<SequenceNumber> {
-    if value.count > PreparedValue.leastBytes {
+    if value.count > PreparedValue.sharedBufferLimit {
       return try putLarge(key, value, keyspace: keyspace, prepared)
     }
     try checkWritable()
@@ -195,6 +195,7 @@ extension EngineState {
     _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try batch.withPieces { (batch) throws(StoreError) in
+      precondition(batch.count > 0, "a batch has no operation")
       if batch.count == 1 { return try commitAlone(batch, prepared) }
       return try commitTogether(batch, isDelete: isDelete)
     }
@@ -208,10 +209,10 @@ extension EngineState {
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try checkWritable()
     let total = batch.operations.reduce(0) { $0 &+ Self.recordBound($1) }
-    guard total <= Limits.batchLengthBytes else {
+    guard total <= StoreLimits.batchLengthBytes else {
       throw StoreError(
         .valueTooLarge,
-        "the batch has \(total) bytes; the limit is \(Limits.batchLengthBytes), so split it")
+        "the batch has \(total) bytes; the limit is \(StoreLimits.batchLengthBytes), so split it")
     }
     guard isDelete ? log.hasRoom(for: total) : log.hasRoom(forPuts: total) else {
       return .needsRoom(total)
@@ -228,6 +229,7 @@ extension EngineState {
     // From here on these numbers are used up, even if the append fails.
     log.lastSequence += UInt64(batch.count)
     let places = try appendAll(batch, after: first)
+    assert(places.count == batch.count, "a part of a batch was appended")
     compressor.trim()
     for index in 0..<batch.count {
       let found = entry(of: index, batch, places, hashes[index], older[index], after: first)

@@ -5,7 +5,7 @@ import MoraineStorage
 struct EngineState: ~Copyable {
   var log: Log
   var live: LiveIndex
-  let configuration: Configuration
+  let configuration: Store.Configuration
   let directory: any StorageDirectory
   /// Nonce and version of the link's page when it was read. Another nonce means that the page was
   /// made again. The version is 0 where the page was made for this state.
@@ -28,7 +28,7 @@ struct EngineState: ~Copyable {
 
   init(
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
-    configuration: Configuration, pipeline: CommitPipeline, observers: Observers
+    configuration: Store.Configuration, pipeline: CommitPipeline, observers: Observers
   ) throws(StoreError) {
     live = try LiveIndex()
     log = Log(

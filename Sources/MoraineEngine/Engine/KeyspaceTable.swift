@@ -28,6 +28,7 @@ struct KeyspaceTable {
       isListed.append(contentsOf: repeatElement(false, count: missing))
       monitors.append(contentsOf: repeatElement(unnamedMonitor, count: missing))
     }
+    assert(isListed.count == monitors.count, "a keyspace has no monitor")
     isListed[Int(keyspace.id)] = true
     monitors[Int(keyspace.id)] = observers.monitor(of: keyspace.name)
   }

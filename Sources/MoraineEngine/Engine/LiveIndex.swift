@@ -81,6 +81,7 @@ struct LiveIndex: ~Copyable {
     let after = UInt64(aligned(Int(relocation.newLength)))
     // The digest of the store stays: the copy has the key and the sequence number of the original.
     let mixed = StateDigest.of(hash: relocation.hash, sequence: relocation.sequence)
+    assert(relocation.old.slot != copy.slot, "a record was copied to its own segment")
     table[relocation.old.slot].lose(before, mixed)
     table[copy.slot].gain(after, mixed)
     bytes = bytes &- before &+ after
@@ -92,6 +93,7 @@ struct LiveIndex: ~Copyable {
   /// Begins with the index of a checkpoint, and with the figures of the segments that it covers and
   /// that still exist.
   mutating func adopt(_ index: consuming HashIndex, _ segments: [CheckpointHeader.Segment]) {
+    assert(bytes == 0, "a checkpoint is adopted by an index that has records")
     self.index = index
     for segment in segments {
       digest.add(segment.digest)

@@ -8,7 +8,7 @@ import Synchronization
 /// of keys: what its records mean is the concern of ``LiveIndex``.
 struct Log: ~Copyable {
   let directory: any StorageDirectory
-  let configuration: Configuration
+  let configuration: Store.Configuration
   let pipeline: CommitPipeline
   /// The lock that this process holds on the directory. Jobs that outlive the store keep it.
   let lock: (any StorageFile)?
@@ -38,7 +38,7 @@ struct Log: ~Copyable {
 
   init(
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
-    configuration: Configuration, pipeline: CommitPipeline
+    configuration: Store.Configuration, pipeline: CommitPipeline
   ) {
     self.directory = directory
     self.lock = lock
@@ -95,6 +95,7 @@ extension Log {
       try appendToFile(draft, at: end)
     }
     let length = aligned(draft.length)
+    assert(end % 4 == 0, "a record begins at an offset that is no multiple of 4")
     table[position.slot].end = end &+ length
     appendedBytes &+= UInt64(truncatingIfNeeded: length)
     return Address(slot: position.slot, offset: end)
@@ -107,7 +108,8 @@ extension Log {
   private mutating func appendByCall(
     _ draft: RecordDraft, to target: UnsafeMutableRawPointer, at end: Int
   ) {
-    guard let active else { return }
+    guard let active else { return assertionFailure("an append without an active segment") }
+    assert(!active.hasFooter || draft.kind == .footer, "a record follows the footer")
     position.hasCalled = true
     do throws(StorageError) {
       try write(draft, at: end, to: active)
@@ -187,6 +189,7 @@ extension Log {
   /// Removes the records from an offset of the active segment on: a part of a batch must not stay
   /// where the next record is written. Poisons the store when the file cannot be cut.
   mutating func removeRecords(from start: Int) {
+    precondition(start <= end, "records are removed after the end of the log")
     table[position.slot].end = start
     do throws(StorageError) { try active?.file.truncate(to: UInt64(start)) } catch {
       pipeline.poison(StoreError(error))
@@ -195,6 +198,8 @@ extension Log {
 
   /// Continues to append to a segment that another process has appended to.
   mutating func adopt(tail: ActiveSegment, markedOffset: Int) {
+    assert(!tail.hasFooter, "a segment with a footer accepts no records")
+    assert(markedOffset <= table[tail.slot].end, "a mark promises bytes that do not exist")
     active = tail
     position.markedOffset = markedOffset
   }
@@ -212,6 +217,7 @@ extension Log {
   mutating func appendSyncMarkIfDue(_ digest: StateDigest) throws(StoreError) {
     let durable = Int(truncatingIfNeeded: pipeline.durableOffset.load(ordering: .relaxed))
     guard durable > position.markedOffset else { return }
+    assert(durable <= end, "more bytes are durable than were appended")
     try appendSyncMark(durable, digest)
   }
 
@@ -251,6 +257,7 @@ extension Log {
     _ sequence: UInt64, _ effect: RecordKind.Effect, length: Int, in slot: Int
   ) {
     assert(effect != .none, "only records with a key are counted")
+    assert(sequence > table[slot].lastSequence, "sequence numbers in a segment do not ascend")
     if effect == .removes {
       table[slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     }
@@ -263,7 +270,8 @@ extension Log {
 extension Log {
   /// Largest step, small enough that a commit that waits for an allocation does not wait long.
   static let largestStep = 1 << 20
-  /// Lower bound of ``fittingSegmentBytes(liveBytes:)``: small segments cost a sync and two manifests each.
+  /// Lower bound of ``fittingSegmentBytes(liveBytes:)``: small segments cost a sync and two
+  /// manifests each.
   static let smallSegmentBytes = 8 << 20
 
   /// Returns the job that creates the next segment, for a unit of `count` bytes. The number of the
@@ -271,6 +279,7 @@ extension Log {
   ///
   /// - Parameter liveBytes: bytes of the live records; small stores have small segments.
   mutating func nextSegmentCreation(for count: Int, liveBytes: UInt64) -> SegmentCreation {
+    assert(active == nil || active!.hasFooter, "a segment gets a successor before its footer")
     let number = takeSegmentNumber()
     var header = SegmentHeader(
       storeID: manifest.storeID, epoch: manifest.epoch, number: number,
@@ -312,21 +321,22 @@ extension Log {
   ///
   /// - Returns: the segment that was active before, with its footer written.
   mutating func adopt(
-    _ child: SegmentCreation.Child, _ creation: SegmentCreation
+    _ created: SegmentCreation.Created, _ creation: SegmentCreation
   ) -> (segment: ActiveSegment, markedOffset: Int)? {
     let before = active.map { ($0, position.markedOffset) }
+    precondition(before?.0.hasFooter != false, "a segment is replaced before its footer is written")
     let header = creation.header
     let length = header.headerLength
     let info = SegmentInfo(
-      number: header.number, epoch: header.epoch, salt: header.salt, mapping: child.mapping)
+      number: header.number, epoch: header.epoch, salt: header.salt, mapping: created.mapping)
     let slot = table.append(
-      SegmentView(base: child.mapping?.base, end: length, seed: header.checksumSeed), info)
-    if child.mapping == nil { table.cache(child.file, for: slot) }
-    if configuration.isAlone { child.file.allowParking() }
+      SegmentView(base: created.mapping?.base, end: length, seed: header.checksumSeed), info)
+    if created.mapping == nil { table.cache(created.file, for: slot) }
+    if configuration.isAlone { created.file.allowParking() }
     active = ActiveSegment(
-      slot: slot, file: child.file, mapping: child.mapping, allocated: child.allocated,
-      limit: child.limit, step: creation.firstAllocation,
-      softEnd: link == nil ? (child.allocated ?? 0) / 2 : .max)
+      slot: slot, file: created.file, mapping: created.mapping, allocated: created.allocated,
+      limit: created.limit, step: creation.firstAllocation,
+      softEnd: link == nil ? (created.allocated ?? 0) / 2 : .max)
     position.markedOffset = length
     return before
   }
@@ -337,12 +347,15 @@ extension Log {
     let needed = table[active.slot].end + count + ActiveSegment.reservedBytes
     let top = FileBlock.covering(active.limit)
     let least = min(top, FileBlock.covering(needed))
+    assert(allocated <= top, "more is allocated than the segment may hold")
     return (min(top, max(least, allocated + min(active.step, Self.largestStep))), least)
   }
 
   mutating func extended(to allocated: Int) {
     guard let before = active?.allocated else { return }
     let gain = allocated - before
+    assert(gain >= 0, "an allocation makes a segment shorter")
+    assert(allocated % FileBlock.lengthBytes == 0, "a part of a block is allocated")
     active?.allocated = allocated
     // In a shared store nothing is allocated after the lock is released.
     let isAlone = link == nil
@@ -382,6 +395,7 @@ extension Log {
         // A writer that needs the space asks again, waits, and gets the error.
       }
     }
+    assert(active?.ticket == nil, "two allocations ahead are under way")
     active?.ticket = ticket
   }
 
@@ -398,7 +412,7 @@ extension Log {
   /// Removes a segment that no manifest lists, and makes the segment before it active again.
   mutating func abandonActive(for before: (segment: ActiveSegment, markedOffset: Int)?) {
     let abandoned = active?.slot
-    if let abandoned { giveBack(table.infos[abandoned].number) }
+    if let abandoned { returnNumber(table.infos[abandoned].number) }
     active = before?.segment
     if let abandoned { table.drop(abandoned) }
     position.markedOffset = before?.markedOffset ?? 0
@@ -407,6 +421,7 @@ extension Log {
   mutating func takeSegmentNumber() -> SegmentNumber {
     let least = manifest.nextSegmentNumber
     let number = link?.page.takeSegmentNumber(least) ?? least
+    assert(number >= least, "a segment number is used twice")
     manifest.nextSegmentNumber = number &+ 1
     return SegmentNumber(rawValue: number)
   }
@@ -415,8 +430,9 @@ extension Log {
   /// file that the last attempt left, unless another number was taken since. Keeps the number used
   /// up when the publication of the manifest failed half-way, because the manifest may list it, and
   /// in a shared store.
-  mutating func giveBack(_ number: SegmentNumber) {
+  mutating func returnNumber(_ number: SegmentNumber) {
     if pipeline.hasPoison || link != nil { return }
+    assert(number.rawValue < manifest.nextSegmentNumber, "a number is returned that was not taken")
     if manifest.nextSegmentNumber == number.rawValue &+ 1 {
       manifest.nextSegmentNumber = number.rawValue
     }
@@ -458,6 +474,8 @@ extension Log {
 
   /// Adopts a manifest that was published. Numbers may have been used up since it was made.
   mutating func adoptManifest(_ next: Manifest) {
+    precondition(next.storeID == manifest.storeID, "the manifest of another store is adopted")
+    precondition(next.generation >= manifest.generation, "an older manifest is adopted")
     let number = max(manifest.nextSegmentNumber, next.nextSegmentNumber)
     manifest = next
     manifest.nextSegmentNumber = number

@@ -91,7 +91,7 @@ extension Manifest {
   /// Throws when a counter has reached its limit: no reader accepts such a manifest, and it would
   /// replace one that readers accept.
   func checkCounters() throws(StoreError) {
-    guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter,
+    guard max(epoch, generation, nextSegmentNumber) <= StoreLimits.manifestCounter,
       nextSegmentNumber > 0, lastSequence <= .max
     else {
       throw StoreError(

@@ -1,20 +1,22 @@
 public import MoraineFormat
 
-/// A put or a delete from the log.
-public struct Change: Sendable {
-  /// The keyspace's name; empty for the unnamed one.
-  public let keyspace: String
-  /// The key, within its keyspace.
-  public let key: Key
-  /// The value that was stored; nil when the key was removed.
-  public let value: [UInt8]?
-  /// Sequence number of the put or the delete. The numbers rise, with gaps.
-  public let sequence: SequenceNumber
-  /// A cursor for ``Store/changes(since:)``, which then returns the changes after this one.
-  public let cursor: ChangeCursor
+extension Store {
+  /// A put or a delete from the log.
+  public struct Change: Sendable {
+    /// The keyspace's name; empty for the unnamed one.
+    public let keyspace: String
+    /// The key, within its keyspace.
+    public let key: Key
+    /// The value that was stored; nil when the key was removed.
+    public let value: [UInt8]?
+    /// Sequence number of the put or the delete. The numbers rise, with gaps.
+    public let sequence: SequenceNumber
+    /// A cursor for ``Store/changes(since:)``, which then returns the changes after this one.
+    public let cursor: ChangeCursor
 
-  /// Whether the key was removed.
-  public var isRemoval: Bool { value == nil }
+    /// Whether the key was removed.
+    public var isRemoval: Bool { value == nil }
+  }
 }
 
 /// A place in a store's history. A program that saves a cursor has seen everything up to it.
@@ -24,7 +26,7 @@ public struct Change: Sendable {
 /// cursor of such a change with `.cursorDiverged`, even after it has used their sequence numbers
 /// again.
 public struct ChangeCursor: Hashable, Codable, Sendable {
-  let storeID: Identifier
+  let storeID: StoreIdentifier
   let epoch: UInt64
   /// The number of the last unclean stop that the store had recovered from; nil in a cursor of an
   /// earlier version, which did not record it.
@@ -32,7 +34,7 @@ public struct ChangeCursor: Hashable, Codable, Sendable {
   /// The last operation that the program has seen.
   public let sequence: SequenceNumber
 
-  init(storeID: Identifier, epoch: UInt64, cut: UInt64?, sequence: UInt64) {
+  init(storeID: StoreIdentifier, epoch: UInt64, cut: UInt64?, sequence: UInt64) {
     self.storeID = storeID
     self.epoch = epoch
     self.cut = cut
@@ -46,7 +48,7 @@ public struct ChangeCursor: Hashable, Codable, Sendable {
   public init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: CodingKeys.self)
     let text = try container.decode(String.self, forKey: .store)
-    guard let storeID = Identifier(hexadecimal: text) else {
+    guard let storeID = StoreIdentifier(hexadecimal: text) else {
       throw DecodingError.dataCorruptedError(
         forKey: .store, in: container, debugDescription: "not 32 hexadecimal digits")
     }

@@ -19,7 +19,7 @@ import Synchronization
 /// for try await change in store.changes() { print(change.key, change.sequence) }
 /// ```
 public struct ChangeSequence: AsyncSequence, Sendable {
-  public typealias Element = Change
+  public typealias Element = Store.Change
   public typealias Failure = StoreError
 
   let store: Store
@@ -44,7 +44,7 @@ public struct ChangeSequence: AsyncSequence, Sendable {
   /// Reads the log on demand. One task at a time may use an iterator.
   public struct Iterator: AsyncIteratorProtocol {
     private let reader: FeedReader
-    private var ready: ArraySlice<Change> = []
+    private var ready: ArraySlice<Store.Change> = []
 
     fileprivate init(reader: FeedReader) {
       self.reader = reader
@@ -54,7 +54,7 @@ public struct ChangeSequence: AsyncSequence, Sendable {
     ///   the store's files were deleted, moved or replaced.
     public mutating func next(
       isolation actor: isolated (any Actor)?
-    ) async throws(StoreError) -> Change? {
+    ) async throws(StoreError) -> Store.Change? {
       if let change = ready.popFirst() { return change }
       ready = try await reader.read()[...]
       return ready.popFirst()

@@ -31,7 +31,7 @@ final class FeedReader: @unchecked Sendable {
   }
 
   /// Waits for changes and returns them. An empty array means that the feed has ended.
-  func read() async throws(StoreError) -> [Change] {
+  func read() async throws(StoreError) -> [Store.Change] {
     if hasEnded { return [] }
     do throws(StoreError) {
       while !Task.isCancelled {

@@ -26,7 +26,7 @@ extension Keyspace {
   }
 
   /// Returns all live records at one moment.
-  package func entries() async throws(StoreError) -> [Entry] {
+  package func entries() async throws(StoreError) -> [Store.Entry] {
     try await store.entries(in: name).entries
   }
 }

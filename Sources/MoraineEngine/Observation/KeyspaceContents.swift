@@ -5,12 +5,12 @@ package import SystemPackage
 /// The contents of a keyspace at one moment, and the changes from then on.
 package struct KeyspaceContents: Sendable {
   /// Live records in the order of the log: the record that was stored last comes last.
-  package let entries: [Entry]
+  package let entries: [Store.Entry]
   /// Sequence number of the store's last operation at that moment.
   package let sequence: UInt64
   package let feed: KeyspaceFeed
 
-  init(_ entries: [Entry], of keyspace: Keyspace, at sequence: UInt64) {
+  init(_ entries: [Store.Entry], of keyspace: Keyspace, at sequence: UInt64) {
     self.entries = entries
     self.sequence = sequence
     feed = KeyspaceFeed(keyspace, after: sequence)
@@ -31,7 +31,7 @@ package final class KeyspaceFeed: Sendable {
   /// was cancelled.
   ///
   /// - Throws: the errors of ``ChangeSequence/Iterator/next(isolation:)``.
-  package func next() async throws(StoreError) -> [Change] { try await reader.read() }
+  package func next() async throws(StoreError) -> [Store.Change] { try await reader.read() }
 }
 
 extension Keyspace {
@@ -56,12 +56,12 @@ extension Store {
   /// Safety: the caller has exclusive access to the state while it is read, because the actor does
   /// not exist yet.
   package static func opened(
-    at directory: FilePath, configuration: Configuration, reading name: String
+    at directory: FilePath, configuration: Store.Configuration, reading name: String
   ) throws(StoreError) -> (store: Store, contents: KeyspaceContents) {
     let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
     try storing { () throws(StorageError) in try ThreadPool.current.secure() }
     let opener = try opener(DiskStorage(), directory, configuration, pipeline)
-    var entries: [Entry] = []
+    var entries: [Store.Entry] = []
     var sequence: UInt64 = 0
     var state: EngineState?
     do throws(StoreError) {

@@ -2,7 +2,7 @@ import MoraineFormat
 
 /// A page of the live records of a keyspace, and the walk from there on.
 package struct LivePage: Sendable {
-  package var entries: [Entry] = []
+  package var entries: [Store.Entry] = []
   /// Nil after the last page.
   package var next: LiveWalk?
 }
@@ -77,8 +77,8 @@ extension EngineState {
   /// a record and the index the old one.
   fileprivate mutating func readLive(
     _ place: inout FeedPlace, keyspace: UInt16, through end: UInt64, count: Int, bytes: Int
-  ) throws(StoreError) -> [Entry] {
-    var result: [Entry] = []
+  ) throws(StoreError) -> [Store.Entry] {
+    var result: [Store.Entry] = []
     var left = bytes
     for slot in log.table.order where log.table[slot].lastSequence > place.sequence {
       if place.segment != log.table.infos[slot].number {
@@ -100,7 +100,7 @@ extension EngineState {
         guard header.kind.isOperation, header.sequence > place.sequence
         else { continue }
         place.sequence = header.sequence
-        guard header.kind == .put, header.keyspace == keyspace,
+        guard header.kind.effect == .sets, header.keyspace == keyspace,
           let entry = try liveEntry([UInt8](record.key), header.sequence, keyspace)
         else { continue }
         result.append(entry)
@@ -113,7 +113,7 @@ extension EngineState {
   /// Returns nil when the record is not live any more.
   private mutating func liveEntry(
     _ key: [UInt8], _ sequence: UInt64, _ keyspace: UInt16
-  ) throws(StoreError) -> Entry? {
+  ) throws(StoreError) -> Store.Entry? {
     try key.withBytes { (bytes) throws(StoreError) in
       let hash = hash(bytes, keyspace)
       try validatePages(hash)
@@ -122,7 +122,7 @@ extension EngineState {
         found.record.header.sequence == sequence
       else { return nil }
       try log.table.verify(found.record, at: found.address)
-      return Entry(
+      return Store.Entry(
         keyspace: keyspace, key: Key(key), sequence: SequenceNumber(rawValue: sequence),
         value: try log.table.value(of: found.record, at: found.address))
     }

@@ -46,7 +46,7 @@ extension Store {
   /// store is closed or suspended, or does not exist yet.
   func readChanges(
     _ place: inout FeedPlace, keyspace: String?
-  ) async throws(StoreError) -> [Change] {
+  ) async throws(StoreError) -> [Store.Change] {
     do throws(StoreError) { return try await readOpenChanges(&place, keyspace: keyspace) } catch {
       guard isClosed || isSuspended else { throw error }
       return []
@@ -55,7 +55,7 @@ extension Store {
 
   private func readOpenChanges(
     _ place: inout FeedPlace, keyspace: String?
-  ) async throws(StoreError) -> [Change] {
+  ) async throws(StoreError) -> [Store.Change] {
     try await catchUp()
     guard !isClosed, engine != nil else { return [] }
     try engine!.checkHorizon(place)
@@ -69,7 +69,7 @@ extension Store {
 
   private func readChanges(
     _ place: inout FeedPlace, _ keyspace: UInt16?
-  ) async throws(StoreError) -> [Change] {
+  ) async throws(StoreError) -> [Store.Change] {
     var next = place
     let changes = try await reading { (engine) throws(StoreError) in
       next = place
@@ -179,8 +179,8 @@ extension EngineState {
   ///   this part of the log has no change of the keyspace.
   func readChanges(
     _ place: inout FeedPlace, keyspace: UInt16?
-  ) throws(StoreError) -> [Change] {
-    var result: [Change] = []
+  ) throws(StoreError) -> [Store.Change] {
+    var result: [Store.Change] = []
     var left = Self.feedBytes
     for slot in log.table.order where log.table[slot].lastSequence > place.sequence {
       if place.segment != log.table.infos[slot].number {
@@ -211,12 +211,12 @@ extension EngineState {
 
   private func change(
     _ record: RecordReference, at address: Address, in keyspace: String
-  ) throws(StoreError) -> Change {
+  ) throws(StoreError) -> Store.Change {
     let header = record.header
     let key = Key([UInt8](record.key))
-    return Change(
+    return Store.Change(
       keyspace: keyspace, key: key,
-      value: header.kind == .put ? try log.table.value(of: record, at: address) : nil,
+      value: header.kind.effect == .sets ? try log.table.value(of: record, at: address) : nil,
       sequence: SequenceNumber(rawValue: header.sequence), cursor: cursor(at: header.sequence))
   }
 

@@ -51,8 +51,8 @@ final class SharedPage: @unchecked Sendable {
     /// Whether a log can reach that far. The words have no checksum: a number that no log has means
     /// that a writer died while it wrote the page.
     var isPlausible: Bool {
-      let longest = Int(clamping: Limits.segmentLengthBytes)
-      return tailEnd <= longest && tailLimit <= longest && generation <= Limits.manifestCounter
+      let longest = Int(clamping: StoreLimits.segmentLengthBytes)
+      return tailEnd <= longest && tailLimit <= longest && generation <= StoreLimits.manifestCounter
         && lastSequence <= SequenceNumber.max.rawValue
     }
   }

@@ -7,7 +7,7 @@ import SystemPackage
 @usableFromInline struct Opener: Sendable {
   let storage: any Storage
   let path: FilePath
-  let configuration: Configuration
+  let configuration: Store.Configuration
   let pipeline: CommitPipeline
   let observers: Observers
   /// Time for which other processes of a shared store may write before this one can join them.
@@ -20,7 +20,8 @@ import SystemPackage
   @usableFromInline let isAlone: Bool
 
   init(
-    storage: any Storage, path: FilePath, configuration: Configuration, pipeline: CommitPipeline,
+    storage: any Storage, path: FilePath, configuration: Store.Configuration,
+    pipeline: CommitPipeline,
     observers: Observers
   ) {
     self.storage = storage
@@ -97,33 +98,36 @@ import SystemPackage
     if manifest?.isBackup == true, !configuration.isReadOnly { throw backupError() }
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
-    guard let manifest else { return try born(directory, lock, listing, began, link) }
-    return try recovered(directory, lock, listing, manifest, began, link: link)
+    guard let manifest else { return try createStore(directory, lock, listing, began, link) }
+    return try recover(directory, lock, listing, manifest, began, link: link)
   }
 
+  /// Recovers the store that a manifest describes: with the newest checkpoint, or, when that
+  /// contradicts the log, without one.
+  ///
   /// - Parameters:
   ///   - link: the link to the other processes that have the store open.
   ///   - following: how far to read the log that those processes are writing.
-  func recovered(
+  func recover(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: DirectoryContents,
     _ manifest: Manifest, _ began: UInt64, link: SharedLink? = nil,
     following: SharedPage.Publication? = nil
   ) throws(StoreError) -> EngineState {
     var problem: StoreError?
     let checkpoint = loadCheckpoint(directory, listing, manifest, &problem)
-    func recovered(_ checkpoint: Checkpoint?) throws(StoreError) -> EngineState {
+    func recover(beginningWith checkpoint: Checkpoint?) throws(StoreError) -> EngineState {
       let recovery = Recovery(
         listing: listing, opener: self, checkpoint: checkpoint, following: following)
-      return try self.recovered(directory, lock, manifest, recovery, began, link)
+      return try run(recovery, directory, lock, manifest, began, link)
     }
     var state: EngineState
     do throws(StoreError) {
-      state = try recovered(checkpoint)
+      state = try recover(beginningWith: checkpoint)
     } catch {
       // The checkpoint is never trusted more than the log: the log without it is authoritative.
       guard checkpoint != nil, error.code == .corrupted else { throw error }
       problem = error
-      state = try recovered(nil)
+      state = try recover(beginningWith: nil)
     }
     state.report.checkpointProblem = problem
     // Also a checkpoint that could not be used: the next one replaces it.
@@ -134,9 +138,9 @@ import SystemPackage
   /// A checkpoint, and the number in its file's name.
   typealias Checkpoint = (number: SegmentNumber, pages: CheckpointPages)
 
-  private func recovered(
-    _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ manifest: Manifest,
-    _ recovery: Recovery, _ began: UInt64, _ link: SharedLink?
+  private func run(
+    _ recovery: Recovery, _ directory: any StorageDirectory, _ lock: (any StorageFile)?,
+    _ manifest: Manifest, _ began: UInt64, _ link: SharedLink?
   ) throws(StoreError) -> EngineState {
     var state = try EngineState(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
@@ -151,7 +155,8 @@ import SystemPackage
     return state
   }
 
-  private func born(
+  /// Creates the first manifest of a new store.
+  private func createStore(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ listing: DirectoryContents,
     _ began: UInt64, _ link: SharedLink?
   ) throws(StoreError) -> EngineState {
@@ -381,8 +386,8 @@ final class HeldLock: StorageFile {
 extension Opener {
   func newManifest() -> Manifest {
     var manifest = Manifest(
-      storeID: Identifier(low: SystemRandom.number(), high: SystemRandom.number()),
-      instanceID: Identifier(low: SystemRandom.number(), high: SystemRandom.number()),
+      storeID: StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number()),
+      instanceID: StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number()),
       hashKey: HashKey(k0: SystemRandom.number(), k1: SystemRandom.number()))
     manifest.generation = 1
     manifest.createdMilliseconds = SystemClock.wallMilliseconds()

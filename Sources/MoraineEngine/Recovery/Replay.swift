@@ -95,7 +95,7 @@ struct Replay {
     _ record: SegmentScanner.Record, _ state: inout EngineState
   ) throws(StoreError) {
     let header = record.reference.header
-    guard record.offset < Limits.recordOffsetBytes else {
+    guard record.offset < StoreLimits.recordOffsetBytes else {
       throw .corrupted("a record begins after the limit of 1 GiB", name, at: record.offset)
     }
     guard header.sequence > lastSequence else {

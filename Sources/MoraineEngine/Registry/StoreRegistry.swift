@@ -125,7 +125,7 @@ package struct ClaimedLocation {
 
   /// Opens a store, and reads one of its keyspaces on the way.
   package func newStore(
-    _ configuration: Configuration, reading keyspace: String
+    _ configuration: Store.Configuration, reading keyspace: String
   ) throws(StoreError) -> (store: Store, contents: KeyspaceContents) {
     var contents: KeyspaceContents?
     let store = try newStore(configuration) { (configuration) throws(StoreError) in
@@ -140,8 +140,8 @@ package struct ClaimedLocation {
   }
 
   fileprivate func newStore(
-    _ configuration: Configuration,
-    _ open: (Configuration) throws(StoreError) -> Store
+    _ configuration: Store.Configuration,
+    _ open: (Store.Configuration) throws(StoreError) -> Store
   ) throws(StoreError) -> Store {
     registry.closeReplaced(at: spot)
     let store = try open(configuration)
@@ -152,16 +152,16 @@ package struct ClaimedLocation {
 
 /// The way in which a caller wants a store opened. A store that is already open must agree with it.
 package struct StoreRequest: Sendable {
-  package var configuration: Configuration
+  package var configuration: Store.Configuration
   /// Whether an open store may have another sharing mode than the configuration.
   package var acceptsAnySharing = false
   /// Whether an open store may have another durability than the configuration.
   package var acceptsAnyDurability = false
 
-  package init(_ configuration: Configuration) { self.configuration = configuration }
+  package init(_ configuration: Store.Configuration) { self.configuration = configuration }
 
   /// - Throws: `.locked`.
-  fileprivate func check(_ open: Configuration, _ path: FilePath) throws(StoreError) {
+  fileprivate func check(_ open: Store.Configuration, _ path: FilePath) throws(StoreError) {
     func refuse(_ how: String) throws(StoreError) {
       throw StoreError(
         .locked, "this process has the store open \(how); open it the same way, or close it first",
@@ -231,7 +231,7 @@ extension Store {
   nonisolated var directoryIdentity: FileIdentity? { observers.life.directory }
 
   /// The configuration with which the store was opened.
-  nonisolated var configuration: Configuration { opener.configuration }
+  nonisolated var configuration: Store.Configuration { opener.configuration }
 
   /// Closes the store in the background. From now on an opening of its directory waits for the end
   /// of the close.

@@ -10,7 +10,7 @@ struct SalvageFiles: Sendable {
   private(set) var dictionaries: Set<[UInt8]> = []
   private let names: [SegmentNumber]
   /// Identifier of the store whose segments are read.
-  private(set) var storeID: Identifier?
+  private(set) var storeID: StoreIdentifier?
   /// Whether the manifest belongs to one store, and all segments belong to another one.
   private(set) var manifestIsForeign = false
 
@@ -19,7 +19,7 @@ struct SalvageFiles: Sendable {
     _ directory: any StorageDirectory, _ listing: DirectoryContents, _ manifest: Manifest?
   ) throws(StoreError) {
     names = listing.segments.keys.sorted()
-    var stores: [Identifier: Int] = [:]
+    var stores: [StoreIdentifier: Int] = [:]
     for name in names {
       guard let header = try Self.header(directory, name) else { continue }
       headers[name] = header
@@ -117,7 +117,8 @@ struct SalvageBytes: Sendable {
   private static let chunkBytes = 1 << 20
   private static let sectorBytes = 4096
   /// A record begins before 1 GiB, and its length is at most 1 GiB plus its fields.
-  private static let limit = Limits.recordOffsetBytes + Limits.valueLengthBytes + (1 << 20)
+  private static let limit =
+    StoreLimits.recordOffsetBytes + StoreLimits.valueLengthBytes + (1 << 20)
 
   private(set) var bytes: [UInt8]
   /// Ranges that could not be read, with the errors. Zeros take their place.
@@ -149,6 +150,9 @@ struct SalvageBytes: Sendable {
   /// Returns the header of a record whose validity was checked before.
   func header(at offset: Int) -> RecordHeader {
     bytes.withUnsafeBytes { bytes in
+      precondition(
+        offset >= 0 && offset + RecordHeader.fixedLength <= bytes.count,
+        "a record lies outside its segment")
       let base = bytes.baseAddress! + offset
       guard let header = RecordHeader.parse(base, length: RecordHeader.length(at: base)) else {
         fatalError("a record that was read before cannot be parsed")

@@ -25,7 +25,7 @@ struct SalvageTarget {
   }
 
   mutating func fill(
-    _ thread: SerialQueue, _ progress: (@Sendable (Progress) -> Void)?
+    _ thread: SerialQueue, _ progress: (@Sendable (Store.Progress) -> Void)?
   ) async throws(StoreError) {
     let total = work.listing.segments.values.reduce(0, &+)
     for (index, plans) in work.groups.enumerated() {
@@ -35,7 +35,7 @@ struct SalvageTarget {
       }
       try await take(group)
       progress?(
-        Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
+        Store.Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
     }
     try await flush()
     report.count = try await store.keyspaceStatistics.reduce(0) { $0 + $1.count }
@@ -45,6 +45,9 @@ struct SalvageTarget {
   }
 
   private mutating func take(_ group: SalvageWork.Group) async throws(StoreError) {
+    assert(
+      zip(group.order, group.order.dropFirst()).allSatisfy { $0.sequence <= $1.sequence },
+      "the operations are not in the order of the log")
     report.add(group)
     // Compaction's output contains some of the records of its inputs. One readable copy is enough.
     var last: (sequence: UInt64, loss: SalvageLoss?) = (0, nil)
@@ -91,7 +94,7 @@ struct SalvageTarget {
   ) async throws(StoreError) -> SalvageLoss? {
     let record = segment.operation(at: offset)
     let keyspace = work.name(ofKeyspace: record.header.keyspace)
-    if record.header.kind == .put, record.value == nil {
+    if record.header.kind.effect == .sets, record.value == nil {
       return loss(
         record, of: segment, at: offset,
         record.header.codec == .lz4Dictionary
@@ -130,6 +133,8 @@ struct SalvageTarget {
 
   private mutating func flush() async throws(StoreError) {
     guard !pending.isEmpty else { return }
+    assert(pending.count <= Self.batchCount, "a batch has too many operations")
+    assert(pendingBytes <= Self.batchBytes || pending.count == 1, "a batch has too many bytes")
     let (operations, store) = (pending, store)
     pending = []
     pendingBytes = 0
@@ -153,6 +158,7 @@ struct SalvageTarget {
 
   /// Determines for each lost key whether the new store has an older or a later value.
   private mutating func lookForKeys() async throws(StoreError) {
+    assert(pending.isEmpty, "a key is looked up before all operations are written")
     for index in report.losses.indices {
       for place in report.losses[index].keys.indices {
         let key = report.losses[index].keys[place]
@@ -174,7 +180,7 @@ extension SalvageWork.Segment {
   }
 
   private func value(of record: RecordReference) -> [UInt8]? {
-    if record.header.kind == .delete { return nil }
+    if record.header.kind.effect == .removes { return nil }
     if record.header.codec == .raw { return [UInt8](record.stored) }
     var value = [UInt8](repeating: 0, count: record.header.rawLength)
     let isSound = value.withUnsafeMutableBytes { target in

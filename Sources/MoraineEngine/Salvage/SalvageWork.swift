@@ -136,6 +136,7 @@ struct SalvageWork: Sendable {
 
   /// Puts segments that overlap into one group, and orders the groups by their sequence numbers.
   private mutating func group(_ ranges: [(plan: Plan, first: UInt64, last: UInt64)]) {
+    assert(groups.isEmpty, "the segments are grouped twice")
     var end: UInt64 = 0
     for range in ranges.sorted(by: { $0.first < $1.first }) {
       if groups.isEmpty || range.first > end { groups.append([]) }
@@ -194,6 +195,7 @@ extension SalvageWork {
 
   /// - Parameter isLast: whether no group follows.
   func load(_ plans: [Plan], isLast: Bool) throws(StoreError) -> Group {
+    assert(!plans.isEmpty, "a group has no segments")
     var group = Group()
     for plan in plans {
       if let segment = try load(plan) {

@@ -53,6 +53,7 @@ struct SegmentSalvage {
   /// - Parameter first: offset of the first record.
   /// - Throws: `.newerFormat` for an undamaged record that uses something unknown.
   mutating func run(from first: Int) throws(StoreError) {
+    assert(survivors.isEmpty && holes.isEmpty && tail == nil, "a segment is searched twice")
     var offset = first
     let end = min(limit, source.bytes.count)
     while offset < end {
@@ -86,11 +87,17 @@ struct SegmentSalvage {
         }
         unfinished = nil
       }
+      assert(
+        survivors.last.map { $0.offset < offset && $0.sequence < header.sequence } ?? true,
+        "the records of a segment are out of order")
       survivors.append(Survivor(offset: offset, sequence: header.sequence))
     }
   }
 
   private mutating func note(_ range: Range<Int>, before: UInt64?) {
+    assert(!range.isEmpty, "a hole has no bytes")
+    assert(
+      holes.last.map { $0.range.upperBound <= range.lowerBound } ?? true, "two holes overlap")
     let problem = source.problem(in: range)?.message
     holes.append(
       Hole(
@@ -118,6 +125,7 @@ struct SegmentSalvage {
   /// Extends the last hole, or adds one, where the file ends or has no bytes before the offset that
   /// other files state.
   private mutating func extend(to end: Int, from offset: Int) {
+    assert(offset < end, "a hole ends before it begins")
     if let last = holes.last, last.range.upperBound == offset, last.before == nil {
       holes[holes.count - 1].range = last.range.lowerBound..<end
     } else {
@@ -222,7 +230,7 @@ extension SegmentSalvage {
     let end = min(limit, source.bytes.count)
     guard offset + RecordHeader.fixedLength <= end else { return nil }
     let length = source.bytes.withUnsafeBytes { RecordHeader.length(at: $0.baseAddress! + offset) }
-    let longest = min(end - offset, Limits.recordLengthBytes)
+    let longest = min(end - offset, StoreLimits.recordLengthBytes)
     return length >= RecordHeader.fixedLength && length <= longest ? length : nil
   }
 

@@ -30,7 +30,7 @@ extension Store {
   @discardableResult
   public static func salvage(
     _ damaged: FilePath, to directory: FilePath,
-    _ progress: (@Sendable (Progress) -> Void)? = nil
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> SalvageReport {
     try await salvage(damaged, to: directory, on: DiskStorage(), progress)
   }
@@ -38,7 +38,7 @@ extension Store {
   /// Salvages a store like ``salvage(_:to:_:)``, on any storage.
   package static func salvage(
     _ damaged: FilePath, to directory: FilePath, on storage: any Storage,
-    _ progress: (@Sendable (Progress) -> Void)? = nil
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> SalvageReport {
     let began = SystemClock.monotonicNanoseconds()
     let thread = SerialQueue(.lasting)
@@ -97,7 +97,7 @@ extension Store {
   private static func openStaged(
     _ staged: RestoreWork.Staged, _ path: FilePath
   ) async throws(StoreError) -> Store {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = .none
     let opener = try opener(
       RestoringStorage(directory: staged.directory), path, configuration, CommitPipeline())

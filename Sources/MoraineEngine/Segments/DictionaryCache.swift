@@ -51,6 +51,7 @@ final class DictionaryCache {
       if place.credit < Self.mostCredit { place.credit += 1 }
       return place
     }
+    assert(place.credit > 0, "a dictionary without credit has kept its place")
     place.credit -= 1
     if place.credit == 0 { places[number] = nil }
     return nil

@@ -29,7 +29,7 @@ struct LogWalk {
 
   mutating func next<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
-  ) throws(StoreError) -> Entry? {
+  ) throws(StoreError) -> Store.Entry? {
     guard let (address, record) = try nextRecord(index, table) else { return nil }
     return try table.entry(of: record, at: address)
   }
@@ -75,6 +75,7 @@ struct LogCursor {
         if window.isEmpty { return nil }
       }
       let (address, hash) = window[position]
+      assert(address.slot == slot, "a cursor reads another segment")
       position += 1
       guard index.holds(address, hash) else {
         liveCount = .min
@@ -100,7 +101,9 @@ struct LogCursor {
       let record = try table.record(at: address)
       try table.verify(record, at: address)
       place += aligned(record.header.length)
-      if record.header.kind == .put, keyspace ?? record.header.keyspace == record.header.keyspace {
+      if record.header.kind.effect == .sets,
+        keyspace ?? record.header.keyspace == record.header.keyspace
+      {
         return (address, record)
       }
     }
@@ -111,6 +114,7 @@ struct LogCursor {
   private mutating func lookAhead<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
     _ index: borrowing Index, _ table: borrowing Table
   ) throws(StoreError) {
+    assert(position == window.count, "records that were read ahead are skipped")
     window.removeAll(keepingCapacity: true)
     position = 0
     var place = offset ?? table.views[slot].firstOffset
@@ -119,7 +123,8 @@ struct LogCursor {
       let record = try table.record(at: address)
       try table.verify(record, at: address)
       place += aligned(record.header.length)
-      guard record.header.kind == .put, keyspace ?? record.header.keyspace == record.header.keyspace
+      guard record.header.kind.effect == .sets,
+        keyspace ?? record.header.keyspace == record.header.keyspace
       else { continue }
       let hash = table.hash(record.key, record.header.keyspace)
       index.prefetch(hash)
@@ -130,8 +135,8 @@ struct LogCursor {
 }
 
 extension RecordSource where Self: ~Copyable {
-  func entry(of record: RecordReference, at address: Address) throws(StoreError) -> Entry {
-    Entry(
+  func entry(of record: RecordReference, at address: Address) throws(StoreError) -> Store.Entry {
+    Store.Entry(
       keyspace: record.header.keyspace, key: Key([UInt8](record.key)),
       sequence: SequenceNumber(rawValue: record.header.sequence),
       value: try value(of: record, at: address))

@@ -7,7 +7,7 @@ import MoraineFormat
 final class PreparedValue {
   /// Size up to which a value is compressed for each attempt, in the buffer that all operations
   /// share.
-  static let leastBytes = 64 << 10
+  static let sharedBufferLimit = 64 << 10
 
   private var compressor: Compressor?
   /// Nil before the first attempt; then the compressed bytes, or nil where compression saves too

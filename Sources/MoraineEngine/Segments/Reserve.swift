@@ -51,6 +51,7 @@ struct Reserve {
     }
     lengthBytes = max(lengthBytes, target)
     isFull = true
+    assert(holds(target - creationBytes), "the reserve is smaller than its target")
   }
 
   private func grow(_ file: any StorageFile, to target: Int) throws(StorageError) {
@@ -73,6 +74,7 @@ struct Reserve {
 
   /// Releases all but `length` bytes.
   mutating func shrink(to length: Int) throws(StorageError) {
+    assert(length <= lengthBytes, "shrinking must not make the reserve longer")
     let file = try directory.openFile(FileName.reserve, .readWrite)
     try file?.truncate(to: UInt64(length))
     lengthBytes = length

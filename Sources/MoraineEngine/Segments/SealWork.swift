@@ -14,6 +14,7 @@ struct SealWork: Sendable {
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) {
     if let poison = pipeline.poison { throw poison }
+    assert(lengthBytes > 0, "a segment without a header is sealed")
     do throws(StorageError) {
       try file.truncate(to: lengthBytes)
       mapping?.finishWriting(to: Int(clamping: lengthBytes))

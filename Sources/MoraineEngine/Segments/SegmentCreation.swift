@@ -18,14 +18,14 @@ struct SegmentCreation: Sendable {
   /// Whether there are so many segments that only compaction may create another one.
   let isOneTooMany: Bool
 
-  struct Child: Sendable {
+  struct Created: Sendable {
     let file: any StorageFile
     let mapping: (any FileMapping)?
     let allocated: Int?
     let limit: Int
   }
 
-  func run(_ pipeline: CommitPipeline) throws(StoreError) -> Child {
+  func run(_ pipeline: CommitPipeline) throws(StoreError) -> Created {
     // The job may have waited for a seal whose sync failed; nothing is synced after that.
     if let poison = pipeline.poison { throw poison }
     if isOneTooMany { throw SegmentTable.full }
@@ -36,7 +36,7 @@ struct SegmentCreation: Sendable {
       try directory.remove(name)
       let free = Int(clamping: try directory.freeBytes())
       let file = try directory.createFile(name)
-      let child = try prepare(file, free)
+      let created = try prepare(file, free)
       do throws(StorageError) {
         try file.synchronize(.full)
         try directory.synchronize()
@@ -45,10 +45,10 @@ struct SegmentCreation: Sendable {
         throw error
       }
       // Only now: pages that are made present are dirty, and the sync would write them all.
-      if let mapping = child.mapping, let allocated = child.allocated {
+      if let mapping = created.mapping, let allocated = created.allocated {
         prefaulting.prepare(file, mapping, from: header.headerLength, to: allocated)
       }
-      return child
+      return created
     } catch {
       if !pipeline.hasPoison {
         try storing { () throws(StorageError) in try directory.remove(name) }
@@ -75,9 +75,11 @@ struct SegmentCreation: Sendable {
     return FileBlock.covering(max(neededBytes, wish))
   }
 
-  private func prepare(_ file: any StorageFile, _ free: Int) throws(StorageError) -> Child {
+  private func prepare(_ file: any StorageFile, _ free: Int) throws(StorageError) -> Created {
     let limit = limit(free)
     let bytes = header.encoded()
+    assert(bytes.count == header.headerLength, "a header has another length than it says")
+    assert(limit >= neededBytes, "a segment is too small for its first unit")
     var mapping: (any FileMapping)?
     var allocated = 0
     if wantsMapping {
@@ -91,7 +93,7 @@ struct SegmentCreation: Sendable {
       }
     }
     try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
-    return Child(
+    return Created(
       file: file, mapping: mapping, allocated: mapping == nil ? nil : allocated, limit: limit)
   }
 

@@ -39,7 +39,8 @@ struct SegmentScanner {
     var start = try source.bytes(at: offset, count: RecordHeader.fixedLength)
     let length = RecordHeader.length(at: start)
     if length == 0 { return .stop(reason: "no record is written here") }
-    guard length >= RecordHeader.fixedLength, length <= min(remaining, Limits.recordLengthBytes)
+    guard length >= RecordHeader.fixedLength,
+      length <= min(remaining, StoreLimits.recordLengthBytes)
     else { return .stop(reason: "a record has the invalid length \(length)") }
     let padded = min(aligned(length), remaining)
     start = try source.bytes(at: offset, count: padded)
@@ -56,6 +57,7 @@ struct SegmentScanner {
     }
     let record = Record(offset: offset, reference: RecordReference(base: start, header: header))
     offset += padded
+    assert(offset <= source.length, "a record ends after the end of its bytes")
     return .record(record)
   }
 

@@ -45,26 +45,42 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   mutating func append(_ view: SegmentView, _ info: SegmentInfo) -> Int {
     let slot = place(view, info)
     order.append(slot)
+    assertOrder()
     return slot
   }
 
   /// Adds a segment after all others, in a slot that ``keepSlots(_:)`` has kept for it.
   mutating func append(_ view: SegmentView, _ info: SegmentInfo, in slot: Int) {
+    precondition(slot < count, "a slot that was not kept")
+    assert(!freeSlots.contains(slot), "a segment gets a slot that is free for others")
     views[slot] = view
     infos[slot] = info
     order.append(slot)
+    assertOrder()
+  }
+
+  /// Checks that each segment has one place, and that no free slot has one.
+  private func assertOrder() {
+    // The checks of a large table take too long.
+    if count > 1000 { return }
+    assert(Set(order).count == order.count, "a segment is listed twice")
+    assert(Set(order).isDisjoint(with: freeSlots), "a segment without a slot is listed")
+    assert(Set(freeSlots).count == freeSlots.count, "a slot is free twice")
   }
 
   /// Sorts the segments by the positions of their numbers in `numbers`.
   mutating func arrange(by numbers: [SegmentNumber]) {
     let ranks = Dictionary(
       numbers.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
+    assert(order.allSatisfy { ranks[infos[$0].number] != nil }, "a segment has no rank")
     order.sort { (ranks[infos[$0].number] ?? 0) < (ranks[infos[$1].number] ?? 0) }
   }
 
   /// Keeps slots of an empty table for segments that the index already names.
   mutating func keepSlots(_ kept: Set<Int>) {
     guard let last = kept.max() else { return }
+    precondition(count == 0, "slots are kept in a table that has segments")
+    precondition(last < StoreLimits.segmentCount, "a kept slot lies after the last possible one")
     let none = SegmentView(base: nil, end: 0, seed: Checksum())
     let nobody = SegmentInfo(number: SegmentNumber(rawValue: 0), epoch: 0, salt: 0)
     for _ in 0...last { _ = place(none, nobody) }
@@ -72,11 +88,11 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   }
 
   /// Number of segments that can still be added.
-  var vacancyCount: Int { Limits.segmentCount - count + freeSlots.count }
+  var vacancyCount: Int { StoreLimits.segmentCount - count + freeSlots.count }
 
   static let full = StoreError(
     .noSpace,
-    "a store has at most \(Limits.segmentCount) segments; set a larger segment size and compact"
+    "a store has at most \(StoreLimits.segmentCount) segments; set a larger segment size and compact"
   )
 
   /// Assigns a slot to a segment, without making the segment part of the store yet.
@@ -86,7 +102,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
       infos[slot] = info
       return slot
     }
-    precondition(count < Limits.segmentCount, "more than a million segments")
+    precondition(count < StoreLimits.segmentCount, "more than a million segments")
     if count == capacity {
       let larger = UnsafeMutablePointer<SegmentView>.allocate(capacity: capacity * 2)
       larger.moveInitialize(from: views, count: count)
@@ -120,21 +136,29 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   /// Replaces neighbours by one segment, or by none. The neighbours keep their slots until they are
   /// dropped.
   mutating func retire(_ range: Range<Int>, for slot: Int?) {
+    precondition(!isRetiring, "two compactions replace segments at the same time")
+    precondition(!range.isEmpty, "no segment is replaced")
     retiring = (Array(order[range]), range.lowerBound)
     order.replaceSubrange(range, with: slot.map { [$0] } ?? [])
+    assertOrder()
   }
 
   /// Undoes ``retire(_:for:)``.
   mutating func reinstate(for slot: Int?) {
+    precondition(isRetiring, "segments are put back that were not replaced")
     let range = retiring.place..<retiring.place + (slot == nil ? 0 : 1)
+    precondition(slot == nil || order[range.lowerBound] == slot, "the order of segments changed")
     order.replaceSubrange(range, with: retiring.slots)
     retiring = ([], 0)
+    assertOrder()
     if let slot { drop(slot) }
   }
 
   /// Removes a segment from the store, if it is still part of it, and frees its slot. No index
   /// entry names the segment any more.
   mutating func drop(_ slot: Int) {
+    precondition(slot < count, "a segment without a slot is removed")
+    assert(!freeSlots.contains(slot), "a segment is removed twice")
     order.removeAll { $0 == slot }
     retiring.slots.removeAll { $0 == slot }
     files.forget(slot)

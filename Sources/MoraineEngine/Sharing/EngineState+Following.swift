@@ -3,7 +3,7 @@ import MoraineStorage
 import Synchronization
 
 extension EngineState {
-  /// What others may read of what this process knows.
+  /// Returns the state that this process publishes for other processes.
   func sharedSnapshot() -> SharedPage.Publication {
     var result = SharedPage.Publication()
     result.generation = log.manifest.generation
@@ -17,22 +17,22 @@ extension EngineState {
     return result
   }
 
-  /// The last operation of a sealed segment.
+  /// Sequence number of the last operation in a sealed segment.
   var sealedSequence: UInt64 {
     log.manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
   }
 
-  /// Tells the committing thread, once, that what others have sealed is durable; of the rest they
-  /// know.
+  /// Informs the committing thread, once, that the segments which other processes have sealed are
+  /// durable.
   mutating func tellOfOthers() {
     guard hasJoined else { return }
     hasJoined = false
-    // After a suspension it may know more.
+    // After a suspension more may be known to be durable.
     let known = min(pipeline.durableSequence.load(ordering: .acquiring), log.lastSequence)
     pipeline.begin(file: nil, sequence: max(sealedSequence, known), offset: 0)
   }
 
-  /// The segment that nobody has sealed, if there is one.
+  /// Slot of the segment that is not sealed; nil when all segments are sealed.
   var openSlot: Int? {
     guard let slot = log.table.order.last, !log.table.infos[slot].flags.contains(.sealed) else {
       return nil
@@ -44,13 +44,18 @@ extension EngineState {
 
   func lockHandle() -> (any StorageFile)? { log.lock }
 
-  /// Takes in what other processes have published.
+  /// Applies the writes that other processes have published.
   ///
-  /// - Returns: false when segments that this process reads are gone: then all is to be read anew.
+  /// - Returns: false when segments that this process reads no longer exist: then the whole store
+  ///   must be read again.
   mutating func follow(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+    assert(!isFollowedInPart, "a state that was followed in part must be read again")
+    assert(!snapshot.takesAllUnits, "only an opening takes units that were not published")
     if snapshot.generation > log.manifest.generation {
       guard try followManifest(snapshot) else { return false }
     }
+    assert(
+      log.manifest.generation >= snapshot.generation, "the manifest is older than the page says")
     if let slot = openSlot, log.table.infos[slot].number.rawValue == snapshot.tailSegment {
       try widen(slot, to: max(snapshot.tailLimit, snapshot.tailEnd))
       try replayTail(slot, to: snapshot.tailEnd)
@@ -60,10 +65,11 @@ extension EngineState {
     return true
   }
 
-  /// Takes in the manifest as it lies there.
+  /// Applies the manifest that the directory contains now.
   ///
-  /// - Returns: as ``follow(_:)``.
+  /// - Returns: the same as ``follow(_:)``.
   mutating func followManifest(_ snapshot: SharedPage.Publication) throws(StoreError) -> Bool {
+    assert(!isFollowedInPart, "a state that was followed in part must be read again")
     let listing = try DirectoryContents(directory)
     guard let next = try ManifestFile.read(directory, listing) else {
       throw StoreError(
@@ -75,7 +81,7 @@ extension EngineState {
         .corrupted, "another store has replaced this one; open the path again",
         file: Manifest.fileName)
     }
-    // It is put in place before anybody is told of it.
+    // A writer replaces the manifest before it publishes the new generation.
     guard next.generation >= snapshot.generation else {
       throw StoreError(
         .corrupted, "the manifest is older than the published one; restore the newer one",
@@ -86,7 +92,7 @@ extension EngineState {
       uniquingKeysWith: { first, _ in first })
     let kept = Set(next.segments.map(\.number))
     for (number, slot) in slots where !kept.contains(number) {
-      // What was never written to is given up by whoever finds its writer dead.
+      // A process that finds the writer dead removes a segment without records.
       guard log.table[slot].recordCount == 0 else { return false }
       leave(slot)
     }
@@ -98,17 +104,21 @@ extension EngineState {
     do throws(StoreError) {
       for entry in next.segments { try follow(entry, slots[entry.number], listing, snapshot) }
     } catch {
-      // The next look is to see that something is new.
+      // The next call must find that the manifest is new.
       log.manifest = before
       throw error
     }
     log.table.arrange(by: next.segments.map(\.number))
-    // Whoever compacted or filled the disk may have used it.
+    assert(
+      log.table.order.map { log.table.infos[$0].number } == next.segments.map(\.number),
+      "the table lists other segments than the manifest")
+    // Another process may have used the reserve, for a compaction or on a full disk.
     log.reserve = Reserve(directory: directory, found: listing.reserveBytes)
     return true
   }
 
   private mutating func leave(_ slot: Int) {
+    precondition(log.table[slot].recordCount == 0, "a segment with records is left out of the log")
     if log.active?.slot == slot { log.active = nil }
     log.table.drop(slot)
   }
@@ -128,8 +138,8 @@ extension EngineState {
         try SegmentOpening.add(entry, &self, length: length, growingTo: growth).slot
       }
     guard entry.isSealed else { return }
-    // It may have been mapped before it was appended to. And the process that found
-    // its writer dead has put a copy in its place.
+    // The segment may have been mapped before records were appended to it, and a process that found
+    // its writer dead may have replaced the file by a copy.
     if known != nil { try reopenFile(slot, length: length) }
     try replayTail(slot, to: length)
     guard log.table[slot].recordCount == entry.recordCount, log.table[slot].end == length else {
@@ -140,7 +150,7 @@ extension EngineState {
     if log.active?.slot == slot { log.active = nil }
   }
 
-  /// How long a segment's file is, which may have been born after the listing.
+  /// Returns the length of a segment's file, which may have been created after the listing.
   private func lengthBytes(
     of number: SegmentNumber, _ listing: DirectoryContents
   ) throws(StoreError) -> Int {
@@ -151,7 +161,7 @@ extension EngineState {
     return Int(clamping: try storing { () throws(StorageError) in try file.lengthBytes() })
   }
 
-  /// Maps more of a segment that was mapped when it was shorter.
+  /// Maps more bytes of a segment that has become longer.
   mutating func widen(_ slot: Int, to length: Int) throws(StoreError) {
     let wanted = FileBlock.covering(length)
     guard let mapping = log.table.infos[slot].mapping, mapping.lengthBytes < wanted else { return }
@@ -166,8 +176,8 @@ extension EngineState {
     if log.active?.slot == slot { log.active = nil }
   }
 
-  /// Reads a sealed segment from the file that its name leads to now: recovery puts a copy in the
-  /// place of one that was not sealed.
+  /// Opens the file that the segment's name leads to now: recovery replaces the file of an unsealed
+  /// segment by a copy.
   mutating func reopenFile(_ slot: Int, length: Int) throws(StoreError) {
     if log.active?.slot == slot { log.active = nil }
     log.table.files.forget(slot)
@@ -181,7 +191,7 @@ extension EngineState {
     log.table.infos[slot].mapping = mapping
   }
 
-  /// Takes in the records of a segment from where it is known up to a place, which lies behind a
+  /// Replays the records of a segment that this process does not know yet, up to an offset after a
   /// whole unit.
   mutating func replayTail(_ slot: Int, to end: Int) throws(StoreError) {
     guard end > log.table[slot].end else { return }
@@ -194,24 +204,27 @@ extension EngineState {
     }
   }
 
-  /// Takes in the whole units of a segment's bytes from where it is known.
+  /// Replays the whole units of a segment that this process does not know yet.
   ///
-  /// - Parameter digestsThrough: up to which sequence number digests are compared.
+  /// - Parameter digestsThrough: the sequence number up to which digests are compared.
   mutating func replayOn(
     _ slot: Int, length: Int, digestsThrough: UInt64 = .max
   ) throws(StoreError) -> ReplayResult {
     let scanner = try scanner(slot, length: length)
     var replay = Replay(slot: slot, name: scanner.name, scanner: scanner)
     replay.digestsThrough = digestsThrough
-    // A replay that fails leaves out what it had read and not taken in yet.
+    // A replay that fails has read units that it did not apply.
     isFollowedInPart = true
     let result = try replay.run(&self)
     isFollowedInPart = false
+    assert(result.validEnd >= scanner.offset, "a replay moved the end of a segment back")
     log.table[slot].end = result.validEnd
     return result
   }
 
-  /// Goes through a segment's records from a place on; from where it is known, unless told.
+  /// Returns a scanner of a segment's records.
+  ///
+  /// - Parameter start: the offset at which to begin; nil for the end of the known records.
   func scanner(
     _ slot: Int, from start: Int? = nil, length: Int
   ) throws(StoreError) -> SegmentScanner {
@@ -224,9 +237,11 @@ extension EngineState {
   }
 }
 
-/// What the holder of the writer's lock does with the segment that others have appended to.
+/// Functions of the process that holds the writer's lock, for the segment that other processes have
+/// appended to.
 extension EngineState {
-  /// Makes the shared tail the segment to append to; none when it takes no more.
+  /// Makes the published tail the active segment. No segment is active when the tail accepts no
+  /// more records.
   mutating func adoptTail(_ snapshot: SharedPage.Publication) throws(StoreError) {
     guard let slot = openSlot, snapshot.tailLimit > 0,
       log.table.infos[slot].number.rawValue == snapshot.tailSegment
@@ -245,8 +260,8 @@ extension EngineState {
     let mapping = log.table.infos[slot].mapping
     if mapping == nil { log.table.cache(file, for: slot) }
     let marked = isKnown ? log.position.markedOffset : log.table[slot].firstOffset
-    // A process that writes without a mapping allocates nothing ahead. What a mapping writes behind
-    // the file's end is lost, and the footer asks for no more room than is kept for it.
+    // A process that writes without a mapping allocates nothing ahead. Bytes that are written to a
+    // mapping after the end of the file are lost, and the footer needs the reserved bytes.
     let hasRoom = length >= log.table[slot].end + ActiveSegment.reservedBytes
     let tail = ActiveSegment(
       slot: slot, file: file, mapping: mapping, allocated: mapping != nil && hasRoom ? length : nil,
@@ -257,11 +272,11 @@ extension EngineState {
       durable: sealedSequence, marked: UInt64(marked))
   }
 
-  /// Takes in what a writer that died has left behind the published end of the log: whole units
-  /// count, for it may be that they do (P7).
+  /// Replays the records that a dead writer has appended after the published end of the log. Whole
+  /// units are kept: the dead writer may have told its caller of them (P7).
   ///
-  /// - Returns: what is to be made durable before the segment is listed as sealed; nil when there
-  ///   is no open segment.
+  /// - Returns: the segment, which must become durable before a manifest lists it as sealed; nil
+  ///   when no segment is open.
   mutating func recoverTail() throws(StoreError) -> OpenSegment? {
     log.active = nil
     guard let slot = openSlot else { return nil }
@@ -277,19 +292,27 @@ extension EngineState {
     let end = try TailVerdict(
       result, scanner(slot, length: length), name: name, watermark: watermark
     ).end
+    precondition(end >= published, "a recovered segment ends before published records")
     log.table[slot].end = end
-    // It may have been published without a manifest that says so: on a full disk perhaps.
+    // The footer may have been published without a manifest that lists the segment as sealed, for
+    // example on a full disk.
     let hasFooter = try scanner(slot, length: end).hasFooter(before: end)
-    // The rest may be proven; to copy it costs little.
+    // The bytes after this offset may be durable too; copying them again costs little.
     let proven = min(max(Int(clamping: watermark), log.table[slot].firstOffset), end)
+    assert(proven >= log.table[slot].firstOffset, "a segment is proven only inside its header")
     return OpenSegment(
       slot: slot, name: name, seed: log.table[slot].seed, start: log.table[slot].firstOffset,
       end: end,
       provenEnd: proven, hasFooter: hasFooter, isEmpty: log.table[slot].recordCount == 0)
   }
 
-  /// Lists as sealed what ``recoverTail()`` has found.
+  /// Marks the segment of ``recoverTail()`` as sealed, or removes it when it has no record.
   mutating func sealRecoveredTail(_ segment: OpenSegment) {
+    assert(openSlot == segment.slot, "the recovered segment is not the open one")
+    assert(log.active == nil, "a segment that is recovered accepts records")
+    assert(
+      segment.isEmpty == (log.table[segment.slot].recordCount == 0),
+      "a recovered segment has got records, or lost them")
     if segment.isEmpty {
       log.table.drop(segment.slot)
     } else {

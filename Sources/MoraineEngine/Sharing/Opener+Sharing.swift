@@ -1,14 +1,15 @@
 import MoraineFormat
 import MoraineStorage
 
-/// Opening a store that other processes may have open.
+/// Functions that open a store which other processes may have open.
 extension Opener {
   var isShared: Bool { configuration.sharing == .shared }
 
-  /// - Returns: nil when there is no store and none is to be made.
+  /// - Returns: nil when the directory contains no store and none is to be created.
   func openShared(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState? {
+    assert(isShared && !configuration.isReadOnly, "a reader opens a store for writing")
     let link = try makeLink(directory)
     try link.waitForWriter(patienceNanoseconds: patienceNanoseconds)
     defer { link.freeWriter() }
@@ -28,7 +29,7 @@ extension Opener {
     return state
   }
 
-  /// On a full disk the files of sharing take what was kept back for this.
+  /// Creates the files of sharing; on a full disk it releases the reserve for them.
   private func makeLink(_ directory: any StorageDirectory) throws(StoreError) -> SharedLink {
     do throws(StoreError) { return try SharedLink(directory) } catch {
       guard error.code == .noSpace else { throw error }
@@ -47,11 +48,12 @@ extension Opener {
     return state
   }
 
-  /// For a reader that changes nothing: beside others that write, what they have published;
-  /// otherwise what lies there, and nobody begins to write until it is read.
+  /// Opens a store for reading only. Beside writers it reads what they have published; otherwise it
+  /// reads the whole log, and no process can begin to write before it has finished.
   func openForReading(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState {
+    assert(configuration.isReadOnly, "a writer opens a store for reading")
     guard let link = try SharedLink(reading: directory) else {
       return try openNeverShared(directory, lock, began)
     }
@@ -65,12 +67,13 @@ extension Opener {
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState {
     let state = try openAlone(directory, lock, try DirectoryContents(directory), began)
-    // A writer that comes later may compact them away.
+    // A later writer may remove these files in a compaction.
     try state.log.table.holdFiles()
     return state
   }
 
-  /// There is no lock yet that would keep others from sharing it meanwhile: then all is read anew.
+  /// Opens a store that was never shared. No lock keeps other processes from sharing it during the
+  /// opening: when one does, the store is read again.
   private func openNeverShared(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ began: UInt64
   ) throws(StoreError) -> EngineState {
@@ -83,11 +86,11 @@ extension Opener {
     return try openForReading(directory, lock, began)
   }
 
-  /// Reads the store as far as the others have published it, beside their writing.
+  /// Reads the store up to the end that other processes have published, while they may write.
   ///
   /// - Parameters:
-  ///   - published: how far that is; nil for what the page says.
-  ///   - hasWriter: whether the caller has the writer's lock.
+  ///   - published: the published end; nil for the one that the page contains.
+  ///   - hasWriter: whether the caller holds the writer's lock.
   func follow(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
     _ began: UInt64, to published: SharedPage.Publication? = nil, hasWriter: Bool = false
@@ -104,15 +107,15 @@ extension Opener {
         if let state = try read(directory, lock, link, began, through: snapshot) { return state }
         try Self.pause(attempts)
       } catch {
-        // Another process may have compacted it since: then it must be read again.
+        // Another process may have compacted the store since: then it must be read again.
         guard link.page.load(.version) != snapshot.version || attempts < 3 else { throw error }
         try Self.pause(attempts)
       }
     }
   }
 
-  /// - Returns: nil when a checkpoint was used and the manifest replaced since: such a checkpoint
-  ///   may leave out what was deleted.
+  /// - Returns: nil when a checkpoint was used and the manifest was replaced since: deletes may be
+  ///   missing from the log that the checkpoint does not cover.
   private func read(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
     _ began: UInt64, through snapshot: SharedPage.Publication
@@ -120,7 +123,7 @@ extension Opener {
     let listing = try DirectoryContents(directory)
     guard let manifest = try ManifestFile.read(directory, listing) else {
       throw StoreError(
-        .corrupted, "the manifest is missing; restore the store from a backup",
+        .corrupted, "the manifest was removed while the store was open; restore it",
         file: Manifest.fileName)
     }
     guard manifest.generation >= snapshot.generation else {
@@ -128,7 +131,7 @@ extension Opener {
         .corrupted, "the manifest is older than the published one; restore the newer one",
         file: Manifest.fileName)
     }
-    var state = try recovered(
+    var state = try recover(
       directory, lock, listing, manifest, began, link: link, following: snapshot)
     if state.report.usedCheckpoint,
       try ManifestFile.read(directory, listing)?.generation != manifest.generation
@@ -140,18 +143,18 @@ extension Opener {
     return state
   }
 
-  /// Reads the log as far as its units are whole, where the page does not say how far that is: a
-  /// writer died while it published. The next writer takes over the same units.
+  /// Reads all whole units of the log when the page contains no valid end: a writer died while it
+  /// published. The next writer takes over the same units.
   ///
-  /// - Returns: nil when the page has been made whole since.
-  /// - Throws: `.locked` when a writer lives that does not end its publication.
+  /// - Returns: nil when another process has repaired the page since.
+  /// - Throws: `.locked` when a living writer does not end its publication.
   private func readAfterDeath(
     _ directory: any StorageDirectory, _ lock: (any StorageFile)?, _ link: SharedLink,
     _ began: UInt64, _ hasWriter: Bool
   ) throws(StoreError) -> EngineState? {
     var own: SharedLink?
     if !hasWriter, let reading = try SharedLink(reading: directory) {
-      // Not with the file of `link`: its lock may be a writer's of this process.
+      // The file of `link` cannot be used: a writer of this process may hold its lock.
       try reading.waitForWriter(patienceNanoseconds: patienceNanoseconds)
       own = reading
     }
@@ -174,21 +177,23 @@ extension Opener {
   }
 }
 
-/// Reading beside processes that write.
+/// Functions that read a store beside processes that write.
 extension Recovery {
-  /// How long a segment that nobody has sealed may become; nil in a process that is alone.
+  /// Returns the length that an unsealed segment may reach; nil in a process that is alone.
   func growth(of entry: Manifest.Segment) -> Int? {
+    assert(!entry.isSealed, "a sealed segment does not grow")
     guard let following else { return nil }
     let isTail = following.tailSegment == entry.number.rawValue
     return isTail ? max(following.tailLimit, following.tailEnd) : 0
   }
 
-  /// Takes in what was published of a segment that others append to; nothing of one that is newer
-  /// than what was published.
+  /// Replays the published records of a segment that other processes append to. Replays nothing of
+  /// a segment that is newer than the publication.
   func followOpen(
     _ entry: Manifest.Segment, _ known: SegmentOpening.Opened?, _ following: SharedPage.Publication,
     _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) {
+    assert(!following.takesAllUnits, "more than the published part of a segment is to be read")
     let slot: Int
     if let known {
       slot = known.slot

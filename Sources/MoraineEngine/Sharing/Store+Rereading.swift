@@ -68,6 +68,7 @@ extension Store {
       EngineBox(try opener.open(creating: false))
     }
     guard sharing.stateCount == known, engine != nil else { return true }
+    precondition(sharing.leaseDepth == 0, "a state is replaced while its log is appended to")
     guard let state = box?.take() else { return false }
     engine = consume state
     begunFollowing()

@@ -125,6 +125,7 @@ extension Store {
 
   /// Applies what other processes have published, without waiting.
   private func followAtOnce() throws(StoreError) -> Following {
+    assert(sharing.leaseDepth == 0, "a process that appends follows other processes")
     guard let link = engine!.log.link else { return try hasBeenShared() ? .replaced : .followed }
     if engine!.isFollowedInPart { return .replaced }
     guard link.page.load(.version) != sharing.seenVersion else { return .followed }
@@ -214,6 +215,7 @@ extension Store {
   func readOnThread(
     mayWait: Bool = false, _ body: @escaping @Sendable () throws(StoreError) -> EngineBox?
   ) async throws(StoreError) -> EngineBox? {
+    precondition(!sharing.isRereading, "a store is reread twice at the same time")
     let queue = SerialQueue(mayWait || opener.configuration.isReadOnly ? .lasting : .brief)
     sharing.rereadQueue = queue
     sharing.rereadFailure = nil
@@ -250,6 +252,7 @@ extension Store {
 
   /// Replaces the known state by a state that was read again.
   func install(_ box: EngineBox) {
+    precondition(sharing.leaseDepth == 0, "a state is replaced while its log is appended to")
     guard var state = box.take() else { return }
     state.log.continueCounts(of: engine!.log)
     state.report = engine!.report

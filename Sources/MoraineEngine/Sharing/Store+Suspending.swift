@@ -22,6 +22,7 @@ extension Store {
     guard !isClosed else { return }
     sharing.wasThere = engine != nil
     guard engine != nil else { return }
+    assert(!compaction.isRunning, "a store is suspended during a compaction")
     writing.roomGate.take()
     defer { writing.roomGate.release() }
     do throws(StoreError) {
@@ -30,6 +31,7 @@ extension Store {
       tell(.suspended(failure: error))
       throw error
     }
+    precondition(engine == nil, "a suspended store has the directory open")
     tell(.suspended(failure: nil))
   }
 
@@ -61,6 +63,8 @@ extension Store {
       throw StoreError(
         .notAStore, "the store was removed while it was suspended", file: opener.path.string)
     }
+    checkpoints.beginCounting(
+      names: engine!.checkpointNames, writtenBytes: compaction.writtenBytes)
     engine!.keyspaces.recordCommitToAll()
     begunFollowing()
     tellOpened()

@@ -16,13 +16,19 @@ extension Store {
     // In a forked child, the kernel's locks and the words of the page belong to the parent.
     try engine!.checkProcess()
     await sharing.entryGate.waitUntilFree()
-    guard let link = engine?.log.link, sharing.leaseDepth == 0 else {
+    guard let link = engine?.log.link else {
+      // The store was closed or suspended during the wait.
+      try checkUsable()
+      return false
+    }
+    guard sharing.leaseDepth == 0 else {
       sharing.leaseDepth += 1
       return true
     }
     sharing.entryGate.take()
     defer { entered() }
     try await link.waitForWriterWithoutBlocking()
+    assert(!sharing.isTakingOver, "two tasks take over the log at the same time")
     sharing.isTakingOver = true
     do throws(StoreError) {
       try await takeOver(link)
@@ -32,6 +38,7 @@ extension Store {
     }
     // A state that a reader is reading on another thread is older than this writer's records.
     sharing.stateCount += 1
+    precondition(sharing.leaseDepth == 0, "two tasks took the writer's lock")
     sharing.leaseDepth = 1
     return true
   }
@@ -72,6 +79,7 @@ extension Store {
   /// Ends the segment in which a writer died: no process appends after bytes that the dead writer
   /// may have left.
   private func takeOverFromDead(_ link: SharedLink) async throws(StoreError) {
+    assert(sharing.isTakingOver, "a task recovers the log without the lock")
     link.page.store(UInt64(CurrentProcess.id), .leaseHolder)
     let directory = engine!.directoryHandle()
     try await synchronizeNames(of: directory)
@@ -181,17 +189,21 @@ extension Store {
   func takeCompactor() throws(StoreError) -> Bool {
     guard isShared, let link = engine?.log.link else { return true }
     try engine!.checkProcess()
+    assert(!sharing.hasCompactor, "the compactor's lock is taken twice")
     sharing.hasCompactor = try link.tryCompactor()
     return sharing.hasCompactor
   }
 
   /// Applies what other processes have rewritten. From here on no other process rewrites segments.
   func beginRewriting() async throws(StoreError) {
+    assert(!sharing.keepsSlots, "segments are rewritten by two compactions")
     try await catchUpAsWriter()
     sharing.keepsSlots = sharing.hasCompactor
   }
 
   func freeCompactor() {
+    assert(
+      sharing.hasCompactor || !sharing.keepsSlots, "segments are rewritten without the lock")
     guard sharing.hasCompactor else { return }
     sharing.hasCompactor = false
     sharing.keepsSlots = false

@@ -1,135 +1,138 @@
 public import MoraineFormat
 import MoraineStorage
 
-/// The state of a store at one moment. Any thread can read it, and a reader waits neither for the
-/// store nor for other readers.
-///
-/// ```swift
-/// let snapshot = try await store.snapshot()
-/// try await withThrowingTaskGroup { group in
-///   for part in parts { group.addTask { try sum(of: part, in: snapshot) } }  // no await
-///   for try await sum in group { total += sum }
-/// }
-/// ```
-///
-/// Reads are ordinary functions and do not suspend. Later writes, deletes and compactions do not
-/// change a snapshot, and closing the store does not either. While a snapshot exists, so do the
-/// segments that compaction replaces, and the index pages that change. So keep a snapshot for one
-/// piece of work, not for the run of a program. Without mappings
-/// (``Configuration/IOMode/positional``) the readers of one snapshot take turns, and compaction
-/// removes replaced files only when the last snapshot that may read them is released. When the
-/// store is opened again, or another process compacts it, those files are removed at once, and
-/// reading their records throws `.corrupted`.
-public struct Snapshot: Sendable {
-  /// Nil when the snapshot was taken before the store existed. The handle keeps the object alive.
-  private let reference: Unmanaged<SnapshotState>?
-  /// The number of the keyspace; nil when nothing had been written to the keyspace.
-  let number: UInt16?
-  private let handle: SnapshotHandle?
-
-  /// Creates a snapshot of the unnamed keyspace.
-  init(_ handle: SnapshotHandle?) { self.init(handle, number: 0) }
-
-  private init(_ handle: SnapshotHandle?, number: UInt16?) {
-    self.handle = handle
-    self.number = number
-    reference = handle.map { Unmanaged.passUnretained($0.state) }
-  }
-
-  var state: SnapshotState? { handle?.state }
-
-  /// Sequence number of the last operation that the snapshot shows.
-  public var sequence: SequenceNumber { state?.sequence ?? .none }
-
-  /// Number of keys at that moment, in all keyspaces together.
-  public var count: Int { state?.index.count ?? 0 }
-
-  /// Returns the named keyspace at the same moment; the empty name is the unnamed keyspace.
-  public func keyspace(_ name: String) -> Snapshot {
-    Snapshot(handle, number: state?.number(of: name))
-  }
-
-  /// Returns the value of a key, or nil when the key did not exist.
+extension Store {
+  /// The state of a store at one moment. Any thread can read it, and a reader waits neither for the
+  /// store nor for other readers.
   ///
-  /// - Throws: `.corrupted` with file and offset when the bytes differ from those that were
-  ///   written; `.io`.
-  /// - Complexity: O(key + value).
-  public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
-    guard let number else { return nil }
-    return try withState { (state) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in
-        try state.reading { () throws(StoreError) in
-          try state.value(bytes, number, hash: state.segments.hash(bytes, number))
-        }
-      }
-    } ?? nil
-  }
-
-  /// Calls the body with the value of a key. No byte is copied when the value is stored
-  /// uncompressed and its segment is mapped.
+  /// ```swift
+  /// let snapshot = try await store.snapshot()
+  /// try await withThrowingTaskGroup { group in
+  ///   for part in parts { group.addTask { try sum(of: part, in: snapshot) } }  // no await
+  ///   for try await sum in group { total += sum }
+  /// }
+  /// ```
   ///
-  /// - Returns: the result of the body, or nil when the key did not exist.
-  /// - Throws: the errors of ``value(forKey:)``, and those of the body.
-  public func withValue<Result>(
-    forKey key: Key, _ body: (RawSpan) throws -> Result
-  ) throws -> Result? {
-    guard let number else { return nil }
-    let stored =
-      try withState { (state) throws(StoreError) in
-        try key.bytes.withBytes { (bytes) throws(StoreError) in try state.storedValue(bytes, number)
+  /// Reads are ordinary functions and do not suspend. Later writes, deletes and compactions do not
+  /// change a snapshot, and closing the store does not either. While a snapshot exists, so do the
+  /// segments that compaction replaces, and the index pages that change. So keep a snapshot for one
+  /// piece of work, not for the run of a program. Without mappings
+  /// (``Store/Configuration/IOMode/positional``) the readers of one snapshot take turns, and
+  /// compaction removes replaced files only when the last snapshot that may read them is released.
+  /// When the store is opened again, or another process compacts it, those files are removed at
+  /// once, and reading their records throws `.corrupted`.
+  public struct Snapshot: Sendable {
+    /// Nil when the snapshot was taken before the store existed. The handle keeps the object alive.
+    private let reference: Unmanaged<SnapshotState>?
+    /// The number of the keyspace; nil when nothing had been written to the keyspace.
+    let number: UInt16?
+    private let handle: SnapshotHandle?
+
+    /// Creates a snapshot of the unnamed keyspace.
+    init(_ handle: SnapshotHandle?) { self.init(handle, number: 0) }
+
+    private init(_ handle: SnapshotHandle?, number: UInt16?) {
+      self.handle = handle
+      self.number = number
+      reference = handle.map { Unmanaged.passUnretained($0.state) }
+    }
+
+    var state: SnapshotState? { handle?.state }
+
+    /// Sequence number of the last operation that the snapshot shows.
+    public var sequence: SequenceNumber { state?.sequence ?? .none }
+
+    /// Number of keys at that moment, in all keyspaces together.
+    public var count: Int { state?.index.count ?? 0 }
+
+    /// Returns the named keyspace at the same moment; the empty name is the unnamed keyspace.
+    public func keyspace(_ name: String) -> Store.Snapshot {
+      Store.Snapshot(handle, number: state?.number(of: name))
+    }
+
+    /// Returns the value of a key, or nil when the key did not exist.
+    ///
+    /// - Throws: `.corrupted` with file and offset when the bytes differ from those that were
+    ///   written; `.io`.
+    /// - Complexity: O(key + value).
+    public func value(forKey key: Key) throws(StoreError) -> [UInt8]? {
+      guard let number else { return nil }
+      return try withState { (state) throws(StoreError) in
+        try key.bytes.withBytes { (bytes) throws(StoreError) in
+          try state.reading { () throws(StoreError) in
+            try state.value(bytes, number, hash: state.segments.hash(bytes, number))
+          }
         }
       } ?? nil
-    switch stored {
-    case nil: return nil
-    case .inPlace(let bytes, let mapping):
-      defer { withExtendedLifetime(mapping) {} }
-      return try body(bytes.bytes)
-    case .copy(let value): return try body(value.span.bytes)
     }
-  }
 
-  /// Returns whether a key existed. Throws the errors of ``value(forKey:)``.
-  public func contains(_ key: Key) throws(StoreError) -> Bool {
-    guard let number else { return false }
-    return try withState { (state) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in
-        try state.reading { () throws(StoreError) in
-          let hash = state.segments.hash(bytes, number)
-          return try state.segments.find(bytes, number, hash: hash, in: state.index) != nil
-        }
+    /// Calls the body with the value of a key. No byte is copied when the value is stored
+    /// uncompressed and its segment is mapped.
+    ///
+    /// - Returns: the result of the body, or nil when the key did not exist.
+    /// - Throws: the errors of ``value(forKey:)``, and those of the body.
+    public func withValue<Result>(
+      forKey key: Key, _ body: (RawSpan) throws -> Result
+    ) throws -> Result? {
+      guard let number else { return nil }
+      let stored =
+        try withState { (state) throws(StoreError) in
+          try key.bytes.withBytes { (bytes) throws(StoreError) in
+            try state.storedValue(bytes, number)
+          }
+        } ?? nil
+      switch stored {
+      case nil: return nil
+      case .inPlace(let bytes, let mapping):
+        defer { withExtendedLifetime(mapping) {} }
+        return try body(bytes.bytes)
+      case .copy(let value): return try body(value.span.bytes)
       }
-    } ?? false
-  }
-
-  /// Calls the body with the state, without counting a reference to it. Readers on several cores
-  /// would take turns at the reference count.
-  ///
-  /// - Returns: nil when the store did not exist.
-  @inline(__always)
-  private func withState<Value>(
-    _ body: (SnapshotState) throws(StoreError) -> Value
-  ) throws(StoreError) -> Value? {
-    guard let reference else { return nil }
-    defer { withExtendedLifetime(handle) {} }
-    let result: Result<Value, StoreError> = reference._withUnsafeGuaranteedRef { state in
-      do throws(StoreError) { return .success(try body(state)) } catch { return .failure(error) }
     }
-    return try result.get()
+
+    /// Returns whether a key existed. Throws the errors of ``value(forKey:)``.
+    public func contains(_ key: Key) throws(StoreError) -> Bool {
+      guard let number else { return false }
+      return try withState { (state) throws(StoreError) in
+        try key.bytes.withBytes { (bytes) throws(StoreError) in
+          try state.reading { () throws(StoreError) in
+            let hash = state.segments.hash(bytes, number)
+            return try state.segments.find(bytes, number, hash: hash, in: state.index) != nil
+          }
+        }
+      } ?? false
+    }
+
+    /// Calls the body with the state, without counting a reference to it. Readers on several cores
+    /// would take turns at the reference count.
+    ///
+    /// - Returns: nil when the store did not exist.
+    @inline(__always)
+    private func withState<Value>(
+      _ body: (SnapshotState) throws(StoreError) -> Value
+    ) throws(StoreError) -> Value? {
+      guard let reference else { return nil }
+      defer { withExtendedLifetime(handle) {} }
+      let result: Result<Value, StoreError> = reference._withUnsafeGuaranteedRef { state in
+        do throws(StoreError) { return .success(try body(state)) } catch { return .failure(error) }
+      }
+      return try result.get()
+    }
   }
 }
 
-extension Snapshot {
+extension Store.Snapshot {
   /// Whether both snapshots read the same tables.
-  package func isSame(as other: Snapshot) -> Bool { state === other.state }
+  package func isSame(as other: Store.Snapshot) -> Bool { state === other.state }
 }
 
-extension Snapshot {
+extension Store.Snapshot {
   /// Calls the body with every live record of the keyspace, in the order of the log, until the body
   /// returns false.
   ///
   /// - Throws: the errors of ``value(forKey:)``, and those of the body.
   /// - Complexity: O(bytes of the log).
-  public func forEach(_ body: (Entry) throws -> Bool) throws {
+  public func forEach(_ body: (Store.Entry) throws -> Bool) throws {
     guard let state, let number else { return }
     var walk = LogWalk(keyspace: number, slots: state.segments.order)
     while let entry = try state.next(&walk) {
@@ -166,12 +169,12 @@ extension Snapshot {
 }
 
 extension SnapshotState {
-  fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
+  fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Store.Entry? {
     try reading { () throws(StoreError) in try walk.next(index, segments) }
   }
 }
 
-extension Snapshot {
+extension Store.Snapshot {
   /// Returns the values of many keys, in the order of the keys, with nil for each key that did not
   /// exist.
   ///

@@ -95,7 +95,7 @@ extension Keyspace {
   /// See ``Store/forEach(_:)``.
   ///
   /// - Complexity: O(bytes of the log), including those of the other keyspaces.
-  public func forEach(_ body: sending (Entry) throws -> Bool) async throws {
+  public func forEach(_ body: sending (Store.Entry) throws -> Bool) async throws {
     try await store.forEach(in: name, body)
   }
 
@@ -165,7 +165,7 @@ extension Store {
   }
 
   package func forEach(
-    in keyspace: String, _ body: (Entry) throws -> Bool
+    in keyspace: String, _ body: (Store.Entry) throws -> Bool
   ) async throws {
     try await checkOpen()
     guard let id = id(of: keyspace) else { return }

@@ -19,7 +19,11 @@ struct LogAudit: ~Copyable {
       view.recordCount += 1
       if view.firstSequence == 0 { view.firstSequence = header.sequence }
       view.lastSequence = header.sequence
-      if header.kind == .put { putBytes += size } else { view.deleteBytes += size }
+      switch header.kind.effect {
+      case .sets: putBytes += size
+      case .removes: view.deleteBytes += size
+      case .none: assertionFailure("only records with a key are counted")
+      }
       guard isLive else { return }
       view.gain(size, StateDigest.of(hash: hash, sequence: header.sequence))
     }
@@ -38,7 +42,7 @@ struct LogAudit: ~Copyable {
 
   private(set) var report = VerificationReport()
   private let total: UInt64
-  private let progress: (@Sendable (Progress) -> Void)?
+  private let progress: (@Sendable (Store.Progress) -> Void)?
   /// Contradictions between the log and the data that was derived from it.
   private var contradictions: [StoreError] = []
   private var sums: [Int: Sums] = [:]
@@ -50,7 +54,7 @@ struct LogAudit: ~Copyable {
   private var lastSequence: UInt64 = 0
   private var told = 0
 
-  init(totalBytes: UInt64, _ progress: (@Sendable (Progress) -> Void)?) {
+  init(totalBytes: UInt64, _ progress: (@Sendable (Store.Progress) -> Void)?) {
     total = totalBytes
     self.progress = progress
   }
@@ -107,7 +111,7 @@ struct LogAudit: ~Copyable {
     let sum = sums[slot]?.view
     report.recordCount += sum?.recordCount ?? 0
     report.checkedBytes += UInt64(view.end)
-    progress?(Progress(completedBytes: report.checkedBytes, totalBytes: total))
+    progress?(Store.Progress(completedBytes: report.checkedBytes, totalBytes: total))
   }
 
   private func next(
@@ -125,7 +129,7 @@ struct LogAudit: ~Copyable {
     guard offset / Self.progressBytes != told else { return }
     told = offset / Self.progressBytes
     progress?(
-      Progress(completedBytes: report.checkedBytes + UInt64(offset), totalBytes: total))
+      Store.Progress(completedBytes: report.checkedBytes + UInt64(offset), totalBytes: total))
   }
 
   private mutating func take(
@@ -147,9 +151,9 @@ struct LogAudit: ~Copyable {
     let address = Address(slot: slot, offset: record.offset)
     let hash = engine.hash(record.reference.key, header.keyspace)
     let size = UInt64(aligned(header.length))
-    let isLive = header.kind == .put && engine.live.index.holds(address, hash)
+    let isLive = header.kind.effect == .sets && engine.live.index.holds(address, hash)
     sums[slot]?.add(header, hash: hash, isLive: isLive)
-    if header.kind == .put { checkValue(record.reference, address, engine) }
+    if header.kind.effect == .sets { checkValue(record.reference, address, engine) }
     if isLive {
       liveCount += 1
       keyspaces[header.keyspace, default: .init()].count += 1
@@ -182,7 +186,7 @@ struct LogAudit: ~Copyable {
       let hash = engine.hash(record.reference.key, header.keyspace)
       guard isInShare(hash) else { continue }
       let address = Address(slot: slot, offset: record.offset)
-      if header.kind == .put, engine.live.index.holds(address, hash) { continue }
+      if header.kind.effect == .sets, engine.live.index.holds(address, hash) { continue }
       explain(record.reference, slot, hash, &engine)
     }
   }
@@ -211,7 +215,7 @@ struct LogAudit: ~Copyable {
       return contradict(
         engine, "the index refers to record \(live), but record \(header.sequence) replaces it")
     }
-    if header.kind == .delete {
+    if header.kind.effect == .removes {
       guard let put = hidden.removeValue(forKey: hash) else { return }
       if header.sequence <= put.cleanedThrough {
         contradict(

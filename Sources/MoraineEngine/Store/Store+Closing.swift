@@ -113,7 +113,7 @@ extension Store {
 /// - Throws: the body's error, or else the error of opening or closing.
 @discardableResult
 nonisolated(nonsending) public func withStore<Result>(
-  at directory: FilePath, configuration: Configuration = .init(),
+  at directory: FilePath, configuration: Store.Configuration = .init(),
   _ body: (Store) async throws -> Result
 ) async throws -> Result {
   let store = try await Store.open(at: directory, configuration: configuration)
@@ -136,7 +136,7 @@ nonisolated(nonsending) public func withStore<Result>(
 /// - Throws: the body's error, or else the error of opening or closing.
 @discardableResult
 nonisolated(nonsending) public func withStore<Result>(
-  at path: String, configuration: Configuration = .init(),
+  at path: String, configuration: Store.Configuration = .init(),
   _ body: (Store) async throws -> Result
 ) async throws -> Result {
   try await withStore(at: FilePath(path), configuration: configuration, body)

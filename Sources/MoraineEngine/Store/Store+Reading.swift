@@ -164,11 +164,11 @@ extension Store {
   ///   process compacts a store of more than 64 segments that is read without mappings, so that it
   ///   removes files before they are read: begin again.
   /// - Complexity: O(bytes of the log).
-  public func forEach(_ body: sending (Entry) throws -> Bool) async throws {
+  public func forEach(_ body: sending (Store.Entry) throws -> Bool) async throws {
     try await forEach(in: 0, body)
   }
 
-  func forEach(in keyspace: UInt16, _ body: (Entry) throws -> Bool) async throws {
+  func forEach(in keyspace: UInt16, _ body: (Store.Entry) throws -> Bool) async throws {
     try await checkOpen()
     guard engine != nil else { return }
     try await holdFiles()
@@ -189,9 +189,9 @@ extension Store {
 
   /// - Returns: the error that ended the reading of the log. An error of the body is thrown.
   private func goThrough(
-    _ walk: inout LogWalk, from first: Entry, _ body: (Entry) throws -> Bool
+    _ walk: inout LogWalk, from first: Store.Entry, _ body: (Store.Entry) throws -> Bool
   ) throws -> StoreError? {
-    var entry: Entry? = first
+    var entry: Store.Entry? = first
     while let found = entry {
       guard try body(found) else { return nil }
       do throws(StoreError) { entry = try engine!.next(&walk) } catch { return error }
@@ -203,7 +203,7 @@ extension Store {
   /// moment.
   func entries(
     in keyspace: String
-  ) async throws(StoreError) -> (entries: [Entry], sequence: UInt64) {
+  ) async throws(StoreError) -> (entries: [Store.Entry], sequence: UInt64) {
     try await checkOpen()
     try await holdFiles()
     try checkUsable()
@@ -218,19 +218,19 @@ extension Store {
 
 extension EngineState {
   /// Returns the live records of a keyspace, in the order of the log.
-  mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Entry] {
+  mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Store.Entry] {
     try validateAllPages()
-    var result: [Entry] = []
+    var result: [Store.Entry] = []
     var walk = LogWalk(keyspace: keyspace, slots: log.table.readingOrder)
     while let entry = try next(&walk) { result.append(entry) }
     return result
   }
 
-  func next(_ walk: inout LogWalk) throws(StoreError) -> Entry? {
+  func next(_ walk: inout LogWalk) throws(StoreError) -> Store.Entry? {
     try walk.next(live.index, log.table)
   }
 
-  func next(_ cursor: inout LogCursor) throws(StoreError) -> Entry? {
+  func next(_ cursor: inout LogCursor) throws(StoreError) -> Store.Entry? {
     try cursor.nextRecord(live.index, log.table).map { address, record throws(StoreError) in
       try log.table.entry(of: record, at: address)
     }
@@ -241,7 +241,7 @@ extension Store {
   /// The store's figures at this moment. Figures that are counted in the log are 0 when the store
   /// is closed or suspended. In a shared store whose changes by other processes cannot be read,
   /// they are the last known figures.
-  public var statistics: Statistics {
+  public var statistics: Store.Statistics {
     get async {
       await tryToCatchUp()
       return knownStatistics
@@ -249,8 +249,8 @@ extension Store {
   }
 
   /// The figures without the changes that other processes have made since this one last read them.
-  var knownStatistics: Statistics {
-    var result = Statistics()
+  var knownStatistics: Store.Statistics {
+    var result = Store.Statistics()
     result.durableSequence = durableSequence
     let (syncCount, began) = pipeline.monitor.withLock { ($0.syncCount, $0.syncBeganNanoseconds) }
     result.syncCount = syncCount
@@ -289,7 +289,7 @@ extension Store {
     }
   }
 
-  private func describeEngine(in result: inout Statistics) {
+  private func describeEngine(in result: inout Store.Statistics) {
     result.appendedBytes = engine!.log.appendedBytes
     result.count = engine!.live.index.count
     result.indexBytes = engine!.live.index.byteCount

@@ -192,15 +192,15 @@ extension Store {
     } else {
       try engine!.appendFooter()
     }
-    let birth = engine!.nextSegmentCreation(for: count)
-    let child: SegmentCreation.Child
+    let creation = engine!.nextSegmentCreation(for: count)
+    let created: SegmentCreation.Created
     do throws(StoreError) {
-      child = try await pipeline.run { () throws(StoreError) in try birth.run(pipeline) }
+      created = try await pipeline.run { () throws(StoreError) in try creation.run(pipeline) }
     } catch {
-      engine!.log.giveBack(birth.header.number)
+      engine!.log.returnNumber(creation.header.number)
       throw error
     }
-    let full = engine!.log.adopt(child, birth)
+    let full = engine!.log.adopt(created, creation)
     let next = engine!.nextManifest(sealing: full)
     let publisher = engine!.log.publisher()
     do throws(StoreError) {
@@ -209,21 +209,21 @@ extension Store {
       engine!.log.abandonActive(for: full)
       // A shared store never uses the number again, so no later creation would remove the file.
       if isShared, !pipeline.hasPoison {
-        try await pipeline.run { () throws(StoreError) in try birth.discard() }
+        try await pipeline.run { () throws(StoreError) in try creation.discard() }
       }
       throw error
     }
     engine!.log.adoptManifest(next)
-    let length = UInt64(birth.header.headerLength)
+    let length = UInt64(creation.header.headerLength)
     guard let full else {
-      pipeline.begin(file: child.file, sequence: next.lastSequence.rawValue, offset: length)
+      pipeline.begin(file: created.file, sequence: next.lastSequence.rawValue, offset: length)
       // An earlier run may have left garbage.
       compactIfWorthIt()
       return
     }
     let seal = engine!.log.sealWork(full.segment)
     let after = engine!.manifestAfterSealing(full.segment)
-    pipeline.begin(file: child.file, offset: length) { seal.runInBackground(publisher, after) }
+    pipeline.begin(file: created.file, offset: length) { seal.runInBackground(publisher, after) }
     compactIfWorthIt()
   }
 

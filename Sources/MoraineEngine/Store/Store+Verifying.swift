@@ -14,7 +14,7 @@ extension Store {
   ///   deleted and not compacted yet. Memory: a constant. Nothing else runs on the store while it
   ///   is verified: instead of a large store, verify a backup of it.
   public func verify(
-    _ progress: (@Sendable (Progress) -> Void)? = nil
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> VerificationReport {
     try await passGate()
     guard engine != nil else { return VerificationReport() }
@@ -41,7 +41,7 @@ extension Store {
   }
 
   private func verifyAll(
-    _ problem: StoreError?, _ progress: (@Sendable (Progress) -> Void)?
+    _ problem: StoreError?, _ progress: (@Sendable (Store.Progress) -> Void)?
   ) throws(StoreError) -> VerificationReport {
     var report = VerificationReport()
     if let problem { report.problems.append(problem) }
@@ -63,7 +63,7 @@ extension Store {
 /// A check that reads the manifest again.
 struct ManifestCheck: Sendable {
   let directory: any StorageDirectory
-  let storeID: Identifier
+  let storeID: StoreIdentifier
 
   /// Returns the error of the manifest, if there is one.
   func problem() -> StoreError? {
@@ -89,7 +89,7 @@ extension SegmentTable {
   ///
   /// - Throws: `.corrupted` when the header is damaged, or is not the header that was read at
   ///   opening.
-  func verifyHeader(_ slot: Int, storeID: Identifier) throws(StoreError) {
+  func verifyHeader(_ slot: Int, storeID: StoreIdentifier) throws(StoreError) {
     let name = fileName(slot)
     let bytes = try bytes(of: slot, count: self[slot].firstOffset)
     let header = try formatting(name) { () throws(FormatError) in

@@ -47,21 +47,21 @@ public actor Store {
   ///   for the store, after a second at most.
   /// - Complexity: O(segments + bytes of the log after the last index checkpoint).
   public init(
-    at directory: FilePath, configuration: Configuration = .init()
+    at directory: FilePath, configuration: Store.Configuration = .init()
   ) throws(StoreError) {
     try self.init(on: DiskStorage(), at: directory, configuration: configuration)
   }
 
   /// Opens the store in the directory with this path, like ``init(at:configuration:)``.
   public init(
-    at path: String, configuration: Configuration = .init()
+    at path: String, configuration: Store.Configuration = .init()
   ) throws(StoreError) {
     try self.init(at: FilePath(path), configuration: configuration)
   }
 
   /// Opens the store on any storage: the disk, memory, or a simulated disk.
   package init(
-    on storage: any Storage, at directory: FilePath, configuration: Configuration = .init()
+    on storage: any Storage, at directory: FilePath, configuration: Store.Configuration = .init()
   ) throws(StoreError) {
     let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
     try storing { () throws(StorageError) in try ThreadPool.current.secure() }
@@ -109,7 +109,7 @@ public actor Store {
   deinit { pipeline.stop() }
 
   static func opener(
-    _ storage: any Storage, _ directory: FilePath, _ configuration: Configuration,
+    _ storage: any Storage, _ directory: FilePath, _ configuration: Store.Configuration,
     _ pipeline: CommitPipeline
   ) throws(StoreError) -> Opener {
     CurrentProcess.watchForks()
@@ -121,7 +121,7 @@ public actor Store {
 
   /// Opens the store like ``init(at:configuration:)``, but does not block the caller's thread.
   public static func open(
-    at directory: FilePath, configuration: Configuration = .init()
+    at directory: FilePath, configuration: Store.Configuration = .init()
   ) async throws(StoreError) -> Store {
     let pipeline = CommitPipeline(events: EventRelay(configuration.onEvent))
     return try await open(try opener(DiskStorage(), directory, configuration, pipeline))
@@ -130,7 +130,7 @@ public actor Store {
   /// Opens the store in the directory with this path, like ``init(at:configuration:)``, but does
   /// not block the caller's thread.
   public static func open(
-    at path: String, configuration: Configuration = .init()
+    at path: String, configuration: Store.Configuration = .init()
   ) async throws(StoreError) -> Store {
     try await open(at: FilePath(path), configuration: configuration)
   }
@@ -197,7 +197,7 @@ extension Store {
   package static func refusing(_ error: StoreError) -> Store {
     let pipeline = CommitPipeline()
     let opener = Opener(
-      storage: MemoryStorage(), path: "/memory", configuration: Configuration(),
+      storage: MemoryStorage(), path: "/memory", configuration: Store.Configuration(),
       pipeline: pipeline, observers: Observers())
     return Store(opener: opener, pipeline: pipeline, state: nil, refusal: error)
   }
@@ -207,7 +207,7 @@ extension Store {
   ///
   /// The store runs the same code as a store on disk. Because it begins empty, `isReadOnly` and
   /// `createIfMissing` are ignored.
-  public static func inMemory(configuration: Configuration = .init()) -> Store {
+  public static func inMemory(configuration: Store.Configuration = .init()) -> Store {
     var writable = configuration
     writable.isReadOnly = false
     writable.createIfMissing = true
@@ -232,7 +232,8 @@ extension Store {
     await pipeline.waitUntilPoisoned()
   }
 
-  /// Reports an event to ``Configuration/onEvent``. Call it only from code that is slow anyway.
+  /// Reports an event to ``Store/Configuration/onEvent``. Call it only from code that is slow
+  /// anyway.
   nonisolated func tell(_ event: @autoclosure () -> StoreEvent) {
     if let events = pipeline.events { events.tell(event()) }
   }

@@ -153,7 +153,7 @@ struct BatchCommit {
 
   /// Whether it pays to compress the batch's value once for all attempts.
   var isOneLargeValue: Bool {
-    operations.count == 1 && operations.operations[0].valueLength > PreparedValue.leastBytes
+    operations.count == 1 && operations.operations[0].valueLength > PreparedValue.sharedBufferLimit
   }
 
   /// Names of the keyspaces that must exist before the batch is committed.

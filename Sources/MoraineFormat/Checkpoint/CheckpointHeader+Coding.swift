@@ -1,5 +1,5 @@
 extension CheckpointHeader {
-  public func encoded() -> [UInt8] {
+  package func encoded() -> [UInt8] {
     var writer = ByteWriter()
     writer.append(contentsOf: Self.magic)
     writer.append(formatVersion)
@@ -55,7 +55,7 @@ extension CheckpointHeader {
 
   /// Returns the number of bytes that ``init(decoding:)`` needs, as the first 128 bytes state it.
   /// No checksum has verified that number yet.
-  public static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
+  package static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
     guard bytes.count >= fixedLength else {
       throw FormatError("the file is shorter than a checkpoint header", at: UInt64(bytes.count))
     }
@@ -67,7 +67,7 @@ extension CheckpointHeader {
   }
 
   /// Reads the whole head of a checkpoint.
-  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+  package init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     guard try Self.claimedLength(bytes) == bytes.count else {
       throw FormatError("the file ends inside its header", at: UInt64(bytes.count))
     }
@@ -153,7 +153,7 @@ extension CheckpointHeader {
     return level >= 10 && level < 40 && tagShift <= level && split < 1 << UInt64(level)
       && bucketCount == 1 << UInt64(level) + split && overflowCount <= 1 << 28
       && pageChecksums.count == bucketPageCount + overflowPageCount
-      && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(Limits.segmentCount) }
+      && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(StoreLimits.segmentCount) }
       && keyCount <= (bucketCount + overflowCount) * 8
       && lastSequence <= SequenceNumber.max.rawValue
       && segments.allSatisfy { $0.isPlausible(through: lastSequence) } && hasPlausibleKeyspaces

@@ -4,15 +4,15 @@ import CLZ4
 ///
 /// `LZ4_resetStream_fast` keeps the match table instead of clearing 16 KiB for every small value.
 /// One thread at a time.
-public struct Compressor: ~Copyable {
+package struct Compressor: ~Copyable {
   private let stream: UnsafeMutablePointer<LZ4_stream_t>
   private var scratch: CompressionScratch
 
   /// The shortest value that is compressed. LZ4's end rules leave nothing to save in shorter ones.
   @inlinable
-  public static var shortestLengthBytes: Int { 24 }
+  package static var shortestLengthBytes: Int { 24 }
 
-  public init() {
+  package init() {
     guard let stream = LZ4_createStream() else { fatalError("out of memory: LZ4 state") }
     self.stream = stream
     scratch = CompressionScratch()
@@ -24,8 +24,8 @@ public struct Compressor: ~Copyable {
   /// at least an eighth.
   ///
   /// - Complexity: O(value).
-  public mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
-    guard value.count >= Self.shortestLengthBytes, value.count <= Limits.valueLengthBytes,
+  package mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+    guard value.count >= Self.shortestLengthBytes, value.count <= StoreLimits.valueLengthBytes,
       let source = value.baseAddress
     else { return nil }
     LZ4_resetStream_fast(stream)
@@ -40,7 +40,7 @@ public struct Compressor: ~Copyable {
   private static func acceleration(_ count: Int) -> Int32 { count < 256 ? 4 : 1 }
 
   /// Releases the space that a very large value needed.
-  public mutating func trim() { scratch.trim() }
+  package mutating func trim() { scratch.trim() }
 }
 
 /// A buffer for compressed bytes. It grows to the largest value.

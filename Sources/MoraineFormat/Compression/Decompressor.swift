@@ -1,9 +1,9 @@
 import CLZ4
 
-public enum Decompressor {
+package enum Decompressor {
   /// Decompresses one LZ4 block into exactly `target`. Returns false when `stored` is not such a
   /// block, or has another length.
-  public static func decompress(
+  package static func decompress(
     _ stored: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer
   ) -> Bool {
     // The library takes lengths as signed 32-bit integers.

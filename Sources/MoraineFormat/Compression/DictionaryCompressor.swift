@@ -6,7 +6,7 @@ import CLZ4
 /// `LZ4_loadDict` hashes the whole dictionary, which takes longer than compressing a small value.
 /// It is called once. Each value begins with a copy of the 16 KiB of state that it left: `lz4.h`
 /// names this as the way to avoid another load. One thread at a time.
-public struct DictionaryCompressor: ~Copyable {
+package struct DictionaryCompressor: ~Copyable {
   // The loaded state points into the dictionary, so the dictionary must not move.
   private let dictionary: UnsafeMutableRawBufferPointer
   private let loaded: UnsafeMutablePointer<LZ4_stream_t>
@@ -14,7 +14,7 @@ public struct DictionaryCompressor: ~Copyable {
   private var scratch: CompressionScratch
 
   /// - Parameter dictionary: copied; LZ4 reaches no further back than its last 65,535 bytes.
-  public init(dictionary bytes: [UInt8]) {
+  package init(dictionary bytes: [UInt8]) {
     precondition(bytes.count <= SegmentHeader.dictionaryLimit, "the dictionary exceeds 64 KiB")
     guard let loaded = LZ4_createStream(), let stream = LZ4_createStream() else {
       fatalError("out of memory: LZ4 state")
@@ -40,8 +40,9 @@ public struct DictionaryCompressor: ~Copyable {
   /// at least an eighth.
   ///
   /// - Complexity: O(value), and 16 KiB to copy.
-  public mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
-    guard value.count >= Compressor.shortestLengthBytes, value.count <= Limits.valueLengthBytes,
+  package mutating func compress(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+    guard value.count >= Compressor.shortestLengthBytes,
+      value.count <= StoreLimits.valueLengthBytes,
       let source = value.baseAddress
     else { return nil }
     UnsafeMutableRawPointer(stream)
@@ -50,5 +51,5 @@ public struct DictionaryCompressor: ~Copyable {
   }
 
   /// Releases the space that a very large value needed.
-  public mutating func trim() { scratch.trim() }
+  package mutating func trim() { scratch.trim() }
 }

@@ -6,7 +6,7 @@ extension Decompressor {
   /// dictionary the result is other bytes, or false.
   ///
   /// - Complexity: O(target).
-  public static func decompress(
+  package static func decompress(
     _ stored: UnsafeRawBufferPointer, into target: UnsafeMutableRawBufferPointer,
     dictionary: UnsafeRawBufferPointer
   ) -> Bool {
@@ -30,7 +30,7 @@ extension Decompressor {
 /// A decompressor for many values of one dictionary. It keeps the dictionary directly before its
 /// output: `LZ4_decompress_safe_usingDict` then copies within one piece of memory, and takes about
 /// half as long. One thread at a time.
-public struct DictionaryDecompressor: ~Copyable {
+package struct DictionaryDecompressor: ~Copyable {
   private var memory: UnsafeMutableRawBufferPointer
   private let dictionaryLength: Int
 
@@ -39,7 +39,7 @@ public struct DictionaryDecompressor: ~Copyable {
   private static let firstBytes = 4096
 
   /// - Parameter dictionary: copied; at most 65,536 bytes.
-  public init(dictionary: [UInt8]) {
+  package init(dictionary: [UInt8]) {
     precondition(dictionary.count <= SegmentHeader.dictionaryLimit, "the dictionary exceeds 64 KiB")
     dictionaryLength = dictionary.count
     memory = .allocate(byteCount: dictionary.count + Self.firstBytes, alignment: 16)
@@ -51,14 +51,14 @@ public struct DictionaryDecompressor: ~Copyable {
   /// Returns the value, valid until the next call; nil where ``Decompressor`` returns false or
   /// `rawLength` is impossible.
   ///
-  /// - Parameter rawLength: checked against ``Limits/rawLengthBound(stored:)``, because that much
-  ///   memory is allocated.
+  /// - Parameter rawLength: checked against ``StoreLimits/rawLengthBound(stored:)``, because that
+  ///   much memory is allocated.
   /// - Complexity: O(rawLength).
-  public mutating func decompress(
+  package mutating func decompress(
     _ stored: UnsafeRawBufferPointer, rawLength: Int
   ) -> UnsafeRawBufferPointer? {
-    guard rawLength >= 0, rawLength <= Limits.valueLengthBytes,
-      rawLength <= Limits.rawLengthBound(stored: stored.count)
+    guard rawLength >= 0, rawLength <= StoreLimits.valueLengthBytes,
+      rawLength <= StoreLimits.rawLengthBound(stored: stored.count)
     else { return nil }
     if memory.count - dictionaryLength < rawLength { resize(rawLength) }
     let target = UnsafeMutableRawBufferPointer(
@@ -69,7 +69,7 @@ public struct DictionaryDecompressor: ~Copyable {
   }
 
   /// Releases the space that a very large value needed.
-  public mutating func trim() {
+  package mutating func trim() {
     if memory.count - dictionaryLength > Self.keptBytes { resize(Self.firstBytes) }
   }
 

@@ -3,7 +3,7 @@ extension Manifest {
   ///
   /// The checksum is verified before the version: a damaged version number is damage, not a newer
   /// version.
-  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+  package init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     guard bytes.count >= Self.fixedLength + 4 else {
       throw FormatError("the file is shorter than a manifest", at: UInt64(bytes.count))
     }
@@ -73,7 +73,7 @@ extension Manifest {
       throw FormatError("invalid sequence or segment number", at: 80)
     }
     // No store counts this far. The limit keeps a later increment from overflowing.
-    guard max(epoch, generation, nextSegmentNumber) <= Limits.manifestCounter else {
+    guard max(epoch, generation, nextSegmentNumber) <= StoreLimits.manifestCounter else {
       throw FormatError("invalid epoch, generation or segment number", at: 64)
     }
   }
@@ -111,7 +111,8 @@ extension Manifest {
       segment.flags = Segment.Flags(rawValue: try reader.read())
       try reader.skipZeros(12, "manifest segment entry")
       guard number.rawValue > 0, number.rawValue < nextSegmentNumber,
-        segment.lengthBytes <= Limits.segmentLengthBytes, segments.count < Limits.segmentCount
+        segment.lengthBytes <= StoreLimits.segmentLengthBytes,
+        segments.count < StoreLimits.segmentCount
       else { throw FormatError("invalid segment entry", at: start) }
       guard seen.insert(number).inserted else {
         throw FormatError("segment \(number) is listed twice", at: start)

@@ -7,7 +7,7 @@ extension Manifest {
     case cuts = 4
   }
 
-  public func encoded() -> [UInt8] {
+  package func encoded() -> [UInt8] {
     var writer = ByteWriter()
     writer.append(contentsOf: Self.magic)
     writer.append(formatVersion)

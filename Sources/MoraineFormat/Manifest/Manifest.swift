@@ -1,52 +1,52 @@
 /// The authoritative list of the segments that make up a store. Layout: `FileFormat.md`,
 /// "Manifest".
-public struct Manifest: Equatable, Sendable {
-  public struct Segment: Equatable, Sendable {
-    public struct Flags: OptionSet, Sendable {
-      public let rawValue: UInt32
-      public init(rawValue: UInt32) { self.rawValue = rawValue }
-      public static let sealed = Flags(rawValue: 1 << 0)
+package struct Manifest: Equatable, Sendable {
+  package struct Segment: Equatable, Sendable {
+    package struct Flags: OptionSet, Sendable {
+      package let rawValue: UInt32
+      package init(rawValue: UInt32) { self.rawValue = rawValue }
+      package static let sealed = Flags(rawValue: 1 << 0)
       /// Recovery cut the segment: it has no footer, and its file may still be longer than
       /// `lengthBytes`.
-      public static let cut = Flags(rawValue: 1 << 1)
-      public static let compacted = Flags(rawValue: 1 << 2)
+      package static let cut = Flags(rawValue: 1 << 1)
+      package static let compacted = Flags(rawValue: 1 << 2)
     }
 
-    public var number: SegmentNumber
-    public var lengthBytes: UInt64 = 0
-    public var recordCount: UInt64 = 0
-    public var firstSequence: SequenceNumber = .none
-    public var lastSequence: SequenceNumber = .none
-    public var liveBytes: UInt64 = 0
-    public var epoch: UInt64
-    public var flags: Flags = []
+    package var number: SegmentNumber
+    package var lengthBytes: UInt64 = 0
+    package var recordCount: UInt64 = 0
+    package var firstSequence: SequenceNumber = .none
+    package var lastSequence: SequenceNumber = .none
+    package var liveBytes: UInt64 = 0
+    package var epoch: UInt64
+    package var flags: Flags = []
 
-    public init(number: SegmentNumber, epoch: UInt64) {
+    package init(number: SegmentNumber, epoch: UInt64) {
       self.number = number
       self.epoch = epoch
     }
 
-    public var isSealed: Bool { flags.contains(.sealed) }
+    package var isSealed: Bool { flags.contains(.sealed) }
   }
 
-  public struct Keyspace: Equatable, Sendable {
-    public var id: UInt16
-    public var index: UInt8
-    public var name: String
+  package struct Keyspace: Equatable, Sendable {
+    package var id: UInt16
+    package var index: UInt8
+    package var name: String
 
-    public init(id: UInt16, index: UInt8, name: String) {
+    package init(id: UInt16, index: UInt8, name: String) {
       self.id = id
       self.index = index
       self.name = name
     }
   }
 
-  public struct Epoch: Equatable, Sendable {
-    public var epoch: UInt64
-    public var firstSequence: SequenceNumber
-    public var instanceID: Identifier
+  package struct Epoch: Equatable, Sendable {
+    package var epoch: UInt64
+    package var firstSequence: SequenceNumber
+    package var instanceID: StoreIdentifier
 
-    public init(epoch: UInt64, firstSequence: SequenceNumber, instanceID: Identifier) {
+    package init(epoch: UInt64, firstSequence: SequenceNumber, instanceID: StoreIdentifier) {
       self.epoch = epoch
       self.firstSequence = firstSequence
       self.instanceID = instanceID
@@ -55,16 +55,16 @@ public struct Manifest: Equatable, Sendable {
 
   /// The place where a recovery ended the log after an unclean stop. Any operations after it are
   /// lost, and their sequence numbers may be assigned again.
-  public struct Cut: Equatable, Sendable {
+  package struct Cut: Equatable, Sendable {
     /// The number of the cut, counted from 1.
-    public var number: UInt64
+    package var number: UInt64
     /// The last operation that the log contains, or that a compaction has made durable.
-    public var lastSequence: SequenceNumber
+    package var lastSequence: SequenceNumber
     /// A random number. The cuts of two copies of a store have the same numbers, but not the same
     /// ids.
-    public var id: UInt64
+    package var id: UInt64
 
-    public init(number: UInt64, lastSequence: SequenceNumber, id: UInt64) {
+    package init(number: UInt64, lastSequence: SequenceNumber, id: UInt64) {
       self.number = number
       self.lastSequence = lastSequence
       self.id = id
@@ -75,37 +75,37 @@ public struct Manifest: Equatable, Sendable {
   /// The most cuts that a manifest lists.
   static let cutLimit = 64
 
-  public static let fileName = "MANIFEST"
-  public static let temporaryFileName = "MANIFEST.tmp"
-  public static let magic = Array("MORAINEM".utf8)
-  public static let fixedLength = 160
+  package static let fileName = "MANIFEST"
+  package static let temporaryFileName = "MANIFEST.tmp"
+  package static let magic = Array("MORAINEM".utf8)
+  package static let fixedLength = 160
   /// The longest manifest, in bytes: it lists every segment that the format allows, and the names
   /// of keyspaces.
-  public static let lengthLimit = 128 << 20
+  package static let lengthLimit = 128 << 20
 
-  public var storeID: Identifier
-  public var instanceID: Identifier
-  public var hashKey: HashKey
-  public var epoch: UInt64 = 1
-  public var generation: UInt64 = 0
-  public var lastSequence: SequenceNumber = .none
-  public var nextSegmentNumber: UInt64 = 1
-  public var feedHorizon: SequenceNumber = .none
-  public var watermarkSegment: UInt64 = 0
-  public var watermarkOffset: UInt64 = 0
-  public var compactedThrough: SequenceNumber = .none
-  public var digest = StateDigest()
-  public var createdMilliseconds: UInt64 = 0
+  package var storeID: StoreIdentifier
+  package var instanceID: StoreIdentifier
+  package var hashKey: HashKey
+  package var epoch: UInt64 = 1
+  package var generation: UInt64 = 0
+  package var lastSequence: SequenceNumber = .none
+  package var nextSegmentNumber: UInt64 = 1
+  package var feedHorizon: SequenceNumber = .none
+  package var watermarkSegment: UInt64 = 0
+  package var watermarkOffset: UInt64 = 0
+  package var compactedThrough: SequenceNumber = .none
+  package var digest = StateDigest()
+  package var createdMilliseconds: UInt64 = 0
   /// Whether the manifest belongs to a backup, which no store writes to.
-  public var isBackup = false
-  public var segments: [Segment] = []
-  public var keyspaces: [Keyspace] = []
-  public var epochs: [Epoch] = []
+  package var isBackup = false
+  package var segments: [Segment] = []
+  package var keyspaces: [Keyspace] = []
+  package var epochs: [Epoch] = []
   /// The cuts, by rising numbers and by rising sequence numbers. A cut replaces the earlier cuts
   /// that do not end before it, because it covers everything that they cover.
-  public private(set) var cuts: [Cut] = []
+  package private(set) var cuts: [Cut] = []
 
-  public init(storeID: Identifier, instanceID: Identifier, hashKey: HashKey) {
+  package init(storeID: StoreIdentifier, instanceID: StoreIdentifier, hashKey: HashKey) {
     self.storeID = storeID
     self.instanceID = instanceID
     self.hashKey = hashKey
@@ -113,7 +113,7 @@ public struct Manifest: Equatable, Sendable {
 
   /// Adds a cut after all others. Above the limit, the two oldest cuts become one. It covers what
   /// both cover, and more than either.
-  public mutating func addCut(after last: SequenceNumber, id: UInt64) {
+  package mutating func addCut(after last: SequenceNumber, id: UInt64) {
     let number = (cuts.last?.number ?? 0) + 1
     cuts.removeAll { $0.lastSequence >= last }
     cuts.append(Cut(number: number, lastSequence: last, id: id))
@@ -123,7 +123,7 @@ public struct Manifest: Equatable, Sendable {
   }
 
   /// Removes all cuts, for a new store or for one that gets another identity.
-  public mutating func forgetCuts() { cuts = [] }
+  package mutating func forgetCuts() { cuts = [] }
 
   /// Sets the list of cuts that was read.
   ///
@@ -139,7 +139,7 @@ public struct Manifest: Equatable, Sendable {
   /// Returns whether a backup may hold operations up to a number that are no longer part of this
   /// store's history. The backup knew the cuts `known`. Either a later cut ended the log before
   /// that number, or `known` are the cuts of another copy.
-  public func mayHaveLost(through sequence: SequenceNumber, since known: [Cut]) -> Bool {
+  package func mayHaveLost(through sequence: SequenceNumber, since known: [Cut]) -> Bool {
     let last = known.last?.number ?? 0
     if last > cuts.last?.number ?? 0 { return true }
     if let same = cuts.first(where: { $0.number == last }), same.id != known.last?.id {
@@ -149,5 +149,5 @@ public struct Manifest: Equatable, Sendable {
   }
 
   /// Whether the last process that used the store closed it in order.
-  public var isClean: Bool { segments.allSatisfy(\.isSealed) }
+  package var isClean: Bool { segments.allSatisfy(\.isSealed) }
 }

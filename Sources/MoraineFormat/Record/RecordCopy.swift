@@ -4,16 +4,16 @@ import CMoraineShims
 ///
 /// The copy belongs to no batch and has no address of its older version, because the other records
 /// of the batch may be gone, and the older version may have moved. All other fields stay.
-public struct RecordCopy {
+package struct RecordCopy {
   private let base: UnsafeRawPointer
   private let header: RecordHeader
   /// The value as it is to be stored.
-  public var stored: UnsafeRawBufferPointer
-  public var codec: RecordCodec
-  public var rawLength: Int
+  package var stored: UnsafeRawBufferPointer
+  package var codec: RecordCodec
+  package var rawLength: Int
 
   /// - Parameter base: the record's first byte; `header` was read from there.
-  public init(_ base: UnsafeRawPointer, _ header: RecordHeader) {
+  package init(_ base: UnsafeRawPointer, _ header: RecordHeader) {
     self.base = base
     self.header = header
     stored = UnsafeRawBufferPointer(
@@ -37,7 +37,7 @@ public struct RecordCopy {
   }
 
   /// The copy's length in bytes, without padding.
-  public var length: Int {
+  package var length: Int {
     RecordHeader.fixedLength + (codec == .raw ? 0 : 4) + kept.count + rest.count + stored.count
   }
 
@@ -46,7 +46,7 @@ public struct RecordCopy {
   /// - Parameters:
   ///   - target: with room for ``length`` bytes.
   ///   - offset: the place of `target` in the segment.
-  public func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
+  package func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
     let length = length
     let kindByte = header.kind.rawValue | codec.rawValue << 4
     let word = header.sequence | UInt64(kindByte) << 56
@@ -78,7 +78,7 @@ extension RecordHeader {
   /// expire.
   ///
   /// - Parameter base: the record's first byte.
-  public func expiryMilliseconds(at base: UnsafeRawPointer) -> UInt64? {
+  package func expiryMilliseconds(at base: UnsafeRawPointer) -> UInt64? {
     guard flags & Flag.expiry != 0 else { return nil }
     let place =
       Self.fixedLength + (codec == .raw ? 0 : 4) + (batch == .end ? 4 : 0)

@@ -1,20 +1,20 @@
-public import CMoraineShims
+import CMoraineShims
 
 /// A put or delete that is not yet in a segment: its content without its place.
 @frozen
-public struct RecordDraft {
-  public var sequence: UInt64
-  public var kind: RecordKind
-  public var codec: RecordCodec = .raw
-  public var batch: BatchRole = .alone
-  public var batchCount: UInt32 = 0
-  public var keyspace: UInt16 = 0
-  public var rawLength: Int = 0
-  public var key: UnsafeRawBufferPointer
-  public var stored: UnsafeRawBufferPointer
+package struct RecordDraft {
+  package var sequence: UInt64
+  package var kind: RecordKind
+  package var codec: RecordCodec = .raw
+  package var batch: BatchRole = .alone
+  package var batchCount: UInt32 = 0
+  package var keyspace: UInt16 = 0
+  package var rawLength: Int = 0
+  package var key: UnsafeRawBufferPointer
+  package var stored: UnsafeRawBufferPointer
 
   @inlinable @inline(__always)
-  public init(
+  package init(
     sequence: UInt64, kind: RecordKind, key: UnsafeRawBufferPointer,
     stored: UnsafeRawBufferPointer
   ) {
@@ -30,7 +30,7 @@ public struct RecordDraft {
   ///   - value: the value; empty for a delete.
   ///   - compressed: the compressed value; nil for a value that is stored as it is.
   @inlinable @inline(__always)
-  public init(
+  package init(
     sequence: UInt64, kind: RecordKind, keyspace: UInt16, key: UnsafeRawBufferPointer,
     value: UnsafeRawBufferPointer, compressed: UnsafeRawBufferPointer?
   ) {
@@ -44,7 +44,7 @@ public struct RecordDraft {
   }
 
   @inlinable @inline(__always)
-  public var length: Int {
+  package var length: Int {
     RecordHeader.fixedLength &+ (codec == .raw ? 0 : 4) &+ (batch == .end ? 4 : 0)
       &+ (keyspace == 0 ? 0 : 2) &+ key.count &+ stored.count
   }
@@ -57,7 +57,7 @@ public struct RecordDraft {
   ///   - offset: the place of `target` in the segment.
   /// - Complexity: O(key + value).
   @inlinable @inline(__always)
-  public func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
+  package func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
     let length = self.length
     let position = writeFields(to: target)
     if let base = stored.baseAddress {
@@ -105,7 +105,7 @@ public struct RecordDraft {
   ///
   /// - Parameter offset: the place of the record in the segment.
   /// - Complexity: O(key + value).
-  public func encodedHead(at offset: UInt64, seed: Checksum) -> [UInt8] {
+  package func encodedHead(at offset: UInt64, seed: Checksum) -> [UInt8] {
     let length = length
     var head = [UInt8](repeating: 0, count: length - stored.count)
     head.withUnsafeMutableBytes { bytes in

@@ -1,9 +1,9 @@
-public import CMoraineShims
+import CMoraineShims
 
 extension RecordHeader {
   /// Returns the length prefix at `base`, where at least four bytes are readable.
   @inlinable @inline(__always)
-  public static func length(at base: UnsafeRawPointer) -> Int {
+  package static func length(at base: UnsafeRawPointer) -> Int {
     Int(UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)))
   }
 
@@ -11,7 +11,7 @@ extension RecordHeader {
   ///
   /// - Parameter length: the record's length, at least 20; that many bytes are readable.
   @inlinable @inline(__always)
-  public static func checksum(
+  package static func checksum(
     of base: UnsafeRawPointer, length: Int, at offset: UInt64, seed: Checksum
   ) -> UInt32 {
     moraine_crc32c_place(
@@ -19,14 +19,14 @@ extension RecordHeader {
   }
 
   @inlinable @inline(__always)
-  public static func storedChecksum(at base: UnsafeRawPointer) -> UInt32 {
+  package static func storedChecksum(at base: UnsafeRawPointer) -> UInt32 {
     UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
   }
 
   /// Returns whether the record at `base` has the kind of a put. At least 20 bytes are readable
   /// there.
   @inlinable @inline(__always)
-  public static func isPut(_ base: UnsafeRawPointer) -> Bool {
+  package static func isPut(_ base: UnsafeRawPointer) -> Bool {
     base.load(fromByteOffset: 15, as: UInt8.self) & 15 == RecordKind.put.rawValue
   }
 
@@ -38,7 +38,7 @@ extension RecordHeader {
   /// - Returns: nil when the fields cannot be those of a record of this version. The checksum then
   ///   tells whether the record is damaged or newer.
   @inlinable @inline(__always)
-  public static func parse(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
+  package static func parse(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
     let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
     let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
     let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
@@ -112,7 +112,9 @@ extension RecordHeader {
   /// Whether the key and the value are within their limits and within the record.
   @inlinable @inline(__always)
   var isSound: Bool {
-    guard keyLength <= Limits.keyLengthBytes, keyOffset &+ keyLength <= length else { return false }
+    guard keyLength <= StoreLimits.keyLengthBytes, keyOffset &+ keyLength <= length else {
+      return false
+    }
     return isPlausible
   }
 
@@ -122,10 +124,10 @@ extension RecordHeader {
     switch kind {
     case .put:
       // This holds for a compressed value too: no writer stores one that compression makes longer.
-      guard storedLength <= Limits.valueLengthBytes else { return false }
+      guard storedLength <= StoreLimits.valueLengthBytes else { return false }
       if codec == .raw { return true }
-      return rawLength <= Limits.valueLengthBytes
-        && rawLength <= Limits.rawLengthBound(stored: storedLength)
+      return rawLength <= StoreLimits.valueLengthBytes
+        && rawLength <= StoreLimits.rawLengthBound(stored: storedLength)
     case .delete: return storedLength == 0 && codec == .raw
     case .syncMark: return length == SyncMark.recordLength && isBare
     case .footer: return length == SegmentFooter.recordLength && isBare

@@ -6,19 +6,19 @@ extension RecordHeader {
   ///   - bytes: the segment's bytes, from its beginning.
   ///   - offset: a place in the segment.
   ///   - end: where records end, at most the count of the bytes.
-  public static func candidate(
+  package static func candidate(
     in bytes: UnsafeRawBufferPointer, at offset: Int, before end: Int
   ) -> RecordHeader? {
     guard let base = bytes.baseAddress, offset >= 0, offset + fixedLength <= end else { return nil }
     let length = length(at: base + offset)
-    guard length >= fixedLength, length <= min(end - offset, Limits.recordLengthBytes) else {
+    guard length >= fixedLength, length <= min(end - offset, StoreLimits.recordLengthBytes) else {
       return nil
     }
     return parse(base + offset, length: length)
   }
 
   /// Returns whether the stored checksum matches the record's bytes at this offset.
-  public func checksumMatches(
+  package func checksumMatches(
     in bytes: UnsafeRawBufferPointer, at offset: Int, seed: Checksum
   ) -> Bool {
     guard let base = bytes.baseAddress.map({ $0 + offset }) else { return false }

@@ -1,12 +1,12 @@
 /// The kind of a record.
-public enum RecordKind: UInt8, Sendable {
+package enum RecordKind: UInt8, Sendable {
   case put = 1
   case delete = 2
   case syncMark = 3
   case footer = 4
 
   /// What a record does to the value of its key.
-  public enum Effect: Sendable {
+  package enum Effect: Sendable {
     case sets
     case removes
     /// The record has no key: it describes the log.
@@ -16,7 +16,7 @@ public enum RecordKind: UInt8, Sendable {
   /// What records of this kind do. Code that applies, keeps or copies records asks for the effect
   /// and not for the kind.
   @inlinable @inline(__always)
-  public var effect: Effect {
+  package var effect: Effect {
     switch self {
     case .put: .sets
     case .delete: .removes
@@ -26,18 +26,18 @@ public enum RecordKind: UInt8, Sendable {
 
   /// Whether the record has a key and a sequence number of its own.
   @inlinable @inline(__always)
-  public var isOperation: Bool { effect != .none }
+  package var isOperation: Bool { effect != .none }
 }
 
 /// How a record's value is stored.
-public enum RecordCodec: UInt8, Sendable {
+package enum RecordCodec: UInt8, Sendable {
   case raw = 0
   case lz4 = 1
   case lz4Dictionary = 2
 }
 
 /// A record's part in an atomic batch.
-public enum BatchRole: UInt8, Sendable {
+package enum BatchRole: UInt8, Sendable {
   case alone = 0
   case more = 1
   case end = 2
@@ -52,35 +52,35 @@ public enum BatchRole: UInt8, Sendable {
 ///  +--------+--------+--------------------+----+----+---------+----------+-----+-------+
 /// ```
 @frozen
-public struct RecordHeader: Sendable {
-  public static let fixedLength = 20
+package struct RecordHeader: Sendable {
+  package static let fixedLength = 20
 
-  public enum Flag {
-    public static let keyspace: UInt8 = 1 << 0
-    public static let expiry: UInt8 = 1 << 1
-    public static let previous: UInt8 = 1 << 2
-    public static let received: UInt8 = 1 << 3
-    public static let `extension`: UInt8 = 1 << 4
-    public static let mustUnderstand: UInt8 = 1 << 5
-    public static let unknown: UInt8 = 0b1100_0000
+  package enum Flag {
+    package static let keyspace: UInt8 = 1 << 0
+    package static let expiry: UInt8 = 1 << 1
+    package static let previous: UInt8 = 1 << 2
+    package static let received: UInt8 = 1 << 3
+    package static let `extension`: UInt8 = 1 << 4
+    package static let mustUnderstand: UInt8 = 1 << 5
+    package static let unknown: UInt8 = 0b1100_0000
   }
 
-  public var length: Int
-  public var sequence: UInt64
-  public var kind: RecordKind
-  public var codec: RecordCodec
-  public var batch: BatchRole
-  public var flags: UInt8
-  public var keyspace: UInt16
-  public var rawLength: Int
-  public var batchCount: Int
-  public var keyOffset: Int
-  public var keyLength: Int
+  package var length: Int
+  package var sequence: UInt64
+  package var kind: RecordKind
+  package var codec: RecordCodec
+  package var batch: BatchRole
+  package var flags: UInt8
+  package var keyspace: UInt16
+  package var rawLength: Int
+  package var batchCount: Int
+  package var keyOffset: Int
+  package var keyLength: Int
 
   @inlinable @inline(__always)
-  public var valueOffset: Int { keyOffset &+ keyLength }
+  package var valueOffset: Int { keyOffset &+ keyLength }
   @inlinable @inline(__always)
-  public var storedLength: Int { length &- keyOffset &- keyLength }
+  package var storedLength: Int { length &- keyOffset &- keyLength }
 
   @inlinable @inline(__always)
   init(

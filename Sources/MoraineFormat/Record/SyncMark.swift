@@ -3,21 +3,21 @@
 ///
 /// Without sync marks a torn tail and lost acknowledged data look the same. (The idea of committing
 /// to a sync offset in the log is Pebble's, `record.go`.)
-public struct SyncMark: Equatable, Sendable {
-  public static let payloadLength = 32
-  public static let recordLength = RecordHeader.fixedLength + payloadLength
+package struct SyncMark: Equatable, Sendable {
+  package static let payloadLength = 32
+  package static let recordLength = RecordHeader.fixedLength + payloadLength
 
-  public var durableOffset: UInt64
-  public var wallMilliseconds: UInt64
-  public var digest: StateDigest
+  package var durableOffset: UInt64
+  package var wallMilliseconds: UInt64
+  package var digest: StateDigest
 
-  public init(durableOffset: UInt64, wallMilliseconds: UInt64, digest: StateDigest) {
+  package init(durableOffset: UInt64, wallMilliseconds: UInt64, digest: StateDigest) {
     self.durableOffset = durableOffset
     self.wallMilliseconds = wallMilliseconds
     self.digest = digest
   }
 
-  public func encoded() -> [UInt8] {
+  package func encoded() -> [UInt8] {
     var writer = ByteWriter()
     writer.append(durableOffset)
     writer.append(wallMilliseconds)
@@ -25,7 +25,7 @@ public struct SyncMark: Equatable, Sendable {
     return writer.bytes
   }
 
-  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+  package init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     var reader = ByteReader(bytes)
     durableOffset = try reader.read()
     wallMilliseconds = try reader.read()

@@ -1,15 +1,15 @@
 /// The last record of a sealed segment. Layout: `FileFormat.md`, "Footer".
-public struct SegmentFooter: Equatable, Sendable {
-  public static let payloadLength = 64
-  public static let recordLength = RecordHeader.fixedLength + payloadLength
+package struct SegmentFooter: Equatable, Sendable {
+  package static let payloadLength = 64
+  package static let recordLength = RecordHeader.fixedLength + payloadLength
 
-  public var recordCount: UInt64
-  public var firstSequence: SequenceNumber
-  public var lastSequence: SequenceNumber
-  public var wallMilliseconds: UInt64
-  public var digest: StateDigest
+  package var recordCount: UInt64
+  package var firstSequence: SequenceNumber
+  package var lastSequence: SequenceNumber
+  package var wallMilliseconds: UInt64
+  package var digest: StateDigest
 
-  public init(
+  package init(
     recordCount: UInt64, firstSequence: SequenceNumber, lastSequence: SequenceNumber,
     wallMilliseconds: UInt64, digest: StateDigest
   ) {
@@ -20,7 +20,7 @@ public struct SegmentFooter: Equatable, Sendable {
     self.digest = digest
   }
 
-  public func encoded() -> [UInt8] {
+  package func encoded() -> [UInt8] {
     var writer = ByteWriter()
     writer.append(recordCount)
     writer.append(firstSequence.rawValue)
@@ -31,7 +31,7 @@ public struct SegmentFooter: Equatable, Sendable {
     return writer.bytes
   }
 
-  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+  package init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     var reader = ByteReader(bytes)
     recordCount = try reader.read()
     firstSequence = SequenceNumber(rawValue: try reader.read())

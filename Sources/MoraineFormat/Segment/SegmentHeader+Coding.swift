@@ -1,5 +1,5 @@
 extension SegmentHeader {
-  public func encoded() -> [UInt8] {
+  package func encoded() -> [UInt8] {
     precondition(dictionary.count <= Self.dictionaryLimit, "the dictionary exceeds 64 KiB")
     precondition(
       flags.contains(.hasDictionary) == !dictionary.isEmpty,
@@ -36,7 +36,7 @@ extension SegmentHeader {
   /// Returns the number of bytes that ``init(decoding:)`` needs, as the first 128 bytes state it,
   /// so that a caller can read just those. The number is bounded, but no checksum has verified it
   /// yet.
-  public static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
+  package static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
     guard bytes.count >= fixedLength else {
       throw FormatError("the file is shorter than a segment header", at: UInt64(bytes.count))
     }
@@ -48,7 +48,7 @@ extension SegmentHeader {
   }
 
   /// Reads a header from the beginning of a segment.
-  public init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+  package init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
     let claimedLength = try Self.claimedLength(bytes)
     guard bytes.count >= claimedLength else {
       throw FormatError("the file ends inside its header", at: UInt64(bytes.count))

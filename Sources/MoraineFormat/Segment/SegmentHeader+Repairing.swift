@@ -9,7 +9,7 @@ extension SegmentHeader {
   /// byte, one in 130,000 is "repaired" wrongly: the caller must check that records agree.
   ///
   /// - Returns: nil when there is no such byte, or when the changed header is not valid.
-  public init?(repairing bytes: UnsafeRawBufferPointer) {
+  package init?(repairing bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= Self.fixedLength else { return nil }
     for length in Self.possibleLengths(bytes) where length <= bytes.count {
       var copy = [UInt8](bytes[..<length])

@@ -1,47 +1,47 @@
 /// The header of a segment, before its first record. Layout: `FileFormat.md`, "Segment header".
-public struct SegmentHeader: Equatable, Sendable {
-  public struct Flags: OptionSet, Sendable {
-    public let rawValue: UInt32
-    public init(rawValue: UInt32) { self.rawValue = rawValue }
-    public static let compacted = Flags(rawValue: 1 << 0)
-    public static let received = Flags(rawValue: 1 << 1)
-    public static let encrypted = Flags(rawValue: 1 << 2)
-    public static let hasDictionary = Flags(rawValue: 1 << 3)
+package struct SegmentHeader: Equatable, Sendable {
+  package struct Flags: OptionSet, Sendable {
+    package let rawValue: UInt32
+    package init(rawValue: UInt32) { self.rawValue = rawValue }
+    package static let compacted = Flags(rawValue: 1 << 0)
+    package static let received = Flags(rawValue: 1 << 1)
+    package static let encrypted = Flags(rawValue: 1 << 2)
+    package static let hasDictionary = Flags(rawValue: 1 << 3)
     static let mustUnderstand: UInt32 = 0xFFFF_0000
   }
 
   /// The segment that the store appended to before this one.
-  public struct Predecessor: Equatable, Sendable {
-    public var number: UInt64
-    public var lengthBytes: UInt64
-    public var lastSequence: SequenceNumber
+  package struct Predecessor: Equatable, Sendable {
+    package var number: UInt64
+    package var lengthBytes: UInt64
+    package var lastSequence: SequenceNumber
 
-    public init(number: UInt64, lengthBytes: UInt64, lastSequence: SequenceNumber) {
+    package init(number: UInt64, lengthBytes: UInt64, lastSequence: SequenceNumber) {
       self.number = number
       self.lengthBytes = lengthBytes
       self.lastSequence = lastSequence
     }
 
-    public static let none = Predecessor(number: 0, lengthBytes: 0, lastSequence: .none)
+    package static let none = Predecessor(number: 0, lengthBytes: 0, lastSequence: .none)
   }
 
-  public static let fixedLength = 128
-  public static let magic = Array("MORAINES".utf8)
+  package static let fixedLength = 128
+  package static let magic = Array("MORAINES".utf8)
   /// The longest dictionary, in bytes: LZ4 reaches no further back.
-  public static let dictionaryLimit = 65_536
+  package static let dictionaryLimit = 65_536
 
-  public var storeID: Identifier
-  public var epoch: UInt64
-  public var number: SegmentNumber
-  public var predecessor: Predecessor = .none
-  public var generation: UInt64 = 0
-  public var salt: UInt64
-  public var createdMilliseconds: UInt64 = 0
-  public var flags: Flags = []
-  public var encryptionKeyID: UInt32 = 0
-  public var dictionary: [UInt8] = []
+  package var storeID: StoreIdentifier
+  package var epoch: UInt64
+  package var number: SegmentNumber
+  package var predecessor: Predecessor = .none
+  package var generation: UInt64 = 0
+  package var salt: UInt64
+  package var createdMilliseconds: UInt64 = 0
+  package var flags: Flags = []
+  package var encryptionKeyID: UInt32 = 0
+  package var dictionary: [UInt8] = []
 
-  public init(storeID: Identifier, epoch: UInt64, number: SegmentNumber, salt: UInt64) {
+  package init(storeID: StoreIdentifier, epoch: UInt64, number: SegmentNumber, salt: UInt64) {
     self.storeID = storeID
     self.epoch = epoch
     self.number = number
@@ -49,10 +49,10 @@ public struct SegmentHeader: Equatable, Sendable {
   }
 
   /// Length of the header, and offset of the first record.
-  public var headerLength: Int { (Self.fixedLength + dictionary.count + 7) & ~7 }
+  package var headerLength: Int { (Self.fixedLength + dictionary.count + 7) & ~7 }
 
   /// The value with which the checksum of every record in this segment begins.
-  public var checksumSeed: Checksum {
+  package var checksumSeed: Checksum {
     var writer = ByteWriter()
     writer.append(storeID)
     writer.append(epoch)

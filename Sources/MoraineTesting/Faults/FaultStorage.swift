@@ -5,7 +5,7 @@ package import SystemPackage
 /// Any storage, with a script that makes calls fail, stop half-way or hang, and a trace of them
 /// all.
 ///
-/// Thread safety: script and trace are behind one lock, which is not held while a call runs.
+/// Thread safety: one lock protects script and trace; it is not held while a call runs.
 package final class FaultStorage: Storage {
   package typealias Script = @Sendable (StorageEvent) -> StorageFault?
 

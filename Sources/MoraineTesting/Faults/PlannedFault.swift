@@ -9,8 +9,9 @@ package struct PlannedFault: Hashable, Sendable {
   var circumstances: String { "\(effect) \(isPermanent ? "from then on" : "once") at \(call)" }
 }
 
-/// As `eio,once,0,write,3,0000000001.segment`: the fault, whether it lasts, the life, the call,
-/// which of its kind, and the file, whose name ends the text.
+/// The text form, for example `eio,once,0,write,3,0000000001.segment`: the fault, whether it is
+/// permanent, the number of the opening, the call, its number among the calls of its kind on the
+/// file, and the name of the file.
 extension PlannedFault: LosslessStringConvertible {
   package var description: String {
     let duration = isPermanent ? "lasting" : "once"

@@ -1,7 +1,7 @@
 import MoraineStorage
 
-/// One call of one life of a store: the n-th of its kind on its file. Stays the same from run to
-/// run, whatever the committing thread does meanwhile.
+/// One call between an opening of a store and its end: the n-th of its kind on its file. The number
+/// is the same in every run, whatever the committing thread does at the same time.
 package struct StorageCall: Hashable, Sendable, CustomStringConvertible {
   let life: Int
   let operation: StorageEvent.Operation

@@ -68,7 +68,7 @@ public struct AcknowledgementLedger<Model: KillModel>: Sendable {
 
   /// How many of the operations in flight, the oldest first, make the state what it is seen to be.
   ///
-  /// - Returns: nil when the state is none that a kill may leave behind.
+  /// - Returns: nil when a kill cannot leave this state.
   public func survivors(where isSeen: (Model) throws -> Bool) rethrows -> Int? {
     var candidate = model
     if try isSeen(candidate) { return 0 }

@@ -83,7 +83,7 @@ public struct KillHarness: Sendable {
 
   /// A write to a process that has just been killed would otherwise end this one too.
   private static func ignoreClosedPipes() {
-    // Nil is SIG_DFL; whoever has a handler of their own keeps it.
+    // Nil is SIG_DFL. A handler that the program has set stays.
     if let handler = signal(SIGPIPE, SIG_IGN) { signal(SIGPIPE, handler) }
   }
 }

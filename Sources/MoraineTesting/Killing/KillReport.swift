@@ -4,7 +4,8 @@ public struct KillReport: Sendable, CustomStringConvertible {
   public let seed: UInt64
   /// Processes ended by SIGKILL.
   public internal(set) var killCount = 0
-  /// Of these, the ones that were killed before they were checked: while they started or recovered.
+  /// Number of the processes that were killed before they were checked, while they started or
+  /// recovered.
   public internal(set) var earlyKillCount = 0
   /// Processes that closed in order.
   public internal(set) var orderlyEndCount = 0

@@ -5,8 +5,8 @@ extension KillRun {
   typealias ChildExecution = Execution<CustomWriteInput, SequenceOutput, SequenceOutput>
   typealias ChildLife = MoraineTesting.ChildLife<Ending>
 
-  /// Starts a process, talks with it until it has ended, and takes away what it may have left
-  /// behind.
+  /// Starts a process, talks with it until it has ended, and removes the files that it may have
+  /// left.
   func converse(in ground: GuardedDirectory, _ moment: KillMoment?) async throws -> ChildLife {
     let errors = ErrorTail()
     let timeout = Duration.milliseconds(harness.timeoutMilliseconds)
@@ -54,7 +54,7 @@ extension KillRun {
 
   private static func kill(_ execution: ChildExecution) {
     do { try execution.send(signal: .kill, toProcessGroup: true) } catch {
-      // Nobody of the group is left.
+      // The group has no process any more.
     }
   }
 

@@ -16,8 +16,8 @@ final class KillRun<Script: KillScript> {
   let harness: KillHarness
   var script: Script
   var ledger: AcknowledgementLedger<Script.Model>
-  /// Of its own: how many commands a process is sent depends on the machine, and must not change
-  /// the moments of the kills to come.
+  /// Draws the commands. It is separate from the generator of the kills: the number of commands
+  /// depends on the machine, and must not change the moments of later kills.
   var commandGenerator: SeededGenerator
   var report: KillReport
   /// Sent and not answered by the process that runs now.

@@ -46,7 +46,7 @@ public import SystemPackage
 /// prints.
 ///
 /// After each kill at least one of ``inspect(_:_:)`` and ``check(_:_:)`` must come to a finding.
-/// They throw ``KillViolation`` for a state that a kill must not leave behind.
+/// They throw ``KillViolation`` for a state that a kill must not cause.
 public protocol KillScript: Sendable {
   /// What the program's data is, in memory.
   associatedtype Model: KillModel

@@ -30,7 +30,7 @@ import Synchronization
 /// work or the check is one of your test; <doc:TestingRecovery> tells how an exit test keeps it
 /// there.
 public struct CrashExperiment: Sendable {
-  /// Of all that is drawn.
+  /// Seed of all random choices.
   public var seed: UInt64
   /// How many combinations of surviving pages and names are tried at each moment, at most.
   public var subsetsPerPoint = 50

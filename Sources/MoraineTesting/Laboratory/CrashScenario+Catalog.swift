@@ -3,7 +3,7 @@ import MoraineEngine
 extension CrashScenario {
   /// All that the laboratory knows, in both ways of writing.
   public static let catalog: [CrashScenario] =
-    [Configuration.IOMode.mapped, .positional].flatMap { mode in
+    [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
       stories.map { story in
         var scenario = story
         scenario.name += mode == .mapped ? "-mapped" : "-positional"
@@ -21,9 +21,9 @@ extension CrashScenario {
 
   static func story(
     _ name: String, _ summary: String, segmentSizeBytes: Int = 20_000,
-    _ change: (inout Configuration, inout WorkloadShape) -> Void = { _, _ in }
+    _ change: (inout Store.Configuration, inout WorkloadShape) -> Void = { _, _ in }
   ) -> CrashScenario {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = segmentSizeBytes
     configuration.durability = .none
     configuration.compaction = .manual

@@ -2,13 +2,13 @@ public import MoraineEngine
 
 /// A kind of work that the laboratory crashes: a configuration and a shape of workloads.
 public struct CrashScenario: Sendable {
-  /// What it is called on the command line.
+  /// Name of the scenario on the command line.
   public var name: String
-  /// What it is there for.
+  /// Purpose of the scenario, in one sentence.
   public var summary: String
-  /// Of its store.
-  public var configuration: Configuration
-  /// What its workloads look like.
+  /// Configuration of the store.
+  public var configuration: Store.Configuration
+  /// Shape of the workloads.
   public var shape: WorkloadShape
   /// The size of the disk; `.max` for one that is never full.
   public var capacityBytes = Int.max
@@ -22,7 +22,7 @@ public struct CrashScenario: Sendable {
 
   /// A scenario on a disk that is never full, and answers at once.
   public init(
-    _ name: String, _ summary: String, configuration: Configuration, shape: WorkloadShape
+    _ name: String, _ summary: String, configuration: Store.Configuration, shape: WorkloadShape
   ) {
     self.name = name
     self.summary = summary

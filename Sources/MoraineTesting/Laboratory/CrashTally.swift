@@ -4,7 +4,8 @@ public struct CrashTally: Hashable, Sendable, Codable {
   public var crashPoints = 0
   /// Disks that a crash could leave.
   public var images = 0
-  /// Of those, the ones that no other one equals, promises included: each was opened.
+  /// Number of the disks that differ from all others, in their bytes or in what was promised; each
+  /// was opened.
   public var distinctImages = 0
   /// Disks that a second or third crash, during recovery, could leave; each was opened.
   public var nestedImages = 0
@@ -12,7 +13,7 @@ public struct CrashTally: Hashable, Sendable, Codable {
   public var faultRuns = 0
   /// Calls at which the fault was to strike, and which did not come again in fifty attempts.
   public var missedCalls = 0
-  /// Of some of them, the commands that try them again.
+  /// Commands that try some of the missed calls again.
   public internal(set) var missed: [String] = []
   /// Steps of workloads.
   public var steps = 0

@@ -10,7 +10,7 @@ public struct FaultLaboratory: Sendable {
   /// Called now and then, as a sign of life.
   public var progress: (@Sendable () -> Void)?
 
-  /// One that tells nobody how far it is.
+  /// Creates a laboratory that does not report its progress.
   public init() {}
 
   /// Strikes each call that a workload of the scenario makes.

@@ -6,7 +6,7 @@ struct KeptSnapshots {
   private static let most = 3
 
   private struct Kept {
-    let snapshot: Snapshot
+    let snapshot: Store.Snapshot
     let keyspaceNames: [String]
     let state: ModelStore.State
   }
@@ -40,7 +40,7 @@ struct KeptSnapshots {
   mutating func letGo() { kept = [] }
 }
 
-extension Snapshot {
+extension Store.Snapshot {
   /// Everything in it, found by going through it and by asking for each key.
   func contents(of keyspaceNames: [String]) throws -> ModelStore.State {
     var result: ModelStore.State = [:]

@@ -78,13 +78,15 @@ final class ScenarioRun {
   func reopen() async throws {
     try await close()
     ledger.becomeDurable(model.lastSequence)
-    // A closed store's snapshots are as good as before; when it is opened anew, files may go.
+    // The snapshots of a closed store stay valid. When the store is opened again, files may be
+    // removed.
     try snapshots.check()
     snapshots.letGo()
     try await open()
   }
 
-  /// What the dead process would have done next reaches a disk that nobody looks at any more.
+  /// Ends the run without closing the store. Later calls of the old store change a disk that is not
+  /// used any more.
   func kill() async throws {
     let moment = disk.moment()
     disk.setObserver(nil)

@@ -6,10 +6,10 @@ public enum CrashPolicy: Hashable, Sendable {
   case everything
   /// Any of the 4 KiB pages, lengths and names; the seed says which.
   case pages(seed: UInt64)
-  /// As ``pages(seed:)``, and some pages are torn between their 512-byte sectors.
+  /// The same as ``pages(seed:)``, and some pages are torn between their 512-byte sectors.
   case sectors(seed: UInt64)
-  /// Pages, lengths and names as listed, in the order in which they are asked for; what comes
-  /// behind the list is lost.
+  /// Pages, lengths and names as listed, in the order in which they are decided; everything after
+  /// the list is lost.
   case choices([Bool])
 
   static let pageBytes = 4096
@@ -86,7 +86,7 @@ struct CrashChoice {
     return false
   }
 
-  /// Whether both have the same bytes there; behind its end, a file has zeros.
+  /// Whether both files have the same bytes in a range; a file has zeros after its end.
   private static func isSame(_ one: [UInt8], _ other: [UInt8], _ range: Range<Int>) -> Bool {
     range.allSatisfy { place in
       (place < one.count ? one[place] : 0) == (place < other.count ? other[place] : 0)

@@ -10,7 +10,8 @@ extension SimulatedDisk {
   ///   - configuration: of the store.
   ///   - faults: what goes wrong while this store is open.
   public func openStore(
-    at path: FilePath = "store", configuration: Configuration = .init(), faults: [DiskFault] = []
+    at path: FilePath = "store", configuration: Store.Configuration = .init(),
+    faults: [DiskFault] = []
   ) throws(StoreError) -> Store {
     var configuration = configuration
     if isNeverMapped.load(ordering: .relaxed) { configuration.ioMode = .positional }

@@ -19,8 +19,8 @@ package import SystemPackage
 /// let after = try SimulatedDisk(disk.image(.nothing)).openStore()
 /// ```
 ///
-/// Thread safety: the names are behind one lock; the bytes are those of memory, which the engine
-/// orders as it does those of a real disk.
+/// Thread safety: one lock protects the names. The bytes are memory, and the engine orders its
+/// accesses as it does for a real disk.
 public final class SimulatedDisk: Sendable {
   private let memory: MemoryStorage
   private let directories = Mutex<[String: SimulatedNames]>([:])
@@ -156,7 +156,7 @@ extension SimulatedDisk: Storage {
     return SimulatedDirectory(base, names(at: path), self)
   }
 
-  /// As on the real disk, two calls: one makes the directory, one syncs its parent.
+  /// Makes two calls, like a real disk: one creates the directory, one syncs its parent.
   package func createDirectory(_ path: FilePath) throws(StorageError) {
     willChange()
     try makeDirectory(path)

@@ -27,7 +27,7 @@ public struct ModelStore: Sendable {
   /// The state after all operations.
   public var current: State { states[states.count - 1] }
 
-  /// Of the last operation.
+  /// Sequence number of the last operation.
   public var lastSequence: UInt64 { sequences[sequences.count - 1] }
 
   /// Takes in operations that happen together or not at all.

@@ -28,17 +28,17 @@ public struct WorkloadShape: Hashable, Sendable {
     case snapshot
   }
 
-  /// Steps of a workload; an end and a reopening come behind them.
+  /// Number of steps of a workload. The store is closed and opened again after the last step.
   public var stepCount = 16
-  /// Keys that it writes to.
+  /// Number of keys that a workload writes to.
   public var keyCount = 9
-  /// Over how many keyspaces the keys are spread, the unnamed one among them.
+  /// Number of keyspaces that the keys are spread over, the unnamed one included.
   public var keyspaceCount = 1
-  /// Of most values.
+  /// Length of most values, in bytes.
   public var valueLengthBytes: ClosedRange<Int> = 0...60
-  /// Every so many values are ten times as long; 0 for none.
+  /// Each value whose number is a multiple of this is ten times as long; 0 for no such value.
   public var longValuePeriod: UInt64 = 0
-  /// Of ten writes, so many wait until they are durable.
+  /// Number of writes among ten that wait until they are durable.
   public var durableTenths: UInt64 = 3
   /// Values that resemble each other compress, together at the latest.
   public var isText = false

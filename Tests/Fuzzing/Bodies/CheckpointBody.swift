@@ -22,7 +22,7 @@ enum CheckpointBody {
     CheckpointEdits.apply(&input, to: &bytes)
     if flags.contains(isForged) { CheckpointEdits.mend(&bytes) }
     files[FixtureStore.checkpointName] = bytes
-    var configuration = Configuration.fuzzing(
+    var configuration = Store.Configuration.fuzzing(
       flags.contains(isPositional) ? .positional : .mapped)
     configuration.checkpointFloorBytes = 0
     let model = try await expected.get()
@@ -34,7 +34,8 @@ enum CheckpointBody {
   }
 
   private static func checkDamaged(
-    _ files: StoreFiles, _ configuration: Configuration, _ model: [Key: [UInt8]], isWritten: Bool
+    _ files: StoreFiles, _ configuration: Store.Configuration, _ model: [Key: [UInt8]],
+    isWritten: Bool
   ) async throws {
     let storage = try files.storage()
     let store = try Store(on: storage, at: "store", configuration: configuration)
@@ -64,7 +65,8 @@ enum CheckpointBody {
   }
 
   private static func checkForged(
-    _ files: StoreFiles, _ configuration: Configuration, _ model: [Key: [UInt8]], isWritten: Bool
+    _ files: StoreFiles, _ configuration: Store.Configuration, _ model: [Key: [UInt8]],
+    isWritten: Bool
   ) async throws {
     let storage = try files.storage()
     let allowed = Refusals(codes: [.corrupted, .newerFormat])

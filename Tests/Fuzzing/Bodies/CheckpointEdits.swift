@@ -47,7 +47,7 @@ enum CheckpointEdits {
     let head = headLength(bytes)
     let first = CheckpointHeader.fixedLength + Int(bytes.load(UInt32.self, at: 76)) * 112
     let pageCount = Int(bytes.load(UInt32.self, at: 104))
-    var header = CheckpointHeader(storeID: Identifier(low: 0, high: 0))
+    var header = CheckpointHeader(storeID: StoreIdentifier(low: 0, high: 0))
     header.salt = bytes.load(UInt64.self, at: 108)
     for page in 0..<min(pageCount, 16) {
       let start = head + page * CheckpointHeader.pageBytes

@@ -28,7 +28,7 @@ enum CompressionBody {
     let kept = stored.withExactBytes { stored in
       decompressor.decompress(stored, rawLength: claimed).map { Array($0) }
     }
-    let isPossible = claimed <= Limits.rawLengthBound(stored: stored.count)
+    let isPossible = claimed <= StoreLimits.rawLengthBound(stored: stored.count)
     try require(
       kept == (isPossible ? prefixed : nil), "two ways to decompress with a dictionary differ")
     try require(isPossible || plain == nil, "more came out than the bound allows")

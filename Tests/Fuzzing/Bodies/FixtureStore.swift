@@ -33,7 +33,7 @@ package enum FixtureStore {
   /// Makes a new fixture.
   package static func make() async throws -> StoreFiles {
     let storage = MemoryStorage()
-    var configuration = Configuration.fuzzing(.mapped)
+    var configuration = Store.Configuration.fuzzing(.mapped)
     configuration.segmentSizeBytes = 400
     configuration.checkpointFloorBytes = 0
     let store = try Store(on: storage, at: "store", configuration: configuration)

@@ -12,7 +12,7 @@ enum OperationsBody {
 
   static func run(_ input: inout FuzzInput) async throws {
     let flags = FuzzFlags(&input)
-    var configuration = Configuration.fuzzing(
+    var configuration = Store.Configuration.fuzzing(
       flags.contains(isPositional) ? .positional : .mapped)
     configuration.compaction.isAutomatic = flags.contains(isAutomatic)
     if flags.contains(hasCheckpoints) { configuration.checkpointFloorBytes = 0 }
@@ -31,13 +31,13 @@ enum OperationsBody {
 
   /// A store and its expected contents.
   private struct Life {
-    let configuration: Configuration
+    let configuration: Store.Configuration
     var storage = MemoryStorage()
     var store: Store
     var model: [Key: [UInt8]] = [:]
     var lastSequence: UInt64 = 0
 
-    init(_ configuration: Configuration) throws {
+    init(_ configuration: Store.Configuration) throws {
       self.configuration = configuration
       store = try Store(on: storage, at: "store", configuration: configuration)
     }
@@ -155,8 +155,8 @@ enum OperationsBody {
     private mutating func die() async throws {
       // A background compaction may be about to change the files.
       guard !configuration.compaction.isAutomatic else { return }
-      // The same holds for the sealing of a full segment, which ends soon: files that are copied one
-      // after the other while it runs are no state that the store ever had.
+      // The same holds for the sealing of a full segment, which ends soon: files that are copied
+      // one after the other while it runs are no state that the store ever had.
       try await store.waitUntilIdle()
       let copy = try StoreFiles(of: storage).storage()
       try await store.close()

@@ -76,12 +76,12 @@ enum RecordBody {
       record.keyOffset >= RecordHeader.fixedLength && record.keyLength >= 0
         && record.valueOffset <= length && record.valueOffset + record.storedLength == length,
       "key or value lie outside of the record")
-    try require(record.keyLength <= Limits.keyLengthBytes, "a key over its limit")
+    try require(record.keyLength <= StoreLimits.keyLengthBytes, "a key over its limit")
     try require(
-      record.rawLength >= 0 && record.rawLength <= Limits.valueLengthBytes
+      record.rawLength >= 0 && record.rawLength <= StoreLimits.valueLengthBytes
         && record.rawLength
           <= max(
-            record.storedLength, Limits.rawLengthBound(stored: record.storedLength)),
+            record.storedLength, StoreLimits.rawLengthBound(stored: record.storedLength)),
       "a value over its limit")
     try require(record.sequence < 1 << 56, "a sequence number of more than 56 bits")
     try require(record.flags & RecordHeader.Flag.unknown == 0, "an unknown flag")

@@ -16,7 +16,7 @@ enum SegmentBody {
     let segment = segment(&input, flags)
     var entry = Manifest.Segment(number: SegmentBytes.number, epoch: 1)
     var manifest = Manifest(
-      storeID: SegmentBytes.storeID, instanceID: Identifier(low: 6, high: 7),
+      storeID: SegmentBytes.storeID, instanceID: StoreIdentifier(low: 6, high: 7),
       hashKey: SegmentBytes.hashKey)
     manifest.generation = 1
     manifest.nextSegmentNumber = 2

@@ -4,7 +4,7 @@ import MoraineFormat
 /// checksums.
 struct SegmentBytes {
   static let number = SegmentNumber(rawValue: 1)
-  static let storeID = Identifier(low: 1, high: 2)
+  static let storeID = StoreIdentifier(low: 1, high: 2)
   static let hashKey = HashKey(k0: 3, k1: 4)
 
   static let header: SegmentHeader = {

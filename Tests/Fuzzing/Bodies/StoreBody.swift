@@ -20,7 +20,7 @@ enum StoreBody {
     if !flags.contains(hasCheckpoint) { files[FixtureStore.checkpointName] = nil }
     if flags.contains(isKilled) { try reopenLastSegment(&files) }
     try edit(&files, &input)
-    let configuration = Configuration.fuzzing(
+    let configuration = Store.Configuration.fuzzing(
       flags.contains(isPositional) ? .positional : .mapped)
     try await StoreProbe.run(files, configuration, keys: FixtureStore.keys)
     try await compare(files, configuration)
@@ -80,7 +80,9 @@ enum StoreBody {
     }
   }
 
-  private static func compare(_ files: StoreFiles, _ configuration: Configuration) async throws {
+  private static func compare(
+    _ files: StoreFiles, _ configuration: Store.Configuration
+  ) async throws {
     guard let with = try await sound(files, configuration) else {
       return try await salvage(files, expected: nil)
     }
@@ -95,7 +97,7 @@ enum StoreBody {
 
   /// Returns the contents that a reader finds; nil when the store does not open or verify.
   private static func sound(
-    _ files: StoreFiles, _ configuration: Configuration
+    _ files: StoreFiles, _ configuration: Store.Configuration
   ) async throws -> [Key: [UInt8]]? {
     let allowed = Refusals(codes: [.corrupted, .newerFormat])
     var readOnly = configuration

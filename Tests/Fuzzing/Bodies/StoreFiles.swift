@@ -47,10 +47,10 @@ extension StorageDirectory {
   }
 }
 
-extension Configuration {
+extension Store.Configuration {
   /// A tiny store without background work.
-  static func fuzzing(_ mode: IOMode) -> Configuration {
-    var configuration = Configuration()
+  static func fuzzing(_ mode: IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.ioMode = mode
     configuration.durability = .none
     configuration.segmentSizeBytes = 600

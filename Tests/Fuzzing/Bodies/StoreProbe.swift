@@ -9,7 +9,7 @@ enum StoreProbe {
 
   /// - Parameter keys: the keys to look up, whether or not the store knows them.
   static func run(
-    _ files: StoreFiles, _ configuration: Configuration, keys: [Key] = [],
+    _ files: StoreFiles, _ configuration: Store.Configuration, keys: [Key] = [],
     refusals: Set<StoreError.Code> = refusals
   ) async throws {
     let storage = try files.storage()
@@ -28,14 +28,14 @@ enum StoreProbe {
   }
 
   private static func open(
-    _ storage: MemoryStorage, _ configuration: Configuration
+    _ storage: MemoryStorage, _ configuration: Store.Configuration
   ) throws(StoreError) -> Store {
     try Store(on: storage, at: "store", configuration: configuration)
   }
 
   /// Reading changes no file.
   private static func checkReadOnly(
-    _ storage: MemoryStorage, _ configuration: Configuration, _ allowed: Refusals
+    _ storage: MemoryStorage, _ configuration: Store.Configuration, _ allowed: Refusals
   ) async throws {
     let before = try StoreFiles(of: storage)
     var readOnly = configuration
@@ -75,7 +75,7 @@ enum StoreProbe {
   /// Checks that a sound store can be written, closed, opened and compacted, and keeps its
   /// contents.
   private static func goOn(
-    _ store: Store, _ storage: MemoryStorage, _ configuration: Configuration,
+    _ store: Store, _ storage: MemoryStorage, _ configuration: Store.Configuration,
     _ before: [Key: [UInt8]], _ allowed: Refusals
   ) async throws {
     var expected = before

@@ -9,19 +9,20 @@ import Testing
 struct BackupBench {
   typealias State = [Key: [UInt8]]
 
-  static let modes: [Configuration.IOMode] = [.mapped, .positional]
+  static let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
   static let backup: FilePath = "backup"
   static let restored: FilePath = "restored"
 
   let storage: any Storage
-  let configuration: Configuration
+  let configuration: Store.Configuration
   let store: Store
 
   init(
-    _ mode: Configuration.IOMode = .mapped, on storage: any Storage = MemoryStorage(),
+    _ mode: Store.Configuration.IOMode = .mapped, on storage: any Storage = MemoryStorage(),
     segmentSizeBytes: Int = 2000
   ) throws {
-    var configuration = Configuration.testing(segmentSizeBytes: segmentSizeBytes, ioMode: mode)
+    var configuration = Store.Configuration.testing(
+      segmentSizeBytes: segmentSizeBytes, ioMode: mode)
     configuration.compaction = .manual
     self.storage = storage
     self.configuration = configuration

@@ -12,8 +12,8 @@ import Testing
     let what: String
   }
 
-  private static func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
+  private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
     configuration.compaction = .manual
     return configuration
   }
@@ -48,7 +48,7 @@ import Testing
   /// A backup that returned exists after every later crash, also after a crash during a further
   /// backup over it.
   @Test(arguments: BackupBench.modes)
-  func everyCrashLeavesABackup(mode: Configuration.IOMode) async throws {
+  func everyCrashLeavesABackup(mode: Store.Configuration.IOMode) async throws {
     let configuration = Self.configuration(mode)
     var experiment = CrashExperiment()
     (experiment.subsetsPerPoint, experiment.tornPerPoint) = (2, 1)
@@ -100,7 +100,7 @@ import Testing
   /// The sync that seals a segment fails. A hard link to its file, synced again, would lose the
   /// bytes too.
   @Test(arguments: BackupBench.modes)
-  func backupDoesNotShareASegmentWhoseSyncFailed(mode: Configuration.IOMode) async throws {
+  func backupDoesNotShareASegmentWhoseSyncFailed(mode: Store.Configuration.IOMode) async throws {
     let configuration = Self.configuration(mode)
     let disk = SimulatedDisk()
     let storage = FaultStorage(disk)
@@ -136,7 +136,7 @@ import Testing
   /// After a crash the whole store exists, or no store, and then the restore can be repeated.
   @Test(arguments: BackupBench.modes, [nil, 9] as [UInt64?])
   func everyCrashLeavesAWholeStoreOrNoStore(
-    mode: Configuration.IOMode, through: UInt64?
+    mode: Store.Configuration.IOMode, through: UInt64?
   ) async throws {
     let configuration = Self.configuration(mode)
     var experiment = CrashExperiment()

@@ -10,7 +10,7 @@ import Testing
 /// everything is as before the attempt.
 @Suite(.timeLimit(.minutes(10))) struct BackupFaultTests {
   @Test(arguments: BackupBench.modes, [Errno.ioError, .noSpace])
-  func aFailedBackupHarmsNothing(mode: Configuration.IOMode, errno: Errno) async throws {
+  func aFailedBackupHarmsNothing(mode: Store.Configuration.IOMode, errno: Errno) async throws {
     let memory = MemoryStorage()
     let bench = try BackupBench(mode, on: memory)
     var states: [UInt64: BackupBench.State] = [:]
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: BackupBench.modes, [Errno.ioError, .noSpace])
-  func aFailedRestoreMakesNoStore(mode: Configuration.IOMode, errno: Errno) async throws {
+  func aFailedRestoreMakesNoStore(mode: Store.Configuration.IOMode, errno: Errno) async throws {
     let memory = MemoryStorage()
     let bench = try BackupBench(mode, on: memory)
     var states: [UInt64: BackupBench.State] = [:]
@@ -99,10 +99,11 @@ import Testing
     try await bench.store.close()
   }
 
-  /// The same holds while a compaction has put its output into the log, and has not published that yet. An
-  /// earlier snapshot does not contain the output.
+  /// The same holds while a compaction has put its output into the log, and has not published that
+  /// yet. An earlier snapshot does not contain the output.
   @Test(arguments: BackupBench.modes, [1, 2])
-  func aBackupWithinACompactionIsWhole(mode: Configuration.IOMode, renaming: Int) async throws {
+  func aBackupWithinACompactionIsWhole(mode: Store.Configuration.IOMode, renaming: Int) async throws
+  {
     let memory = MemoryStorage()
     let storage = FaultStorage(memory)
     let bench = try BackupBench(mode, on: storage)

@@ -11,10 +11,10 @@ import Testing
   /// Each backup restores to exactly the state at its sequence number. The backups go to one
   /// directory after the other, and over the last one.
   @Test(arguments: BackupBench.modes)
-  func eachBackupIsExactlyTheStateAtItsNumber(mode: Configuration.IOMode) async throws {
+  func eachBackupIsExactlyTheStateAtItsNumber(mode: Store.Configuration.IOMode) async throws {
     let count = Int(ProcessInfo.processInfo.environment["MORAINE_BACKUPS"] ?? "") ?? 25
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 40_000, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 40_000, ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     // An empty store has nothing to back up.
     try await store.set([0], forKey: "first")

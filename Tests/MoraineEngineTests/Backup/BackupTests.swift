@@ -9,7 +9,7 @@ import Testing
 /// A backup is the store at one moment, and copies only what is new.
 @Suite(.timeLimit(.minutes(5))) struct BackupTests {
   @Test(arguments: BackupBench.modes)
-  func backupHoldsTheStateAtItsSequenceNumber(mode: Configuration.IOMode) async throws {
+  func backupHoldsTheStateAtItsSequenceNumber(mode: Store.Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
     var states: [UInt64: BackupBench.State] = [:]
     let before = try await BackupBench.write(0..<300, to: bench.store, &states)
@@ -28,7 +28,7 @@ import Testing
   /// A backup copies only what is new: it copies sealed segments once, and removes them when
   /// compaction has replaced them.
   @Test(arguments: BackupBench.modes)
-  func backupCopiesOnlyNewSegments(mode: Configuration.IOMode) async throws {
+  func backupCopiesOnlyNewSegments(mode: Store.Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
     var states: [UInt64: BackupBench.State] = [:]
     var state = try await BackupBench.write(0..<300, to: bench.store, &states)
@@ -98,7 +98,7 @@ import Testing
   /// them.
   @Test(arguments: BackupBench.modes)
   func operationsLostInAPowerFailureAreNotOverwrittenInTheBackup(
-    mode: Configuration.IOMode
+    mode: Store.Configuration.IOMode
   ) async throws {
     let disk = SimulatedDisk()
     let bench = try BackupBench(mode, on: disk, segmentSizeBytes: 1 << 20)
@@ -129,7 +129,7 @@ import Testing
   /// place: the manifest says where the log was cut, also after compactions and further failures.
   @Test(arguments: BackupBench.modes, [20, 0])
   func operationsThatACutRemovedAreNotOverwrittenInTheBackup(
-    mode: Configuration.IOMode, durable: Int
+    mode: Store.Configuration.IOMode, durable: Int
   ) async throws {
     let disk = SimulatedDisk()
     let bench = try BackupBench(mode, on: disk, segmentSizeBytes: 1 << 20)

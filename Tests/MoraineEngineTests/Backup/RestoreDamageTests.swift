@@ -9,7 +9,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct RestoreDamageTests {
   /// P5: a backup with any bit flipped is restored correctly, or not at all.
   @Test(arguments: BackupBench.modes)
-  func aDamagedBackupMakesNoStore(mode: Configuration.IOMode) async throws {
+  func aDamagedBackupMakesNoStore(mode: Store.Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
     var states: [UInt64: BackupBench.State] = [:]
     let state = try await BackupBench.write(0..<60, to: bench.store, &states)
@@ -112,8 +112,8 @@ import Testing
   }
 
   /// A backup cannot be written to by mistake: its sequence numbers would be assigned twice.
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func aBackupIsNotWrittenTo(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func aBackupIsNotWrittenTo(sharing: Store.Configuration.Sharing) async throws {
     let bench = try BackupBench()
     try await bench.store.set([1], forKey: "a")
     _ = try await bench.store.backup(to: BackupBench.backup, on: bench.storage)

@@ -8,7 +8,7 @@ import Testing
 /// A restored store has the state of the backup, and an epoch of its own.
 @Suite(.timeLimit(.minutes(5))) struct RestoreTests {
   @Test(arguments: BackupBench.modes)
-  func restoredStoreIsWrittenCompactedAndReopened(mode: Configuration.IOMode) async throws {
+  func restoredStoreIsWrittenCompactedAndReopened(mode: Store.Configuration.IOMode) async throws {
     let bench = try BackupBench(mode)
     var states: [UInt64: BackupBench.State] = [:]
     let state = try await BackupBench.write(0..<300, to: bench.store, &states)
@@ -65,7 +65,7 @@ import Testing
 
   /// Restores a past state, for every sequence number that exists.
   @Test(arguments: BackupBench.modes)
-  func everyNumberCanBeRestored(mode: Configuration.IOMode) async throws {
+  func everyNumberCanBeRestored(mode: Store.Configuration.IOMode) async throws {
     let bench = try BackupBench(mode, segmentSizeBytes: 1000)
     var states: [UInt64: BackupBench.State] = [0: [:]]
     var state = try await BackupBench.write(0..<30, to: bench.store, &states)

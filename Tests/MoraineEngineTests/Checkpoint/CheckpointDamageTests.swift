@@ -13,13 +13,13 @@ import Testing
   /// A closed store with a checkpoint.
   private struct Ground {
     let storage = MemoryStorage()
-    let configuration: Configuration
+    let configuration: Store.Configuration
     var model: [Key: [UInt8]] = [:]
     var name = ""
     var original: [UInt8] = []
 
-    init(_ mode: Configuration.IOMode) async throws {
-      var configuration = Configuration.testing(segmentSizeBytes: 600, ioMode: mode)
+    init(_ mode: Store.Configuration.IOMode) async throws {
+      var configuration = Store.Configuration.testing(segmentSizeBytes: 600, ioMode: mode)
       configuration.checkpointFloorBytes = 0
       configuration.compaction = .manual
       self.configuration = configuration
@@ -80,8 +80,8 @@ import Testing
     return ground.original.indices.filter { $0 < 300 || $0 % 11 == 0 }
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func everyFlippedByteChangesNoAnswer(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func everyFlippedByteChangesNoAnswer(mode: Store.Configuration.IOMode) async throws {
     let ground = try await Ground(mode)
     var random = SeededGenerator(seed: 5)
     for place in places(ground) {
@@ -94,8 +94,8 @@ import Testing
     #expect(ground.original.count > 8000, "a head and a page")
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func everyTruncationChangesNoAnswer(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func everyTruncationChangesNoAnswer(mode: Store.Configuration.IOMode) async throws {
     let ground = try await Ground(mode)
     for length in places(ground) {
       try ground.replace(with: Array(ground.original.prefix(length)))

@@ -6,8 +6,8 @@ import Testing
 
 /// A failure at or after the sync of a checkpoint ends writing, like any other failed sync (P6).
 @Suite struct CheckpointFailureTests {
-  private static var configuration: Configuration {
-    var configuration = Configuration.testing()
+  private static var configuration: Store.Configuration {
+    var configuration = Store.Configuration.testing()
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

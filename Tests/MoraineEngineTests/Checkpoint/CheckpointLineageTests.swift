@@ -17,9 +17,9 @@ import Testing
 
   /// Returns the files that a killed process leaves: a checkpoint that covers ten records of the
   /// open segment.
-  private func killed(_ mode: Configuration.IOMode) async throws -> TestDirectory {
+  private func killed(_ mode: Store.Configuration.IOMode) async throws -> TestDirectory {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     let storage = FaultStorage(DiskStorage())
@@ -54,8 +54,8 @@ import Testing
 
   /// Regression: the log lost its end, as a file-by-file copy or a lying disk may cause. The
   /// checkpoint was used, and the repair listed zeros as sealed.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func checkpointThatCoversMoreThanTheLogIsNotUsed(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func checkpointThatCoversMoreThanTheLogIsNotUsed(mode: Store.Configuration.IOMode) async throws {
     let directory = try await killed(mode)
     let url = try lastOpenSegment(directory)
     var bytes = [UInt8](try Data(contentsOf: url))
@@ -77,8 +77,8 @@ import Testing
     try await again.close()
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func checkpointThatCoversAnOpenSegmentIsUsed(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func checkpointThatCoversAnOpenSegmentIsUsed(mode: Store.Configuration.IOMode) async throws {
     let directory = try await killed(mode)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     #expect(await store.recoveryReport.usedCheckpoint)
@@ -90,10 +90,10 @@ import Testing
   /// Regression: a backup replaced a newer log, and the checkpoint of the newer log stayed in the
   /// directory. It was ignored at first; after the log had grown for a while, the checkpoint seemed
   /// to fit, and hid keys.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func checkpointOfAReplacedLogIsRemoved(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func checkpointOfAReplacedLogIsRemoved(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing(ioMode: mode)
+    var configuration = Store.Configuration.testing(ioMode: mode)
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in
       try await store.set([1], forKey: "k")

@@ -10,7 +10,7 @@ import Testing
   /// removed, and the new one stayed for ever.
   @Test func checkpointThatCouldNotBeRemovedIsRemovedWithTheNext() async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     let storage = FaultStorage(DiskStorage())

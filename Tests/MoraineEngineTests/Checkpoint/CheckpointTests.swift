@@ -8,8 +8,8 @@ import Testing
 
 /// The index checkpoint spares reading the log, and never takes precedence over the log.
 @Suite(.timeLimit(.minutes(10))) struct CheckpointTests {
-  private func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
+  private func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
@@ -17,7 +17,7 @@ import Testing
 
   /// - Returns: the contents of the store.
   private func makeStore(
-    _ directory: TestDirectory, _ mode: Configuration.IOMode
+    _ directory: TestDirectory, _ mode: Store.Configuration.IOMode
   ) async throws -> [Key: [UInt8]] {
     var model: [Key: [UInt8]] = [:]
     let store = try Store(at: directory.path, configuration: configuration(mode))
@@ -50,8 +50,8 @@ import Testing
     return directory.store.appendingPathComponent(names[0])
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func openingAfterAnOrderlyCloseReplaysNothing(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func openingAfterAnOrderlyCloseReplaysNothing(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let model = try await makeStore(directory, mode)
     let store = try Store(at: directory.path, configuration: configuration(mode))
@@ -65,8 +65,9 @@ import Testing
 
   /// A page that is read long after opening, and is damaged: the index is rebuilt from the log,
   /// whatever operation is running.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional], [true, false])
-  func aPageFoundDamagedLaterIsRebuilt(mode: Configuration.IOMode, writes: Bool) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional], [true, false])
+  func aPageFoundDamagedLaterIsRebuilt(mode: Store.Configuration.IOMode, writes: Bool) async throws
+  {
     let directory = try TestDirectory()
     var configuration = configuration(mode)
     configuration.segmentSizeBytes = 4 << 20
@@ -101,8 +102,8 @@ import Testing
 
   /// An old checkpoint has the newest record of the key; segments that compaction wrote later hold
   /// an older delete of the same key, and are replayed.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func anOlderDeleteThatIsReplayedHidesNothingNewer(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func anOlderDeleteThatIsReplayedHidesNothingNewer(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     var configuration = configuration(mode)
     configuration.segmentSizeBytes = 400

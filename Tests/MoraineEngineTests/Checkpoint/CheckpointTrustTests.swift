@@ -7,8 +7,8 @@ import Testing
 /// Checkpoints whose checksums are all right, and which nevertheless contradict the log. Each of
 /// these tests was written because no test noticed a planted bug.
 @Suite struct CheckpointTrustTests {
-  private static var configuration: Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 4000)
+  private static var configuration: Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

@@ -8,8 +8,8 @@ import Testing
 /// The pages of an index that was loaded from a checkpoint are checked when they are needed, and a
 /// few at a time.
 @Suite(.timeLimit(.minutes(10))) struct LazyPageTests {
-  private static let configuration: Configuration = {
-    var configuration = Configuration.testing(segmentSizeBytes: 16 << 20)
+  private static let configuration: Store.Configuration = {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 16 << 20)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
@@ -101,7 +101,7 @@ extension Store {
     let directory = engine!.directoryHandle()
     let reader = CompactionReader(inputs, directory, engine!.log.manifest.hashKey)
     let output = CompactionOutput(
-      engine!.compactionHeader(), directory, limitBytes: Limits.recordOffsetBytes)
+      engine!.compactionHeader(), directory, limitBytes: StoreLimits.recordOffsetBytes)
     let cleaned = engine!.log.lastSequence
     while let candidates = try reader.chunk() {
       let isKept = try engine!.selectLive(candidates, cleanedThrough: .max)

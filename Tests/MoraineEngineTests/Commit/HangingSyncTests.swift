@@ -65,8 +65,9 @@ import Testing
   }
 
   /// Nothing in a segment is durable before the previous segment is durable.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func nextSegmentWaitsForTheSealOfThePreviousSegment(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func nextSegmentWaitsForTheSealOfThePreviousSegment(mode: Store.Configuration.IOMode) async throws
+  {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(
       on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))

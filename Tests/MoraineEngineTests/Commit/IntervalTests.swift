@@ -93,9 +93,9 @@ import Testing
   /// Regression: a deadline that expired while no segment was open stayed, and suppressed the next
   /// deadlines: the operations in the next segment were not synced until another sync was
   /// requested.
-  @Test(.timeLimit(.minutes(1)), arguments: [Configuration.IOMode.mapped, .positional])
+  @Test(.timeLimit(.minutes(1)), arguments: [Store.Configuration.IOMode.mapped, .positional])
   func anIntervalThatEndsBetweenTwoSegmentsKeepsNoLaterSyncOff(
-    mode: Configuration.IOMode
+    mode: Store.Configuration.IOMode
   ) async throws {
     let watch = Watch()
     let storage = FaultStorage(MemoryStorage())

@@ -8,14 +8,14 @@ import Testing
 /// The first failure after which the contents of the disk are unknown ends writing for good (P6).
 @Suite struct SyncFailureTests {
   struct Case: Sendable, CustomTestStringConvertible {
-    let mode: Configuration.IOMode
+    let mode: Store.Configuration.IOMode
     let operation: StorageEvent.Operation
     /// The end of the name of the file whose call fails; empty for the directory.
     let suffix: String
     var testDescription: String { "\(mode), \(operation.rawValue) \(suffix)" }
   }
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
     [
       (StorageEvent.Operation.synchronizeData, ".segment"), (.synchronizeFull, ".segment"),
       (.synchronizeFull, "MANIFEST.tmp"), (.rename, "MANIFEST.tmp"),
@@ -26,7 +26,7 @@ import Testing
   @Test(arguments: cases)
   func failedSyncEndsWritingUntilReopening(_ item: Case) async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(segmentSizeBytes: 2000, ioMode: item.mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 2000, ioMode: item.mode)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<5 { try await store.set([1], forKey: Key("before \(number)")) }
     try await store.sync()

@@ -7,8 +7,8 @@ import Testing
 /// Writes that occur while, or just before, compaction copies older records of the same keys. Each
 /// of these tests was written because no test noticed a planted bug (rule 10).
 @Suite(.timeLimit(.minutes(10))) struct CompactionHidingTests {
-  private static func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+  private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     configuration.compaction = .manual
     return configuration
   }
@@ -25,8 +25,10 @@ import Testing
   }
 
   /// The older record may be removed only when the newer record cannot be lost any more.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func newerRecordIsDurableBeforeTheOlderRecordIsRemoved(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func newerRecordIsDurableBeforeTheOlderRecordIsRemoved(
+    mode: Store.Configuration.IOMode
+  ) async throws {
     let disk = SimulatedDisk()
     let store = try disk.openStore(configuration: Self.configuration(mode))
     try await fill(store)
@@ -40,8 +42,8 @@ import Testing
   }
 
   /// A copy is installed only where the index still names the record that was copied.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aCopyReplacesNothingNewer(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aCopyReplacesNothingNewer(mode: Store.Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
     try await fill(store)

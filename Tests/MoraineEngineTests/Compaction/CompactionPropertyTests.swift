@@ -25,14 +25,14 @@ import Testing
     return 0..<(text.flatMap { UInt64($0) } ?? 150)
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func compactedStoreEqualsADictionary(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func compactedStoreEqualsADictionary(mode: Store.Configuration.IOMode) async throws {
     for seed in Self.seeds { try await run(seed, mode) }
   }
 
-  private func run(_ seed: UInt64, _ mode: Configuration.IOMode) async throws {
+  private func run(_ seed: UInt64, _ mode: Store.Configuration.IOMode) async throws {
     var random = SeededGenerator(seed: seed)
-    var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
     // Every third store also compacts in the background.
     configuration.compaction = seed % 3 == 0 ? CompactionPolicy() : .manual
     // Every second store writes an index checkpoint whenever it can.

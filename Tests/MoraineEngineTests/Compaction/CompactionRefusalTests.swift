@@ -1,4 +1,5 @@
 import Foundation
+import MoraineFormat
 import MoraineStorage
 import MoraineTesting
 import Synchronization
@@ -9,11 +10,11 @@ import Testing
 
 /// Compactions that cannot continue: nothing is lost, and the next compaction may succeed.
 @Suite(.timeLimit(.minutes(10))) struct CompactionRefusalTests {
-  private static let modes = [Configuration.IOMode.mapped, .positional]
+  private static let modes = [Store.Configuration.IOMode.mapped, .positional]
   private static let value = [UInt8](0..<200)
 
-  private func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
+  private func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: mode)
     configuration.compaction = .manual
     configuration.compaction.sharesDictionaries = false
     configuration.checkpointFloorBytes = 1 << 40
@@ -22,7 +23,7 @@ import Testing
 
   /// Every second key is deleted, so that every segment has garbage and live records.
   private func store(
-    on storage: any Storage, at path: FilePath, _ mode: Configuration.IOMode
+    on storage: any Storage, at path: FilePath, _ mode: Store.Configuration.IOMode
   ) async throws -> Store {
     let store = try Store(on: storage, at: path, configuration: configuration(mode))
     for number in 0..<60 { try await store.set(Self.value, forKey: Key("\(number)")) }
@@ -40,12 +41,41 @@ import Testing
     #expect(await store.statistics.poison == nil)
   }
 
-  /// Compaction finds no room, neither in new space nor in the reserve, not even for the segment with
-  /// the fewest live bytes.
+  /// Regression: on a full disk without a reserve, the manifest that seals the active segment had
+  /// no space, and the compaction ended, although the sealed segments were full of garbage.
+  @Test(arguments: modes)
+  func compactionBeginsWithTheSealedSegmentsWhenTheActiveOneCannotBeSealed(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try await store(on: storage, at: "store", mode)
+    let before = await store.statistics.diskBytes
+    let attempts = Mutex(0)
+    storage.setScript { event in
+      guard event.operation == .createFile, event.file == Manifest.temporaryFileName else {
+        return nil
+      }
+      // The first attempt to seal, and the attempt after the reserve was released.
+      return attempts.withLock { count in
+        count += 1
+        return count <= 2 ? .fail(.noSpace) : nil
+      }
+    }
+    try await store.compact()
+    #expect(attempts.withLock { $0 } > 2)
+    #expect(await store.statistics.diskBytes < before * 3 / 4)
+    storage.setScript(nil)
+    try await check(store)
+    try await store.close()
+  }
+
+  /// Compaction finds no room, neither in new space nor in the reserve, not even for the segment
+  /// with the fewest live bytes.
   ///
   /// - Parameter last: the error of the attempt on that segment.
   @Test(arguments: modes, [Errno.noSpace, .ioError])
-  func compactionWithoutAnySpaceGivesUp(mode: Configuration.IOMode, last: Errno) async throws {
+  func compactionWithoutAnySpaceGivesUp(mode: Store.Configuration.IOMode, last: Errno) async throws
+  {
     let storage = FaultStorage(MemoryStorage())
     let store = try await store(on: storage, at: "store", mode)
     let before = await store.segmentStatistics.map(\.number)
@@ -110,7 +140,9 @@ import Testing
 
   /// The contents of two segments may become longer where they no longer share a dictionary.
   @Test(arguments: modes)
-  func segmentsThatDoNotFitTogetherAreRewrittenSeparately(mode: Configuration.IOMode) async throws {
+  func segmentsThatDoNotFitTogetherAreRewrittenSeparately(
+    mode: Store.Configuration.IOMode
+  ) async throws {
     let storage = MemoryStorage()
     let store = try await store(on: storage, at: "store", mode)
     let before = await store.segmentStatistics

@@ -6,8 +6,8 @@ import Testing
 
 @Suite struct CompactionTests {
   /// Repeated overwriting does not let the log grow without bound, though no caller compacts.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func garbageIsCompactedInTheBackground(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func garbageIsCompactedInTheBackground(mode: Store.Configuration.IOMode) async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store",
       configuration: .testing(segmentSizeBytes: 32 << 10, ioMode: mode))
@@ -36,7 +36,7 @@ import Testing
 
   @Test func deletingEverythingReleasesTheSpace() async throws {
     let storage = MemoryStorage()
-    let configuration = Configuration.testing(segmentSizeBytes: 4000)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 4000)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<300 { try await store.set([UInt8](0..<50), forKey: "\(number)") }
     for number in 0..<300 { try await store.removeValue(forKey: "\(number)") }
@@ -54,7 +54,7 @@ import Testing
   /// A damaged record is an error, and no segment is removed.
   @Test func damageIsNotCopied() async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<20 { try await store.set([UInt8](0..<60), forKey: "key \(number % 9)") }
     let before = try directory.segments()

@@ -9,9 +9,9 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct CompactionUnderWayTests {
   /// Between the publication and the end of the installation, live records are partly in the old
   /// segments and partly in the new one.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func everyReadDuringInstallationSeesAWholeStore(mode: Configuration.IOMode) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 400_000, ioMode: mode)
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func everyReadDuringInstallationSeesAWholeStore(mode: Store.Configuration.IOMode) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 400_000, ioMode: mode)
     configuration.compaction = .manual
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     for number in 0..<20_000 { try await store.set([1, 2, 3], forKey: Key("\(number % 12_000)")) }
@@ -42,8 +42,8 @@ import Testing
   @Test(arguments: 0..<6 as Range<UInt64>)
   func rotationAndCompactionDoNotInterfere(seed: UInt64) async throws {
     let storage = MemoryStorage()
-    let mode: Configuration.IOMode = seed % 2 == 0 ? .mapped : .positional
-    var configuration = Configuration.testing(segmentSizeBytes: 500, ioMode: mode)
+    let mode: Store.Configuration.IOMode = seed % 2 == 0 ? .mapped : .positional
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 500, ioMode: mode)
     configuration.compaction = .manual
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -75,7 +75,7 @@ import Testing
   /// Closing ends the compaction, and waits for its end.
   @Test func closingEndsACompaction() async throws {
     let storage = FaultStorage(MemoryStorage())
-    var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
     configuration.compaction = .manual
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<300 { try await store.set([UInt8](0..<50), forKey: "\(number % 40)") }
@@ -110,7 +110,7 @@ import Testing
   /// Cancelling ends the compaction between two segments, and keeps the finished part.
   @Test func cancellingEndsACompactionEarly() async throws {
     let storage = FaultStorage(MemoryStorage())
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = .manual
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: "\(number)") }

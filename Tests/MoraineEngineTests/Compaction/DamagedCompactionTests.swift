@@ -1,14 +1,16 @@
+import Foundation
 import MoraineTesting
+import SystemPackage
 import Testing
 
 @testable import MoraineEngine
 
 /// A damaged record that is not live: its segment stays, and the other segments are compacted.
 @Suite(.timeLimit(.minutes(10))) struct DamagedCompactionTests {
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func damagedSegmentDoesNotStopOtherCompactions(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func damagedSegmentDoesNotStopOtherCompactions(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
     try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
@@ -24,6 +26,35 @@ import Testing
     let error = await #expect(throws: StoreError.self) { try await store.compact() }
     #expect(error?.code == .corrupted, "an explicit compaction reports the damage")
     #expect(await store.count == 20)
+    try await store.close()
+  }
+
+  /// Regression: without a mapping, a record that had left the window of bytes was read again, and
+  /// copied with a right checksum over whatever the disk returned then.
+  @Test func recordThatChangesBetweenTwoReadsIsNotCopied() async throws {
+    let directory = try TestDirectory()
+    let configuration = Store.Configuration.testing(
+      segmentSizeBytes: 8 << 20, ioMode: .positional)
+    let store = try Store(at: directory.path, configuration: configuration)
+    var random = SeededGenerator(seed: 1)
+    // The second record does not fit into the window beside the first one.
+    for (number, length) in [2000, 1_200_000].enumerated() {
+      let noise = (0..<length).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+      try await store.set(noise, forKey: Key("\(number)"))
+    }
+    try await store.sealForCompaction()
+    let path = directory.path.appending("0000000001.segment").string
+    let error = await #expect(throws: StoreError.self) {
+      try await store.readFirstRecordTwice {
+        let file = try #require(FileHandle(forUpdatingAtPath: path))
+        try file.seek(toOffset: 1000)
+        let byte = try #require(try file.read(upToCount: 1)?.first)
+        try file.seek(toOffset: 1000)
+        try file.write(contentsOf: [byte ^ 1])
+        try file.close()
+      }
+    }
+    #expect(error?.code == .corrupted)
     try await store.close()
   }
 
@@ -66,5 +97,18 @@ import Testing
     segments[4].liveBytes = 100
     segments[5].liveBytes = 10
     #expect(choose(segments) == 5..<9)
+  }
+}
+
+extension Store {
+  /// Reads the records of the first segment as a compaction does, and then the first record again.
+  fileprivate func readFirstRecordTwice(_ change: @Sendable () throws -> Void) throws {
+    let reader = CompactionReader(
+      engine!.compactionInputs(engine!.compactable()), engine!.directoryHandle(),
+      engine!.log.manifest.hashKey)
+    let candidates = try #require(try reader.chunk())
+    #expect(candidates.count == 2)
+    try change()
+    _ = try reader.record(candidates[0])
   }
 }

@@ -6,12 +6,12 @@ import Testing
 
 /// Compaction finds the bytes that values have in common, and stores them once in a segment.
 @Suite struct DictionaryCompactionTests {
-  static let modes: [Configuration.IOMode] = [.mapped, .positional]
+  static let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
 
   @Test(arguments: modes)
-  func similarDocumentsShrink(mode: Configuration.IOMode) async throws {
+  func similarDocumentsShrink(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(mode)
+    let configuration = Store.Configuration.dictionaries(mode)
     let store = try Store(at: directory.path, configuration: configuration)
     var model: [Int: [UInt8]] = [:]
     try await fill(store, 0..<6000, &model)
@@ -32,9 +32,9 @@ import Testing
 
   /// Segments with different dictionaries are merged, with new segments and deletes between them.
   @Test(arguments: modes)
-  func dictionariesAreMerged(mode: Configuration.IOMode) async throws {
+  func dictionariesAreMerged(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(mode)
+    let configuration = Store.Configuration.dictionaries(mode)
     let store = try Store(at: directory.path, configuration: configuration)
     var model: [Int: [UInt8]] = [:]
     try await fill(store, 0..<6000, &model)
@@ -60,9 +60,9 @@ import Testing
 
   /// A single segment that is rewritten for its garbage keeps its dictionary.
   @Test(arguments: modes)
-  func aDictionaryIsKept(mode: Configuration.IOMode) async throws {
+  func aDictionaryIsKept(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.dictionaries(mode)
+    var configuration = Store.Configuration.dictionaries(mode)
     let store = try Store(at: directory.path, configuration: configuration)
     var model: [Int: [UInt8]] = [:]
     try await fill(store, 0..<1500, &model)
@@ -87,9 +87,9 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func withoutThePolicyNoDictionaryIsShared(mode: Configuration.IOMode) async throws {
+  func withoutThePolicyNoDictionaryIsShared(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.dictionaries(mode)
+    var configuration = Store.Configuration.dictionaries(mode)
     configuration.compaction.sharesDictionaries = false
     let store = try Store(at: directory.path, configuration: configuration)
     var model: [Int: [UInt8]] = [:]
@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func valuesWithNothingInCommonGetNoDictionary(mode: Configuration.IOMode) async throws {
+  func valuesWithNothingInCommonGetNoDictionary(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .dictionaries(mode))
     var generator = SeededGenerator(seed: 3)
@@ -127,7 +127,7 @@ import Testing
   /// In a segment with a dictionary, values that do not compress are stored raw, and long or empty
   /// values stay as they were.
   @Test(arguments: modes)
-  func eachValueIsStoredInItsBestForm(mode: Configuration.IOMode) async throws {
+  func eachValueIsStoredInItsBestForm(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .dictionaries(mode))
     var generator = SeededGenerator(seed: 4)
@@ -151,9 +151,9 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func aDamagedDictionaryIsFound(mode: Configuration.IOMode) async throws {
+  func aDamagedDictionaryIsFound(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(mode)
+    let configuration = Store.Configuration.dictionaries(mode)
     let store = try Store(at: directory.path, configuration: configuration)
     var model: [Int: [UInt8]] = [:]
     try await fill(store, 0..<1500, &model)

@@ -10,7 +10,7 @@ import Testing
   /// Regression: rewriting its segment was always due, and took place 300 times a second.
   @Test func expiringDeleteDoesNotKeepCompactionBusy() async throws {
     let copy = try await Self.storeWithAnExpiringDelete()
-    let configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
     let store = try Store(at: copy.path, configuration: configuration)
     for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
     // Before the correction, the store never became idle.
@@ -24,7 +24,7 @@ import Testing
   /// The second of two segments begins with a delete that expired in 1970.
   private static func storeWithAnExpiringDelete() async throws -> TestDirectory {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: .positional)
     try await withStore(at: directory.path, configuration: configuration) { store in
       try await store.set([1], forKey: "first")
     }

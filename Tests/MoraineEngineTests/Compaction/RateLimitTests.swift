@@ -11,7 +11,7 @@ import Testing
   private let storage = FaultStorage(MemoryStorage())
 
   private func store(isAutomatic: Bool, sharesDictionaries: Bool) async throws -> Store {
-    var configuration = Configuration.testing(segmentSizeBytes: 40_000, ioMode: .positional)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 40_000, ioMode: .positional)
     configuration.compaction.isAutomatic = isAutomatic
     configuration.compaction.rateLimitBytesPerSecond = 1
     configuration.compaction.sharesDictionaries = sharesDictionaries

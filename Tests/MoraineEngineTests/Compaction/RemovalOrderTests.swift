@@ -12,7 +12,9 @@ import Testing
   ]
 
   /// Returns a store after a power failure that left a listed segment empty.
-  private func storeWithAnEmptySegment(_ mode: Configuration.IOMode) async throws -> SimulatedDisk {
+  private func storeWithAnEmptySegment(
+    _ mode: Store.Configuration.IOMode
+  ) async throws -> SimulatedDisk {
     let disk = SimulatedDisk()
     let store = try Store(on: disk, at: "store", configuration: .testing(ioMode: mode))
     try await store.set([1], forKey: "lost")
@@ -21,8 +23,8 @@ import Testing
     return image
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func recoveryUnlinksLast(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func recoveryUnlinksLast(mode: Store.Configuration.IOMode) async throws {
     let storage = FaultStorage(try await storeWithAnEmptySegment(mode))
     let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: mode))
     let trace = storage.trace
@@ -34,8 +36,8 @@ import Testing
   }
 
   /// Where one of these steps fails, the segment must still exist, and the store must open.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional], publication.indices)
-  func nothingIsUnlinkedWhenAStepFails(mode: Configuration.IOMode, step: Int) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional], publication.indices)
+  func nothingIsUnlinkedWhenAStepFails(mode: Store.Configuration.IOMode, step: Int) async throws {
     let disk = try await storeWithAnEmptySegment(mode)
     let storage = FaultStorage(disk)
     let (operation, file) = Self.publication[step]
@@ -58,8 +60,8 @@ import Testing
   }
 
   /// The bytes and the name of the output, then the manifest; the inputs are removed last.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func compactionUnlinksLast(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func compactionUnlinksLast(mode: Store.Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(
       on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))
@@ -84,8 +86,8 @@ import Testing
     try await store.close()
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func closeSealsTheLogBeforeItPublishesTheManifest(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func closeSealsTheLogBeforeItPublishesTheManifest(mode: Store.Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: mode))
     try await store.set([1], forKey: "a")

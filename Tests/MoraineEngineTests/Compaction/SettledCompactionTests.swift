@@ -9,8 +9,8 @@ import Testing
 /// Compaction comes to an end: the copy leaves out everything that the choice of segments counts as
 /// garbage.
 @Suite(.timeLimit(.minutes(10))) struct SettledCompactionTests {
-  private static func configuration() -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+  private static func configuration() -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     // The test runs the steps of background compaction itself.
     configuration.compaction = .manual
     return configuration
@@ -95,6 +95,8 @@ extension Store {
     let policy = CompactionPolicy()
     let work = CompactionWork(pacer: CompactionPacer(policy: policy, isUrgent: true))
     try await sealForCompaction()
+    compaction.begin()
+    defer { endCompaction() }
     var count = 0
     while count < limit, let slots = engine?.nextCompaction(BackgroundStrategy(policy: policy)) {
       _ = try await rewrite(slots, work)

@@ -8,7 +8,7 @@ import Testing
 /// A batch looks up the records that it replaces; a failed look-up fails the batch before anything
 /// is written.
 @Suite struct BatchReadErrorTests {
-  private static let configuration = Configuration.testing(
+  private static let configuration = Store.Configuration.testing(
     segmentSizeBytes: 4000, ioMode: .positional)
 
   /// Regression: the keys were looked up again after the batch was in the log. A read that failed
@@ -80,10 +80,10 @@ import Testing
   }
 
   /// The last of several operations on a key in one batch counts.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional], [1, 2, 3] as [UInt64])
-  func keysMayComeSeveralTimes(mode: Configuration.IOMode, seed: UInt64) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional], [1, 2, 3] as [UInt64])
+  func keysMayComeSeveralTimes(mode: Store.Configuration.IOMode, seed: UInt64) async throws {
     let storage = MemoryStorage()
-    let configuration = Configuration.testing(segmentSizeBytes: 3000, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 3000, ioMode: mode)
     var random = SeededGenerator(seed: seed)
     var model: [Key: [UInt8]] = [:]
     let store = try Store(on: storage, at: "store", configuration: configuration)

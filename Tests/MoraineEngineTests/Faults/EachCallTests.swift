@@ -7,7 +7,7 @@ import Testing
 /// A fault at every single call of a workload, once and permanently.
 @Suite struct EachCallTests {
   struct Case: Sendable, CustomTestStringConvertible {
-    let mode: Configuration.IOMode
+    let mode: Store.Configuration.IOMode
     let errno: Errno
     let isPermanent: Bool
     /// The part of a write that is done before it fails.
@@ -17,7 +17,7 @@ import Testing
     }
   }
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
     [(Errno.ioError, 0), (.noSpace, 30), (.tooManyOpenFiles, 0)].flatMap { errno, part in
       [false, true].map {
         Case(mode: mode, errno: errno, isPermanent: $0, partLengthBytes: part)
@@ -55,14 +55,14 @@ import Testing
 /// The answers that a workload got, and the contents that are therefore possible afterwards.
 private struct Outcome {
   let storage: FaultStorage
-  let mode: Configuration.IOMode
+  let mode: Store.Configuration.IOMode
   var callCount = 0
   var failedCall = ""
   /// The possible values of each key: the acknowledged value, and those of attempts that threw.
   private var allowed: [Key: Set<[UInt8]?>] = [:]
   private var codes: Set<StoreError.Code> = []
 
-  init(storage: FaultStorage, mode: Configuration.IOMode) {
+  init(storage: FaultStorage, mode: Store.Configuration.IOMode) {
     self.storage = storage
     self.mode = mode
   }

@@ -6,7 +6,7 @@ import Testing
 @Suite struct FailedBatchTests {
   @Test(arguments: [1, 2, 3])
   func aBatchThatFailsInItsMiddleLeavesNothing(failing: Int) async throws {
-    let configuration = Configuration.testing(ioMode: .positional)
+    let configuration = Store.Configuration.testing(ioMode: .positional)
     let disk = SimulatedDisk()
     // The header and the record of "before" are written first.
     let store = try disk.openStore(

@@ -9,14 +9,14 @@ import Testing
 /// A fault strikes one call of one run. Each run compares what it reads with the answers that the
 /// writer got; the last check has no faults.
 final class FaultyLives {
-  let configuration: Configuration
+  let configuration: Store.Configuration
   let misfortune: Misfortune
   let what: Comment
   let injector: FaultInjector
   var possible = PossibleStates()
   var wasPoisoned = false
 
-  init(_ mode: Configuration.IOMode, _ misfortune: Misfortune, at target: Call?) {
+  init(_ mode: Store.Configuration.IOMode, _ misfortune: Misfortune, at target: Call?) {
     configuration = .testing(segmentSizeBytes: 600, ioMode: mode)
     self.misfortune = misfortune
     injector = FaultInjector(target, misfortune)

@@ -5,12 +5,12 @@ import Testing
 /// A fault at every single call of three runs of a store, reopening included.
 @Suite struct FaultyLivesTests {
   struct Case: Sendable, CustomTestStringConvertible {
-    let mode: Configuration.IOMode
+    let mode: Store.Configuration.IOMode
     let misfortune: Misfortune
     var testDescription: String { "\(mode), \(misfortune)" }
   }
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
     [(Errno.ioError, 0), (.noSpace, 30), (.tooManyOpenFiles, 0)].flatMap { errno, part in
       [false, true].map { isPermanent in
         Case(

@@ -9,7 +9,7 @@ import Testing
 @Suite struct ReadErrorTests {
   @Test func unreadableKeyIsAnErrorOnlyForThatKey() async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 400, ioMode: .positional)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<40 { try await store.set([UInt8](0..<30), forKey: Key("\(number)")) }
     let broken = "0000000002.segment"
@@ -36,7 +36,7 @@ import Testing
   @Test(arguments: [true, false])
   func aSegmentThatCannotBeReadIsNotATornTail(closes: Bool) async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(ioMode: .positional)
+    let configuration = Store.Configuration.testing(ioMode: .positional)
     do {
       let store = try Store(on: storage, at: "store", configuration: configuration)
       for number in 0..<40 { try await store.set([1, 2, 3], forKey: Key("\(number)")) }
@@ -59,10 +59,10 @@ import Testing
     try await again.close()
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func descriptorsAreBoundedForAnyNumberOfSegments(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func descriptorsAreBoundedForAnyNumberOfSegments(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 256, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 256, ioMode: mode)
     let before = try descriptors(below: directory.store)
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<240 { try await store.set([UInt8](0..<90), forKey: Key("\(number)")) }

@@ -8,7 +8,7 @@ import Testing
 /// The seal of a full segment runs in the background; its failure ends writing too (P6, rule 2).
 @Suite struct SealFailureTests {
   struct Case: Sendable, CustomTestStringConvertible {
-    let mode: Configuration.IOMode
+    let mode: Store.Configuration.IOMode
     let operation: StorageEvent.Operation
     /// The file whose call fails, once the seal has begun.
     let file: String
@@ -17,7 +17,7 @@ import Testing
 
   static let sealed = "0000000001.segment"
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
     [
       (StorageEvent.Operation.truncate, sealed), (.synchronizeFull, sealed),
       (.synchronizeFull, "MANIFEST.tmp"), (.rename, "MANIFEST.tmp"),
@@ -49,7 +49,7 @@ import Testing
   @Test(arguments: cases)
   func aFailedSealEndsWritingAndLosesNothing(_ item: Case) async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: item.mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: item.mode)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await store.set([1], forKey: "first", durability: .sync)
     let script = Script()
@@ -94,7 +94,7 @@ import Testing
   @Test(arguments: cases)
   func closeThrowsTheErrorOfAFailedSeal(_ item: Case) async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(ioMode: item.mode)
+    let configuration = Store.Configuration.testing(ioMode: item.mode)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await store.set([1], forKey: "a", durability: .sync)
     try await store.set([2], forKey: "b")

@@ -103,8 +103,8 @@ import Testing
 
   private static func link(to bucket: Int) -> UInt64 { 0xFFFFF << 28 | UInt64(bucket) }
 
-  private static var configuration: Configuration {
-    var configuration = Configuration.testing()
+  private static var configuration: Store.Configuration {
+    var configuration = Store.Configuration.testing()
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

@@ -13,7 +13,7 @@ import Testing
 
   /// Returns the files that a killed process leaves: two records, a value with a forged record in
   /// it, one record.
-  private func killedStore(mode: Configuration.IOMode) async throws -> TestDirectory {
+  private func killedStore(mode: Store.Configuration.IOMode) async throws -> TestDirectory {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     try await store.set([1], forKey: "first")
@@ -64,8 +64,8 @@ import Testing
     return [UInt8](buffer)
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func noDamageMakesTheEmbeddedRecordARecord(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func noDamageMakesTheEmbeddedRecordARecord(mode: Store.Configuration.IOMode) async throws {
     let directory = try await killedStore(mode: mode)
     let segment = try #require(try directory.segments().first)
     let original = try Data(contentsOf: segment)
@@ -93,8 +93,8 @@ import Testing
     }
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func embeddedRecordInAnUndamagedLogIsAValue(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func embeddedRecordInAnUndamagedLogIsAValue(mode: Store.Configuration.IOMode) async throws {
     let directory = try await killedStore(mode: mode)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     #expect(await store.count == 4)

@@ -13,7 +13,7 @@ import Testing
   }
 
   private static let keyCount = 100
-  private static let modes = [Configuration.IOMode.mapped, .positional]
+  private static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
   private static let lies = [
     Lie(testDescription: "live bytes of one segment counted for another") { header, _ in
@@ -55,14 +55,15 @@ import Testing
     }
   }
 
-  private static func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 2000, ioMode: mode)
+  private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
   }
 
-  private static func killedStore(_ mode: Configuration.IOMode) async throws -> TestDirectory {
+  private static func killedStore(_ mode: Store.Configuration.IOMode) async throws -> TestDirectory
+  {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: configuration(mode)) { store in
       for number in 0..<keyCount { try await store.set([0], forKey: Key("\(number)")) }
@@ -95,7 +96,7 @@ import Testing
   }
 
   @Test(arguments: lies, modes)
-  func verifyingFindsForgedFigures(_ lie: Lie, mode: Configuration.IOMode) async throws {
+  func verifyingFindsForgedFigures(_ lie: Lie, mode: Store.Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
     try CheckpointForgery(directory: directory).change { lie.tell(&$0, &$1) }
     var configuration = Self.configuration(mode)
@@ -108,7 +109,7 @@ import Testing
   }
 
   @Test(arguments: lies, modes)
-  func compactionLosesNothing(_ lie: Lie, mode: Configuration.IOMode) async throws {
+  func compactionLosesNothing(_ lie: Lie, mode: Store.Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
     try CheckpointForgery(directory: directory).change { lie.tell(&$0, &$1) }
     let configuration = Self.configuration(mode)
@@ -128,7 +129,7 @@ import Testing
   /// A segment that is wrongly marked as clean of the records that a delete hides lets compaction
   /// drop the delete.
   @Test(arguments: modes)
-  func checkpointThatDeclaresASegmentCleanIsNotUsed(mode: Configuration.IOMode) async throws {
+  func checkpointThatDeclaresASegmentCleanIsNotUsed(mode: Store.Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
     try CheckpointForgery(directory: directory).change { header, _ in
       header.segments[0].cleanedThrough = header.lastSequence
@@ -142,7 +143,7 @@ import Testing
   /// All sums are as if the key had never existed: the footer after the part that the checkpoint
   /// covers has the digest of the log.
   @Test(arguments: modes)
-  func aKeyThatIsMissingEverywhere(mode: Configuration.IOMode) async throws {
+  func aKeyThatIsMissingEverywhere(mode: Store.Configuration.IOMode) async throws {
     let directory = try await Self.killedStore(mode)
     let manifest = try [UInt8](
       Data(contentsOf: directory.store.appendingPathComponent(Manifest.fileName))
@@ -193,14 +194,14 @@ import Testing
 
 /// Figures of segments, footers and manifests about records, with right checksums.
 @Suite struct ForgedCountsTests {
-  private static let modes = [Configuration.IOMode.mapped, .positional]
+  private static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
   /// Offsets of the fields in a footer.
   private static let fields = [0, 8, 16]
 
-  private static func store(_ mode: Configuration.IOMode) async throws -> TestDirectory {
+  private static func store(_ mode: Store.Configuration.IOMode) async throws -> TestDirectory {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<40 { try await store.set([1], forKey: Key("\(number)")) }
     }
@@ -209,7 +210,7 @@ import Testing
 
   @Test(arguments: modes, fields)
   func footerWithWrongFiguresIsFoundAtOpening(
-    mode: Configuration.IOMode, field: Int
+    mode: Store.Configuration.IOMode, field: Int
   ) async throws {
     let directory = try await Self.store(mode)
     let segment = try #require(try directory.segments().first)
@@ -227,10 +228,10 @@ import Testing
   /// With a checkpoint, opening does not read the footers.
   @Test(arguments: modes, fields)
   func footerWithWrongFiguresBesideACheckpointIsFoundByVerifying(
-    mode: Configuration.IOMode, field: Int
+    mode: Store.Configuration.IOMode, field: Int
   ) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<40 { try await store.set([1], forKey: Key("\(number)")) }
@@ -248,7 +249,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func liveBytesOfTheManifestAreCompared(mode: Configuration.IOMode) async throws {
+  func liveBytesOfTheManifestAreCompared(mode: Store.Configuration.IOMode) async throws {
     let directory = try await Self.store(mode)
     try Forgery(directory: directory).changeManifestFields { $0.segments[1].liveBytes -= 4 }
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
@@ -258,9 +259,9 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func manifestAfterACompactionHoldsTheLiveBytes(mode: Configuration.IOMode) async throws {
+  func manifestAfterACompactionHoldsTheLiveBytes(mode: Store.Configuration.IOMode) async throws {
     let directory = try await Self.store(mode)
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<10 { try await store.set([2], forKey: Key("\(number)")) }
       try await store.compact()
@@ -278,10 +279,10 @@ import Testing
 
   /// Salvage and compaction may need the value.
   @Test(arguments: modes)
-  func verifyingDecompressesDeadValues(mode: Configuration.IOMode) async throws {
+  func verifyingDecompressesDeadValues(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let value = [UInt8](repeating: 7, count: 300)
-    let configuration = Configuration.testing(ioMode: mode)
+    let configuration = Store.Configuration.testing(ioMode: mode)
     try await withStore(at: directory.path, configuration: configuration) { store in
       for _ in 0..<2 { try await store.set(value, forKey: "key") }
     }

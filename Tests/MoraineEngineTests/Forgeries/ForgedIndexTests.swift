@@ -6,16 +6,16 @@ import Testing
 /// Index checkpoints that open without a problem, and prove wrong when they are used: a false entry
 /// is an error, never a wrong answer. Without them the log has all answers.
 @Suite(.timeLimit(.minutes(10))) struct ForgedIndexTests {
-  private static let modes = [Configuration.IOMode.mapped, .positional]
+  private static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
-  private func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(ioMode: mode)
+  private func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
   }
 
-  private func store(_ mode: Configuration.IOMode, keys: Int) async throws -> TestDirectory {
+  private func store(_ mode: Store.Configuration.IOMode, keys: Int) async throws -> TestDirectory {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: configuration(mode)) { store in
       try await store.write { batch in
@@ -26,7 +26,7 @@ import Testing
   }
 
   private func check(
-    _ directory: TestDirectory, keys: Int, _ mode: Configuration.IOMode
+    _ directory: TestDirectory, keys: Int, _ mode: Store.Configuration.IOMode
   ) async throws {
     let store = try Store(at: directory.path, configuration: configuration(mode))
     #expect(await store.count == keys)
@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func entryPastTheEndOfItsSegmentIsAnError(mode: Configuration.IOMode) async throws {
+  func entryPastTheEndOfItsSegmentIsAnError(mode: Store.Configuration.IOMode) async throws {
     let directory = try await store(mode, keys: 20)
     let beyond = UInt64(1) << 28 - 1
     try CheckpointForgery(directory: directory).change { header, bytes in
@@ -66,7 +66,7 @@ import Testing
   /// An index that cannot be trusted is rebuilt from the log, whatever number of keys it claims: a
   /// checkpoint is a copy of what the log says, and nothing else.
   @Test(arguments: modes)
-  func aDamagedIndexWithAnotherNumberOfKeys(mode: Configuration.IOMode) async throws {
+  func aDamagedIndexWithAnotherNumberOfKeys(mode: Store.Configuration.IOMode) async throws {
     let directory = try await store(mode, keys: 5500)
     try CheckpointForgery(directory: directory).change { header, bytes in
       header.keyCount += 1
@@ -97,9 +97,9 @@ import Testing
   /// Regression: the index cannot be rebuilt either then; verifying threw that error, and reported
   /// nothing.
   @Test(arguments: modes)
-  func damagedLogBesideADamagedIndexIsReported(mode: Configuration.IOMode) async throws {
+  func damagedLogBesideADamagedIndexIsReported(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing(segmentSizeBytes: 64 << 10, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 64 << 10, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in
@@ -123,7 +123,7 @@ import Testing
 
   /// Replay meets the damage, and begins again without the checkpoint.
   @Test(arguments: modes)
-  func aDamagedIndexBesideALogThatWentOn(mode: Configuration.IOMode) async throws {
+  func aDamagedIndexBesideALogThatWentOn(mode: Store.Configuration.IOMode) async throws {
     let first = try await store(mode, keys: 5500)
     let store = try Store(at: first.path, configuration: configuration(mode))
     for number in 0..<3000 { try await store.set([1], forKey: Key("\(number)")) }
@@ -141,7 +141,7 @@ import Testing
 
   /// The digests of checkpoint and manifest agree with each other, and not with the log.
   @Test(arguments: modes)
-  func digestThatDiffersFromTheRecordsIsAnError(mode: Configuration.IOMode) async throws {
+  func digestThatDiffersFromTheRecordsIsAnError(mode: Store.Configuration.IOMode) async throws {
     let directory = try await store(mode, keys: 20)
     let more = StateDigest.of(hash: 1, sequence: 1)
     try CheckpointForgery(directory: directory).change { header, _ in

@@ -7,10 +7,11 @@ import Testing
 
 /// Records that are each sound, in an order that no writer makes.
 @Suite struct ForgedReplayTests {
-  private static let modes = [Configuration.IOMode.mapped, .positional]
+  private static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
   /// Returns the files that a killed process leaves: puts, and marks between them.
-  private func killedStore(_ mode: Configuration.IOMode) async throws -> (TestDirectory, URL) {
+  private func killedStore(_ mode: Store.Configuration.IOMode) async throws -> (TestDirectory, URL)
+  {
     let directory = try TestDirectory()
     let store = try Store(
       at: directory.path, configuration: .testing(ioMode: mode, durability: .sync))
@@ -23,7 +24,7 @@ import Testing
 
   private func expectRefusal(
     _ directory: TestDirectory, _ segment: URL, at place: Int, _ text: String,
-    _ mode: Configuration.IOMode
+    _ mode: Store.Configuration.IOMode
   ) throws {
     let before = try Data(contentsOf: segment)
     for _ in 0..<2 {
@@ -39,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func markThatPromisesLaterBytesIsRefused(mode: Configuration.IOMode) async throws {
+  func markThatPromisesLaterBytesIsRefused(mode: Store.Configuration.IOMode) async throws {
     let (directory, segment) = try await killedStore(mode)
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.header.kind == .syncMark }
@@ -49,7 +50,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func batchInterruptedByAMarkIsRefused(mode: Configuration.IOMode) async throws {
+  func batchInterruptedByAMarkIsRefused(mode: Store.Configuration.IOMode) async throws {
     let (directory, segment) = try await killedStore(mode)
     let places = try segment.recordPlaces
     let mark = try #require(places.firstIndex { $0.header.kind == .syncMark })
@@ -70,7 +71,7 @@ import Testing
     try storage.createDirectory(directory.path)
     let folder = try #require(try storage.openDirectory(directory.path))
     let file = try folder.createFile("huge")
-    let place = Limits.recordOffsetBytes
+    let place = StoreLimits.recordOffsetBytes
     let seed = Checksum(7)
     var record = [UInt8](repeating: 0, count: 24)
     Array("abc".utf8).withUnsafeBytes { key in
@@ -83,7 +84,7 @@ import Testing
     try record.withUnsafeBytes { try file.write($0, at: UInt64(place)) }
     let pipeline = CommitPipeline()
     defer { pipeline.stop() }
-    let identifier = Identifier(low: 1, high: 2)
+    let identifier = StoreIdentifier(low: 1, high: 2)
     var state = try EngineState(
       directory: folder, lock: nil,
       manifest: Manifest(

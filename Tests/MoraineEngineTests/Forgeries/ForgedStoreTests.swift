@@ -106,7 +106,7 @@ import Testing
     try lie.tell(forgery)
     let before = try forgery.contents()
     for isReadOnly in [true, false] {
-      var configuration = Configuration.testing()
+      var configuration = Store.Configuration.testing()
       configuration.isReadOnly = isReadOnly
       do throws(StoreError) {
         _ = try Store(at: directory.path, configuration: configuration)

@@ -5,13 +5,13 @@ import Testing
 
 /// Values that claim to need a dictionary, and cannot be decompressed with the present one.
 @Suite struct ForgedValueTests {
-  private static let modes = [Configuration.IOMode.mapped, .positional]
+  private static let modes = [Store.Configuration.IOMode.mapped, .positional]
   private static let value = [UInt8](repeating: 7, count: 300)
 
   /// - Returns: the place of the first segment's first compressed value, which now needs a
   ///   dictionary.
   private func storeWithoutDictionary(
-    _ directory: TestDirectory, _ configuration: Configuration
+    _ directory: TestDirectory, _ configuration: Store.Configuration
   ) async throws -> Int {
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<8 { try await store.set(Self.value, forKey: Key("\(number)")) }
@@ -25,9 +25,9 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func valueThatNeedsAMissingDictionaryIsAnError(mode: Configuration.IOMode) async throws {
+  func valueThatNeedsAMissingDictionaryIsAnError(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(mode)
+    let configuration = Store.Configuration.dictionaries(mode)
     let place = try await storeWithoutDictionary(directory, configuration)
     let store = try Store(at: directory.path, configuration: configuration)
     let error = await #expect(throws: StoreError.self) { try await store.value(forKey: "3") }
@@ -42,10 +42,10 @@ import Testing
 
   @Test(arguments: modes, [true, false])
   func compactionDoesNotCopyAValueThatNeedsAMissingDictionary(
-    mode: Configuration.IOMode, shares: Bool
+    mode: Store.Configuration.IOMode, shares: Bool
   ) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.dictionaries(mode)
+    var configuration = Store.Configuration.dictionaries(mode)
     configuration.compaction.sharesDictionaries = shares
     let place = try await storeWithoutDictionary(directory, configuration)
     let store = try Store(at: directory.path, configuration: configuration)
@@ -67,9 +67,11 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func compactionDoesNotCopyAValueThatDoesNotDecompress(mode: Configuration.IOMode) async throws {
+  func compactionDoesNotCopyAValueThatDoesNotDecompress(
+    mode: Store.Configuration.IOMode
+  ) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.dictionaries(mode)
+    var configuration = Store.Configuration.dictionaries(mode)
     let documents = SimilarDocuments.make(0..<1500)
     try await withStore(at: directory.path, configuration: configuration) { store in
       for (number, document) in documents.enumerated() {
@@ -100,9 +102,9 @@ import Testing
   /// Long values are not worth a place beside the dictionary from which short values are
   /// decompressed.
   @Test(arguments: modes)
-  func longValuesOfASharedDictionaryAreRead(mode: Configuration.IOMode) async throws {
+  func longValuesOfASharedDictionaryAreRead(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(mode)
+    let configuration = Store.Configuration.dictionaries(mode)
     let documents = SimilarDocuments.make(0..<1500)
     let long = documents[100..<150].flatMap { $0 }
     let store = try Store(at: directory.path, configuration: configuration)

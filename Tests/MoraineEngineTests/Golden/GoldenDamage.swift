@@ -14,11 +14,11 @@ struct GoldenDamage {
   }
 
   let golden: GoldenStore
-  let mode: Configuration.IOMode
+  let mode: Store.Configuration.IOMode
   let openSegment: String?
   private let marks: [Mark]
 
-  init(_ golden: GoldenStore, _ mode: Configuration.IOMode) throws {
+  init(_ golden: GoldenStore, _ mode: Store.Configuration.IOMode) throws {
     self.golden = golden
     self.mode = mode
     openSegment = try golden.manifest.segments.last { !$0.isSealed }?.number.fileName
@@ -79,7 +79,7 @@ struct GoldenDamage {
   private func contents(
     _ storage: MemoryStorage, isReadOnly: Bool
   ) async throws(StoreError) -> GoldenStore.Contents {
-    var configuration = Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 0
     configuration.isReadOnly = isReadOnly

@@ -10,7 +10,7 @@ import Testing
 /// 13th byte, and cuts at every 13th length. `Scripts/prove --only damage` runs it so, built for
 /// release.
 @Suite(.timeLimit(.minutes(30))) struct GoldenDamageTests {
-  static let modes: [Configuration.IOMode] = [.mapped, .positional]
+  static let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
   private let thoroughness = ProcessInfo.processInfo.environment["MORAINE_EVERY_BYTE"]
   private var isThorough: Bool { thoroughness != nil }
 
@@ -27,7 +27,9 @@ import Testing
   }
 
   @Test(arguments: GoldenStore.all, modes)
-  func noFlippedBitChangesAnAnswer(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+  func noFlippedBitChangesAnAnswer(
+    golden: GoldenStore, mode: Store.Configuration.IOMode
+  ) async throws {
     let damage = try GoldenDamage(golden, mode)
     var count = 0
     for (name, bytes) in golden.files.sorted(by: { $0.key < $1.key }) {
@@ -46,7 +48,9 @@ import Testing
   }
 
   @Test(arguments: GoldenStore.all, modes)
-  func noTruncationChangesAnAnswer(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+  func noTruncationChangesAnAnswer(
+    golden: GoldenStore, mode: Store.Configuration.IOMode
+  ) async throws {
     let damage = try GoldenDamage(golden, mode)
     var count = 0
     for (name, bytes) in golden.files.sorted(by: { $0.key < $1.key }) {
@@ -66,7 +70,8 @@ import Testing
   /// `MORAINE_RANDOM_EDITS` is the number of edits of each store; `MORAINE_EDIT_SEED` is the first
   /// seed.
   @Test(arguments: GoldenStore.all, modes)
-  func randomEditsChangeNoAnswer(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+  func randomEditsChangeNoAnswer(golden: GoldenStore, mode: Store.Configuration.IOMode) async throws
+  {
     let environment = ProcessInfo.processInfo.environment
     let first = environment["MORAINE_EDIT_SEED"].flatMap(UInt64.init) ?? 1
     let count = environment["MORAINE_RANDOM_EDITS"].flatMap(UInt64.init) ?? 200
@@ -86,7 +91,9 @@ import Testing
 
   /// Shows that the check can fail.
   @Test(arguments: GoldenStore.all, modes)
-  func differentContentsAreReported(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+  func differentContentsAreReported(
+    golden: GoldenStore, mode: Store.Configuration.IOMode
+  ) async throws {
     var other = golden
     let key = try #require(other.expected.keys.first)
     other.expected[key] = GoldenStore.Record(key: key.bytes, sequence: 1, value: [1, 2, 3])

@@ -20,9 +20,10 @@ final class GoldenRecipe {
       at: directory.path, configuration: Self.configuration(name, segmentSizeBytes))
   }
 
-  private static func configuration(_ name: String, _ segmentSizeBytes: Int) -> Configuration {
+  private static func configuration(_ name: String, _ segmentSizeBytes: Int) -> Store.Configuration
+  {
     // Nothing is preallocated in this mode.
-    var configuration = Configuration.testing(
+    var configuration = Store.Configuration.testing(
       segmentSizeBytes: segmentSizeBytes, ioMode: .positional)
     configuration.checkpointFloorBytes = name == "compacted" ? 0 : .max
     configuration.compaction = .manual

@@ -6,14 +6,16 @@ import Testing
 
 /// A store that any earlier version wrote can be read and written.
 @Suite(.timeLimit(.minutes(10))) struct GoldenStoreTests {
-  static let modes: [Configuration.IOMode] = [.mapped, .positional]
+  static let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
 
   @Test(arguments: GoldenStore.all, modes)
-  func goldenStoreIsReadAndWritten(golden: GoldenStore, mode: Configuration.IOMode) async throws {
+  func goldenStoreIsReadAndWritten(
+    golden: GoldenStore, mode: Store.Configuration.IOMode
+  ) async throws {
     let directory = try TestDirectory()
     try FileManager.default.copyItem(
       at: golden.url.appending(path: "store"), to: directory.store)
-    var configuration = Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1024, ioMode: mode)
     configuration.compaction = .manual
     var expected = golden.expected
 

@@ -230,7 +230,7 @@ import Testing
     let storage = MemoryStorage()
     try storage.createDirectory("store")
     let directory = try #require(try storage.openDirectory("store"))
-    var header = CheckpointHeader(storeID: Identifier(low: 1, high: 2))
+    var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
     header.keyspaces = nil
     try CheckpointImage(header, of: &index).write(to: try directory.createFile("checkpoint"))
     let pages = try CheckpointFile.open("checkpoint", directory, mapped: true, logBytes: 1 << 40)
@@ -280,8 +280,10 @@ import Testing
 
 /// The same tests with stores.
 @Suite(.timeLimit(.minutes(10))) struct ShrinkingStoreTests {
-  private static func configuration(_ mode: Configuration.IOMode = .mapped) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 16 << 20, ioMode: mode)
+  private static func configuration(
+    _ mode: Store.Configuration.IOMode = .mapped
+  ) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 16 << 20, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
@@ -316,7 +318,7 @@ import Testing
 
   /// The mapping of a checkpoint is released with its last chunk, and the next checkpoint is small.
   @Test(arguments: SnapshotTests.modes)
-  func loadedIndexReleasesItsMemory(mode: Configuration.IOMode) async throws {
+  func loadedIndexReleasesItsMemory(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let configuration = Self.configuration(mode)
     try await withStore(at: directory.path, configuration: configuration) { store in
@@ -348,7 +350,7 @@ import Testing
     let storage = MemoryStorage()
     var store = try Store(on: storage, at: "store", configuration: Self.configuration())
     var model: [Key: [UInt8]] = [:]
-    var moments: [(snapshot: Snapshot, model: [Key: [UInt8]])] = []
+    var moments: [(snapshot: Store.Snapshot, model: [Key: [UInt8]])] = []
     for round in 0..<3 {
       try await Self.write(0..<30_000, to: store) { try $0.set([UInt8(round)], forKey: $1) }
       for number in 0..<30_000 { model[Key("\(number)")] = [UInt8(round)] }
@@ -385,7 +387,7 @@ import Testing
   }
 
   private static func check(
-    _ snapshot: Snapshot, _ model: [Key: [UInt8]], _ replay: Comment
+    _ snapshot: Store.Snapshot, _ model: [Key: [UInt8]], _ replay: Comment
   ) throws {
     #expect(try snapshot.contents() == model, replay)
     let keys = (0..<6000).map { Key("\($0)") }

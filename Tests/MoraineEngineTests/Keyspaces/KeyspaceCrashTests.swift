@@ -14,8 +14,8 @@ import Testing
   /// P1: the store opens after a crash at every call, and contains everything that was
   /// acknowledged.
   @Test(arguments: KeyspaceTests.modes)
-  func everyCrashLeavesAPrefix(mode: Configuration.IOMode) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
+  func everyCrashLeavesAPrefix(mode: Store.Configuration.IOMode) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
     configuration.compaction = .manual
     let opened = configuration
     // Few disks for each crash: the laboratory has scenarios of keyspaces, with all disks.

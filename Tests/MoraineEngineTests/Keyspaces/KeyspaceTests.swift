@@ -4,12 +4,12 @@ import Testing
 
 /// One log with several sets of keys.
 @Suite struct KeyspaceTests {
-  static let modes: [Configuration.IOMode] = [.mapped, .positional]
+  static let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
 
   @Test(arguments: modes)
-  func sameKeyIsIndependentInEachKeyspace(mode: Configuration.IOMode) async throws {
+  func sameKeyIsIndependentInEachKeyspace(mode: Store.Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
-    let configuration = Configuration.testing(segmentSizeBytes: 600, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 600, ioMode: mode)
     var store = try disk.openStore(configuration: configuration)
     for name in ["", "users", "settings"] {
       let keyspace = try store.keyspace(named: name)

@@ -9,15 +9,15 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct ChangeFeedTests {
   private func next(
     _ count: Int, _ iterator: inout ChangeSequence.Iterator
-  ) async throws -> [Change] {
-    var changes: [Change] = []
+  ) async throws -> [Store.Change] {
+    var changes: [Store.Change] = []
     while changes.count < count, let change = try await iterator.next() { changes.append(change) }
     return changes
   }
 
   @Test(arguments: KeyspaceTests.modes)
-  func everyChangeComesInOrder(mode: Configuration.IOMode) async throws {
-    let configuration = Configuration.testing(segmentSizeBytes: 500, ioMode: mode)
+  func everyChangeComesInOrder(mode: Store.Configuration.IOMode) async throws {
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 500, ioMode: mode)
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     let users = try store.keyspace(named: "users")
     var iterator = store.changes().makeAsyncIterator()
@@ -79,7 +79,7 @@ import Testing
 
   /// Intermediate states may be missing after the gap; the present states and the deletes are not.
   @Test func feedAfterAGapHasTheLatestStatesAndTheDeletes() async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 500)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 500)
     configuration.compaction = .manual
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     store.waitForIteratorsForever()
@@ -107,7 +107,7 @@ import Testing
 
   /// A delete is never missing without an error.
   @Test func cursorBeforeDroppedDeletesHasExpired() async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 500)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 500)
     configuration.compaction = .manual
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     try await store.set([0], forKey: "a")

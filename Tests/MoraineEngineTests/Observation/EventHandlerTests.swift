@@ -4,12 +4,12 @@ import MoraineTesting
 import Synchronization
 import Testing
 
-/// The promises of ``Configuration/onEvent``.
+/// The promises of ``Store/Configuration/onEvent``.
 @Suite(.timeLimit(.minutes(10))) struct EventHandlerTests {
   @Test func onlyCloseWaitsForAHandler() async throws {
     let gate = Gate()
     let log = EventLog()
-    var configuration = Configuration.testing(segmentSizeBytes: 4000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000)
     configuration.onEvent = { event in
       gate.pass()
       log.add(event)
@@ -34,7 +34,7 @@ import Testing
 
   @Test func closeReturnsAfterTheHandlerOfClosed() async throws {
     let gate = Gate()
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.onEvent = { event in
       if event.name == "closed" { gate.pass() }
     }
@@ -55,7 +55,7 @@ import Testing
 
   @Test func closingTwiceIsReportedOnce() async throws {
     let log = EventLog()
-    let store = Store.inMemory(configuration: Configuration.testing().telling(log))
+    let store = Store.inMemory(configuration: Store.Configuration.testing().telling(log))
     async let first: Void = store.close()
     async let second: Void = store.close()
     _ = try await (first, second)
@@ -66,7 +66,7 @@ import Testing
 
   @Test func addedHandlerRunsAfterTheExistingHandler() async throws {
     let calls = Mutex<[String]>([])
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.addEventHandler { event in calls.withLock { $0.append("first \(event.name)") } }
     configuration.addEventHandler { event in calls.withLock { $0.append("second \(event.name)") } }
     try await Store.inMemory(configuration: configuration).close()
@@ -77,7 +77,7 @@ import Testing
   @Test func aTaskOfTheHandlerUsesTheStore() async throws {
     let (counts, continuation) = AsyncStream.makeStream(of: Int.self)
     let box = Mutex<Store?>(nil)
-    var configuration = Configuration.testing(segmentSizeBytes: 4000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000)
     configuration.compaction = .manual
     configuration.onEvent = { event in
       guard case .segmentSealed = event, let store = box.withLock({ $0 }) else { return }

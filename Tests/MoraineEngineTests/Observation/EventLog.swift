@@ -34,8 +34,8 @@ final class EventLog: Sendable {
   }
 }
 
-extension Configuration {
-  func telling(_ log: EventLog) -> Configuration {
+extension Store.Configuration {
+  func telling(_ log: EventLog) -> Store.Configuration {
     var result = self
     result.onEvent = log.add
     return result

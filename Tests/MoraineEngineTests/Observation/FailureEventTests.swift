@@ -11,7 +11,7 @@ import Testing
   private static let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
   private let log = EventLog()
 
-  private func open(_ storage: any Storage, _ configuration: Configuration) throws -> Store {
+  private func open(_ storage: any Storage, _ configuration: Store.Configuration) throws -> Store {
     try Store(on: storage, at: "store", configuration: configuration.telling(log))
   }
 
@@ -68,7 +68,7 @@ import Testing
 
   @Test func failedCheckpointIsReported() async throws {
     let storage = FaultStorage(MemoryStorage())
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.checkpointFloorBytes = 0
     let store = try open(storage, configuration)
     for number in 0..<20 { try await store.set([1], forKey: Key("\(number)")) }
@@ -83,7 +83,7 @@ import Testing
 
   @Test func failedBackgroundManifestIsReported() async throws {
     let storage = FaultStorage(MemoryStorage())
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = .manual
     let store = try open(storage, configuration)
     try await store.set([1], forKey: "first")
@@ -127,7 +127,7 @@ import Testing
   /// Compaction ignores the segment from then on, so that nothing more is reported.
   @Test func damagedSegmentIsReportedOnce() async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 20_000).telling(log)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 20_000).telling(log)
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
     try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
@@ -139,10 +139,10 @@ import Testing
     #expect(log.count("compacted") > 0)
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func fullDiskIsReportedOnceUntilSpaceReturns(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func fullDiskIsReportedOnceUntilSpaceReturns(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
-    var configuration = Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 20_000, ioMode: mode)
     configuration.compaction = .manual
     let store = try open(storage, configuration)
     try await store.set([1], forKey: "first")

@@ -10,8 +10,8 @@ import Testing
   /// once.
   private func changes(
     through last: UInt64, _ iterator: inout ChangeSequence.Iterator
-  ) async throws -> [Change] {
-    var changes: [Change] = []
+  ) async throws -> [Store.Change] {
+    var changes: [Store.Change] = []
     while changes.last?.sequence.rawValue != last, let change = try await iterator.next() {
       changes.append(change)
     }
@@ -20,7 +20,7 @@ import Testing
 
   /// While an iterator runs it sees every change, including changes that are already garbage.
   @Test func backgroundCompactionKeepsUnseenChanges() async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = CompactionPolicy()
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     store.waitForIteratorsForever()
@@ -43,7 +43,7 @@ import Testing
   /// A task that is to iterate over the changes may start much later.
   @Test(arguments: [false, true])
   func compactionKeepsChangesBeforeTheFirstStepOfAnIterator(hasIterator: Bool) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.compaction = CompactionPolicy()
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     store.waitForIteratorsForever()

@@ -42,16 +42,16 @@ import Testing
   }
 
   @Test(arguments: KeyspaceTests.modes)
-  func replicaEndsEqualToTheStore(mode: Configuration.IOMode) async throws {
+  func replicaEndsEqualToTheStore(mode: Store.Configuration.IOMode) async throws {
     var restarts = 0
     for seed in Self.seeds { restarts += try await run(seed, mode) }
     // Both ways occurred: continuing and starting again.
     #expect(restarts > 0 && restarts < Self.seeds.count * 10)
   }
 
-  private func run(_ seed: UInt64, _ mode: Configuration.IOMode) async throws -> Int {
+  private func run(_ seed: UInt64, _ mode: Store.Configuration.IOMode) async throws -> Int {
     var random = SeededGenerator(seed: seed)
-    var configuration = Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 400, ioMode: mode)
     configuration.compaction = seed % 3 == 0 ? CompactionPolicy() : .manual
     configuration.checkpointFloorBytes = 0
     let storage = MemoryStorage()

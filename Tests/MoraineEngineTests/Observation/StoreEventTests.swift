@@ -9,10 +9,11 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct StoreEventTests {
   private let log = EventLog()
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func eventsOfARunArriveInOrder(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func eventsOfARunArriveInOrder(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage()
-    var configuration = Configuration.testing(segmentSizeBytes: 4000, ioMode: mode).telling(log)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000, ioMode: mode).telling(
+      log)
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 1 << 20
     let store = try Store(on: storage, at: "store", configuration: configuration)
@@ -43,7 +44,7 @@ import Testing
   @Test func asynchronousOpeningIsReported() async throws {
     let directory = try TestDirectory()
     try await Store(at: directory.path).set([1], forKey: "a", durability: .sync)
-    var configuration = Configuration().telling(log)
+    var configuration = Store.Configuration().telling(log)
     configuration.isReadOnly = true
     let store = try await Store.open(at: directory.path, configuration: configuration)
     try await store.close()
@@ -51,7 +52,7 @@ import Testing
   }
 
   @Test func puttingAndGettingReportNoEvents() async throws {
-    let store = Store.inMemory(configuration: Configuration().telling(log))
+    let store = Store.inMemory(configuration: Store.Configuration().telling(log))
     for number in 0..<1000 {
       let key = Key("\(number)")
       try await store.set([1], forKey: key, durability: number % 100 == 0 ? .sync : nil)
@@ -64,7 +65,7 @@ import Testing
   }
 
   @Test func compactionEventsMatchTheReport() async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 4000).telling(log)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4000).telling(log)
     configuration.compaction = .manual
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<600 { try await store.set([UInt8](0..<50), forKey: Key("\(number % 99)")) }
@@ -84,7 +85,7 @@ import Testing
   }
 
   @Test func backgroundCompactionsAreReported() async throws {
-    let configuration = Configuration.testing(segmentSizeBytes: 4000).telling(log)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 4000).telling(log)
     let store = Store.inMemory(configuration: configuration)
     var number = 0
     while log.count("compacted") == 0 {
@@ -97,7 +98,7 @@ import Testing
   }
 
   @Test func checkpointIsReported() async throws {
-    var configuration = Configuration.testing().telling(log)
+    var configuration = Store.Configuration.testing().telling(log)
     configuration.checkpointFloorBytes = 0
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<20 { try await store.set([1], forKey: Key("\(number)")) }
@@ -110,7 +111,7 @@ import Testing
   }
 
   @Test func suspendingAndResuming() async throws {
-    let store = Store.inMemory(configuration: Configuration.testing().telling(log))
+    let store = Store.inMemory(configuration: Store.Configuration.testing().telling(log))
     try await store.set([1], forKey: "a")
     try await store.suspend()
     try await store.resume()

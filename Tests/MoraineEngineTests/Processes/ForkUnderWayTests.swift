@@ -9,10 +9,10 @@ import Testing
 /// Forks while the parent's log is open, full, or being synced.
 @Suite struct ForkUnderWayTests {
   /// The child's end changes no byte and no length of the open log.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aChildsEndLeavesTheFilesAsTheyAre(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aChildsEndLeavesTheFilesAsTheyAre(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     var number = 0
     while await store.statistics.segmentCount < 3 {

@@ -32,7 +32,7 @@
     /// Regression: a store with unsynced writes kept its descriptor.
     @Test func storesThatNeverSyncReleaseDescriptors() async {
       await #expect(processExitsWith: .success) {
-        for mode in [Configuration.IOMode.mapped, .positional] {
+        for mode in [Store.Configuration.IOMode.mapped, .positional] {
           try await ManyStores(count: 200, descriptors: 128) { configuration in
             configuration.ioMode = mode
             configuration.durability = .none
@@ -49,7 +49,8 @@
       }
     }
 
-    /// Regression: each shared store that was followed had a thread, and two descriptors for events.
+    /// Regression: each shared store that was followed had a thread, and two descriptors for
+    /// events.
     @Test func followedSharedStoresHaveNoThreadsOfTheirOwn() async {
       await #expect(processExitsWith: .success) {
         try await ManyStores(count: 100, descriptors: 1024) { $0.sharing = .shared }.run()
@@ -66,14 +67,14 @@
     let directory: TestDirectory
     let count: Int
     let descriptors: Int
-    let configuration: Configuration
+    let configuration: Store.Configuration
 
     init(
-      count: Int, descriptors: Int, _ configure: (inout Configuration) -> Void = { _ in }
+      count: Int, descriptors: Int, _ configure: (inout Store.Configuration) -> Void = { _ in }
     ) throws {
       self.count = count
       self.descriptors = descriptors
-      var configuration = Configuration()
+      var configuration = Store.Configuration()
       configure(&configuration)
       self.configuration = configuration
       directory = try TestDirectory()
@@ -184,7 +185,7 @@
 
     /// Runs the body for each store, 32 at a time. The results are in the order of the stores.
     private func each<Result: Sendable>(
-      _ body: @escaping @Sendable (Int, Configuration) async throws -> Result
+      _ body: @escaping @Sendable (Int, Store.Configuration) async throws -> Result
     ) async throws -> [Result] {
       try await withThrowingTaskGroup(of: (Int, Result).self) { group in
         var results: [Int: Result] = [:]

@@ -9,7 +9,7 @@ import Testing
     case moved, replacedByAStore, replacedByALink
   }
 
-  private static let configuration = Configuration.testing(segmentSizeBytes: 1000)
+  private static let configuration = Store.Configuration.testing(segmentSizeBytes: 1000)
 
   /// - Returns: the present place of the store.
   private func strike(_ mishap: Mishap, _ directory: TestDirectory) async throws -> URL {

@@ -12,7 +12,7 @@
   @Suite(.timeLimit(.minutes(10)), .serialized) struct ProcessLimitTests {
     @Test func aStoreAtTheLimitOfDescriptorsFailsWithTypedErrors() async {
       await #expect(processExitsWith: .success) {
-        for mode in [Configuration.IOMode.mapped, .positional] {
+        for mode in [Store.Configuration.IOMode.mapped, .positional] {
           let store = try LimitedStore(mode)
           // From enough spare descriptors for an opening down to none.
           for spare in stride(from: 12, through: 0, by: -1) {
@@ -28,7 +28,7 @@
     /// Regression: at a sync or a seal, a store that has closed its descriptors needs one.
     @Test func anOpenStoreAtTheLimitOfDescriptorsLosesNothing() async {
       await #expect(processExitsWith: .success) {
-        for mode in [Configuration.IOMode.mapped, .positional] {
+        for mode in [Store.Configuration.IOMode.mapped, .positional] {
           let store = try LimitedStore(mode)
           try await store.useOpen { () throws -> Limit in
             DescriptorPool.current.parkAll()
@@ -74,7 +74,7 @@
     /// allocations take memory that the process already has.
     @Test func aStoreWithoutAddressSpaceFailsWithTypedErrors() async {
       await #expect(processExitsWith: .success) {
-        for mode in [Configuration.IOMode.mapped, .positional] {
+        for mode in [Store.Configuration.IOMode.mapped, .positional] {
           let store = try LimitedStore(mode)
           try await store.useReopening()
           let limit = try Limit(.addressSpace, try Limit.addressSpaceInUse() + (1 << 20))
@@ -93,7 +93,7 @@
     @Test(.enabled(if: getuid() == 0, "only root can become a user without other threads"))
     func aStoreAtTheLimitOfThreadsFailsWithTypedErrors() async {
       await #expect(processExitsWith: .success) {
-        for mode in [Configuration.IOMode.mapped, .positional] {
+        for mode in [Store.Configuration.IOMode.mapped, .positional] {
           let store = try LimitedStore(mode)
           try await store.beNobody()
           for _ in 0..<3 {
@@ -160,11 +160,11 @@
   /// A store and its acknowledged records. One task at a time uses it.
   private final class LimitedStore: @unchecked Sendable {
     private let directory: TestDirectory
-    private let configuration: Configuration
+    private let configuration: Store.Configuration
     private var acknowledged: [Key: [UInt8]] = [:]
     private var number = 0
 
-    init(_ mode: Configuration.IOMode) throws {
+    init(_ mode: Store.Configuration.IOMode) throws {
       directory = try TestDirectory()
       configuration = .testing(segmentSizeBytes: 64 << 10, ioMode: mode, durability: .sync)
       // A signal ends a process that hangs.

@@ -5,8 +5,8 @@ import SystemPackage
 import Testing
 
 @Suite struct ReadOnlyTests {
-  private var readOnly: Configuration {
-    var configuration = Configuration()
+  private var readOnly: Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.isReadOnly = true
     return configuration
   }

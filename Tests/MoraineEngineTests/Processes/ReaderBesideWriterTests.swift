@@ -10,9 +10,9 @@ import Testing
 /// A reader holds no lock once it is open.
 @Suite(.timeLimit(.minutes(10))) struct ReaderBesideWriterTests {
   private func configuration(
-    _ mode: Configuration.IOMode, isReadOnly: Bool = false
-  ) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 3000, ioMode: mode)
+    _ mode: Store.Configuration.IOMode, isReadOnly: Bool = false
+  ) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 3000, ioMode: mode)
     configuration.isReadOnly = isReadOnly
     return configuration
   }
@@ -33,10 +33,10 @@ import Testing
 
   /// Regression: a running `dump` prevented a writer from opening.
   @Test(
-    arguments: [Configuration.IOMode.mapped, .positional],
-    [Configuration.Sharing.exclusive, .shared])
+    arguments: [Store.Configuration.IOMode.mapped, .positional],
+    [Store.Configuration.Sharing.exclusive, .shared])
   func aWriterOpensBesideAReader(
-    _ mode: Configuration.IOMode, _ sharing: Configuration.Sharing
+    _ mode: Store.Configuration.IOMode, _ sharing: Store.Configuration.Sharing
   ) async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path, configuration: configuration(mode)) {

@@ -33,9 +33,9 @@ import Testing
     var backup: URL { directory.url.appendingPathComponent("backup") }
     var other: URL { directory.url.appendingPathComponent("other") }
     let elsewhere: URL
-    let configuration: Configuration
+    let configuration: Store.Configuration
 
-    init(_ configuration: Configuration) async throws {
+    init(_ configuration: Store.Configuration) async throws {
       self.configuration = configuration
       directory = try TestDirectory()
       elsewhere = directory.url.appendingPathComponent("elsewhere")
@@ -97,7 +97,7 @@ import Testing
     }
   }
 
-  private static let configurations: [Configuration] = [
+  private static let configurations: [Store.Configuration] = [
     .testing(), .testing(ioMode: .positional), .shared(), .shared(.positional),
   ]
 
@@ -328,7 +328,7 @@ import Testing
   func nothingIsAcknowledgedOnceANameLeadsElsewhere(seed: Int) async throws {
     var generator = SeededGenerator(seed: UInt64(seed))
     let disk = SimulatedDisk()
-    let modes: [Configuration.IOMode] = [.mapped, .positional]
+    let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
     let store = try disk.openStore(
       configuration: .testing(
         segmentSizeBytes: 600, ioMode: modes[seed % 2], durability: .sync))
@@ -388,7 +388,7 @@ import Testing
     await #expect(processExitsWith: .success) {
       let directory = try TestDirectory()
       try #require(chdir(directory.url.path) == 0)
-      let configuration = Configuration.testing(segmentSizeBytes: 1000)
+      let configuration = Store.Configuration.testing(segmentSizeBytes: 1000)
       let store = try Store(at: "store", configuration: configuration)
       let unmade = try Store(at: "./later", configuration: configuration)
       try #require(chdir("/") == 0)
@@ -413,7 +413,7 @@ import Testing
   func aStoreWithoutMappingsWorks(_ refusal: Errno) async throws {
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { $0.operation == .map ? .fail(refusal) : nil }
-    let configuration = Configuration.testing(segmentSizeBytes: 1000)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000)
     for life in 0..<3 {
       let store = try Store(on: storage, at: "store", configuration: configuration)
       for number in 0..<40 {

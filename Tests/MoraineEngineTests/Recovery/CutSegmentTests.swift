@@ -6,9 +6,9 @@ import Testing
 /// Recovery cuts a torn segment and records the cut in the manifest. A power failure may restore
 /// the bytes that were cut, but not an older manifest.
 @Suite struct CutSegmentTests {
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func cutBytesThatReappearAreCutAgain(mode: Configuration.IOMode) async throws {
-    let configuration = Configuration.testing(ioMode: mode)
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func cutBytesThatReappearAreCutAgain(mode: Store.Configuration.IOMode) async throws {
+    let configuration = Store.Configuration.testing(ioMode: mode)
     let killed = try TestDirectory()
     let store = try Store(at: killed.path, configuration: configuration)
     for number in 0..<20 { try await store.set([UInt8(number)], forKey: Key("key \(number)")) }

@@ -9,7 +9,7 @@ import Testing
     "a value that is long enough to be compressed, compressed, compressed".utf8)
 
   private func makeStore(_ directory: TestDirectory) async throws -> [Key: [UInt8]] {
-    let configuration = Configuration.testing(segmentSizeBytes: 600)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 600)
     let model: [Key: [UInt8]] = ["a": value, "b": [1, 2, 3], "d": value + value]
     try await withStore(at: directory.path, configuration: configuration) { store in
       try await store.set([9], forKey: "a")

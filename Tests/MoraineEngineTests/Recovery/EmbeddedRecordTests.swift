@@ -8,10 +8,10 @@ import Testing
 
 /// A value may hold the image of a record; recovery never takes it for one (rule 7).
 @Suite struct EmbeddedRecordTests {
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aRecordInAValueIsNeverResynchronizedInto(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aRecordInAValueIsNeverResynchronizedInto(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(ioMode: mode)
+    let configuration = Store.Configuration.testing(ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     let noise = (0..<40).map { UInt8(truncatingIfNeeded: $0 &* 97 &+ 13) }
     try await store.set(noise, forKey: "embedded")
@@ -45,7 +45,7 @@ import Testing
   /// The same image at its own place, but in another segment.
   @Test func aRecordFromAnotherSegmentDoesNotParse() async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 400)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 400)
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<12 { try await store.set([UInt8](0..<60), forKey: "\(number)") }
     try await store.close()

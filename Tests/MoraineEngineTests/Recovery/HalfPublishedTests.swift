@@ -21,9 +21,11 @@ import Testing
 
   /// Regression: the number of the segment that this manifest may list was given to the output of a
   /// compaction, which removed the file.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func segmentNumberOfAHalfPublishedManifestIsNotReused(mode: Configuration.IOMode) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func segmentNumberOfAHalfPublishedManifestIsNotReused(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
     configuration.compaction = .manual
     let disk = SimulatedDisk()
     let storage = FaultStorage(disk)
@@ -48,9 +50,11 @@ import Testing
 
   /// Regression: recovery removed a segment that this manifest does not list, and the segment was
   /// missing after a power failure.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func unlistedSegmentIsRemovedAfterTheManifestIsDurable(mode: Configuration.IOMode) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func unlistedSegmentIsRemovedAfterTheManifestIsDurable(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
     configuration.compaction = .manual
     let disk = SimulatedDisk()
     let first = try disk.openStore(configuration: configuration)

@@ -38,7 +38,7 @@ import Testing
     let names = try directory.names()
     let before = kind == .link ? try Data(contentsOf: aside) : nil
     for isReadOnly in [true, false] {
-      var configuration = Configuration.testing()
+      var configuration = Store.Configuration.testing()
       configuration.isReadOnly = isReadOnly
       let error = #expect(throws: StoreError.self) {
         try Store(at: directory.path, configuration: configuration)
@@ -56,7 +56,7 @@ import Testing
   @Test(arguments: ["MANIFEST.tmp", "RESERVE", "0000000002.segment"])
   func aLinkThatComesLaterIsNotWrittenThrough(name: String) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 1000)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000)
     let store = try Store(at: directory.path, configuration: configuration)
     try await store.set([1], forKey: "a", durability: .sync)
     let target = directory.url.appendingPathComponent("target")
@@ -80,7 +80,7 @@ import Testing
   /// Includes the files of later segments, of recovery and of the reserve.
   @Test func filesOfRecoveryAndRotationAreAccessibleOnlyToTheOwner() async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 400)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 400)
     let copy = try TestDirectory()
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<10 { try await store.set([UInt8](0..<60), forKey: Key("\(number)")) }

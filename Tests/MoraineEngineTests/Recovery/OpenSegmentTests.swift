@@ -9,8 +9,8 @@ import Testing
 /// Two segments that the manifest lists as open, which a kill between two manifests leaves: the
 /// first must be whole, and the second must continue its sequence.
 @Suite struct OpenSegmentTests {
-  private static func configuration(_ durability: Durability) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 1000, durability: durability)
+  private static func configuration(_ durability: Durability) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, durability: durability)
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 0
     return configuration

@@ -8,10 +8,10 @@ import Testing
 @Suite struct OpeningMemoryTests {
   /// Regression: each segment kept a window of its bytes (a megabyte in a store with large
   /// segments) and its file.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func coveredSegmentsKeepNeitherWindowsNorFiles(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func coveredSegmentsKeepNeitherWindowsNorFiles(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing(segmentSizeBytes: 2000, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in

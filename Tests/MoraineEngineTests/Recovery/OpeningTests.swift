@@ -6,7 +6,7 @@ import Testing
 /// Paths that are no store, and the errors that opening throws for them.
 @Suite struct OpeningTests {
   private func code(
-    _ path: FilePath, _ configuration: Configuration = .testing()
+    _ path: FilePath, _ configuration: Store.Configuration = .testing()
   ) -> StoreError.Code? {
     do throws(StoreError) {
       _ = try Store(at: path, configuration: configuration)
@@ -39,7 +39,7 @@ import Testing
 
   @Test func openingAMissingStoreWithoutCreationIsAnError() throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.createIfMissing = false
     #expect(code(directory.path, configuration) == .notAStore)
   }
@@ -47,7 +47,7 @@ import Testing
   /// An older manifest beside newer segments mixes two moments, and is no store.
   @Test func aStaleManifestIsRefused() async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 256)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 256)
     let manifest = directory.store.appendingPathComponent("MANIFEST")
     try await withStore(at: directory.path, configuration: configuration) { store in
       try await store.set([1], forKey: "a")
@@ -63,7 +63,7 @@ import Testing
   @Test func aReadOnlyStoreReadsAndRefusesToWrite() async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.isReadOnly = true
     let before = try directory.names()
     let store = try Store(at: directory.path, configuration: configuration)

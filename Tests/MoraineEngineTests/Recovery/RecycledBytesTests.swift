@@ -7,8 +7,9 @@ import Testing
 /// Old bytes after the end of the log, which a power failure, or a disk that reuses old blocks,
 /// leaves.
 @Suite struct RecycledBytesTests {
-  private func killedStore(_ count: Int, _ mode: Configuration.IOMode) async throws -> TestDirectory
-  {
+  private func killedStore(
+    _ count: Int, _ mode: Store.Configuration.IOMode
+  ) async throws -> TestDirectory {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     for number in 0..<count { try await store.set([7, 7, 7, 7], forKey: Key("key \(number)")) }
@@ -19,8 +20,8 @@ import Testing
   }
 
   /// The same places, the next sequence numbers, and right checksums, but of another segment.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func recordsOfAnotherSegmentAreNotReplayed(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func recordsOfAnotherSegmentAreNotReplayed(mode: Store.Configuration.IOMode) async throws {
     let directory = try await killedStore(5, mode)
     let other = try await killedStore(9, mode)
     let foreign = [UInt8](try Data(contentsOf: try #require(try other.segments().first)))

@@ -8,9 +8,9 @@ import Testing
 /// A copy of the folder of an open store is what a killed process leaves.
 @Suite struct TornTailTests {
   private func killedStore(
-    _ directory: TestDirectory, mode: Configuration.IOMode, durability: Durability
+    _ directory: TestDirectory, mode: Store.Configuration.IOMode, durability: Durability
   ) async throws -> TestDirectory {
-    let configuration = Configuration.testing(ioMode: mode, durability: durability)
+    let configuration = Store.Configuration.testing(ioMode: mode, durability: durability)
     let store = try Store(at: directory.path, configuration: configuration)
     for number in 0..<20 { try await store.set([UInt8(number)], forKey: Key("key \(number)")) }
     let copy = try TestDirectory()
@@ -27,8 +27,9 @@ import Testing
     try bytes.write(to: url)
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aKilledStoreKeepsEverythingAndCanBeKilledAgain(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aKilledStoreKeepsEverythingAndCanBeKilledAgain(mode: Store.Configuration.IOMode) async throws
+  {
     let directory = try TestDirectory()
     let copy = try await killedStore(directory, mode: mode, durability: .none)
     for _ in 0..<2 {
@@ -45,8 +46,8 @@ import Testing
     try await store.close()
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func anUnprovenRecordThatIsDamagedEndsTheLog(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func anUnprovenRecordThatIsDamagedEndsTheLog(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let copy = try await killedStore(directory, mode: mode, durability: .none)
     try damage(copy, after: "key 15")
@@ -59,8 +60,8 @@ import Testing
     try await store.close()
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aProvenRecordThatIsDamagedIsAnError(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aProvenRecordThatIsDamagedIsAnError(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let copy = try await killedStore(directory, mode: mode, durability: .sync)
     try damage(copy, after: "key 15")

@@ -61,7 +61,7 @@ import Testing
   ]
 
   private func killedStore(
-    mode: Configuration.IOMode, durability: Durability = .none
+    mode: Store.Configuration.IOMode, durability: Durability = .none
   ) async throws -> TestDirectory {
     let directory = try TestDirectory()
     let store = try Store(
@@ -73,16 +73,17 @@ import Testing
     return copy
   }
 
-  @Test(arguments: lies, [Configuration.IOMode.mapped, .positional])
-  func forgedRecordInAnOpenLogIsTheEndOrAnError(_ lie: Lie, mode: Configuration.IOMode) async throws
-  {
+  @Test(arguments: lies, [Store.Configuration.IOMode.mapped, .positional])
+  func forgedRecordInAnOpenLogIsTheEndOrAnError(
+    _ lie: Lie, mode: Store.Configuration.IOMode
+  ) async throws {
     let directory = try await killedStore(mode: mode)
     let forgery = Forgery(directory: directory)
     try forgery.changeFirstRecord { lie.tell(&$0) }
     let before = try forgery.contents()
     var outcome: Outcome?
     do throws(StoreError) {
-      var configuration = Configuration.testing(ioMode: mode)
+      var configuration = Store.Configuration.testing(ioMode: mode)
       configuration.isReadOnly = true
       let reader = try Store(at: directory.path, configuration: configuration)
       let count = await reader.count
@@ -114,8 +115,8 @@ import Testing
   }
 
   /// Each mark holds a checksum of the records before it.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func anotherKeyIsNoticedByTheNextMark(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func anotherKeyIsNoticedByTheNextMark(mode: Store.Configuration.IOMode) async throws {
     let directory = try await killedStore(mode: mode, durability: .sync)
     try Forgery(directory: directory).changeFirstRecord { $0[RecordHeader.fixedLength] ^= 1 }
     let error = #expect(throws: StoreError.self) {
@@ -125,8 +126,10 @@ import Testing
   }
 
   /// The length is within the bound and still false: only decompressing shows it.
-  @Test(arguments: [0, 1, 39, 5000], [Configuration.IOMode.mapped, .positional])
-  func aPlausibleRawLengthIsFoundWhenReading(length: Int, mode: Configuration.IOMode) async throws {
+  @Test(arguments: [0, 1, 39, 5000], [Store.Configuration.IOMode.mapped, .positional])
+  func aPlausibleRawLengthIsFoundWhenReading(
+    length: Int, mode: Store.Configuration.IOMode
+  ) async throws {
     let directory = try await killedStore(mode: mode)
     try Forgery(directory: directory).changeFirstRecord { record in
       record[15] |= RecordCodec.lz4.rawValue << 4

@@ -11,13 +11,13 @@ import Testing
   static let policies: [CrashPolicy] =
     [.nothing, .everything] + (0..<20).flatMap { [.pages(seed: $0), .sectors(seed: $0)] }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func numbersGoOnAfterEveryKindOfCrash(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func numbersGoOnAfterEveryKindOfCrash(mode: Store.Configuration.IOMode) async throws {
     for policy in Self.policies {
       var disk = SimulatedDisk()
       var shown: [UInt64: Key] = [:]
       for life in 0..<4 {
-        let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+        let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
         let store = try Store(on: disk, at: "store", configuration: configuration)
         // The records that this run reads first must still exist later.
         try await check(store, shown, "\(policy), life \(life)")

@@ -9,21 +9,21 @@ import Testing
 /// failure, whatever is written there later.
 @Suite(.timeLimit(.minutes(10))) struct UnprovenTailTests {
   struct Case: Sendable, CustomTestStringConvertible {
-    let mode: Configuration.IOMode
-    let sharing: Configuration.Sharing
+    let mode: Store.Configuration.IOMode
+    let sharing: Store.Configuration.Sharing
     /// Whether the process dies after the failure instead of closing the store.
     let isKilled: Bool
     var testDescription: String { "\(mode), \(sharing), \(isKilled ? "killed" : "closed")" }
 
-    var configuration: Configuration {
-      var configuration = Configuration.testing(ioMode: mode)
+    var configuration: Store.Configuration {
+      var configuration = Store.Configuration.testing(ioMode: mode)
       configuration.sharing = sharing
       return configuration
     }
   }
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
-    [Configuration.Sharing.exclusive, .shared].flatMap { sharing in
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
+    [Store.Configuration.Sharing.exclusive, .shared].flatMap { sharing in
       [false, true].map { Case(mode: mode, sharing: sharing, isKilled: $0) }
     }
   }
@@ -96,8 +96,8 @@ import Testing
 
   /// The disk has no space for a copy, and the medium does not have the bytes: only more space
   /// helps.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aFullDiskThatLostBytesIsNotOpened(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aFullDiskThatLostBytesIsNotOpened(mode: Store.Configuration.IOMode) async throws {
     let item = Case(mode: mode, sharing: .exclusive, isKilled: false)
     let disk = try await diskAfterAFailedSync(
       item, valueLengthBytes: 200_000, on: SimulatedDisk(capacityBytes: 1 << 20))
@@ -118,9 +118,9 @@ import Testing
   }
 
   /// The same without a failed sync: the medium has all bytes, and the store opens.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aFullDiskThatHasTheBytesIsOpened(mode: Configuration.IOMode) async throws {
-    let configuration = Configuration.testing(ioMode: mode)
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aFullDiskThatHasTheBytesIsOpened(mode: Store.Configuration.IOMode) async throws {
+    let configuration = Store.Configuration.testing(ioMode: mode)
     let first = SimulatedDisk(capacityBytes: 1 << 20)
     let dead = try first.openStore(configuration: configuration)
     try await dead.set([UInt8](0..<250), forKey: "a")

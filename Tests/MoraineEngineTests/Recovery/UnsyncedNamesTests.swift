@@ -10,20 +10,20 @@ import Testing
 /// creates, removes or trusts anything.
 @Suite(.timeLimit(.minutes(10))) struct UnsyncedNamesTests {
   struct Case: Sendable, CustomTestStringConvertible {
-    let mode: Configuration.IOMode
-    let sharing: Configuration.Sharing
+    let mode: Store.Configuration.IOMode
+    let sharing: Store.Configuration.Sharing
     var testDescription: String { "\(mode), \(sharing)" }
 
-    var configuration: Configuration {
-      var configuration = Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
+    var configuration: Store.Configuration {
+      var configuration = Store.Configuration.testing(segmentSizeBytes: 300, ioMode: mode)
       configuration.compaction = .manual
       configuration.sharing = sharing
       return configuration
     }
   }
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
-    [Configuration.Sharing.exclusive, .shared].map { Case(mode: mode, sharing: $0) }
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
+    [Store.Configuration.Sharing.exclusive, .shared].map { Case(mode: mode, sharing: $0) }
   }
 
   /// The user made the directory, or a process that died before it synced the parent.
@@ -59,7 +59,7 @@ import Testing
     let memory = MemoryStorage()
     try await withStore(on: memory) { try await $0.set([1], forKey: "a") }
     let storage = FaultStorage(memory)
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.isReadOnly = true
     let reader = try Store(on: storage, at: "store", configuration: configuration)
     #expect(try await reader.value(forKey: "a") == [1])
@@ -76,7 +76,7 @@ import Testing
   }
 
   @Test(arguments: BackupBench.modes)
-  func targetsMadeBeforehandSurviveAPowerFailure(mode: Configuration.IOMode) async throws {
+  func targetsMadeBeforehandSurviveAPowerFailure(mode: Store.Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
     let bench = try BackupBench(mode, on: disk)
     try await bench.store.set([1], forKey: "a", durability: .sync)
@@ -142,7 +142,9 @@ import Testing
   /// `RESTORING` is removed only when the manifest that replaces it is durable, and everything that
   /// the manifest lists.
   @Test(arguments: BackupBench.modes)
-  func aRestoredStoreThatWasServedSurvivesAPowerFailure(mode: Configuration.IOMode) async throws {
+  func aRestoredStoreThatWasServedSurvivesAPowerFailure(
+    mode: Store.Configuration.IOMode
+  ) async throws {
     let disk = SimulatedDisk()
     let bench = try BackupBench(mode, on: disk, segmentSizeBytes: 400)
     var states: [UInt64: BackupBench.State] = [:]
@@ -173,7 +175,7 @@ import Testing
   /// one impossible.
   @Test(arguments: BackupBench.modes, [false, true])
   func failedRestoreOrSalvageCanBeRepeatedAfterAPowerFailure(
-    mode: Configuration.IOMode, isSalvage: Bool
+    mode: Store.Configuration.IOMode, isSalvage: Bool
   ) async throws {
     let disk = SimulatedDisk()
     let bench = try BackupBench(mode, on: disk, segmentSizeBytes: 400)

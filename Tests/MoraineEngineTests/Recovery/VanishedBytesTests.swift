@@ -7,7 +7,7 @@ import Testing
   private static let value = [UInt8](0..<90)
 
   private func store(_ directory: TestDirectory) async throws -> (Store, URL) {
-    var configuration = Configuration.testing(ioMode: .positional)
+    var configuration = Store.Configuration.testing(ioMode: .positional)
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 1 << 40
     try await withStore(at: directory.path, configuration: configuration) { store in
@@ -25,7 +25,7 @@ import Testing
 
   @Test func missingSegmentIsAnErrorUntilTheFileReturns() async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(segmentSizeBytes: 256, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 256, ioMode: .positional)
     // More segments than files are kept open; each file is read when the store is opened.
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<240 { try await store.set(Self.value, forKey: Key("\(number)")) }

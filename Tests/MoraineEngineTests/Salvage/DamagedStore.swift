@@ -22,7 +22,7 @@ struct DamagedStore {
   static let names = ["", "people", "places"]
 
   let storage: any Storage
-  let configuration: Configuration
+  let configuration: Store.Configuration
   /// The value of each sequence number.
   private(set) var values: [UInt64: [UInt8]] = [:]
   private(set) var damage: [String: [Range<Int>]] = [:]
@@ -31,10 +31,11 @@ struct DamagedStore {
 
   init(
     _ storage: any Storage = MemoryStorage(), segmentSizeBytes: Int = 2000,
-    mode: Configuration.IOMode = .mapped
+    mode: Store.Configuration.IOMode = .mapped
   ) {
     self.storage = storage
-    var configuration = Configuration.testing(segmentSizeBytes: segmentSizeBytes, ioMode: mode)
+    var configuration = Store.Configuration.testing(
+      segmentSizeBytes: segmentSizeBytes, ioMode: mode)
     configuration.compaction = .manual
     self.configuration = configuration
   }

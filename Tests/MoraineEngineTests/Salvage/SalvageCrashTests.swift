@@ -12,7 +12,9 @@ import Testing
   }
 
   /// Writes forty keys, and damages one of them.
-  private static func prepare(_ storage: any Storage, _ configuration: Configuration) async throws {
+  private static func prepare(
+    _ storage: any Storage, _ configuration: Store.Configuration
+  ) async throws {
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<40 {
       try await store.set([UInt8](repeating: 7, count: 30), forKey: Key("key \(number)"))
@@ -27,8 +29,8 @@ import Testing
   }
 
   @Test(arguments: BackupBench.modes)
-  func everyCrashLeavesAWholeStoreOrNoStore(mode: Configuration.IOMode) async throws {
-    let configuration = Configuration.testing(segmentSizeBytes: 800, ioMode: mode)
+  func everyCrashLeavesAWholeStoreOrNoStore(mode: Store.Configuration.IOMode) async throws {
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 800, ioMode: mode)
     var experiment = CrashExperiment()
     (experiment.subsetsPerPoint, experiment.tornPerPoint) = (2, 1)
     experiment.killPeriod = 7
@@ -62,9 +64,9 @@ import Testing
   /// Every call of a salvage fails once: it throws an error or has the same result as without the
   /// fault; then it can be repeated.
   @Test(arguments: BackupBench.modes, [Errno.ioError, .noSpace])
-  func aFailedSalvageMakesNoStore(mode: Configuration.IOMode, errno: Errno) async throws {
+  func aFailedSalvageMakesNoStore(mode: Store.Configuration.IOMode, errno: Errno) async throws {
     let memory = MemoryStorage()
-    let configuration = Configuration.testing(segmentSizeBytes: 800, ioMode: mode)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 800, ioMode: mode)
     try await Self.prepare(memory, configuration)
     var refusalCount = 0
     for index in 0... {

@@ -25,10 +25,10 @@ import Testing
     return (state, try #require(segment))
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func valuesComeWithTheirDictionary(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func valuesComeWithTheirDictionary(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.dictionaries(mode)
+    let configuration = Store.Configuration.dictionaries(mode)
     let store = try Store(at: directory.path, configuration: configuration)
     let state = try await fill(store)
     try await store.compact()

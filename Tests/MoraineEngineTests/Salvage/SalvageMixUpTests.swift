@@ -102,7 +102,7 @@ import Testing
   @Test(arguments: [true, false])
   func recordsInsideAValueAreNotRecovered(hasManifest: Bool) async throws {
     let storage = MemoryStorage()
-    var configuration = Configuration.testing(segmentSizeBytes: 4096)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4096)
     configuration.compaction = .manual
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await store.set([1], forKey: "first")

@@ -10,7 +10,7 @@ import Testing
 
   private static func store() async throws -> TestDirectory {
     let directory = try TestDirectory()
-    var configuration = Configuration.testing(segmentSizeBytes: 700)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 700)
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in
       for round in 0..<3 {

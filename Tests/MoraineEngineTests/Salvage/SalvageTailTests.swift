@@ -14,7 +14,7 @@ import Testing
   private func killed(
     durability: Durability, _ write: (Store) async throws -> Void
   ) async throws {
-    let configuration = Configuration.testing(durability: durability)
+    let configuration = Store.Configuration.testing(durability: durability)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await write(store)
     try storage.createDirectory("killed")

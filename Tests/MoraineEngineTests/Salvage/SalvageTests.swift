@@ -14,12 +14,12 @@ import Testing
     return 0..<(text.flatMap { UInt64($0) } ?? 400)
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func intactRecordsAreRecovered(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func intactRecordsAreRecovered(mode: Store.Configuration.IOMode) async throws {
     for seed in Self.seeds { try await run(seed, mode) }
   }
 
-  private func run(_ seed: UInt64, _ mode: Configuration.IOMode) async throws {
+  private func run(_ seed: UInt64, _ mode: Store.Configuration.IOMode) async throws {
     var random = SeededGenerator(seed: seed)
     var damaged = DamagedStore(mode: mode)
     try await damaged.write(&random)

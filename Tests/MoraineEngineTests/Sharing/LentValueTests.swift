@@ -11,7 +11,7 @@ import Testing
   private static func stores(
     _ directory: TestDirectory
   ) async throws -> (first: Store, second: Store, value: [UInt8]) {
-    let configuration = Configuration.shared(.mapped, segmentSizeBytes: 4000)
+    let configuration = Store.Configuration.shared(.mapped, segmentSizeBytes: 4000)
     let first = try Store(at: directory.path, configuration: configuration)
     let second = try Store(at: directory.path, configuration: configuration)
     var random = SeededGenerator(seed: 1)

@@ -50,7 +50,7 @@ extension SharedFollowingTests {
     private func read(_ read: Read, stoppingAt number: Int) async throws {
       let memory = MemoryStorage()
       let slow = FaultStorage(memory)
-      var configuration = Configuration.shared(.positional, segmentSizeBytes: 600)
+      var configuration = Store.Configuration.shared(.positional, segmentSizeBytes: 600)
       configuration.compaction = .manual
       let writer = try Store(on: memory, at: "store", configuration: configuration)
       let keys = (0..<1500).map { "\($0)" }

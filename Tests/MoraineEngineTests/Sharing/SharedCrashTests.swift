@@ -11,8 +11,8 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct SharedCrashTests {
   private typealias State = ModelStore.State
 
-  private static func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 400)
+  private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.shared(mode, segmentSizeBytes: 400)
     configuration.compaction = .manual
     return configuration
   }
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: SharedStoreTests.modes)
-  func theSurvivorLosesNothingToAPowerFailure(mode: Configuration.IOMode) async throws {
+  func theSurvivorLosesNothingToAPowerFailure(mode: Store.Configuration.IOMode) async throws {
     var callCount = 1
     var deathCount = 0
     // Every call is the last call of some run.
@@ -50,7 +50,7 @@ import Testing
 
   /// - Returns: whether the victim reached the call.
   private func run(
-    _ mode: Configuration.IOMode, killedAt place: Int, _ deathCount: inout Int
+    _ mode: Store.Configuration.IOMode, killedAt place: Int, _ deathCount: inout Int
   ) async throws -> Bool {
     let configuration = Self.configuration(mode)
     let disk = SimulatedDisk()
@@ -102,7 +102,7 @@ import Testing
   }
 
   private func judge(
-    _ moment: DiskMoment, _ states: [State], _ configuration: Configuration, _ words: String
+    _ moment: DiskMoment, _ states: [State], _ configuration: Store.Configuration, _ words: String
   ) async throws {
     for (policy, image) in moment.images(subsets: 2, torn: 1, seed: 1) {
       let store = try SimulatedDisk(image).openStore(configuration: configuration)

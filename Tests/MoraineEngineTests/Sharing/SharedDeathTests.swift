@@ -13,9 +13,11 @@ import Testing
   /// A unit that the dead process wrote completely may count; a unit that it wrote in part does
   /// not.
   @Test(arguments: SharedStoreTests.modes, [false, true])
-  func survivorsContinueAfterAWriterDied(mode: Configuration.IOMode, isTorn: Bool) async throws {
+  func survivorsContinueAfterAWriterDied(
+    mode: Store.Configuration.IOMode, isTorn: Bool
+  ) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.shared(mode)
+    let configuration = Store.Configuration.shared(mode)
     let victim = try Store(at: directory.path, configuration: configuration)
     try await victim.set([1], forKey: "acknowledged")
     let survivor = try Store(at: directory.path, configuration: configuration)
@@ -43,9 +45,10 @@ import Testing
 
   /// The words of the page are inconsistent then, and no writer may come for a long time.
   @Test(arguments: SharedStoreTests.modes)
-  func readersContinueAfterAWriterDiedWhilePublishing(mode: Configuration.IOMode) async throws {
+  func readersContinueAfterAWriterDiedWhilePublishing(mode: Store.Configuration.IOMode) async throws
+  {
     let memory = MemoryStorage()
-    let configuration = Configuration.shared(mode)
+    let configuration = Store.Configuration.shared(mode)
     var readOnly = configuration
     readOnly.isReadOnly = true
     let victim = try Store(on: memory, at: "store", configuration: configuration)
@@ -76,7 +79,7 @@ import Testing
   @Test(arguments: [false, true])
   func readerWaitsForAWriterThatIsStoppedWhileItPublishes(isReadOnly: Bool) async throws {
     let memory = MemoryStorage()
-    var configuration = Configuration.shared()
+    var configuration = Store.Configuration.shared()
     let writer = try Store(on: memory, at: "store", configuration: configuration)
     try await writer.set([1], forKey: "a")
     configuration.isReadOnly = isReadOnly
@@ -98,10 +101,10 @@ import Testing
   /// Damage is no end of the log, whatever the page says.
   @Test(arguments: SharedStoreTests.modes)
   func damageBelowAMarkIsReportedAfterAWriterDiedWhileItPublished(
-    mode: Configuration.IOMode
+    mode: Store.Configuration.IOMode
   ) async throws {
     let memory = MemoryStorage()
-    let configuration = Configuration.shared(mode)
+    let configuration = Store.Configuration.shared(mode)
     let victim = try Store(on: memory, at: "store", configuration: configuration)
     try await victim.set([1], forKey: "a", durability: .sync)
     let end = try #require(await victim.pageSnapshot()).tailEnd
@@ -124,10 +127,10 @@ import Testing
   /// The dead writer may have published any number of units since the survivor last looked.
   @Test(arguments: SharedStoreTests.modes, [false, true])
   func survivorReadsWhatADeadWriterPublishedBeforeItTakesOver(
-    mode: Configuration.IOMode, diesWhilePublishing: Bool
+    mode: Store.Configuration.IOMode, diesWhilePublishing: Bool
   ) async throws {
     let memory = MemoryStorage()
-    let configuration = Configuration.shared(mode)
+    let configuration = Store.Configuration.shared(mode)
     let victim = try Store(on: memory, at: "store", configuration: configuration)
     try await victim.set([1], forKey: "a")
     let survivor = try Store(on: memory, at: "store", configuration: configuration)

@@ -11,7 +11,7 @@ import Testing
   private let memory = MemoryStorage()
 
   private func open(on storage: (any Storage)? = nil, readOnly: Bool = false) throws -> Store {
-    var configuration = Configuration.shared()
+    var configuration = Store.Configuration.shared()
     configuration.compaction = .manual
     configuration.isReadOnly = readOnly
     return try Store(on: storage ?? memory, at: "store", configuration: configuration)

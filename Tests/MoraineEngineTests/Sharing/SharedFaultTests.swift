@@ -17,7 +17,7 @@ import Testing
   private func open(
     on storage: (any Storage)? = nil, readOnly: Bool = false, segmentSizeBytes: Int = 64 << 20
   ) throws -> Store {
-    var configuration = Configuration.shared(segmentSizeBytes: segmentSizeBytes)
+    var configuration = Store.Configuration.shared(segmentSizeBytes: segmentSizeBytes)
     configuration.compaction = .manual
     configuration.isReadOnly = readOnly
     return try Store(on: storage ?? memory, at: "store", configuration: configuration)

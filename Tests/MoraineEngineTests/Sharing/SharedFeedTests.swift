@@ -10,9 +10,9 @@ import Testing
 /// system's events.
 @Suite(.timeLimit(.minutes(10))) struct SharedFeedTests {
   @Test(arguments: SharedStoreTests.modes)
-  func changesOfOtherProcessesArriveInOrder(mode: Configuration.IOMode) async throws {
+  func changesOfOtherProcessesArriveInOrder(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 3000)
+    var configuration = Store.Configuration.shared(mode, segmentSizeBytes: 3000)
     configuration.compaction.spaceAmplificationLimit = 1.1
     let writers = try (0..<2).map { _ in
       try Store(at: directory.path, configuration: configuration)
@@ -49,7 +49,7 @@ import Testing
   /// No process has the store open, so no page gives the end of the log.
   @Test(arguments: SharedStoreTests.modes, [true, false])
   func changesBeginNowInAnIdleStoreThatIsOpenedForReading(
-    mode: Configuration.IOMode, isClosedInOrder: Bool
+    mode: Store.Configuration.IOMode, isClosedInOrder: Bool
   ) async throws {
     let directory = try TestDirectory()
     do {
@@ -58,7 +58,7 @@ import Testing
       if isClosedInOrder { try await store.close() }
     }
     for openings in 0..<2 {
-      var configuration = Configuration.shared(mode)
+      var configuration = Store.Configuration.shared(mode)
       configuration.isReadOnly = true
       let reader = try Store(at: directory.path, configuration: configuration)
       var changes = reader.changes().makeAsyncIterator()
@@ -94,7 +94,7 @@ import Testing
   /// seen.
   @Test func readerFollowsLaterWriters() async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.shared()
+    var configuration = Store.Configuration.shared()
     let first = try Store(at: directory.path, configuration: configuration)
     try await first.set([0], forKey: "a")
     configuration.isReadOnly = true
@@ -116,7 +116,7 @@ import Testing
     let directory = try TestDirectory()
     let writer = try Store(at: directory.path, configuration: .shared(segmentSizeBytes: 500))
     try await writer.set([1], forKey: "a")
-    var configuration = Configuration.shared()
+    var configuration = Store.Configuration.shared()
     configuration.isReadOnly = true
     let reader = try Store(at: directory.path, configuration: configuration)
     #expect(try await reader.value(forKey: "a") == [1])

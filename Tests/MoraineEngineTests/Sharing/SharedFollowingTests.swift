@@ -12,7 +12,7 @@ import Testing
   /// A manifest may list a segment before a reader has learned how long it may become.
   @Test func segmentMappedWhileShortIsReadInFull() async throws {
     let directory = try TestDirectory()
-    var configuration = Configuration.shared(segmentSizeBytes: 16 << 20)
+    var configuration = Store.Configuration.shared(segmentSizeBytes: 16 << 20)
     configuration.compaction = .manual
     let writer = try Store(at: directory.path, configuration: configuration)
     try await writer.set([0], forKey: "a")
@@ -33,10 +33,10 @@ import Testing
   /// Another process rotates after the reader listed the directory and before it reads the
   /// manifest.
   @Test(arguments: SharedStoreTests.modes)
-  func segmentCreatedAfterTheListingIsRead(mode: Configuration.IOMode) async throws {
+  func segmentCreatedAfterTheListingIsRead(mode: Store.Configuration.IOMode) async throws {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
-    var configuration = Configuration.shared(mode)
+    var configuration = Store.Configuration.shared(mode)
     configuration.compaction = .manual
     let writer = try Store(on: memory, at: "store", configuration: configuration)
     try await writer.set([0], forKey: "a")
@@ -63,7 +63,7 @@ import Testing
   @Test func aReadThatFailsOnceLeavesNothingOut() async throws {
     let memory = MemoryStorage()
     let faulty = FaultStorage(memory)
-    let configuration = Configuration.shared(.positional)
+    let configuration = Store.Configuration.shared(.positional)
     let writer = try Store(on: memory, at: "store", configuration: configuration)
     try await writer.set([0], forKey: "0")
     let reader = try Store(on: faulty, at: "store", configuration: configuration)
@@ -103,12 +103,12 @@ import Testing
 
   /// A reader without mappings no longer finds a file by its name after another process has
   /// compacted it away.
-  @Test(arguments: [Configuration.Sharing.shared, .exclusive], [false, true])
+  @Test(arguments: [Store.Configuration.Sharing.shared, .exclusive], [false, true])
   func filesRemovedByAnotherProcessDoNotFailAReader(
-    sharing: Configuration.Sharing, isFirst: Bool
+    sharing: Store.Configuration.Sharing, isFirst: Bool
   ) async throws {
     let memory = MemoryStorage()
-    var configuration = Configuration.shared(.positional, segmentSizeBytes: 600)
+    var configuration = Store.Configuration.shared(.positional, segmentSizeBytes: 600)
     configuration.compaction = .manual
     let slow = FaultStorage(memory)
     var readOnly = configuration

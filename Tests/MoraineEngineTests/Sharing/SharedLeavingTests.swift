@@ -59,7 +59,7 @@ import Testing
     slow.setScript { event in
       event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
     }
-    var configuration = Configuration.shared()
+    var configuration = Store.Configuration.shared()
     configuration.isReadOnly = true
     let opening = Task.detached { [configuration] in
       try Store(on: slow, at: "store", configuration: configuration)
@@ -77,8 +77,10 @@ import Testing
 
   /// After a power failure, the page may promise more than the log holds, and no process makes it
   /// again.
-  @Test(arguments: [Configuration.Sharing.shared, .exclusive])
-  func aReaderDoesNotBelieveThePageOfAnEarlierBoot(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.shared, .exclusive])
+  func aReaderDoesNotBelieveThePageOfAnEarlierBoot(
+    sharing: Store.Configuration.Sharing
+  ) async throws {
     let directory = try TestDirectory()
     let writer = try Store(at: directory.path, configuration: .shared())
     try await writer.set([1], forKey: "a")
@@ -91,7 +93,7 @@ import Testing
     let file = try #require(FileHandle(forUpdatingAtPath: segment.string))
     try file.truncate(atOffset: UInt64(end))
     try file.close()
-    var configuration = Configuration.shared()
+    var configuration = Store.Configuration.shared()
     configuration.sharing = sharing
     configuration.isReadOnly = true
     let reader = try Store(at: after.path, configuration: configuration)

@@ -20,7 +20,7 @@ import Testing
   func sharedStoreEqualsADictionary(seed: UInt64) async throws {
     var random = SeededGenerator(seed: seed)
     let storage = MemoryStorage()
-    var configuration = Configuration.shared(
+    var configuration = Store.Configuration.shared(
       seed % 2 == 0 ? .mapped : .positional, segmentSizeBytes: 400 + Int(seed % 5) * 300)
     configuration.checkpointFloorBytes = seed % 3 == 0 ? 0 : 1 << 20
     if seed % 4 < 3 { configuration.compaction = .manual }

@@ -6,12 +6,12 @@ import Testing
 
 @testable import MoraineEngine
 
-extension Configuration {
+extension Store.Configuration {
   /// Returns a configuration for stores that several openings share.
   static func shared(
     _ mode: IOMode = .mapped, segmentSizeBytes: Int = 64 << 20, durability: Durability = .none
-  ) -> Configuration {
-    var configuration = Configuration.testing(
+  ) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(
       segmentSizeBytes: segmentSizeBytes, ioMode: mode, durability: durability)
     configuration.sharing = .shared
     return configuration
@@ -21,12 +21,12 @@ extension Configuration {
 /// Several openings of one store, as in several processes: each has its own state, files and
 /// mappings, and the kernel's locks tell the openings apart as they do processes.
 @Suite(.timeLimit(.minutes(10))) struct SharedStoreTests {
-  static let modes = [Configuration.IOMode.mapped, .positional]
+  static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
   @Test(arguments: modes)
-  func everyProcessSeesTheWritesOfAllProcesses(mode: Configuration.IOMode) async throws {
+  func everyProcessSeesTheWritesOfAllProcesses(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.shared(mode)
+    let configuration = Store.Configuration.shared(mode)
     let first = try Store(at: directory.path, configuration: configuration)
     let second = try Store(at: directory.path, configuration: configuration)
     try await first.set([1], forKey: "a")
@@ -49,9 +49,9 @@ extension Configuration {
   }
 
   @Test(arguments: modes)
-  func sequenceNumbersAreGivenOnce(mode: Configuration.IOMode) async throws {
+  func sequenceNumbersAreGivenOnce(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage()
-    let configuration = Configuration.shared(mode, segmentSizeBytes: 600)
+    let configuration = Store.Configuration.shared(mode, segmentSizeBytes: 600)
     let stores = try (0..<3).map { _ in
       try Store(on: storage, at: "store", configuration: configuration)
     }
@@ -79,7 +79,7 @@ extension Configuration {
 
   @Test(arguments: modes)
   func batchInASharedStoreSeesNoOtherWriterBetweenReadAndWrite(
-    mode: Configuration.IOMode
+    mode: Store.Configuration.IOMode
   ) async throws {
     let storage = MemoryStorage()
     let stores = try (0..<3).map { _ in
@@ -130,7 +130,7 @@ extension Configuration {
 
   /// A process that leaves does not seal the log while other processes have it open.
   @Test(arguments: modes)
-  func lastProcessSealsTheLog(mode: Configuration.IOMode) async throws {
+  func lastProcessSealsTheLog(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let first = try Store(at: directory.path, configuration: .shared(mode))
     let second = try Store(at: directory.path, configuration: .shared(mode))
@@ -147,9 +147,9 @@ extension Configuration {
   }
 
   @Test(arguments: modes)
-  func readersContinueWhileAnotherProcessCompacts(mode: Configuration.IOMode) async throws {
+  func readersContinueWhileAnotherProcessCompacts(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage()
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 2000)
+    var configuration = Store.Configuration.shared(mode, segmentSizeBytes: 2000)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     let first = try Store(on: storage, at: "store", configuration: configuration)
@@ -197,9 +197,9 @@ extension Configuration {
   }
 
   @Test(arguments: modes)
-  func compactionsOfTwoProcessesTakeTurns(mode: Configuration.IOMode) async throws {
+  func compactionsOfTwoProcessesTakeTurns(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage()
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 1000)
+    var configuration = Store.Configuration.shared(mode, segmentSizeBytes: 1000)
     configuration.compaction = .manual
     let stores = try (0..<3).map { _ in
       try Store(on: storage, at: "store", configuration: configuration)

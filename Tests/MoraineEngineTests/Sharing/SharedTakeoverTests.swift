@@ -11,10 +11,10 @@ import Testing
   /// The footer counts, whichever process lists the segment: a manifest that lists the segment as
   /// cut cannot be opened.
   @Test(arguments: SharedStoreTests.modes)
-  func aFooterWithoutASuccessorIsNoCut(mode: Configuration.IOMode) async throws {
+  func aFooterWithoutASuccessorIsNoCut(mode: Store.Configuration.IOMode) async throws {
     let memory = MemoryStorage()
     let faulty = FaultStorage(memory)
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 600)
+    var configuration = Store.Configuration.shared(mode, segmentSizeBytes: 600)
     configuration.compaction = .manual
     let first = try Store(on: faulty, at: "store", configuration: configuration)
     let second = try Store(on: memory, at: "store", configuration: configuration)
@@ -42,10 +42,10 @@ import Testing
 
   /// The same when the process that seals the segment does not succeed at once.
   @Test(arguments: SharedStoreTests.modes)
-  func aFooterIsRememberedWhenTakingOverFails(mode: Configuration.IOMode) async throws {
+  func aFooterIsRememberedWhenTakingOverFails(mode: Store.Configuration.IOMode) async throws {
     let memory = MemoryStorage()
     let faulty = FaultStorage(memory)
-    var configuration = Configuration.shared(mode)
+    var configuration = Store.Configuration.shared(mode)
     configuration.compaction = .manual
     let victim = try Store(on: memory, at: "store", configuration: configuration)
     let survivor = try Store(on: faulty, at: "store", configuration: configuration)

@@ -11,10 +11,11 @@ import Testing
 /// calls, and the read blocks no thread of Swift's pool.
 @Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
   @Test(arguments: SharedStoreTests.modes)
-  func storeAnswersOtherCallsWhileAReadOpensTheStore(mode: Configuration.IOMode) async throws {
+  func storeAnswersOtherCallsWhileAReadOpensTheStore(mode: Store.Configuration.IOMode) async throws
+  {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
-    let configuration = Configuration.shared(mode)
+    let configuration = Store.Configuration.shared(mode)
     let reader = try Store(on: slow, at: "store", configuration: configuration)
     #expect(try await reader.value(forKey: "a") == nil)
     let writer = try Store(on: memory, at: "store", configuration: configuration)
@@ -34,7 +35,9 @@ import Testing
 
   /// Removed segments make a reader read the whole store again.
   @Test(arguments: SharedStoreTests.modes)
-  func storeAnswersOtherCallsWhileAReadReloadsTheStore(mode: Configuration.IOMode) async throws {
+  func storeAnswersOtherCallsWhileAReadReloadsTheStore(
+    mode: Store.Configuration.IOMode
+  ) async throws {
     let gate = Gate()
     let (reader, writer) = try await Self.outdated(gate, mode)
     async let answer = reader.value(forKey: "3")
@@ -52,7 +55,9 @@ import Testing
   /// A write of the same process comes while a read loads the store again: the state that the read
   /// has loaded is older then.
   @Test(arguments: SharedStoreTests.modes)
-  func writerKeepsItsStateWhileAReaderReadsTheStoreAgain(mode: Configuration.IOMode) async throws {
+  func writerKeepsItsStateWhileAReaderReadsTheStoreAgain(
+    mode: Store.Configuration.IOMode
+  ) async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate, mode)
     async let answer = store.value(forKey: "3")
@@ -72,11 +77,11 @@ import Testing
   /// Returns a store whose segments another process has compacted away, and whose first reload
   /// hangs.
   private static func outdated(
-    _ gate: Gate, _ mode: Configuration.IOMode = .mapped
+    _ gate: Gate, _ mode: Store.Configuration.IOMode = .mapped
   ) async throws -> (store: Store, other: Store) {
     let memory = MemoryStorage()
     let slow = FaultStorage(memory)
-    var configuration = Configuration.shared(mode, segmentSizeBytes: 4000)
+    var configuration = Store.Configuration.shared(mode, segmentSizeBytes: 4000)
     configuration.compaction = .manual
     let other = try Store(on: memory, at: "store", configuration: configuration)
     for number in 0..<100 { try await other.set([0], forKey: Key("\(number % 3)")) }
@@ -128,8 +133,8 @@ import Testing
   @Test func feedContinuesWhenTheStoreIsSuspendedDuringAReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
-    let feed = Task { () async throws -> [Change] in
-      var changes: [Change] = []
+    let feed = Task { () async throws -> [Store.Change] in
+      var changes: [Store.Change] = []
       for try await change in store.changes() {
         changes.append(change)
         if changes.count == 2 { break }
@@ -192,7 +197,7 @@ import Testing
     let alone = try Store(on: memory, at: "store", configuration: .testing())
     try await alone.set([1], forKey: "a")
     try await alone.close()
-    var readOnly = Configuration.shared()
+    var readOnly = Store.Configuration.shared()
     readOnly.isReadOnly = true
     let reader = try Store(on: memory, at: "store", configuration: readOnly)
     #expect(try await reader.value(forKey: "a") == [1])

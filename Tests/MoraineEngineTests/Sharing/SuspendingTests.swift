@@ -9,9 +9,9 @@ import Testing
 /// A store that releases its locks, and a store that is first shared when the disk is full.
 @Suite(.timeLimit(.minutes(10))) struct SuspendingTests {
   /// The rate limit would make the compaction take years.
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func suspendingEndsACompaction(sharing: Configuration.Sharing) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func suspendingEndsACompaction(sharing: Store.Configuration.Sharing) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.sharing = sharing
     configuration.compaction = .manual
     configuration.compaction.rateLimitBytesPerSecond = 1
@@ -30,10 +30,29 @@ import Testing
     try await store.close()
   }
 
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func resumingWaitsForASuspensionUnderWay(sharing: Configuration.Sharing) async throws {
+  /// Regression: the bytes since the last checkpoint were counted from those before the suspension,
+  /// and the difference wrapped, so that a checkpoint was always due.
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func noCheckpointIsDueAfterASuspensionWithoutWrites(
+    sharing: Store.Configuration.Sharing
+  ) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
+    configuration.sharing = sharing
+    configuration.compaction = .manual
+    configuration.checkpointFloorBytes = 4096
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    for number in 0..<100 { try await store.set([UInt8](0..<99), forKey: Key("\(number)")) }
+    try await store.writeCheckpointForTests()
+    try await store.suspend()
+    try await store.resume()
+    #expect(await !store.isCheckpointDue)
+    try await store.close()
+  }
+
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func resumingWaitsForASuspensionUnderWay(sharing: Store.Configuration.Sharing) async throws {
     let slow = FaultStorage(MemoryStorage())
-    var configuration = Configuration.testing(segmentSizeBytes: 2000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000)
     configuration.sharing = sharing
     configuration.compaction = .manual
     let store = try Store(on: slow, at: "store", configuration: configuration)
@@ -59,8 +78,8 @@ import Testing
   }
 
   /// An app may go into the background while it opens its stores.
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func suspendingWaitsForAResumptionUnderWay(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func suspendingWaitsForAResumptionUnderWay(sharing: Store.Configuration.Sharing) async throws {
     let memory = MemoryStorage()
     let (store, gate, slow) = try await suspended(memory, sharing)
     let resuming = Task { try await store.resume() }
@@ -81,8 +100,8 @@ import Testing
     try await store.close()
   }
 
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func closingEndsAResumptionUnderWay(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func closingEndsAResumptionUnderWay(sharing: Store.Configuration.Sharing) async throws {
     let memory = MemoryStorage()
     let (store, gate, slow) = try await suspended(memory, sharing)
     let resuming = Task { try await store.resume() }
@@ -102,10 +121,10 @@ import Testing
 
   /// Returns a suspended store whose opening hangs.
   private func suspended(
-    _ memory: MemoryStorage, _ sharing: Configuration.Sharing
+    _ memory: MemoryStorage, _ sharing: Store.Configuration.Sharing
   ) async throws -> (Store, Gate, FaultStorage) {
     let slow = FaultStorage(memory)
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.sharing = sharing
     let store = try Store(on: slow, at: "store", configuration: configuration)
     try await store.set([1], forKey: "a")
@@ -186,5 +205,11 @@ import Testing
       let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
       try bytes[..<count].withUnsafeBytes { try copy.write($0, at: 0) }
     }
+  }
+}
+
+extension Store {
+  fileprivate func writeCheckpointForTests() async throws {
+    try await writeCheckpoint(on: pipeline)
   }
 }

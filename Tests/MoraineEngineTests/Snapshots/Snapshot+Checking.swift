@@ -1,7 +1,7 @@
 import MoraineEngine
 import Testing
 
-extension Snapshot {
+extension Store.Snapshot {
   /// Returns all records, found by iterating over the snapshot.
   func contents() throws -> [Key: [UInt8]] {
     var result: [Key: [UInt8]] = [:]

@@ -12,7 +12,7 @@ import Testing
 /// `MORAINE_SNAPSHOT_SEEDS=N` runs seeds 0 to N - 1.
 @Suite(.timeLimit(.minutes(10))) struct SnapshotPropertyTests {
   private struct Moment {
-    let snapshot: Snapshot
+    let snapshot: Store.Snapshot
     let model: [Key: [UInt8]]
   }
 
@@ -22,13 +22,13 @@ import Testing
   }
 
   @Test(arguments: SnapshotTests.modes)
-  func everySnapshotEqualsTheDictionaryOfItsMoment(mode: Configuration.IOMode) async throws {
+  func everySnapshotEqualsTheDictionaryOfItsMoment(mode: Store.Configuration.IOMode) async throws {
     for seed in Self.seeds { try await run(seed, mode) }
   }
 
-  private func run(_ seed: UInt64, _ mode: Configuration.IOMode) async throws {
+  private func run(_ seed: UInt64, _ mode: Store.Configuration.IOMode) async throws {
     var random = SeededGenerator(seed: seed)
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = 3000
     configuration.ioMode = mode
     configuration.durability = .none

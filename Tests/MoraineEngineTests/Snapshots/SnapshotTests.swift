@@ -7,12 +7,12 @@ import Testing
 
 /// A snapshot shows one moment, whatever happens to the store.
 @Suite(.timeLimit(.minutes(10))) struct SnapshotTests {
-  static let modes = [Configuration.IOMode.mapped, .positional]
+  static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
   private static func configuration(
-    _ mode: Configuration.IOMode, _ segmentSizeBytes: Int = 2000
-  ) -> Configuration {
-    var configuration = Configuration()
+    _ mode: Store.Configuration.IOMode, _ segmentSizeBytes: Int = 2000
+  ) -> Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = segmentSizeBytes
     configuration.ioMode = mode
     configuration.durability = .none
@@ -29,7 +29,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func snapshotDoesNotSeeLaterWrites(mode: Configuration.IOMode) async throws {
+  func snapshotDoesNotSeeLaterWrites(mode: Store.Configuration.IOMode) async throws {
     let store = try Store(
       on: MemoryStorage(), at: "store", configuration: Self.configuration(mode))
     try await Self.fill(store, Self.model(0..<300))
@@ -65,7 +65,7 @@ import Testing
   }
 
   @Test(arguments: modes)
-  func snapshotOutlivesTheStore(mode: Configuration.IOMode) async throws {
+  func snapshotOutlivesTheStore(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage()
     let store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
     try await Self.fill(store, Self.model(0..<300))
@@ -84,7 +84,7 @@ import Testing
 
   /// Values that were compressed with the dictionary of a segment that has been removed.
   @Test(arguments: modes)
-  func dictionariesAreOfTheSameMoment(mode: Configuration.IOMode) async throws {
+  func dictionariesAreOfTheSameMoment(mode: Store.Configuration.IOMode) async throws {
     let store = try Store(on: MemoryStorage(), at: "store", configuration: .dictionaries(mode))
     var model: [Key: [UInt8]] = [:]
     for (number, document) in SimilarDocuments.make(0..<3000).enumerated() {
@@ -138,7 +138,7 @@ import Testing
       let directory = try #require(try storage.openDirectory("store"))
       return try directory.entries().count { $0.name.hasSuffix(".segment") }
     }
-    var snapshot: Snapshot? = try await store.snapshot()
+    var snapshot: Store.Snapshot? = try await store.snapshot()
     for number in 0..<300 { try await store.removeValue(forKey: Key("\(number)")) }
     let before = try segmentCount()
     _ = try await store.compact()
@@ -183,7 +183,7 @@ import Testing
 
   /// Damage is an error that names its place, never a missing value.
   @Test(arguments: modes)
-  func damageIsNamed(mode: Configuration.IOMode) async throws {
+  func damageIsNamed(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage()
     let store = try Store(
       on: storage, at: "store", configuration: Self.configuration(mode, 1 << 20))

@@ -13,8 +13,8 @@ import Testing
   /// All keys of a round have the number of the round: a reader that finds two numbers has seen
   /// half a round.
   @Test(arguments: SnapshotTests.modes)
-  func everyReaderSeesWholeRounds(mode: Configuration.IOMode) async throws {
-    var configuration = Configuration()
+  func everyReaderSeesWholeRounds(mode: Store.Configuration.IOMode) async throws {
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = 20_000
     configuration.ioMode = mode
     configuration.durability = .none
@@ -46,12 +46,12 @@ import Testing
 
 /// Threads of their own: readers need no task.
 private final class Readers: Sendable {
-  let current: Mutex<Snapshot>
+  let current: Mutex<Store.Snapshot>
   let isDone = Atomic(false)
   let complaints = Mutex<[String]>([])
   let readCount = Atomic(0)
 
-  init(_ snapshot: Snapshot) { current = Mutex(snapshot) }
+  init(_ snapshot: Store.Snapshot) { current = Mutex(snapshot) }
 
   func run(_ count: Int, _ keys: [Key]) async {
     await withTaskGroup { group in
@@ -79,7 +79,7 @@ private final class Readers: Sendable {
     } while !isDone.load(ordering: .acquiring)
   }
 
-  private func complaint(_ snapshot: Snapshot, _ key: Key, _ keys: [Key]) -> String? {
+  private func complaint(_ snapshot: Store.Snapshot, _ key: Key, _ keys: [Key]) -> String? {
     do {
       let one = try snapshot.value(forKey: key)
       let many = try snapshot.values(forKeys: keys)

@@ -9,7 +9,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct ClosingOnFullDiskTests {
   @Test func putThatWaitsForSpaceThrowsWhenTheStoreIsClosed() async throws {
     let storage = FaultStorage(MemoryStorage(capacityBytes: 1 << 20))
-    var configuration = Configuration.testing(segmentSizeBytes: 100_000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 100_000)
     // Only a full disk starts compaction.
     configuration.compaction.spaceAmplificationLimit = 100
     configuration.compaction.sharesDictionaries = false

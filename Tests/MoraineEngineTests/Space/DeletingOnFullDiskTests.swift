@@ -11,11 +11,12 @@ import Testing
   /// Found in an optimized build under load: deletes used up the reserve before the compaction that
   /// they had started got a turn. Then the compaction had no block to write to, and the disk stayed
   /// full.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aDeleteLeavesTheReserveToTheCompactionUnderWay(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aDeleteLeavesTheReserveToTheCompactionUnderWay(mode: Store.Configuration.IOMode) async throws
+  {
     let disk = MemoryStorage(capacityBytes: 4 << 20)
     let storage = FaultStorage(disk)
-    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
     // Only a full disk starts compaction.
     configuration.compaction.spaceAmplificationLimit = 100
     configuration.checkpointFloorBytes = 1 << 40
@@ -52,7 +53,7 @@ import Testing
   @Test func aDeleteDoesNotTakeWhatACompactionHasReleased() async throws {
     let disk = MemoryStorage(capacityBytes: 4 << 20)
     let storage = FaultStorage(disk)
-    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: .positional)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 100_000, ioMode: .positional)
     configuration.compaction.spaceAmplificationLimit = 100
     configuration.checkpointFloorBytes = 1 << 40
     let store = try Store(on: storage, at: "store", configuration: configuration)

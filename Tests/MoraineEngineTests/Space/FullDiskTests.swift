@@ -10,19 +10,19 @@ import Testing
   private static let value = (0..<300).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 7) }
 
   struct Case: Sendable {
-    let mode: Configuration.IOMode
+    let mode: Store.Configuration.IOMode
     let segmentSizeBytes: Int
     let isAutomatic: Bool
   }
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
     [20_000, 64 << 20].flatMap { size in
       [true, false].map { Case(mode: mode, segmentSizeBytes: size, isAutomatic: $0) }
     }
   }
 
   private func open(_ storage: MemoryStorage, _ item: Case) throws -> Store {
-    var configuration = Configuration.testing(
+    var configuration = Store.Configuration.testing(
       segmentSizeBytes: item.segmentSizeBytes, ioMode: item.mode)
     if !item.isAutomatic { configuration.compaction = .manual }
     return try Store(on: storage, at: "store", configuration: configuration)
@@ -81,10 +81,10 @@ import Testing
   }
 
   /// No caller compacts: overwriting continues as long as the live records fit.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func diskFullOfGarbageIsCleanedWithoutACall(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func diskFullOfGarbageIsCleanedWithoutACall(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
-    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
     // Only a full disk starts compaction.
     configuration.compaction.spaceAmplificationLimit = 100
     let store = try Store(on: storage, at: "store", configuration: configuration)
@@ -100,8 +100,8 @@ import Testing
   /// Recovery must write a manifest, and no block is left for it. The killed store keeps the blocks
   /// of its files, as another process of a shared store does: a copy of the open segment must leave
   /// a part of the reserve, whatever the segment's length.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aStoreThatWasKilledOnAFullDiskOpens(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aStoreThatWasKilledOnAFullDiskOpens(mode: Store.Configuration.IOMode) async throws {
     for blocks in 0..<26 {
       let storage = MemoryStorage(capacityBytes: (1 << 20) - blocks * 4096)
       let item = Case(mode: mode, segmentSizeBytes: 100_000, isAutomatic: false)
@@ -152,9 +152,9 @@ import Testing
 
   /// Regression: the same after a kill, for a store with three settings: it could not be opened for
   /// writing, because its manifest needs a file.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
   func aSmallKilledStoreOpensOnAFullDiskOnWhichFilesAreDear(
-    mode: Configuration.IOMode
+    mode: Store.Configuration.IOMode
   ) async throws {
     let storage = MemoryStorage(capacityBytes: 2 << 20, creationBytes: 192 << 10)
     let item = Case(mode: mode, segmentSizeBytes: 64 << 20, isAutomatic: true)
@@ -200,10 +200,10 @@ import Testing
 
   /// Regression: the running compaction only wrote a checkpoint, which frees nothing; the writer
   /// took its end for proof that no space can be freed.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aCheckpointUnderWayIsNotTheLastHope(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aCheckpointUnderWayIsNotTheLastHope(mode: Store.Configuration.IOMode) async throws {
     let storage = MemoryStorage(capacityBytes: 1 << 20)
-    var configuration = Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 100_000, ioMode: mode)
     configuration.compaction.spaceAmplificationLimit = 100
     configuration.checkpointFloorBytes = 0
     let store = try Store(on: storage, at: "store", configuration: configuration)

@@ -25,7 +25,7 @@ import Testing
   /// checkpoint. None of them started another compaction, and nothing else would start one.
   @Test func spaceOfRecordsDeletedDuringACompactionIsReleased() async throws {
     let storage = FaultStorage(MemoryStorage())
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.checkpointFloorBytes = 0
     let store = try Store(on: storage, at: "store", configuration: configuration)
     var random = SeededGenerator(seed: 1)
@@ -52,7 +52,7 @@ import Testing
   /// When a run ends before its garbage was compacted, the next run that writes compacts it.
   @Test func garbageOfAnEarlierRunIsCleaned() async throws {
     let storage = MemoryStorage()
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.compaction = .manual
     let first = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<400 {

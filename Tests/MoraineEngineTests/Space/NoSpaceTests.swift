@@ -9,11 +9,11 @@ import Testing
 /// reopening.
 @Suite struct NoSpaceTests {
   struct Case: Sendable {
-    let mode: Configuration.IOMode
+    let mode: Store.Configuration.IOMode
     let errno: Errno
   }
 
-  static let cases: [Case] = [Configuration.IOMode.mapped, .positional].flatMap { mode in
+  static let cases: [Case] = [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
     [Errno.noSpace, .diskQuotaExceeded].map { Case(mode: mode, errno: $0) }
   }
 
@@ -22,7 +22,7 @@ import Testing
     let disk = FullDisk(errno: item.errno)
     let storage = FaultStorage(MemoryStorage())
     storage.setScript { disk.judge($0) }
-    let configuration = Configuration.testing(ioMode: item.mode)
+    let configuration = Store.Configuration.testing(ioMode: item.mode)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<50 { try await store.set(Self.value, forKey: Key("\(number)")) }
     disk.fill()

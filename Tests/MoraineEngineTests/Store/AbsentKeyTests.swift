@@ -24,7 +24,7 @@ import Testing
   /// it never ended.
   @Test(.timeLimit(.minutes(10)))
   func batchThatFindsNothingDoesNotWaitForAFailedOperation() async throws {
-    var configuration = Configuration.testing()
+    var configuration = Store.Configuration.testing()
     configuration.ioMode = .positional
     let fault = DiskFault(.ioError, on: [.write], file: "0000000001.segment", occurrence: 3)
     let store = try SimulatedDisk().openStore(configuration: configuration, faults: [fault])

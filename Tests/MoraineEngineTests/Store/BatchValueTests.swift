@@ -16,9 +16,9 @@ import Testing
     return (0..<length).map { $0.isMultiple(of: 3) ? byte : UInt8(truncatingIfNeeded: $0) }
   }
 
-  @Test(arguments: [true, false], [Configuration.IOMode.mapped, .positional])
+  @Test(arguments: [true, false], [Store.Configuration.IOMode.mapped, .positional])
   func batchAndStoreReadTheWritesOfTheBatch(
-    readsEarly: Bool, mode: Configuration.IOMode
+    readsEarly: Bool, mode: Store.Configuration.IOMode
   ) async throws {
     for seed in 0..<40 as Range<UInt64> {
       let storage = MemoryStorage()

@@ -9,7 +9,7 @@ import Testing
     (2, 2),
   ])
   func theSpaceAmplificationLimit(given: Double, used: Double) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.compaction.spaceAmplificationLimit = given
     #expect(configuration.bounded().compaction.spaceAmplificationLimit == used)
     try await live(configuration)
@@ -17,7 +17,7 @@ import Testing
 
   @Test(arguments: [(-1.0, 0), (2, 1), (.nan, 0.95), (.infinity, 1), (0.5, 0.5)])
   func theLiveRatioLimit(given: Double, used: Double) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.compaction.liveRatioLimit = given
     #expect(configuration.bounded().compaction.liveRatioLimit == used)
     try await live(configuration)
@@ -25,14 +25,14 @@ import Testing
 
   @Test(arguments: [(-1, 0), (Int.min, 0), (Int.max, 1 << 50), (1 << 59, 1 << 50), (7, 7)])
   func theCheckpointFloor(given: Int, used: Int) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.checkpointFloorBytes = given
     #expect(configuration.bounded().checkpointFloorBytes == used)
     try await live(configuration)
   }
 
   @Test func aFloorOfAnyHeightMeansNoCheckpoint() async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     // Regression: this value times 32 overflowed to 0.
     configuration.checkpointFloorBytes = 1 << 59
     let store = Store.inMemory(configuration: configuration)
@@ -44,21 +44,21 @@ import Testing
 
   @Test(arguments: [(Int.min, 256), (0, 256), (Int.max, 1 << 30)])
   func theSegmentSize(given: Int, used: Int) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = given
     #expect(configuration.bounded().segmentSizeBytes == used)
     try await live(configuration)
   }
 
   @Test func theRateLimit() {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     #expect(configuration.bounded().compaction.rateLimitBytesPerSecond == nil)
     configuration.compaction.rateLimitBytesPerSecond = .min
     #expect(configuration.bounded().compaction.rateLimitBytesPerSecond == 1)
   }
 
   /// Makes some garbage, compacts, and closes.
-  private func live(_ configuration: Configuration) async throws {
+  private func live(_ configuration: Store.Configuration) async throws {
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<30 { try await store.set([1], forKey: Key("\(number % 3)")) }
     try await store.compact()
@@ -69,7 +69,7 @@ import Testing
   /// Background compaction ends when no task writes, whatever its settings are.
   @Test(arguments: [0.0, 1], [256, 2000])
   func oddPoliciesComeToRest(liveRatio: Double, segmentSizeBytes: Int) async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: segmentSizeBytes)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: segmentSizeBytes)
     configuration.compaction.liveRatioLimit = liveRatio
     configuration.compaction.spaceAmplificationLimit = 1
     let store = Store.inMemory(configuration: configuration)

@@ -25,10 +25,10 @@ import Testing
 
   private let keyBehindTheExpiry = Key([UInt8](0..<8))
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func compactionKeepsARecordWhoseExpiryHasPassed(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func compactionKeepsARecordWhoseExpiryHasPassed(mode: Store.Configuration.IOMode) async throws {
     let directory = try await store(expiring: 1000)
-    let configuration = Configuration.testing(ioMode: mode)
+    let configuration = Store.Configuration.testing(ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     #expect(await store.count == 2)
     let value = try await store.value(forKey: keyBehindTheExpiry)
@@ -47,8 +47,8 @@ import Testing
     try await again.close()
   }
 
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func recordThatHasNotExpiredKeepsItsExpiry(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func recordThatHasNotExpiredKeepsItsExpiry(mode: Store.Configuration.IOMode) async throws {
     let directory = try await store(expiring: .max - 1)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     // Makes garbage, so that the record's segment is rewritten.

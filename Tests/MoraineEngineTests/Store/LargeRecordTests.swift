@@ -63,10 +63,10 @@ import Testing
   }
 
   /// The same for a record that is written to its file in parts: any part may fail.
-  @Test(arguments: 2...4, [Configuration.IOMode.mapped, .positional])
-  func aPartThatFailsLosesNothing(occurrence: Int, mode: Configuration.IOMode) async throws {
+  @Test(arguments: 2...4, [Store.Configuration.IOMode.mapped, .positional])
+  func aPartThatFailsLosesNothing(occurrence: Int, mode: Store.Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(ioMode: mode)
+    let configuration = Store.Configuration.testing(ioMode: mode)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await store.set([1], forKey: "small")
     let large = Self.value(1, (3 << 19) + 1)
@@ -94,9 +94,9 @@ import Testing
   }
 
   /// Regression: each attempt to find space compressed the value again.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func aLargeValueIsCompressedOnce(mode: Configuration.IOMode) async throws {
-    let configuration = Configuration.testing(segmentSizeBytes: 4 << 20, ioMode: mode)
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func aLargeValueIsCompressedOnce(mode: Store.Configuration.IOMode) async throws {
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 4 << 20, ioMode: mode)
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
     let settings = try store.keyspace(named: "settings")
     let text = (0..<300_000).flatMap { Array("\($0)".utf8) }

@@ -2,8 +2,8 @@ import MoraineEngine
 import Testing
 
 @Suite struct LendingTests {
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func withValueBorrowsTheBytesThatValueCopies(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func withValueBorrowsTheBytesThatValueCopies(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     let values: [[UInt8]] = [[], [7], Array(0...255), [UInt8](repeating: 3, count: 10_000)]

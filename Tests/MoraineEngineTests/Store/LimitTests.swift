@@ -11,13 +11,14 @@ import Testing
     func bytes(_ count: Int) -> UnsafeRawBufferPointer {
       UnsafeRawBufferPointer(start: byte, count: count)
     }
-    try EngineState.checkLimits(bytes(Limits.keyLengthBytes), bytes(Limits.valueLengthBytes))
+    try EngineState.checkLimits(
+      bytes(StoreLimits.keyLengthBytes), bytes(StoreLimits.valueLengthBytes))
     let value = #expect(throws: StoreError.self) {
-      try EngineState.checkLimits(bytes(1), bytes(Limits.valueLengthBytes + 1))
+      try EngineState.checkLimits(bytes(1), bytes(StoreLimits.valueLengthBytes + 1))
     }
     #expect(value?.code == .valueTooLarge)
     let key = #expect(throws: StoreError.self) {
-      try EngineState.checkLimits(bytes(Limits.keyLengthBytes + 1), bytes(1))
+      try EngineState.checkLimits(bytes(StoreLimits.keyLengthBytes + 1), bytes(1))
     }
     #expect(key?.code == .keyTooLarge)
   }

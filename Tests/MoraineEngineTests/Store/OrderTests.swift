@@ -6,8 +6,8 @@ import Testing
 
 /// The orders of steps that durability depends on (rules 1 to 3), read from a trace.
 @Suite struct OrderTests {
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func segmentsAreCreatedSealedAndListedInOrder(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func segmentsAreCreatedSealedAndListedInOrder(mode: Store.Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(
       on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))
@@ -58,8 +58,8 @@ import Testing
 
   /// The part of an open segment that a dead process has left is copied, and the manifest lists the
   /// copy only when its bytes and its name are durable. From then on the copy is read.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func anUnprovenTailIsCopiedBeforeItIsListed(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func anUnprovenTailIsCopiedBeforeItIsListed(mode: Store.Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
     let dead = try disk.openStore(configuration: .testing(ioMode: mode))
     try await dead.set([1], forKey: "a")
@@ -106,7 +106,7 @@ import Testing
   @Test(arguments: [true, false])
   func aMovedDirectoryIsNoticedAtTheNextSwap(atClose: Bool) async throws {
     let memory = MemoryStorage()
-    let configuration = Configuration.testing(segmentSizeBytes: 1000)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000)
     let store = try Store(on: memory, at: "store", configuration: configuration)
     try await store.set([1], forKey: "a")
     try memory.renameDirectory("store", to: "elsewhere")

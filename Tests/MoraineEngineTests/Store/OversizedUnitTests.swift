@@ -10,8 +10,8 @@ import Testing
   /// Regression: a batch of one record asked for space for its uncompressed value, and used less
   /// once the value was compressed. Other records filled the rest, also past the first gibibyte,
   /// where no address reaches.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func nothingFollowsALargeRecordIntoItsSegment(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func nothingFollowsALargeRecordIntoItsSegment(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let store = try Store(
       at: directory.path,

@@ -13,7 +13,7 @@ import Testing
   @Test(arguments: [StorageEvent.Operation.rename, .synchronizeDirectory])
   func segmentCreationAfterAFailedSealSyncsNothing(failing: StorageEvent.Operation) async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     try await store.set([1], forKey: "first", durability: .sync)
     let gate = Gate()

@@ -22,8 +22,8 @@ import Testing
     }
   }
 
-  private static func configuration(_ mode: Configuration.IOMode) -> Configuration {
-    var configuration = Configuration.testing(ioMode: mode)
+  private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(ioMode: mode)
     configuration.segmentSizeBytes = 64 << 20
     configuration.durability = .none
     configuration.compaction = .manual
@@ -66,7 +66,7 @@ import Testing
 
   @Test(arguments: Dead.allCases, Value.allCases)
   func onlyLiveRecordsAreScanned(dead: Dead, kind: Value) async throws {
-    for mode in [Configuration.IOMode.mapped, .positional] {
+    for mode in [Store.Configuration.IOMode.mapped, .positional] {
       let storage = MemoryStorage()
       var store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
       var model: [Key: [UInt8]] = [:]

@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct SegmentCountTests {
   /// Regression: more than a million segments were a trap.
   @Test func lastSegmentSlotIsRefusedWithAnError() async throws {
-    var configuration = Configuration.testing(segmentSizeBytes: 256)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 256)
     configuration.compaction = .manual
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<10 { try await store.set([UInt8](0..<100), forKey: Key("\(number)")) }

@@ -9,7 +9,7 @@ import Testing
 @Suite struct SequenceTests {
   @Test func failedOperationUsesUpItsNumber() async throws {
     let storage = FaultStorage(MemoryStorage())
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     let first = try await store.set([1], forKey: "a")
     storage.setScript { event in
@@ -44,7 +44,7 @@ import Testing
     let disk = SimulatedDisk()
     let storage = FaultStorage(disk)
     let gate = Gate()
-    let configuration = Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
     let store = try Store(on: storage, at: "store", configuration: configuration)
     for number in 0..<8 { try await store.set([UInt8](0..<60), forKey: "\(number)") }
     storage.setScript { event in

@@ -4,13 +4,13 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
-private let modes: [Configuration.IOMode] = [.mapped, .positional]
+private let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
 
 @Suite struct StoreTests {
   @Test(arguments: modes)
-  func storesReplacesRemovesAndReopens(mode: Configuration.IOMode) async throws {
+  func storesReplacesRemovesAndReopens(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    let configuration = Configuration.testing(ioMode: mode)
+    let configuration = Store.Configuration.testing(ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     #expect(try await store.value(forKey: "a") == nil)
     try await store.set([1, 2, 3], forKey: "a")
@@ -55,12 +55,13 @@ private let modes: [Configuration.IOMode] = [.mapped, .positional]
 
   @Test(arguments: modes, [256, 400, 4096])
   func equalsADictionaryOverManySegmentsAndReopenings(
-    mode: Configuration.IOMode, segmentSizeBytes: Int
+    mode: Store.Configuration.IOMode, segmentSizeBytes: Int
   ) async throws {
     let directory = try TestDirectory()
     var random = SeededGenerator(seed: 42)
     var model: [Key: [UInt8]] = [:]
-    let configuration = Configuration.testing(segmentSizeBytes: segmentSizeBytes, ioMode: mode)
+    let configuration = Store.Configuration.testing(
+      segmentSizeBytes: segmentSizeBytes, ioMode: mode)
     for _ in 0..<4 {
       let store = try Store(at: directory.path, configuration: configuration)
       for _ in 0..<100 { try await step(store, &model, &random) }

@@ -10,7 +10,7 @@ import Testing
     try await store.write { batch in
       for index in 0..<9000 { try batch.set([1], forKey: Key("\(index)")) }
     }
-    let seen = Mutex<[Progress]>([])
+    let seen = Mutex<[Store.Progress]>([])
     let report = try await store.verify { progress in seen.withLock { $0.append(progress) } }
     try await store.close()
     let completed = seen.withLock { $0.map(\.completedBytes) }

@@ -20,9 +20,9 @@ import Testing
     arguments: [
       ("0000000001.segment", [0, 12, 50, 90, 127, 140]), ("MANIFEST", [0, 20, 90, 200]),
     ],
-    [Configuration.IOMode.mapped, .positional])
+    [Store.Configuration.IOMode.mapped, .positional])
   func damageThatComesWhileTheStoreIsOpenIsFound(
-    _ place: (file: String, offsets: [Int]), mode: Configuration.IOMode
+    _ place: (file: String, offsets: [Int]), mode: Store.Configuration.IOMode
   ) async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { store in
@@ -44,8 +44,8 @@ import Testing
   }
 
   /// A sound manifest, and a sound header, of another store.
-  @Test(arguments: [Configuration.IOMode.mapped, .positional])
-  func anotherStoresFilesAreNoticed(mode: Configuration.IOMode) async throws {
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func anotherStoresFilesAreNoticed(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     try await withStore(at: directory.path) { try await $0.set([1], forKey: "a") }
     let other = try TestDirectory()

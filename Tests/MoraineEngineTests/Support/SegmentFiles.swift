@@ -47,10 +47,10 @@ extension URL {
   }
 }
 
-extension Configuration {
+extension Store.Configuration {
   /// Returns a configuration with small segments, which are compacted only by calls.
-  static func dictionaries(_ mode: IOMode) -> Configuration {
-    var configuration = Configuration.testing(segmentSizeBytes: 256 << 10, ioMode: mode)
+  static func dictionaries(_ mode: IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 256 << 10, ioMode: mode)
     configuration.compaction.isAutomatic = false
     return configuration
   }

@@ -33,11 +33,11 @@ final class TestDirectory: Sendable {
   }
 }
 
-extension Configuration {
+extension Store.Configuration {
   static func testing(
     segmentSizeBytes: Int = 64 << 20, ioMode: IOMode = .mapped, durability: Durability = .none
-  ) -> Configuration {
-    var configuration = Configuration()
+  ) -> Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = segmentSizeBytes
     configuration.ioMode = ioMode
     configuration.durability = durability

@@ -114,7 +114,7 @@ import Testing
 
   /// After a pause in which deletes were removed from the log, the object loads everything again.
   @Test func expiredFeedBeginsAgain() async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = 500
     configuration.compaction = .manual
     let notes = try LocalRepository<Note>(

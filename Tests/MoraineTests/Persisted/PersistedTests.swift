@@ -156,7 +156,7 @@ extension PersistedKey where Value == Theme {
     @Persisted(.theme, in: store) var theme
     var values = $theme.values.makeAsyncIterator()
     #expect(await values.next() == .light)
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.sharing = .shared
     let path = folder.url.appendingPathComponent("settings.moraine").path
     let other = try Store(at: FilePath(path), configuration: configuration)

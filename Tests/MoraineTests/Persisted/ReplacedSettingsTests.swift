@@ -20,7 +20,7 @@ import Testing
     #expect(theme == .dark)
     try await settings.close()
     try FileManager.default.removeItem(atPath: path.string)
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.sharing = .shared
     let other = try await Store.open(at: path, configuration: configuration)
     try await other.set(Array(#""sepia""#.utf8), forKey: "theme")

@@ -49,7 +49,7 @@ import Testing
   /// Nothing is written elsewhere, and saves into the missing directory do not succeed for ever.
   @Test func aDirectoryThatVanishesIsNoticed() async throws {
     let folder = try Folder()
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = 4096
     let path = FilePath(folder.url.path).appending("notes")
     let store = try Store(at: path, configuration: configuration)

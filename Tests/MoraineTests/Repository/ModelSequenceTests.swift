@@ -73,7 +73,7 @@ import Testing
   /// model is returned in its last form, and the sequence ends.
   @Test(arguments: 0..<4 as Range<UInt64>)
   func sequenceMissesNothingDuringConcurrentWrites(seed: UInt64) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = 8_000
     configuration.durability = .none
     let store = Store.inMemory(configuration: configuration)

@@ -16,7 +16,7 @@ import Testing
       .appendingPathComponent("moraine-test-\(UUID().uuidString)")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
     defer { do { try FileManager.default.removeItem(at: folder) } catch { print(error) } }
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.sharing = .shared
     let path = FilePath(folder.path).appending("store")
     let stores = try (0..<2).map { _ in try Store(at: path, configuration: configuration) }

@@ -139,17 +139,17 @@ import Testing
     try await settings[0].close()
   }
 
-  @Test(arguments: [Configuration.Sharing.exclusive, .shared])
-  func anotherSharingThanTheStoreHasIsAnError(sharing: Configuration.Sharing) async throws {
+  @Test(arguments: [Store.Configuration.Sharing.exclusive, .shared])
+  func anotherSharingThanTheStoreHasIsAnError(sharing: Store.Configuration.Sharing) async throws {
     let folder = try Folder()
-    let other: Configuration.Sharing = sharing == .shared ? .exclusive : .shared
+    let other: Store.Configuration.Sharing = sharing == .shared ? .exclusive : .shared
     let notes = try LocalRepository<Note>(directory: folder.url, sharing: sharing)
     let error = #expect(throws: StoreError.self) {
       try LocalRepository<Note>(directory: folder.url, sharing: other)
     }
     #expect(error?.code == .locked)
     #expect(error?.message.contains("as \(sharing), not \(other);") == true)
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.sharing = other
     #expect(throws: StoreError.self) {
       try PersistedStore(directory: folder.url, filename: "data", configuration: configuration)

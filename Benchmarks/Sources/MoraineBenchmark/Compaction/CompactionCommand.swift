@@ -41,7 +41,7 @@ struct CompactionCommand: AsyncParsableCommand {
     let data = TestData(count: count, valueCount: distinct ? 1 << 20 : 1024)
     let scratch = try Scratch(in: directory)
     defer { scratch.remove() }
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = interval ? .interval(.seconds(1)) : .none
     configuration.segmentSizeBytes = segment << 20
     configuration.compaction.sharesDictionaries = dictionaries

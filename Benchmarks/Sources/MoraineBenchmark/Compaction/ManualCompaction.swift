@@ -21,7 +21,7 @@ struct ManualCompaction {
   }
 
   private mutating func run(_ data: TestData, _ scratch: Scratch) async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = .none
     configuration.segmentSizeBytes = size << 20
     configuration.compaction = .manual

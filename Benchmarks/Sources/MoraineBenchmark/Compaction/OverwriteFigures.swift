@@ -7,12 +7,12 @@ import SystemPackage
 struct OverwriteFigures {
   private let operations: Int
   /// Statistics after loading.
-  private let before: Statistics
+  private let before: Store.Statistics
   var latency = Histogram<UInt64>(highestTrackableValue: 600_000_000_000)
   var nanoseconds: UInt64 = 0
   /// Longest time between two consecutive completions of puts.
   var longestGap: UInt64 = 0
-  private var after: Statistics
+  private var after: Store.Statistics
   private var maxAmplification = 0.0
   private var maxAllocated: UInt64 = 0
   private var endAllocated: UInt64 = 0
@@ -24,16 +24,16 @@ struct OverwriteFigures {
   /// Errors that did not stop the benchmark.
   var problems: [String] = []
   /// Statistics after a while without writes.
-  var rested: Statistics?
+  var rested: Store.Statistics?
 
-  init(_ operations: Int, _ before: Statistics) {
+  init(_ operations: Int, _ before: Store.Statistics) {
     self.operations = operations
     self.before = before
     after = before
     lastCompactionBytes = before.compactionBytes
   }
 
-  mutating func sample(_ statistics: Statistics, _ path: FilePath) throws {
+  mutating func sample(_ statistics: Store.Statistics, _ path: FilePath) throws {
     sampleCount += 1
     if statistics.compactionBytes > lastCompactionBytes { seenCompactions += 1 }
     lastCompactionBytes = statistics.compactionBytes

@@ -9,7 +9,7 @@ struct OverwriteWorkload: Sendable {
   let data: TestData
   let scratch: Scratch
   let operations: Int
-  let configuration: Configuration
+  let configuration: Store.Configuration
   private let sampleNanoseconds: UInt64 = 10_000_000
 
   func run(_ distribution: Distribution) async throws -> OverwriteFigures {

@@ -18,7 +18,7 @@ struct Opening: Sendable {
   let scratch: Scratch
 
   static let configuration = {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = .none
     configuration.compaction = .manual
     return configuration
@@ -91,6 +91,6 @@ struct Opening: Sendable {
   }
 }
 
-extension Statistics {
+extension Store.Statistics {
   var indexBytesPerKey: Double { Double(indexBytes) / Double(count) }
 }

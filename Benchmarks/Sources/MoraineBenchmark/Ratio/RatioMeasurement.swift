@@ -10,7 +10,7 @@ struct RatioMeasurement: Sendable {
   let sharesDictionaries: Bool
 
   func run(_ path: FilePath) async throws -> Grid {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = .none
     configuration.compaction = .manual
     configuration.compaction.sharesDictionaries = sharesDictionaries

@@ -78,9 +78,9 @@ struct ShareAndWriteCommand: AsyncParsableCommand {
   }
 }
 
-extension Configuration {
-  static var sharedBenchmark: Configuration {
-    var configuration = Configuration()
+extension Store.Configuration {
+  static var sharedBenchmark: Store.Configuration {
+    var configuration = Store.Configuration()
     configuration.sharing = .shared
     configuration.durability = .none
     return configuration

@@ -14,7 +14,7 @@ struct MoraineMaker: SubjectMaker {
   }
 
   func open(in path: String, _ options: SubjectOptions) throws -> MoraineSubject {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = options.sync ? .sync : .none
     return MoraineSubject(
       store: try Store(at: FilePath("\(path)/store"), configuration: configuration))
@@ -89,12 +89,12 @@ private final class SumBox: @unchecked Sendable {
   private(set) var value = ScanSum()
 
   @inline(__always)
-  func add(_ entry: Entry) { value.add(entry) }
+  func add(_ entry: Store.Entry) { value.add(entry) }
 }
 
 extension ScanSum {
   @inline(__always)
-  mutating func add(_ entry: Entry) {
+  mutating func add(_ entry: Store.Entry) {
     entry.key.bytes.withUnsafeBytes { key in entry.value.withUnsafeBytes { add(key, $0) } }
   }
 }

@@ -18,9 +18,9 @@ struct SnapshotMaker: ReaderMaker {
 
 struct SnapshotReader: SubjectReader {
   let store: Store
-  private var snapshot: Snapshot
+  private var snapshot: Store.Snapshot
 
-  init(store: Store, snapshot: Snapshot) {
+  init(store: Store, snapshot: Store.Snapshot) {
     self.store = store
     self.snapshot = snapshot
   }

@@ -49,7 +49,7 @@ struct Repositories: Sendable {
   private var models: [BenchmarkUser] { (0..<count).map { BenchmarkUser($0) } }
 
   private func runMoraine(_ folder: String, _ recorder: inout Recorder) async throws {
-    var configuration = MoraineEngine.Configuration()
+    var configuration = Store.Configuration()
     configuration.durability = MoraineEngine.Durability.none
     let store = try Store(
       at: .init("\(folder)/models"), configuration: configuration)

@@ -12,7 +12,7 @@ import UnixSignals
 /// Compiles every Swift line of the article on integrations.
 @Suite(.timeLimit(.minutes(5))) struct ArticleTests {
   @Test func aServer() async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.onEvent = { event in
       if case .poisoned(let error) = event { print("the store stopped writing: \(error)") }
     }
@@ -38,7 +38,7 @@ import UnixSignals
 
   @Test func settings() throws {
     let reader = ConfigReader(provider: EnvironmentVariablesProvider())
-    var settings = try Configuration(reader: reader.scoped(to: "store"))
+    var settings = try Store.Configuration(reader: reader.scoped(to: "store"))
     settings.isReadOnly = true
     #expect(settings.isReadOnly)
   }

@@ -4,7 +4,7 @@ import Testing
 
 /// Tests of the trait `ConfigurationReader`.
 @Suite struct ConfigurationTests {
-  typealias Settings = Moraine.Configuration
+  typealias Settings = Store.Configuration
 
   private func reader(_ values: [AbsoluteConfigKey: ConfigValue]) -> ConfigReader {
     ConfigReader(provider: InMemoryProvider(values: values))

@@ -21,7 +21,7 @@ import Testing
 
   @Test func eventsOfARunAreLogged() async throws {
     let disk = SimulatedDisk()
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = 4000
     configuration.compaction = .manual
     configuration.log(to: logger())
@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test func theLevelOfTheLoggerCounts() async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.log(to: logger(.notice))
     let store = Store.inMemory(configuration: configuration)
     try await store.set([1], forKey: "a")
@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test func poisonIsLoggedAsCriticalWithItsCause() async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.log(to: logger(.notice))
     let fault = DiskFault.ofFirstSync
     let store = try SimulatedDisk().openStore(configuration: configuration, faults: [fault])
@@ -72,7 +72,7 @@ import Testing
     let disk = SimulatedDisk()
     let first = try disk.openStore()
     try await first.set([1], forKey: "a", durability: .sync)
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.log(to: logger())
     let crashed = SimulatedDisk(disk.image(.nothing))
     let store = try crashed.openStore(configuration: configuration)
@@ -86,7 +86,7 @@ import Testing
 
   @Test func loggingKeepsAnExistingEventHandler() async throws {
     let count = Atomic<Int>(0)
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.onEvent = { _ in count.add(1, ordering: .relaxed) }
     configuration.log(to: logger())
     try await Store.inMemory(configuration: configuration).close()

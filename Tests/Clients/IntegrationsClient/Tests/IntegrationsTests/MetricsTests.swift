@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test func eventsAreCounted() async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.segmentSizeBytes = 4000
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 0
@@ -107,7 +107,7 @@ import Testing
   }
 
   @Test func poisonIsCounted() async throws {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     let metrics = metrics
     configuration.record(in: metrics)
     let fault = DiskFault.ofFirstSync

@@ -18,7 +18,7 @@ import Testing
   }
 
   private func open(_ disk: SimulatedDisk, _ onEvent: EventList) throws -> Store {
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.onEvent = onEvent.add
     return try disk.openStore(configuration: configuration)
   }
@@ -53,7 +53,7 @@ import Testing
 
   @Test func aPoisonedStoreEndsTheService() async throws {
     let list = EventList()
-    var configuration = Configuration()
+    var configuration = Store.Configuration()
     configuration.onEvent = list.add
     let fault = DiskFault.ofFirstSync
     let store = try SimulatedDisk().openStore(configuration: configuration, faults: [fault])

@@ -1,5 +1,5 @@
 /// The limits of the format, as `FileFormat.md` lists them.
-public enum Limits {
+public enum StoreLimits {
   /// The longest key, in bytes.
   public static let keyLengthBytes = 65_536
   /// The longest value, in bytes: 1 GiB.
