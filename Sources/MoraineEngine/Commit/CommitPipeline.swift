@@ -87,6 +87,7 @@ final class CommitPipeline: JobRunner, PoolWork {
   /// Begins a new segment; without a file, no segment is open. All operations so far are durable.
   /// Only the writer calls this function.
   func begin(file: (any StorageFile)?, sequence: UInt64, offset: UInt64) {
+    assert((file == nil) == (offset == 0), "only a segment has an end, after its header")
     // In one step with the file: a sync of the old file must claim nothing about the new one.
     monitor.withLock { state in
       publish(sequence: sequence, offset: offset)
@@ -108,6 +109,7 @@ final class CommitPipeline: JobRunner, PoolWork {
   func follow(
     file: any StorageFile, sequence: UInt64, offset: UInt64, durable: UInt64, marked: UInt64
   ) {
+    assert(marked <= offset, "a segment is marked as durable beyond its end")
     monitor.withLock { state in
       publish(sequence: sequence, offset: offset)
       guard state.file !== file else { return }
@@ -127,6 +129,7 @@ final class CommitPipeline: JobRunner, PoolWork {
     file: any StorageFile, offset: UInt64, sealing job: @escaping @Sendable () -> Void
   ) {
     monitor.withLock { state in
+      assert(state.file !== file, "a segment begins twice")
       store(offset, releasing: .appendedOffset)
       durableOffset.store(offset, ordering: .relaxed)
       state.file = file
@@ -140,7 +143,8 @@ final class CommitPipeline: JobRunner, PoolWork {
   /// Records that a sealed segment, and all segments before it, are durable. The committing thread
   /// calls this function.
   func becameDurable(through sequence: UInt64) {
-    monitor.withLock { _ in
+    monitor.withLock { state in
+      assert(state.isRunning, "a segment was sealed outside of the committing thread")
       let before = durableSequence.load(ordering: .relaxed)
       durableSequence.store(max(before, sequence), ordering: .releasing)
     }
@@ -188,6 +192,7 @@ final class CommitPipeline: JobRunner, PoolWork {
       }
     }
     let poison = poison
+    assert(poison != nil, "the poison was lost")
     if isFirst, let poison { events?.tell(.poisoned(poison)) }
     resumeWaiters(error: poison)
     resumeWatchers()
@@ -208,6 +213,12 @@ extension CommitPipeline {
   /// while a step runs.
   func wake() {
     let becomesReady = monitor.withLock { state in
+      assert(
+        (state.deadlineNanoseconds == nil) == (load(relaxed: .pendingDelay) == .max),
+        "the deadline and the delay contradict each other")
+      assert(
+        state.timerNanoseconds ?? 0 <= state.deadlineNanoseconds ?? .max,
+        "the timer calls after the deadline")
       guard !state.isRunning, isReady(state) else { return false }
       state.isRunning = true
       return true
@@ -234,6 +245,7 @@ extension CommitPipeline {
     case .sync(let file, let sequence, let offset): synchronize(file, sequence, offset)
     }
     return monitor.withLock { state in
+      assert(state.isRunning, "the pipeline became idle during a step")
       state.isRunning = isReady(state)
       return state.isRunning
     }
@@ -241,6 +253,11 @@ extension CommitPipeline {
 
   /// Returns the next step; nil when there is none. The pipeline then counts as idle.
   private func nextStep(_ state: inout State) -> Step? {
+    assert(state.isRunning, "an idle pipeline does a step")
+    assert(
+      isPoisoned.load(ordering: .relaxed) == (state.poison != nil),
+      "the flag of the poison is wrong")
+    assert(state.syncBeganNanoseconds == nil, "a step begins while a sync runs")
     if !state.jobs.isEmpty { return .job(state.jobs.removeFirst()) }
     guard let file = state.file, state.poison == nil, isSyncDue(state) else {
       state.isRunning = false
@@ -256,6 +273,7 @@ extension CommitPipeline {
   /// The pool calls this function only in a process that cannot have even one thread for it.
   func refuse(_ error: StorageError) {
     let (jobs, waiters) = monitor.withLock { state in
+      assert(state.isRunning, "the pool refuses a pipeline that it does not have")
       state.isRunning = false
       defer { (state.jobs, state.waiters) = ([], []) }
       return (state.jobs, state.waiters)
@@ -281,6 +299,8 @@ extension CommitPipeline {
     }
     monitor.withLock { state in
       if state.file === file {
+        let before = durableOffset.load(ordering: .relaxed)
+        assert(before <= offset, "a sync covers less than the sync before it")
         durableOffset.store(offset, ordering: .relaxed)
         durableSequence.store(sequence, ordering: .releasing)
       }
@@ -398,6 +418,7 @@ extension CommitPipeline {
           // A cancellation is recorded before `onCancel` looks for the continuation under this
           // lock.
           if state.poison != nil || state.isStopped || Task.isCancelled { return false }
+          assert(state.watchers[number] == nil, "two tasks wait with the same number")
           state.watchers[number] = continuation
           return true
         }

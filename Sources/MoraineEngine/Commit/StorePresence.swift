@@ -45,6 +45,7 @@ final class StorePresence: Sendable {
     self.directory = directory
     self.common = common.map { ($0.name, $0.identity) }
     self.isShared = isShared
+    assert(Set(common.map(\.name)).count == common.count, "a common file is listed twice")
     known = Mutex(Known(manifest: manifest))
   }
 
@@ -110,6 +111,7 @@ final class StorePresence: Sendable {
   ///
   /// - Returns: false when `before` is about another store or epoch.
   func goesOn(from before: StorePresence) -> Bool {
+    assert(before !== self, "a check is replaced by itself")
     let earlier = before.known.withLock { $0 }
     return known.withLock { known in
       guard known.manifest.isOfSameStore(as: earlier.manifest) else { return false }
@@ -178,6 +180,7 @@ extension StorePresence {
   private func checkReplacement(
     _ active: any StorageFile, _ isThere: Bool, _ end: UInt64?, _ manifest: Manifest
   ) throws(StoreError) {
+    assert(isShared, "the segment of a store of one process was replaced")
     let number = SegmentNumber(fileName: active.name)
     let isOpen = manifest.segments.contains { $0.number == number && !$0.isSealed }
     guard isOpen else { return }

@@ -15,6 +15,7 @@ struct Waiters {
 
   /// Keeps a continuation until ``wakeAll()`` or ``wake(_:)``.
   mutating func add(_ continuation: UnsafeContinuation<Void, Never>, as id: UInt64) {
+    assert(id > 0 && id <= lastID, "a task waits with an id that was not given to it")
     assert(waiting[id] == nil, "two tasks wait with the same id")
     waiting[id] = continuation
   }

@@ -18,6 +18,7 @@ final class ByteSource {
     self.name = name
     self.length = length
     base = mapping?.base
+    assert(length <= mapping?.lengthBytes ?? length, "a mapping is shorter than its segment")
   }
 
   deinit { window.deallocate() }
@@ -35,6 +36,8 @@ final class ByteSource {
   /// Returns `count` bytes at `offset`, valid until the next call. The caller knows that they lie
   /// within ``length``.
   func bytes(at offset: Int, count: Int) throws(StoreError) -> UnsafeRawPointer {
+    assert(
+      offset >= 0 && count >= 0 && offset + count <= length, "bytes lie outside of their source")
     if let base { return UnsafeRawPointer(base + offset) }
     if offset < windowStart || offset + count > windowStart + windowCount {
       // The first read is for a header. Of many segments nothing else is needed.

@@ -21,10 +21,12 @@ final class FileCache {
   func keep(_ file: any StorageFile, for slot: Int) {
     if files.updateValue(file, forKey: slot) == nil { order.append(slot) }
     while order.count > Self.limit { files[order.removeFirst()] = nil }
+    assert(order.count == files.count, "the order of the open files is not that of the files")
   }
 
   func forget(_ slot: Int) {
     if files.removeValue(forKey: slot) != nil { order.removeAll { $0 == slot } }
+    assert(order.count == files.count, "a forgotten file was in the order more or less than once")
   }
 
   func file(for slot: Int, named name: String) throws(StoreError) -> any StorageFile {

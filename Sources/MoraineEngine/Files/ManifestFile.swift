@@ -11,6 +11,8 @@ struct ManifestFile {
   /// Replaces a manifest while no store is open. Afterwards the new manifest is complete and
   /// durable, or the old one remains.
   func write(_ manifest: Manifest, over name: String) throws(StoreError) {
+    assert(
+      name == Manifest.fileName || name == FileName.restoring, "no manifest has such a name")
     try manifest.checkCounters()
     try storing { () throws(StorageError) in
       try createTemporary(manifest).synchronize(.full)

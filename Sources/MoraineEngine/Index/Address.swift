@@ -15,6 +15,7 @@ struct Address: Equatable {
 
   @inline(__always)
   init(slot: Int, offset: Int) {
+    assert(slot >= 0 && slot < Int(HashIndex.linkSlot), "no segment has this slot")
     rawValue =
       UInt64(truncatingIfNeeded: slot) &<< Self.offsetBits
       | UInt64(truncatingIfNeeded: offset) &>> 2

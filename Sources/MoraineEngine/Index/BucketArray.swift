@@ -53,13 +53,15 @@ struct BucketArray: ~Copyable {
 
   @inline(__always)
   subscript(_ number: Int) -> UnsafeMutablePointer<UInt64> {
-    pages[number &>> Self.pageShift]
+    assert(number >= 0 && number < count, "a bucket lies outside the array")
+    return pages[number &>> Self.pageShift]
       + (number & (Self.pageBuckets &- 1)) &* HashIndex.slotsPerBucket
   }
 
   /// - Returns: whether the growth used spare memory, which must be replaced.
   @discardableResult
   mutating func grow(to newCount: Int) -> Bool {
+    precondition(newCount >= count, "growth must not make an array shorter")
     var usedSpare = false
     while pageCount * Self.pageBuckets < newCount {
       // A small store has only the first chunk, and grows by small pages.
@@ -81,6 +83,9 @@ struct BucketArray: ~Copyable {
   /// the rest is copied.
   mutating func adopt(_ base: UnsafeMutableRawPointer, count newCount: Int) {
     precondition(pageCount == 0, "the array has buckets already")
+    assert(
+      UInt(bitPattern: base) % UInt(HashIndex.bucketBytes) == 0,
+      "the buckets of a checkpoint are not aligned")
     let rest = Self.firstOfLastChunk(newCount)
     add(base, byteCount: rest * HashIndex.bucketBytes)
     mappedPageCount = pageCount
@@ -93,6 +98,7 @@ struct BucketArray: ~Copyable {
   }
 
   private mutating func add(_ base: UnsafeMutableRawPointer, byteCount: Int) {
+    assert(byteCount % Self.chunkBytes == 0, "the memory of buckets is not whole chunks")
     let added = byteCount / Self.pageBytes
     if pageCount + added > capacity { enlargeTable(atLeast: pageCount + added) }
     for page in 0..<added {
@@ -124,17 +130,21 @@ extension BucketArray {
   /// - Complexity: O(pages): eight bytes for 64 buckets.
   mutating func freeze() -> FrozenBuckets {
     if origins == nil { origins = (0..<pageCount).map { Origin(home: pages[$0], born: 0) } }
+    assert((origins?.count ?? pageCount) == pageCount, "a page has no origin")
+    assert(usedPageCount <= pageCount, "buckets lie outside the pages of their array")
     return FrozenBuckets(copying: pages, pageCount: usedPageCount)
   }
 
   /// Gives a bucket a page that no snapshot has. Pointers into its old page are no longer valid.
   mutating func makeUnique(_ number: Int) {
+    assert(number >= 0 && number < count, "a bucket outside the array is about to change")
     let page = number >> Self.pageShift
     guard var origin = origins?[page],
       let new = memory.replacement(
         for: pages[page], born: origin.born, home: origin.home, origin.homeTerm)
     else { return }
     let count = memory.snapshotCount
+    assert(pages[page] == origin.home || origin.isListed, "the place of a copy is not listed")
     if pages[page] == origin.home {
       origin.homeTerm = IndexMemory.Term(born: origin.born, retired: count)
       if !origin.isListed { away.append(page) }
@@ -154,6 +164,7 @@ extension BucketArray {
   /// - Parameter limit: how many places are looked at; reduced by the number that were.
   /// - Returns: whether all places were looked at since this function last returned true.
   mutating func bringHome(_ limit: inout Int) -> Bool {
+    assert(nextAway <= away.count, "the next place to look at is beyond the last one")
     while limit > 0, nextAway < away.count {
       limit -= 1
       let page = away[nextAway]
@@ -197,6 +208,7 @@ extension BucketArray {
   ///
   /// - Complexity: O(chunks that are returned).
   mutating func returnEmptyChunks() {
+    assert(pageCount % Self.chunkPages == 0, "the pages of an array are not whole chunks")
     while pageCount > 0, (pageCount - Self.chunkPages) * Self.pageBuckets >= count {
       retireLastChunk()
     }
@@ -221,8 +233,13 @@ extension BucketArray {
 
   /// Removes the pages of the last chunk from the table.
   private mutating func retireLastChunk() {
+    precondition(pageCount >= Self.chunkPages, "a chunk is retired that the array does not have")
     let first = pageCount - Self.chunkPages
     let base = origins?[first].home ?? pages[first]
+    let end = base + Self.chunkBytes / 8
+    assert(
+      origins?[pageCount - 1].home ?? pages[pageCount - 1] == end - Self.pageBytes / 8,
+      "the pages of a chunk do not lie side by side")
     if let origins {
       for page in first..<pageCount where pages[page] != origins[page].home {
         memory.retire(copy: pages[page], born: origins[page].born)

@@ -18,6 +18,7 @@ struct FreeNumbers {
 
   /// - Complexity: O(1), amortized.
   mutating func insert(_ number: Int) {
+    assert(number >= 0 && number < 1 << Address.offsetBits, "no link can name a freed bucket")
     assert(!contains(number), "an overflow bucket is freed twice")
     let (word, group, top) = (number >> 6, number >> 12, number >> 18)
     if word >= words.count { extend(through: number) }

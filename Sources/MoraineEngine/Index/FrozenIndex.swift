@@ -13,6 +13,7 @@ struct FrozenIndex: ~Copyable, ProbedIndex {
 
   fileprivate init(_ index: inout HashIndex) {
     memory = index.memory
+    assert(index.fitsItsLevel, "the number of buckets does not fit the level")
     number = memory.takeSnapshot()
     (level, split, tagShift, count) = (index.level, index.split, index.tagShift, index.count)
     buckets = index.buckets.freeze()
@@ -42,6 +43,12 @@ extension FrozenIndex {
   func copy(
     page: Int, of header: CheckpointHeader, to target: UnsafeMutableRawBufferPointer
   ) {
+    assert(target.count == CheckpointHeader.pageBytes, "a page does not fit its buffer")
+    assert(
+      page >= 0 && page < header.bucketPageCount + header.overflowPageCount,
+      "a checkpoint has no such page")
+    assert(
+      header.bucketCount == UInt64(1 << level + split), "the header describes another index")
     target.initializeMemory(as: UInt8.self, repeating: 0)
     guard let base = target.baseAddress else { return }
     let isOverflow = page >= header.bucketPageCount
@@ -114,6 +121,8 @@ extension HashIndex {
   mutating func tend(pages limit: Int = HashIndex.homePages) -> Bool {
     if isFrozen, !memory.isFrozen { isFrozen = false }
     let released = memory.releaseCount
+    assert(tendedThrough <= released, "a round saw snapshots end that have not ended")
+    assert(roundBegan != nil || !hasTendedBuckets, "a round has a middle and no beginning")
     var left = limit
     if buckets.isAway || overflow.isAway, released != tendedThrough {
       // A release that happens during a round is seen in the next round.

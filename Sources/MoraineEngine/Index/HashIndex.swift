@@ -117,6 +117,7 @@ struct HashIndex: ~Copyable, ProbedIndex {
   ///
   /// - Throws: as ``secure(insertions:)``.
   mutating func beginMoves(_ count: Int) throws(StoreError) {
+    assert(movesUnderWay == 0, "two compactions move entries at the same time")
     if isFrozen { try secureCopies(moves: count) }
     movesUnderWay = count
   }
@@ -164,8 +165,15 @@ struct HashIndex: ~Copyable, ProbedIndex {
     Int(truncatingIfNeeded: slot & ((1 &<< Address.offsetBits) &- 1))
   }
 
+  /// Whether the number of buckets is the one that the splits so far have made. For assertions.
+  var fitsItsLevel: Bool { split < 1 << level && buckets.count == 1 << level + split }
+
+  /// Whether the tags have the hash bit by which this round splits buckets. For assertions.
+  var tagsFitTheLevel: Bool { (0...Self.levelsPerTag).contains(level - tagShift) }
+
   static func link(to bucket: Int) -> UInt64 {
-    linkSlot << Address.offsetBits | UInt64(bucket)
+    assert(bucket >= 0 && bucket < 1 << Address.offsetBits, "no link can name this bucket")
+    return linkSlot << Address.offsetBits | UInt64(bucket)
   }
 }
 
@@ -189,6 +197,8 @@ extension HashIndex {
   mutating func insert<Source: RehashSource & ~Copyable>(
     _ hash: UInt64, _ address: Address, rehashing source: borrowing Source
   ) {
+    assert(address.rawValue != 0, "a record begins where its segment begins")
+    assert(!Self.isLink(address.rawValue), "an entry looks like a link")
     let (number, tag) = place(hash)
     makeUnique(bucket: number)
     add(tag << 48 | address.rawValue, to: buckets[number])
@@ -245,12 +255,15 @@ extension HashIndex {
   private mutating func splitNext<Source: RehashSource & ~Copyable>(
     _ hashes: borrowing Source
   ) throws(StoreError) {
+    assert(fitsItsLevel, "the number of buckets does not fit the level")
     let source = split
     try sortEntries(of: source, hashes)
     let target = buckets.count
     noteGrowth(usedSpare: buckets.grow(to: target + 1))
     makeUnique(bucket: source)
     if isFrozen { buckets.makeUnique(target) }
+    let added = buckets[target]
+    assert((0..<Self.slotsPerBucket).allSatisfy { added[$0] == 0 }, "a new bucket has entries")
     empty(source)
     for entry in staying { add(entry, to: buckets[source]) }
     for entry in rising { add(entry, to: buckets[target]) }
@@ -267,6 +280,7 @@ extension HashIndex {
   ) throws(StoreError) {
     staying.removeAll(keepingCapacity: true)
     rising.removeAll(keepingCapacity: true)
+    assert(tagsFitTheLevel, "the tags do not have the bit of this split")
     let renews = renewsTags
     let tagBit = UInt64(48 + level - tagShift)
     var current = buckets[bucket]
@@ -355,6 +369,7 @@ extension HashIndex {
       overflow.shrink(to: overflow.count - 1)
       limit -= 1
     }
+    assert(fitsItsLevel, "the number of buckets does not fit the level")
     buckets.returnEmptyChunks()
     overflow.returnEmptyChunks()
     guard limit > 0 else { return true }
@@ -366,6 +381,7 @@ extension HashIndex {
   /// Moves the entries of the last bucket into the one that it was split from.
   private mutating func mergeLast(_ limit: inout Int) {
     if split == 0 {
+      assert(level > Self.initialLevel, "an index becomes smaller than a new one")
       // Return to the round of splits before this one.
       level -= 1
       split = 1 << level
@@ -375,6 +391,7 @@ extension HashIndex {
     split -= 1
     let (target, source) = (split, buckets.count - 1)
     assert(source == target + 1 << level, "the last bucket is not the one that was split last")
+    assert(tagsFitTheLevel, "the tags do not have the bit of the split that is undone")
     makeUnique(bucket: target)
     makeUnique(bucket: source)
     staying.removeAll(keepingCapacity: true)
@@ -382,6 +399,8 @@ extension HashIndex {
       limit -= collectMerged(bucket, into: target)
       empty(bucket)
     }
+    let removed = buckets[source]
+    assert((0..<Self.slotsPerBucket).allSatisfy { removed[$0] == 0 }, "a merged bucket has entries")
     buckets.shrink(to: source)
     for entry in staying { add(entry, to: buckets[target]) }
   }
@@ -490,7 +509,9 @@ extension HashIndex {
   ///
   /// - Returns: as ``validatePages(_:)``.
   mutating func validateNextPages(_ step: ValidationStep = ValidationStep()) -> Bool {
+    assert(hasUnvalidatedPages == (self.pages != nil), "the flag of the pages is wrong")
     guard hasUnvalidatedPages, let pages else { return true }
+    assert(admittedCount <= buckets.count, "more buckets were validated than exist")
     let pageGoal = pages.checkedCount.addingReportingOverflow(step.pages)
     let lastPage = pageGoal.overflow ? Int.max : pageGoal.partialValue
     var left = step.buckets
@@ -518,6 +539,7 @@ extension HashIndex {
   ///
   /// - Returns: as ``validatePages(_:)``.
   private mutating func admitUnclaimed(_ number: Int, _ pages: CheckpointPages) -> Bool {
+    assert(admittedCount == buckets.count, "a chain that was not validated may have this bucket")
     guard pages.checkOverflow(number) else { return false }
     if pages.isClaimed(number) { return true }
     let bucket = overflow[number]
@@ -536,6 +558,8 @@ extension HashIndex {
   ///
   /// - Complexity: O(index).
   mutating func removeAll(in slots: Set<Int>) {
+    precondition(!hasUnvalidatedPages, "entries are removed from unvalidated pages")
+    precondition(!isFrozen, "entries are removed from pages that a snapshot has")
     for number in 0..<buckets.count { removeAll(in: slots, from: buckets[number]) }
     for number in 0..<overflow.count { removeAll(in: slots, from: overflow[number]) }
   }
@@ -544,6 +568,7 @@ extension HashIndex {
   ///
   /// - Complexity: O(index).
   func addresses() -> [Address] {
+    assert(!hasUnvalidatedPages, "addresses are read from unvalidated pages")
     var result: [Address] = []
     result.reserveCapacity(count)
     for number in 0..<buckets.count { collect(buckets[number], into: &result) }

@@ -94,6 +94,7 @@ final class IndexMemory: Sendable {
         chunks: retiredChunks.filter { $0.retired < oldest }.map(\.chunk), mapping: mapping)
       retiredChunks.removeAll { $0.retired < oldest }
       for case .mapped(_, let byteCount) in free.chunks { mappedBytes -= byteCount }
+      precondition(mappedBytes >= 0, "more bytes are returned than were mapped")
       if mappedBytes == 0 { mapping = nil }
       return free
     }
@@ -138,6 +139,8 @@ final class IndexMemory: Sendable {
     state.withLock { state in
       for chunk in state.chunks + state.spares { chunk.deallocate() }
       assert(state.retiredChunks.isEmpty, "a snapshot outlives the memory of its index")
+      assert(state.live.isEmpty, "a snapshot was not released before its memory")
+      assert(state.retired.isEmpty, "a copy is kept for a snapshot that has ended")
       state.copies.deallocate()
     }
   }
@@ -219,9 +222,11 @@ final class IndexMemory: Sendable {
 
   /// Keeps a mapping that contains chunks, until they are retired.
   func keep(_ mapping: any FileMapping, byteCount: Int) {
+    assert(byteCount % BucketArray.chunkBytes == 0, "a mapping is not used by whole chunks")
     guard byteCount > 0 else { return }
     state.withLock { state in
       precondition(state.mapping == nil, "an index has two mappings")
+      assert(state.mappedBytes == 0, "bytes are in use of no mapping")
       state.mapping = mapping
       state.mappedBytes = byteCount
     }
@@ -233,6 +238,7 @@ final class IndexMemory: Sendable {
   func takeSnapshot() -> UInt64 {
     state.withLock { state in
       let number = snapshotCount + 1
+      assert(state.live.last ?? 0 < number, "the numbers of snapshots do not rise")
       taken.store(number, ordering: .relaxed)
       state.live.append(number)
       youngest.store(number, ordering: .releasing)
@@ -243,6 +249,7 @@ final class IndexMemory: Sendable {
   /// Releases a snapshot, and the memory that was kept only for it.
   func release(_ number: UInt64) {
     let free = state.withLock { state in
+      precondition(state.live.contains(number), "a snapshot was released twice")
       state.live.removeAll { $0 == number }
       let live = state.live
       state.retired.removeAll { retired in
@@ -279,6 +286,7 @@ final class IndexMemory: Sendable {
   /// Retires a copy whose place has left the index's table. The copy was in the table since `born`
   /// snapshots had been taken.
   func retire(copy page: UnsafeMutablePointer<UInt64>, born: UInt64) {
+    assert(born <= snapshotCount, "a copy is younger than the last snapshot")
     let copy = Page(base: page)
     state.withLock { state in
       let term = Term(born: born, retired: snapshotCount)
@@ -301,6 +309,7 @@ final class IndexMemory: Sendable {
     for page: UnsafeMutablePointer<UInt64>, born: UInt64, home: UnsafeMutablePointer<UInt64>,
     _ homeTerm: Term
   ) -> UnsafeMutablePointer<UInt64>? {
+    assert(born <= snapshotCount, "a page is younger than the last snapshot")
     guard born < youngest.load(ordering: .acquiring) else { return nil }
     let old = Page(base: page)
     let original = Page(base: home)
@@ -328,6 +337,8 @@ final class IndexMemory: Sendable {
     _ page: UnsafeMutablePointer<UInt64>, born: UInt64, home: UnsafeMutablePointer<UInt64>,
     _ homeTerm: Term
   ) -> Bool {
+    assert(page != home, "a page is brought home that is there already")
+    assert(homeTerm.retired <= born, "a copy is older than the end of its original's term")
     let copy = Page(base: page)
     let original = Page(base: home)
     return state.withLock { state in

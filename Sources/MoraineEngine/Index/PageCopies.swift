@@ -29,6 +29,7 @@ struct PageCopies {
   ///
   /// - Throws: `ENOMEM`.
   mutating func secure(_ pageCount: Int) throws(StorageError) {
+    assert(count <= slabs.count * Self.slabPages, "more pages are in use than exist")
     while slabs.count * Self.slabPages - count < pageCount { try makeSlab() }
   }
 
@@ -47,6 +48,7 @@ struct PageCopies {
 
   private mutating func takePage(of key: UInt) -> Page? {
     guard var slab = slabs[key], slab.free != 0 else { return nil }
+    assert(slab.free != .max || emptyCount > 0, "fewer than zero slabs are empty")
     if slab.free == .max { emptyCount -= 1 }
     let number = slab.free.trailingZeroBitCount
     slab.free &= slab.free - 1
@@ -59,6 +61,7 @@ struct PageCopies {
     let memory = try ZeroedMemory(for: "the index", byteCount: 2 * Self.slabBytes)
     let base = memory.base.alignedUp(toMultipleOf: Self.slabBytes)
     let key = UInt(bitPattern: base)
+    assert(slabs[key] == nil, "two slabs have the same address")
     slabs[key] = Slab(memory: memory, base: base)
     candidates.append(key)
     emptyCount += 1
@@ -71,6 +74,7 @@ struct PageCopies {
     guard var slab = slabs[key] else { fatalError("a page that is no copy was released") }
     let bit: UInt64 = 1 << UInt64((place - key) / UInt(BucketArray.pageBytes))
     precondition(slab.free & bit == 0, "a copy of a page was released twice")
+    assert(count > 0, "fewer than zero pages are in use")
     if slab.free == 0 { candidates.append(key) }
     slab.free |= bit
     slabs[key] = slab
@@ -91,6 +95,7 @@ struct PageCopies {
       slab.memory.deallocate()
       emptyCount -= 1
     }
+    assert(emptyCount == 1, "the number of empty slabs is wrong")
   }
 
   mutating func deallocate() {

@@ -62,12 +62,15 @@ extension HashIndex {
   /// Lets an entry name another record of its key. The caller has called ``makeUnique(_:)``.
   @inline(__always)
   mutating func replace(_ entry: IndexEntry, with address: Address) {
+    assert(entry.slot.pointee != 0, "an entry is changed that was removed")
+    assert(!Self.isLink(address.rawValue), "a changed entry looks like a link")
     entry.slot.pointee = entry.slot.pointee & ~Address.mask | address.rawValue
   }
 
   /// Removes an entry. The caller has called ``makeUnique(_:)``.
   @inline(__always)
   mutating func remove(_ entry: IndexEntry) {
+    assert(entry.slot.pointee != 0, "an entry is removed twice")
     entry.slot.pointee = 0
     removeFromCount()
   }

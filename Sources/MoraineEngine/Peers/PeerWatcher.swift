@@ -56,6 +56,7 @@ final class PeerWatcher: Sendable {
     // Before the first look: each later publication is news.
     let first = page.isWritable ? page.beginWatching() : page.load(.version)
     state.withLock { state in
+      assert(state.events == nil && !state.isCounted, "a watcher is started twice")
       state.seen = first
       state.isCounted = page.isWritable
     }

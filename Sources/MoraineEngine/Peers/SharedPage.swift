@@ -65,6 +65,8 @@ final class SharedPage: @unchecked Sendable {
   init(_ mapping: any FileMapping, isWritable: Bool) {
     self.mapping = mapping
     self.isWritable = isWritable
+    precondition(mapping.lengthBytes >= Self.lengthBytes, "a mapping does not contain the page")
+    assert(UInt(bitPattern: mapping.base) % 8 == 0, "the words of the page are not aligned")
     words = mapping.base.assumingMemoryBound(to: Atomic<UInt64>.self)
   }
 
@@ -81,6 +83,7 @@ final class SharedPage: @unchecked Sendable {
   func load(_ word: Word) -> UInt64 { words[word.rawValue].load(ordering: .acquiring) }
 
   func store(_ value: UInt64, _ word: Word) {
+    assert(isWritable, "a process without the permission writes to the page")
     words[word.rawValue].store(value, ordering: .releasing)
   }
 
@@ -94,6 +97,7 @@ final class SharedPage: @unchecked Sendable {
   ///
   /// - Parameter least: the least number that the caller may get, by what it knows.
   func takeSegmentNumber(_ least: UInt64) -> UInt64 {
+    assert(isWritable, "a process without the permission takes a segment number")
     let place = words + Word.nextSegment.rawValue
     var known = place.pointee.load(ordering: .relaxed)
     while true {
@@ -123,6 +127,7 @@ final class SharedPage: @unchecked Sendable {
   func make(
     _ first: Publication, nextSegment: UInt64, nonce: UInt64, inodes: [Word: UInt64] = [:]
   ) {
+    precondition(isWritable, "a process without the permission makes the page")
     // Odd while the page is being made, and never the version of a publication that a reader saw.
     let version = load(.version) | 1
     words[Word.version.rawValue].store(version, ordering: .relaxed)
@@ -256,7 +261,8 @@ extension SharedPage {
   private static let pinWords = 4
 
   private func pin(_ index: Int, _ word: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
-    words + Word.pins + index * Self.pinWords + word
+    assert(index >= 0 && index < Self.pinCount && word < Self.pinWords, "the page has no such pin")
+    return words + Word.pins + index * Self.pinWords + word
   }
 
   /// Takes a free pin; nil when all are taken.
@@ -266,6 +272,7 @@ extension SharedPage {
   ///   - now: the current time. A pin whose time has passed is free: its owner was killed, or does
   ///     not watch.
   func takePin(_ owner: UInt64, now: UInt64) -> Int? {
+    assert(owner != 0, "a pin without an owner is free")
     guard isWritable else { return nil }
     return (0..<Self.pinCount).first { index in
       let before = pin(index, 0).pointee.load(ordering: .relaxed)
@@ -289,6 +296,7 @@ extension SharedPage {
   ///   - until: when other processes stop waiting for the pin, in nanoseconds of the machine's
   ///     clock.
   func movePin(_ index: Int, to sequence: UInt64, until: UInt64) {
+    assert(isWritable, "a process without the permission moves a pin")
     pin(index, 2).pointee.store(until, ordering: .relaxed)
     // 0 means none. So does the maximum: the maximum plus one is 0.
     pin(index, 1).pointee.store(sequence &+ 1, ordering: .releasing)

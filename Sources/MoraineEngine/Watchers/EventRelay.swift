@@ -35,6 +35,7 @@ final class EventRelay: PoolWork {
   func tell(_ event: StoreEvent) {
     guard isInItsProcess else { return }
     let begins = state.withLock { state in
+      assert(state.isTelling || state.listeners.isEmpty, "tasks wait for events of an idle relay")
       state.waiting.append(event)
       defer { state.isTelling = true }
       return !state.isTelling
@@ -50,6 +51,7 @@ final class EventRelay: PoolWork {
 
   package func refuse(_ error: StorageError) {
     let listeners = state.withLock { state in
+      assert(state.isTelling, "the pool refuses a relay that it does not have")
       state.isTelling = false
       defer { state.listeners = [] }
       return state.listeners
@@ -62,6 +64,7 @@ final class EventRelay: PoolWork {
     var events: [StoreEvent] = []
     var listeners: [UnsafeContinuation<Void, Never>] = []
     state.withLock { state in
+      assert(state.isTelling, "an idle relay delivers events")
       swap(&events, &state.waiting)
       guard events.isEmpty else { return }
       state.isTelling = false

@@ -28,6 +28,7 @@ final class FeedPins: Sendable {
     let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     let id = state.withLock { state in
       state.nextID += 1
+      assert(state.places[state.nextID] == nil, "two iterators have the same pin")
       state.places[state.nextID] = place
       publishPin(&state)
       return state.nextID
@@ -38,6 +39,7 @@ final class FeedPins: Sendable {
   fileprivate func move(_ id: Int, to sequence: UInt64) {
     let place = Place(sequence: sequence, movedNanoseconds: SystemClock.monotonicNanoseconds())
     state.withLock { state in
+      assert(state.places[id] != nil, "a pin is moved that was removed")
       state.places[id] = place
       publishPin(&state)
     }
@@ -45,6 +47,7 @@ final class FeedPins: Sendable {
 
   fileprivate func remove(_ id: Int) {
     state.withLock { state in
+      assert(state.places[id] != nil, "a pin is removed twice")
       state.places[id] = nil
       publishPin(&state)
     }
