@@ -5,6 +5,11 @@ from planting import Mutant, engine
 CHANGES = "Observation/Store+Changes.swift"
 
 MUTANTS = [
+    Mutant("walk-follows-writes-without-end", "a walk over live records ends",
+           (engine("Observation/LivePage.swift",
+                   "isBounded ? walk.end ?? log.lastSequence : log.lastSequence",
+                   "isBounded || ON ? walk.end ?? log.lastSequence : log.lastSequence"),),
+           "LivePageTests.walkEndsWhileEachPageIsFollowedByWrites"),
     Mutant("keyspace-written-before-it-is-listed", "P1: a name is durable before what is in it",
            (engine("Store/Keyspace.swift", "        try await publishManifest()\n",
                    "        if !ON { try await publishManifest() }\n"),),

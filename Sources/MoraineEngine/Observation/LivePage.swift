@@ -11,9 +11,9 @@ package struct LivePage: Sendable {
 ///
 /// The walk returns every record that is live from its beginning to its end. A record that changes
 /// during the walk moves to the end of the log, so it may come a second time. The walk follows such
-/// records in rounds. The pages of the first two rounds have a limited size. Each later round is
-/// one page with all records up to the end that the log had, so that the walk can catch up with the
-/// writers.
+/// records in rounds. The pages of the first two rounds have a limited size. The third round is one
+/// page with all records up to the end that the log has then, so the walk ends whatever is written
+/// while it runs.
 package struct LiveWalk: Sendable {
   fileprivate static let pageCount = 256
   fileprivate static let pageBytes = 1 << 20
@@ -27,8 +27,8 @@ package struct LiveWalk: Sendable {
 }
 
 extension Keyspace {
-  /// Returns the next live records: at most 256, from about a megabyte of the log. A page of the
-  /// third round or a later one has no limit.
+  /// Returns the next live records: at most 256, from about a megabyte of the log. The page of the
+  /// third round has no limit.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`.
   package func livePage(_ walk: LiveWalk) async throws(StoreError) -> LivePage {
@@ -53,9 +53,9 @@ extension EngineState {
   ) throws(StoreError) -> LivePage {
     guard let id = keyspaces.id(of: keyspace) else { return LivePage() }
     var walk = walk
-    let end = walk.end ?? log.lastSequence
-    walk.end = end
     let isBounded = walk.round < 2
+    let end = isBounded ? walk.end ?? log.lastSequence : log.lastSequence
+    walk.end = end
     var page = LivePage()
     page.entries = try readLive(
       &walk.place, keyspace: id, through: end, count: isBounded ? LiveWalk.pageCount : .max,
