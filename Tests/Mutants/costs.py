@@ -46,10 +46,8 @@ MUTANTS = [
            "SharedWaitTests.deleteInAKeyspaceThatAnotherProcessHasMadeFindsTheKey"),
     Mutant("state-of-a-reader-installed-in-a-burst", "P9: a writer's state is its own",
            (engine("Sharing/Store+Sharing.swift",
-                   "guard sharing.stateCount == known, !sharing.isTakingOver, sharing.leaseDepth == 0,\n"
-                   "      !sharing.keepsSlots, engine != nil",
-                   "guard ON || (sharing.stateCount == known && !sharing.isTakingOver\n"
-                   "      && sharing.leaseDepth == 0 && !sharing.keepsSlots), engine != nil"),),
+                   "guard peers.mayInstall(readSince: known), engine != nil",
+                   "guard ON || peers.mayInstall(readSince: known), engine != nil"),),
            "SharedWaitTests.writerKeepsItsStateWhileAReaderReadsTheStoreAgain"),
     Mutant("compressed-for-each-attempt", "P8: a large value is compressed once",
            (engine("Segments/PreparedValue.swift", "    compressed = .some(result)\n",

@@ -46,29 +46,29 @@ extension Store {
   ///
   /// - Returns: false when nothing has changed. Then a file that is missing stays missing.
   private func followReplacement() async throws(StoreError) -> Bool {
-    guard isShared || opener.configuration.isReadOnly, engine != nil, sharing.leaseDepth == 0,
-      !sharing.keepsSlots
+    guard isShared || opener.configuration.isReadOnly, engine != nil, !peers.hasLease,
+      !peers.keepsSlots
     else { return false }
-    if sharing.isTakingOver {
+    if peers.isTakingOver {
       // A writer of this process is applying all changes.
-      await sharing.entryGate.waitForWakeUp()
+      await peers.waitForTakeover()
       return true
     }
     let directory = engine!.directoryHandle()
     let manifest = try ManifestFile.read(directory, DirectoryContents(directory))
     guard let manifest, manifest.generation > engine!.log.manifest.generation else { return false }
-    guard engine!.log.link == nil, !sharing.isRereading else {
+    guard engine!.log.link == nil, !peers.isRereading else {
       return try await reread() != .refused
     }
     // The reader opened the store before any process shared it.
     var opener = opener
     opener.patienceNanoseconds = Self.briefPatienceNanoseconds
-    let known = sharing.stateCount
+    let known = peers.stateCount
     let box = try await readOnThread { [opener] () throws(StoreError) in
       EngineBox(try opener.open(creating: false))
     }
-    guard sharing.stateCount == known, engine != nil else { return true }
-    precondition(sharing.leaseDepth == 0, "a state is replaced while its log is appended to")
+    guard peers.stateCount == known, engine != nil else { return true }
+    precondition(!peers.hasLease, "a state is replaced while its log is appended to")
     guard let state = box?.take() else { return false }
     engine = consume state
     begunFollowing()

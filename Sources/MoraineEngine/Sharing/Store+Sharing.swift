@@ -23,7 +23,7 @@ extension Store {
 
   /// Records the version up to which this process has followed the others.
   func see(_ version: UInt64) {
-    sharing.seenVersion = version
+    peers.recordFollowing(version)
     observers.others.followed(version)
   }
 
@@ -34,12 +34,12 @@ extension Store {
 
   private func catchUpWithOthers() async throws(StoreError) {
     while true {
-      if sharing.isTakingOver {
-        await sharing.entryGate.waitForWakeUp()
+      if peers.isTakingOver {
+        await peers.waitForTakeover()
         continue
       }
       // The holder of the writer's lock knows all records.
-      guard sharing.leaseDepth == 0, !isSuspended, !isClosed else { return }
+      guard !peers.hasLease, !isSuspended, !isClosed else { return }
       if engine == nil { return try await joinForReading() }
       switch try followAtOnce() {
       case .followed: return
@@ -125,22 +125,22 @@ extension Store {
 
   /// Applies what other processes have published, without waiting.
   private func followAtOnce() throws(StoreError) -> Following {
-    assert(sharing.leaseDepth == 0, "a process that appends follows other processes")
+    assert(!peers.hasLease, "a process that appends follows other processes")
     guard let link = engine!.log.link else { return try hasBeenShared() ? .replaced : .followed }
     if engine!.isFollowedInPart { return .replaced }
-    guard link.page.load(.version) != sharing.seenVersion else { return .followed }
+    guard link.page.load(.version) != peers.seenVersion else { return .followed }
     guard let news = link.page.snapshot() else { return .incomplete }
     defer { wakeForChange() }
     // The page gets a new nonce after all writers have left. So this process only reads.
-    guard news.nonce == sharing.nonce else { return .replaced }
+    guard news.nonce == peers.nonce else { return .replaced }
     do throws(StoreError) {
       guard try engine!.follow(news) else { return .replaced }
     } catch {
       // Another process may have rotated or compacted the log while it was read.
-      guard error.code == .corrupted, !sharing.keepsSlots else { throw error }
+      guard error.code == .corrupted, !peers.keepsSlots else { throw error }
       return .replaced
     }
-    sharing.stateCount += 1
+    peers.recordNewState()
     see(news.version)
     return .followed
   }
@@ -163,12 +163,12 @@ extension Store {
   ///
   /// - Parameter published: how far the log reaches; nil for the publication in the page.
   func rereadAsWriter(to published: SharedPage.Publication? = nil) async throws(StoreError) {
-    precondition(sharing.isTakingOver, "a writer rereads the store without the lock")
+    precondition(peers.isTakingOver, "a writer rereads the store without the lock")
     guard let work = try rereading(to: published) else { return }
-    let known = sharing.stateCount
+    let known = peers.stateCount
     // Use no `lasting` thread: openings of this process may wait there for the writer's lock.
     let state = try await SerialQueue(.brief).run { () throws(StoreError) in try work.run() }
-    precondition(sharing.stateCount == known, "a reader replaced the state of a writer")
+    precondition(peers.stateCount == known, "a reader replaced the state of a writer")
     if let state { install(state) }
   }
 
@@ -186,22 +186,16 @@ extension Store {
   ///
   /// - Parameter mayWait: whether the read may have to wait for another process.
   func reread(mayWait: Bool = false) async throws(StoreError) -> Rereading {
-    guard !sharing.isRereading else {
-      await sharing.rereadEnd.waitForWakeUp()
-      // The read that ended has waited for the lock on behalf of all readers.
-      if let failure = sharing.rereadFailure { throw failure }
+    guard !peers.isRereading else {
+      try await peers.waitForReread()
       return .again
     }
     guard let work = try rereading(to: nil) else { return .refused }
-    let known = sharing.stateCount
+    let known = peers.stateCount
     let state = try await readOnThread(mayWait: mayWait) { () throws(StoreError) in
       try work.run()
     }
-    // A writer of this process that came first has applied more records, and a compaction needs
-    // the slots of its segments.
-    guard sharing.stateCount == known, !sharing.isTakingOver, sharing.leaseDepth == 0,
-      !sharing.keepsSlots, engine != nil
-    else { return .again }
+    guard peers.mayInstall(readSince: known), engine != nil else { return .again }
     guard let state else { return .refused }
     install(state)
     return .installed
@@ -215,13 +209,11 @@ extension Store {
   func readOnThread(
     mayWait: Bool = false, _ body: @escaping @Sendable () throws(StoreError) -> EngineBox?
   ) async throws(StoreError) -> EngineBox? {
-    precondition(!sharing.isRereading, "a store is reread twice at the same time")
     let queue = SerialQueue(mayWait || opener.configuration.isReadOnly ? .lasting : .brief)
-    sharing.rereadQueue = queue
-    sharing.rereadFailure = nil
+    peers.beginRereading(on: queue)
     defer { endRereading() }
     do throws(StoreError) { return try await queue.run(body) } catch {
-      if error.code == .locked { sharing.rereadFailure = error }
+      if error.code == .locked { peers.recordRereadFailure(error) }
       // If the store was closed or suspended since, that is the error to throw.
       try checkUsable()
       throw error
@@ -229,17 +221,17 @@ extension Store {
   }
 
   private func endRereading() {
-    sharing.rereadQueue = nil
+    peers.endRereading()
     if engine == nil {
       // The store was closed or suspended since, and the read began to watch its files again.
       pipeline.endWatch()
     }
-    sharing.rereadEnd.wakeAll()
+    peers.wakeWaitingReaders()
   }
 
   func rereading(to published: SharedPage.Publication?) throws(StoreError) -> FollowedStore? {
     guard engine != nil else { return nil }
-    guard !sharing.keepsSlots else {
+    guard !peers.keepsSlots else {
       throw StoreError(
         .corrupted,
         "segments were removed while this process had locked compaction; reopen the store",
@@ -252,7 +244,7 @@ extension Store {
 
   /// Replaces the known state by a state that was read again.
   func install(_ box: EngineBox) {
-    precondition(sharing.leaseDepth == 0, "a state is replaced while its log is appended to")
+    precondition(!peers.hasLease, "a state is replaced while its log is appended to")
     guard var state = box.take() else { return }
     state.log.continueCounts(of: engine!.log)
     state.report = engine!.report
@@ -263,7 +255,7 @@ extension Store {
 
   /// Updates the records of this process about the page, after a new state was installed.
   func begunFollowing() {
-    sharing.stateCount += 1
+    peers.recordNewState()
     if engine != nil {
       engine!.tellOfOthers()
       // Relaxed: readers need no order. A feed that begins now may begin at this operation or at a
@@ -271,9 +263,9 @@ extension Store {
       observers.openedSequence.store(engine!.log.lastSequence, ordering: .relaxed)
     }
     guard let page = engine?.log.link?.page else { return }
-    sharing.nonce = engine!.followed.nonce
-    see(engine!.followed.version)
-    sharing.adoptedVersion = 0
+    let followed = engine!.followed
+    peers.recordNewState(nonce: followed.nonce, version: followed.version)
+    observers.others.followed(followed.version)
     observers.others.follow(page)
     pipeline.sharedPage.withLock { $0 = page }
     observers.pins.share(page)

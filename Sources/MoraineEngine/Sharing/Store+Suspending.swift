@@ -12,15 +12,15 @@ extension Store {
   ///
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the locks are released in any case.
   public func suspend() async throws(StoreError) {
-    await sharing.turnGate.acquireInTurn()
-    defer { sharing.turnGate.passOn() }
+    await lifecycle.turnGate.acquireInTurn()
+    defer { lifecycle.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
     lifecycle.suspend()
     observers.setUsable(false)
     await compaction.waitForEnd()
     await writing.roomGate.waitUntilFree()
     guard !isClosed else { return }
-    sharing.wasThere = engine != nil
+    lifecycle.leave(exists: engine != nil)
     guard engine != nil else { return }
     assert(!compaction.isRunning, "a store is suspended during a compaction")
     writing.roomGate.take()
@@ -39,15 +39,15 @@ extension Store {
   ///
   /// - Throws: the errors of ``init(at:configuration:)``; the store stays suspended then.
   public func resume() async throws(StoreError) {
-    await sharing.turnGate.acquireInTurn()
-    defer { sharing.turnGate.passOn() }
+    await lifecycle.turnGate.acquireInTurn()
+    defer { lifecycle.turnGate.passOn() }
     await writing.roomGate.waitUntilFree()
     if isClosed { throw closedError }
     guard isSuspended else { return }
     if let poison = pipeline.poison { throw poison }
     writing.roomGate.take()
     defer { writing.roomGate.release() }
-    if sharing.wasThere { try await openAgain() }
+    if lifecycle.existed { try await openAgain() }
     lifecycle.resume()
     wakeForChange()
     // `close()` waits for the gate, and then closes the state that was just opened.
@@ -80,10 +80,10 @@ extension Store {
       try beginWatching()
       // Apply the records that were written before the watch began.
       try await catchUp()
-      guard sharing.watch == nil else { return false }
+      guard peers.watch == nil else { return false }
       // The store may have been opened since, or the scheduled look may have found no waiting task.
       try beginWatching()
-      if sharing.watch != nil { try await catchUp() }
+      if peers.watch != nil { try await catchUp() }
       return false
     } catch {
       return true
@@ -91,7 +91,7 @@ extension Store {
   }
 
   private func beginWatching() throws(StoreError) {
-    guard sharing.watch == nil, !isSuspended else { return }
+    guard peers.watch == nil, !isSuspended else { return }
     guard let page = engine?.log.link?.page else { return lookLater() }
     let directory = engine!.directoryHandle()
     let watch = PeerWatcher(page) { [weak self] in
@@ -103,13 +103,12 @@ extension Store {
         try directory.watchFile(FileName.sharedPage, look)
       }
     }
-    sharing.watch = watch
+    peers.beginWatching(watch)
   }
 
   /// Schedules a look at a store that does not exist yet, and so has nothing that could be watched.
   private func lookLater() {
-    guard !sharing.looksLater else { return }
-    sharing.looksLater = true
+    guard peers.beginScheduledLook() else { return }
     Task { [weak self] in
       // No code cancels this task.
       do { try await Task.sleep(for: .milliseconds(20)) } catch {}
@@ -118,12 +117,12 @@ extension Store {
   }
 
   private func look() {
-    sharing.looksLater = false
+    peers.endScheduledLook()
     wakeForChange()
   }
 
   private func hearOfOthers() async {
-    sharing.watch?.heard()
+    peers.watch?.heard()
     do throws(StoreError) { try await catchUp() } catch {
       // The waiting task reads again, and gets the error.
     }

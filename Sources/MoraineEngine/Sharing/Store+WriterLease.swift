@@ -15,42 +15,30 @@ extension Store {
     guard isShared, !opener.configuration.isReadOnly, engine?.log.link != nil else { return false }
     // In a forked child, the kernel's locks and the words of the page belong to the parent.
     try engine!.checkProcess()
-    await sharing.entryGate.waitUntilFree()
+    await peers.waitForEntry()
     guard let link = engine?.log.link else {
       // The store was closed or suspended during the wait.
       try checkUsable()
       return false
     }
-    guard sharing.leaseDepth == 0 else {
-      sharing.leaseDepth += 1
-      return true
-    }
-    sharing.entryGate.take()
-    defer { entered() }
+    if peers.joinLease() { return true }
+    peers.beginEntry()
+    defer { peers.endEntry() }
     try await link.waitForWriterWithoutBlocking()
-    assert(!sharing.isTakingOver, "two tasks take over the log at the same time")
-    sharing.isTakingOver = true
+    peers.beginTakeover()
     do throws(StoreError) {
       try await takeOver(link)
     } catch {
       link.freeWriter()
       throw error
     }
-    // A state that a reader is reading on another thread is older than this writer's records.
-    sharing.stateCount += 1
-    precondition(sharing.leaseDepth == 0, "two tasks took the writer's lock")
-    sharing.leaseDepth = 1
+    peers.beginLease()
     return true
   }
 
   /// Applies all records that other processes have written, and updates the commit pipeline.
   func catchUpAsWriter() async throws(StoreError) {
     if try await acquireWriterLease() { releaseWriterLease() }
-  }
-
-  private func entered() {
-    sharing.isTakingOver = false
-    sharing.entryGate.release()
   }
 
   /// Brings the state up to date with the log, and prepares the log for appending.
@@ -62,7 +50,7 @@ extension Store {
       if let poison = pipeline.poison { throw poison }
     }
     if page.load(.leaseHolder) != 0 { return try await takeOverFromDead(link) }
-    if page.load(.version) == sharing.adoptedVersion, engine!.log.active != nil {
+    if peers.isLastPublisher(page.load(.version)), engine!.log.active != nil {
       page.store(UInt64(CurrentProcess.id), .leaseHolder)
       return
     }
@@ -79,7 +67,7 @@ extension Store {
   /// Ends the segment in which a writer died: no process appends after bytes that the dead writer
   /// may have left.
   private func takeOverFromDead(_ link: SharedLink) async throws(StoreError) {
-    assert(sharing.isTakingOver, "a task recovers the log without the lock")
+    assert(peers.isTakingOver, "a task recovers the log without the lock")
     link.page.store(UInt64(CurrentProcess.id), .leaseHolder)
     let directory = engine!.directoryHandle()
     try await synchronizeNames(of: directory)
@@ -87,7 +75,7 @@ extension Store {
     // may be older than the state that others have seen, and must not be published before this
     // process knows the rest.
     var known = engine!.sharedSnapshot()
-    known.nonce = sharing.nonce
+    known.nonce = peers.nonce
     known.version = link.page.load(.version)
     // The manifest may have been replaced, and its generation not published.
     var isKnown = !engine!.isFollowedInPart
@@ -144,7 +132,7 @@ extension Store {
   /// find that record.
   private func publishAppends(_ page: SharedPage) {
     var snapshot = engine!.sharedSnapshot()
-    if writing.manifestGate.isHeld, sharing.leaseDepth > 0 {
+    if writing.manifestGate.isHeld, peers.hasLease {
       // The manifest that lists these segments may not be in place yet. Publish only if the tail
       // is the published one.
       guard let before = page.snapshot(), before.tailSegment == snapshot.tailSegment,
@@ -153,16 +141,16 @@ extension Store {
       snapshot.generation = before.generation
     }
     page.publish(snapshot)
-    if sharing.leaseDepth == 0 { page.store(0, .leaseHolder) }
-    see(page.load(.version))
-    sharing.adoptedVersion = sharing.seenVersion
+    if !peers.hasLease { page.store(0, .leaseHolder) }
+    let version = page.load(.version)
+    peers.recordPublication(version)
+    observers.others.followed(version)
   }
 
   /// Publishes what was appended. Releases the lock when the last writer of this process leaves, so
   /// that other processes can write.
   func releaseWriterLease() {
-    precondition(sharing.leaseDepth > 0, "a lease is released that is not held")
-    sharing.leaseDepth -= 1
+    let isLast = peers.leaveLease()
     guard let link = engine?.log.link else { return }
     let page = link.page
     if pipeline.hasPoison {
@@ -170,7 +158,7 @@ extension Store {
     } else {
       publishAppends(page)
     }
-    if sharing.leaseDepth == 0 { link.freeWriter() }
+    if isLast { link.freeWriter() }
     do throws(StoreError) {
       try link.ring()
     } catch {
@@ -189,25 +177,19 @@ extension Store {
   func takeCompactor() throws(StoreError) -> Bool {
     guard isShared, let link = engine?.log.link else { return true }
     try engine!.checkProcess()
-    assert(!sharing.hasCompactor, "the compactor's lock is taken twice")
-    sharing.hasCompactor = try link.tryCompactor()
-    return sharing.hasCompactor
+    let hasCompactor = try link.tryCompactor()
+    peers.recordCompactor(hasCompactor)
+    return hasCompactor
   }
 
   /// Applies what other processes have rewritten. From here on no other process rewrites segments.
   func beginRewriting() async throws(StoreError) {
-    assert(!sharing.keepsSlots, "segments are rewritten by two compactions")
     try await catchUpAsWriter()
-    sharing.keepsSlots = sharing.hasCompactor
+    peers.beginRewriting()
   }
 
   func freeCompactor() {
-    assert(
-      sharing.hasCompactor || !sharing.keepsSlots, "segments are rewritten without the lock")
-    guard sharing.hasCompactor else { return }
-    sharing.hasCompactor = false
-    sharing.keepsSlots = false
-    engine?.log.link?.freeCompactor()
+    if peers.endRewriting() { engine?.log.link?.freeCompactor() }
   }
 
   /// Waits five milliseconds while another process compacts.

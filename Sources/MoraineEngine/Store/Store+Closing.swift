@@ -53,14 +53,13 @@ extension Store {
   /// gate.
   func leaveDirectory() async throws(StoreError) {
     defer {
-      sharing.watch?.stop()
-      sharing.watch = nil
+      peers.endWatching()
       pipeline.endWatch()
       // Release the lock explicitly: an object that still refers to it would keep the directory
       // locked after `close()` has returned. A forked child must not release its parent's lock.
       if engine?.isInItsProcess == true { engine?.lockHandle()?.unlock() }
       engine = nil
-      sharing.stateCount += 1
+      peers.recordNewState()
     }
     // After a fork, the log and the thread that would end it belong to the parent.
     guard engine?.isInItsProcess == true else { return }
@@ -74,7 +73,7 @@ extension Store {
       failure = error
     }
     // Jobs run in order: when these empty jobs have run, no job uses the directory any more.
-    if let queue = sharing.rereadQueue {
+    if let queue = peers.rereadQueue {
       do throws(StoreError) { try await queue.run { () throws(StoreError) in } } catch {
         failure = failure ?? error
       }

@@ -30,7 +30,7 @@ public actor Store {
   let writing = WritingState()
   let compaction = CompactionState()
   var checkpoints: CheckpointState
-  var sharing = SharingState()
+  let peers: PeerAccess
   var readers = ReaderState()
   /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
@@ -80,6 +80,7 @@ public actor Store {
     checkpoints = CheckpointState(names: state?.checkpointNames ?? [])
     let page = state?.log.link?.page
     let followed = state?.followed ?? (nonce: 0, version: 0)
+    peers = PeerAccess(nonce: followed.nonce, seenVersion: followed.version)
     if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
     if page != nil { state!.tellOfOthers() }
     let observers = opener.observers
@@ -93,7 +94,6 @@ public actor Store {
       cell = EngineCell(state)
     #endif
     if let page {
-      (sharing.nonce, sharing.seenVersion) = followed
       pipeline.sharedPage.withLock { $0 = page }
       observers.pins.share(page)
       observers.others.follow(page)

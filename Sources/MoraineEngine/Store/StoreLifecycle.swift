@@ -6,6 +6,11 @@ struct StoreLifecycle {
   private(set) var isClosed: Bool
   /// Whether the store is between `suspend()` and `resume()`.
   private(set) var isSuspended = false
+  /// Whether a store existed in the directory at the time of the suspension.
+  private(set) var existed = false
+  /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
+  /// their order: an app may go into the background while it still opens its stores.
+  let turnGate = AsyncGate()
   private let ending: StoreEnding
 
   init(_ refusal: StoreError?, _ ending: StoreEnding) {
@@ -25,6 +30,12 @@ struct StoreLifecycle {
   mutating func suspend() {
     assert(!isSuspended && !isClosed, "only an open store can be suspended")
     isSuspended = true
+  }
+
+  /// Records that a suspended store leaves its directory.
+  mutating func leave(exists: Bool) {
+    assert(isSuspended, "only a suspended store leaves its directory")
+    existed = exists
   }
 
   mutating func resume() {

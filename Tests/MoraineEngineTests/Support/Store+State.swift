@@ -2,8 +2,8 @@
 
 /// State of a store's actor that tests look at.
 extension Store {
-  var isRereading: Bool { sharing.isRereading }
-  var waitsForTheWriterLock: Bool { sharing.entryGate.isHeld }
+  var isRereading: Bool { peers.isRereading }
+  var waitsForTheWriterLock: Bool { peers.isEntering }
   var isCompacting: Bool { compaction.isRunning }
-  var followedNonce: UInt64 { sharing.nonce }
+  var followedNonce: UInt64 { peers.nonce }
 }
