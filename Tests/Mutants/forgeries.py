@@ -13,6 +13,10 @@ MUTANTS = [
                    "guard number < owners.count else { return ON }\n"
                    "    let owner"),),
            "LoadedIndexTests.forgedLinkToABucketThatIsAddedLaterFailsValidation"),
+    Mutant("entries-not-counted", "the index has as many entries as its checkpoint counts",
+           (engine("Index/HashIndex.swift", "guard pages.hasCountedEntries else {",
+                   "guard ON || pages.hasCountedEntries else {"),),
+           "LoadedIndexTests.entryThatTheHeaderDoesNotCountFailsValidation"),
     Mutant("rebuilt-index-forgets-the-moves", "moves under way keep their memory",
            (engine("Checkpoint/EngineState+Checkpoint.swift",
                    "try live.index.beginMoves(before.index.movesUnderWay)",

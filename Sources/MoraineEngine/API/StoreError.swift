@@ -161,12 +161,12 @@ extension StoreError {
 
   /// Returns the error for an index that does not fit the log.
   ///
-  /// - Parameter checkpoint: the file that the index was loaded from; nil without one.
+  /// - Parameter checkpoint: the file that the index was loaded from; nil when it is not known.
   static func indexDamaged(_ what: String, _ checkpoint: String?) -> StoreError {
     StoreError(
       .corrupted,
       "\(what); close the store and remove its *.index files: opening then reads the log",
-      file: checkpoint)
+      file: checkpoint ?? "*.index")
   }
 }
 

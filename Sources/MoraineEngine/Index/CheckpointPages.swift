@@ -13,6 +13,8 @@ final class CheckpointPages {
   private(set) var checkedCount = 0
   /// A bit for each bucket of the checkpoint: whether its chain was validated.
   private var validatedChains: [UInt64]
+  /// Number of entries in the chains that were validated, before later changes.
+  private var entryCount: UInt64 = 0
   /// The bucket that each overflow bucket was found to belong to, counted from 1; 0 when there is
   /// none.
   private var owners: [UInt32]
@@ -51,9 +53,16 @@ final class CheckpointPages {
       || validatedChains[bucket >> 6] & 1 << UInt64(bucket & 63) != 0
   }
 
-  func recordValidatedChain(_ bucket: Int) {
+  /// - Parameter entries: the number of entries in the chain.
+  func recordValidatedChain(_ bucket: Int, entries: Int) {
+    assert(!isChainValidated(bucket), "a chain is validated twice")
+    entryCount += UInt64(entries)
     validatedChains[bucket >> 6] |= 1 << UInt64(bucket & 63)
   }
+
+  /// Whether the chains have as many entries as the header counts. All chains were validated. An
+  /// entry too many would name no live record, and stay when its segment is removed.
+  var hasCountedEntries: Bool { entryCount == header.keyCount }
 
   /// Records that an overflow bucket belongs to this bucket. Returns false when it belongs to
   /// another one: a bucket in two chains would be freed twice, and checksums do not detect that.

@@ -482,6 +482,7 @@ extension HashIndex {
     // A chain has at most one link for each overflow bucket. More links are a circle, which
     // checksums do not tell from a chain.
     var left = overflow.count
+    var entries = Self.entryCount(buckets[number])
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {
       let next = Self.linkTarget(last)
@@ -489,10 +490,16 @@ extension HashIndex {
         pages.claimOverflow(next, for: number)
       else { return false }
       left -= 1
+      entries += Self.entryCount(overflow[next])
       last = overflow[next][Self.slotsPerBucket - 1]
     }
-    pages.recordValidatedChain(number)
+    pages.recordValidatedChain(number, entries: entries)
     return true
+  }
+
+  /// Returns the number of entries in one bucket.
+  private static func entryCount(_ bucket: UnsafeMutablePointer<UInt64>) -> Int {
+    (0..<slotsPerBucket).count { bucket[$0] != 0 && !isLink(bucket[$0]) }
   }
 
   /// The most work of one step of ``validateNextPages(_:)``. A step of 32 pages of 64 KiB takes
@@ -521,6 +528,7 @@ extension HashIndex {
       admittedCount += 1
       left -= 1
     }
+    guard pages.hasCountedEntries else { return false }
     let loadedCount = Int(clamping: pages.header.overflowCount)
     while admittedOverflowCount < loadedCount {
       guard left > 0, pages.checkedCount < lastPage else { return true }

@@ -92,6 +92,26 @@ import Testing
     #expect(!isAllValid)
   }
 
+  /// Regression: the entry was accepted, and a compaction that removed the segment did not remove it.
+  @Test func entryThatTheHeaderDoesNotCountFailsValidation() throws {
+    var original = try HashIndex()
+    original.insert(0..<20_000)
+    let pages = try checkpoint(&original) { header, memory in
+      let free = (0..<Int(header.bucketCount) * HashIndex.slotsPerBucket).first { number in
+        memory.slot(at: header.lengthBytes + number * 8) == 0
+      }
+      memory.base.storeBytes(
+        of: NumberedHashes.address(7).rawValue,
+        toByteOffset: header.lengthBytes + (try #require(free)) * 8, as: UInt64.self)
+    }
+    guard var index = try HashIndex(pages) else {
+      Issue.record("the checkpoint was refused at once")
+      return
+    }
+    let isValid = index.validateAllPages()
+    #expect(!isValid)
+  }
+
   /// The chains of validated buckets may have links to added buckets: this process made them.
   @Test func chainsThatGrewAfterLoadingStayValid() throws {
     var original = try HashIndex()
