@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Crashes a program of yours that keeps its data in a store, and has you check what it finds
-/// afterwards.
+/// A test that crashes your program at every change of the disk, and calls your check on each disk
+/// that a crash could leave.
 ///
 /// ```swift
 /// let tally = try await CrashExperiment().run { disk, ledger in
@@ -18,51 +18,57 @@ import Synchronization
 /// }
 /// ```
 ///
-/// The store runs on a ``SimulatedDisk``; a moment is taken before each call that would change the
-/// disk and at each word to the ledger, and for every moment the disks that a power failure could
-/// leave are handed to the check. All combinations of what survives, when there are few; a seeded
-/// choice otherwise.
+/// The store runs on a ``SimulatedDisk``. The experiment records a crash point before each call
+/// that would change the disk and at each call of the ledger. For every crash point it passes the
+/// disks that a power failure could leave to the check: all combinations of surviving pages and
+/// names if they are few, a seeded selection otherwise.
 ///
-/// The work is done twice: with the store's log mapped, as programs have it, and with a call for
-/// each write, so that a crash between two writes of one step is tried too.
+/// The experiment runs the work twice: with the log of the store mapped, as in a real program, and
+/// with a call for each write. The second run also tries a crash between two writes of one step.
 ///
-/// Only what the check throws counts: use `try #require`, not `#expect`. A trap or a hang in the
-/// work or the check is one of your test; <doc:TestingRecovery> tells how an exit test keeps it
-/// there.
+/// Only an error that the check throws counts: use `try #require`, not `#expect`. A trap or a hang
+/// in the work or the check ends or blocks your test process. <doc:TestingRecovery> describes how
+/// an exit test contains it.
 public struct CrashExperiment: Sendable {
-  /// Seed of all random choices.
+  /// Seed of all random choices of the experiment.
   public var seed: UInt64
-  /// How many combinations of surviving pages and names are tried at each moment, at most.
+  /// Maximum number of combinations of surviving pages and names to try at each crash point.
   public var subsetsPerPoint = 50
-  /// How many disks with pages torn between sectors are tried at each moment.
+  /// Number of disks with pages torn between sectors to try at each crash point.
   public var tornPerPoint = 10
-  /// At every so many crash points the process dies first, and the machine later: the check runs on
-  /// what the dead process has left in the file cache, and again on what a power failure at some
-  /// call of that check leaves. So the check must accept what a check before it has done; 0 for
-  /// never.
-  public var killPeriod = 0
-  /// One crash in the words of ``CrashViolation/circumstances``: only that one is tried.
+  /// Period of the crash points at which the process dies first and the machine later: 1 for every
+  /// crash point, 0 for none.
   ///
-  /// The work is done as ever, and must make the same calls; what several tasks do at once may not.
-  /// A crash that does not come up is a violation too.
+  /// At these points the check runs on the files that the dead process left in the file cache, and
+  /// again on the disks that a power failure during or after that check leaves. The check must
+  /// therefore accept the changes that an earlier check made.
+  public var killPeriod = 0
+  /// The only crash to try, as the text of ``CrashViolation/circumstances``; nil to try all.
+  ///
+  /// The work still runs completely, and must make the same calls as before. Work of several
+  /// concurrent tasks may make other calls. If the crash does not occur again,
+  /// ``run(work:check:)`` throws a ``CrashViolation``.
   public var only: String?
-  /// Called before each check, with the crash in the words that ``only`` takes. When a check traps,
-  /// what was said last tells which crash it was.
+  /// Called before each check, with the text that ``only`` accepts. When a check traps, the text of
+  /// the last call names the crash.
   public var willCheck: (@Sendable (_ circumstances: String) -> Void)?
 
-  /// An experiment that the seed repeats.
+  /// Creates an experiment. The same seed repeats the same random choices.
   public init(seed: UInt64 = 1) {
     self.seed = seed
   }
 
+  /// Runs the work twice, and the check on each disk that a crash of the work could leave.
+  ///
   /// - Parameters:
-  ///   - work: does its steps one after the other, each announced to the ledger. It may open and
-  ///     close stores on the disk as it likes. It is done twice.
-  ///   - check: opens what is left; it is given the smallest and the largest number of steps that
-  ///     may be there. It may write, and it throws when something is wrong.
-  /// - Returns: how much was tried.
-  /// - Throws: ``CrashViolation`` when the check threw, with what it threw in words; whatever the
-  ///   work throws.
+  ///   - work: performs its steps one after the other, and announces each to the ledger. It may
+  ///     open and close stores on the disk. It runs twice, each time on an empty disk.
+  ///   - check: opens the store on a disk that a crash left. It receives the smallest and the
+  ///     largest number of steps that the store may contain. It may write, and throws when
+  ///     something is wrong.
+  /// - Returns: the numbers of crash points and disks that were tried.
+  /// - Throws: ``CrashViolation`` when the check throws, with a description of the error of the
+  ///   check; every error of the work.
   @discardableResult
   nonisolated(nonsending) public func run(
     work: (SimulatedDisk, CrashLedger) async throws -> Void,
@@ -116,7 +122,7 @@ public struct CrashExperiment: Sendable {
       let circumstances = "\(place)\(policy)"
       if let only, only != circumstances { continue }
       tally.images += 1
-      // What the death of the process alone leaves has all that was acknowledged.
+      // When only the process dies, all acknowledged steps survive.
       let isKill = policy == .everything
       guard seen.insert(image.fingerprint).inserted || isKill else { continue }
       let least = isKill ? point.before.acknowledged : point.before.durable
@@ -125,7 +131,7 @@ public struct CrashExperiment: Sendable {
     }
   }
 
-  /// How many crash points of the next process are tried.
+  /// Maximum number of crash points to try in the next process.
   private static let nextPointLimit = 12
 
   nonisolated(nonsending) private func judgeAfterKill(

@@ -1,22 +1,22 @@
 import MoraineEngine
 
-/// What was wrong with one disk.
+/// A broken promise, found on one disk.
 struct CrashFinding {
   let circumstances: String
   let finding: String
   let image: DiskImage
 }
 
-/// A disk, and what was promised of it: enough to know that it was judged before.
+/// The identity of a judged disk: its files and the states that it may hold.
 struct JudgedImage: Hashable {
   let image: DiskImage.Fingerprint
   let candidates: ClosedRange<Int>
 }
 
 extension CrashJudge {
-  /// Judges the disks that a crash at a point can leave.
+  /// Judges the disks that a crash at a point can leave, and returns the first finding.
   ///
-  /// - Parameter seen: those that need not be judged again.
+  /// - Parameter seen: the disks that were judged before and are skipped.
   func finding(
     at point: CrashPoint, _ seed: UInt64, _ laboratory: CrashLaboratory,
     _ seen: inout Set<JudgedImage>, _ tally: inout CrashTally
@@ -24,7 +24,8 @@ extension CrashJudge {
     let base = seed &* 1_000_003 &+ UInt64(point.number) &* 64
     let images = point.moment.images(
       subsets: laboratory.subsetsPerPoint, torn: laboratory.tornPerPoint, seed: base)
-    // A disk gives blocks away again only when the removal that freed them is safe.
+    // An image larger than the disk cannot occur: a file system reuses the blocks of a removed file
+    // only after the removal is durable.
     for (policy, image) in images where image.blockBytes <= scenario.capacityBytes {
       tally.images += 1
       let candidates = candidates(point, policy)
@@ -42,8 +43,9 @@ extension CrashJudge {
     return await findingAfterKill(at: point, base, &tally)
   }
 
-  /// The process dies at the point, the next one opens what is in the cache, and then the machine
-  /// dies: what the first one had not made durable is still not.
+  /// Judges a process crash at the point, followed by a power failure: the next process opens the
+  /// files in the cache, and then the machine dies. Changes that the first process did not make
+  /// durable are still not durable.
   private func findingAfterKill(
     at point: CrashPoint, _ seed: UInt64, _ tally: inout CrashTally
   ) async -> CrashFinding? {
@@ -59,7 +61,8 @@ extension CrashJudge {
       let openingCount = recorder.points.count
       let state = try await store.contents()
       if let text = judge(state, candidates(point, .everything)) { return finding(text) }
-      // It goes on: a segment begins, and manifests are replaced, over what the dead one has left.
+      // The next process writes: it begins a segment, and replaces manifests, on top of the files
+      // that the dead process left.
       let next = try await write(to: store, holding: state)
       disk.setObserver(nil)
       let points = recorder.points
@@ -68,7 +71,7 @@ extension CrashJudge {
           self, later.moment, candidates(point, .nothing), seed, &tally)
         if let found { return found }
       }
-      // What this process has served is there to stay.
+      // A state that this process has returned must survive.
       let served = CrashJudge(
         scenario: scenario, model: ModelStore(state, then: next), nestingPeriod: 0)
       for later in points.dropFirst(openingCount) {
@@ -86,7 +89,9 @@ extension CrashJudge {
     }
   }
 
-  /// - Returns: what the store holds, durably, when this returns.
+  /// Writes a durable record, unless the disk is full.
+  ///
+  /// - Returns: the state that the store holds durably after the write.
   private func write(
     to store: Store, holding state: ModelStore.State
   ) async throws -> ModelStore.State {

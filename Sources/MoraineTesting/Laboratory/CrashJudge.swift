@@ -1,27 +1,29 @@
 import MoraineEngine
 
-/// Opens what a crash left and compares it with what was promised.
+/// Opens a disk that a crash left, and compares the store with the promises.
 struct CrashJudge {
   let scenario: CrashScenario
   let model: ModelStore
-  /// Every so many images the next crash comes during recovery; 0 for never.
+  /// Period of the images at which another crash occurs during recovery; 0 for none.
   let nestingPeriod: Int
-  /// What was judged of those.
+  /// Images after a crash during recovery that were judged before.
   var nestedImages = NestedImages()
 
-  /// Which states may be there, as places in the model.
+  /// Indices in the model of the states that the store may hold after a crash at a point.
   func candidates(_ point: CrashPoint, _ policy: CrashPolicy) -> ClosedRange<Int> {
     let promised = policy == .everything ? point.before.acknowledged : point.before.durable
     let least = model.index(atLeast: promised)
     return least...max(least, min(Int(point.after.begun), model.states.count - 1))
   }
 
-  /// Opens an image, compares, writes, closes and opens again; also with further crashes.
+  /// Opens an image, compares its state, writes, closes and opens it again. For some images, also
+  /// tries further crashes during recovery.
   ///
   /// - Parameters:
-  ///   - number: decides whether further crashes are tried.
-  ///   - depth: how many crashes deep they may go.
-  /// - Returns: what was wrong, or nil.
+  ///   - candidates: the allowed states, as indices in the model.
+  ///   - number: the number of the image; multiples of ``nestingPeriod`` get further crashes.
+  ///   - depth: the maximum number of further crashes, each during the recovery from the previous.
+  /// - Returns: a description of the broken promise; nil when there is none.
   func finding(
     _ image: DiskImage, _ candidates: ClosedRange<Int>, number: Int, depth: Int = 2,
     _ tally: inout CrashTally
@@ -38,7 +40,7 @@ struct CrashJudge {
       let state = try await store.contents()
       if let finding = judge(state, candidates) { return finding }
       if let finding = try await judgeAsWhole(store, state) { return finding }
-      // What was served is there to stay (P4), also when the crash comes during recovery.
+      // A state that the store has returned must survive, also a crash during recovery.
       if isNested {
         for point in recorder.points + [CrashPoint(disk.moment())] {
           if let finding = await nested(point.moment, state, number, depth, &tally) {
@@ -97,7 +99,8 @@ struct CrashJudge {
     return nil
   }
 
-  /// Engines have lost data only when they were written to and opened again after a recovery.
+  /// Writes to the recovered store, and opens it again after a power failure and after a close.
+  /// Some engines have lost data only then.
   private func goOn(
     _ store: Store, _ disk: SimulatedDisk, _ state: ModelStore.State, _ stage: inout String
   ) async throws -> String? {
@@ -124,7 +127,7 @@ struct CrashJudge {
     return "written to after recovery, and opened again: \(StateDifference(found, expected))"
   }
 
-  /// What was written and durable after the recovery, a power failure must not take either.
+  /// Checks that a power failure keeps the durable writes that followed the recovery.
   private func crash(
     _ disk: SimulatedDisk, _ expected: ModelStore.State
   ) async throws -> String? {
@@ -138,7 +141,7 @@ struct CrashJudge {
 }
 
 extension CrashPoint {
-  /// A moment that nothing is promised about.
+  /// Creates a crash point at which nothing is promised.
   init(_ moment: DiskMoment) {
     self.init(
       number: 0, moment: moment, step: 0, before: CrashLedger.Counts(),

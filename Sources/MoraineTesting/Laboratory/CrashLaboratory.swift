@@ -1,38 +1,47 @@
 import MoraineEngine
 
-/// Runs scenarios, crashes them at every call that changes the disk, and judges what is left.
+/// A laboratory that runs scenarios, crashes them at every call that changes the disk, and checks
+/// the disks that the crashes leave.
 ///
-/// After the systematic exploration of crash states of Pillai et al. ("All File Systems Are Not
+/// The systematic exploration of crash states follows Pillai et al. ("All File Systems Are Not
 /// Created Equal", OSDI 2014) and Mohan et al. ("Finding Crash-Consistency Bugs with Bounded
 /// Black-Box Crash Testing", OSDI 2018).
 public struct CrashLaboratory: Sendable {
-  /// How many combinations of surviving pages and names are tried at each crash point; all, when
-  /// there are no more.
+  /// Maximum number of combinations of surviving pages and names to try at each crash point. All
+  /// combinations are tried if they are fewer; otherwise the seed selects.
   public var subsetsPerPoint = 50
-  /// How many images with pages torn between sectors are tried at each crash point.
+  /// Number of disk images with pages torn between sectors to try at each crash point.
   public var tornPerPoint = 10
-  /// Every so many images the next crash comes during recovery, and again during the recovery from
-  /// that; 0 for never.
+  /// Period of the images that crash again during recovery, and some of them once more during the
+  /// recovery from that crash: 1 for every image, 0 for none.
   public var nestingPeriod = 97
-  /// Every so many crash points the process dies first and the machine later: the next process
-  /// opens what the first one left in the cache and writes, and a power failure comes while it
-  /// does, or after; 0 for never.
+  /// Period of the crash points at which the process dies first and the machine later: 1 for every
+  /// crash point, 0 for none.
+  ///
+  /// At these points the next process opens the files that the first one left in the cache, and
+  /// writes. A power failure occurs while it does so, or after it.
   public var killPeriod = 17
-  /// Every so many crash points are tried; 1 for all.
+  /// Period of the crash points that are tried: 1 for every one, n for every n-th. At least 1.
   public var pointPeriod = 1
-  /// At most so many crash points of a workload are tried, spread over it, in each seed others; nil
-  /// for no limit.
+  /// Maximum number of crash points to try in one workload; nil for no limit.
+  ///
+  /// The tried points are spread over the workload, and each seed selects other points.
   public var pointLimit: Int?
 
-  /// Called now and then, as a sign of life.
+  /// Called before the laboratory opens a disk image, so that a watchdog can see that it runs; not
+  /// called for the images of further crashes.
   public var progress: (@Sendable () -> Void)?
 
-  /// Tries a good deal at each point, and nesting now and then.
+  /// Creates a laboratory with the default figures.
   public init() {}
 
-  /// Runs one workload of a scenario and tries its crashes.
+  /// Runs the workload of a scenario that a seed selects, and tries its crashes.
   ///
-  /// - Returns: how much was tried, and the first violation, its workload made as short as it gets.
+  /// - Parameters:
+  ///   - scenario: the configuration and the shape of the workload.
+  ///   - seed: selects the steps of the workload and the disks that are tried.
+  /// - Returns: the numbers of what was tried, and the first violation, with the fewest steps that
+  ///   were found to reproduce it; nil when there is no violation.
   public func run(
     _ scenario: CrashScenario, seed: UInt64
   ) async -> (tally: CrashTally, violation: CrashViolation?) {

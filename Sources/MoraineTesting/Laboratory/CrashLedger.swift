@@ -1,8 +1,9 @@
 import Synchronization
 
-/// What a program under test has begun and what it was promised, as a count of its steps.
+/// A count of the steps that a program under test has begun, and of those that must survive.
 ///
-/// A crash may leave any whole number of steps, from the promised ones to the begun ones.
+/// After a crash the program may find any number of its first steps, from the steps that must
+/// survive to the steps that have begun. A step survives as a whole or not at all.
 public final class CrashLedger: Sendable {
   struct Counts: Sendable {
     var begun: UInt64 = 0
@@ -13,8 +14,8 @@ public final class CrashLedger: Sendable {
   private let counts = Mutex(Counts())
   private let observer = Mutex<(@Sendable () -> Void)?>(nil)
 
-  /// Called before a step begins and after each promise: a crash may come between them without any
-  /// call to the disk.
+  /// Sets a body that runs before each step begins and after each promise: a crash may occur
+  /// between them without any call to the disk.
   func setObserver(_ body: (@Sendable () -> Void)?) { observer.withLock { $0 = body } }
 
   private func tell() {
@@ -24,19 +25,20 @@ public final class CrashLedger: Sendable {
 
   var now: Counts { counts.withLock { $0 } }
 
-  /// Say so before each step, or the laboratory takes what it leaves for invented.
+  /// Records that a step begins. Call it before each step: the laboratory treats the data of a step
+  /// that has not begun as data that the program never wrote.
   public func begin() {
     tell()
     counts.withLock { $0.begun += 1 }
   }
 
-  /// All steps that were begun have returned: the death of the process takes none of them.
+  /// Records that all begun steps have returned: they survive the death of the process.
   public func acknowledge() {
     counts.withLock { $0.acknowledged = $0.begun }
     tell()
   }
 
-  /// All steps that were begun are durable: a power failure takes none of them.
+  /// Records that all begun steps are durable: they survive a power failure.
   public func becomeDurable() {
     counts.withLock { counts in
       counts.acknowledged = counts.begun
@@ -45,7 +47,8 @@ public final class CrashLedger: Sendable {
     tell()
   }
 
-  /// The same with numbers of the caller's choice, for the engine's sequence numbers.
+  /// Records that all steps up to a number have returned. The caller chooses the numbers: the
+  /// laboratory passes the sequence numbers of the engine.
   func acknowledge(_ number: UInt64) {
     counts.withLock { $0.acknowledged = max($0.acknowledged, number) }
   }

@@ -1,27 +1,27 @@
 import Synchronization
 
-/// A moment at which a crash is tried, and what was promised by then.
+/// A moment at which a crash is tried, and the promises that were made before it.
 struct CrashPoint: Sendable {
-  /// Which of the moments that a crash could come at.
+  /// Number of this moment among those at which a crash could occur.
   let number: Int
   let moment: DiskMoment
-  /// What the program was doing, as a count of its steps.
+  /// Index of the workload step that was running.
   let step: Int
   let before: CrashLedger.Counts
   let after: CrashLedger.Counts
 }
 
-/// Which of a workload's crash points are taken.
+/// A selection of the crash points of a workload.
 struct CrashPointChoice: Sendable {
-  /// Every so many.
+  /// Distance between two points, in moments at which a crash could occur.
   var period = 1
-  /// At most so many; those that are left are spread over the workload.
+  /// Maximum number of points. The points that remain are spread over the workload.
   var limit = Int.max
-  /// Moves them, so that each seed has others.
+  /// Number at which the count of moments begins, so that each seed selects other points.
   var phase = 0
 }
 
-/// Takes a crash point before every call that changes a disk.
+/// A recorder that takes a crash point before every call that changes a disk.
 final class CrashRecorder: Sendable {
   private struct State {
     var points: [CrashPoint] = []
@@ -29,8 +29,9 @@ final class CrashRecorder: Sendable {
     var callCount = 0
     var period: Int
 
-    /// How many there will be is not known while they come: with too many, every other is dropped,
-    /// and those to come are twice as rare.
+    /// Doubles the period when there are more points than the limit, and drops the points that the
+    /// new period leaves out, which is every second one. The number of points is not known in
+    /// advance.
     mutating func thin(to limit: Int) {
       guard points.count > limit else { return }
       period *= 2
@@ -41,7 +42,7 @@ final class CrashRecorder: Sendable {
   private let ledger: CrashLedger
   private let choice: CrashPointChoice
   private let state: Mutex<State>
-  /// Brings the ledger up to date; called before each moment.
+  /// Updates the ledger; called before each moment is taken.
   private let refresh: @Sendable () -> Void
 
   init(
@@ -69,8 +70,8 @@ final class CrashRecorder: Sendable {
     }
     guard isDue else { return }
     refresh()
-    // What is promised before the bytes are looked at must be in them, and what is in them was
-    // begun before that.
+    // The order matters: the bytes of the moment must contain every step that `before` promises,
+    // because the promise came first. Every step in the bytes has begun by `after`.
     let before = ledger.now
     let moment = disk.moment()
     let after = ledger.now

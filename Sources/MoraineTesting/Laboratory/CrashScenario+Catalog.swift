@@ -1,7 +1,7 @@
 import MoraineEngine
 
 extension CrashScenario {
-  /// All that the laboratory knows, in both ways of writing.
+  /// All scenarios of the laboratory, each with mapped and with positional writes.
   public static let catalog: [CrashScenario] =
     [Store.Configuration.IOMode.mapped, .positional].flatMap { mode in
       stories.map { story in
@@ -12,7 +12,7 @@ extension CrashScenario {
       }
     }
 
-  /// - Returns: the scenario of that name, or nil.
+  /// Returns the scenario of a name in ``catalog``, or nil.
   public static func named(_ name: String) -> CrashScenario? { catalog.first { $0.name == name } }
 
   private static let stories: [CrashScenario] =

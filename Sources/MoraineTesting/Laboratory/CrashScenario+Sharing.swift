@@ -1,7 +1,8 @@
 import MoraineEngine
 
 extension CrashScenario {
-  /// A store that other processes could join: it ends each segment at once, under the lock.
+  /// Scenarios of a store that other processes could open too: it ends each segment immediately,
+  /// while it holds the lock.
   static let sharing = [
     story("shared", "beside others, who are not there", segmentSizeBytes: 600) {
       configuration, shape in

@@ -56,7 +56,7 @@ extension CrashScenario {
       }),
   ]
 
-  /// What happens in the background goes on beside the next steps, on a disk that takes its time.
+  /// Returns a scenario whose background work runs while the next steps run, on a slow disk.
   static func overlapping(_ scenario: CrashScenario) -> CrashScenario {
     var scenario = scenario
     scenario.isSerial = false

@@ -1,32 +1,34 @@
-/// How much was tried.
+/// The numbers of crash points, disks and faults that were tried.
 public struct CrashTally: Hashable, Sendable, Codable {
-  /// Calls before which a crash was tried, and moments between steps.
+  /// Number of moments at which a crash was tried: before calls of the disk and between steps.
   public var crashPoints = 0
-  /// Disks that a crash could leave.
+  /// Number of disks that a crash could leave, equal disks included.
   public var images = 0
-  /// Number of the disks that differ from all others, in their bytes or in what was promised; each
-  /// was opened.
+  /// Number of different disks among ``images``. Two disks are equal when they contain the same
+  /// files and may hold the same steps. Each different disk was opened.
   public var distinctImages = 0
-  /// Disks that a second or third crash, during recovery, could leave; each was opened.
+  /// Number of disks that a second or third crash could leave: during recovery, or when
+  /// the machine dies after the process. Each was opened.
   public var nestedImages = 0
-  /// Runs with a fault at one call.
+  /// Number of workload runs with one or two faults.
   public var faultRuns = 0
-  /// Calls at which the fault was to strike, and which did not come again in fifty attempts.
+  /// Number of fault runs whose faults did not all occur in fifty attempts, because the call of a
+  /// fault was not made again.
   public var missedCalls = 0
-  /// Commands that try some of the missed calls again.
+  /// Commands that repeat some of the ``missedCalls``, at most ten.
   public internal(set) var missed: [String] = []
-  /// Steps of workloads.
+  /// Number of steps of the workloads that were crashed.
   public var steps = 0
 
   private static let missedLimit = 10
 
-  /// Nothing yet.
+  /// Creates a tally of zeros.
   public init() {}
 
-  /// Disks that were opened and judged in all; of those that are equal, one.
+  /// Number of disks that were opened and judged; equal disks count once.
   public var judgedImages: Int { distinctImages + nestedImages }
 
-  /// Adds what was tried elsewhere.
+  /// Adds the numbers of another tally.
   public static func += (left: inout Self, right: Self) {
     left.crashPoints += right.crashPoints
     left.images += right.images

@@ -1,29 +1,30 @@
-/// A promise that was not kept, with what is needed to see it again.
+/// A broken promise, with the information that reproduces it.
 public struct CrashViolation: Error, Hashable, Codable, Sendable {
-  /// Which work; of an experiment, its name.
+  /// Name of the ``CrashScenario``; `experiment` for a ``CrashExperiment``.
   public var scenario: String
-  /// Which workload of it.
+  /// Seed of the workload and of the random choices.
   public var seed: UInt64
-  /// What was tried: which crash point and what survived, or which fault.
+  /// Crash point and surviving changes, or faults, that led to the violation, in words.
   public var circumstances: String
-  /// What was found instead of what was promised.
+  /// Difference between the promise and the contents that were found, in words.
   public var finding: String
-  /// The fewest steps that were found to lead there.
+  /// Descriptions of the fewest steps that were found to reproduce the violation; empty when the
+  /// workload was not shortened.
   public var steps: [String] = []
-  /// The disk as the crash left it.
+  /// Disk as the crash left it. Not encoded.
   public var image: DiskImage?
-  /// Where that was written, to be looked at.
+  /// Path of the directory into which ``image`` was written; nil when it was not written.
   public var imagePath: String?
-  /// The command that tries it again.
+  /// Command, or instruction, that reproduces the violation.
   public var replay: String
-  /// The faults that lead there, of those that the fault laboratory tries.
+  /// Faults that led to the violation, in runs of the fault laboratory. Not encoded.
   package var faults: [PlannedFault] = []
 
   private enum CodingKeys: String, CodingKey {
     case scenario, seed, circumstances, finding, steps, imagePath, replay
   }
 
-  /// A violation without steps and disk.
+  /// Creates a violation without steps and without a disk.
   public init(
     scenario: String, seed: UInt64, circumstances: String, finding: String, replay: String
   ) {
