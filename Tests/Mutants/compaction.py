@@ -9,6 +9,14 @@ UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
 DICTIONARY = "CompactionPropertyTests.compactedStoreEqualsADictionary"
 
 MUTANTS = [
+    Mutant("compaction-ends-at-a-segment-too-large", "compaction frees what it can on a full disk",
+           (engine("Compaction/Store+Compacting.swift",
+                   "guard work.hasFreedSpace || engine!", "guard !ON && work.hasFreedSpace || engine!"),),
+           "FullDiskTests.compactionRewritesTheSegmentsThatFit"),
+    Mutant("delete-refused-beside-a-compaction", "deletes free a full disk",
+           (engine("Store/Store+Room.swift", "compaction.endCount != endCount {",
+                   "!ON, compaction.endCount != endCount {"),),
+           "DeletingOnFullDiskTests.aDeleteIsTriedAgainAfterTheCompactionThatTookItsSpace"),
     Mutant("compaction-file-sync", "rule 3: outputs are synced before the manifest",
            (engine(OUTPUT, "try file.synchronize(.full)",
                    "if !ON { try file.synchronize(.full) }"),), UNLINKS),

@@ -24,6 +24,9 @@ final class CompactionWork {
     self.outputLimitBytes = outputLimitBytes
   }
 
+  /// Whether the steps so far have freed more space than they took.
+  var hasFreedSpace: Bool { report.inputBytes > report.outputBytes }
+
   /// Adds a step to the report.
   ///
   /// - Returns: the report of this step alone.

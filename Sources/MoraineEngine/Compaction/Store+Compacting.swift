@@ -8,11 +8,13 @@ extension Store {
   /// Reads and writes continue during a compaction. The compaction needs extra space for at most
   /// about one segment at a time, and none for segments without live records. Cancelling the task
   /// ends it after the current segment, or at once while
-  /// ``CompactionPolicy/rateLimitBytesPerSecond`` makes it pause; the work done so far stays.
+  /// ``CompactionPolicy/rateLimitBytesPerSecond`` makes it pause; the work done so far stays. On a
+  /// full disk, segments whose copies do not fit keep their garbage.
   ///
   /// - Parameter progress: called after each step, with the number of bytes processed so far.
   /// - Throws: `.corrupted` when a record is not what was written (nothing is removed then),
-  ///   `.noSpace`, `.io`, `.poisoned`, `.readOnly`, `.closed`, `.usedAfterFork`.
+  ///   `.noSpace` when there is garbage and no space was freed, `.io`, `.poisoned`, `.readOnly`,
+  ///   `.closed`, `.usedAfterFork`.
   /// - Complexity: O(bytes of the log). Memory: a constant for each record of one segment.
   @discardableResult
   public func compact(
@@ -97,8 +99,9 @@ extension Store {
         strategy.restart(engine!.compactionFigures())
         return
       }
-      // Without garbage there is nothing to gain; small segments stay as they are.
-      guard engine!.compactionFigures().cheapest == nil else { throw error }
+      // Without garbage there is nothing to gain; small segments stay as they are. If this
+      // compaction has freed space, writes go on, and a later one can copy the larger segment.
+      guard work.hasFreedSpace || engine!.compactionFigures().cheapest == nil else { throw error }
       strategy.skip(window.count)
     }
   }

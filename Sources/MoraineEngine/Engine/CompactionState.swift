@@ -9,6 +9,8 @@ final class CompactionState {
   private(set) var writtenBytes: UInt64 = 0
   /// The number of rewritten runs of segments.
   private(set) var count: UInt64 = 0
+  /// The number of compactions that have ended.
+  private(set) var endCount: UInt64 = 0
   private var readBytes: UInt64 = 0
   /// The error that ended the last background compaction early, or the damage of a segment.
   private(set) var failure: StoreError?
@@ -36,6 +38,7 @@ final class CompactionState {
   func end() {
     isForFullDisk = false
     hasReserve = false
+    endCount += 1
     gate.release()
     progress.wakeAll()
   }

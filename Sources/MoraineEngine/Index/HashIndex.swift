@@ -96,9 +96,7 @@ struct HashIndex: ~Copyable, ProbedIndex {
     // New buckets lie side by side.
     let newPages = 3 + 3 * insertions / BucketArray.pageBuckets
     let pages = isFrozen ? pageBound(changes: insertions) + newPages + reservedPages : 0
-    do throws(StorageError) { try memory.secure(chunks: chunks, pages: pages) } catch {
-      throw StoreError(error)
-    }
+    try storing { () throws(StorageError) in try memory.secure(chunks: chunks, pages: pages) }
     isShort = false
   }
 
@@ -131,10 +129,8 @@ struct HashIndex: ~Copyable, ProbedIndex {
   }
 
   private func secureCopies(moves: Int) throws(StoreError) {
-    do throws(StorageError) {
+    try storing { () throws(StorageError) in
       try memory.secure(chunks: 0, pages: pageBound(changes: moves))
-    } catch {
-      throw StoreError(error)
     }
   }
 

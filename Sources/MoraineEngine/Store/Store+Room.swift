@@ -59,7 +59,9 @@ extension Store {
     // The space that a compaction took from the reserve is for its copies: they free more than
     // deletes do.
     if isDelete, mayWait, compaction.hasReserve { try await waitForCompaction(&hasLease) }
+    var hasTriedAgain = false
     while true {
+      let endCount = compaction.endCount
       do throws(StoreError) {
         if !keyspaces.isEmpty { try await createKeyspaces(keyspaces) }
         switch try attempt(&engine!) {
@@ -72,6 +74,11 @@ extension Store {
         }
       } catch {
         guard error.code == .noSpace else { throw error }
+        // A compaction that ended during the attempt had taken space, and has given it back.
+        if mayWait, !hasTriedAgain, compaction.endCount != endCount {
+          hasTriedAgain = true
+          continue
+        }
         tellOutOfSpace(error)
         compactBecauseFull()
         // The space is reserved for deletes on a full disk. But a compaction under way needs some

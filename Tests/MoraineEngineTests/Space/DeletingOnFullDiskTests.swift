@@ -89,6 +89,21 @@ import Testing
     try await store.close()
   }
 
+  /// Found on a real disk: an extension failed while a compaction had the space for its copies. The
+  /// compaction ended before the delete could wait for it, and the delete was refused although there
+  /// was space.
+  @Test func aDeleteIsTriedAgainAfterTheCompactionThatTookItsSpace() async throws {
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 100_000)
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    try await store.set([1], forKey: "key")
+    #expect(try await store.attempt(endingCompactions: 1) == 2)
+    await #expect(throws: StoreError.self) { try await store.attempt(endingCompactions: 0) }
+    await #expect(throws: StoreError.self, "an attempt is not repeated without end") {
+      try await store.attempt(endingCompactions: .max)
+    }
+    try await store.close()
+  }
+
   private func takeEveryBlock(of disk: MemoryStorage) throws {
     let directory = try #require(try disk.openDirectory("store"))
     let filler = try directory.createFile("filler")
@@ -102,6 +117,24 @@ import Testing
 
 extension Store {
   fileprivate var waitingForCompaction: Int { compaction.waitingCount }
+
+  /// Makes room for an attempt that finds no space as long as it has ended fewer than `count`
+  /// compactions, and ends one each time.
+  ///
+  /// - Returns: the number of tries.
+  fileprivate func attempt(endingCompactions count: Int) async throws(StoreError) -> Int {
+    _ = try await releaseReserve()
+    var tries = 0
+    return try await withRoom(isDelete: true, mayWait: true) { (_) throws(StoreError) in
+      tries += 1
+      if count > 0, tries > count { return .done(tries) }
+      if count > 0 {
+        compaction.begin()
+        compaction.end()
+      }
+      throw StoreError(.noSpace, "no space for try \(tries)")
+    }
+  }
 
   fileprivate var hasWholeReserve: Bool { engine?.log.reserve.isFull == true }
 }

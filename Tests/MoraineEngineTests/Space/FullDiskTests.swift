@@ -1,4 +1,5 @@
 import MoraineStorage
+import MoraineTesting
 import SystemPackage
 import Testing
 
@@ -196,6 +197,47 @@ import Testing
     let again = try open(storage, item)
     #expect(await again.count == count - 1)
     try await again.close()
+  }
+
+  /// Regression: the error of one segment hid that the others were rewritten.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func compactionRewritesTheSegmentsThatFit(mode: Store.Configuration.IOMode) async throws {
+    let storage = MemoryStorage(capacityBytes: 4 << 20)
+    let large = Case(mode: mode, segmentSizeBytes: 2_000_000, isAutomatic: false)
+    let first = try open(storage, large)
+    var generator = SeededGenerator(seed: 3)
+    for number in 0..<1900 {
+      let noise = (0..<300).map { _ in UInt8(truncatingIfNeeded: generator.next()) }
+      try await first.set(noise, forKey: Key("large \(number)"))
+    }
+    try await first.compact()
+    try await first.close()
+    let filler = try #require(try storage.openDirectory("store")).createFile("filler")
+    var length: UInt64 = 0
+    while try storage.openDirectory("store")!.freeBytes() > 400_000 {
+      try filler.allocate(from: length, to: length + 4096)
+      length += 4096
+    }
+    let small = Case(mode: mode, segmentSizeBytes: 40_000, isAutomatic: false)
+    let store = try open(storage, small)
+    let count = try await fill(store, "small")
+    #expect(count > 300)
+    let sizes = await store.segmentStatistics.map(\.lengthBytes)
+    try #require(sizes.max()! > 600_000)
+    for number in 0..<1900 where number % 10 == 0 {
+      try await store.removeValue(forKey: Key("large \(number)"))
+    }
+    for number in 0..<count where number % 2 == 0 {
+      try await store.removeValue(forKey: Key("small \(number)"))
+    }
+    let report = try await store.compact()
+    #expect(report.inputBytes > report.outputBytes + UInt64(count * 20))
+    let lengths = await store.segmentStatistics.map(\.lengthBytes)
+    #expect(lengths.max()! > 600_000, "the segment is too large to be copied")
+    #expect(try await fill(store, "new") > count / 4)
+    #expect(await store.count > 1800)
+    #expect(try await store.verify().isSound)
+    try await store.close()
   }
 
   /// Regression: the running compaction only wrote a checkpoint, which frees nothing; the writer
