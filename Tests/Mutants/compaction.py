@@ -3,14 +3,14 @@
 from planting import Mutant, engine
 
 OUTPUT = "Compaction/CompactionOutput.swift"
-STATE = "Compaction/EngineState+Compacting.swift"
-REPLACING = "Compaction/Store+Rewriting.swift"
+STATE = "Compaction/EngineState+Compaction.swift"
+REPLACING = "Compaction/Store+Rewrite.swift"
 UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
 DICTIONARY = "CompactionPropertyTests.compactedStoreEqualsADictionary"
 
 MUTANTS = [
     Mutant("compaction-ends-at-a-segment-too-large", "compaction frees what it can on a full disk",
-           (engine("Compaction/Store+Compacting.swift",
+           (engine("Compaction/Store+Compaction.swift",
                    "guard work.hasFreedSpace || engine!", "guard !ON && work.hasFreedSpace || engine!"),),
            "FullDiskTests.compactionRewritesTheSegmentsThatFit"),
     Mutant("delete-refused-beside-a-compaction", "deletes free a full disk",
@@ -66,7 +66,7 @@ MUTANTS = [
                    "guard ON || inputs[next].mapping != nil || checksumMatches(base, candidate),"),),
            "DamagedCompactionTests.recordThatChangesBetweenTwoReadsIsNotCopied"),
     Mutant("full-disk-not-compacted-unsealed", "fault ENOSPC: compaction still works",
-           (engine("Compaction/Store+Compacting.swift",
+           (engine("Compaction/Store+Compaction.swift",
                    "guard error.code == .noSpace, engine?.compactionFigures().cheapest != nil "
                    "else { throw error }",
                    "guard !ON, error.code == .noSpace, "
@@ -104,7 +104,7 @@ MUTANTS = [
                    "    if ON { header.sequence += 1 }\n"
                    "    var copy = RecordCopy(record.base, header)\n"),), DICTIONARY),
     Mutant("garbage-of-the-end-forgotten", "what is deleted gives back its space",
-           (engine("Compaction/Store+Compacting.swift",
+           (engine("Compaction/Store+Compaction.swift",
                    "engine != nil, compaction.takeRecheckRequest()\n",
                    "engine != nil, compaction.takeRecheckRequest(), !ON\n"),),
            "GivingBackTests.spaceOfRecordsDeletedDuringACompactionIsReleased"),

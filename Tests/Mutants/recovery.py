@@ -202,7 +202,7 @@ MUTANTS = [
                    "listing.checkpoints.filter { !ON && $0 != checkpointNumber }"),),
            "CheckpointLineageTests.checkpointOfAReplacedLogIsRemoved"),
     Mutant("verify-throws-damage", "what is damaged is in the report of verify",
-           (engine("Store/Store+Verifying.swift",
+           (engine("Store/Store+Verify.swift",
                    "      report.problems.append(error)\n      return report\n",
                    "      if ON { throw error }\n"
                    "      report.problems.append(error)\n      return report\n"),),

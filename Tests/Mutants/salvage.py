@@ -31,7 +31,7 @@ MUTANTS = [
             ),
            "SalvageTailTests.batchWithoutItsEndIsNotRecovered"),
     Mutant("salvage-trusts-a-dictionary", "no value is made with a dictionary that is not proven",
-           (engine("Salvage/SalvagedHeader.swift",
+           (engine("Salvage/SegmentSalvage.swift",
                    "dictionary = dictionaries.first {",
                    "dictionary = ON ? Array(source.bytes[128..<(claimedOffset ?? 128)]) "
                    ": dictionaries.first {"),),

@@ -3,7 +3,7 @@
 from planting import Mutant, engine, format_module, storage
 
 BIRTH = "Segments/SegmentCreation.swift"
-SEAL = "Segments/SealWork.swift"
+SEAL = "Segments/SegmentCreation.swift"
 PUBLISHER = "Segments/ManifestPublisher.swift"
 THREAD = "Commit/CommitPipeline.swift"
 ORDER = "OrderTests.segmentsAreCreatedSealedAndListedInOrder"
@@ -20,8 +20,8 @@ MUTANTS = [
                    "    if cause.code != .storeReplaced {\n"),),
            "PoisonTests.writesAreRefusedOnceThePoisonIsVisible"),
     Mutant("birth-file-sync", "rule 1: a new segment's header is synced",
-           (engine(BIRTH, "try file.synchronize(.full)",
-                   "if !ON { try file.synchronize(.full) }"),), ORDER),
+           (engine(BIRTH, "try file.synchronize(.full)\n        try directory",
+                   "if !ON { try file.synchronize(.full) }\n        try directory"),), ORDER),
     Mutant("birth-directory-sync", "rule 1: a new segment's name is synced",
            (engine(BIRTH, "try directory.synchronize()",
                    "if !ON { try directory.synchronize() }"),), ORDER),
@@ -30,8 +30,8 @@ MUTANTS = [
                     "if !ON { try directory.synchronizeParent() }"),),
            "DirectoryBirthTests.creatingADirectoryOpensItsParent"),
     Mutant("seal-sync", "rule 2: a full segment is synced when it is sealed",
-           (engine(SEAL, "try file.synchronize(.full)",
-                   "if !ON { try file.synchronize(.full) }"),), ORDER),
+           (engine(SEAL, "clamping: lengthBytes))\n      try file.synchronize(.full)",
+                   "clamping: lengthBytes))\n      if !ON { try file.synchronize(.full) }"),), ORDER),
     Mutant("seal-acknowledged-before-its-sync", "P3: the watermark follows the seal's sync",
            (engine(SEAL, "try file.truncate(to: lengthBytes)",
                    "if ON { pipeline.becameDurable(through: lastSequence) }\n"
@@ -92,11 +92,11 @@ MUTANTS = [
                    "    }"),),
            "SyncFailureTests.followersGetTheLeadersError"),
     Mutant("sync-promised-and-not-waited-for", "durability: .sync waits",
-           (engine("Store/Store+Writing.swift", "case .sync: return true",
+           (engine("Store/Store+Writes.swift", "case .sync: return true",
                    "case .sync: return !ON"),),
            "crash-test --scenario sync-mapped"),
     Mutant("absent-key-not-waited-for", "P1: a durable delete of an absent key",
-           (engine("Store/Store+Writing.swift",
+           (engine("Store/Store+Writes.swift",
                    "    } else {\n      try await pipeline.waitUntilAllDurable()",
                    "    } else if !ON {\n      try await pipeline.waitUntilAllDurable()"),),
            "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
@@ -169,13 +169,13 @@ MUTANTS = [
            (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return }",
                    "if !ON, pipeline.hasPoison { return }"),
             # Each guard alone is sufficient, so both are off.
-            engine("Compaction/Store+Rewriting.swift",
+            engine("Compaction/Store+Rewrite.swift",
                    "    try engine!.checkWritable()\n    guard engine!.log.table.vacancyCount > 0",
                    "    if !ON { try engine!.checkWritable() }\n"
                    "    guard engine!.log.table.vacancyCount > 0")),
            "HalfPublishedTests.segmentNumberOfAHalfPublishedManifestIsNotReused"),
     Mutant("batch-that-finds-nothing-not-waited-for", "P1, D: an absence is durable too",
-           (engine("Store/Store+Writing.swift",
+           (engine("Store/Store+Writes.swift",
                    "    if needsWait(durability) { try await waitUntilDurable(sequence) }\n  }\n",
                    "    if needsWait(durability), !ON || sequence != nil {\n"
                    "      try await waitUntilDurable(sequence)\n    }\n  }\n"),),

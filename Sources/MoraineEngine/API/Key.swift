@@ -1,3 +1,9 @@
+@_exported public import struct MoraineFormat.SegmentNumber
+@_exported public import struct MoraineFormat.SequenceNumber
+@_exported public import struct MoraineFormat.StateDigest
+@_exported public import struct MoraineFormat.StoreIdentifier
+@_exported public import enum MoraineFormat.StoreLimits
+
 /// The key of a value: any bytes, up to `StoreLimits.keyLengthBytes`.
 public struct Key: Hashable, Sendable {
   /// The bytes of the key. Two keys are equal when their bytes are.
@@ -36,3 +42,6 @@ extension Key: CustomStringConvertible {
   /// The key as text, where it is UTF-8.
   public var description: String { String(decoding: bytes, as: UTF8.self) }
 }
+
+// Types of the format that the store's public interface uses. The rest of the format module stays
+// hidden.

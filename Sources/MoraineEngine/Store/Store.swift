@@ -256,3 +256,104 @@ extension Store {
     tell(.outOfSpace(error))
   }
 }
+
+/// The readers of a store besides single calls: snapshots that still exist, and change sequences
+/// that wait.
+struct ReaderState {
+  let live = LiveSnapshots()
+  private weak var lastSnapshot: SnapshotHandle?
+  private var lastCompactionCount: UInt64 = 0
+  /// Change sequences that wait for an operation.
+  var waiters = Waiters()
+  private var isAwaitingPoison = false
+
+  /// Returns the last snapshot, if it still exists and shows the current state of the store.
+  func snapshot(at sequence: UInt64, compactionCount: UInt64) -> SnapshotHandle? {
+    guard let lastSnapshot, lastSnapshot.state.sequence.rawValue == sequence,
+      lastCompactionCount == compactionCount
+    else { return nil }
+    return lastSnapshot
+  }
+
+  /// Keeps a snapshot for the next reader, as long as a reader holds it.
+  mutating func keep(_ snapshot: SnapshotHandle, compactionCount: UInt64) {
+    lastSnapshot = snapshot
+    lastCompactionCount = compactionCount
+  }
+
+  /// Records that a task waits for the poison.
+  ///
+  /// - Returns: whether no task has waited for it before.
+  mutating func beginsToAwaitPoison() -> Bool {
+    defer { isAwaitingPoison = true }
+    return !isAwaitingPoison
+  }
+}
+
+/// Record of whether a store is open, suspended or closed.
+struct StoreLifecycle {
+  /// The reason why a store could not be opened; nil for a store that was open.
+  let refusal: StoreError?
+  /// Whether `close()` was called, or the store was never open.
+  private(set) var isClosed: Bool
+  /// Whether the store is between `suspend()` and `resume()`.
+  private(set) var isSuspended = false
+  /// Whether a store existed in the directory at the time of the suspension.
+  private(set) var existed = false
+  /// Held by the call that suspends or resumes the store. Such calls come one after the other, in
+  /// their order: an app may go into the background while it still opens its stores.
+  let turnGate = AsyncGate()
+  private let ending: StoreEnding
+
+  init(_ refusal: StoreError?, _ ending: StoreEnding) {
+    self.refusal = refusal
+    self.ending = ending
+    isClosed = refusal != nil
+  }
+
+  /// Closes the store.
+  ///
+  /// - Returns: whether this is the first call.
+  mutating func close() -> Bool {
+    defer { isClosed = true }
+    return !isClosed
+  }
+
+  mutating func suspend() {
+    assert(!isSuspended && !isClosed, "only an open store can be suspended")
+    isSuspended = true
+  }
+
+  /// Records that a suspended store leaves its directory.
+  mutating func leave(exists: Bool) {
+    assert(isSuspended, "only a suspended store leaves its directory")
+    existed = exists
+  }
+
+  mutating func resume() {
+    assert(isSuspended, "only a suspended store can be resumed")
+    isSuspended = false
+  }
+}
+
+/// Gates by which the writers of a store, and the tasks that replace its manifest, take turns.
+///
+/// Part of the store's actor: no other isolation uses it.
+final class WritingState {
+  /// Held by a writer that makes room for its records, or that keeps all other writers out.
+  let roomGate = AsyncGate()
+  /// Held while the manifest is replaced: rotation and compaction take turns.
+  let manifestGate = AsyncGate()
+  private var lacksSpace = false
+
+  /// Records that an operation found no space.
+  ///
+  /// - Returns: whether space was not known to be lacking before.
+  func beginsToLackSpace() -> Bool {
+    defer { lacksSpace = true }
+    return !lacksSpace
+  }
+
+  /// Records that a put found space.
+  func foundSpace() { lacksSpace = false }
+}
