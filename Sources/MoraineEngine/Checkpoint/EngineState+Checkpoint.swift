@@ -23,7 +23,9 @@ extension EngineState {
   }
 
   private mutating func tendAndValidate(_ hash: UInt64) throws(StoreError) {
-    if live.index.hasUnvalidatedPages, !live.index.validatePages(hash) { try rebuildIndex() }
+    if live.index.hasUnvalidatedPages, !live.index.validatePages(hash) {
+      try replaceDamagedIndex()
+    }
     live.index.tend()
   }
 
@@ -32,14 +34,14 @@ extension EngineState {
   ///
   /// - Complexity: O(index), the first time.
   mutating func validateAllPages() throws(StoreError) {
-    if !live.index.validateAllPages() { try rebuildIndex() }
+    if !live.index.validateAllPages() { try replaceDamagedIndex() }
   }
 
   /// Validates a part of the index that takes less than a millisecond.
   ///
   /// - Returns: whether more pages must be validated.
   mutating func validateNextPages() throws(StoreError) -> Bool {
-    if !live.index.validateNextPages() { try rebuildIndex() }
+    if !live.index.validateNextPages() { try replaceDamagedIndex() }
     return live.index.hasUnvalidatedPages
   }
 
@@ -86,6 +88,15 @@ extension EngineState {
   func checkpointName() -> String {
     FileName.checkpoint(
       log.table.order.last.map { log.table.infos[$0].number } ?? SegmentNumber(rawValue: 1))
+  }
+
+  /// Rebuilds the index because pages that were loaded are damaged, and reports that.
+  ///
+  /// - Throws: as ``rebuildIndex()``.
+  private mutating func replaceDamagedIndex() throws(StoreError) {
+    try rebuildIndex()
+    report.checkpointProblem = .indexDamaged(
+      "pages of the index checkpoint are damaged, or contradict its header", nil)
   }
 
   /// Builds the index and every figure again from the log, because the checkpoint that they were

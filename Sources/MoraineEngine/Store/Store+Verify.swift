@@ -5,7 +5,8 @@ extension Store {
   /// Reads every byte of the store again and checks it: the manifest, headers, checksums, and the
   /// decompression of all values, live or not. Then compares the log with the data that is derived
   /// from it: every entry of the index, the figures of each segment and keyspace, the footers and
-  /// the manifest.
+  /// the manifest. Damaged pages of the index checkpoint are reported once: the index is then read
+  /// from the log.
   ///
   /// - Parameter progress: called now and then with the progress so far.
   /// - Throws: `.closed`, `.suspended`, `.usedAfterFork`; in a shared store `.locked` when another
@@ -45,11 +46,16 @@ extension Store {
   ) throws(StoreError) -> VerificationReport {
     var report = VerificationReport()
     if let problem { report.problems.append(problem) }
+    let known = engine!.report.checkpointProblem
     do throws(StoreError) {
       try engine!.validateAllPages()
     } catch {
       report.problems.append(error)
       return report
+    }
+    // The damaged index was replaced in memory just now, and is still on disk.
+    if known == nil, let problem = engine!.report.checkpointProblem {
+      report.problems.append(problem)
     }
     var audit = LogAudit(totalBytes: knownStatistics.diskBytes, progress)
     audit.run(&engine!)
