@@ -19,6 +19,44 @@ extension Store {
   ) async throws(StoreError) -> Store {
     try await open(at: try FilePath(storeAt: url), configuration: configuration)
   }
+
+  /// Copies the store into the directory at a file URL, like
+  /// ``/MoraineEngine/Store/backup(to:onProgress:)``.
+  ///
+  /// - Throws: `.invalidArgument` when the URL is not a file URL; the errors of a backup by path.
+  @discardableResult
+  public func backup(
+    to url: URL, onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
+  ) async throws(StoreError) -> BackupReport {
+    try await backup(to: try FilePath(storeAt: url), onProgress: progress)
+  }
+
+  /// Makes a store from the backup at a file URL, like
+  /// ``/MoraineEngine/Store/restore(_:to:through:onProgress:)``.
+  ///
+  /// - Throws: `.invalidArgument` when a URL is not a file URL; the errors of a restore by path.
+  @discardableResult
+  public static func restore(
+    _ backup: URL, to url: URL, through sequence: SequenceNumber? = nil,
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
+  ) async throws(StoreError) -> RestoreReport {
+    try await restore(
+      try FilePath(storeAt: backup), to: try FilePath(storeAt: url), through: sequence,
+      onProgress: progress)
+  }
+
+  /// Salvages the damaged store at a file URL, like
+  /// ``/MoraineEngine/Store/salvage(_:to:onProgress:)``.
+  ///
+  /// - Throws: `.invalidArgument` when a URL is not a file URL; the errors of a salvage by path.
+  @discardableResult
+  public static func salvage(
+    _ damaged: URL, to url: URL,
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
+  ) async throws(StoreError) -> SalvageReport {
+    try await salvage(
+      try FilePath(storeAt: damaged), to: try FilePath(storeAt: url), onProgress: progress)
+  }
 }
 
 /// Opens the store in the directory at a file URL for the length of the body, and closes it in any

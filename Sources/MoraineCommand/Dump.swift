@@ -21,7 +21,7 @@ struct Dump: AsyncParsableCommand {
 
   func run() async throws {
     try await store.reading { store in
-      try await keyspace(store).forEach { entry in
+      try await keyspace(store).scan { entry in
         try Output.write { text in
           switch format {
           case .jsonl: text.append(contentsOf: entry.value)

@@ -31,7 +31,7 @@ struct Scan: AsyncParsableCommand {
     try await store.reading { store in
       guard most > 0 else { return }
       var count = 0
-      try await keyspace(store).forEach { entry in
+      try await keyspace(store).scan { entry in
         guard entry.key.bytes.starts(with: wanted) else { return true }
         try Output.write { append(entry, to: &$0) }
         count += 1

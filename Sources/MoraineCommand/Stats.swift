@@ -24,8 +24,9 @@ struct Stats: AsyncParsableCommand {
   func run() async throws {
     let (statistics, report, list, keyspaces) = try await store.reading { store in
       (
-        await store.statistics, await store.recoveryReport, await store.segmentStatistics,
-        try await store.keyspaceStatistics
+        try await store.statistics(), await store.recoveryReport,
+        try await store.segmentStatistics(),
+        try await store.keyspaceStatistics()
       )
     }
     if json {

@@ -42,7 +42,7 @@ struct Watch: AsyncParsableCommand {
     guard most > 0 else { return }
     try await store.following { store in
       if let since {
-        let last = await store.statistics.lastSequence
+        let last = try await store.statistics().lastSequence
         guard since <= last.rawValue else {
           throw Failure.usage("--since \(since): the store has only reached \(last)")
         }

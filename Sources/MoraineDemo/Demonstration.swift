@@ -91,7 +91,7 @@ struct Demonstration {
   private func reopen(_ model: [Key: [UInt8]]) async throws {
     let store = try await Store.open(at: path)
     let report = await store.recoveryReport
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     guard report.wasClean, statistics.count == model.count else {
       throw Wrong("\(statistics.count) keys, expected \(model.count)")
     }

@@ -27,7 +27,7 @@ struct Statistics {
     let imported = try await contacts.importArray(from: folder.appending(path: "contacts.json"))
     #expect(imported == 1)
     #expect(try await rename(1, in: folder).isEmpty)
-    #expect(try await contacts.count == 0)
+    #expect(try await contacts.count() == 0)
     try await contacts.keyspace.store.close()
   }
 
@@ -85,6 +85,6 @@ struct Statistics {
       let part = rows[start..<min(start + 1000, rows.count)]
       try await repository.save(contentsOf: part)
     }
-    #expect(try await repository.count == 2500)
+    #expect(try await repository.count() == 2500)
   }
 }

@@ -23,7 +23,7 @@ import Testing
     let letters = try LocalRepository<Note>(
       directory: folder, filename: "letters", durability: .sync)
     try await letters.save(note)
-    #expect(try await letters.count == 1)
+    #expect(try await letters.count() == 1)
     try await notes.keyspace.store.close()
     try await letters.keyspace.store.close()
   }

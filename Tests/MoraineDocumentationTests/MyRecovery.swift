@@ -12,7 +12,7 @@ import Testing
       ledger.becomeDurable()
     }
   } check: { disk, steps in
-    let count = try await disk.openStore().count
+    let count = try await disk.openStore().count()
     // Not `#expect`: only a thrown error ends the experiment, with the crash and the disk.
     try #require(steps.contains(UInt64(count)))
   }
@@ -27,7 +27,7 @@ import Testing
   }
 
   private static func check(_ disk: SimulatedDisk, _ steps: ClosedRange<UInt64>) async throws {
-    let count = try await disk.openStore().count
+    let count = try await disk.openStore().count()
     try #require(steps.contains(UInt64(count)))
   }
 

@@ -12,7 +12,7 @@ import Testing
     try await store.set([1], forKey: "a")
     let report = try await store.verify()
     for problem in report.problems { print(problem) }
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     print("\(statistics.count) keys, \(statistics.spaceAmplification) bytes for each live byte")
     #expect(report.isSound && statistics.count == 1)
   }

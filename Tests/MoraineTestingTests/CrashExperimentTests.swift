@@ -23,7 +23,7 @@ import Testing
     _ disk: SimulatedDisk, _ steps: ClosedRange<UInt64>
   ) async throws -> Bool {
     let store = try disk.openStore()
-    return !steps.contains(UInt64(await store.count))
+    return !steps.contains(UInt64(try await store.count()))
   }
 
   private func run(_ experiment: CrashExperiment) async throws -> CrashTally {

@@ -122,7 +122,7 @@ import Testing
           ledger.acknowledge()
         }
       } check: { disk, _ in
-        guard try await disk.openStore().count % 2 == 0 else { throw Lost() }
+        guard try await disk.openStore().count() % 2 == 0 else { throw Lost() }
       }
     }
   }
@@ -171,7 +171,7 @@ import Testing
   }
 
   private static func count(_ disk: SimulatedDisk, _ steps: ClosedRange<UInt64>) async throws {
-    let count = try await disk.openStore().count
+    let count = try await disk.openStore().count()
     guard steps.contains(UInt64(count)) else { throw Lost() }
   }
 

@@ -74,7 +74,7 @@ MUTANTS = [
     Mutant("batch-answers-the-last-number", "api: batch answers its own last sequence",
            (Edit("Sources/MoraineCommand/Drive/DriveSession.swift",
                  'return "ok " + (receipt.withLock { $0?.sequence }.map { "\\($0)" } ?? "-")',
-                 'if ON { return "ok \\(await store.lastSequence)" }\n'
+                 'if ON { return "ok \\(try await store.lastSequence())" }\n'
                  '    return "ok " + (receipt.withLock { $0?.sequence }.map { "\\($0)" } ?? "-")'),),
            "DriveTests.batchAnswersItsOwnSequenceNumberBesideOtherProcesses"),
 ]

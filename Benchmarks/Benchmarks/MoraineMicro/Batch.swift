@@ -13,7 +13,7 @@ func batchBenchmarks() {
         }
       }
       benchmark.stopMeasurement()
-      try require(await ground.store.count == Ground.keyCount, "batch")
+      try require(try await ground.store.count() == Ground.keyCount, "batch")
     }
   }
 }

@@ -18,7 +18,7 @@ func commitBenchmarks() {
         try await group.waitForAll()
       }
       benchmark.stopMeasurement()
-      let (last, durable) = (await ground.store.lastSequence, ground.store.durableSequence)
+      let (last, durable) = (try await ground.store.lastSequence(), ground.store.durableSequence)
       try require(durable == last, "commit")
     }
   }

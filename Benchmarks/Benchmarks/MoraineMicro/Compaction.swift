@@ -8,7 +8,7 @@ func compactionBenchmarks() {
   for sharesDictionaries in [false, true] {
     let name = "compact 200,000 records, half live" + (sharesDictionaries ? ", dictionary" : "")
     Benchmark.on(name) { benchmark, ground in
-      if await ground.store.lastSequence.rawValue == Ground.keyCount {
+      if try await ground.store.lastSequence().rawValue == Ground.keyCount {
         try await ground.put(0..<Ground.keyCount, shift: 7)
       }
       let copy = try ground.copy(benchmark.currentIteration)

@@ -25,7 +25,7 @@ private func open(_ benchmark: Benchmark, _ path: FilePath, _ material: Material
   let value = try await store.value(forKey: material.keys[1])
   benchmark.stopMeasurement()
   try require(value.map { isSame($0, material.value(1)) } == true, "open")
-  try require(await store.count == Ground.keyCount, "open")
+  try require(try await store.count() == Ground.keyCount, "open")
   try await store.close()
 }
 

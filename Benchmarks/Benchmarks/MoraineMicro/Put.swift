@@ -3,7 +3,7 @@ import MoraineMaterial
 
 func putBenchmarks() {
   Benchmark.on("put, new keys", scale: .kilo, isFilled: false) { benchmark, ground in
-    let first = await ground.store.count
+    let first = try await ground.store.count()
     let keys = Material.keys(first..<first + 1000)
     benchmark.startMeasurement()
     for (number, key) in keys.enumerated() {
@@ -18,6 +18,6 @@ func putBenchmarks() {
     let numbers = ground.thousand(benchmark.currentIteration)
     try await ground.put(numbers, shift: 7)
     benchmark.stopMeasurement()
-    try require(await ground.store.count == Ground.keyCount, "put, overwriting")
+    try require(try await ground.store.count() == Ground.keyCount, "put, overwriting")
   }
 }

@@ -43,7 +43,7 @@ private func onModels(
 ) {
   Benchmark.on(name, scale: scale, isFilled: false) { benchmark, ground in
     let models = try LocalRepository<User>(in: ground.store, named: "users", cache: cache)
-    if await ground.store.count == 0 {
+    if try await ground.store.count() == 0 {
       try await models.save(contentsOf: (0..<User.count).map(User.init))
     }
     benchmark.startMeasurement()

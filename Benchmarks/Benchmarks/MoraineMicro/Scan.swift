@@ -5,7 +5,7 @@ import MoraineMaterial
 func scanBenchmarks() {
   Benchmark.on("scan of 100,000 keys") { _, ground in
     let tally = Tally()
-    try await ground.store.forEach { entry in tally.take(entry) }
+    try await ground.store.scan { entry in tally.take(entry) }
     try require(tally.isWhole, "scan")
   }
 
@@ -13,7 +13,7 @@ func scanBenchmarks() {
     let snapshot = try await ground.store.snapshot()
     benchmark.startMeasurement()
     let tally = Tally()
-    try snapshot.forEach { entry in tally.take(entry) }
+    try snapshot.scan { entry in tally.take(entry) }
     try require(tally.isWhole, "scan")
   }
 }

@@ -28,7 +28,7 @@ struct SnapshotReads: Sendable {
     }
     try await table.time("scan, snapshot", data.count) {
       var seen = 0
-      try snapshot.forEach { _ in
+      try snapshot.scan { _ in
         seen += 1
         return true
       }

@@ -58,7 +58,7 @@ struct Workloads: Sendable {
         try await store.set(data.value(number), forKey: data.key(number))
       }
     }
-    let filled = await store.statistics
+    let filled = try await store.statistics()
     try await table.time("overwrite", data.count) {
       for number in data.order.reversed() {
         try await store.set(data.value(number + 7), forKey: data.key(number))
@@ -83,7 +83,7 @@ struct Workloads: Sendable {
     }
     try await table.time("scan", data.count) {
       var seen = 0
-      try await store.forEach { _ in
+      try await store.scan { _ in
         seen += 1
         return true
       }
@@ -109,7 +109,7 @@ struct Workloads: Sendable {
     try await table.time("open", 1) {
       opened = try Store(at: path("random"), configuration: configuration(.none))
     }
-    guard await opened?.count == data.count else { throw WrongAnswer(row: "open") }
+    guard try await opened?.count() == data.count else { throw WrongAnswer(row: "open") }
     try await opened?.close()
   }
 

@@ -42,7 +42,7 @@ extension Rows {
   /// - Returns: the number of records with the right value; a wrong value ends the scan.
   private func scan(once store: Store) async throws -> Int {
     let tally = Tally()
-    try await store.forEach { [material] entry in
+    try await store.scan { [material] entry in
       // The log has the order in which the keys were put.
       guard isSame(entry.value, material.value(tally.count)) else { return false }
       tally.count += 1
@@ -54,7 +54,7 @@ extension Rows {
   func scanSnapshot(_ snapshot: Store.Snapshot, _ count: Int) throws {
     for _ in 0..<count / Self.unit {
       var number = 0
-      try snapshot.forEach { entry in
+      try snapshot.scan { entry in
         guard isSame(entry.value, material.value(number)) else { return false }
         number += 1
         return true
@@ -66,7 +66,7 @@ extension Rows {
   func scanLent(_ snapshot: Store.Snapshot, _ count: Int) throws {
     for _ in 0..<count / Self.unit {
       var number = 0
-      try snapshot.forEachSpan { _, value in
+      try snapshot.scanSpans { _, value in
         guard value.byteCount == material.value(number).count else { return false }
         number += 1
         return true

@@ -92,12 +92,15 @@
     /// cancelled.
     ///
     /// - Parameters:
-    ///   - store: the store. Each time costs one call of ``/MoraineEngine/Store/statistics``: one
-    ///     hop, O(segments).
+    ///   - store: the store. Each time costs one call of ``/MoraineEngine/Store/statistics()``: one
+    ///     hop, O(segments). While that call throws, nothing is recorded.
     ///   - interval: the time between two recordings.
     public func run(_ store: Store, every interval: Duration = .seconds(10)) async {
       while !Task.isCancelled {
-        record(await store.statistics)
+        // A suspended store has no figures; a shared store may have none for some time.
+        do throws(StoreError) { record(try await store.statistics()) } catch {
+          if error.code == .closed { return }
+        }
         do { try await Task.sleep(for: interval) } catch { return }
       }
     }

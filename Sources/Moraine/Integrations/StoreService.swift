@@ -53,7 +53,7 @@
       // Also in a cancelled task: closing ignores cancellation.
       try await store.close()
       // Also when the store was poisoned during the shutdown: closing does not throw that error.
-      if let poison = await store.statistics.poison { throw poison }
+      if let poison = store.poison { throw poison }
     }
 
     private func watch() async {
@@ -69,7 +69,8 @@
     /// Records the last statistics, which include the poison.
     private func recordFigures() async {
       #if Metrics
-        metrics?.record(await store.statistics)
+        // A store that was closed already has no more figures.
+        do throws(StoreError) { metrics?.record(try await store.statistics()) } catch {}
       #endif
     }
   }

@@ -49,14 +49,12 @@ extension LocalRepository {
     return try await decoded(try await keyspace.entries())
   }
 
-  /// The number of models.
+  /// Returns the number of models.
   ///
-  /// - Throws: the errors of ``/MoraineEngine/Keyspace/statistics``.
-  public var count: Int {
-    get async throws(StoreError) {
-      try await prepare()
-      return try await keyspace.count
-    }
+  /// - Throws: the errors of ``/MoraineEngine/Keyspace/statistics()``.
+  public func count() async throws(StoreError) -> Int {
+    try await prepare()
+    return try await keyspace.count()
   }
 
   /// Empties the cache if a commit that is not this repository's has changed the keyspace.

@@ -68,7 +68,7 @@ struct BenchWork: Sendable {
     }
     var count = 0
     try await measure("readseq", data.count) {
-      try snapshot.forEach { _ in
+      try snapshot.scan { _ in
         count += 1
         return true
       }

@@ -47,8 +47,8 @@ struct Doctor: AsyncParsableCommand {
           bar.update(progress.completedBytes, of: progress.totalBytes)
         }
         return Examination(
-          problems: report.problems, statistics: await store.statistics,
-          recovery: await store.recoveryReport, segments: await store.segmentStatistics)
+          problems: report.problems, statistics: try await store.statistics(),
+          recovery: await store.recoveryReport, segments: try await store.segmentStatistics())
       }
     } catch let error as StoreError where error.code == .corrupted {
       // Opening stops at the first damage.

@@ -66,7 +66,7 @@ final class DriveSession {
     case ("batch", 2): try say(try await batch(line))
     case ("scan", 1): try say(try await scan())
     case ("sync", 1): try say("ok \(try await store.sync())")
-    case ("stats", 1): try say("stats \(await store.statistics.json)")
+    case ("stats", 1): try say("stats \(try await store.statistics().json)")
     case ("compact", 1):
       _ = try await store.compact()
       try say("ok")
@@ -129,7 +129,7 @@ final class DriveSession {
 
   private func scan() async throws -> String {
     var digest = DriveDigest()
-    try await store.forEach { entry in
+    try await store.scan { entry in
       digest.add(entry)
       return true
     }

@@ -26,7 +26,7 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// have in common, so that short values that resemble each other compress. A dictionary that
   /// saves less than a twentieth is left out. Default: true.
   ///
-  /// When true, ``Store/compact(_:)`` also rewrites segments without garbage, once each. When
+  /// When true, ``Store/compact(onProgress:)`` also rewrites segments without garbage, once each. When
   /// false, compaction makes no new dictionary. A segment that has one keeps it when it is
   /// rewritten alone.
   public var sharesDictionaries = true
@@ -34,7 +34,7 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// Creates the default policy, which suits an app.
   public init() {}
 
-  /// A policy without automatic compaction: only ``Store/compact(_:)`` compacts.
+  /// A policy without automatic compaction: only ``Store/compact(onProgress:)`` compacts.
   public static var manual: CompactionPolicy {
     var policy = CompactionPolicy()
     policy.isAutomatic = false

@@ -37,7 +37,7 @@ public struct RecoveryReport: Sendable {
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 }
 
-/// Result of ``Store/verify(_:)``.
+/// Result of ``Store/verify(onProgress:)``.
 public struct VerificationReport: Sendable {
   /// Number of puts and deletes that were read.
   public internal(set) var recordCount: UInt64 = 0
@@ -92,7 +92,7 @@ public enum StoreEvent: Sendable {
   /// one when the store is closed. `lengthBytes` is its length.
   case segmentSealed(SegmentNumber, lengthBytes: UInt64)
   /// Neighbouring segments were rewritten as one, or dropped. The time includes pauses.
-  /// ``Store/compact(_:)`` makes this event too.
+  /// ``Store/compact(onProgress:)`` makes this event too.
   case compacted(CompactionReport, elapsedNanoseconds: UInt64)
   /// A background compaction ended early, or left out a damaged segment. See
   /// ``Store/compactionFailure``.

@@ -13,11 +13,11 @@ extension Store {
   /// can do that. Only a copy on another disk protects from the loss of this disk.
   ///
   /// A backup can be opened read-only, and it can be read, verified and dumped like a store. Only
-  /// backups write to it. ``restore(_:to:through:_:)`` makes a store from it.
+  /// backups write to it. ``restore(_:to:through:onProgress:)`` makes a store from it.
   ///
   /// - Parameters:
   ///   - directory: the directory of the backup; its parent must exist.
-  ///   - progress: called from time to time, with bytes.
+  ///   - onProgress: called from time to time, with bytes.
   /// - Returns: a report. The backup is then on stable storage.
   /// - Throws: `.notAStore` when nothing was ever written to this store, or when the directory
   ///   holds something else; `.historyDiverged` when the directory holds a backup of another epoch
@@ -27,17 +27,25 @@ extension Store {
   ///   be shared. The store itself waits for O(segments) only.
   @discardableResult
   public func backup(
-    to directory: FilePath, _ progress: (@Sendable (Store.Progress) -> Void)? = nil
+    to directory: FilePath, onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> BackupReport {
     let isInMemory = opener.storage is MemoryStorage
     return try await backup(
-      to: directory, on: isInMemory ? DiskStorage() : opener.storage, progress)
+      to: directory, on: isInMemory ? DiskStorage() : opener.storage, onProgress: progress)
   }
 
-  /// Copies the store like ``backup(to:_:)``, to a directory of any storage.
+  /// Copies the store into the directory with this path, like ``backup(to:onProgress:)``.
+  @discardableResult
+  public func backup(
+    to path: String, onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
+  ) async throws(StoreError) -> BackupReport {
+    try await backup(to: FilePath(path), onProgress: progress)
+  }
+
+  /// Copies the store like ``backup(to:onProgress:)``, to a directory of any storage.
   package func backup(
     to directory: FilePath, on storage: any Storage,
-    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> BackupReport {
     let thread = SerialQueue(.lasting)
     var attempts = 0
@@ -76,13 +84,13 @@ extension Store {
   /// epoch: a ``ChangeCursor`` of changes that the store does not have is always `.cursorDiverged`.
   ///
   /// - Parameters:
-  ///   - backup: a directory that ``backup(to:_:)`` has filled. The restore changes nothing in it.
+  ///   - backup: a directory that ``backup(to:onProgress:)`` has filled. The restore changes nothing in it.
   ///   - directory: the directory of the new store. It must be missing, or contain no store; its
   ///     parent must exist.
   ///   - sequence: the last operation of a past state; nil for all operations. Every number since
   ///     the last compaction is allowed. A batch that continues after the number is left out as a
   ///     whole.
-  ///   - progress: called from time to time, with bytes; each byte counts when it is copied and
+  ///   - onProgress: called from time to time, with bytes; each byte counts when it is copied and
   ///     when it is checked.
   /// - Throws: `.corrupted` with file and offset when the backup is damaged; `.notAStore` when
   ///   there is no backup, or when the directory already contains a store; `.sequenceUnavailable`;
@@ -91,16 +99,27 @@ extension Store {
   @discardableResult
   public static func restore(
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
-    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> RestoreReport {
     try await restore(
-      backup, to: directory, through: sequence, on: DiskStorage(), progress)
+      backup, to: directory, through: sequence, on: DiskStorage(), onProgress: progress)
   }
 
-  /// Makes a store like ``restore(_:to:through:_:)``, on any storage.
+  /// Makes a store from the backup with this path, like ``restore(_:to:through:onProgress:)``.
+  @discardableResult
+  public static func restore(
+    _ backup: String, to path: String, through sequence: SequenceNumber? = nil,
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
+  ) async throws(StoreError) -> RestoreReport {
+    try await restore(
+      FilePath(backup), to: FilePath(path), through: sequence, onProgress: progress)
+  }
+
+  /// Makes a store like ``restore(_:to:through:onProgress:)``, on any storage.
   package static func restore(
     _ backup: FilePath, to directory: FilePath, through sequence: SequenceNumber? = nil,
-    on storage: any Storage, _ progress: (@Sendable (Store.Progress) -> Void)? = nil
+    on storage: any Storage,
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> RestoreReport {
     let began = SystemClock.monotonicNanoseconds()
     let work = RestoreWork(
@@ -144,8 +163,8 @@ extension Store {
       }
       if let problem = report.problems.first { throw problem }
       staged.report.checkedBytes = report.checkedBytes
-      staged.report.count = await store.count
-      staged.report.sequence = await store.statistics.lastSequence
+      staged.report.count = try await store.count()
+      staged.report.sequence = try await store.statistics().lastSequence
     } catch {
       do throws(StoreError) { try await store.close() } catch {}
       throw error
@@ -154,7 +173,7 @@ extension Store {
   }
 }
 
-/// The result of ``Store/backup(to:_:)``.
+/// The result of ``Store/backup(to:onProgress:)``.
 public struct BackupReport: Sendable {
   /// Sequence number of the last operation in the backup.
   public internal(set) var sequence = SequenceNumber.none
@@ -172,7 +191,7 @@ public struct BackupReport: Sendable {
   public internal(set) var elapsedNanoseconds: UInt64 = 0
 }
 
-/// The result of ``Store/restore(_:to:through:_:)``.
+/// The result of ``Store/restore(_:to:through:onProgress:)``.
 public struct RestoreReport: Sendable {
   /// Sequence number of the last operation in the restored store.
   public internal(set) var sequence = SequenceNumber.none

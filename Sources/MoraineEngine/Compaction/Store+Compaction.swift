@@ -11,14 +11,14 @@ extension Store {
   /// ``CompactionPolicy/rateLimitBytesPerSecond`` makes it pause; the work done so far stays. On a
   /// full disk, segments whose copies do not fit keep their garbage.
   ///
-  /// - Parameter progress: called after each step, with the number of bytes processed so far.
+  /// - Parameter onProgress: called after each step, with the number of bytes processed so far.
   /// - Throws: `.corrupted` when a record is not what was written (nothing is removed then),
   ///   `.noSpace` when there is garbage and no space was freed, `.io`, `.poisoned`, `.readOnly`,
   ///   `.closed`, `.usedAfterFork`.
   /// - Complexity: O(bytes of the log). Memory: a constant for each record of one segment.
   @discardableResult
   public func compact(
-    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> CompactionReport {
     try await beginCompaction()
     defer { endCompaction() }

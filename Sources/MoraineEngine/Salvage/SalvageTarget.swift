@@ -38,7 +38,7 @@ struct SalvageTarget {
         Store.Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
     }
     try await flush()
-    report.count = try await store.keyspaceStatistics.reduce(0) { $0 + $1.count }
+    report.count = try await store.keyspaceStatistics().reduce(0) { $0 + $1.count }
     try await lookForKeys()
     let verification = try await store.verify()
     if let problem = verification.problems.first { throw problem }

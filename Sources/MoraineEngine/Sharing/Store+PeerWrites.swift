@@ -15,12 +15,6 @@ extension Store {
     try await catchUpWithOthers()
   }
 
-  /// Calls ``catchUp()`` for a property that cannot throw. After an error, the property returns its
-  /// last known value, and the next method that can throw reports the error.
-  func tryToCatchUp() async {
-    do throws(StoreError) { try await catchUp() } catch {}
-  }
-
   /// Records the version up to which this process has followed the others.
   func see(_ version: UInt64) {
     peers.recordFollowing(version)

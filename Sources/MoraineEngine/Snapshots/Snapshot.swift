@@ -46,7 +46,7 @@ extension Store {
     public var count: Int { state?.index.count ?? 0 }
 
     /// Returns the named keyspace at the same moment; the empty name is the unnamed keyspace.
-    public func keyspace(_ name: String) -> Store.Snapshot {
+    public func keyspace(named name: String) -> Store.Snapshot {
       Store.Snapshot(handle, number: state?.number(of: name))
     }
 
@@ -132,7 +132,7 @@ extension Store.Snapshot {
   ///
   /// - Throws: the errors of ``value(forKey:)``, and those of the body.
   /// - Complexity: O(bytes of the log).
-  public func forEach(_ body: (Store.Entry) throws -> Bool) throws {
+  public func scan(_ body: (Store.Entry) throws -> Bool) throws {
     guard let state, let number else { return }
     var walk = LogWalk(keyspace: number, slots: state.segments.order)
     while let entry = try state.next(&walk) {
@@ -143,19 +143,19 @@ extension Store.Snapshot {
   /// Calls the body with the bytes of every live record of the keyspace, in the order of the log,
   /// until the body returns false.
   ///
-  /// Unlike ``forEach(_:)``, this method creates no array for each key and value. Where a segment
+  /// Unlike ``scan(_:)``, this method creates no array for each key and value. Where a segment
   /// is mapped, keys and uncompressed values are borrowed in place, and compressed values from a
   /// buffer that the next record uses again.
   ///
   /// - Throws: the errors of ``value(forKey:)``, and those of the body.
   /// - Complexity: O(bytes of the log).
-  public func forEachSpan(
+  public func scanSpans(
     _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
   ) throws {
     guard let state, let number else { return }
     // Another reader may overwrite the buffer of bytes that were read from a file.
     guard state.isMapped else {
-      return try forEach { try body($0.key.bytes.span.bytes, $0.value.span.bytes) }
+      return try scan { try body($0.key.bytes.span.bytes, $0.value.span.bytes) }
     }
     let scratch = ScratchBuffer()
     var walk = LogWalk(keyspace: number, slots: state.segments.order)

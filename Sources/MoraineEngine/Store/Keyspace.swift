@@ -36,13 +36,13 @@ extension Store {
     return Keyspace(store: self, name: name)
   }
 
-  /// The sorted names of the keyspaces that were ever written to, except the unnamed one. Empty
-  /// when the store is closed or suspended.
-  public var keyspaceNames: [String] {
-    get async {
-      await tryToCatchUp()
-      return knownKeyspaceNames
-    }
+  /// Returns the sorted names of the keyspaces that were ever written to, except the unnamed one.
+  ///
+  /// - Throws: as ``count()``.
+  /// - Complexity: O(keyspaces).
+  public func keyspaceNames() async throws(StoreError) -> [String] {
+    try await checkOpen()
+    return knownKeyspaceNames
   }
 
   var knownKeyspaceNames: [String] {
@@ -92,39 +92,35 @@ extension Keyspace {
   }
 
   /// Calls the body with every live record, in the order of the log, until the body returns false.
-  /// See ``Store/forEach(_:)``.
+  /// See ``Store/scan(_:)``.
   ///
   /// - Complexity: O(bytes of the log), including those of the other keyspaces.
-  public func forEach(_ body: sending (Store.Entry) throws -> Bool) async throws {
-    try await store.forEach(in: name, body)
+  public func scan(_ body: sending (Store.Entry) throws -> Bool) async throws {
+    try await store.scan(in: name, body)
   }
 
-  /// The number of keys, and the size of their records.
+  /// Returns the number of keys, and the size of their records.
   ///
   /// - Throws: `.corrupted`, `.io` where the records must be counted, `.closed`.
   /// - Complexity: O(1), except the first time after a crash in the middle of a compaction: O(keys
   ///   of the store).
-  public var statistics: KeyspaceStatistics {
-    get async throws(StoreError) { try await store.statistics(of: name) }
+  public func statistics() async throws(StoreError) -> KeyspaceStatistics {
+    try await store.statistics(of: name)
   }
 
-  /// The number of keys. Throws the errors of ``statistics``, and takes as long.
-  public var count: Int {
-    get async throws(StoreError) { try await statistics.count }
-  }
+  /// Returns the number of keys. Throws the errors of ``statistics()``, and takes as long.
+  public func count() async throws(StoreError) -> Int { try await statistics().count }
 }
 
 extension Store {
-  /// The live figures of each keyspace: the unnamed one, then the others by name.
+  /// Returns the live figures of each keyspace: the unnamed one, then the others by name.
   ///
-  /// Throws the errors of ``Keyspace/statistics``, and takes as long.
-  public var keyspaceStatistics: [KeyspaceStatistics] {
-    get async throws(StoreError) {
-      try await checkOpen()
-      var result: [KeyspaceStatistics] = []
-      for name in [""] + knownKeyspaceNames { result.append(try knownStatistics(of: name)) }
-      return result
-    }
+  /// Throws the errors of ``Keyspace/statistics()``, and takes as long.
+  public func keyspaceStatistics() async throws(StoreError) -> [KeyspaceStatistics] {
+    try await checkOpen()
+    var result: [KeyspaceStatistics] = []
+    for name in [""] + knownKeyspaceNames { result.append(try knownStatistics(of: name)) }
+    return result
   }
 
   /// Returns the number of a keyspace; nil when nothing was ever written to it.
@@ -164,12 +160,12 @@ extension Store {
     return try ownContains(key, keyspace: id)
   }
 
-  package func forEach(
+  package func scan(
     in keyspace: String, _ body: (Store.Entry) throws -> Bool
   ) async throws {
     try await checkOpen()
     guard let id = id(of: keyspace) else { return }
-    try await forEach(in: id, body)
+    try await scan(in: id, body)
   }
 
   func statistics(of keyspace: String) async throws(StoreError) -> KeyspaceStatistics {

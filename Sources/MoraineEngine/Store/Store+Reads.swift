@@ -110,23 +110,22 @@ extension Store {
     } ?? false
   }
 
-  /// The number of keys in all keyspaces together; 0 when the store is closed or suspended. In a
-  /// shared store whose changes by other processes cannot be read, the last known number: methods
-  /// that throw report the reason.
-  public var count: Int {
-    get async {
-      await tryToCatchUp()
-      return engine?.live.index.count ?? 0
-    }
+  /// Returns the number of keys in all keyspaces together.
+  ///
+  /// - Throws: `.closed`, `.suspended`; in a shared store the errors of reading what other processes
+  ///   have written.
+  /// - Complexity: O(1).
+  public func count() async throws(StoreError) -> Int {
+    try await checkOpen()
+    return engine?.live.index.count ?? 0
   }
 
-  /// The sequence number of the last operation. Where the store cannot be read, the same applies as
-  /// to ``count``.
-  public var lastSequence: SequenceNumber {
-    get async {
-      await tryToCatchUp()
-      return SequenceNumber(rawValue: engine?.log.lastSequence ?? 0)
-    }
+  /// Returns the sequence number of the last operation.
+  ///
+  /// - Throws: as ``count()``.
+  public func lastSequence() async throws(StoreError) -> SequenceNumber {
+    try await checkOpen()
+    return SequenceNumber(rawValue: engine?.log.lastSequence ?? 0)
   }
 
   /// The sequence number up to which all operations survive a power failure.
@@ -164,11 +163,11 @@ extension Store {
   ///   process compacts a store of more than 64 segments that is read without mappings, so that it
   ///   removes files before they are read: begin again.
   /// - Complexity: O(bytes of the log).
-  public func forEach(_ body: sending (Store.Entry) throws -> Bool) async throws {
-    try await forEach(in: 0, body)
+  public func scan(_ body: sending (Store.Entry) throws -> Bool) async throws {
+    try await scan(in: 0, body)
   }
 
-  func forEach(in keyspace: UInt16, _ body: (Store.Entry) throws -> Bool) async throws {
+  func scan(in keyspace: UInt16, _ body: (Store.Entry) throws -> Bool) async throws {
     try await checkOpen()
     guard engine != nil else { return }
     try await holdFiles()
@@ -238,14 +237,14 @@ extension EngineState {
 }
 
 extension Store {
-  /// The store's figures at this moment. Figures that are counted in the log are 0 when the store
-  /// is closed or suspended. In a shared store whose changes by other processes cannot be read,
-  /// they are the last known figures.
-  public var statistics: Store.Statistics {
-    get async {
-      await tryToCatchUp()
-      return knownStatistics
-    }
+  /// Returns the store's figures at this moment. A store that no longer accepts writes has figures
+  /// too: see ``Store/Statistics/poison``.
+  ///
+  /// - Throws: as ``count()``.
+  /// - Complexity: O(segments).
+  public func statistics() async throws(StoreError) -> Store.Statistics {
+    try await checkOpen()
+    return knownStatistics
   }
 
   /// The figures without the changes that other processes have made since this one last read them.
@@ -263,15 +262,13 @@ extension Store {
     return result
   }
 
-  /// The segments that make up the store, in the order of the log; empty when the store is closed
-  /// or suspended.
+  /// Returns the figures of the segments that make up the store, in the order of the log.
   ///
+  /// - Throws: as ``count()``.
   /// - Complexity: O(segments).
-  public var segmentStatistics: [SegmentStatistics] {
-    get async {
-      await tryToCatchUp()
-      return knownSegmentStatistics
-    }
+  public func segmentStatistics() async throws(StoreError) -> [SegmentStatistics] {
+    try await checkOpen()
+    return knownSegmentStatistics
   }
 
   var knownSegmentStatistics: [SegmentStatistics] {
@@ -373,6 +370,6 @@ extension Store {
 extension Keyspace {
   /// Returns the current state of the keyspace, like ``Store/snapshot()``.
   public func snapshot() async throws(StoreError) -> Store.Snapshot {
-    try await store.snapshot().keyspace(name)
+    try await store.snapshot().keyspace(named: name)
   }
 }

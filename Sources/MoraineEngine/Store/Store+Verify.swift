@@ -8,14 +8,14 @@ extension Store {
   /// the manifest. Damaged pages of the index checkpoint are reported once: the index is then read
   /// from the log.
   ///
-  /// - Parameter progress: called now and then with the progress so far.
+  /// - Parameter onProgress: called now and then with the progress so far.
   /// - Throws: `.closed`, `.suspended`, `.usedAfterFork`; in a shared store `.locked` when another
   ///   process has been writing for a minute. Damage is not thrown: the report lists it.
   /// - Complexity: O(bytes of the store); O(bytes · n) where the log has n million keys that were
   ///   deleted and not compacted yet. Memory: a constant. Nothing else runs on the store while it
   ///   is verified: instead of a large store, verify a backup of it.
   public func verify(
-    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> VerificationReport {
     try await passGate()
     guard engine != nil else { return VerificationReport() }

@@ -220,6 +220,10 @@ extension Store {
 }
 
 extension Store {
+  /// The failure after which the store accepts no more writes; nil while there was none. The store
+  /// keeps it when it is closed.
+  public nonisolated var poison: StoreError? { pipeline.poison }
+
   /// Waits until the store stops writing for good, because after a failure it is unknown what the
   /// disk holds. For code that supervises a store and ends the process rather than continue without
   /// the store.

@@ -13,7 +13,7 @@ import Synchronization
 ///   }
 /// } check: { disk, steps in
 ///   let library = try Library(store: disk.openStore())
-///   let count = try await library.count
+///   let count = try await library.count()
 ///   guard steps.contains(UInt64(count)) else { throw Lost("\(count) books, not \(steps)") }
 /// }
 /// ```

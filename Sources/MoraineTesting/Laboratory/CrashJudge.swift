@@ -74,7 +74,7 @@ struct CrashJudge {
   private func judgeAsWhole(
     _ store: Store, _ state: ModelStore.State
   ) async throws -> String? {
-    let count = await store.count
+    let count = try await store.count()
     if count != state.count { return "it counts \(count) keys and lists \(state.count)" }
     let report = try await store.verify()
     return report.isSound ? nil : "verify finds \(report.problems)"

@@ -35,7 +35,7 @@ extension FaultRun {
       possible.acknowledged(unit, isDurable: isSynced)
     } catch let error as StoreError {
       try judge(error)
-      let isPoisoned = await store.statistics.poison != nil
+      let isPoisoned = store.poison != nil
       if isPoisoned, !wasPoisoned { possible.maybe(unit) }
       wasPoisoned = isPoisoned
     }
@@ -54,21 +54,21 @@ extension FaultRun {
   /// Whatever it shows was there at some time, or it says what went wrong.
   private func readSnapshot(of store: Store) async throws {
     do {
-      let found = try await store.snapshot().contents(of: [""] + store.keyspaceNames)
+      let found = try await store.snapshot().contents(of: [""] + store.keyspaceNames())
       for (key, value) in found where !possible.allows(value, for: key) {
         throw StoreError(.corrupted, "a snapshot has a value of \(key) that it never had")
       }
     } catch let error as StoreError {
       try judge(error)
     }
-    wasPoisoned = await store.statistics.poison != nil
+    wasPoisoned = store.poison != nil
   }
 
   func attempt(
     on store: Store, _ body: () async throws(StoreError) -> Void
   ) async throws {
     do throws(StoreError) { try await body() } catch { try judge(error) }
-    wasPoisoned = await store.statistics.poison != nil
+    wasPoisoned = store.poison != nil
   }
 
   /// Every failure is typed, and names its cause.

@@ -19,7 +19,7 @@ struct KeptSnapshots {
     kept.append(
       Kept(
         snapshot: try await store.snapshot(),
-        keyspaceNames: [""] + (await store.keyspaceNames), state: state))
+        keyspaceNames: [""] + (try await store.keyspaceNames()), state: state))
   }
 
   /// - Throws: ``StepFailure`` when one shows anything else, or a key by itself is not what going
@@ -45,8 +45,8 @@ extension Store.Snapshot {
   func contents(of keyspaceNames: [String]) throws -> ModelStore.State {
     var result: ModelStore.State = [:]
     for name in keyspaceNames {
-      let part = keyspace(name)
-      try part.forEach { entry in
+      let part = keyspace(named: name)
+      try part.scan { entry in
         guard try part.value(forKey: entry.key) == entry.value else {
           throw StepFailure("a snapshot has two values for \(entry.key)")
         }

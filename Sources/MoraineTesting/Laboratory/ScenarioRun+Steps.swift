@@ -32,7 +32,7 @@ extension ScenarioRun {
       model.apply([], sequence: model.lastSequence)
       return
     }
-    let sequence = await store.lastSequence.rawValue
+    let sequence = try await store.lastSequence().rawValue
     model.apply(operations, sequence: sequence)
     if isDurable { ledger.becomeDurable(sequence) } else { ledger.acknowledge(sequence) }
   }

@@ -51,11 +51,11 @@ public struct ModelStore: Sendable {
 extension Store {
   /// Everything that is there.
   ///
-  /// - Throws: as ``forEach(_:)``.
+  /// - Throws: as ``scan(_:)``.
   package func contents() async throws -> ModelStore.State {
     var result: ModelStore.State = [:]
-    for name in [""] + (await keyspaceNames) {
-      try await forEach(in: name) { entry in
+    for name in [""] + (try await keyspaceNames()) {
+      try await scan(in: name) { entry in
         // One that strayed is told apart from the one that belongs there.
         let isAtHome = Self.keyspaceName(of: entry.key) == name
         result[isAtHome ? entry.key : "\(entry.key) in '\(name)'"] = entry.value

@@ -53,7 +53,7 @@ enum CheckpointBody {
     for key in FixtureStore.keys {
       try require(try await store.value(forKey: key) == model[key], "\(key) has another value")
     }
-    let count = await store.count
+    let count = try await store.count()
     try require(count == model.count, "it counts \(count) keys, not \(model.count)")
     try require(try await listed(store) == model, "it lists something else")
     let report = try await store.verify()
@@ -102,7 +102,7 @@ enum CheckpointBody {
 
   static func listed(_ store: Store) async throws -> [Key: [UInt8]] {
     var result: [Key: [UInt8]] = [:]
-    try await store.forEach { entry in
+    try await store.scan { entry in
       result[entry.key] = entry.value
       return true
     }

@@ -127,7 +127,7 @@ enum OperationsBody {
         try require(answer == isRight, "a batch does not read its own writes")
       }
       model = expected
-      lastSequence = await store.lastSequence.rawValue
+      lastSequence = try await store.lastSequence().rawValue
     }
 
     private struct Change: Error {}
@@ -168,7 +168,7 @@ enum OperationsBody {
     private func check() async throws {
       let listed = try await CheckpointBody.listed(store)
       try require(listed == model, "it holds something else than the dictionary")
-      let (count, last) = await (store.count, store.lastSequence.rawValue)
+      let (count, last) = try await (store.count(), store.lastSequence().rawValue)
       try require(count == model.count, "it counts \(count) keys, not \(model.count)")
       try require(last >= lastSequence, "the last sequence number went back")
       let report = try await store.verify()

@@ -56,7 +56,7 @@ enum StoreProbe {
     let listed: [Key: [UInt8]]? = try await allowed.attempt {
       var listed: [Key: [UInt8]] = [:]
       var repeated: Key?
-      try await store.forEach { entry in
+      try await store.scan { entry in
         if listed.updateValue(entry.value, forKey: entry.key) != nil { repeated = entry.key }
         return true
       }

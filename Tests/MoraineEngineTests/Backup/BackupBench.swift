@@ -72,7 +72,7 @@ extension Store {
   /// Returns everything in the unnamed keyspace.
   func everything() async throws -> BackupBench.State {
     var state: BackupBench.State = [:]
-    try await snapshot().forEach { entry in
+    try await snapshot().scan { entry in
       state[entry.key] = entry.value
       return true
     }

@@ -113,7 +113,7 @@ import Testing
     }
     let store = try Store(on: storage, at: "store", configuration: configuration)
     var number = 0
-    while await store.statistics.poison == nil {
+    while store.poison == nil {
       do throws(StoreError) {
         try await store.set([UInt8](repeating: 1, count: 50), forKey: Key("\(number)"))
         try await store.waitUntilIdle()

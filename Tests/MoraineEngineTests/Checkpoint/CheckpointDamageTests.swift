@@ -61,9 +61,9 @@ import Testing
         let key = Key("key \(number)")
         guard try await store.value(forKey: key) == model[key] else { return "\(key) is wrong" }
       }
-      let count = await store.count
+      let count = try await store.count()
       var listed: [Key: [UInt8]] = [:]
-      try await store.forEach { entry in
+      try await store.scan { entry in
         listed[entry.key] = entry.value
         return true
       }

@@ -29,7 +29,7 @@ import Testing
     #expect(error?.errno == .ioError)
     #expect(error?.file == "INDEX.tmp")
     storage.setScript(nil)
-    #expect(await store.statistics.poison != nil)
+    #expect(store.poison != nil)
     await #expect(throws: StoreError.self) { try await store.set([2], forKey: "0") }
     #expect(try await store.value(forKey: "0") == [1])
     try await store.close()
@@ -51,7 +51,7 @@ import Testing
 
   private func expectAll(_ storage: FaultStorage) async throws {
     let again = try Store(on: storage, at: "store", configuration: Self.configuration)
-    #expect(await again.count == 20)
+    #expect(try await again.count() == 20)
     try await again.set([2], forKey: "0")
     #expect(try await again.verify().isSound)
     try await again.close()

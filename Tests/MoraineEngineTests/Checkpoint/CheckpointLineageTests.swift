@@ -67,12 +67,12 @@ import Testing
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     #expect(await store.recoveryReport.usedCheckpoint == false)
     #expect(await store.recoveryReport.checkpointProblem?.code == .corrupted)
-    #expect(await store.count == 11)
+    #expect(try await store.count() == 11)
     #expect(try await store.value(forKey: "tail 0") == [7, 8, 9])
     #expect(try await store.value(forKey: "tail 1") == nil)
     try await store.close()
     let again = try Store(at: directory.path, configuration: .testing(ioMode: mode))
-    #expect(await again.count == 11)
+    #expect(try await again.count() == 11)
     #expect(try await again.verify().isSound)
     try await again.close()
   }
@@ -82,7 +82,7 @@ import Testing
     let directory = try await killed(mode)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
     #expect(await store.recoveryReport.usedCheckpoint)
-    #expect(await store.count == 20)
+    #expect(try await store.count() == 20)
     #expect(try await store.verify().isSound)
     try await store.close()
   }

@@ -33,7 +33,7 @@ import Testing
     #expect(try indexes().count == 1)
     let again = try Store(at: directory.path, configuration: configuration)
     #expect(await again.recoveryReport.usedCheckpoint)
-    #expect(await again.count == 100)
+    #expect(try await again.count() == 100)
     try await again.close()
   }
 }

@@ -52,7 +52,7 @@ import Testing
         #expect(await store.recoveryReport.usedCheckpoint == false)
         #expect(await store.recoveryReport.checkpointProblem?.code == .corrupted)
       }
-      #expect(await store.count == 101)
+      #expect(try await store.count() == 101)
       #expect(try await store.verify().isSound)
       try await store.close()
     }

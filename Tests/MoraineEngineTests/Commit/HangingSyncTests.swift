@@ -13,7 +13,7 @@ import Testing
     let store = try Store(on: storage, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a", durability: .sync)
     // Otherwise the first sync of an engine that acknowledges too early would hang here.
-    while await store.statistics.syncUnderWayNanoseconds != nil { await Task.yield() }
+    while try await store.statistics().syncUnderWayNanoseconds != nil { await Task.yield() }
     let before = store.durableSequence
     let gate = Gate()
     storage.setScript { $0.operation == .synchronizeData ? .hang(gate) : nil }
@@ -27,7 +27,7 @@ import Testing
     #expect(try await store.value(forKey: "b") == [2])
     try await store.set([3], forKey: "c")
     #expect(store.durableSequence == before)
-    #expect(await store.statistics.syncUnderWayNanoseconds != nil)
+    #expect(try await store.statistics().syncUnderWayNanoseconds != nil)
     // Cancelling neither reverts the write nor makes it durable.
     waiting.cancel()
     #expect(try await store.value(forKey: "c") == [3])
@@ -35,7 +35,7 @@ import Testing
     gate.open()
     let sequence = try await waiting.value
     #expect(store.durableSequence >= sequence)
-    #expect(await store.statistics.syncUnderWayNanoseconds == nil)
+    #expect(try await store.statistics().syncUnderWayNanoseconds == nil)
     try await store.close()
   }
 
@@ -55,7 +55,7 @@ import Testing
           #expect(store.durableSequence >= sequence)
         }
       }
-      while await store.count < 66 { await Task.yield() }
+      while try await store.count() < 66 { await Task.yield() }
       gate.open()
       try await group.waitForAll()
     }
@@ -80,7 +80,7 @@ import Testing
         ? .hang(gate) : nil
     }
     var number = 0
-    while await store.statistics.segmentCount < 2 {
+    while try await store.statistics().segmentCount < 2 {
       try await store.set([UInt8](0..<50), forKey: Key("\(number)"))
       number += 1
     }
@@ -91,7 +91,7 @@ import Testing
       acknowledged.withLock { $0 = true }
     }
     await gate.arrival()
-    while await store.count < number + 3 { await Task.yield() }
+    while try await store.count() < number + 3 { await Task.yield() }
     #expect(store.durableSequence == before)
     #expect(acknowledged.withLock { !$0 })
     gate.open()

@@ -30,7 +30,7 @@ import Testing
       try await store.set([2], forKey: "b")
     }
     #expect(store.durableSequence >= first)
-    #expect(store.durableSequence <= (await store.lastSequence))
+    #expect(store.durableSequence <= (try await store.lastSequence()))
     try await store.close()
   }
 

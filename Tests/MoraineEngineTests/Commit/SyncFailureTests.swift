@@ -45,7 +45,7 @@ import Testing
     #expect(error?.code == .poisoned)
     await #expect(throws: StoreError.self) { try await store.removeValue(forKey: "before 1") }
     await #expect(throws: StoreError.self) { try await store.sync() }
-    #expect(await store.statistics.poison?.errno == .ioError)
+    #expect(store.poison?.errno == .ioError)
     #expect(try await store.value(forKey: "before 1") == [1])
     try await store.close()
     #expect(!storage.trace.contains { $0.operation.isSync }, "a failed sync is never repeated")
@@ -69,7 +69,7 @@ import Testing
       } catch {
         // The call that failed may throw an error with its own code; the next calls throw
         // `.poisoned`.
-        if await store.statistics.poison != nil { return acknowledged }
+        if store.poison != nil { return acknowledged }
       }
     }
     Issue.record("nothing poisoned the store")
@@ -92,14 +92,14 @@ import Testing
       }
       return number == 1 ? .hang(gate) : .fail(.ioError)
     }
-    let outcomes = await withTaskGroup(of: StoreError?.self) { group in
+    let outcomes = try await withThrowingTaskGroup(of: StoreError?.self) { group in
       group.addTask { await outcome(store, "leader") }
       await gate.arrival()
       for number in 0..<16 { group.addTask { await outcome(store, "follower \(number)") } }
       // All writers have appended, and wait, before the first sync ends.
-      while await store.count < 18 { await Task.yield() }
+      while try await store.count() < 18 { await Task.yield() }
       gate.open()
-      return await group.reduce(into: [StoreError?]()) { $0.append($1) }
+      return try await group.reduce(into: [StoreError?]()) { $0.append($1) }
     }
     #expect(outcomes.count { $0 == nil } == 1, "the first sync served only the leader")
     #expect(outcomes.compactMap { $0?.errno } == Array(repeating: Errno.ioError, count: 16))

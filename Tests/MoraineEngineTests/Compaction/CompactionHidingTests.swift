@@ -17,7 +17,7 @@ import Testing
   private func fill(_ store: Store) async throws {
     try await store.set([1], forKey: "key")
     var number = 0
-    while await store.statistics.segmentCount < 3 {
+    while try await store.statistics().segmentCount < 3 {
       try await store.set([UInt8](0..<50), forKey: Key("\(number)"))
       number += 1
     }
@@ -69,7 +69,7 @@ import Testing
     try await store.set([1], forKey: "a")
     let last = try #require(try await store.removeValue(forKey: "a", durability: .sync))
     try await store.compact()
-    #expect(await store.statistics.segmentCount == 0)
+    #expect(try await store.statistics().segmentCount == 0)
     try await store.close()
     let again = try disk.openStore(configuration: Self.configuration(.mapped))
     #expect(try await again.set([2], forKey: "b") > last)

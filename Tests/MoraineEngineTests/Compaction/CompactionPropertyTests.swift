@@ -129,13 +129,13 @@ import Testing
       let keyspace = try store.keyspace(named: name)
       let contents = try await contents(keyspace)
       for (key, value) in contents { found[Place(keyspace: number, key: key)] = value }
-      let statistics = try await keyspace.statistics
+      let statistics = try await keyspace.statistics()
       #expect(statistics.count == contents.count, "\(what), keyspace \(name)")
       liveBytes += statistics.liveBytes
     }
     #expect(found == model, what)
-    #expect(await store.statistics.liveBytes == liveBytes, what)
-    #expect(await store.count == model.count, what)
+    #expect(try await store.statistics().liveBytes == liveBytes, what)
+    #expect(try await store.count() == model.count, what)
     let report = try await store.verify()
     #expect(report.isSound, "\(what): \(report.problems)")
   }
@@ -144,7 +144,7 @@ import Testing
 /// Returns all live records of a keyspace.
 func contents(_ keyspace: Keyspace) async throws -> [Key: [UInt8]] {
   let found = Mutex<[Key: [UInt8]]>([:])
-  try await keyspace.forEach { entry in
+  try await keyspace.scan { entry in
     found.withLock { $0[entry.key] = entry.value }
     return true
   }

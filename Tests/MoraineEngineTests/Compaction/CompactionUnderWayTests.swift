@@ -19,7 +19,7 @@ import Testing
     // Ends after the first look that found no garbage.
     var hasGarbage = true
     while hasGarbage {
-      let statistics = await store.statistics
+      let statistics = try await store.statistics()
       hasGarbage = statistics.spaceAmplification > 1.05
       #expect(try await liveCount(store) == 12_000)
       #expect(try await store.verify().isSound)
@@ -31,7 +31,7 @@ import Testing
 
   private func liveCount(_ store: Store) async throws -> Int {
     let count = Mutex(0)
-    try await store.forEach { _ in
+    try await store.scan { _ in
       count.withLock { $0 += 1 }
       return true
     }
@@ -63,12 +63,12 @@ import Testing
       group.addTask { for _ in 0..<30 { try await store.compact() } }
       try await group.waitForAll()
     }
-    let (count, digest) = (await store.count, await store.statistics.digest)
+    let (count, digest) = (try await store.count(), try await store.statistics().digest)
     #expect(try await store.verify().isSound)
     try await store.close()
     let again = try Store(on: storage, at: "store", configuration: configuration)
-    #expect(await again.count == count)
-    #expect(await again.statistics.digest == digest)
+    #expect(try await again.count() == count)
+    #expect(try await again.statistics().digest == digest)
     try await again.close()
   }
 
@@ -93,7 +93,7 @@ import Testing
     try await closing.value
     storage.setScript(nil)
     let again = try Store(on: storage, at: "store", configuration: configuration)
-    #expect(await again.count == 40)
+    #expect(try await again.count() == 40)
     #expect(await again.recoveryReport.removedFiles.isEmpty, "no file was left over")
     try await again.close()
   }
@@ -131,7 +131,7 @@ import Testing
     let report = try await compaction.value
     #expect(report.inputSegmentCount > 0)
     #expect(try await store.compact().inputSegmentCount > 0, "there was more to do")
-    #expect(await store.count == 100)
+    #expect(try await store.count() == 100)
     #expect(try await store.verify().isSound)
     try await store.close()
   }

@@ -16,7 +16,7 @@ import Testing
     try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
     for number in 0..<2500 { try await store.set([UInt8](0..<60), forKey: "other \(number % 10)") }
     try await store.waitUntilIdle()
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     #expect(statistics.appendedBytes > 200_000 && statistics.compactionCount > 0)
     // The damaged segment, the active one, and what background compaction may leave.
     #expect(statistics.diskBytes < 150_000, "\(statistics)")
@@ -25,7 +25,7 @@ import Testing
     #expect(await store.compactionFailure?.file == "0000000001.segment")
     let error = await #expect(throws: StoreError.self) { try await store.compact() }
     #expect(error?.code == .corrupted, "an explicit compaction reports the damage")
-    #expect(await store.count == 20)
+    #expect(try await store.count() == 20)
     try await store.close()
   }
 

@@ -17,7 +17,7 @@ import Testing
     try await store.waitUntilIdle()
     #expect(try await store.value(forKey: "first") == [1])
     #expect(try await store.value(forKey: "second") == [1])
-    #expect(await store.count == 202)
+    #expect(try await store.count() == 202)
     try await store.close()
   }
 

@@ -37,7 +37,7 @@ import Testing
     try await store.close()
     let error = await #expect(throws: StoreError.self) { try await compaction.value }
     #expect(error?.code == .closed)
-    #expect(await store.statistics.compactionCount == 0)
+    #expect(try await store.statistics().compactionCount == 0)
   }
 
   @Test(arguments: [true, false])
@@ -47,7 +47,7 @@ import Testing
     compaction.cancel()
     #expect(try await compaction.value.inputSegmentCount == 0)
     #expect(try await store.verify().isSound)
-    #expect(await store.count == 900)
+    #expect(try await store.count() == 900)
     try await store.close()
   }
 
@@ -57,7 +57,7 @@ import Testing
     var random = SeededGenerator(seed: 1)
     let value = (0..<40_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
     for _ in 0..<100 { try await store.set(value, forKey: "large") }
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     #expect(statistics.diskBytes > 3 << 20, "\(statistics)")
     #expect(await store.isCompacting)
     #expect(statistics.compactionCount == 0)

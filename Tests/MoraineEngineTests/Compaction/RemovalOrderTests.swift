@@ -31,7 +31,7 @@ import Testing
     let removal = try #require(
       trace.firstIndex { $0.operation == .remove && $0.file == "0000000001.segment" })
     try expect(Self.publication, in: trace[..<removal])
-    #expect(await store.count == 0)
+    #expect(try await store.count() == 0)
     try await store.close()
   }
 
@@ -66,7 +66,7 @@ import Testing
     let store = try Store(
       on: storage, at: "store", configuration: .testing(segmentSizeBytes: 1000, ioMode: mode))
     var number = 0
-    while await store.statistics.segmentCount < 3 {
+    while try await store.statistics().segmentCount < 3 {
       try await store.set([UInt8](0..<50), forKey: Key("\(number % 12)"))
       number += 1
     }

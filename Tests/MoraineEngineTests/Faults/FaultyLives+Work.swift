@@ -43,7 +43,7 @@ extension FaultyLives {
       possible.acknowledged(step)
     } catch {
       judge(untyped: error)
-      let isPoisoned = await store.statistics.poison != nil
+      let isPoisoned = store.poison != nil
       if isPoisoned, !wasPoisoned { possible.maybe(step) }
       wasPoisoned = isPoisoned
     }
@@ -52,6 +52,6 @@ extension FaultyLives {
 
   func attempt(on store: Store, _ body: () async throws(StoreError) -> Void) async {
     do throws(StoreError) { try await body() } catch { judge(error) }
-    wasPoisoned = await store.statistics.poison != nil
+    wasPoisoned = store.poison != nil
   }
 }

@@ -43,7 +43,7 @@ extension Store {
   /// Returns all records.
   func contents() async throws -> PossibleStates.State {
     var result: PossibleStates.State = [:]
-    try await forEach { entry in
+    try await scan { entry in
       result[entry.key] = entry.value
       return true
     }

@@ -59,7 +59,7 @@ import Testing
     while failure == nil, acknowledged < 400 {
       do throws(StoreError) {
         // A durable record in the second segment implies that the first segment is durable.
-        let isWaiting = await store.statistics.segmentCount > 1
+        let isWaiting = try await store.statistics().segmentCount > 1
         try await store.set(
           [UInt8](0..<50), forKey: Key("\(acknowledged)"), durability: isWaiting ? .sync : nil)
         acknowledged += 1
@@ -80,7 +80,7 @@ import Testing
     // The process did not die: every acknowledged operation exists, and no hole precedes the rest.
     storage.setScript(nil)
     let again = try Store(on: storage, at: "store", configuration: configuration)
-    let count = await again.count
+    let count = try await again.count()
     #expect(count > acknowledged)
     for number in 0..<count - 1 {
       #expect(try await again.value(forKey: Key("\(number)")) == [UInt8](0..<50))

@@ -127,7 +127,7 @@ import Testing
     for number in 0..<keys {
       #expect(try await store.value(forKey: Key("\(number)")) == [1], "\(number)")
     }
-    #expect(await store.count == keys)
+    #expect(try await store.count() == keys)
     try await store.set([2], forKey: "more")
     try await store.compact()
     await compacted()

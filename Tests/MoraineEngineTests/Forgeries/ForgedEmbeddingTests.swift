@@ -97,7 +97,7 @@ import Testing
   func embeddedRecordInAnUndamagedLogIsAValue(mode: Store.Configuration.IOMode) async throws {
     let directory = try await killedStore(mode: mode)
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
-    #expect(await store.count == 4)
+    #expect(try await store.count() == 4)
     #expect(try await store.value(forKey: "forged") == nil)
     #expect(try await store.value(forKey: "last") == [3])
     try await store.close()

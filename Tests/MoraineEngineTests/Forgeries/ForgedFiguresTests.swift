@@ -90,7 +90,7 @@ import Testing
       #expect(value == expected, "\(number)")
     }
     #expect(try await store.value(forKey: "later") == [2])
-    #expect(await store.count == 91)
+    #expect(try await store.count() == 91)
     let report = try await store.verify()
     #expect(report.isSound, "\(report.problems)")
   }
@@ -271,7 +271,7 @@ import Testing
     let manifest = try bytes.withUnsafeBytes { try Manifest(decoding: $0) }
     #expect(manifest.segments.contains { $0.flags.contains(.compacted) })
     let store = try Store(at: directory.path, configuration: configuration)
-    let live = await store.segmentStatistics.map(\.liveBytes)
+    let live = try await store.segmentStatistics().map(\.liveBytes)
     #expect(manifest.segments.map(\.liveBytes) == live)
     #expect(live.reduce(0, +) == 40 * 24)
     try await store.close()

@@ -29,7 +29,7 @@ import Testing
     _ directory: TestDirectory, keys: Int, _ mode: Store.Configuration.IOMode
   ) async throws {
     let store = try Store(at: directory.path, configuration: configuration(mode))
-    #expect(await store.count == keys)
+    #expect(try await store.count() == keys)
     for number in 0..<keys { #expect(try await store.value(forKey: Key("\(number)")) == [1]) }
     #expect(try await store.verify().isSound)
     try await store.close()
@@ -79,7 +79,7 @@ import Testing
     for number in 0..<5500 {
       #expect(try await store.value(forKey: Key("\(number)")) == [1], "\(number)")
     }
-    #expect(await store.count == 5500)
+    #expect(try await store.count() == 5500)
     #expect(try await store.verify().isSound)
     try await store.close()
   }
@@ -102,7 +102,7 @@ import Testing
     #expect(try await store.verify().isSound)
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration(mode))
-    #expect(await again.count == 10)
+    #expect(try await again.count() == 10)
     #expect(try await again.verify().isSound)
     try await again.close()
   }

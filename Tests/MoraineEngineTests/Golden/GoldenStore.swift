@@ -88,7 +88,7 @@ extension Store {
   func goldenContents() async throws(StoreError) -> GoldenStore.Contents {
     var contents: GoldenStore.Contents = [:]
     do {
-      try await forEach { entry in
+      try await scan { entry in
         contents[entry.key] = GoldenStore.Record(
           key: entry.key.bytes, sequence: entry.sequence.rawValue, value: entry.value)
         return true

@@ -93,10 +93,10 @@ import Testing
     let users = try store.keyspace(named: "users")
     let error = await #expect(throws: StoreError.self) { try await users.set([1], forKey: "a") }
     #expect(error?.code == .noSpace)
-    #expect(await store.keyspaceNames == [])
+    #expect(try await store.keyspaceNames() == [])
     try await users.set([2], forKey: "a")
     #expect(try await users.value(forKey: "a") == [2])
-    #expect(await store.count == 2)
+    #expect(try await store.count() == 2)
     try await store.close()
     let again = try disk.openStore(configuration: .testing())
     #expect(try await again.keyspace(named: "users").value(forKey: "a") == [2])

@@ -81,7 +81,7 @@ import Testing
     configuration.compaction = .manual
     configuration.onEvent = { event in
       guard case .segmentSealed = event, let store = box.withLock({ $0 }) else { return }
-      Task { continuation.yield(await store.count) }
+      Task { continuation.yield(try await store.count()) }
     }
     let store = Store.inMemory(configuration: configuration)
     box.withLock { $0 = store }

@@ -15,7 +15,7 @@ import Testing
 
     /// Follows the feed until no change is left.
     mutating func catchUp(_ store: Store) async throws {
-      let last = await store.lastChange()
+      let last = try await store.lastChange()
       guard let last, cursor?.sequence != last else { return }
       var iterator = feed(store).makeAsyncIterator()
       while cursor?.sequence ?? .none < last {
@@ -97,8 +97,8 @@ import Testing
 
 extension Store {
   /// The number of the last change that the log still holds; nil for none.
-  fileprivate func lastChange() async -> SequenceNumber? {
-    let last = await segmentStatistics.map(\.lastSequence).max() ?? .none
+  fileprivate func lastChange() async throws -> SequenceNumber? {
+    let last = try await segmentStatistics().map(\.lastSequence).max() ?? .none
     return last == .none ? nil : last
   }
 }

@@ -20,7 +20,7 @@ import Testing
     try await store.waitUntilIdle()
     #expect(log.names.isEmpty, "the store does not exist yet")
     for number in 0..<200 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
-    let segments = await store.segmentStatistics
+    let segments = try await store.segmentStatistics()
     try await store.close()
     #expect(log.names == ["opened"] + segments.map { _ in "sealed" } + ["closed"])
     var sealed: [SegmentNumber] = []
@@ -70,7 +70,7 @@ import Testing
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<600 { try await store.set([UInt8](0..<50), forKey: Key("\(number % 99)")) }
     let report = try await store.compact()
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     try await store.close()
     var sum: (count: Int, input: UInt64, output: UInt64) = (0, 0, 0)
     for case .compacted(let step, let elapsedNanoseconds) in log.events {
@@ -105,7 +105,7 @@ import Testing
     try await store.close()
     #expect(log.names == ["opened", "sealed", "checkpointWritten", "closed"])
     for case .checkpointWritten(let lengthBytes, let elapsedNanoseconds) in log.events {
-      #expect(lengthBytes == (await store.statistics.checkpointBytes))
+      #expect(lengthBytes == (try await store.statistics().checkpointBytes))
       #expect(elapsedNanoseconds > 0)
     }
   }

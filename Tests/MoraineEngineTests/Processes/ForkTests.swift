@@ -47,9 +47,9 @@ import Testing
       guard codes == Array(repeating: .usedAfterFork, count: 4),
         try await store.value(forKey: "a") == [1]
       else { exit(1) }
-      let syncs = await store.statistics.syncCount
+      let syncs = try await store.statistics().syncCount
       try await store.close()
-      guard await store.statistics.syncCount == syncs else { exit(2) }
+      guard try await store.statistics().syncCount == syncs else { exit(2) }
     }
   }
 }

@@ -15,7 +15,7 @@ import Testing
     let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
     let store = try Store(at: directory.path, configuration: configuration)
     var number = 0
-    while await store.statistics.segmentCount < 3 {
+    while try await store.statistics().segmentCount < 3 {
       try await store.set([UInt8](0..<50), forKey: Key("\(number)"))
       number += 1
     }
@@ -30,7 +30,7 @@ import Testing
     for more in 0..<40 { try await store.set([UInt8](0..<50), forKey: Key("more \(more)")) }
     try await store.close()
     let again = try Store(at: directory.path, configuration: configuration)
-    #expect(await again.count == number + 40)
+    #expect(try await again.count() == number + 40)
     #expect(try await again.verify().isSound)
     try await again.close()
   }

@@ -81,6 +81,9 @@ import Testing
     let error = #expect(throws: StoreError.self) { try Store(at: FilePath(elsewhere.path)) }
     #expect(error?.code == .locked)
     await #expect(throws: StoreError.self) { try await store.close() }
-    try await withStore(at: FilePath(elsewhere.path)) { #expect(await $0.count == 1) }
+    try await withStore(at: FilePath(elsewhere.path)) { store in
+      let count = try await store.count()
+      #expect(count == 1)
+    }
   }
 }

@@ -65,7 +65,7 @@
         try await store.close()
         let again = try await Store.open(at: directory.path)
         #expect(try await again.verify().isSound)
-        #expect(await again.count == 2)
+        #expect(try await again.count() == 2)
         try await again.close()
       }
     }

@@ -28,7 +28,7 @@ import Testing
       let value = try await store.value(forKey: Key("\(number)"))
       #expect(value == [UInt8](repeating: byte, count: 50), "\(number)")
     }
-    #expect(await store.count == 100)
+    #expect(try await store.count() == 100)
   }
 
   /// Regression: a running `dump` prevented a writer from opening.

@@ -31,7 +31,7 @@ import Testing
       for (key, expected) in model {
         guard try await store.value(forKey: key) == expected else { return "a wrong value" }
       }
-      let count = await store.count
+      let count = try await store.count()
       try await store.close()
       guard report.isSound || report.problems.allSatisfy({ $0.file != nil }) else {
         return "a problem without a file"
@@ -104,7 +104,7 @@ import Testing
     }
     let store = try Store(at: directory.path, configuration: .testing())
     #expect(await store.recoveryReport.foreignFiles.count == 4)
-    #expect(await store.count == model.count)
+    #expect(try await store.count() == model.count)
     try await store.close()
   }
 }

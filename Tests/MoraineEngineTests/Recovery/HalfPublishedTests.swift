@@ -68,11 +68,11 @@ import Testing
     await #expect(throws: StoreError.self) { try await second.compact() }
     try await second.close()
     let third = try disk.openStore(configuration: configuration)
-    #expect(await third.count == 3)
+    #expect(try await third.count() == 3)
     for seed in 0..<20 {
       let image = SimulatedDisk(disk.image(.pages(seed: UInt64(seed))))
       let after = try image.openStore(configuration: configuration)
-      #expect(await after.count == 3)
+      #expect(try await after.count() == 3)
       try await after.close()
     }
     try await third.close()

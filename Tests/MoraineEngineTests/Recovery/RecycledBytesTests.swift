@@ -31,7 +31,7 @@ import Testing
       bytes.replaceSubrange(end..., with: foreign[end...])
     }
     let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
-    #expect(await store.count == 5)
+    #expect(try await store.count() == 5)
     #expect(await store.recoveryReport.tornBytes > 0)
     try await store.close()
   }

@@ -22,7 +22,7 @@ import Testing
         // The records that this run reads first must still exist later.
         try await check(store, shown, "\(policy), life \(life)")
         shown = try await contents(store)
-        let floor = await store.lastSequence
+        let floor = try await store.lastSequence()
         for number in 0..<12 {
           let key = Key("\(life) \(number)")
           let isDurable = number % 4 == 1
@@ -42,7 +42,7 @@ import Testing
 
   private func contents(_ store: Store) async throws -> [UInt64: Key] {
     let result = Mutex<[UInt64: Key]>([:])
-    try await store.forEach { entry in
+    try await store.scan { entry in
       result.withLock { $0[entry.sequence.rawValue] = entry.key }
       return true
     }
@@ -61,7 +61,7 @@ import Testing
     var last = SequenceNumber.none
     for _ in 0..<3 {
       let store = try Store(on: disk, at: "store", configuration: .testing())
-      #expect(await store.count == 0)
+      #expect(try await store.count() == 0)
       #expect(try await store.set([1], forKey: "a") > last)
       last = try #require(try await store.removeValue(forKey: "a", durability: .sync))
       let image = SimulatedDisk(disk.image(policy))

@@ -129,9 +129,9 @@ import Testing
     try await dead.close()
     try fill(disk)
     let next = try disk.openStore(configuration: configuration)
-    #expect(await next.count == 801)
+    #expect(try await next.count() == 801)
     let after = try SimulatedDisk(disk.image(.nothing)).openStore(configuration: configuration)
-    #expect(await after.count == 801)
+    #expect(try await after.count() == 801)
     try await after.close()
     try await next.close()
   }

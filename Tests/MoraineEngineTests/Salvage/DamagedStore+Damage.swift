@@ -83,8 +83,8 @@ extension DamagedStore {
     let report = try await Store.salvage(Self.path, to: path, on: storage)
     let store = try Store(on: storage, at: path, configuration: configuration)
     var state: State = [:]
-    for name in await store.keyspaceNames + [""] {
-      try await store.keyspace(named: name).forEach { entry in
+    for name in try await store.keyspaceNames() + [""] {
+      try await store.keyspace(named: name).scan { entry in
         state[SalvagePlace(keyspace: name, key: entry.key)] = entry.value
         return true
       }

@@ -93,7 +93,7 @@ struct DamagedStore {
           value, forKey: place.key, in: try store.keyspace(named: place.keyspace))
       }
     }
-    let last = await store.statistics.lastSequence.rawValue
+    let last = try await store.statistics().lastSequence.rawValue
     for (index, part) in parts.enumerated() {
       values[last - UInt64(parts.count - 1 - index)] = part.1
     }

@@ -28,7 +28,7 @@ import Testing
     let report = try await Store.salvage(directory.path, to: target.path)
     let store = try Store(at: target.path)
     var values: [Key: [UInt8]] = [:]
-    try await store.forEach { entry in
+    try await store.scan { entry in
       values[entry.key] = entry.value
       return true
     }

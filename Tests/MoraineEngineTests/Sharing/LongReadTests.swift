@@ -14,14 +14,14 @@ extension SharedFollowingTests {
   /// mappings a file is opened when the read reaches it.
   @Suite struct LongReadTests {
     enum Read: CaseIterable {
-      case forEach, entries, livePages, verify
+      case scan, entries, livePages, verify
 
       /// Returns the keys that the read finds, sorted; nil for a read that returns no keys.
       func run(_ store: Store) async throws -> [String]? {
         var keys: [String] = []
         switch self {
-        case .forEach:
-          try await store.forEach { entry in
+        case .scan:
+          try await store.scan { entry in
             keys.append("\(entry.key)")
             return true
           }
@@ -56,7 +56,7 @@ extension SharedFollowingTests {
       let keys = (0..<1500).map { "\($0)" }
       for key in keys { try await writer.set([1], forKey: Key(key)) }
       let reader = try Store(on: slow, at: "store", configuration: configuration)
-      #expect(await reader.statistics.segmentCount > 80)
+      #expect(try await reader.statistics().segmentCount > 80)
       let gate = Gate()
       let opened = Mutex(0)
       slow.setScript { event in
@@ -80,7 +80,7 @@ extension SharedFollowingTests {
     func longReadIsRightOrRefusedWhileAnotherProcessCompacts(
       _ kind: Read, stoppingAt number: Int
     ) async throws {
-      guard kind == .forEach, number > 1 else { return try await read(kind, stoppingAt: number) }
+      guard kind == .scan, number > 1 else { return try await read(kind, stoppingAt: number) }
       // Some records were already returned, and the others are no longer as they were at that time.
       let error = await #expect(throws: StoreError.self) {
         try await read(kind, stoppingAt: number)

@@ -147,7 +147,7 @@ import Testing
     faulty.setScript(nil)
     let directory = try #require(try memory.openDirectory("store"))
     let segments = try directory.entries().filter { $0.name.hasSuffix(".segment") }.count
-    let before = await store.statistics.segmentCount
+    let before = try await store.statistics().segmentCount
     #expect(segments == before)
     try await store.set([3], forKey: "later")
     #expect(try await store.verify().isSound)

@@ -73,7 +73,7 @@ import Testing
     var digests: Set<StateDigest> = []
     for store in stores {
       #expect(try await store.verify().isSound, replay)
-      digests.insert(await store.statistics.digest)
+      digests.insert(try await store.statistics().digest)
       try await store.waitUntilIdle()
     }
     #expect(digests.count == 1, replay)

@@ -35,7 +35,7 @@ import Testing
     try await second.set([4], forKey: "d", durability: .sync)
     try await second.close()
     let again = try Store(on: memory, at: "store", configuration: configuration)
-    #expect(await again.count == count + 3)
+    #expect(try await again.count() == count + 3)
     #expect(try await again.verify().isSound)
     try await again.close()
   }

@@ -25,7 +25,7 @@ import Testing
     let error = await #expect(throws: StoreError.self) { try await compacting.value }
     #expect(error?.code == .suspended)
     try await store.resume()
-    #expect(await store.count == 50)
+    #expect(try await store.count() == 50)
     #expect(try await store.verify().isSound)
     try await store.close()
   }
@@ -73,7 +73,7 @@ import Testing
     try await resuming.value
     await #expect(throws: StoreError.self) { try await compacting.value }
     #expect(try await store.value(forKey: "3") == [1])
-    #expect(await store.count == 10)
+    #expect(try await store.count() == 10)
     try await store.close()
   }
 

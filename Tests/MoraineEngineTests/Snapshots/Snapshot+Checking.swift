@@ -5,7 +5,7 @@ extension Store.Snapshot {
   /// Returns all records, found by iterating over the snapshot.
   func contents() throws -> [Key: [UInt8]] {
     var result: [Key: [UInt8]] = [:]
-    try forEach { entry in
+    try scan { entry in
       #expect(result.updateValue(entry.value, forKey: entry.key) == nil, "\(entry.key) came twice")
       return true
     }
@@ -15,7 +15,7 @@ extension Store.Snapshot {
   /// Returns all records, read from borrowed values.
   func lentContents() throws -> [Key: [UInt8]] {
     var result: [Key: [UInt8]] = [:]
-    try forEachSpan { key, value in
+    try scanSpans { key, value in
       let (key, value) = (
         Key(key.withUnsafeBytes { [UInt8]($0) }), value.withUnsafeBytes { [UInt8]($0) }
       )

@@ -42,7 +42,7 @@ import Testing
     #expect(count > 1000)
     storage.setScript(nil)
     let again = try Store(on: storage, at: "store", configuration: configuration)
-    #expect(await again.count == 500)
+    #expect(try await again.count() == 500)
     #expect(try await again.verify().isSound)
     try await again.close()
   }

@@ -42,7 +42,7 @@ import Testing
     #expect(!hasTakenReserve.withLock { $0 })
     gate.open()
     try await deleting
-    #expect(await store.count == 0)
+    #expect(try await store.count() == 0)
     try await store.set(value, forKey: "after")
     #expect(try await store.verify().isSound)
     try await store.close()
@@ -84,7 +84,7 @@ import Testing
     gate.open()
     try await first
     try await second
-    #expect(await store.count == 0)
+    #expect(try await store.count() == 0)
     #expect(try await store.verify().isSound)
     try await store.close()
   }

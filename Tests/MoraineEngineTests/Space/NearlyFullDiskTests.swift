@@ -31,10 +31,10 @@ import Testing
     #expect(try await store.value(forKey: "a") == [1])
     // The segments grow again when the disk has space again.
     for number in 0..<100 { try await store.set([UInt8](0..<200), forKey: Key("\(number)")) }
-    #expect(await store.statistics.segmentCount == 1)
+    #expect(try await store.statistics().segmentCount == 1)
     try await store.close()
     let again = try Store(on: storage, at: "store", configuration: .testing())
-    #expect(await again.count == 101)
+    #expect(try await again.count() == 101)
     try await again.close()
   }
 

@@ -43,7 +43,7 @@ import Testing
 
     disk.empty()
     try await store.set([1], forKey: "healed", durability: .sync)
-    #expect(await store.statistics.poison == nil)
+    #expect(store.poison == nil)
     try await store.close()
     let reopened = try Store(on: storage, at: "store", configuration: configuration)
     #expect(try await reopened.value(forKey: "healed") == [1])

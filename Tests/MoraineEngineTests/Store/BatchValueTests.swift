@@ -64,7 +64,7 @@ import Testing
   private static func expect(
     _ store: Store, _ model: [BatchOperations.Place: [UInt8]], _ seed: UInt64
   ) async throws {
-    #expect(await store.count == model.count, "seed \(seed)")
+    #expect(try await store.count() == model.count, "seed \(seed)")
     let other = try store.keyspace(named: "other")
     for (place, value) in model {
       let read =

@@ -28,12 +28,12 @@ import Testing
     let store = try Store(at: directory.path, configuration: configuration)
     try await store.set(Self.longestValue(), forKey: "long", durability: .sync)
     for number in 0..<3 { try await store.set([1], forKey: Key("\(number)"), durability: .sync) }
-    let ends = await store.segmentStatistics.map(\.lengthBytes)
+    let ends = try await store.segmentStatistics().map(\.lengthBytes)
     try #require(ends.contains { $0 > StoreLimits.recordOffsetBytes + 128 })
     let expected = ["long": StoreLimits.valueLengthBytes, "0": 1, "1": 1, "2": 1]
 
     var lengths: [String: Int] = [:]
-    try await store.forEach { entry in
+    try await store.scan { entry in
       lengths["\(entry.key)"] = entry.value.count
       return true
     }

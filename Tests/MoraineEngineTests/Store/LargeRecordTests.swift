@@ -132,7 +132,7 @@ import Testing
       }
     } check: { disk, steps in
       let store = try disk.openStore()
-      let count = await store.count
+      let count = try await store.count()
       try #require(steps.contains(UInt64(count)))
       for number in 0..<count {
         let found = try await store.value(forKey: Key("\(number)"))

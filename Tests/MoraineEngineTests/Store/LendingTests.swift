@@ -39,7 +39,7 @@ import Testing
     }
     #expect(last == 3 && written == 3)
     var seen: [String] = []
-    try await store.forEach { entry in
+    try await store.scan { entry in
       seen.append(entry.key.description)
       return true
     }
@@ -64,7 +64,7 @@ import Testing
     }
     #expect(try await store.value(forKey: "gone") == [4])
     #expect(try await store.value(forKey: "new") == [3])
-    #expect(await store.count == 3)
+    #expect(try await store.count() == 3)
     #expect(try await store.verify().isSound)
   }
 }

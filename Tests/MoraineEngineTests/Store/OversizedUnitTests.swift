@@ -36,8 +36,8 @@ import Testing
       }
     }
     #expect(error?.code == .valueTooLarge)
-    #expect(await store.lastSequence == .none)
-    #expect(await store.count == 0)
+    #expect(try await store.lastSequence() == .none)
+    #expect(try await store.count() == 0)
     try await store.close()
   }
 }

@@ -54,7 +54,7 @@ import Testing
 
   private static func expect(_ store: Store, _ model: [Key: [UInt8]]) async throws {
     let seen = Seen()
-    try await store.forEach { entry in
+    try await store.scan { entry in
       seen.entries.append((entry.key, entry.value))
       return true
     }
@@ -121,13 +121,13 @@ import Testing
     try await store.damageValue(ofKey: Key("\(Self.count - 1)"))
     let error = #expect(throws: StoreError.self) {
       if isLent {
-        try snapshot.forEachSpan { _, _ in true }
+        try snapshot.scanSpans { _, _ in true }
       } else {
-        try snapshot.forEach { _ in true }
+        try snapshot.scan { _ in true }
       }
     }
     #expect(error?.code == .corrupted)
-    await #expect(throws: StoreError.self) { try await store.forEach { _ in true } }
+    await #expect(throws: StoreError.self) { try await store.scan { _ in true } }
   }
 }
 

@@ -19,7 +19,7 @@ private let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
     #expect(try await store.removeValue(forKey: "absent") == nil)
     #expect(try await store.removeValue(forKey: "b") != nil)
     #expect(try await store.value(forKey: "a") == [4])
-    let digest = await store.statistics.digest
+    let digest = try await store.statistics().digest
     try await store.close()
     await #expect(throws: StoreError.self) { try await store.set([1], forKey: "a") }
 
@@ -27,8 +27,8 @@ private let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
     #expect(await again.recoveryReport.wasClean)
     #expect(try await again.value(forKey: "a") == [4])
     #expect(try await again.value(forKey: "b") == nil)
-    #expect(await again.count == 1)
-    #expect(await again.statistics.digest == digest)
+    #expect(try await again.count() == 1)
+    #expect(try await again.statistics().digest == digest)
     #expect(try await again.verify().isSound)
     try await again.close()
   }
@@ -103,13 +103,13 @@ private let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
 
   private func expect(_ store: Store, equals model: [Key: [UInt8]]) async throws {
     var seen: [Key: [UInt8]] = [:]
-    try await store.forEach { entry in
+    try await store.scan { entry in
       seen[entry.key] = entry.value
       return true
     }
     #expect(seen == model)
     for (key, value) in model { #expect(try await store.value(forKey: key) == value) }
-    #expect(await store.count == model.count)
+    #expect(try await store.count() == model.count)
   }
 
   @Test func aStoreInMemoryDoesTheSame() async throws {
@@ -118,7 +118,7 @@ private let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
     let store = Store.inMemory(configuration: .testing(segmentSizeBytes: 1024, durability: .sync))
     for _ in 0..<300 { try await step(store, &model, &random) }
     try await expect(store, equals: model)
-    #expect(store.durableSequence == (await store.lastSequence))
+    #expect(store.durableSequence == (try await store.lastSequence()))
     #expect(try await store.verify().isSound)
     try await store.close()
   }
@@ -133,7 +133,7 @@ private let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
         throw Stop()
       }
     }
-    #expect(await store.count == 0)
+    #expect(try await store.count() == 0)
     try await store.close()
   }
 
@@ -160,7 +160,7 @@ private let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
     } catch {
       #expect(error.code == .keyTooLarge)
     }
-    #expect(await store.lastSequence.rawValue == 1)
+    #expect(try await store.lastSequence().rawValue == 1)
     try await store.set([], forKey: Key([UInt8]()))
     #expect(try await store.value(forKey: Key([UInt8]())) == [])
     try await store.close()

@@ -26,7 +26,7 @@ import Testing
       try await again.save(Tagged(id: String(repeating: "y", count: 70_000)))
     }
     #expect(error?.code == .keyTooLarge)
-    #expect(try await again.count == saved.count)
+    #expect(try await again.count() == saved.count)
   }
 
   @Test func lastOfTwoModelsWithTheSameIDIsKept() async throws {

@@ -56,7 +56,7 @@ import Testing
     #expect(try await seats.find(by: .second)?.name == "b")
     #expect(try await seats.keyspace.contains("2"))
     let named = try LocalRepository<World>(in: worlds.keyspace.store, named: "worlds")
-    #expect(try await named.count == 0)
+    #expect(try await named.count() == 0)
   }
 
   /// Programs that have stored such ids must find them again.
@@ -68,11 +68,11 @@ import Testing
 
   @Test func aDefaultArgumentMayOpenARepository() async throws {
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "")])
-    #expect(try await NoteList(notes: notes).notes.count == 1)
+    #expect(try await NoteList(notes: notes).notes.count() == 1)
     let folder = try Folder()
     let opened = NoteList(notes: .opened(directory: folder.url))
     try await opened.notes.save(Note(id: 1, text: ""))
-    #expect(try await LocalRepository<Note>(directory: folder.url).count == 1)
+    #expect(try await LocalRepository<Note>(directory: folder.url).count() == 1)
   }
 
   /// Every method throws the error of the opening.
@@ -81,7 +81,7 @@ import Testing
     var errors: [StoreError?] = []
     errors.append(await #expect(throws: StoreError.self) { try await notes.find(by: 1) })
     errors.append(await #expect(throws: StoreError.self) { try await notes.loadAll() })
-    errors.append(await #expect(throws: StoreError.self) { try await notes.count })
+    errors.append(await #expect(throws: StoreError.self) { try await notes.count() })
     errors.append(await #expect(throws: StoreError.self) { try await notes.delete(1) })
     let note = Note(id: 1, text: "")
     errors.append(await #expect(throws: StoreError.self) { try await notes.save(note) })

@@ -61,9 +61,9 @@ import Testing
     } check: { disk, steps in
       let store = try disk.openStore()
       let notes = try LocalRepository<Note>(in: store, named: "notes")
-      let count = try await notes.count
+      let count = try await notes.count()
       guard count == 2 || (count == 0 && steps.contains(0)) else { throw Half(count: count) }
-      guard try await notes.importArray(from: url) == 2 - count, try await notes.count == 2 else {
+      guard try await notes.importArray(from: url) == 2 - count, try await notes.count() == 2 else {
         throw Half(count: count)
       }
     }

@@ -45,7 +45,7 @@ final class Folder: Sendable {
       try await notes.delete(99)
       #expect(try await notes.find(by: 3)?.text == "again")
       #expect(try await notes.find(by: 4) == nil)
-      #expect(try await notes.count == 9)
+      #expect(try await notes.count() == 9)
       try await notes.keyspace.store.close()
     }
     let again = try LocalRepository<Note>(directory: folder.url, filename: "notes")
@@ -118,7 +118,7 @@ final class Folder: Sendable {
       Note(id: 1, text: "a"), Note(id: 2, text: "b"), Note(id: 1, text: "c"),
     ])
     #expect(try await notes.find(by: 1)?.text == "c", "the last model with an id counts")
-    #expect(try await notes.count == 2)
+    #expect(try await notes.count() == 2)
     let tooLong = Tagged(id: String(repeating: "x", count: 70_000))
     let tagged = LocalRepository<Tagged>.inMemory()
     let error = await #expect(throws: StoreError.self) {

@@ -29,7 +29,7 @@ import Testing
     }
     try await users[0].delete(1)
     #expect(try await users[1].find(by: 1) == nil)
-    #expect(try await users[1].count == 2)
+    #expect(try await users[1].count() == 2)
     for store in stores { try await store.close() }
   }
 }

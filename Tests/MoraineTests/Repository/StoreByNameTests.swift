@@ -16,7 +16,7 @@ import Testing
       try await notes.save(Note(id: round, text: "\(round)"))
       try await notes.keyspace.store.close()
     }
-    let error = await #expect(throws: StoreError.self) { try await old.count }
+    let error = await #expect(throws: StoreError.self) { try await old.count() }
     #expect(error?.code == .closed)
     let notes = try LocalRepository<Note>(directory: folder.url)
     #expect(try await notes.loadAll().map(\.id) == [0, 1, 2])
@@ -37,7 +37,7 @@ import Testing
         isOnAThread
         ? try await onAThread { try LocalRepository<Note>(directory: url) }
         : try await LocalRepository<Note>.open(directory: url)
-      #expect(try await again.count == round + 1)
+      #expect(try await again.count() == round + 1)
       try await closing.value
       try await again.keyspace.store.close()
     }
@@ -54,7 +54,7 @@ import Testing
       let closing = Task { try await store.close() }
       while !store.isOver { await Task.yield() }
       let again = try await Store.open(at: path)
-      #expect(await again.count == round + 1)
+      #expect(try await again.count() == round + 1)
       try await closing.value
       try await again.close()
     }
@@ -75,7 +75,7 @@ import Testing
       _ = try LocalRepository<Note>(directory: url)
       while !last.isGone.load(ordering: .acquiring) { await Task.yield() }
     }
-    #expect(try await LocalRepository<Note>(directory: url).count == 1)
+    #expect(try await LocalRepository<Note>(directory: url).count() == 1)
   }
 
   /// More tasks wait than the pool has threads, and the work that they wait for needs one of those
@@ -102,7 +102,7 @@ import Testing
         }
       }
       let saved = try await group.reduce(0, +)
-      #expect(try await LocalRepository<Note>(directory: url).count == saved)
+      #expect(try await LocalRepository<Note>(directory: url).count() == saved)
     }
   }
 
@@ -157,7 +157,7 @@ import Testing
     try await notes.save(Note(id: 1, text: ""))
     try await notes.keyspace.store.close()
     let again = try LocalRepository<Note>(directory: folder.url, sharing: other)
-    #expect(try await again.count == 1)
+    #expect(try await again.count() == 1)
   }
 
   /// The directory is another one: nothing of the old store is in this place.

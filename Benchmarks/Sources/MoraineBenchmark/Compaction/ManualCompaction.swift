@@ -30,7 +30,7 @@ struct ManualCompaction {
     try await Self.fill(store, data)
     // Otherwise the compaction would wait for writes that are not on disk yet.
     try await store.sync()
-    segments = await store.statistics.segmentCount
+    segments = try await store.statistics().segmentCount
     let processorBefore = processorSeconds()
     let elapsed = try await ContinuousClock().measure { report = try await store.compact() }
     processor.append(processorSeconds() - processorBefore)

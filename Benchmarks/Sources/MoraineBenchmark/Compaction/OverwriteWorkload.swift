@@ -18,7 +18,7 @@ struct OverwriteWorkload: Sendable {
     for number in 0..<data.count {
       try await store.set(data.value(number), forKey: data.key(number))
     }
-    var figures = OverwriteFigures(operations, await store.statistics)
+    var figures = OverwriteFigures(operations, try await store.statistics())
     var last = [UInt32](repeating: 0, count: data.count)
     for number in 0..<data.count { last[number] = UInt32(number & 1023) }
     let chooser = KeyChooser(data, distribution)
@@ -38,14 +38,14 @@ struct OverwriteWorkload: Sendable {
       figures.longestGap = max(figures.longestGap, end - completed)
       completed = end
       if end - sampled >= sampleNanoseconds {
-        try figures.sample(await store.statistics, path)
+        try figures.sample(try await store.statistics(), path)
         sampled = end
       }
     }
     figures.nanoseconds = completed - began
-    try figures.sample(await store.statistics, path)
+    try figures.sample(try await store.statistics(), path)
     try await Task.sleep(for: .seconds(2))
-    figures.rested = await store.statistics
+    figures.rested = try await store.statistics()
     if let failure = await store.compactionFailure {
       figures.problems.append("compaction failed: \(failure)")
     }
@@ -61,7 +61,9 @@ struct OverwriteWorkload: Sendable {
   }
 
   private func check(_ store: Store, _ last: [UInt32]) async throws {
-    guard await store.count == data.count else { throw WrongAnswer(row: "count after overwriting") }
+    guard try await store.count() == data.count else {
+      throw WrongAnswer(row: "count after overwriting")
+    }
     for number in 0..<data.count {
       let value = try await store.value(forKey: data.key(number))
       guard value == data.value(Int(last[number])) else {

@@ -18,7 +18,7 @@ struct IndexGrowth {
   }
 
   private mutating func read(_ store: Store) async {
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     readings.append((statistics.count, statistics.indexBytesPerKey))
   }
 

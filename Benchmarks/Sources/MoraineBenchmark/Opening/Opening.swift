@@ -36,7 +36,7 @@ struct Opening: Sendable {
     let path = scratch.path("closed")
     var figures = Figures()
     let store = try await Self.fill(path, data)
-    figures.indexBytesPerKeyBefore = await store.statistics.indexBytesPerKey
+    figures.indexBytesPerKeyBefore = try await store.statistics().indexBytesPerKey
     try await store.close()
     for _ in 1...runs { try await open(path, wasClean: true, &figures) }
     try scratch.remove("closed")
@@ -65,12 +65,12 @@ struct Opening: Sendable {
       opened = try Store(at: path, configuration: Self.configuration)
       value = try await opened?.value(forKey: key)
     }
-    guard let opened, value == data.value(middle), await opened.count == data.count else {
+    guard let opened, value == data.value(middle), try await opened.count() == data.count else {
       throw WrongAnswer(row: "open")
     }
     let report = await opened.recoveryReport
     guard report.wasClean == wasClean else { throw WrongAnswer(row: "open: wasClean") }
-    let statistics = await opened.statistics
+    let statistics = try await opened.statistics()
     figures.milliseconds.append(elapsed.milliseconds)
     figures.logBytes = statistics.diskBytes
     figures.resyncedBytes = report.resyncedBytes

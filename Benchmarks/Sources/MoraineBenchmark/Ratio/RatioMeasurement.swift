@@ -20,11 +20,11 @@ struct RatioMeasurement: Sendable {
         try await store.set(corpus.values[number], forKey: corpus.keys[number])
       }
     }
-    let before = await store.statistics
+    let before = try await store.statistics()
     let readsBefore = try await randomReads(store)
     var report: CompactionReport?
     let compacting = try await ContinuousClock().measure { report = try await store.compact() }
-    let after = await store.statistics
+    let after = try await store.statistics()
     let readsAfter = try await randomReads(store)
     try await check(store)
     try await store.close()
@@ -75,7 +75,9 @@ struct RatioMeasurement: Sendable {
   }
 
   private func check(_ store: Store) async throws {
-    guard await store.count == corpus.count else { throw WrongAnswer(row: "count after compact()") }
+    guard try await store.count() == corpus.count else {
+      throw WrongAnswer(row: "count after compact()")
+    }
     for number in 0..<corpus.count {
       guard try await store.value(forKey: corpus.keys[number]) == corpus.values[number] else {
         throw WrongAnswer(row: "value of \(corpus.keys[number]) after compact()")

@@ -75,7 +75,7 @@ struct MoraineReader: SubjectReader {
 
   func scan() async throws -> ScanSum {
     let sum = SumBox()
-    try await store.forEach { entry in
+    try await store.scan { entry in
       sum.add(entry)
       return true
     }

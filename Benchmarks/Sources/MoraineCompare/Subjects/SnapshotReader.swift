@@ -43,7 +43,7 @@ struct SnapshotReader: SubjectReader {
 
   func scan() throws -> ScanSum {
     var sum = ScanSum()
-    try snapshot.forEachSpan { key, value in
+    try snapshot.scanSpans { key, value in
       key.withUnsafeBytes { key in value.withUnsafeBytes { sum.add(key, $0) } }
       return true
     }

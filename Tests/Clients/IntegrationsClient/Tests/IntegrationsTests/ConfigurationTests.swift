@@ -141,7 +141,7 @@ import Testing
       reader: reader(["segmentSizeBytes": 256, "compaction.isAutomatic": false]))
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<20 { try await store.set([UInt8](0..<50), forKey: Key("\(number)")) }
-    #expect(await store.statistics.segmentCount > 4)
+    #expect(try await store.statistics().segmentCount > 4)
     try await store.close()
   }
 }

@@ -28,7 +28,7 @@ import Testing
     let store = Store.inMemory(configuration: configuration)
     for number in 0..<300 { try await store.set([UInt8](0..<50), forKey: Key("\(number % 50)")) }
     let report = try await store.compact()
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     try await store.close()
     #expect(try total("moraine_compaction_read_bytes_total") == Int64(report.inputBytes))
     #expect(try total("moraine_compaction_written_bytes_total") == Int64(report.outputBytes))
@@ -51,7 +51,7 @@ import Testing
     for number in 0..<100 { try await store.set([1, 2, 3], forKey: Key("\(number)")) }
     try await store.sync()
     try await store.set([1], forKey: "one more", durability: Durability.none)
-    let statistics = await store.statistics
+    let statistics = try await store.statistics()
     metrics.record(statistics)
     #expect(try gauge("moraine_keys") == 101)
     #expect(try gauge("moraine_segments") == 1)
@@ -80,9 +80,9 @@ import Testing
       // Fewer writes each time, which shows that the store's figures began at zero.
       for number in 0..<(9 - 3 * round) {
         try await store.set([1], forKey: Key("\(number)"), durability: .sync)
-        metrics.record(await store.statistics)
+        metrics.record(try await store.statistics())
       }
-      let statistics = await store.statistics
+      let statistics = try await store.statistics()
       syncCount += statistics.syncCount
       appendedBytes += statistics.appendedBytes
       metrics.record(statistics)
@@ -115,7 +115,7 @@ import Testing
     await #expect(throws: StoreError.self) {
       try await store.set([1], forKey: "a", durability: .sync)
     }
-    metrics.record(await store.statistics)
+    metrics.record(try await store.statistics())
     try await store.close()
     #expect(try total("moraine_poisonings_total") == 1)
     #expect(try gauge("moraine_poisoned") == 1)

@@ -93,7 +93,7 @@ import Testing
         services: [.init(service: StoreService(store)), .init(service: writer)],
         logger: Logger(label: "group", factory: { _ in SwiftLogNoOpLogHandler() })))
     let running = Task { try await group.run() }
-    while await store.count == 0 { await Task.yield() }
+    while try await store.count() == 0 { await Task.yield() }
     await group.triggerGracefulShutdown()
     try await running.value
     let again = try disk.openStore()
