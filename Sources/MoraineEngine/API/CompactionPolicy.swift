@@ -26,8 +26,8 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// have in common, so that short values that resemble each other compress. A dictionary that
   /// saves less than a twentieth is left out. Default: true.
   ///
-  /// When true, ``Store/compact(onProgress:)`` also rewrites segments without garbage, once each. When
-  /// false, compaction makes no new dictionary. A segment that has one keeps it when it is
+  /// When true, ``Store/compact(onProgress:)`` also rewrites segments without garbage, once each.
+  /// When false, compaction makes no new dictionary. A segment that has one keeps it when it is
   /// rewritten alone.
   public var sharesDictionaries = true
 

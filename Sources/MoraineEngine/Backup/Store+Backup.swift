@@ -84,7 +84,8 @@ extension Store {
   /// epoch: a ``ChangeCursor`` of changes that the store does not have is always `.cursorDiverged`.
   ///
   /// - Parameters:
-  ///   - backup: a directory that ``backup(to:onProgress:)`` has filled. The restore changes nothing in it.
+  ///   - backup: a directory that ``backup(to:onProgress:)`` has filled. The restore changes
+  ///     nothing in it.
   ///   - directory: the directory of the new store. It must be missing, or contain no store; its
   ///     parent must exist.
   ///   - sequence: the last operation of a past state; nil for all operations. Every number since

@@ -118,8 +118,8 @@ struct FullDiskStrategy: CompactionStrategy {
   }
 }
 
-/// The strategy of ``Store/compact(onProgress:)``: passes over the whole log once, from its beginning to the
-/// segments that are sealed when the compaction begins.
+/// The strategy of ``Store/compact(onProgress:)``: passes over the whole log once, from its
+/// beginning to the segments that are sealed when the compaction begins.
 struct ThoroughStrategy: CompactionStrategy {
   /// Whether rewriting a segment for the first time may make its values smaller.
   let mayShrink: Bool

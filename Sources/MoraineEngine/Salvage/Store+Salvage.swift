@@ -82,8 +82,8 @@ extension Store {
     return report
   }
 
-  /// Returns a report of the losses that ``salvage(_:to:onProgress:)`` would find, without making a store.
-  /// This function does not decompress values, and does not determine whether lost keys have
+  /// Returns a report of the losses that ``salvage(_:to:onProgress:)`` would find, without making a
+  /// store. This function does not decompress values, and does not determine whether lost keys have
   /// another value.
   package static func survey(
     _ damaged: FilePath, on storage: any Storage = DiskStorage()
