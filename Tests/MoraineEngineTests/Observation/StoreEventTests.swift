@@ -1,9 +1,10 @@
-import MoraineEngine
 import MoraineStorage
 import MoraineTesting
 import Synchronization
 import SystemPackage
 import Testing
+
+@testable import MoraineEngine
 
 /// Events of a store when nothing fails.
 @Suite(.timeLimit(.minutes(10))) struct StoreEventTests {
