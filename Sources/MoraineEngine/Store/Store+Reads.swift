@@ -112,8 +112,8 @@ extension Store {
 
   /// Returns the number of keys in all keyspaces together.
   ///
-  /// - Throws: `.closed`, `.suspended`; in a shared store the errors of reading what other processes
-  ///   have written.
+  /// - Throws: `.closed`, `.suspended`; in a shared store the errors of reading what other
+  ///   processes have written.
   /// - Complexity: O(1).
   public func count() async throws(StoreError) -> Int {
     try await checkOpen()
