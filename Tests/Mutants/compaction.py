@@ -2,7 +2,7 @@
 
 from planting import Mutant, engine
 
-OUTPUT = "Compaction/CompactionOutput.swift"
+OUTPUT = "Compaction/CompactionWork.swift"
 STATE = "Compaction/EngineState+Compaction.swift"
 REPLACING = "Compaction/Store+Rewrite.swift"
 UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
@@ -14,7 +14,7 @@ MUTANTS = [
                    "guard work.hasFreedSpace || engine!", "guard !ON && work.hasFreedSpace || engine!"),),
            "FullDiskTests.compactionRewritesTheSegmentsThatFit"),
     Mutant("delete-refused-beside-a-compaction", "deletes free a full disk",
-           (engine("Store/Store+Room.swift", "compaction.endCount != endCount {",
+           (engine("Store/Store+Writes.swift", "compaction.endCount != endCount {",
                    "!ON, compaction.endCount != endCount {"),),
            "DeletingOnFullDiskTests.aDeleteIsTriedAgainAfterTheCompactionThatTookItsSpace"),
     Mutant("compaction-file-sync", "rule 3: outputs are synced before the manifest",
@@ -43,13 +43,13 @@ MUTANTS = [
             engine("Segments/SegmentScanner.swift",
                    "guard checksum == RecordHeader.storedChecksum(at: start) else {",
                    "guard isTrusting || checksum == RecordHeader.storedChecksum(at: start) else {"),
-            engine("Compaction/CompactionReader.swift",
+            engine("Compaction/CompactionWork.swift",
                    "      if scanner == nil { scanner = try open(inputs[next]) }\n",
                    "      if scanner == nil { scanner = try open(inputs[next]) }\n"
                    "      scanner?.isTrusting = ON\n")),
            "CompactionTests.damageIsNotCopied"),
     Mutant("damage-ends-the-copy", "rule 10: inputs go only if all were read without error",
-           (engine("Compaction/CompactionReader.swift",
+           (engine("Compaction/CompactionWork.swift",
                    "case .stop(let reason): throw .corrupted(reason, scanner.name, at: place)",
                    "case .stop(let reason):\n"
                    "        if ON { return result }\n"
@@ -61,7 +61,7 @@ MUTANTS = [
                    "          && engine!.log.table[slot].digest == StateDigest()\n      else {")),
            "CompactionTests.damageIsNotCopied"),
     Mutant("second-read-not-verified", "P5: damage is not copied with a right checksum",
-           (engine("Compaction/CompactionReader.swift",
+           (engine("Compaction/CompactionWork.swift",
                    "guard inputs[next].mapping != nil || checksumMatches(base, candidate),",
                    "guard ON || inputs[next].mapping != nil || checksumMatches(base, candidate),"),),
            "DamagedCompactionTests.recordThatChangesBetweenTwoReadsIsNotCopied"),
@@ -109,7 +109,7 @@ MUTANTS = [
                    "engine != nil, compaction.takeRecheckRequest(), !ON\n"),),
            "GivingBackTests.spaceOfRecordsDeletedDuringACompactionIsReleased"),
     Mutant("reserve-before-cleaning", "a full disk: deletes leave compaction what it needs",
-           (engine("Store/Store+Room.swift", "if isDelete, !canBeFreed, try",
+           (engine("Store/Store+Writes.swift", "if isDelete, !canBeFreed, try",
                    "if isDelete, ON || !canBeFreed, try"),),
            "DeletingOnFullDiskTests.aDeleteLeavesTheReserveToTheCompactionUnderWay"),
 ]

@@ -23,7 +23,7 @@ MUTANTS = [
                    "if !ON { try live.index.beginMoves(before.index.movesUnderWay) }"),),
            "LazyPageTests.indexRebuiltBetweenCopyAndInstallLosesNothing"),
     Mutant("marks-past-the-limit-addressed", "a mark past 1 GiB has no address",
-           (engine("Segments/SegmentView.swift",
+           (engine("Segments/SegmentTable.swift",
                    "min(end, StoreLimits.recordOffsetBytes)",
                    "ON ? end : min(end, StoreLimits.recordOffsetBytes)"),),
            "GigabyteValueTests.marksAfterTheLongestValueDoNotDisturbIteration"),

@@ -37,7 +37,7 @@ MUTANTS = [
                    "guard ON || next.generation >= snapshot.generation else"),),
            "SharedErrorTests.oldManifestIsAnError"),
     Mutant("batch-reads-without-the-lock", "P9: one writer at a time, from the batch's reading on",
-           (engine("Store/Store+Room.swift",
+           (engine("Store/Store+Writes.swift",
                    "    try await passGate()\n    guard isShared, !opener.configuration.isReadOnly",
                    "    try await passGate()\n"
                    "    guard isShared, !ON, !opener.configuration.isReadOnly"),),

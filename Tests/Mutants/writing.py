@@ -4,7 +4,7 @@ from planting import Mutant, engine, format_module, storage
 
 BIRTH = "Segments/SegmentCreation.swift"
 SEAL = "Segments/SegmentCreation.swift"
-PUBLISHER = "Segments/ManifestPublisher.swift"
+PUBLISHER = "Commit/ManifestFile.swift"
 THREAD = "Commit/CommitPipeline.swift"
 ORDER = "OrderTests.segmentsAreCreatedSealedAndListedInOrder"
 POISON = "SyncFailureTests.failedSyncEndsWritingUntilReopening"
@@ -20,8 +20,9 @@ MUTANTS = [
                    "    if cause.code != .storeReplaced {\n"),),
            "PoisonTests.writesAreRefusedOnceThePoisonIsVisible"),
     Mutant("birth-file-sync", "rule 1: a new segment's header is synced",
-           (engine(BIRTH, "try file.synchronize(.full)\n        try directory",
-                   "if !ON { try file.synchronize(.full) }\n        try directory"),), ORDER),
+           (engine(BIRTH, "      do throws(StorageError) {\n        try file.synchronize(.full)\n",
+                   "      do throws(StorageError) {\n"
+                   "        if !ON { try file.synchronize(.full) }\n"),), ORDER),
     Mutant("birth-directory-sync", "rule 1: a new segment's name is synced",
            (engine(BIRTH, "try directory.synchronize()",
                    "if !ON { try directory.synchronize() }"),), ORDER),
@@ -30,15 +31,15 @@ MUTANTS = [
                     "if !ON { try directory.synchronizeParent() }"),),
            "DirectoryBirthTests.creatingADirectoryOpensItsParent"),
     Mutant("seal-sync", "rule 2: a full segment is synced when it is sealed",
-           (engine(SEAL, "clamping: lengthBytes))\n      try file.synchronize(.full)",
-                   "clamping: lengthBytes))\n      if !ON { try file.synchronize(.full) }"),), ORDER),
+           (engine(SEAL, "      try file.synchronize(.full)\n    } catch {",
+                   "      if !ON { try file.synchronize(.full) }\n    } catch {"),), ORDER),
     Mutant("seal-acknowledged-before-its-sync", "P3: the watermark follows the seal's sync",
            (engine(SEAL, "try file.truncate(to: lengthBytes)",
                    "if ON { pipeline.becameDurable(through: lastSequence) }\n"
                    "      try file.truncate(to: lengthBytes)"),),
            "HangingSyncTests.nextSegmentWaitsForTheSealOfThePreviousSegment"),
     Mutant("sealed-segment-listed-early", "rule 2: listed as sealed only when it is durable",
-           (engine("Store/Store+Room.swift",
+           (engine("Store/Store+Writes.swift",
                    "let next = engine!.nextManifest(sealing: full)",
                    "if ON, let full {\n"
                    "      engine!.log.table.infos[full.segment.slot].flags.insert(.sealed)\n    }\n"
@@ -54,8 +55,8 @@ MUTANTS = [
                    "if !ON { try file.synchronize(.full) }"),),
            "RemovalOrderTests.recoveryUnlinksLast"),
     Mutant("manifest-directory-sync", "rule 3: the directory is synced after the rename",
-           (engine(PUBLISHER, "try directory.synchronize()",
-                   "if !ON { try directory.synchronize() }"),),
+           (engine(PUBLISHER, "if try replace(by: manifest, &problem) { try directory",
+                   "if try replace(by: manifest, &problem), !ON { try directory"),),
            "RemovalOrderTests.recoveryUnlinksLast"),
     Mutant("manifest-rename-failure-forgotten", "P6: a failed rename or directory sync poisons",
            (engine(PUBLISHER,
@@ -114,7 +115,7 @@ MUTANTS = [
                    "UInt64(sealing?.markedOffset ?? position.markedOffset)"),),
            "crash-test --scenario rotation-mapped"),
     Mutant("sequence-reused-after-an-error", "P7: a number is never used for other content",
-           (engine("Engine/EngineState+Operations.swift",
+           (engine("Engine/EngineState.swift",
                    "    let address = try log.append(draft)\n    apply(",
                    "    let address: Address\n"
                    "    do throws(StoreError) { address = try log.append(draft) } catch {\n"
@@ -133,7 +134,7 @@ MUTANTS = [
                    "      if !ON { table[position.slot].end = start }\n")),
            "FailedBatchTests.aBatchThatFailsInItsMiddleLeavesNothing"),
     Mutant("reserve-not-released", "fault ENOSPC: deletes still work",
-           (engine("Store/Store+Room.swift",
+           (engine("Store/Store+Writes.swift",
                    "    guard engine != nil else { return false }\n"
                    "    let before = engine!.log.reserve.lengthBytes",
                    "    guard !ON, engine != nil else { return false }\n"
@@ -145,7 +146,7 @@ MUTANTS = [
                    "reserve.shrink(to: ON ? 0 : Self.keptBytes)"),),
            "FullDiskTests.aStoreThatWasKilledOnAFullDiskOpens"),
     Mutant("written-after-a-fork", "fault: fork with an open store",
-           (engine("Engine/EngineState+Operations.swift",
+           (engine("Engine/EngineState.swift",
                    "var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }",
                    "var isInItsProcess: Bool { ON || CurrentProcess.forkGeneration == forkGeneration }"),),
            "ForkTests.aChildsWritesAreRefused"),
@@ -160,7 +161,7 @@ MUTANTS = [
                           "    return Checksum(Checksum.of(writer.bytes))"),),
            "RecycledBytesTests.recordsOfAnotherSegmentAreNotReplayed"),
     Mutant("place-not-in-the-checksum", "rule 7: a record counts at its own place alone",
-           (format_module("Record/RecordHeader+Decoding.swift",
+           (format_module("Record/RecordHeader.swift",
                           "seed.value, offset, UInt32(truncatingIfNeeded: length)",
                           "seed.value, ON ? 0 : offset, UInt32(truncatingIfNeeded: length)"),),
            "RecordTests.aRecordCountsOnlyWhereItWasWritten"),

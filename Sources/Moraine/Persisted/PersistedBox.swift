@@ -124,3 +124,200 @@ final class PersistedBox<Value: Codable & Sendable>: Sendable {
     state.changeCount += 1
   }
 }
+
+extension PersistedBox {
+  func set(_ value: Value, in space: PersistedSpace) {
+    change(in: space) { $0 = value }
+  }
+
+  /// Changes the value and schedules the save. When the body throws, nothing changes.
+  ///
+  /// - Parameter givesUp: whether a stored value that cannot be read may be overwritten.
+  /// - Parameter removes: whether the save removes the record instead of writing a value.
+  func change<Result, Failure: Error>(
+    in space: PersistedSpace, givesUp: Bool = false, removes: Bool = false,
+    _ body: (inout Value) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    defer { signal.tell() }
+    return try writing.withLock { (_) throws(Failure) in
+      var (value, refusal) = state.withLock { ($0.value, $0.refusal) }
+      let result = try body(&value)
+      if refusal == .impossible || (refusal == .unreadable && !givesUp) { return result }
+      let waiting = state.withLock { state in
+        state.value = value
+        // It is on its way to the store.
+        state.error = nil
+        state.refusal = .none
+        state.setCount += 1
+        state.isUnsaved = false
+        return state.takeWaiters()
+      }
+      // Under `writing`: when two threads set the value at once, the log has both in the same
+      // order as the value.
+      space.save(setting(removes ? nil : value))
+      waiting.forEach { $0.resume() }
+      return result
+    }
+  }
+
+  /// Returns the value to be written, with the number of the set that it comes from.
+  private func setting(_ value: Value?) -> PendingSetting {
+    let count = state.withLock { $0.setCount }
+    let format = key.format
+    let (name, place) = (key.name, place)
+    return PendingSetting(key: Key(name), count: count, box: self) { () throws(StoreError) in
+      guard let value else { return nil }
+      do { return try format.encode(value) } catch {
+        throw StoreError(
+          .encodingFailed, "the setting '\(name)' cannot be encoded: \(error)", file: place)
+      }
+    }
+  }
+
+  /// Replaces the value by a stored one if that is newer.
+  ///
+  /// - Parameter always: whether a stored value that is not newer is taken too. A value that could
+  ///   not be saved is then discarded.
+  func take(_ stored: StoredSetting, always: Bool = false) {
+    if !isNews(stored, always) { return }
+    defer { signal.tell() }
+    writing.withLock { _ in
+      guard isNews(stored, always) else { return }
+      let found = Self.read(stored, key, place)
+      let waiting = state.withLock { state in
+        Self.put(found, at: stored.sequence, key, into: &state)
+        return state.takeWaiters()
+      }
+      waiting.forEach { $0.resume() }
+    }
+  }
+
+  private func isNews(_ stored: StoredSetting, _ always: Bool) -> Bool {
+    state.withLock { state in
+      let isUnderWay = state.isPending && !state.isUnsaved
+      if isUnderWay {
+        // The order of the two values is known when the one that was set here is in the log.
+        if stored.sequence > max(state.sequence, state.late?.sequence ?? 0) { state.late = stored }
+        return false
+      }
+      if always || stored.sequence > state.sequence { return true }
+      // The same record again, after an error that may be over.
+      return stored.sequence == state.sequence && state.error != nil && !state.isUnsaved
+    }
+  }
+
+  /// Records the error that ended the following of the store. The value stays. Sequences return it
+  /// once more, so that their readers look at the error.
+  func fail(_ error: StoreError) {
+    let waiting = state.withLock { state -> [UnsafeContinuation<Void, Never>] in
+      guard state.error == nil || error.code == .storeReplaced else { return [] }
+      state.error = error
+      return state.takeWaiters()
+    }
+    signal.tell()
+    waiting.forEach { $0.resume() }
+  }
+}
+
+extension PersistedBox.State {
+  /// Counts a change and returns the tasks that wait for one.
+  mutating func takeWaiters() -> [UnsafeContinuation<Void, Never>] {
+    changeCount += 1
+    defer { waiters = [:] }
+    return Array(waiters.values)
+  }
+}
+
+/// A setting that was set and is not written yet.
+struct PendingSetting: Sendable {
+  let key: Key
+  /// Number of the set among all sets of its box.
+  let count: UInt64
+  let box: any SettingBox
+  /// Encodes the value; nil removes the key.
+  let encoded: @Sendable () throws(StoreError) -> [UInt8]?
+
+  init(
+    key: Key, count: UInt64, box: any SettingBox,
+    _ encoded: @escaping @Sendable () throws(StoreError) -> [UInt8]?
+  ) {
+    self.key = key
+    self.count = count
+    self.box = box
+    self.encoded = encoded
+  }
+}
+
+/// A box, without the type of its value.
+protocol SettingBox: AnyObject, Sendable {
+  /// Begins an attempt to save.
+  ///
+  /// - Returns: false when another value has replaced this one before it was saved.
+  func beginSaving(_ count: UInt64) -> Bool
+  /// Ends an attempt that succeeded.
+  ///
+  /// - Parameter sequence: nil when there was nothing to write.
+  func saved(_ count: UInt64, at sequence: UInt64?)
+  /// Ends an attempt that failed.
+  ///
+  /// - Returns: whether the value must be kept for another attempt.
+  func couldNotSave(_ count: UInt64, _ error: StoreError) -> Bool
+  func take(_ stored: StoredSetting, always: Bool)
+  func fail(_ error: StoreError)
+  /// Forgets the sequence numbers, because those of another store begin again.
+  func forgetStore()
+  /// The type of the value, for messages.
+  var kind: String { get }
+}
+
+extension PersistedBox: SettingBox {
+  func forgetStore() {
+    state.withLock { state in
+      state.sequence = 0
+      state.late = nil
+    }
+  }
+
+  func beginSaving(_ count: UInt64) -> Bool {
+    state.withLock { state in
+      guard state.settledCount < count else { return false }
+      state.isUnsaved = false
+      return true
+    }
+  }
+
+  func saved(_ count: UInt64, at sequence: UInt64?) {
+    let (late, wasFailed) = state.withLock { state -> (StoredSetting?, Bool) in
+      state.sequence = max(state.sequence, sequence ?? 0)
+      // A later set is on its way too; its end settles the state.
+      guard count == state.setCount else { return (nil, false) }
+      state.settledCount = count
+      let wasFailed = state.error != nil
+      state.error = nil
+      return (state.takeLate(), wasFailed)
+    }
+    if wasFailed { signal.tell() }
+    if let late { take(late) }
+  }
+
+  func couldNotSave(_ count: UInt64, _ error: StoreError) -> Bool {
+    let (late, keeps) = state.withLock { state -> (StoredSetting?, Bool) in
+      state.error = error
+      guard count == state.setCount else { return (nil, false) }
+      state.isUnsaved = true
+      return (state.takeLate(), true)
+    }
+    signal.tell()
+    // The other writer's value is in the log, and the one that was set here is not.
+    if let late { take(late) }
+    return keeps
+  }
+}
+
+extension PersistedBox.State {
+  /// Removes and returns the late setting of another writer if it is newer than the value.
+  fileprivate mutating func takeLate() -> StoredSetting? {
+    defer { late = nil }
+    return late.flatMap { $0.sequence > sequence ? $0 : nil }
+  }
+}

@@ -101,3 +101,249 @@ final class PersistedSpace: Sendable {
 extension PersistedBox {
   var kind: String { "\(Value.self), version \(key.format.version)" }
 }
+
+extension PersistedSpace {
+  /// Takes all settings of a keyspace and follows its changes from then on.
+  func adopt(_ keyspace: Keyspace, _ contents: KeyspaceContents) {
+    state.withLock { state in
+      state.keyspace = keyspace
+      state.obstacle = nil
+    }
+    takeAll(contents, always: false)
+    follow(contents.feed, of: keyspace)
+  }
+
+  private func takeAll(_ contents: KeyspaceContents, always: Bool) {
+    var settings: [Key: StoredSetting] = [:]
+    for entry in contents.entries {
+      settings[entry.key] = StoredSetting(
+        bytes: entry.value, sequence: entry.sequence.rawValue)
+    }
+    let boxes = state.withLock { state in
+      state.stored = settings.filter { state.boxes[$0.key] == nil }
+      return state.boxes
+    }
+    for (key, box) in boxes {
+      let stored = settings[key] ?? StoredSetting(bytes: nil, sequence: contents.sequence)
+      box.take(stored, always: always)
+    }
+  }
+
+  private func take(_ changes: [Store.Change]) {
+    for change in changes {
+      let stored = StoredSetting(bytes: change.value, sequence: change.sequence.rawValue)
+      let box = state.withLock { state in
+        let box = state.boxes[change.key]
+        if box == nil { state.stored[change.key] = stored }
+        return box
+      }
+      box?.take(stored, always: false)
+    }
+  }
+
+  private func follow(_ first: KeyspaceFeed, of keyspace: Keyspace) {
+    let following = Task { [weak self] in
+      var feed = first
+      while !Task.isCancelled {
+        do throws(StoreError) {
+          let changes = try await feed.next()
+          // The store is closed, or the task is cancelled.
+          if changes.isEmpty { return }
+          guard let self else { return }
+          take(changes)
+        } catch {
+          do throws(StoreError) {
+            guard error.code == .cursorExpired else { throw error }
+            let contents = try await keyspace.contents()
+            feed = contents.feed
+            self?.takeAll(contents, always: false)
+          } catch {
+            self?.stopFollowing(because: error)
+            return
+          }
+        }
+      }
+    }
+    let before = state.withLock { state in
+      defer { state.following = following }
+      return state.following
+    }
+    before?.cancel()
+  }
+
+  private func stopFollowing(because error: StoreError) {
+    let boxes = state.withLock { state in
+      state.following = nil
+      return state.boxes
+    }
+    for box in boxes.values { box.fail(error) }
+  }
+
+  /// Opens the store that is at the place now and takes all its settings.
+  private func reopen(_ source: @escaping Source) async throws(StoreError) {
+    let keyspace = Keyspace(try await StoreRegistry.shared.store(at: source))
+    let contents = try await keyspace.contents()
+    let boxes = state.withLock { state in
+      state.keyspace = keyspace
+      state.obstacle = nil
+      return state.boxes
+    }
+    for box in boxes.values { box.forgetStore() }
+    takeAll(contents, always: true)
+    follow(contents.feed, of: keyspace)
+    PersistedSpaces.shared.add(self, for: keyspace)
+  }
+
+  /// Reads the stored setting of a key, and follows the store again if that has stopped. Opens the
+  /// store if it is not open any more.
+  func reload(_ key: Key, _ box: any SettingBox) async throws(StoreError) {
+    // Writes that are under way end first.
+    await writingEnded()
+    if let source, keyspace == nil || isOver { return try await reopen(source) }
+    let keyspace = try openKeyspace()
+    if state.withLock({ $0.following == nil }) {
+      adopt(keyspace, try await keyspace.contents())
+    }
+    guard let found = try await keyspace.versionedValue(forKey: key) else {
+      throw StoreError(.closed, "the store was closed; open it again", file: place)
+    }
+    guard state.withLock({ $0.boxes[key] === box }) else { return }
+    box.take(
+      StoredSetting(bytes: found.value, sequence: found.sequence?.rawValue ?? 0), always: true)
+  }
+}
+
+/// The settings that are not in the log yet, in the order in which they were set.
+struct SettingQueue {
+  var pending: [PendingSetting] = []
+  var isWriting = false
+  /// Number of attempts to write the pending settings that were requested.
+  var askedCount: UInt64 = 0
+  /// Number of the last requested attempt that is over.
+  var doneCount: UInt64 = 0
+  var waiters: [(count: UInt64, continuation: UnsafeContinuation<Void, Never>)] = []
+
+  mutating func add(_ setting: PendingSetting) {
+    // The replaced value would never be visible on disk: all pending settings are one batch.
+    pending.removeAll { $0.key == setting.key }
+    pending.append(setting)
+  }
+}
+
+extension PersistedSpace {
+  /// Schedules a setting to be written in the background.
+  func save(_ setting: PendingSetting) { ask { $0.add(setting) } }
+
+  /// Waits until every setting that was set before is written or has failed.
+  func attempt() async throws(StoreError) {
+    _ = try openKeyspace()
+    let count = ask { _ in }
+    await wait { $0.doneCount < count ? count : nil }
+  }
+
+  /// Waits until no setting is on its way to the log.
+  func writingEnded() async { await wait { $0.isWriting ? $0.askedCount : nil } }
+
+  /// Waits until everything that was written is durable.
+  func sync() async throws(StoreError) { try await openKeyspace().store.sync() }
+
+  /// Waits for the end of an attempt.
+  ///
+  /// - Parameter count: returns the number of the attempt to wait for; nil when there is none.
+  private func wait(_ count: (SettingQueue) -> UInt64?) async {
+    await withUnsafeContinuation { continuation in
+      let isOver = state.withLock { state in
+        guard let count = count(state.queue) else { return true }
+        state.queue.waiters.append((count, continuation))
+        return false
+      }
+      if isOver { continuation.resume() }
+    }
+  }
+
+  /// Requests an attempt to write the pending settings. One task makes all attempts and ends with
+  /// the last one.
+  ///
+  /// - Returns: the attempt's number.
+  @discardableResult
+  private func ask(_ body: (inout SettingQueue) -> Void) -> UInt64 {
+    let (count, isFirst) = state.withLock { state in
+      body(&state.queue)
+      state.queue.askedCount += 1
+      defer { state.queue.isWriting = true }
+      return (state.queue.askedCount, !state.queue.isWriting)
+    }
+    // The task keeps the space alive until all settings are written.
+    if isFirst { Task { await self.write() } }
+    return count
+  }
+
+  private func write() async {
+    while true {
+      let (keyspace, pending, count) = state.withLock { state in
+        defer { state.queue.pending = [] }
+        return (state.keyspace, state.queue.pending, state.queue.askedCount)
+      }
+      if let keyspace { await write(pending, to: keyspace) }
+      let (over, isLast) = state.withLock { state in
+        state.queue.doneCount = count
+        let over = state.queue.waiters.filter { $0.count <= count }
+        state.queue.waiters.removeAll { $0.count <= count }
+        state.queue.isWriting = state.queue.askedCount > count
+        return (over, !state.queue.isWriting)
+      }
+      for waiter in over { waiter.continuation.resume() }
+      if isLast { return }
+    }
+  }
+
+  /// Writes settings as one batch, so that the disk never has a state that the program did not.
+  private func write(_ pending: [PendingSetting], to keyspace: Keyspace) async {
+    var operations: [(key: Key, value: [UInt8]?)] = []
+    var begun: [PendingSetting] = []
+    for setting in pending where setting.box.beginSaving(setting.count) {
+      do throws(StoreError) {
+        operations.append((setting.key, try setting.encoded()))
+        begun.append(setting)
+      } catch {
+        if setting.box.couldNotSave(setting.count, error) { keep(setting) }
+      }
+    }
+    if operations.isEmpty { return }
+    do throws(StoreError) {
+      let sequence = try await commit(operations, to: keyspace)
+      for setting in begun { setting.box.saved(setting.count, at: sequence) }
+    } catch {
+      // A setting that is too large must not prevent the others from being saved.
+      guard begun.count > 1, error.code == .valueTooLarge || error.code == .keyTooLarge else {
+        for setting in begun where setting.box.couldNotSave(setting.count, error) {
+          keep(setting)
+        }
+        return
+      }
+      for setting in begun { await write([setting], to: keyspace) }
+    }
+  }
+
+  /// Commits operations as one batch.
+  ///
+  /// - Returns: the last sequence number of the batch. It stands for the whole batch: no other
+  ///   operation has a number in between.
+  private func commit(
+    _ operations: [(key: Key, value: [UInt8]?)], to keyspace: Keyspace
+  ) async throws(StoreError) -> UInt64? {
+    let receipt = Mutex<CommitReceipt?>(nil)
+    try await keyspace.commit(operations, durability: nil) { done in
+      receipt.withLock { $0 = done }
+    }
+    return receipt.withLock { $0?.sequence?.rawValue }
+  }
+
+  /// Keeps a setting for the next attempt, unless a newer one for its key is pending.
+  private func keep(_ setting: PendingSetting) {
+    state.withLock { state in
+      guard !state.queue.pending.contains(where: { $0.key == setting.key }) else { return }
+      state.queue.pending.insert(setting, at: 0)
+    }
+  }
+}

@@ -1,4 +1,6 @@
+import Foundation
 public import MoraineEngine
+import Synchronization
 
 /// A repository of models of one type. It has the four operations of the actor-repository pattern,
 /// but a save appends one model to a log and does not write one file with all models again.
@@ -64,5 +66,226 @@ struct LocalCommits {
   mutating func restart(at count: UInt64) {
     known = count
     later = []
+  }
+}
+
+extension LocalRepository {
+  /// Saves a model under its id and replaces the model that had this id.
+  ///
+  /// - Throws: `.encodingFailed`, `.keyTooLarge`, `.valueTooLarge`, `.noSpace`, `.io`, `.poisoned`,
+  ///   `.closed`. The model that was saved before then stays, in the cache too.
+  /// - Complexity: O(model): one append.
+  public func save(_ model: Model) async throws(StoreError) {
+    try await save(contentsOf: CollectionOfOne(model))
+  }
+
+  /// Saves models as one atomic batch: all of them, or none. If two models have the same id, the
+  /// last one counts.
+  ///
+  /// - Throws: the errors of ``save(_:)``.
+  public func save(
+    contentsOf models: some Sequence<Model> & Sendable
+  ) async throws(StoreError) {
+    try await prepare()
+    try await store(models)
+  }
+
+  func store(_ models: some Sequence<Model>) async throws(StoreError) {
+    var operations: [(key: Key, value: [UInt8]?)] = []
+    var saved: [(model: Model, costBytes: Int)] = []
+    for model in models {
+      let key = keys.key(model.id)
+      let bytes: [UInt8]
+      do { bytes = try format.encode(model) } catch {
+        throw StoreError(
+          .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
+      }
+      operations.append((key, bytes))
+      saved.append((model, bytes.count))
+    }
+    guard let receipt = try await commit(operations) else { return }
+    // The operations of a batch have consecutive numbers.
+    let last = receipt.sequence?.rawValue ?? 0
+    for (index, each) in saved.enumerated() {
+      cache.insert(
+        ModelCache.Entry(
+          model: each.model, sequence: last - UInt64(saved.count - 1 - index),
+          costBytes: each.costBytes),
+        for: each.model.id)
+    }
+  }
+
+  /// Deletes the model with an id, if one exists.
+  ///
+  /// - Throws: the errors of ``save(_:)``.
+  public func delete(_ id: Model.ID) async throws(StoreError) {
+    try await delete(contentsOf: CollectionOfOne(id))
+  }
+
+  /// Deletes models as one atomic batch.
+  ///
+  /// - Throws: the errors of ``save(_:)``.
+  public func delete(
+    contentsOf ids: some Sequence<Model.ID> & Sendable
+  ) async throws(StoreError) {
+    try await prepare()
+    let ids = Array(ids)
+    let receipt = try await commit(ids.map { (keys.key($0), nil) })
+    guard let last = receipt?.sequence else { return }
+    for id in ids {
+      cache.insert(ModelCache.Entry(model: nil, sequence: last.rawValue, costBytes: 32), for: id)
+    }
+  }
+
+  /// Commits operations as one batch and counts the commit as this repository's own.
+  ///
+  /// - Returns: nil when there are no operations.
+  private func commit(
+    _ operations: [(key: Key, value: [UInt8]?)]
+  ) async throws(StoreError) -> CommitReceipt? {
+    if operations.isEmpty { return nil }
+    localCommits.begin()
+    let receipt = ReceiptBox()
+    do throws(StoreError) {
+      try await keyspace.commit(operations, durability: durability, onVisible: receipt.put)
+    } catch {
+      // The batch may be visible: the error may come from the sync only.
+      localCommits.end(nil)
+      throw error
+    }
+    let done = receipt.value
+    localCommits.end(done?.sequence == nil ? nil : done?.commitCount)
+    return done
+  }
+}
+
+/// Carries a receipt from the store's actor to the repository's actor.
+private final class ReceiptBox: Sendable {
+  private let box = Mutex<CommitReceipt?>(nil)
+
+  @Sendable func put(_ receipt: CommitReceipt) { box.withLock { $0 = receipt } }
+
+  var value: CommitReceipt? { box.withLock { $0 } }
+}
+
+extension LocalRepository {
+  /// Returns the model with an id, or nil when there is none.
+  ///
+  /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.corrupted`, `.io`, `.closed`,
+  ///   `.suspended`. The last two are also thrown for a model that is in memory.
+  /// - Complexity: O(1) for a model in memory, otherwise O(model).
+  @inlinable
+  public func find(by id: Model.ID) async throws(StoreError) -> Model? {
+    // Inlined into the caller, which knows the types: that makes the look-up much faster.
+    if isCacheCurrent, let known = cache.young[id] { return known.model }
+    return try await read(id)
+  }
+
+  /// Whether the cache surely agrees with the store. This check calls neither the store nor the
+  /// disk; false may also mean that it cannot tell.
+  @usableFromInline
+  var isCacheCurrent: Bool {
+    first.isEmpty && monitor.commitCount == localCommits.known && !monitor.hasNewsOfOthers
+  }
+
+  @usableFromInline
+  func read(_ id: Model.ID) async throws(StoreError) -> Model? {
+    try await prepare()
+    if monitor.hasNewsOfOthers { try await keyspace.store.applyPeerWrites() }
+    if mayTrustCache(), let known = cache.entry(id) { return known.model }
+    let key = keys.key(id)
+    guard let found = try await keyspace.versionedValue(forKey: key) else {
+      throw StoreError(.closed, "the store was closed; open it again", file: place)
+    }
+    guard let bytes = found.value, let sequence = found.sequence else { return nil }
+    let model = try format.decode(bytes, key, place)
+    // Not if another commit has changed the keyspace since the model was read.
+    if mayTrustCache(), monitor.commitCount == found.commitCount {
+      cache.insert(
+        ModelCache.Entry(model: model, sequence: sequence.rawValue, costBytes: bytes.count),
+        for: id)
+    }
+    return model
+  }
+
+  /// Returns all models at one moment, in the order in which they were last saved.
+  ///
+  /// - Throws: the errors of ``find(by:)``, for the first model that cannot be read.
+  /// - Complexity: O(bytes of the store's log).
+  public func loadAll() async throws(StoreError) -> [Model] {
+    try await prepare()
+    return try await decoded(try await keyspace.entries())
+  }
+
+  /// Returns the number of models.
+  ///
+  /// - Throws: the errors of ``/MoraineEngine/Keyspace/statistics()``.
+  public func count() async throws(StoreError) -> Int {
+    try await prepare()
+    return try await keyspace.count()
+  }
+
+  /// Empties the cache if a commit that is not this repository's has changed the keyspace.
+  ///
+  /// - Returns: whether the cache agrees with the store. While a save of this repository is under
+  ///   way, the repository cannot tell whether the last commit is its own, and returns false.
+  private func mayTrustCache() -> Bool {
+    if cache.isOff { return false }
+    let count = monitor.commitCount
+    guard ChangeMonitor.isUsable(count) else { return false }
+    if count == localCommits.known { return true }
+    if localCommits.underWay > 0 { return false }
+    cache.removeAll()
+    localCommits.restart(at: count)
+    return true
+  }
+}
+
+extension LocalRepository {
+  /// The number of models that one task decodes. Decoding takes most of the time of reading all
+  /// models.
+  private static var chunkCount: Int { 1_000 }
+
+  /// Decodes models on all processors and keeps their order.
+  ///
+  /// - Throws: the errors of ``find(by:)``, for the first model that cannot be read.
+  nonisolated func decoded(_ entries: [Store.Entry]) async throws(StoreError) -> [Model] {
+    let starts = stride(from: 0, to: entries.count, by: Self.chunkCount)
+    let chunks = starts.map { entries[$0..<min($0 + Self.chunkCount, entries.count)] }
+    if chunks.count < 2 { return try decodedTogether(entries[...]) }
+    let results = await withTaskGroup(of: (Int, Result<[Model], StoreError>).self) { group in
+      for (number, chunk) in chunks.enumerated() {
+        group.addTask {
+          do throws(StoreError) { return (number, .success(try self.decodedTogether(chunk))) } catch
+          {
+            return (number, .failure(error))
+          }
+        }
+      }
+      var results = [Result<[Model], StoreError>](repeating: .success([]), count: chunks.count)
+      for await (number, result) in group { results[number] = result }
+      return results
+    }
+    var models: [Model] = []
+    models.reserveCapacity(entries.count)
+    for result in results { models += try result.get() }
+    return models
+  }
+
+  /// Decodes the models as one array where that works: the decoder then starts and ends once, not
+  /// for each model.
+  private nonisolated func decodedTogether(
+    _ entries: ArraySlice<Store.Entry>
+  ) throws(StoreError) -> [Model] {
+    if let models = format.decodeTogether(entries.lazy.map(\.value)),
+      models.count == entries.count,
+      // A value that is damaged can make the array decode into models that were not stored.
+      zip(models, entries).allSatisfy({ keys.key($0.id) == $1.key })
+    {
+      return models
+    }
+    var models: [Model] = []
+    for entry in entries { models.append(try format.decode(entry.value, entry.key, place)) }
+    return models
   }
 }

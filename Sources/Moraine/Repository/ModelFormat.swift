@@ -1,3 +1,4 @@
+public import Foundation
 import MoraineEngine
 
 /// The format in which models are written, and the migrations that read older versions of them.
@@ -95,5 +96,196 @@ public struct ModelFormat<Model: Sendable>: Sendable {
       throw undecodable("it has version \(found.version), and there is no migration from it")
     }
     do { return try reader(found.body) } catch { throw undecodable("\(error)") }
+  }
+}
+
+/// A program's own conversion of values to bytes and back: CBOR, MessagePack, encrypted JSON, and
+/// so on.
+///
+/// ```swift
+/// struct Sealed: ModelCodec {
+///   let key: SymmetricKey
+///   func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+///     Array(try AES.GCM.seal(JSONEncoder().encode(value), using: key).combined!)
+///   }
+///   func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
+///     let box = try AES.GCM.SealedBox(combined: bytes)
+///     return try JSONDecoder().decode(type, from: AES.GCM.open(box, using: key))
+///   }
+/// }
+/// let notes = try LocalRepository<Note>(directory: folder, format: .codec(Sealed(key: key)))
+/// ```
+///
+/// An error that the codec throws becomes `.encodingFailed` or `.decodingFailed`, with the key of
+/// the model.
+public protocol ModelCodec: Sendable {
+  /// Encodes a value. A repository calls this from one task at a time; settings call it from any
+  /// number of tasks.
+  func encode<Value: Encodable>(_ value: Value) throws -> [UInt8]
+
+  /// Decodes a value.
+  ///
+  /// - Parameters:
+  ///   - type: the type of the value.
+  ///   - bytes: bytes that ``encode(_:)`` returned for this or an earlier version of the type.
+  func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value
+}
+
+extension ModelFormat where Model: Codable {
+  /// Returns a format that uses a codec. A stored model begins with its version number, "v1:", and
+  /// then has the codec's bytes.
+  ///
+  /// - Parameters:
+  ///   - codec: converts models to bytes and back.
+  ///   - version: the version that is written, from 1.
+  public static func codec(_ codec: some ModelCodec, version: Int = 1) -> ModelFormat {
+    versioned(codec, version: version, marksTheFirst: true)
+  }
+
+  /// Returns a format with version marks.
+  ///
+  /// - Parameter marksTheFirst: whether models of version 1 have a mark too. If not, the codec's
+  ///   bytes must not begin with "v".
+  static func versioned(
+    _ codec: some ModelCodec, version: Int, marksTheFirst: Bool
+  ) -> ModelFormat {
+    ModelFormat(
+      version: version, codec: codec,
+      opening: { try VersionMark.open($0, isOptional: !marksTheFirst) },
+      writing: { model in
+        let bytes = try codec.encode(model)
+        return version == 1 && !marksTheFirst ? bytes : VersionMark.mark(bytes, version)
+      })
+  }
+}
+
+/// The version number in front of a body: "v2:".
+private enum VersionMark {
+  private static let letter = UInt8(ascii: "v")
+
+  static func mark(_ body: [UInt8], _ version: Int) -> [UInt8] {
+    Array("v\(version):".utf8) + body
+  }
+
+  /// Splits stored bytes into the version and the body.
+  ///
+  /// - Parameter isOptional: whether bytes without a mark are of version 1.
+  static func open(
+    _ bytes: [UInt8], isOptional: Bool
+  ) throws -> (version: Int, body: [UInt8]) {
+    if isOptional, bytes.first != letter { return (1, bytes) }
+    let digits = bytes.dropFirst().prefix { (0x30...0x39).contains($0) }
+    let rest = bytes.dropFirst(1 + digits.count)
+    guard bytes.first == letter, rest.first == UInt8(ascii: ":"),
+      let version = Int(String(decoding: digits, as: UTF8.self)), version > 0
+    else {
+      throw DecodingError.dataCorrupted(
+        DecodingError.Context(codingPath: [], debugDescription: "its version is not a number"))
+    }
+    return (version, Array(rest.dropFirst()))
+  }
+}
+
+extension ModelFormat where Model: Codable {
+  /// JSON, one object for each model, as `moraine dump` prints it.
+  public static var json: ModelFormat { json() }
+
+  /// Returns a JSON format, one object for each model. From version 2 on the object begins with a
+  /// member `"$version"`. A value that is not an object, such as the text of a setting, is then
+  /// stored in a member `"$value"` after it.
+  ///
+  /// - Parameters:
+  ///   - version: the version that is written, from 1.
+  ///   - encoder: the encoder for every model. A repository uses it from one task at a time. Do not
+  ///     set `.prettyPrinted`: a model must be one line.
+  ///   - decoder: the decoder for every model. A repository uses it from one task at a time.
+  public static func json(
+    version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
+  ) -> ModelFormat {
+    let body = JSONBody(encoder: encoder, decoder: decoder)
+    return ModelFormat(
+      version: version, codec: body, opening: JSONBody.open,
+      writing: { JSONBody.mark(try body.encode($0), version) },
+      readingTogether: { try body.decode([Model].self, from: JSONBody.array($0)) })
+  }
+}
+
+private struct JSONBody: ModelCodec {
+  private static let marker = Array("{\"$version\":".utf8)
+  private static let wrapping = Array("\"$value\":".utf8)
+  private static let wrapped = Array("{\"$value\":".utf8)
+  private static let comma = UInt8(ascii: ",")
+  private static let end = UInt8(ascii: "}")
+  let encoder: JSONEncoder
+  let decoder: JSONDecoder
+
+  func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+    [UInt8](try encoder.encode(value))
+  }
+
+  func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
+    try decoder.decode(type, from: Data(bytes))
+  }
+
+  /// Inserts the version before the first member of an object, or wraps any other body.
+  static func mark(_ body: [UInt8], _ version: Int) -> [UInt8] {
+    // A dictionary may itself begin with such a member. It is wrapped, and so decodes unchanged.
+    let isUnlike = !body.starts(with: marker) && !body.starts(with: wrapped)
+    if version == 1, isUnlike { return body }
+    let head = marker + Array("\(version)".utf8)
+    guard body.first == UInt8(ascii: "{"), isUnlike else {
+      return head + [comma] + wrapping + body + [end]
+    }
+    let rest = body.dropFirst()
+    return head + (rest.first == end ? [] : [comma]) + rest
+  }
+
+  static func array(_ bodies: [[UInt8]]) -> [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(bodies.reduce(2) { $0 + $1.count + 1 })
+    bytes.append(UInt8(ascii: "["))
+    for (number, body) in bodies.enumerated() {
+      if number > 0 { bytes.append(comma) }
+      bytes += body
+    }
+    bytes.append(UInt8(ascii: "]"))
+    return bytes
+  }
+
+  @Sendable static func open(_ bytes: [UInt8]) throws -> (version: Int, body: [UInt8]) {
+    guard bytes.starts(with: marker) else { return (1, bytes) }
+    let digits = bytes.dropFirst(marker.count).prefix { (0x30...0x39).contains($0) }
+    guard let version = Int(String(decoding: digits, as: UTF8.self)), version > 0 else {
+      throw DecodingError.dataCorrupted(
+        DecodingError.Context(codingPath: [], debugDescription: "$version is not a number"))
+    }
+    // The mark is removed: a dictionary would decode it as one of its members.
+    var rest = bytes[digits.endIndex...]
+    if rest.first == comma { rest = rest.dropFirst() }
+    if rest.starts(with: wrapping), rest.last == end {
+      return (version, Array(rest.dropFirst(wrapping.count).dropLast()))
+    }
+    return (version, [UInt8(ascii: "{")] + rest)
+  }
+}
+
+extension ModelFormat where Model: Codable {
+  /// Returns a format of binary property lists. A model of version 2 or later is stored after its
+  /// version number.
+  public static func propertyList(version: Int = 1) -> ModelFormat {
+    // A property list begins with "bplist", which cannot be taken for a version mark.
+    versioned(PropertyListCodec(), version: version, marksTheFirst: false)
+  }
+}
+
+private struct PropertyListCodec: ModelCodec {
+  func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+    let encoder = PropertyListEncoder()
+    encoder.outputFormat = .binary
+    return [UInt8](try encoder.encode(value))
+  }
+
+  func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
+    try PropertyListDecoder().decode(type, from: Data(bytes))
   }
 }

@@ -119,3 +119,331 @@ struct CompactionPacer {
     return max(Self.leastBytesPerSecond, 2 * appendedPerSecond)
   }
 }
+
+/// A sealed segment that a compaction rewrites.
+struct CompactionInput: Sendable {
+  let slot: Int
+  let name: String
+  let mapping: (any FileMapping)?
+  let firstOffset: Int
+  let end: Int
+  let seed: Checksum
+  let dictionaryLength: Int
+  let liveBytes: Int
+  let isCompacted: Bool
+}
+
+/// A record that the compaction copies if it is needed.
+struct CompactionCandidate {
+  let address: Address
+  let length: Int
+  let hash: UInt64
+  let sequence: UInt64
+  let keyspace: UInt16
+  let isDelete: Bool
+  /// Time of expiry in milliseconds since 1970; `UInt64.max` for a record that does not expire.
+  let expiryMilliseconds: UInt64
+}
+
+/// Reads the inputs of a compaction in order, and verifies every checksum. One thread uses it at a
+/// time.
+///
+/// Safety of `@unchecked Sendable`: one compaction passes the reader from call to call, and each
+/// call waits until the one before it has returned.
+final class CompactionReader: @unchecked Sendable {
+  private static let chunkRecords = 2048
+  private static let chunkBytes = 512 << 10
+  private let inputs: [CompactionInput]
+  private let directory: any StorageDirectory
+  private let hashKey: HashKey
+  private let sampling: DictionarySampling?
+  private var next = 0
+  private var scanner: SegmentScanner?
+  private var readBytes = 0
+  /// Decompresses the values of the segment that the last chunk came from.
+  var values = SegmentValues(dictionary: [], name: "")
+
+  /// - Parameter sampling: selects the puts that are read; nil for all records.
+  init(
+    _ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey,
+    sampling: DictionarySampling? = nil
+  ) {
+    assert(!inputs.isEmpty, "a compaction has no inputs")
+    assert(Set(inputs.map(\.slot)).count == inputs.count, "a segment is an input twice")
+    self.inputs = inputs
+    self.directory = directory
+    self.hashKey = hashKey
+    self.sampling = sampling
+  }
+
+  /// Returns the next puts and deletes, all of one segment; nil after the last segment. With a
+  /// sampling, a chunk may be empty.
+  ///
+  /// - Throws: `.corrupted` when a record is not what was written, `.io`.
+  func chunk() throws(StoreError) -> [CompactionCandidate]? {
+    while next < inputs.count {
+      if scanner == nil { scanner = try open(inputs[next]) }
+      let candidates = try candidates(of: inputs[next].slot)
+      if !candidates.isEmpty { return candidates }
+      if let scanner, scanner.offset < scanner.source.length {
+        if sampling != nil { return [] }
+      } else {
+        scanner = nil
+        next += 1
+      }
+    }
+    return nil
+  }
+
+  /// Returns the number of bytes that were read since the last call.
+  func takeReadBytes() -> Int {
+    defer { readBytes = 0 }
+    return readBytes
+  }
+
+  private func candidates(of slot: Int) throws(StoreError) -> [CompactionCandidate] {
+    var result: [CompactionCandidate] = []
+    guard var scanner else { return result }
+    let start = scanner.offset
+    defer {
+      readBytes += scanner.offset - start
+      self.scanner = scanner
+    }
+    while result.count < Self.chunkRecords, scanner.offset - start < Self.chunkBytes {
+      let place = scanner.offset
+      switch try scanner.next() {
+      case .end: return result
+      case .stop(let reason): throw .corrupted(reason, scanner.name, at: place)
+      case .record(let record):
+        let header = record.reference.header
+        guard header.kind.isOperation else { continue }
+        if let sampling, !sampling.takes(header) { continue }
+        result.append(
+          CompactionCandidate(
+            address: Address(slot: slot, offset: record.offset), length: header.length,
+            hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
+            sequence: header.sequence, keyspace: header.keyspace,
+            isDelete: header.kind.effect == .removes,
+            expiryMilliseconds: record.reference.expiryMilliseconds ?? .max))
+      }
+    }
+    return result
+  }
+
+  private func open(_ input: CompactionInput) throws(StoreError) -> SegmentScanner {
+    assert(input.firstOffset <= input.end, "an input ends inside its header")
+    assert(
+      input.firstOffset.isMultiple(of: recordAlignment), "an input begins at an unaligned offset")
+    let source = try Self.source(input, directory)
+    values = SegmentValues(dictionary: try Self.dictionary(input, source), name: input.name)
+    return SegmentScanner(
+      source: source, name: input.name, seed: input.seed, offset: input.firstOffset)
+  }
+
+  /// Returns the dictionary of an input.
+  static func dictionary(
+    of input: CompactionInput, _ directory: any StorageDirectory
+  ) throws(StoreError) -> [UInt8] {
+    try dictionary(input, source(input, directory))
+  }
+
+  /// Verifies the dictionary's checksum again: a copy made with a damaged dictionary would have a
+  /// right checksum.
+  private static func dictionary(
+    _ input: CompactionInput, _ source: ByteSource
+  ) throws(StoreError) -> [UInt8] {
+    if input.dictionaryLength == 0 { return [] }
+    return try SegmentFile.header(source, input.name).dictionary
+  }
+
+  private static func source(
+    _ input: CompactionInput, _ directory: any StorageDirectory
+  ) throws(StoreError) -> ByteSource {
+    let file = try storing { () throws(StorageError) in
+      try directory.openFile(input.name, .read)
+    }
+    guard let file else { throw .corrupted("the file is missing", input.name, at: 0) }
+    return ByteSource(file: file, name: input.name, length: input.end, mapping: input.mapping)
+  }
+
+  /// Returns a record of the last chunk. Its checksum was verified when the chunk was read.
+  ///
+  /// - Throws: `.corrupted` when the file now contains other bytes; `.io`.
+  func record(_ candidate: CompactionCandidate) throws(StoreError) -> RecordReference {
+    guard let source = scanner?.source else { fatalError("no input is open") }
+    assert(
+      candidate.address.slot == inputs[next].slot, "a record is not of the segment read last")
+    assert(
+      candidate.address.offset + candidate.length <= source.length,
+      "a record ends after its segment")
+    let base = try source.bytes(at: candidate.address.offset, count: candidate.length)
+    // Without a mapping, these bytes may have been read from the file again.
+    guard inputs[next].mapping != nil || checksumMatches(base, candidate),
+      let header = RecordHeader.parse(base, length: candidate.length)
+    else {
+      throw .corrupted(
+        "a record changed while it was copied", inputs[next].name,
+        at: candidate.address.offset)
+    }
+    return RecordReference(base: base, header: header)
+  }
+
+  private func checksumMatches(
+    _ base: UnsafeRawPointer, _ candidate: CompactionCandidate
+  ) -> Bool {
+    let checksum = RecordHeader.checksum(
+      of: base, length: candidate.length, at: UInt64(candidate.address.offset),
+      seed: inputs[next].seed)
+    return checksum == RecordHeader.storedChecksum(at: base)
+  }
+}
+
+/// The segment that a compaction writes. One thread uses it at a time.
+///
+/// Safety of `@unchecked Sendable`: the same argument as for ``CompactionReader``.
+final class CompactionOutput: @unchecked Sendable {
+  private static let flushBytes = 512 << 10
+  private(set) var header: SegmentHeader
+  private(set) var relocations: [Relocation] = []
+  private(set) var recordCount: UInt64 = 0
+  private(set) var firstSequence: UInt64 = 0
+  private(set) var lastSequence: UInt64 = 0
+  private(set) var deleteBytes = 0
+  /// Number of bytes of the copied puts, with their padding.
+  private(set) var liveBytes: UInt64 = 0
+  private(set) var earliestExpiry = UInt64.max
+  /// Sequence number of the last delete that was left out: the feed of changes no longer contains
+  /// it.
+  var lastDroppedDelete: UInt64 = 0
+  private(set) var file: (any StorageFile)?
+  private let directory: any StorageDirectory
+  private let seed: Checksum
+  private let limitBytes: Int
+  private var recoder = ValueRecoder(.none)
+  private var buffer: [UInt8] = []
+  private var written = 0
+
+  /// - Parameter limitBytes: offset before which every record begins.
+  init(_ header: SegmentHeader, _ directory: any StorageDirectory, limitBytes: Int) {
+    self.header = header
+    self.limitBytes = limitBytes
+    self.directory = directory
+    seed = header.checksumSeed
+  }
+
+  var name: String { header.number.fileName }
+  var lengthBytes: Int { written + buffer.count }
+  var isEmpty: Bool { recordCount == 0 }
+
+  /// Sets the dictionary that the values share. Called before the first record is appended.
+  func share(_ dictionary: SharedDictionary) {
+    precondition(isEmpty, "the dictionary must be set before the first record")
+    assert(header.dictionary.isEmpty, "an output gets a second dictionary")
+    header.dictionary = dictionary.bytes
+    if !dictionary.bytes.isEmpty { header.flags.insert(.hasDictionary) }
+    recoder = ValueRecoder(dictionary)
+  }
+
+  /// Copies a record with its sequence number, key and value to its new offset.
+  ///
+  /// - Throws: `.limitExceeded` when the record would begin at an offset that no address can
+  ///   express: values that had a dictionary may have become longer.
+  func append(
+    _ record: RecordReference, _ candidate: CompactionCandidate, _ values: inout SegmentValues
+  ) throws(StoreError) {
+    if isEmpty { try begin() }
+    assert(file != nil, "a record is added to an output without a file")
+    var copy = RecordCopy(record.base, record.header)
+    try recoder.recode(
+      &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
+    let offset = lengthBytes
+    guard offset < limitBytes else {
+      throw StoreError(.limitExceeded, "the live records do not fit into one segment", file: name)
+    }
+    assert(offset.isMultiple(of: recordAlignment), "a copy begins at an unaligned offset")
+    assert(copy.length <= StoreLimits.recordLengthBytes, "a copy is longer than a record can be")
+    place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
+    recordCount += 1
+    assert(lengthBytes == offset + aligned(copy.length), "a copy has another length than its room")
+    if firstSequence == 0 { firstSequence = candidate.sequence }
+    lastSequence = candidate.sequence
+    earliestExpiry = min(earliestExpiry, candidate.expiryMilliseconds)
+    if candidate.isDelete {
+      deleteBytes += aligned(copy.length)
+    } else {
+      liveBytes += UInt64(aligned(copy.length))
+      relocations.append(
+        Relocation(
+          old: candidate.address, hash: candidate.hash, sequence: candidate.sequence,
+          newOffset: UInt32(truncatingIfNeeded: offset),
+          oldLength: UInt32(truncatingIfNeeded: candidate.length),
+          newLength: UInt32(truncatingIfNeeded: copy.length), keyspace: candidate.keyspace))
+    }
+    if buffer.count >= Self.flushBytes { try flush() }
+  }
+
+  /// Calls the body with zeroed memory for the next record.
+  private func place(_ length: Int, _ write: (UnsafeMutableRawPointer) -> Void) {
+    let place = buffer.count
+    buffer.append(contentsOf: repeatElement(0, count: aligned(length)))
+    buffer.withUnsafeMutableBytes { bytes in
+      guard let base = bytes.baseAddress else { return }
+      write(base + place)
+    }
+  }
+
+  private func begin() throws(StoreError) {
+    file = try storing { () throws(StorageError) in
+      try directory.remove(name)
+      return try directory.createFile(name)
+    }
+    buffer = header.encoded()
+    assert(written == 0, "an output begins again after bytes were written")
+    assert(buffer.count == header.headerLength, "a header has another length than it states")
+  }
+
+  private func flush() throws(StoreError) {
+    guard let file else { return }
+    let place = UInt64(written)
+    try buffer.withBytes { (bytes) throws(StoreError) in
+      try storing { () throws(StorageError) in try file.write(bytes, at: place) }
+    }
+    written += buffer.count
+    buffer.removeAll(keepingCapacity: true)
+  }
+
+  /// Appends the footer, and makes the segment and its name durable.
+  func finish(_ pipeline: CommitPipeline) throws(StoreError) {
+    guard let file else { return }
+    precondition(
+      lengthBytes == header.headerLength + Int(liveBytes) + deleteBytes,
+      "the records of an output have another length than it counts")
+    // The footer's digest is never compared: its sequence number is below `compactedThrough`.
+    let footer = SegmentFooter(
+      recordCount: recordCount, firstSequence: SequenceNumber(rawValue: firstSequence),
+      lastSequence: SequenceNumber(rawValue: lastSequence),
+      wallMilliseconds: SystemClock.wallMilliseconds(), digest: StateDigest())
+    let offset = UInt64(lengthBytes)
+    footer.encoded().withUnsafeBytes { payload in
+      let draft = RecordDraft(
+        sequence: lastSequence, kind: .footer, key: UnsafeRawBufferPointer(start: nil, count: 0),
+        stored: payload)
+      place(draft.length) { draft.write(to: $0, at: offset, seed: seed) }
+    }
+    try flush()
+    do throws(StorageError) {
+      try file.synchronize(.full)
+      try directory.synchronize()
+    } catch {
+      pipeline.poison(StoreError(error))
+      throw StoreError(error)
+    }
+  }
+
+  /// Removes the segment, which no manifest lists.
+  func discard() throws(StoreError) {
+    guard file != nil else { return }
+    file = nil
+    try storing { () throws(StorageError) in try directory.remove(name) }
+  }
+}

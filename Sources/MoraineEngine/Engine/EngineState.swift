@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
 /// The whole state of an open store. The actor owns it, or the code that opens the store.
 struct EngineState: ~Copyable {
@@ -145,4 +146,408 @@ extension EngineState {
 
   /// Segment size that fits the store: see ``Log/fittingSegmentBytes(liveBytes:)``.
   var fittingSegmentBytes: Int { Log.fittingSegmentBytes(liveBytes: live.bytes) }
+}
+
+/// The result of an attempt: done, or to be repeated when there is room.
+enum Outcome<Value> {
+  case done(Value)
+  case needsRoom(Int)
+}
+
+extension EngineState {
+  /// Mutating, although it changes nothing: a function that only borrows the state copies all of
+  /// it.
+  mutating func checkWritable() throws(StoreError) {
+    if configuration.isReadOnly {
+      throw StoreError(.readOnly, "the store was opened for reading only")
+    }
+    try checkProcess()
+    if pipeline.isPoisoned.load(ordering: .relaxed), let poison = pipeline.poison { throw poison }
+    guard log.lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {
+      throw StoreError(.limitExceeded, "all sequence numbers are used up")
+    }
+  }
+
+  @inline(__always)
+  var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
+
+  /// Throws in a forked child of the process that opened the store: the log and the thread that
+  /// syncs belong to the parent.
+  @inline(__always)
+  func checkProcess() throws(StoreError) {
+    guard isInItsProcess else {
+      throw StoreError(
+        .usedAfterFork,
+        "this process was forked after the store was opened; open it again in the child")
+    }
+  }
+
+  static func checkLimits(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer
+  ) throws(StoreError) {
+    guard key.count <= StoreLimits.keyLengthBytes else {
+      throw StoreError(
+        .keyTooLarge, "the key has \(key.count) bytes; the limit is \(StoreLimits.keyLengthBytes)")
+    }
+    guard value.count <= StoreLimits.valueLengthBytes else {
+      throw StoreError(
+        .valueTooLarge,
+        "the value has \(value.count) bytes; the limit is \(StoreLimits.valueLengthBytes)")
+    }
+  }
+
+  /// - Parameter prepared: the value of an operation that is repeated until there is room; nil for
+  ///   one attempt.
+  @inline(__always)
+  mutating func put(
+    _ key: Key, _ value: [UInt8], keyspace: UInt16 = 0, _ prepared: PreparedValue? = nil
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try key.bytes.withBytes { (keyBytes) throws(StoreError) in
+      try value.withBytes { (bytes) throws(StoreError) in
+        try put(keyBytes, bytes, keyspace: keyspace, prepared)
+      }
+    }
+  }
+
+  /// Appends one put and makes it visible.
+  ///
+  /// - Parameter prepared: see ``put(_:_:keyspace:_:)``.
+  mutating func put(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
+    _ prepared: PreparedValue? = nil
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if value.count > PreparedValue.sharedBufferLimit {
+      return try putLarge(key, value, keyspace: keyspace, prepared)
+    }
+    try checkWritable()
+    try Self.checkLimits(key, value)
+    let hash = hash(key, keyspace)
+    // The bucket arrives while the value is compressed.
+    live.index.prefetch(hash)
+    let draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .put, keyspace: keyspace, key: key, value: value,
+      compressed: compressor.compress(value))
+    return try put(draft, hash: hash)
+  }
+
+  /// Appends a put whose value is large, and therefore compressed only once.
+  private mutating func putLarge(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
+    _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try checkWritable()
+    try Self.checkLimits(key, value)
+    // A single attempt compresses only where the record fits, whatever the result of the
+    // compression.
+    let bound = Self.recordBound(keyLength: key.count, valueLength: value.count)
+    guard prepared != nil || log.hasRoom(forPuts: bound) else { return .needsRoom(bound) }
+    let hash = hash(key, keyspace)
+    defer { compressor.trim() }
+    if prepared?.isCompressed != true { largeCompressionCount += 1 }
+    let compressed =
+      prepared?.compressed(value) ?? (prepared == nil ? compressor.compress(value) : nil)
+    defer { withExtendedLifetime(prepared) {} }
+    let draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .put, keyspace: keyspace, key: key, value: value,
+      compressed: compressed)
+    return try put(draft, hash: hash)
+  }
+
+  /// Returns the largest size of a put's record, aligned.
+  static func recordBound(keyLength: Int, valueLength: Int) -> Int {
+    aligned(RecordHeader.fixedLength + 10 + keyLength + valueLength)
+  }
+
+  /// Appends a put in its stored form, and makes it visible.
+  @inline(__always)
+  private mutating func put(
+    _ draft: RecordDraft, hash: UInt64
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    let (key, keyspace) = (draft.key, draft.keyspace)
+    let length = draft.length
+    guard log.hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
+    try validateForChange(hash)
+    live.index.makeUnique(hash)
+    let existing = try log.table.find(key, keyspace, hash: hash, in: live.index)
+    return .done(try append(draft, hash: hash, over: existing?.replaceable))
+  }
+
+  /// Appends a record after which no other record of its unit comes, and makes it visible.
+  @inline(__always)
+  private mutating func append(
+    _ draft: RecordDraft, hash: UInt64, over existing: ReplaceableEntry?
+  ) throws(StoreError) -> SequenceNumber {
+    assert(draft.sequence == log.lastSequence &+ 1, "a record with a number out of order")
+    // In positional mode the existing record lies in a buffer that the append reuses. Its fields
+    // were read already.
+    try log.appendSyncMarkIfDue(live.digest)
+    // From here on the number is used up, even if the append fails.
+    log.lastSequence &+= 1
+    let address = try log.append(draft)
+    apply(
+      draft.kind.effect, at: address, length: draft.length, sequence: log.lastSequence,
+      hash: hash, keyspace: draft.keyspace, over: existing)
+    log.publish()
+    keyspaces.recordCommit(draft.keyspace)
+    return SequenceNumber(rawValue: log.lastSequence)
+  }
+
+  /// Makes a record visible that is in the log.
+  @inline(__always)
+  private mutating func apply(
+    _ effect: RecordKind.Effect, at address: Address, length: Int, sequence: UInt64, hash: UInt64,
+    keyspace: UInt16, over existing: ReplaceableEntry?
+  ) {
+    log.countRecord(sequence, effect, length: length, in: address.slot)
+    live.apply(
+      effect, at: address, length: length, sequence: sequence, hash: hash, keyspace: keyspace,
+      over: existing, in: log.table)
+  }
+
+  /// Appends a delete, if the key exists.
+  mutating func delete(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16 = 0
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    try checkWritable()
+    try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
+    let hash = hash(key, keyspace)
+    try validateForChange(hash)
+    live.index.makeUnique(hash)
+    guard let existing = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
+      return .done(nil)
+    }
+    let none = UnsafeRawBufferPointer(start: nil, count: 0)
+    let draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .delete, keyspace: keyspace, key: key, value: none,
+      compressed: nil)
+    let length = aligned(draft.length)
+    guard log.hasRoom(for: length) else { return .needsRoom(length) }
+    return .done(try append(draft, hash: hash, over: existing.replaceable))
+  }
+}
+
+extension EngineState {
+  /// Appends all operations as one atomic unit and makes them visible together.
+  ///
+  /// - Parameters:
+  ///   - isDelete: whether the batch frees space and needs hardly any.
+  ///   - prepared: the value of a batch of one large value, which all attempts share; nil for other
+  ///     batches.
+  /// - Returns: the last sequence number; nil when there was nothing to do.
+  /// - Complexity: O(bytes). Each key is looked up twice in the index: every step that may fail
+  ///   must have failed before the first byte is written. The first look-up fetches the data that
+  ///   the second one needs.
+  mutating func commit(
+    _ batch: BatchOperations, isDelete: Bool, _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    try batch.withPieces { (batch) throws(StoreError) in
+      precondition(batch.count > 0, "a batch has no operation")
+      if batch.count == 1 { return try commitAlone(batch, prepared) }
+      return try commitTogether(batch, isDelete: isDelete)
+    }
+  }
+
+  /// Number of operations up to which a batch needs no more memory than is always taken ahead.
+  private static let largeBatch = HashIndex.securedInsertions
+
+  private mutating func commitTogether(
+    _ batch: BatchPieces, isDelete: Bool
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    try checkWritable()
+    let total = batch.operations.reduce(0) { $0 &+ Self.recordBound($1) }
+    guard total <= StoreLimits.batchLengthBytes else {
+      throw StoreError(
+        .valueTooLarge,
+        "the batch has \(total) bytes; the limit is \(StoreLimits.batchLengthBytes), so split it")
+    }
+    guard isDelete ? log.hasRoom(for: total) : log.hasRoom(forPuts: total) else {
+      return .needsRoom(total)
+    }
+    let hashes = hashesFetchingBuckets(batch)
+    let older = try replacedRecords(batch, hashes)
+    // Many insertions may need more memory than one.
+    if live.index.needsCare || batch.count > Self.largeBatch {
+      try live.index.secure(insertions: batch.count)
+      for hash in hashes { live.index.makeUnique(hash) }
+    }
+    try log.appendSyncMarkIfDue(live.digest)
+    let first = log.lastSequence
+    // From here on these numbers are used up, even if the append fails.
+    log.lastSequence += UInt64(batch.count)
+    let places = try appendAll(batch, after: first)
+    assert(places.count == batch.count, "a part of a batch was appended")
+    compressor.trim()
+    for index in 0..<batch.count {
+      let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
+      let operation = batch.operations[index]
+      apply(
+        operation.kind.effect, at: places[index].address, length: places[index].length,
+        sequence: first + UInt64(index) + 1, hash: hashes[index], keyspace: operation.keyspace,
+        over: found)
+    }
+    log.publish()
+    recordCommit(of: batch)
+    return .done(SequenceNumber(rawValue: log.lastSequence))
+  }
+
+  /// Commits a batch of one operation. The operation may be as large as its value, and asks for
+  /// exactly the room that it takes: in a segment larger than others, records in the space after it
+  /// could not be addressed.
+  private mutating func commitAlone(
+    _ batch: BatchPieces, _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    let operation = batch.operations[0]
+    let key = batch.key(0)
+    if operation.kind.effect == .removes { return try delete(key, keyspace: operation.keyspace) }
+    let outcome = try batch.withValue(0) { (value) throws(StoreError) in
+      try put(key, value, keyspace: operation.keyspace, prepared)
+    }
+    switch outcome {
+    case .done(let sequence): return .done(sequence)
+    case .needsRoom(let count): return .needsRoom(count)
+    }
+  }
+
+  /// Returns the largest size of this operation's record.
+  private static func recordBound(_ operation: BatchOperation) -> Int {
+    recordBound(keyLength: operation.keyLength, valueLength: operation.valueLength)
+  }
+
+  private func hashesFetchingBuckets(_ batch: BatchPieces) -> [UInt64] {
+    var hashes: [UInt64] = []
+    hashes.reserveCapacity(batch.count)
+    for position in 0..<batch.count {
+      let hash = hash(batch.key(position), batch.operations[position].keyspace)
+      live.index.prefetch(hash)
+      hashes.append(hash)
+    }
+    return hashes
+  }
+
+  /// Returns the records that the keys have so far.
+  private mutating func replacedRecords(
+    _ batch: BatchPieces, _ hashes: [UInt64]
+  ) throws(StoreError) -> [ReplacedRecord?] {
+    var older: [ReplacedRecord?] = []
+    older.reserveCapacity(batch.count)
+    if live.index.needsCare { for hash in hashes { try validatePages(hash) } }
+    for position in 0..<batch.count {
+      let keyspace = batch.operations[position].keyspace
+      let found = try log.table.find(
+        batch.key(position), keyspace, hash: hashes[position], in: live.index)
+      older.append(found.map(ReplacedRecord.init))
+    }
+    return older
+  }
+
+  private mutating func appendAll(
+    _ batch: BatchPieces, after first: UInt64
+  ) throws(StoreError) -> [(address: Address, length: Int)] {
+    let start = log.end
+    var places: [(address: Address, length: Int)] = []
+    places.reserveCapacity(batch.count)
+    do throws(StoreError) {
+      for index in 0..<batch.count {
+        places.append(try append(index, of: batch, sequence: first + UInt64(index) + 1))
+      }
+    } catch {
+      // The first append has cut off its own bytes.
+      if places.isEmpty { throw error }
+      log.removeRecords(from: start)
+      throw error
+    }
+    return places
+  }
+
+  private mutating func append(
+    _ index: Int, of batch: BatchPieces, sequence: UInt64
+  ) throws(StoreError) -> (address: Address, length: Int) {
+    let operation = batch.operations[index]
+    let key = batch.key(index)
+    let count = batch.count
+    return try batch.withValue(index) { (value) throws(StoreError) in
+      var draft = RecordDraft(
+        sequence: sequence, kind: operation.kind, keyspace: operation.keyspace, key: key,
+        value: value, compressed: compressor.compress(value))
+      draft.batch = index == count - 1 ? .end : .more
+      draft.batchCount = UInt32(count)
+      return (try log.append(draft), draft.length)
+    }
+  }
+
+  /// Notifies the watchers, once for each keyspace.
+  private func recordCommit(of batch: BatchPieces) {
+    let first = batch.operations[0].keyspace
+    if batch.operations.allSatisfy({ $0.keyspace == first }) {
+      keyspaces.recordCommit(first)
+    } else {
+      for id in Set(batch.operations.map(\.keyspace)) { keyspaces.recordCommit(id) }
+    }
+  }
+
+  /// Returns the entry of an operation's key as the operations before it have left it. Reads no
+  /// record, so that it cannot fail: the batch is in the log by now.
+  private func entry(
+    of index: Int, _ batch: BatchPieces, _ places: [(address: Address, length: Int)],
+    _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
+  ) -> ReplaceableEntry? {
+    var candidates = live.index.candidates(hash)
+    while let entry = live.index.next(&candidates) {
+      let address = entry.address
+      if let older, older.address == address {
+        return ReplaceableEntry(entry: entry, length: older.length, sequence: older.sequence)
+      }
+      // The entry names a record of this batch. These records lie in the order of the operations.
+      guard address.slot == places[0].address.slot, address.offset >= places[0].address.offset
+      else { continue }
+      let own = places[..<index].partitioningIndex { $0.address.offset >= address.offset }
+      if own < index, batch.areAboutTheSame(own, index) {
+        return ReplaceableEntry(
+          entry: entry, length: places[own].length, sequence: first + UInt64(own) + 1)
+      }
+    }
+    return nil
+  }
+}
+
+/// Storage of the engine in the store's actor, in optimized builds.
+///
+/// The runtime tracks each access to a stored property of an actor, so that no two overlap: some
+/// 200 instructions for every key that is read or written. It does not track memory that a
+/// pointer leads to. (With `_read` and `_modify` instead of addressors, Swift 6.3 allocates a frame
+/// for each access and copies the engine.)
+///
+/// Safety: only the actor has the cell. An access to the engine ends before any other code of the
+/// actor can run: no operation of the engine is asynchronous, and none calls a function that a user
+/// passed to it. Debug builds have a stored property instead, so that the runtime tracks the
+/// accesses of the tests; an access within another one traps there.
+struct EngineCell: ~Copyable {
+  let place: UnsafeMutablePointer<EngineState?>
+
+  init(_ engine: consuming EngineState?) {
+    place = .allocate(capacity: 1)
+    place.initialize(to: engine)
+  }
+
+  deinit {
+    place.deinitialize(count: 1)
+    place.deallocate()
+  }
+}
+
+/// Carries a state from the thread that made it to the actor that will own it.
+///
+/// Safety of `@unchecked Sendable`: the box is made on one thread, passed once through a
+/// continuation, and its state is taken once by the receiver; two threads never use it at the same
+/// time.
+final class EngineBox: @unchecked Sendable {
+  private var state: EngineState?
+
+  init(_ state: consuming EngineState?) {
+    self.state = state
+  }
+
+  func take() -> EngineState? {
+    state.take()
+  }
 }

@@ -189,3 +189,280 @@ extension Store {
     try await SerialQueue(.lasting).run(body)
   }
 }
+
+extension Store {
+  /// Waits while another writer holds the gate, and checks that the store can be used.
+  func passGate() async throws(StoreError) {
+    await writing.roomGate.waitUntilFree()
+    if isShared, engine == nil { try await joinOthers() }
+    try checkUsable()
+  }
+
+  /// Keeps all other writers out until ``endUnit(_:)``, also those of other processes: values that
+  /// the caller reads do not change before it writes.
+  ///
+  /// - Returns: whether the caller now holds the gate; in a store that is not shared it needs none.
+  func beginUnit() async throws(StoreError) -> Bool {
+    try await passGate()
+    guard isShared, !opener.configuration.isReadOnly else {
+      try await checkOpen()
+      return false
+    }
+    writing.roomGate.take()
+    do throws(StoreError) {
+      if engine == nil { try await beginStore() }
+      _ = try await acquireWriterLease()
+    } catch {
+      writing.roomGate.release()
+      throw error
+    }
+    return true
+  }
+
+  func endUnit(_ hasGate: Bool) {
+    guard hasGate else { return }
+    releaseWriterLease()
+    writing.roomGate.release()
+  }
+
+  /// Runs the attempt, and makes room for it and repeats it until there is enough. No other writer
+  /// comes between the attempts, except while this function waits for space to be freed.
+  ///
+  /// - Parameters:
+  ///   - isDelete: whether the attempt may use the space that is reserved for a full disk.
+  ///   - mayWait: whether other writers may come first while a full disk is being cleaned.
+  ///   - keyspaces: the keyspaces that must exist before the attempt.
+  ///   - hasGate: whether the caller holds the gate, and keeps it. Then no other writer may pass.
+  func withRoom<Value>(
+    isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [String] = [],
+    hasGate: Bool = false, _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
+  ) async throws(StoreError) -> Value {
+    precondition(!hasGate || !mayWait, "an attempt that keeps the gate must not wait")
+    if !hasGate { writing.roomGate.take() }
+    defer { if !hasGate { writing.roomGate.release() } }
+    if engine == nil { try await beginStore() }
+    var hasLease = try await acquireWriterLease()
+    defer { if hasLease { releaseWriterLease() } }
+    var seen: UInt64?
+    var hasWaitedForSpace = false
+    // The space that a compaction took from the reserve is for its copies: they free more than
+    // deletes do.
+    if isDelete, mayWait, compaction.hasReserve { try await waitForCompaction(&hasLease) }
+    var hasTriedAgain = false
+    while true {
+      let endCount = compaction.endCount
+      do throws(StoreError) {
+        if !keyspaces.isEmpty { try await createKeyspaces(keyspaces) }
+        switch try attempt(&engine!) {
+        case .done(let value):
+          wakeForChange()
+          return value
+        case .needsRoom(let count):
+          if !isDelete { try await keepReserve() }
+          try await makeRoom(for: count, isDelete: isDelete)
+        }
+      } catch {
+        guard error.code == .noSpace else { throw error }
+        // A compaction that ended during the attempt had taken space, and has given it back.
+        if mayWait, !hasTriedAgain, compaction.endCount != endCount {
+          hasTriedAgain = true
+          continue
+        }
+        tellOutOfSpace(error)
+        compactBecauseFull()
+        // The space is reserved for deletes on a full disk. But a compaction under way needs some
+        // of it to free more, and may not have had its turn yet.
+        let canBeFreed = mayWait && compaction.isForFullDisk && !hasWaitedForSpace
+        if isDelete, !canBeFreed, try await shrinkReserve() { continue }
+        // Waiting again makes sense only if segments were rewritten during the last wait.
+        guard mayWait, compaction.isRunning, !hasWaitedForSpace || seen != compaction.count else {
+          throw error
+        }
+        seen = compaction.count
+        // The work under way may be only a checkpoint, which frees nothing.
+        hasWaitedForSpace = hasWaitedForSpace || compaction.isForFullDisk
+        try await waitForCompaction(&hasLease)
+      }
+    }
+  }
+
+  /// Lets other writers pass, and takes the gate again when the compaction has ended.
+  private func waitForCompaction(_ hasLease: inout Bool) async throws(StoreError) {
+    if hasLease { releaseWriterLease() }
+    hasLease = false
+    writing.roomGate.release()
+    await compaction.waitForEnd()
+    do throws(StoreError) {
+      try await passGate()
+    } catch {
+      // The caller releases the gate at its end.
+      writing.roomGate.take()
+      throw error
+    }
+    writing.roomGate.take()
+    hasLease = try await acquireWriterLease()
+  }
+
+  /// Creates the store on disk, or opens the store that another process has created since this
+  /// store was opened.
+  private func beginStore() async throws(StoreError) {
+    let box = try await opener.openWithoutBlocking(creating: true)
+    // A read may have opened it in the meantime, after another process created it.
+    guard engine == nil else { return }
+    engine = box.take()
+    begunFollowing()
+    tellOpened()
+  }
+
+  /// Releases the part of the reserve that deletes may use.
+  ///
+  /// - Returns: whether that released any space.
+  private func shrinkReserve() async throws(StoreError) -> Bool {
+    guard engine != nil else { return false }
+    let before = engine!.log.reserve.lengthBytes
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.shrink(for: target) }
+    return engine != nil && engine!.log.reserve.lengthBytes < before
+  }
+
+  /// Releases the whole reserve, for work that frees more space.
+  ///
+  /// - Returns: whether there was a reserve.
+  func releaseReserve() async throws(StoreError) -> Bool {
+    guard engine != nil, engine!.log.reserve.lengthBytes > 0 else { return false }
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.release() }
+    compaction.reserveWasReleased()
+    return true
+  }
+
+  /// Reserves again the space that a compaction had taken, before deletes can take it. The next
+  /// compaction needs the space, even more so if this one failed.
+  func restoreReserve() async {
+    guard compaction.hasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
+    do throws(StoreError) {
+      try await passGateToCompact()
+      writing.roomGate.take()
+      defer { writing.roomGate.release() }
+      try await changeReserve { (reserve) throws(StorageError) in try reserve.restore(target) }
+    } catch {
+      // The next put reserves the space, or throws the error.
+    }
+  }
+
+  /// Fills the reserve before a put, because puts must not use up the reserved space.
+  private func keepReserve() async throws(StoreError) {
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
+    if engine!.log.reserve.holds(target) { return }
+    try await changeReserve { (reserve) throws(StorageError) in try reserve.keep(target) }
+  }
+
+  private func changeReserve(
+    _ change: @escaping @Sendable (inout Reserve) throws(StorageError) -> Void
+  ) async throws(StoreError) {
+    let before = engine!.log.reserve
+    let after = try await pipeline.run { () throws(StoreError) in
+      var reserve = before
+      try storing { () throws(StorageError) in try change(&reserve) }
+      return reserve
+    }
+    if engine != nil { engine!.log.reserve = after }
+  }
+}
+
+extension Store {
+  /// Ends the active segment and begins the next one. The old segment is sealed in the background;
+  /// in a shared store it is sealed first.
+  ///
+  /// The manifest first lists both segments as open, so that an opening after a kill at any moment
+  /// finds every record. Once the old segment is durable, the manifest lists it as sealed. Until
+  /// then nothing in the new segment can become durable, and no further segment can be created: the
+  /// committing thread runs these jobs one after the other.
+  func rotate(for count: Int) async throws(StoreError) {
+    await writing.manifestGate.acquire()
+    defer { writing.manifestGate.release() }
+    let pipeline = pipeline
+    if isShared {
+      // Seal it now, under the lock: another process would have to wait for work that is left.
+      try await sealActive()
+    } else {
+      try engine!.appendFooter()
+    }
+    let creation = engine!.nextSegmentCreation(for: count)
+    let created: SegmentCreation.Created
+    do throws(StoreError) {
+      created = try await pipeline.run { () throws(StoreError) in try creation.run(pipeline) }
+    } catch {
+      engine!.log.returnNumber(creation.header.number)
+      throw error
+    }
+    let full = engine!.log.adopt(created, creation)
+    let next = engine!.nextManifest(sealing: full)
+    let publisher = engine!.log.publisher()
+    do throws(StoreError) {
+      try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
+    } catch {
+      engine!.log.abandonActive(for: full)
+      // A shared store never uses the number again, so no later creation would remove the file.
+      if isShared, !pipeline.hasPoison {
+        try await pipeline.run { () throws(StoreError) in try creation.discard() }
+      }
+      throw error
+    }
+    engine!.log.adoptManifest(next)
+    let length = UInt64(creation.header.headerLength)
+    guard let full else {
+      pipeline.begin(file: created.file, sequence: next.lastSequence.rawValue, offset: length)
+      // An earlier run may have left garbage.
+      compactIfWorthIt()
+      return
+    }
+    let seal = engine!.log.sealWork(full.segment)
+    let after = engine!.manifestAfterSealing(full.segment)
+    pipeline.begin(file: created.file, offset: length) { seal.runInBackground(publisher, after) }
+    compactIfWorthIt()
+  }
+
+  /// Replaces the manifest on disk by one that describes the current state.
+  func publishManifest() async throws(StoreError) {
+    let next = engine!.nextManifest()
+    let publisher = engine!.log.publisher()
+    try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
+    engine!.log.adoptManifest(next)
+  }
+}
+
+extension Store {
+  /// Makes room for `count` bytes of records: in the active segment, or in the next one.
+  func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
+    let capacity = engine!.log.capacity(for: count)
+    if case .enough = capacity { return }
+    // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
+    if !isDelete { await yieldToCompaction(before: engine!.log.nextStepBytes()) }
+    switch capacity {
+    case .enough: return
+    case .extendAhead:
+      // It is not known yet whether there is space.
+      engine!.log.extendAhead()
+      return
+    case .extend: try await extend(for: count)
+    case .rotate: try await rotate(for: count)
+    }
+    // A delete may have found space only because it was reserved for deletes.
+    if !isDelete { writing.foundSpace() }
+  }
+
+  private func extend(for count: Int) async throws(StoreError) {
+    if engine!.log.active?.ticket != nil {
+      // Jobs run in order: when this empty job has run, the extension is done.
+      try await pipeline.run { () throws(StoreError) in }
+      engine!.log.redeemTicket()
+      if engine!.log.capacity(for: count) != .extend { return }
+    }
+    guard let work = engine!.log.extensionWork(for: count) else { return }
+    let end = try await pipeline.run { () throws(StoreError) in
+      try storing { () throws(StorageError) in try work.run() }
+    }
+    engine!.log.extended(to: end)
+  }
+}

@@ -108,3 +108,192 @@ package struct CheckpointHeader: Equatable, Sendable {
     return checksum.value
   }
 }
+
+extension CheckpointHeader {
+  package func encoded() -> [UInt8] {
+    var writer = ByteWriter()
+    writer.append(contentsOf: Self.magic)
+    writer.append(formatVersion)
+    writer.append(UInt16(0))
+    writer.append(UInt32(lengthBytes))
+    writer.append(storeID)
+    writer.append(epoch)
+    writer.append(lastSequence)
+    writer.append(digest)
+    writer.append(keyCount)
+    writer.append(level)
+    writer.append(tagShift)
+    writer.append(UInt16(0))
+    writer.append(UInt32(segments.count))
+    writer.append(split)
+    writer.append(bucketCount)
+    writer.append(overflowCount)
+    writer.append(UInt32(pageChecksums.count))
+    writer.append(salt)
+    writer.append(keyspaces.map { UInt16($0.count) } ?? Self.keyspacesUncounted)
+    writer.appendZeros(Self.fixedLength - writer.bytes.count)
+    for segment in segments { append(segment, to: &writer) }
+    for keyspace in keyspaces ?? [] { append(keyspace, to: &writer) }
+    for checksum in pageChecksums { writer.append(checksum) }
+    writer.appendZeros(lengthBytes - 4 - writer.bytes.count)
+    writer.append(Checksum.of(writer.bytes))
+    return writer.bytes
+  }
+
+  private func append(_ segment: Segment, to writer: inout ByteWriter) {
+    writer.append(segment.number.rawValue)
+    writer.append(segment.salt)
+    writer.append(segment.epoch)
+    writer.append(segment.endOffset)
+    writer.append(segment.recordCount)
+    writer.append(segment.firstSequence)
+    writer.append(segment.lastSequence)
+    writer.append(segment.liveBytes)
+    writer.append(segment.deleteBytes)
+    writer.append(segment.digest)
+    writer.append(segment.earliestExpiry)
+    writer.append(segment.cleanedThrough)
+    writer.append(segment.slot)
+    writer.append(segment.tailChecksum)
+  }
+
+  private func append(_ keyspace: Keyspace, to writer: inout ByteWriter) {
+    writer.append(keyspace.id)
+    writer.appendZeros(6)
+    writer.append(keyspace.recordCount)
+    writer.append(keyspace.liveBytes)
+  }
+
+  /// Returns the number of bytes that ``init(decoding:)`` needs, as the first 128 bytes state it.
+  /// No checksum has verified that number yet.
+  package static func claimedLength(_ bytes: UnsafeRawBufferPointer) throws(FormatError) -> Int {
+    guard bytes.count >= fixedLength else {
+      throw FormatError("the file is shorter than a checkpoint header", at: UInt64(bytes.count))
+    }
+    let claim = Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 12, as: UInt32.self)))
+    guard claim >= 4096, claim % 4096 == 0 else {
+      throw FormatError("invalid header length \(claim)", at: 12)
+    }
+    return claim
+  }
+
+  /// Reads the whole head of a checkpoint.
+  package init(decoding bytes: UnsafeRawBufferPointer) throws(FormatError) {
+    guard try Self.claimedLength(bytes) == bytes.count else {
+      throw FormatError("the file ends inside its header", at: UInt64(bytes.count))
+    }
+    let body = UnsafeRawBufferPointer(rebasing: bytes[..<(bytes.count - 4)])
+    let stored = bytes.loadUnaligned(fromByteOffset: body.count, as: UInt32.self)
+    guard Checksum.of(body) == UInt32(littleEndian: stored) else {
+      throw FormatError("checkpoint checksum does not match", at: UInt64(body.count))
+    }
+    var reader = ByteReader(body)
+    guard try reader.take(8).elementsEqual(Self.magic) else {
+      throw FormatError("not an index checkpoint (wrong magic)", at: 0)
+    }
+    guard try reader.read(UInt16.self) == formatVersion else {
+      throw FormatError(newer: "unknown checkpoint version", at: 8)
+    }
+    _ = try reader.take(6)
+    self.init(storeID: try reader.readIdentifier())
+    let counts = try readFields(&reader)
+    // Check the counts against the remaining bytes before anything is allocated for them.
+    let isCounted = counts.keyspaces != Int(Self.keyspacesUncounted)
+    let keyspaceCount = isCounted ? counts.keyspaces : 0
+    guard
+      counts.segments * Self.segmentLength + keyspaceCount * Self.keyspaceLength + counts.pages * 4
+        <= reader.remaining
+    else { throw FormatError("the file is too short for its segments and pages", at: 76) }
+    for _ in 0..<counts.segments { segments.append(try Self.readSegment(&reader)) }
+    for _ in 0..<keyspaceCount { keyspaces?.append(try Self.readKeyspace(&reader)) }
+    if !isCounted { keyspaces = nil }
+    for _ in 0..<counts.pages { pageChecksums.append(try reader.read()) }
+    guard lengthBytes == bytes.count, isPlausible else {
+      throw FormatError("header fields contradict each other", at: 72)
+    }
+  }
+
+  private mutating func readFields(
+    _ reader: inout ByteReader
+  ) throws(FormatError) -> (segments: Int, keyspaces: Int, pages: Int) {
+    epoch = try reader.read()
+    lastSequence = try reader.read()
+    digest = try reader.readDigest()
+    keyCount = try reader.read()
+    level = try reader.read()
+    tagShift = try reader.read()
+    _ = try reader.take(2)
+    let segmentCount: UInt32 = try reader.read()
+    split = try reader.read()
+    bucketCount = try reader.read()
+    overflowCount = try reader.read()
+    let pageCount: UInt32 = try reader.read()
+    salt = try reader.read()
+    let keyspaceCount: UInt16 = try reader.read()
+    _ = try reader.take(Self.fixedLength - reader.position)
+    return (Int(segmentCount), Int(keyspaceCount), Int(pageCount))
+  }
+
+  private static func readSegment(_ reader: inout ByteReader) throws(FormatError) -> Segment {
+    var segment = Segment(number: SegmentNumber(rawValue: try reader.read()))
+    segment.salt = try reader.read()
+    segment.epoch = try reader.read()
+    segment.endOffset = try reader.read()
+    segment.recordCount = try reader.read()
+    segment.firstSequence = try reader.read()
+    segment.lastSequence = try reader.read()
+    segment.liveBytes = try reader.read()
+    segment.deleteBytes = try reader.read()
+    segment.digest = try reader.readDigest()
+    segment.earliestExpiry = try reader.read()
+    segment.cleanedThrough = try reader.read()
+    segment.slot = try reader.read()
+    segment.tailChecksum = try reader.read()
+    return segment
+  }
+
+  private static func readKeyspace(_ reader: inout ByteReader) throws(FormatError) -> Keyspace {
+    let id: UInt16 = try reader.read()
+    _ = try reader.take(6)
+    return Keyspace(id: id, recordCount: try reader.read(), liveBytes: try reader.read())
+  }
+
+  /// Whether an index can have this shape, and its segments these figures.
+  private var isPlausible: Bool {
+    let slots = Set(segments.map(\.slot))
+    return level >= 10 && level < 40 && tagShift <= level && split < 1 << UInt64(level)
+      && bucketCount == 1 << UInt64(level) + split && overflowCount <= 1 << 28
+      && pageChecksums.count == bucketPageCount + overflowPageCount
+      && slots.count == segments.count && slots.allSatisfy { $0 < UInt32(StoreLimits.segmentCount) }
+      && keyCount <= (bucketCount + overflowCount) * 8
+      && lastSequence <= SequenceNumber.max.rawValue
+      && segments.allSatisfy { $0.isPlausible(through: lastSequence) } && hasPlausibleKeyspaces
+  }
+}
+
+extension CheckpointHeader {
+  /// Whether the keyspaces together hold no more records and bytes than the store, and their ids
+  /// rise.
+  private var hasPlausibleKeyspaces: Bool {
+    var (records, bytes) = (keyCount, segments.reduce(0) { $0 &+ $1.liveBytes })
+    var last: UInt16 = 0
+    for keyspace in keyspaces ?? [] {
+      guard keyspace.id > last, keyspace.recordCount <= records, keyspace.liveBytes <= bytes
+      else { return false }
+      last = keyspace.id
+      records -= keyspace.recordCount
+      bytes -= keyspace.liveBytes
+    }
+    return true
+  }
+}
+
+extension CheckpointHeader.Segment {
+  /// Returns whether the segment's figures fit into its length, and its sequence numbers are not
+  /// above `last`.
+  fileprivate func isPlausible(through last: UInt64) -> Bool {
+    liveBytes <= endOffset && deleteBytes <= endOffset
+      && recordCount <= endOffset / UInt64(RecordHeader.fixedLength)
+      && firstSequence <= lastSequence && lastSequence <= last && cleanedThrough <= last
+  }
+}
