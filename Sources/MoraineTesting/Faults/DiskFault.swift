@@ -2,36 +2,36 @@ import MoraineStorage
 import Synchronization
 import SystemPackage
 
-/// Something that goes wrong on a simulated disk, while one store has it open.
+/// A fault of a simulated disk while one store has it open.
 ///
 /// ```swift
 /// let full = DiskFault(.noSpace, on: [.write, .allocate], occurrence: 3, isPermanent: true)
 /// let store = try disk.openStore(faults: [full])
 /// ```
 public struct DiskFault: Hashable, Sendable {
-  /// The calls of the engine, by what they do.
+  /// The calls of the engine, by their effect.
   public enum Operation: String, CaseIterable, Hashable, Sendable {
-    /// Opening a file that is there.
+    /// Opening an existing file.
     case open
-    /// Making a file or a directory.
+    /// Creating a file or a directory.
     case create
-    /// Reading a directory's names.
+    /// Reading the names in a directory.
     case list
-    /// Giving a file another name.
+    /// Renaming a file.
     case rename
-    /// Taking a file's name away.
+    /// Removing a file.
     case remove
     /// Reading a file.
     case read
     /// Writing to a file.
     case write
-    /// Allocating space ahead of writing.
+    /// Allocating space before it is written.
     case allocate
-    /// Changing a file's length.
+    /// Changing the length of a file.
     case truncate
     /// Mapping a file.
     case map
-    /// Taking a lock.
+    /// Acquiring a lock.
     case lock
     /// `fdatasync` of a file.
     case sync
@@ -39,7 +39,7 @@ public struct DiskFault: Hashable, Sendable {
     case syncDirectory
   }
 
-  /// What the call answers.
+  /// The result of the call.
   public enum Effect: Hashable, Sendable {
     /// EIO: the device failed.
     case ioError
@@ -49,25 +49,26 @@ public struct DiskFault: Hashable, Sendable {
     case tooManyOpenFiles
     /// EINTR, from a call that cannot be repeated.
     case interrupted
-    /// A write or an allocation does so many bytes and then fails with EIO; others fail at once.
+    /// A write or an allocation processes the given number of bytes and then fails with EIO. Other
+    /// calls fail at once.
     case short(lengthBytes: Int)
-    /// EIO from a sync that drops what it should have written: the next one succeeds, and the bytes
-    /// are gone after a crash. From other calls, just EIO.
+    /// A sync fails with EIO and drops the bytes that it should have written: the next sync
+    /// succeeds, and the bytes are lost after a crash. Other calls fail with EIO.
     case dropsUnsynced
   }
 
-  /// What goes wrong.
+  /// Result of the calls that fail.
   public var effect: Effect
-  /// Which calls count; nil for all.
+  /// Calls that count; nil for all.
   public var operations: Set<Operation>?
-  /// The name of the file, within the store's directory; nil for all.
+  /// Name of the file in the directory of the store; nil for all files.
   public var file: String?
-  /// Which of those calls it strikes, from 1 on.
+  /// Number of the counted call that fails, from 1.
   public var occurrence: Int
-  /// Whether it strikes all later ones too.
+  /// Whether all later counted calls fail, too.
   public var isPermanent: Bool
 
-  /// A fault at one call, or from one call on.
+  /// Creates a fault of one call, or of all calls from one on.
   public init(
     _ effect: Effect, on operations: Set<Operation>? = nil, file: String? = nil,
     occurrence: Int = 1, isPermanent: Bool = false

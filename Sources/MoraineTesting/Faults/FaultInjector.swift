@@ -1,14 +1,15 @@
 import MoraineStorage
 import Synchronization
 
-/// Strikes at one call or at several, perhaps also at later ones of that life, and notes all calls.
+/// Makes one or more calls fail, and with permanent faults also later calls of the same opening.
+/// Records all calls.
 final class FaultInjector: Sendable {
   private struct State {
     var counts: [StorageCall: Int] = [:]
     var calls: [StorageCall] = []
-    /// The places of the faults that have struck.
+    /// Places of the faults that have occurred.
     var struck: Set<Int> = []
-    /// How many calls there were until the first of them struck.
+    /// Number of calls before the first fault.
     var quietCallCount: Int?
   }
 
@@ -20,7 +21,7 @@ final class FaultInjector: Sendable {
   }
 
   var calls: [StorageCall] { state.withLock { $0.calls } }
-  /// The calls after the first that was struck.
+  /// Calls after the first fault.
   var laterCalls: [StorageCall] {
     state.withLock { state in
       state.quietCallCount.map { Array(state.calls.dropFirst($0 + 1)) } ?? []
@@ -29,7 +30,7 @@ final class FaultInjector: Sendable {
   var strikeCount: Int { state.withLock { $0.struck.count } }
   var hasStruck: Bool { strikeCount > 0 }
   var hasStruckWithAll: Bool { strikeCount == faults.count }
-  /// What has struck so far.
+  /// Faults that have occurred so far.
   var effects: [DiskFault.Effect] { state.withLock { $0.struck.map { faults[$0].effect } } }
 
   func script(life: Int) -> FaultStorage.Script {
@@ -57,7 +58,7 @@ final class FaultInjector: Sendable {
       let isLater =
         fault.isPermanent && state.struck.contains(place) && call.life == fault.call.life
         && fault.effect.befalls(call.operation)
-      // What strikes this very call goes before what lasts.
+      // A fault of this call has priority over a permanent fault.
       if isNow || (isLater && answer == nil) { answer = fault.effect.fault(for: call.operation) }
     }
     return answer
@@ -65,7 +66,7 @@ final class FaultInjector: Sendable {
 }
 
 extension DiskFault.Effect {
-  /// Whether a kernel that is in trouble for long answers such a call so.
+  /// Whether a kernel with a lasting fault returns this error for such a call.
   func befalls(_ operation: StorageEvent.Operation) -> Bool {
     switch self {
     case .tooManyOpenFiles:

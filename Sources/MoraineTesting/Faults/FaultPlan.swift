@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Counts the calls that faults wait for, and says which is struck.
+/// Counts the calls for which faults are planned, and returns the fault of a call.
 final class FaultPlan: Sendable {
   private let faults: [DiskFault]
   private let counts: Mutex<[Int]>

@@ -2,8 +2,8 @@ package import MoraineStorage
 import Synchronization
 package import SystemPackage
 
-/// Any storage, with a script that makes calls fail, stop half-way or hang, and a trace of them
-/// all.
+/// A storage in which a script makes calls fail, stop in the middle or hang. It keeps a trace of
+/// all calls.
 ///
 /// Thread safety: one lock protects script and trace; it is not held while a call runs.
 package final class FaultStorage: Storage {
@@ -17,24 +17,24 @@ package final class FaultStorage: Storage {
   private let base: any Storage
   private let state = Mutex(State())
 
-  /// - Parameter base: where the calls go that nothing befalls.
+  /// - Parameter base: the storage that performs the calls without a fault.
   package init(_ base: any Storage) {
     self.base = base
   }
 
-  /// Every call so far, in order, also those that failed.
+  /// Every call so far, in order, including failed calls.
   package var trace: [StorageEvent] { state.withLock { $0.trace } }
 
-  /// From now on the script decides over each call. It is called under a lock, and must not call
-  /// the storage.
+  /// Sets the script that decides about each later call. It is called under a lock, and must not
+  /// call the storage.
   package func setScript(_ script: Script?) { state.withLock { $0.script = script } }
 
-  /// Forgets the trace; the next call has index 0.
+  /// Removes the trace; the next call has index 0.
   package func clearTrace() { state.withLock { $0.trace = [] } }
 
-  /// Notes a call and does what the script says.
+  /// Records a call, and performs the decision of the script.
   ///
-  /// - Returns: how many bytes to do before failing, when it shall not just fail.
+  /// - Returns: number of bytes to process before the call fails; nil when the call fails at once.
   func meet(
     _ operation: StorageEvent.Operation, _ file: String
   ) throws(StorageError) -> (lengthBytes: Int, errno: Errno)? {
@@ -69,7 +69,7 @@ package final class FaultStorage: Storage {
     try base.createDirectory(path)
   }
 
-  /// A question, which changes nothing and is no call that a script counts.
+  /// Query that changes nothing, and that scripts do not count.
   package func checkWritable(_ path: FilePath) throws(StorageError) {
     try base.checkWritable(path)
   }

@@ -1,6 +1,6 @@
 import MoraineStorage
 
-/// Holds threads up until it is opened, and tells when the first has come.
+/// A gate that holds threads until it is opened, and reports when the first thread has reached it.
 ///
 /// For tests: a call that hangs, without a clock.
 package final class Gate: Sendable {
@@ -25,13 +25,13 @@ package final class Gate: Sendable {
     monitor.wait { state in state.isOpen ? .done(()) : .forSignal }
   }
 
-  /// Lets everyone through, now and later. At most one thread may be waiting.
+  /// Opens the gate for all threads, now and later. At most one thread may be waiting.
   package func open() {
     monitor.withLock { $0.isOpen = true }
     monitor.signal()
   }
 
-  /// Waits until a thread has come to the gate.
+  /// Waits until a thread has reached the gate.
   package func arrival() async {
     await withCheckedContinuation { continuation in
       let hasArrived = monitor.withLock { state in

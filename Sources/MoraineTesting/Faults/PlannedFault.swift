@@ -1,6 +1,6 @@
 import MoraineStorage
 
-/// A fault, and the call at which it strikes.
+/// A fault, and the call at which it occurs.
 package struct PlannedFault: Hashable, Sendable {
   let effect: DiskFault.Effect
   let isPermanent: Bool

@@ -1,6 +1,6 @@
 import MoraineStorage
 
-/// One call between an opening of a store and its end: the n-th of its kind on its file. The number
+/// A call between an opening of a store and its end: the n-th of its kind on its file. The number
 /// is the same in every run, whatever the committing thread does at the same time.
 package struct StorageCall: Hashable, Sendable, CustomStringConvertible {
   let life: Int

@@ -1,6 +1,6 @@
 package import SystemPackage
 
-/// One call at the storage seam.
+/// A call of the storage interface.
 package struct StorageEvent: Hashable, Sendable, CustomStringConvertible {
   package enum Operation: String, Hashable, Sendable, CaseIterable {
     case openDirectory, createDirectory, entries, freeBytes, isInPlace, stamp
@@ -15,24 +15,24 @@ package struct StorageEvent: Hashable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// Counted from 0, from the first call on.
+  /// Number of the call, from 0.
   package let index: Int
   package let operation: Operation
-  /// The name within the store's directory; the path, for directories.
+  /// Name in the directory of the store; for directories the path.
   package let file: String
 
   package var description: String { "#\(index) \(operation.rawValue) \(file)" }
 }
 
-/// What befalls a call.
+/// The fault of a call.
 package enum StorageFault: Sendable {
-  /// It does nothing and fails.
+  /// The call has no effect and fails.
   case fail(Errno)
-  /// A write or an allocation does so many bytes and then fails.
+  /// A write or an allocation processes the given number of bytes and then fails.
   case partial(lengthBytes: Int, Errno)
-  /// A sync fails, and what it should have written counts as written from then on: the next sync
-  /// succeeds without it. On a disk that cannot simulate that, as ``fail(_:)``.
+  /// A sync fails, and the pages that it should have written count as written: the next sync
+  /// succeeds without them. On a disk that cannot simulate this, the same as ``fail(_:)``.
   case dropUnsynced(Errno)
-  /// It waits until the gate opens, and then does its work.
+  /// The call waits until the gate opens, and then performs its work.
   case hang(Gate)
 }

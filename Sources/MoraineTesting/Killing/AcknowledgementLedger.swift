@@ -1,38 +1,39 @@
-/// The state that a program is supposed to keep, as the harness tracks it beside the program.
+/// The state that a program must keep. The harness tracks it beside the program.
 public protocol KillModel: Sendable {
-  /// What changes the state, all of it or nothing: one put, one batch, one transaction.
+  /// An atomic change of the state: one put, one batch, one transaction.
   associatedtype Operation: Sendable
 
-  /// Changes the state as the program does when it carries the operation out.
+  /// Changes the state as the program does when it performs the operation.
   mutating func apply(_ operation: Operation)
 }
 
-/// What was found in the store after a kill.
+/// The state that the store had after a kill.
 public enum KillFinding<Model: KillModel>: Sendable {
-  /// Everything acknowledged, and so many of the operations in flight, the oldest first.
+  /// Every acknowledged operation, and the given number of the operations in flight, the oldest
+  /// first.
   case survivors(Int)
-  /// This state, which the script has found to be a permitted one. For programs whose operations
-  /// do not survive in the order in which they were sent.
+  /// The given state, which the script has found to be permitted. For programs whose operations do
+  /// not survive in the order in which they were sent.
   case state(Model)
 }
 
-/// Knows what a program was told to do, and what of it the program has acknowledged.
+/// The operations that were sent to a program, and those that the program has acknowledged.
 ///
-/// An operation is in flight from the moment it is sent until it is answered. A kill leaves the
-/// ones in flight open: each may be there or not. What is acknowledged must be there.
+/// An operation is in flight from its sending until its answer. After a kill each operation in
+/// flight may exist or not. Every acknowledged operation must exist.
 ///
-/// Answers come in the order of sending, so that the oldest operation in flight is the next to be
-/// acknowledged, and a prefix of the ones in flight is what may have survived.
+/// Answers arrive in the order of sending. Therefore the oldest operation in flight is acknowledged
+/// next, and a prefix of the operations in flight may survive a kill.
 public struct AcknowledgementLedger<Model: KillModel>: Sendable {
-  /// Everything acknowledged, and everything that was found to have survived a kill.
+  /// State of all operations that were acknowledged, or found to have survived a kill.
   public private(set) var model: Model
-  /// Sent and not answered, the oldest first.
+  /// Operations that were sent and not answered, the oldest first.
   public private(set) var inFlight: [Model.Operation] = []
-  /// Operations acknowledged so far.
+  /// Number of acknowledged operations.
   public private(set) var acknowledgedCount = 0
-  /// Operations that were in flight at a kill and are there.
+  /// Number of operations that were in flight at a kill and survived.
   public private(set) var survivedCount = 0
-  /// Operations that were in flight at a kill and are not there.
+  /// Number of operations that were in flight at a kill and did not survive.
   public private(set) var vanishedCount = 0
 
   /// - Parameter model: the state of an empty folder.
@@ -40,14 +41,14 @@ public struct AcknowledgementLedger<Model: KillModel>: Sendable {
     self.model = model
   }
 
-  /// Notes an operation that goes to the program now.
+  /// Records an operation that is about to be sent to the program.
   public mutating func send(_ operation: Model.Operation) {
     inFlight.append(operation)
   }
 
-  /// Notes that the oldest operation in flight is acknowledged.
+  /// Records that the oldest operation in flight is acknowledged.
   ///
-  /// - Returns: false when nothing is in flight.
+  /// - Returns: false when no operation is in flight.
   @discardableResult
   public mutating func acknowledge() -> Bool {
     guard !inFlight.isEmpty else { return false }
@@ -55,20 +56,21 @@ public struct AcknowledgementLedger<Model: KillModel>: Sendable {
     return true
   }
 
-  /// Notes an acknowledged operation that the program chose by itself.
+  /// Records an acknowledged operation that the program chose by itself.
   public mutating func acknowledge(_ operation: Model.Operation) {
     model.apply(operation)
     acknowledgedCount += 1
   }
 
-  /// Notes that the program answered the oldest operation in flight, and has not carried it out.
+  /// Records that the program answered the oldest operation in flight without performing it.
   public mutating func refuse() {
     if !inFlight.isEmpty { inFlight.removeFirst() }
   }
 
-  /// How many of the operations in flight, the oldest first, make the state what it is seen to be.
+  /// Returns the number of operations in flight, the oldest first, that lead to a state which meets
+  /// the condition.
   ///
-  /// - Returns: nil when a kill cannot leave this state.
+  /// - Returns: nil when a kill cannot leave such a state.
   public func survivors(where isSeen: (Model) throws -> Bool) rethrows -> Int? {
     var candidate = model
     if try isSeen(candidate) { return 0 }
@@ -79,7 +81,7 @@ public struct AcknowledgementLedger<Model: KillModel>: Sendable {
     return nil
   }
 
-  /// Takes over what was found after a kill. Nothing is in flight any more.
+  /// Adopts the state that was found after a kill. Afterwards no operation is in flight.
   public mutating func settle(_ finding: KillFinding<Model>) {
     switch finding {
     case .survivors(let count):

@@ -1,9 +1,9 @@
 import Subprocess
 import Synchronization
 
-/// Ends one process: at the moment that was chosen for it, or when it no longer answers.
+/// Ends one process: at the planned moment, or when it no longer answers.
 final class ChildControl: Sendable {
-  /// Why the process was killed.
+  /// Reason for the kill of a process.
   enum Reason: Sendable {
     case planned, hung, violation
   }
@@ -28,13 +28,13 @@ final class ChildControl: Sendable {
     (pauses, pausesEnd) = AsyncStream.makeStream()
   }
 
-  /// Why the process was killed, if it was.
+  /// Reason for the kill; nil when the process was not killed.
   var reason: Reason? { state.withLock { $0.reason } }
 
-  /// The process showed that it is alive.
+  /// Records that the process showed a sign of life.
   func touch() { state.withLock { $0.deadline = .now + timeout } }
 
-  /// Kills now. The first reason stays.
+  /// Kills the process now. Only the first reason is kept.
   func kill(_ reason: Reason) {
     state.withLock { state in
       guard state.reason == nil, !state.isOver else { return }
@@ -43,19 +43,20 @@ final class ChildControl: Sendable {
     }
   }
 
-  /// Kills after a pause, beside whatever the caller goes on with.
+  /// Kills the process after a pause, while the caller continues.
   func kill(afterMicroseconds pause: Int) {
     guard pause > 0 else { return kill(.planned) }
     pausesEnd.yield(.microseconds(pause))
   }
 
-  /// No kill from now on: the process has ended, and its number may be someone else's.
+  /// Prevents all later kills: the process has ended, and the system may give its number to another
+  /// one.
   func finish() {
     state.withLock { $0.isOver = true }
     pausesEnd.finish()
   }
 
-  /// Carries out the planned kill.
+  /// Performs the planned kill.
   func runPlan() async {
     for await pause in pauses {
       do { try await Task.sleep(for: pause) } catch { return }
@@ -74,19 +75,19 @@ final class ChildControl: Sendable {
   }
 }
 
-/// What came of one process.
+/// The end of one process.
 struct ChildLife<Ending> {
   var ending: Ending
   var status: TerminationStatus
-  /// Why the harness killed it, if it did.
+  /// Reason for which the harness killed the process; nil when it did not.
   var killReason: ChildControl.Reason?
-  /// It closed its output, and then did not end.
+  /// Whether the process closed its output and then did not end.
   var isOverdue: Bool
-  /// From its start to its first answer.
+  /// Time from the start of the process to its first answer.
   var restart: Duration?
   var errorOutput: String
 
-  /// Ended by the kill that was meant for it.
+  /// Whether the planned kill ended the process.
   var isKilled: Bool {
     if case .signaled = status { return killReason == .planned }
     return false
@@ -102,7 +103,7 @@ final class ErrorTail: Sendable {
     String(decoding: bytes.withLock { $0.suffix(Self.limitBytes) }, as: UTF8.self)
   }
 
-  /// Reads until the process closes it.
+  /// Reads until the process closes its standard error.
   func collect(_ chunks: SubprocessOutputSequence) async {
     do {
       for try await chunk in chunks {
@@ -114,7 +115,7 @@ final class ErrorTail: Sendable {
         }
       }
     } catch {
-      // What can be read of it helps; nothing depends on it.
+      // The text helps a reader of a failure. No result depends on it.
     }
   }
 }

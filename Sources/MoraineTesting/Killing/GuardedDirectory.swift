@@ -1,13 +1,13 @@
 import Foundation
 import SystemPackage
 
-/// The program's folder, and around it what the program must leave alone.
+/// The folder of the program, and entries around it that the program must not change.
 ///
 ///     DIRECTORY/           the program's working directory
 ///       sentinel           must stay as it is
 ///       subject/           the program's folder
 struct GuardedDirectory {
-  /// What can be seen of an entry without knowing its owner.
+  /// Properties of an entry that every user can read.
   struct Entry: Equatable {
     let type: FileAttributeType?
     let number: Int?
@@ -20,12 +20,13 @@ struct GuardedDirectory {
   var folder: FilePath { Self.folder(in: path) }
 
   private static let sentinel = "sentinel"
-  /// Longer files are compared by length and time alone.
+  /// Maximum length of a file whose bytes are compared. Longer files are compared by length and
+  /// time.
   private static let comparedBytes = 1 << 20
 
   private let before: [String: Entry]
 
-  /// Makes the directory, or takes over one in which no program has been.
+  /// Creates the directory, or uses an existing one in which no program has run.
   init(at path: FilePath) throws {
     let path = path.absolute
     self.path = path
@@ -40,7 +41,7 @@ struct GuardedDirectory {
 
   static func folder(in path: FilePath) -> FilePath { path.absolute.appending("subject") }
 
-  /// The entries that are not as they were at the beginning.
+  /// Entries that changed since the beginning.
   func changes() throws -> [String] {
     let now = try Self.entries(in: path)
     return Set(now.keys).union(before.keys).filter { now[$0] != before[$0] }.sorted()
@@ -60,7 +61,7 @@ struct GuardedDirectory {
         if type == .typeDirectory, !isSubject { folders.append(name) }
         let length = attributes[.size] as? Int
         let isRead = type == .typeRegular && (length ?? 0) <= comparedBytes
-        // The program's folder must stay the same folder; what happens in it is its own matter.
+        // The program's folder must remain the same folder. Its contents may change.
         entries[name] = Entry(
           type: type, number: attributes[.systemFileNumber] as? Int,
           length: type == .typeDirectory ? nil : length,
@@ -73,7 +74,7 @@ struct GuardedDirectory {
 }
 
 extension FilePath {
-  /// For a process whose working directory is another.
+  /// Absolute path, for a process with another working directory.
   var absolute: FilePath {
     isAbsolute ? self : FilePath(FileManager.default.currentDirectoryPath).pushing(self)
   }

@@ -2,26 +2,26 @@ import Subprocess
 import Synchronization
 public import SystemPackage
 
-/// What a script's check may ask the program.
+/// The questions that a script's check may ask the program.
 public final class KillConversation {
-  /// The process has ended, or a line of it had no end. The harness knows why; a check lets it
-  /// pass.
+  /// The process has ended, or one of its lines did not end. The harness knows the reason; a check
+  /// does not catch this error.
   public struct Ended: Error {}
 
-  /// The program's folder.
+  /// Folder of the program.
   public let folder: FilePath
 
   let control: ChildControl
-  /// A line was longer than the limit.
+  /// Whether a line was longer than the limit.
   private(set) var hasOverlongLine = false
-  /// When the first line came.
+  /// Time at which the first line arrived.
   private(set) var firstLine: ContinuousClock.Instant?
 
   private let writer: StandardInputWriter
   private var chunks: SubprocessOutputSequence.Iterator
   private let limitBytes: Int
   private var pending: [UInt8] = []
-  /// Where the search for the next line feed goes on.
+  /// Position from which the search for the next line feed continues.
   private var searched = 0
 
   init(
@@ -45,15 +45,15 @@ public final class KillConversation {
     return line
   }
 
-  /// The next line of output, without its line feed; nil when there is none and will be none.
+  /// Returns the next line of output, without its line feed; nil at the end of the output.
   public func hear() async throws -> String? {
     let line = try await nextLine()
     if line != nil { control.touch() }
     return line
   }
 
-  /// Sends lines. What a process that has ended cannot take is dropped: its output tells how it
-  /// ended.
+  /// Sends lines. Lines that a process which has ended cannot receive are dropped: its output says
+  /// how it ended.
   func say(_ lines: [String]) async {
     var text: [UInt8] = []
     for line in lines {
@@ -63,7 +63,7 @@ public final class KillConversation {
     do {
       _ = try await writer.write(text)
     } catch {
-      // The pipe is closed at its other end.
+      // The process has closed the other end of the pipe.
     }
   }
 
@@ -84,7 +84,7 @@ public final class KillConversation {
         hasOverlongLine = true
         return nil
       }
-      // What has no line feed at the end of the output is no line: the kill cut it off.
+      // Text without a line feed at the end of the output is not a line: the kill interrupted it.
       guard let chunk = try await chunks.next(isolation: #isolation) else { return nil }
       chunk.withUnsafeBytes { pending.append(contentsOf: $0) }
     }

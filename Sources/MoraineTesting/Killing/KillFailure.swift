@@ -1,34 +1,34 @@
-/// Why a run of ``KillHarness`` ended before its last kill.
+/// The reason for which a run of ``KillHarness`` ended before its last kill.
 public struct KillFailure: Error, Sendable, CustomStringConvertible {
-  /// What went wrong.
+  /// The kinds of failures.
   public enum Cause: Sendable, Equatable {
-    /// An acknowledged operation is not there.
+    /// An acknowledged operation does not exist.
     case lost(String)
-    /// Something is there that was never written, or half of an operation.
+    /// The store contains data that was never written, or a part of an operation.
     case invented(String)
-    /// A signal ended the process, and the harness has not sent it: a trap, or SIGKILL (9) by
-    /// someone else, as when the machine is short of memory.
+    /// A signal that the harness did not send ended the process: a trap, or SIGKILL (9) from
+    /// another sender, for example when the machine is short of memory.
     case trapped(signal: Int32)
-    /// The process ended by itself before it was asked to, or with an exit code other than 0.
+    /// The process ended before it was asked to, or with an exit code other than 0.
     case exited(code: Int32)
-    /// No answer, or no end, within the harness's timeout. The process has been killed.
+    /// The process did not answer, or did not end, within the timeout of the harness. It was
+    /// killed.
     case hung(milliseconds: Int)
-    /// An answer that the script does not permit, a line without an end, or a check without a
-    /// finding.
+    /// The script does not permit the answer, a line had no end, or no check had a finding.
     case protocolError(String)
-    /// Files outside the program's folder were written, changed or removed.
+    /// The program wrote, changed or removed files outside its folder.
     case wroteOutside([String])
-    /// The program or its folder could not be set up. Nothing is said about the program.
+    /// The program or its folder could not be set up. This failure says nothing about the program.
     case notStarted(String)
     /// The task that runs the harness was cancelled.
     case cancelled
   }
 
-  /// What went wrong.
+  /// Kind of the failure.
   public let cause: Cause
-  /// The harness's.
+  /// Seed of the harness.
   public let seed: UInt64
-  /// How many kills had been before.
+  /// Number of kills before the failure.
   public let killCount: Int
   /// The command that runs the same again: the same operations and moments, though a moment is not
   /// repeated to the instruction.

@@ -1,8 +1,8 @@
 import Foundation
 public import SystemPackage
 
-/// Kills a real process with SIGKILL, again and again, on one folder that accumulates, and checks
-/// after each kill that everything acknowledged is there and nothing else.
+/// Kills a real process with SIGKILL, many times, on one folder whose contents accumulate. After
+/// each kill it checks that the folder contains every acknowledged operation and no invented data.
 ///
 /// Point it at your own program to test its recovery:
 ///
@@ -21,42 +21,45 @@ public import SystemPackage
 /// run with a ``KillFailure`` that says so. The harness waits for nothing longer than
 /// ``timeoutMilliseconds``, unless the operating system cannot end the process at all.
 ///
-/// What is noticed outside the folder: whatever is added, changed or removed in ``directory``,
-/// which is also the program's working directory, and the folder itself replaced by another. Not
-/// noticed: files elsewhere (temporary directory, home), and files outside that were put back as
-/// they were.
+/// The harness detects every entry that is added, changed or removed in ``directory``, which is
+/// also the working directory of the program, and a replacement of the program's folder. It does
+/// not detect changes elsewhere (temporary directory, home), or files outside that were restored to
+/// their earlier contents.
 ///
-/// SIGKILL takes the process and leaves the operating system, so nothing is tested here about power
-/// failures; the simulated disk is for these.
+/// SIGKILL ends the process; the operating system continues. The harness therefore tests no power
+/// failures. The simulated disk does.
 ///
-/// The first run sets the calling process to ignore SIGPIPE, where it was not handled.
+///
+/// The first run makes the calling process ignore SIGPIPE, unless the process has a handler.
 public struct KillHarness: Sendable {
-  /// The program.
+  /// Path of the program.
   public var executable: FilePath
-  /// Where the program's folder is made. It must not hold one yet; it stays after the run.
+  /// Directory in which the program's folder is created. It must not contain that folder yet. It
+  /// stays after the run.
   public var directory: FilePath
-  /// The program's arguments, for its folder.
+  /// Returns the arguments of the program for its folder.
   public var arguments: @Sendable (_ folder: FilePath) -> [String]
-  /// Set for the program, beside what the calling process has.
+  /// Environment variables of the program, in addition to those of the calling process.
   public var environment: [String: String] = ["SWIFT_BACKTRACE": "enable=no"]
-  /// Repeats the commands and the moments of the kills.
+  /// Seed that repeats the commands and the moments of the kills.
   public var seed: UInt64
-  /// When the kills come.
+  /// Distribution of the moments of the kills.
   public var timing = KillTiming()
-  /// The longest wait for an answer, or for an end that was asked for.
+  /// Maximum wait for an answer, or for an end that was requested, in milliseconds.
   public var timeoutMilliseconds = 30_000
-  /// The longest line of output that is still a line.
+  /// Maximum length of a line of output, in bytes.
   public var lineLimitBytes = 16 << 20
-  /// What a failure prints for repeating it; made of the seed and the program where it is nil.
+  /// Command that a failure prints to repeat the run; nil for one made of the seed and the program.
   public var replayCommand: String?
 
-  /// For a program that takes its folder as an argument.
+  /// Creates a harness for a program that receives its folder as an argument.
   ///
   /// - Parameters:
-  ///   - executable: the program's path.
-  ///   - directory: where its folder and the watched surroundings are made.
+  ///   - executable: path of the program.
+  ///   - directory: directory in which the folder of the program and the watched entries are
+  ///     created.
   ///   - seed: repeats the commands and the moments of the kills.
-  ///   - arguments: the program's, for the folder that it is to use.
+  ///   - arguments: returns the arguments of the program for its folder.
   public init(
     executable: FilePath, directory: FilePath, seed: UInt64,
     arguments: @escaping @Sendable (_ folder: FilePath) -> [String]
@@ -67,12 +70,12 @@ public struct KillHarness: Sendable {
     self.arguments = arguments
   }
 
-  /// Runs until so many processes have been killed, then once more to an orderly end.
+  /// Runs processes until `kills` of them have been killed, then one more, which ends in order.
   ///
   /// - Parameters:
-  ///   - script: what is said to the program, and what its answers mean.
-  ///   - kills: how many processes are killed.
-  ///   - progress: is called after each process.
+  ///   - script: makes the commands, and interprets the answers.
+  ///   - kills: number of processes to kill.
+  ///   - progress: called after each process.
   public func run<Script: KillScript>(
     _ script: Script, kills: Int, progress: (KillReport) -> Void = { _ in }
   ) async throws(KillFailure) -> KillReport {
@@ -81,7 +84,7 @@ public struct KillHarness: Sendable {
     return try await run.run(kills: kills, progress: progress)
   }
 
-  /// A write to a process that has just been killed would otherwise end this one too.
+  /// Prevents that a write to a process which was just killed ends this process too.
   private static func ignoreClosedPipes() {
     // Nil is SIG_DFL. A handler that the program has set stays.
     if let handler = signal(SIGPIPE, SIG_IGN) { signal(SIGPIPE, handler) }

@@ -1,31 +1,31 @@
-/// What a run of ``KillHarness`` has done so far, or in all.
+/// Figures of a run of ``KillHarness``, complete or so far.
 public struct KillReport: Sendable, CustomStringConvertible {
-  /// Repeats the commands and the moments of the kills.
+  /// Seed that repeats the commands and the moments of the kills.
   public let seed: UInt64
-  /// Processes ended by SIGKILL.
+  /// Number of processes ended by SIGKILL.
   public internal(set) var killCount = 0
-  /// Number of the processes that were killed before they were checked, while they started or
+  /// Number of processes that were killed before they were checked, while they started or
   /// recovered.
   public internal(set) var earlyKillCount = 0
-  /// Processes that closed in order.
+  /// Number of processes that closed in order.
   public internal(set) var orderlyEndCount = 0
-  /// Operations acknowledged.
+  /// Number of acknowledged operations.
   public internal(set) var acknowledgedCount = 0
-  /// Operations that were in flight at a kill and are there.
+  /// Number of operations that were in flight at a kill and survived.
   public internal(set) var survivedCount = 0
-  /// Operations that were in flight at a kill and are not there.
+  /// Number of operations that were in flight at a kill and did not survive.
   public internal(set) var vanishedCount = 0
-  /// Wall-clock time of all.
+  /// Wall-clock time of the run.
   public internal(set) var elapsedMilliseconds = 0
 
-  /// From the start of each process to its first answer, in microseconds.
+  /// Time from the start of each process to its first answer, in microseconds.
   var restarts: [Int] = []
 
   init(seed: UInt64) {
     self.seed = seed
   }
 
-  /// Half of the processes gave their first answer within this time.
+  /// Median of the times from the start of a process to its first answer.
   public var medianRestartMicroseconds: Int {
     restarts.sorted().dropFirst(restarts.count / 2).first ?? 0
   }

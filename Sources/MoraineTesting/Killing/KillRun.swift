@@ -2,7 +2,7 @@ import Foundation
 import Subprocess
 import SystemPackage
 
-/// One run of a harness: process after process on the same folder.
+/// A run of a harness: one process after the other on the same folder.
 final class KillRun<Script: KillScript> {
   typealias Command = KillCommand<Script.Operation>
 
@@ -26,13 +26,13 @@ final class KillRun<Script: KillScript> {
   var isSettled = false
   /// The process that runs now was asked to close.
   var isClosing = false
-  /// The kill has been decided on for the process that runs now.
+  /// Whether the kill of the running process is decided.
   var isPlanned = false
-  /// How many commands may wait for their answers in the process that runs now.
+  /// Number of commands that may wait for their answers in the running process.
   private(set) var pipelinedCount = 1
   private var momentGenerator: SeededGenerator
   private let began = ContinuousClock.now
-  /// Processes in a row that had closed before their kill came.
+  /// Number of consecutive processes that closed before their kill.
   private var orderlyEnds = 0
 
   init(_ harness: KillHarness, _ script: Script) {
@@ -52,7 +52,7 @@ final class KillRun<Script: KillScript> {
       throw failure(.notStarted("cannot prepare \(harness.directory): \(error)"))
     }
     while report.killCount < kills {
-      // A program that is always faster than the kill would never be killed.
+      // Otherwise a program that is always faster than the kill would never be killed.
       let canClose = script.closingLines != nil && orderlyEnds < 3
       let moment = KillMoment(harness.timing, canClose: canClose, using: &momentGenerator)
       try await live(in: ground, moment)
@@ -64,7 +64,7 @@ final class KillRun<Script: KillScript> {
 
   /// Runs a process to its end, and judges it.
   ///
-  /// - Parameter moment: nil for an orderly end.
+  /// - Parameter moment: nil for a process that ends in order.
   private func live(in ground: GuardedDirectory, _ moment: KillMoment?) async throws(KillFailure) {
     unanswered = []
     (isSettled, isClosing, isPlanned) = (false, false, false)
@@ -117,9 +117,9 @@ final class KillRun<Script: KillScript> {
     report.elapsedMilliseconds = Int((ContinuousClock.now - began) / .milliseconds(1))
   }
 
-  /// What was wrong with the process, if anything.
+  /// Returns the failure of the process; nil when there is none.
   private func verdict(_ life: ChildLife) -> KillFailure.Cause? {
-    // A trap explains more than the nonsense that may have come before it.
+    // A trap explains more than the invalid output that may have come before it.
     if case .signaled(let signal) = life.status, signal != SIGKILL || life.killReason == nil,
       !life.isOverdue
     {
@@ -146,7 +146,7 @@ final class KillRun<Script: KillScript> {
 }
 
 extension KillFailure.Cause {
-  /// For what a script's check throws.
+  /// Returns the failure for an error that a script's check throws.
   init(checkError error: any Error) {
     if let violation = error as? KillViolation {
       self.init(violation)
@@ -160,8 +160,8 @@ extension KillRun {
   typealias ChildExecution = Execution<CustomWriteInput, SequenceOutput, SequenceOutput>
   typealias ChildLife = MoraineTesting.ChildLife<Ending>
 
-  /// Starts a process, talks with it until it has ended, and removes the files that it may have
-  /// left.
+  /// Starts a process, exchanges lines with it until it has ended, and kills processes that it
+  /// started.
   func converse(in ground: GuardedDirectory, _ moment: KillMoment?) async throws -> ChildLife {
     let errors = ErrorTail()
     let timeout = Duration.milliseconds(harness.timeoutMilliseconds)
@@ -179,7 +179,7 @@ extension KillRun {
         group.addTask { await errors.collect(execution.standardError) }
         let ending = try await talk(conversation, moment)
         let isOverdue = try await end(execution, conversation)
-        // Only what the process itself started may still be in its group.
+        // Only processes that the process itself started may still belong to its group.
         Self.kill(execution)
         group.cancelAll()
         return (ending, control.reason, isOverdue, conversation.firstLine)
@@ -209,11 +209,12 @@ extension KillRun {
 
   private static func kill(_ execution: ChildExecution) {
     do { try execution.send(signal: .kill, toProcessGroup: true) } catch {
-      // The group has no process any more.
+      // The group has no more processes.
     }
   }
 
-  /// Waits for the end of a process that has closed its output, or whose output is of no more use.
+  /// Waits for the end of a process that has closed its output, or whose output is no longer
+  /// needed.
   ///
   /// - Returns: whether it had to be killed because it did not end.
   private func end(
@@ -224,7 +225,7 @@ extension KillRun {
     let began = ContinuousClock.now
     let timeout = Duration.milliseconds(harness.timeoutMilliseconds)
     control.touch()
-    // Signal 0 does nothing: the step is there for its wait, which ends with the process.
+    // Signal 0 has no effect: this step exists for its wait, which ends with the process.
     await execution.teardown(using: [
       .send(signal: Signal(rawValue: 0), allowedDurationToNextStep: timeout)
     ])
@@ -247,21 +248,21 @@ extension KillRun {
     }
   }
 
-  /// - Returns: what is wrong.
+  /// - Returns: the violation; nil for none.
   private func check(_ program: KillConversation) async throws -> KillFailure.Cause? {
     do {
       if let finding = try await script.check(program, ledger) { settle(finding) }
     } catch let error as KillConversation.Ended {
       throw error
     } catch {
-      // Found on whole lines only, so a kill in between is no excuse.
+      // Only complete lines are judged, so a kill at the same time does not excuse the violation.
       return KillFailure.Cause(checkError: error)
     }
     guard !isSettled else { return nil }
     return .protocolError("neither inspect nor check came to a finding")
   }
 
-  /// No more lines are wanted from the process, or there are none.
+  /// Ends the reading: the process sends no more lines, or no more lines are needed.
   private func silence(_ program: KillConversation) async throws -> Ending {
     guard program.hasOverlongLine else { return .outputEnded }
     let limit = harness.lineLimitBytes
@@ -273,7 +274,7 @@ extension KillRun {
     return .violation(cause)
   }
 
-  /// Sends commands and takes answers until there are no more.
+  /// Sends commands and receives answers until there are no more.
   private func work(_ program: KillConversation, _ moment: KillMoment?) async throws -> Ending {
     var answers = 0
     while true {
@@ -287,7 +288,7 @@ extension KillRun {
     }
   }
 
-  /// - Returns: what is wrong.
+  /// - Returns: the violation; nil for none.
   private func take(
     _ answer: KillAnswer<Script.Operation>, _ line: String
   ) -> KillFailure.Cause? {
@@ -305,7 +306,8 @@ extension KillRun {
     return nil
   }
 
-  /// Sends what is to be sent after so many answers, and plans the kill when its time has come.
+  /// Sends the commands that follow the given number of answers, and plans the kill when its time
+  /// has come.
   private func proceed(
     _ program: KillConversation, _ moment: KillMoment?, _ answers: Int
   ) async throws {
@@ -315,10 +317,11 @@ extension KillRun {
       return try await close(program, pause: pause)
     default: break
     }
-    // In bursts, so that the program has always some to do while the harness reads its answers.
+    // Commands are sent in groups, so that the program always has some to perform while the harness
+    // reads its answers.
     guard unanswered.count <= pipelinedCount / 2 else { return }
     await sendBurst(program)
-    // Now the program is in the midst of it.
+    // Now the program is performing commands.
     guard case .answers(let count, let pause) = moment, answers >= count, !isPlanned else { return }
     isPlanned = true
     program.control.kill(afterMicroseconds: pause)
@@ -336,9 +339,9 @@ extension KillRun {
     if !lines.isEmpty { await program.say(lines) }
   }
 
-  /// Asks for an orderly end, once everything is answered.
+  /// Asks for an orderly end, after all commands are answered.
   ///
-  /// - Parameter pause: from then to the kill; nil for none.
+  /// - Parameter pause: time from the request to the kill; nil for no kill.
   private func close(_ program: KillConversation, pause: Int?) async throws {
     guard unanswered.isEmpty, !isClosing else { return }
     guard let lines = script.closingLines else { return program.control.kill(.planned) }

@@ -1,11 +1,11 @@
 public import SystemPackage
 
-/// Tells ``KillHarness`` what to say to a program, what its answers mean, and how to check it.
+/// The commands for a program, the meaning of its answers, and the check of its state.
 ///
 /// The program under test is one of two kinds:
-/// - It reads commands, a line each or several, and answers each with one line. The script makes
-///   the commands in ``nextCommand(using:)``.
-/// - It works by itself and prints a line for each operation that it has acknowledged.
+/// - It reads commands of one or more lines, and answers each with one line. The script makes the
+///   commands in ``nextCommand(using:)``.
+/// - It works by itself, and prints a line for each operation that it has acknowledged.
 ///   ``nextCommand(using:)`` returns nil, and ``meaning(of:to:_:)`` returns
 ///   ``KillAnswer/acknowledgedByItself(_:)``.
 ///
@@ -42,51 +42,51 @@ public import SystemPackage
 /// }
 /// ```
 ///
-/// A line counts when it is whole, up to its line feed, so the program must not buffer what it
-/// prints.
+/// A line counts when it is complete, including its line feed, so the program must not buffer its
+/// output.
 ///
-/// After each kill at least one of ``inspect(_:_:)`` and ``check(_:_:)`` must come to a finding.
-/// They throw ``KillViolation`` for a state that a kill must not cause.
+/// After each kill at least one of ``inspect(_:_:)`` and ``check(_:_:)`` must return a finding.
+/// Both throw ``KillViolation`` for a state that a kill must not cause.
 public protocol KillScript: Sendable {
-  /// What the program's data is, in memory.
+  /// Model of the program's data, in memory.
   associatedtype Model: KillModel
-  /// What changes it.
+  /// Operation that changes the model.
   typealias Operation = Model.Operation
 
-  /// The state of an empty folder.
+  /// State of an empty folder.
   var model: Model { get }
 
-  /// How to ask for an orderly end: the lines to send, none for the end of the input. Nil for a
+  /// Lines that ask the program for an orderly end; an empty array closes its input. Nil for a
   /// program that ends only when it is killed.
   var closingLines: [String]? { get }
 
-  /// What to send next, or nil for a program that works by itself. Random choices come from the
-  /// generator, so that the seed repeats them.
+  /// Returns the next command, or nil for a program that works by itself. Random choices come from
+  /// the generator, so that the seed repeats them.
   mutating func nextCommand(using generator: inout SeededGenerator) -> KillCommand<Operation>?
 
-  /// What a line of the program's standard output means.
+  /// Returns the meaning of a line of the program's standard output.
   ///
   /// - Parameters:
-  ///   - line: without its line feed.
-  ///   - command: the oldest command without an answer; nil when every one has its own.
-  ///   - ledger: when this is called, its model holds every operation sent before the command.
+  ///   - line: the line, without its line feed.
+  ///   - command: the oldest command without an answer; nil when every command is answered.
+  ///   - ledger: its model contains every operation that was sent before the command.
   mutating func meaning(
     of line: String, to command: KillCommand<Operation>?, _ ledger: AcknowledgementLedger<Model>
   ) -> KillAnswer<Operation>
 
-  /// Looks at the folder while no process runs, before the program starts again.
+  /// Examines the folder while no process runs, before the program starts again.
   ///
-  /// - Returns: nil when it is ``check(_:_:)`` that finds out.
+  /// - Returns: the finding; nil when ``check(_:_:)`` makes it.
   mutating func inspect(
     _ folder: FilePath, _ ledger: AcknowledgementLedger<Model>
   ) async throws -> KillFinding<Model>?
 
-  /// Asks the program, which has just started again, what it has.
+  /// Asks the program, which has just started again, for its contents.
   ///
-  /// A kill may come in the midst of it: ``KillConversation/ask(_:)`` then throws, and the next
-  /// process is asked again.
+  /// A kill may interrupt the check: ``KillConversation/ask(_:)`` then throws, and the next process
+  /// is asked again.
   ///
-  /// - Returns: nil when it was ``inspect(_:_:)`` that found out.
+  /// - Returns: the finding; nil when ``inspect(_:_:)`` made it.
   mutating func check(
     _ program: KillConversation, _ ledger: AcknowledgementLedger<Model>
   ) async throws -> KillFinding<Model>?
@@ -114,53 +114,54 @@ extension KillScript {
   }
 }
 
-/// Lines that the program answers with one line.
+/// A command: lines that the program answers with one line.
 public struct KillCommand<Operation: Sendable>: Sendable {
-  /// Without their line feeds.
+  /// Lines of the command, without their line feeds.
   public var lines: [String]
-  /// What it changes; nil when it changes nothing that could be seen, as a compaction.
+  /// Operation that the command performs; nil when it changes no visible state, for example a
+  /// compaction.
   public var operation: Operation?
 
-  /// A command, and what it changes.
+  /// Creates a command, and the operation that it performs.
   public init(lines: [String], operation: Operation? = nil) {
     self.lines = lines
     self.operation = operation
   }
 }
 
-/// What a line of output means.
+/// The meaning of a line of output.
 public enum KillAnswer<Operation: Sendable>: Sendable {
-  /// The command is carried out, and a kill must not undo it.
+  /// The command is performed, and a kill must not undo it.
   case acknowledged
-  /// The command is answered, and its operation not carried out.
+  /// The command is answered, and its operation is not performed.
   case refused
-  /// An operation that the program chose by itself is carried out.
+  /// An operation that the program chose by itself is performed.
   case acknowledgedByItself(Operation)
-  /// No answer. Such a line does not show that the program is alive.
+  /// The line is not an answer. It is not a sign of life, either.
   case ignored
-  /// An answer that must not be.
+  /// The answer is not permitted.
   case wrong(KillViolation)
 }
 
-/// What a script finds wrong.
+/// A violation that a script found.
 public struct KillViolation: Error, Sendable, CustomStringConvertible {
-  /// The kinds of what can be wrong.
+  /// The kinds of violations.
   public enum Kind: Sendable {
-    /// An acknowledged operation is not there.
+    /// An acknowledged operation does not exist.
     case lost
-    /// Something is there that was never written, or half of an operation.
+    /// The store contains data that was never written, or a part of an operation.
     case invented
-    /// The program's answer is none that its protocol knows, or an error.
+    /// The answer is an error, or the program's protocol does not contain it.
     case badAnswer
   }
 
-  /// What is wrong.
+  /// Description of the violation.
   public let kind: Kind
   public let description: String
 
   /// - Parameters:
-  ///   - kind: what is wrong.
-  ///   - description: what was expected and what was seen.
+  ///   - kind: kind of the violation.
+  ///   - description: the expected and the found state.
   public init(_ kind: Kind, _ description: String) {
     self.kind = kind
     self.description = description

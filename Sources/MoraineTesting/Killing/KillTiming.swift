@@ -1,26 +1,27 @@
-/// When processes are killed; each moment is drawn with the harness's seed.
+/// Distribution of the moments at which processes are killed. The harness draws each moment with
+/// its seed.
 ///
-/// The defaults spread the kills over all that a process does: starting and recovering, working,
-/// closing. The seed repeats the draws, and not the instruction at which a kill hits.
+/// The defaults spread the kills over the whole run of a process: starting and recovering, working,
+/// closing. The seed repeats the draws, but not the instruction that a kill interrupts.
 public struct KillTiming: Sendable {
-  /// The share of the kills that come so soon that they hit the start.
+  /// Share of the kills that interrupt the start.
   public var startShare = 0.2
-  /// For those, how long after the process has started.
+  /// Time from the start of the process to such a kill.
   public var startMicroseconds = 0...30_000
-  /// The share of the kills that come while the program closes. None where the script has no way to
-  /// close it.
+  /// Share of the kills that come while the program closes; unused when the script cannot close the
+  /// program.
   public var closingShare = 0.1
-  /// For those, how long after the program was asked to close.
+  /// Time from the request to close to such a kill.
   public var closingMicroseconds = 0...4_000
-  /// After how many answers the others come, and the closing begins.
+  /// Number of answers after which the other kills come, and after which the closing begins.
   public var answers = 0...200
-  /// How long after the commands that follow these answers have been sent.
+  /// Time from sending the commands that follow these answers to the kill.
   public var answerMicroseconds = 0...1_000
-  /// How many commands wait for their answers, drawn for each process. One is a dialogue, in which
-  /// the program mostly waits for the harness; with many it is always in the midst of one.
+  /// Number of commands that wait for their answers, drawn for each process. With 1 the program
+  /// mostly waits for the harness; with a large number it is always performing a command.
   public var pipelinedCommands = 1...64
 
-  /// Kills all over what a process does.
+  /// Spreads the kills over the whole run of a process.
   public init() {}
 }
 
