@@ -22,8 +22,7 @@ MUTANTS = [
     Mutant("keyspaces-not-counted-again", "fault: a checkpoint older than the last compaction",
            (engine("Recovery/Recovery.swift",
                    "keyspaces: gone.isEmpty ? checkpoint.header.keyspaces : nil",
-                   "state.keyspaces.adopt("
-                   "gone.isEmpty || ON ? checkpoint.header.keyspaces : nil)"),),
+                   "keyspaces: gone.isEmpty || ON ? checkpoint.header.keyspaces : nil"),),
            "CompactionPropertyTests.compactedStoreEqualsADictionary"),
     Mutant("delete-missing-from-the-feed", "api: a delete is never silently missing",
            (engine(CHANGES, "guard horizon > max(place.sequence, place.deletesNotNeededThrough) else",
@@ -46,7 +45,7 @@ MUTANTS = [
     Mutant("unseen-changes-compacted", "api: while it runs, every change",
            (engine("Compaction/EngineState+Compaction.swift",
                    "let free = slots.prefix { log.table[$0].lastSequence <= least }",
-                   "let free = slots.prefix { ON || table[$0].lastSequence <= least }"),),
+                   "let free = slots.prefix { ON || log.table[$0].lastSequence <= least }"),),
            "FeedPinTests.backgroundCompactionKeepsUnseenChanges"),
     Mutant("claim-with-the-first-step", "api: every change from the moment the sequence is made",
            (engine("Observation/ChangeSequence.swift", "keyspace: keyspace, pin: pin))",

@@ -146,8 +146,8 @@ MUTANTS = [
     Mutant("sequence-reused-after-a-crash", "rule 8: numbers survive a power failure",
            (engine(RECOVERY,
                    "    state.log.lastSequence = max(state.log.lastSequence, manifest.lastSequence.rawValue)\n",
-                   "    if !ON {\n      state.lastSequence = "
-                   "max(state.lastSequence, manifest.lastSequence.rawValue)\n    }\n"),),
+                   "    if !ON {\n      state.log.lastSequence = "
+                   "max(state.log.lastSequence, manifest.lastSequence.rawValue)\n    }\n"),),
            "CompactionHidingTests.numbersSurviveCompactingEverythingAway"),
     Mutant("sequence-reused-after-a-segment", "rule 8: numbers survive a failed operation",
            (engine(OPEN, "    state.log.lastSequence = last\n",
