@@ -2,20 +2,20 @@ import MoraineEngine
 
 /// Runs scenarios once for each of their calls, with a fault at that call, or with two faults.
 public struct FaultLaboratory: Sendable {
-  /// All kinds of faults, those that last included.
+  /// All kinds of faults, including those that last.
   public static let effects: [DiskFault.Effect] = [
     .ioError, .noSpace, .tooManyOpenFiles, .short(lengthBytes: 30), .interrupted, .dropsUnsynced,
   ]
 
-  /// Called now and then, as a sign of life.
+  /// The laboratory calls this before each run, so that a watchdog can tell slow from hanging.
   public var progress: (@Sendable () -> Void)?
 
   /// Creates a laboratory that does not report its progress.
   public init() {}
 
-  /// Strikes each call that a workload of the scenario makes.
+  /// Runs the scenario's workload once for each of its calls, with a fault at that call.
   ///
-  /// - Returns: how much was tried, and the first violation.
+  /// - Returns: the counts, and the first violation.
   public func run(
     _ scenario: CrashScenario, seed: UInt64, _ effect: DiskFault.Effect, isPermanent: Bool
   ) async -> (tally: CrashTally, violation: CrashViolation?) {
@@ -32,7 +32,7 @@ public struct FaultLaboratory: Sendable {
     return (tally, nil)
   }
 
-  /// Does the workload once, with these faults.
+  /// Runs the workload once with the given faults.
   package func run(
     _ scenario: CrashScenario, seed: UInt64, _ faults: [PlannedFault]
   ) async -> (tally: CrashTally, violation: CrashViolation?) {
@@ -46,7 +46,7 @@ public struct FaultLaboratory: Sendable {
   ) async -> CrashViolation? {
     tally.faultRuns += 1
     progress?()
-    // What the clock decides may keep a call from coming; then it is tried again.
+    // Whether a call occurs can depend on the clock. If it did not occur, the run is repeated.
     for _ in 0..<50 {
       let run = FaultRun(workload.scenario, faults)
       do { try await run.run(workload.steps) } catch {
@@ -62,7 +62,7 @@ public struct FaultLaboratory: Sendable {
   }
 }
 
-/// The steps that are repeated with ever other faults.
+/// The steps that each run repeats with different faults.
 struct FaultWorkload {
   let scenario: CrashScenario
   let seed: UInt64
@@ -76,9 +76,9 @@ struct FaultWorkload {
     steps = scenario.shape.steps(seed: seed)
   }
 
-  /// The calls that it makes when nothing fails.
+  /// Runs the workload without faults and returns its calls.
   ///
-  /// - Throws: what went wrong all the same.
+  /// - Throws: the failure, if the workload fails without a fault.
   func calls() async throws -> [StorageCall] {
     let quiet = FaultRun(scenario, [])
     try await quiet.run(steps)
@@ -99,16 +99,16 @@ struct FaultWorkload {
 }
 
 extension FaultLaboratory {
-  /// Strikes twice in one run: a call, and one of those that come after it then, with any of the
-  /// faults. Trouble seldom comes alone, and what undoes the first failure may fail itself.
+  /// Runs the scenario's workload with two faults: one at a call, and any fault at a later call.
+  /// The code that handles the first failure meets the second.
   ///
   /// - Parameters:
   ///   - scenario: the kind of work.
-  ///   - seed: of the workload, and of the choice of pairs.
-  ///   - effect: of the first.
-  ///   - isPermanent: whether one of the two lasts: either comes up.
-  ///   - count: how many pairs are tried, drawn from the seed; all, when there are no more.
-  /// - Returns: how much was tried, and the first violation.
+  ///   - seed: seeds the workload and the choice of pairs.
+  ///   - effect: the first fault.
+  ///   - isPermanent: whether one of the two faults lasts; both cases occur.
+  ///   - count: the number of pairs, drawn from the seed. All pairs, when there are fewer.
+  /// - Returns: the counts, and the first violation.
   public func runPairs(
     _ scenario: CrashScenario, seed: UInt64, _ effect: DiskFault.Effect, isPermanent: Bool,
     count: Int
@@ -120,7 +120,7 @@ extension FaultLaboratory {
       return (tally, workload.violation([], "\(error)"))
     }
     var pairs = FaultPairs(workload, effect, isPermanent: isPermanent)
-    // About: how many calls come after a fault is known when it has struck.
+    // An estimate: the number of calls after a fault is known only once the fault has struck.
     let total = calls.count * (calls.count - 1) / 2 * Self.effects.count * (isPermanent ? 2 : 1)
     if total <= count {
       for call in calls {
@@ -145,7 +145,7 @@ private struct FaultPairs {
   private let workload: FaultWorkload
   private let effect: DiskFault.Effect
   private let isPermanent: Bool
-  /// What comes after each first fault that was tried.
+  /// The calls that follow each first fault tried so far.
   private var known: [PlannedFault: [StorageCall]] = [:]
 
   init(_ workload: FaultWorkload, _ effect: DiskFault.Effect, isPermanent: Bool) {
@@ -167,7 +167,7 @@ private struct FaultPairs {
     return pairs
   }
 
-  /// - Returns: nil when hardly a fault has calls after it.
+  /// - Returns: nil when almost no fault has calls after it.
   mutating func draw(
     from calls: [StorageCall], _ random: inout SeededGenerator
   ) async -> [PlannedFault]? {
@@ -192,7 +192,7 @@ private struct FaultPairs {
   private mutating func calls(after first: PlannedFault) async -> [StorageCall] {
     if let calls = known[first] { return calls }
     let run = FaultRun(workload.scenario, [first])
-    // What is wrong with one fault alone is found where there is one alone.
+    // A run with one fault reports what one fault breaks.
     do { try await run.run(workload.steps) } catch { return [] }
     known[first] = run.injector.laterCalls
     return run.injector.laterCalls

@@ -2,10 +2,10 @@ import MoraineEngine
 import MoraineStorage
 import SystemPackage
 
-/// Does a scenario's steps while a fault strikes one call, and compares each thing that is seen
-/// with what the writer was told.
+/// Performs a scenario's steps while a fault strikes one call, and compares everything that can be
+/// read with what the store told its writer.
 ///
-/// Used by one task.
+/// Not thread-safe: one task uses a run.
 final class FaultRun {
   let scenario: CrashScenario
   let injector: FaultInjector
@@ -33,7 +33,7 @@ final class FaultRun {
       if let store {
         do throws(StoreError) { try await store.waitUntilIdle() } catch { try judge(error) }
       }
-      // Also at once: what comes later may write again what the fault took.
+      // Power also fails right after a strike: a later write might repair what the fault damaged.
       if injector.strikeCount > strikeCount {
         strikeCount = injector.strikeCount
         try await fail()
@@ -44,10 +44,11 @@ final class FaultRun {
     try await settle()
   }
 
-  /// The disk as it is now, for those who want to look at it.
+  /// The contents of the disk, for the artifacts of a violation.
   var image: DiskImage { disk.image(.everything) }
 
-  /// One fault must not keep a second attempt from succeeding; a lasting one may. Two may keep two.
+  /// Opens the store. After one fault the second attempt must succeed, unless the fault lasts;
+  /// after two faults, the third.
   private func open() async throws {
     let faults = injector.faults
     let last = max(1, faults.count)
@@ -71,7 +72,7 @@ final class FaultRun {
     do {
       let state = try await store.contents()
       if possible.saw(state) {
-        // Whatever is there when a store has been opened stays, also after a power failure.
+        // An opened store keeps what it shows, even after a power failure.
         possible.becameDurable()
         return
       }
@@ -89,7 +90,8 @@ final class FaultRun {
         try await store.close()
         hasClosed = true
       }
-      // A close that throws has promised nothing; one after a poison closes without a word.
+      // Only a close that succeeds makes writes durable. A poisoned store closes without an error,
+      // but makes nothing durable.
       if hasClosed, !wasPoisoned { possible.becameDurable() }
     }
     let before = storage
@@ -120,7 +122,7 @@ final class FaultRun {
     }
   }
 
-  /// What a power failure would leave now.
+  /// Opens what a power failure at this moment may leave, and compares the contents.
   private func fail() async throws {
     let moment = disk.moment()
     for policy in [CrashPolicy.nothing, .pages(seed: 1), .sectors(seed: 2)] {
@@ -135,7 +137,7 @@ final class FaultRun {
     }
   }
 
-  /// Opens it without faults, writes, closes, and opens it again.
+  /// Opens the store without faults, writes to it, closes it, and opens it again.
   private func settle() async throws {
     storage.setScript(nil)
     store = nil
@@ -213,7 +215,7 @@ extension FaultRun {
     }
   }
 
-  /// Whatever it shows was there at some time, or it says what went wrong.
+  /// Takes a snapshot. It shows only values that were possible; otherwise the read throws.
   private func readSnapshot(of store: Store) async throws {
     do {
       let found = try await store.snapshot().contents(of: [""] + store.keyspaceNames())
@@ -233,7 +235,7 @@ extension FaultRun {
     wasPoisoned = store.poison != nil
   }
 
-  /// Every failure is typed, and names its cause.
+  /// Checks that an error has a type and names its cause.
   func judge(_ error: StoreError) throws {
     let isFull = scenario.capacityBytes < .max && error.code == .noSpace
     if isFull { return }

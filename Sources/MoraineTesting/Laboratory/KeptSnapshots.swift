@@ -1,8 +1,9 @@
 import MoraineEngine
 
-/// Snapshots that a scenario has taken, and what each must show for as long as it is kept.
+/// The snapshots that a scenario keeps, each with the contents that it must show.
 struct KeptSnapshots {
-  /// With one more the first one goes, and with it what only it has kept.
+  /// The largest number of snapshots. One more releases the oldest, and the files that only it
+  /// holds.
   private static let most = 3
 
   private struct Kept {
@@ -13,7 +14,7 @@ struct KeptSnapshots {
 
   private var kept: [Kept] = []
 
-  /// - Parameter state: what the store holds at this moment.
+  /// - Parameter state: the contents of the store at this moment.
   mutating func take(from store: Store, showing state: ModelStore.State) async throws {
     if kept.count == Self.most { kept.removeFirst() }
     kept.append(
@@ -22,8 +23,8 @@ struct KeptSnapshots {
         keyspaceNames: [""] + (try await store.keyspaceNames()), state: state))
   }
 
-  /// - Throws: ``StepFailure`` when one shows anything else, or a key by itself is not what going
-  ///   through all of them shows.
+  /// - Throws: ``StepFailure`` when a snapshot shows other contents, or when a lookup and a scan
+  ///   give different values.
   func check() throws {
     for each in kept {
       let found = try each.snapshot.contents(of: each.keyspaceNames)
@@ -41,7 +42,7 @@ struct KeptSnapshots {
 }
 
 extension Store.Snapshot {
-  /// Everything in it, found by going through it and by asking for each key.
+  /// The contents of the snapshot, found by a scan and compared with a lookup of each key.
   func contents(of keyspaceNames: [String]) throws -> ModelStore.State {
     var result: ModelStore.State = [:]
     for name in keyspaceNames {

@@ -1,31 +1,31 @@
 import MoraineEngine
 
-/// A piece of the laboratory's work that one process does in one go.
+/// A part of the laboratory's work that one process does without interruption.
 package struct LaboratoryUnit: Hashable, Codable, Sendable {
   package enum Kind: String, Codable, CaseIterable, Sendable {
-    /// A short workload, crashed at every call.
+    /// A short workload with a crash at each call.
     case crashes
-    /// A long workload, crashed at a few calls.
+    /// A long workload with a crash at a few calls.
     case workloads
-    /// A short workload for each of its calls, with a fault at it.
+    /// A short workload, run once for each of its calls, with a fault at that call.
     case faults
   }
 
   package var kind: Kind
   package var scenario: String
   package var seed: UInt64
-  /// Instead of the scenario's own: `sync`, `interval` or `none`.
+  /// Replaces the scenario's durability: `sync`, `interval` or `none`.
   package var durability: String?
-  /// For crashes: instead of ``CrashLaboratory``'s own figures.
+  /// These three replace the figures of ``CrashLaboratory``; used by crashes.
   package var nestingPeriod: Int?
   package var subsetsPerPoint: Int?
   package var tornPerPoint: Int?
-  /// For faults: a place among ``FaultLaboratory/effects``.
+  /// An index into ``FaultLaboratory/effects``; used by faults.
   package var effect = 0
   package var isPermanent = false
-  /// For faults: so many pairs of them, instead of one at each call.
+  /// The number of pairs of faults; nil for one fault at each call. Used by faults.
   package var pairCount: Int?
-  /// For faults: these and no others, in one run.
+  /// If not empty, the unit is one run with exactly these faults.
   package var faults: [PlannedFault] = []
 
   package init(_ kind: Kind, _ scenario: String, seed: UInt64, durability: String? = nil) {
@@ -35,8 +35,10 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
     self.durability = durability
   }
 
-  /// - Parameter progress: called now and then, as a sign of life.
-  /// - Returns: how much was tried and what was found; nil when there is no such scenario.
+  /// Does the work of the unit.
+  ///
+  /// - Parameter progress: called often, so that a watchdog can tell slow from hanging.
+  /// - Returns: the counts and the violation found; nil when no scenario has this name.
   package func run(
     progress: @escaping @Sendable () -> Void
   ) async -> (tally: CrashTally, violation: CrashViolation?)? {
@@ -52,7 +54,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
     return (tally, violation)
   }
 
-  /// The least that shows it again.
+  /// The smallest unit that shows the violation again.
   func unit(of violation: CrashViolation) -> LaboratoryUnit {
     guard !violation.faults.isEmpty else { return self }
     var unit = LaboratoryUnit(.faults, scenario, seed: seed, durability: durability)
@@ -74,8 +76,8 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
     case .workloads:
       var long = scenario
       long.shape.stepCount = 200
-      // Many seeds say more here than many crashes of each: every call is the short workloads'
-      // part.
+      // Many seeds find more here than many crashes of one seed: the short workloads already crash
+      // at every call.
       (laboratory.subsetsPerPoint, laboratory.tornPerPoint) = (1, 1)
       laboratory.pointLimit = 4
       let isThorough = seed.isMultiple(of: 50)
@@ -96,7 +98,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
 }
 
 extension LaboratoryUnit {
-  /// The command that does this piece again, and nothing else.
+  /// The command that repeats exactly this unit.
   package var replay: String {
     var words = ["moraine crash-test \(kind.rawValue) --scenario \(scenario)"]
     words.append("--seed \(seed) --count 1")

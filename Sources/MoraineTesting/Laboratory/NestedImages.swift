@@ -1,11 +1,11 @@
 import MoraineEngine
 
-/// Disks that a crash during recovery left and that were judged: different crashes leave equal
-/// ones.
+/// The disks that crashes during recovery have left so far. Different crashes often leave equal
+/// disks, and each is judged once.
 ///
-/// Used by one task.
+/// Not thread-safe: one task uses a value.
 final class NestedImages {
-  /// A disk, what it must hold, and how many more crashes were tried on it.
+  /// A disk, the contents that the store must have, and the number of further crashes tried on it.
   private struct Judged: Hashable {
     let image: DiskImage.Fingerprint
     let state: Int
@@ -14,7 +14,7 @@ final class NestedImages {
 
   private var judged: Set<Judged> = []
 
-  /// - Returns: whether it was not there yet.
+  /// - Returns: whether the disk is new.
   func insert(_ image: DiskImage, _ state: ModelStore.State, depth: Int) -> Bool {
     let new = Judged(image: image.fingerprint, state: state.hashValue, depth: depth)
     return judged.insert(new).inserted

@@ -1,16 +1,17 @@
 import MoraineEngine
 
-/// What a store may hold, by what its writer was told: the oracle of runs with faults.
+/// The contents that a store may have, given what it told its writer: the oracle of runs with
+/// faults.
 ///
-/// - An acknowledged unit is there.
-/// - A unit that threw and left the store able to write is not there: it was taken back.
-/// - A unit that threw and poisoned the store may be there, whole (P7).
-/// - A unit that a poisoned store refused is not there.
-/// - A power failure may take what was not durable, from the end.
+/// - An acknowledged unit is present.
+/// - A unit whose write threw is absent if the store still accepts writes: the store took it back.
+/// - A unit whose write threw and poisoned the store is present as a whole, or absent (P7).
+/// - A unit that a poisoned store refused is absent.
+/// - A power failure may remove units that were not durable, from the end.
 struct PossibleStates {
   typealias State = ModelStore.State
 
-  /// For each moment since everything was last durable, the states that were possible.
+  /// The states that were possible at each moment since all writes were last durable.
   private var history: [[State]] = [[[:]]]
 
   var states: [State] { history[history.count - 1] }
@@ -30,9 +31,10 @@ struct PossibleStates {
 
   mutating func becameDurable() { history = [states] }
 
-  /// What was served once must not change any more (P4), for as long as the machine lives.
+  /// Records that a read showed this state. Later reads must show it too, as long as no power
+  /// failure occurs (P4).
   ///
-  /// - Returns: whether it was possible.
+  /// - Returns: whether the state was possible.
   mutating func saw(_ state: State) -> Bool {
     guard states.contains(state) else { return false }
     history[history.count - 1] = [state]
@@ -41,7 +43,7 @@ struct PossibleStates {
 
   func allows(_ value: [UInt8]?, for key: Key) -> Bool { states.contains { $0[key] == value } }
 
-  /// Whether a power failure now may leave it.
+  /// Whether a power failure at this moment may leave this state.
   func allowsAfterPowerFailure(_ state: State) -> Bool {
     history.contains { $0.contains(state) }
   }

@@ -2,15 +2,17 @@ import MoraineEngine
 import Synchronization
 import SystemPackage
 
-/// Does a scenario's steps on a simulated disk, once, and takes crash points.
+/// Performs a scenario's steps once on a simulated disk, and records crash points.
 ///
-/// Used by one task at a time; what runs in the background only reaches the recorder.
+/// Not thread-safe: one task at a time uses a run. Background work of the store reaches only the
+/// recorder.
 final class ScenarioRun {
   let scenario: CrashScenario
   let ledger = CrashLedger()
   private let steps: [WorkloadStep]
   private let recorder: CrashRecorder
-  /// Whether the user has made the store's directory, and not its name durable.
+  /// Whether the directory of the store exists before the store opens, under a name that is not
+  /// durable.
   private let isDirectoryMade: Bool
   private let watched = WatchedStore()
   private(set) var disk: SimulatedDisk
@@ -32,7 +34,7 @@ final class ScenarioRun {
     }
   }
 
-  /// - Throws: what a step threw that must not fail, or ``StepFailure``.
+  /// - Throws: an error of a step that must succeed, or ``StepFailure``.
   func run() async throws -> [CrashPoint] {
     omitSyncs()
     if isDirectoryMade { try disk.makeDirectory("store") }
@@ -108,7 +110,7 @@ final class ScenarioRun {
   }
 }
 
-/// The store that is open at the moment, for those who look at it from other threads.
+/// The open store, for observers on other threads.
 final class WatchedStore: Sendable {
   private let current = Mutex<Store?>(nil)
 
@@ -118,7 +120,7 @@ final class WatchedStore: Sendable {
   }
 }
 
-/// A step that did not do what it must.
+/// A step with a wrong result.
 struct StepFailure: Error, CustomStringConvertible {
   let description: String
 
@@ -155,7 +157,7 @@ extension ScenarioRun {
       try await store.perform(operations, isDurable ? .sync : nil)
     } catch let error as StoreError where error.code == .noSpace {
       guard scenario.capacityBytes < .max else { throw error }
-      // A full disk leaves nothing of it.
+      // A full disk refuses the write as a whole.
       model.apply([], sequence: model.lastSequence)
       return
     }
@@ -187,7 +189,7 @@ extension ScenarioRun {
 }
 
 extension Store {
-  /// Does one operation by itself, several as a batch.
+  /// Performs one operation alone, or several as a batch.
   func perform(_ operations: [WorkloadOperation], _ durability: Durability?) async throws {
     guard operations.count == 1, let only = operations.first else {
       let places = try operations.map { try keyspace(of: $0.key) }

@@ -1,15 +1,15 @@
-/// What of the unsynced changes a power failure leaves on the disk.
+/// The unsynced changes that a power failure leaves on the disk.
 public enum CrashPolicy: Hashable, Sendable {
-  /// Nothing that was not synced.
+  /// Only what was synced survives.
   case nothing
-  /// Everything: the process died, the machine lives.
+  /// Everything survives: the process dies, the machine does not.
   case everything
-  /// Any of the 4 KiB pages, lengths and names; the seed says which.
+  /// The seed decides for each page of 4 KiB, each length and each name.
   case pages(seed: UInt64)
-  /// The same as ``pages(seed:)``, and some pages are torn between their 512-byte sectors.
+  /// As ``pages(seed:)``, and some pages are torn between their 512-byte sectors.
   case sectors(seed: UInt64)
-  /// Pages, lengths and names as listed, in the order in which they are decided; everything after
-  /// the list is lost.
+  /// The list decides for each page, length and name, in the order of the decisions; changes after
+  /// the end of the list are lost.
   case choices([Bool])
 
   static let pageBytes = 4096
@@ -28,11 +28,11 @@ extension CrashPolicy: CustomStringConvertible {
   }
 }
 
-/// Draws what survives.
+/// Decides for each change whether it survives a crash.
 struct CrashChoice {
   private let policy: CrashPolicy
   private var generator: SeededGenerator
-  /// What was answered so far.
+  /// The decisions so far.
   private(set) var taken: [Bool] = []
 
   init(_ policy: CrashPolicy) {
@@ -43,7 +43,7 @@ struct CrashChoice {
     }
   }
 
-  /// Whether a change survives.
+  /// Decides whether the next change survives.
   mutating func survives() -> Bool {
     switch policy {
     case .nothing: return false
@@ -56,7 +56,7 @@ struct CrashChoice {
     }
   }
 
-  /// The bytes that a crash leaves of a file.
+  /// The bytes that a file has after a crash.
   mutating func merge(_ versions: DiskMoment.Versions) -> [UInt8] {
     let (synced, written) = (versions.synced, versions.current)
     if synced == written { return synced }
@@ -86,7 +86,8 @@ struct CrashChoice {
     return false
   }
 
-  /// Whether both files have the same bytes in a range; a file has zeros after its end.
+  /// Whether both files have the same bytes in a range. Bytes after the end of a file count as
+  /// zeros.
   private static func isSame(_ one: [UInt8], _ other: [UInt8], _ range: Range<Int>) -> Bool {
     range.allSatisfy { place in
       (place < one.count ? one[place] : 0) == (place < other.count ? other[place] : 0)

@@ -1,27 +1,28 @@
 import MoraineStorage
 public import SystemPackage
 
-/// The files of a disk: what a crash left.
+/// The files that a crash left on a disk.
 public struct DiskImage: Hashable, Sendable {
-  /// For each directory's path, its files by name.
+  /// The files of each directory: path of the directory, name of the file, bytes.
   public var directories: [String: [String: [UInt8]]] = [:]
 
-  /// An empty disk.
+  /// Creates an empty image.
   public init() {}
 
-  /// All bytes of all files.
+  /// The total length of all files.
   public var totalBytes: Int {
     directories.values.reduce(0) { $0 + $1.values.reduce(0) { $0 + $1.count } }
   }
 
-  /// What its files take on a disk with blocks of 4 KiB.
+  /// The space that the files take on a disk with blocks of 4 KiB.
   public var blockBytes: Int {
     directories.values.reduce(0) { total, files in
       files.values.reduce(total) { $0 + ($1.count + 4095) / 4096 * 4096 }
     }
   }
 
-  /// Differs between images that differ, for all that is likely; 128 bits.
+  /// A digest of 128 bits; images that differ have different digests, except for a negligible
+  /// chance.
   var fingerprint: Fingerprint {
     Fingerprint(high: digest(salt: 1), low: digest(salt: 2))
   }
@@ -47,9 +48,9 @@ public struct DiskImage: Hashable, Sendable {
 }
 
 extension DiskImage {
-  /// Writes the files below a real directory, to be looked at with other tools.
+  /// Writes the files into a real directory, so that other programs can read them.
   ///
-  /// - Returns: the paths of the directories that were made.
+  /// - Returns: the paths of the directories that were created.
   /// - Throws: an error of the operating system.
   public func save(in parent: FilePath) throws -> [FilePath] {
     let storage = DiskStorage()

@@ -1,43 +1,46 @@
-/// A simulated disk at one moment: all that a power failure could make of it.
+/// The state of a simulated disk at one moment, from which every image that a power failure may
+/// leave can be drawn.
 ///
-/// Cheap to take: moments share the bytes of files that did not change between them.
+/// A moment takes little memory: files that did not change share their bytes between moments.
 package struct DiskMoment: Sendable {
-  /// The bytes of a file.
+  /// The two versions of a file's bytes.
   struct Versions: Sendable {
-    /// Those of now.
+    /// The bytes that a read returns.
     var current: [UInt8] = []
-    /// Those that a power failure cannot take.
+    /// The bytes that survive every power failure.
     var synced: [UInt8] = []
-    /// What failed syncs have done to its pages.
+    /// The pages that failed syncs did not write.
     var lost = LostPages()
   }
 
-  /// Pages that a failed sync did not write.
+  /// The pages that failed syncs did not write.
   struct LostPages: Sendable {
-    /// Pages that the disk has in an older version. The kernel takes the new one for written, so
-    /// the next sync leaves it out, unless the page was written to again. With what each held when
-    /// the sync failed.
+    /// Pages of which the disk has an older version, with their bytes at the failed sync. The
+    /// kernel considers the new version written, so the next sync skips the page unless it was
+    /// written to again.
     var dropped: [Int: [UInt8]] = [:]
-    /// Pages that the disk never had. As ext4 does, it leaves them marked as unwritten for good:
-    /// they read as zeros after a power failure, whatever is written there, and synced, later on.
+    /// Pages of which the disk has no version. As ext4 does, the disk leaves them marked as
+    /// unwritten for good: after a power failure they read as zeros, even if they were written and
+    /// synced again.
     var unwritten: Set<Int> = []
 
     var isEmpty: Bool { dropped.isEmpty && unwritten.isEmpty }
   }
 
-  /// What a name leads to.
+  /// A name in a directory, and the files that a crash may leave under it.
   struct Name: Sendable {
     let name: String
-    /// The file that it leads to now; nil when it was removed.
+    /// The file that now has the name; nil when it was removed.
     let current: Versions?
-    /// The files that it led to in between, the latest first; nil where it led to none.
+    /// The files that had the name since the last sync, the latest first; nil for times without a
+    /// file.
     let between: [Versions?]
-    /// The file that it led to when the directory was last synced, if that was another one.
+    /// The file that had the name when the directory was last synced, if it was another one.
     let synced: Versions?
-    /// Whether the directory's sync has made it safe that it leads there.
+    /// Whether a sync of the directory has made the present name durable.
     let isSynced: Bool
 
-    /// The file that a crash leaves under the name.
+    /// The file that has the name after a crash.
     fileprivate func survivor(_ choice: inout CrashChoice) -> Versions? {
       if isSynced || choice.survives() { return current }
       for earlier in between where choice.survives() { return earlier }
@@ -47,15 +50,15 @@ package struct DiskMoment: Sendable {
 
   struct Directory: Sendable {
     let path: String
-    /// Whether its parent was synced since it was made; otherwise a crash may take it, with all
-    /// that is in it.
+    /// Whether the parent was synced after the directory was created. If not, a crash may remove
+    /// the directory with its contents.
     let isSynced: Bool
     let names: [Name]
   }
 
   var directories: [Directory] = []
 
-  /// The disk as a crash now may leave it.
+  /// An image that a crash at this moment may leave.
   package func image(_ policy: CrashPolicy) -> DiskImage {
     var choice = CrashChoice(policy)
     return image(&choice)
@@ -74,10 +77,10 @@ package struct DiskMoment: Sendable {
     return image
   }
 
-  /// Every image when there are few, otherwise some of each kind: nothing lost, all of it lost, and
-  /// drawn ones, with whole pages and with torn ones.
+  /// Every image, when there are few. Otherwise the image without any unsynced change, the image
+  /// with all of them, and random images with whole pages and with torn pages.
   ///
-  /// - Returns: the images, each with the policy that makes it again.
+  /// - Returns: the images, each with the policy that draws it again.
   package func images(
     subsets: Int, torn: Int, seed: UInt64
   ) -> [(policy: CrashPolicy, image: DiskImage)] {
@@ -97,14 +100,15 @@ package struct DiskMoment: Sendable {
     return result
   }
 
-  /// Goes through all combinations of what may survive; nil when there are more than so many.
+  /// Enumerates all combinations of surviving changes; returns nil when there are more than the
+  /// limit.
   private func everySubset(
     atMost limit: Int
   ) -> [(policy: CrashPolicy, image: DiskImage)]? {
     var result: [(CrashPolicy, DiskImage)] = []
     var path: [Bool] = []
     while result.count < limit {
-      // What survives decides what else there is to decide, so the path grows while it is walked.
+      // Earlier decisions determine which later decisions exist, so the path grows during the walk.
       var choice = CrashChoice(.choices(path))
       let image = image(&choice)
       path = choice.taken

@@ -1,20 +1,20 @@
 import MoraineStorage
 import Synchronization
 
-/// The bytes of a file: those of now, and those that a power failure cannot take.
+/// The bytes of a file: those that a read returns, and those that survive every power failure.
 final class SimulatedContent: Sendable {
   private struct State {
     var synced: [UInt8] = []
     var lost = DiskMoment.LostPages()
-    /// What was seen last, so that moments share the memory of what did not change.
+    /// The bytes of the last moment, so that moments share the memory of unchanged files.
     var seen: [UInt8] = []
   }
 
-  /// Nil for a file that no name leads to any more; it stays as it was seen last.
+  /// Nil for a file without a name; its bytes are then those of the last moment.
   private let file: (any StorageFile)?
   private let state: Mutex<State>
 
-  /// - Parameter synced: what the file holds and the disk has.
+  /// - Parameter synced: the bytes that both the file and the disk have.
   init(_ file: any StorageFile, synced: [UInt8] = []) {
     self.file = file
     state = Mutex(State(synced: synced))
@@ -25,7 +25,7 @@ final class SimulatedContent: Sendable {
     state = Mutex(State(synced: last.synced, lost: last.lost, seen: last.current))
   }
 
-  /// Says of what it holds now what of it is safe.
+  /// Restores which bytes are durable, as they were at an earlier moment.
   func restore(_ versions: DiskMoment.Versions) {
     state.withLock { ($0.synced, $0.lost) = (versions.synced, versions.lost) }
   }
@@ -46,8 +46,8 @@ final class SimulatedContent: Sendable {
     }
   }
 
-  /// A sync that fails as on Linux: what it should have written stays in the cache, marked as
-  /// written.
+  /// A sync that fails as on Linux: the pages that it should have written stay in the cache, marked
+  /// as written.
   func dropUnsynced() {
     let bytes = current()
     state.withLock { state in
@@ -64,7 +64,7 @@ final class SimulatedContent: Sendable {
     }
   }
 
-  /// A write makes pages dirty, whether it changes their bytes or not.
+  /// A write makes its pages dirty, even if it does not change their bytes.
   func wasWritten(from offset: UInt64, count: Int) {
     guard count > 0 else { return }
     let first = Int(clamping: offset) / CrashPolicy.pageBytes
@@ -75,7 +75,7 @@ final class SimulatedContent: Sendable {
     }
   }
 
-  /// Bytes after the end have no blocks any more; blocks that come there later are new.
+  /// A truncation frees the blocks after the end; a later write gets new blocks.
   func wasTruncated(to lengthBytes: UInt64) {
     let end = Int(clamping: lengthBytes)
     let pageCount = (end + CrashPolicy.pageBytes - 1) / CrashPolicy.pageBytes
@@ -86,7 +86,7 @@ final class SimulatedContent: Sendable {
     }
   }
 
-  /// What it holds now, and what is safe.
+  /// The present and the durable bytes of the file.
   func versions() -> DiskMoment.Versions {
     let bytes = current()
     return state.withLock { state in
@@ -96,7 +96,7 @@ final class SimulatedContent: Sendable {
     }
   }
 
-  /// The bytes that the disk has, past the cache.
+  /// The bytes on the disk, without those in the cache.
   var syncedBytes: [UInt8] { state.withLock { $0.synced } }
 
   private func current() -> [UInt8] {

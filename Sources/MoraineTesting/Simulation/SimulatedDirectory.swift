@@ -19,7 +19,7 @@ final class SimulatedDirectory: StorageDirectory {
   func createFile(_ name: String) throws(StorageError) -> any StorageFile {
     disk.willChange()
     let file = try base.createFile(name)
-    // A handle of its own: a lock goes with the last use of the one that took it.
+    // Each opening has a handle of its own, because a lock ends with the last handle of its holder.
     let content = SimulatedContent(try base.openFile(name, .read) ?? file)
     names.add(name, content)
     return SimulatedFile(file, content, disk)

@@ -3,12 +3,12 @@ import Synchronization
 public import SystemPackage
 
 extension SimulatedDisk {
-  /// Opens a store on this disk; otherwise as `Store.init(at:configuration:)`.
+  /// Opens a store on this disk, like `Store.init(at:configuration:)`.
   ///
   /// - Parameters:
-  ///   - path: any name; directories of a simulated disk need no parent.
-  ///   - configuration: of the store.
-  ///   - faults: what goes wrong while this store is open.
+  ///   - path: any name; directories on a simulated disk need no parent.
+  ///   - configuration: the configuration of the store.
+  ///   - faults: the faults that strike while this store is open.
   public func openStore(
     at path: FilePath = "store", configuration: Store.Configuration = .init(),
     faults: [DiskFault] = []

@@ -2,42 +2,33 @@ package import MoraineStorage
 import Synchronization
 package import SystemPackage
 
-/// A disk in memory that knows what a power failure would leave of it.
+/// A disk in memory that knows which changes survive a power failure.
 ///
-/// Bytes and lengths are safe once their file was synced, names once their directory was, a
-/// directory with all that is in it once its parent was. All else may be there after a crash or
-/// not, in any combination: ``image(_:)`` draws one. A sync that fails can drop what it should have
-/// written, as Linux does (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX
-/// ATC 2020). Where a file had no bytes before, they are lost for good, as on ext4: written again
-/// in place and synced, they still read as zeros after a power failure. Production and simulation
-/// share every line of the engine.
-///
-/// ```swift
-/// let disk = SimulatedDisk()
-/// let store = try disk.openStore()
-/// try await store.set([1], forKey: "a", durability: .sync)
-/// let after = try SimulatedDisk(disk.image(.nothing)).openStore()
-/// ```
-///
-/// Thread safety: one lock protects the names. The bytes are memory, and the engine orders its
-/// accesses as it does for a real disk.
+/// Bytes and lengths are durable after a sync of their file, names after a sync of their directory,
+/// and a directory with its contents after a sync of its parent. All other changes may survive a
+/// crash or not, in any combination; ``image(_:)`` draws one combination. A failed sync can drop
+/// the pages that it should have written, as Linux does (Rebello et al., "Can Applications Recover
+/// from fsync Failures?", USENIX ATC 2020). If the file had no bytes there before, such pages are
+/// lost for good, as on ext4: even if they are written again in place and synced, they read as
+/// zeros after a power failure. A store on a simulated disk runs the same code of the engine as a
+/// store on a real disk.
 public final class SimulatedDisk: Sendable {
   private let memory: MemoryStorage
   private let directories = Mutex<[String: SimulatedNames]>([:])
   private let observer = Mutex<(@Sendable () -> Void)?>(nil)
   private let latency: SimulatedLatency
 
-  /// An empty disk.
+  /// Creates an empty disk.
   ///
   /// - Parameters:
-  ///   - capacityBytes: what all files together may take, in whole blocks of 4 KiB each.
-  ///   - latency: how long each call takes, at least.
+  ///   - capacityBytes: the limit for all files together, counted in blocks of 4 KiB for each file.
+  ///   - latency: the least time that each call takes.
   public init(capacityBytes: Int = .max, latency: SimulatedLatency = .none) {
     memory = MemoryStorage(capacityBytes: capacityBytes)
     self.latency = latency
   }
 
-  /// A disk as a crash left it, all of it safe.
+  /// Creates a disk from an image; all of it is durable.
   public convenience init(
     _ image: DiskImage, capacityBytes: Int = .max, latency: SimulatedLatency = .none
   ) {
@@ -49,7 +40,7 @@ public final class SimulatedDisk: Sendable {
     }
   }
 
-  /// A disk that is at a moment as another one was, with what is safe there and what is not.
+  /// Creates a disk in the state of another disk at a moment, with the same changes durable.
   package convenience init(
     _ moment: DiskMoment, capacityBytes: Int = .max, latency: SimulatedLatency = .none
   ) {
@@ -73,30 +64,32 @@ public final class SimulatedDisk: Sendable {
     names.synchronizeName()
   }
 
-  /// What a sync can be of.
+  /// The object of a sync.
   package enum SyncKind: Int, CaseIterable, Sendable {
     case file, directory, parent
   }
 
-  /// Bits of the kinds of syncs that do nothing and succeed.
+  /// A bit for each kind of sync that does nothing and succeeds.
   private let omittedKinds = Atomic(0)
 
-  /// From now on syncs of one kind do nothing, as if the engine had forgotten them: for trying
-  /// whether the laboratory finds that.
+  /// Makes later syncs of one kind do nothing and succeed, as if the engine had omitted them. Tests
+  /// use it to see that the laboratory notices.
   package func omitSyncs(of kind: SyncKind) {
     omittedKinds.bitwiseOr(1 << kind.rawValue, ordering: .relaxed)
   }
 
-  /// A test sets it before the calls that it is about; it orders nothing else.
+  /// Relaxed: a test sets the bits before the calls in question, and no other memory depends on
+  /// them.
   func omits(_ kind: SyncKind) -> Bool {
     omittedKinds.load(ordering: .relaxed) & 1 << kind.rawValue != 0
   }
 
-  /// Whether ``openStore(at:configuration:faults:)`` has every write be a call, which an observer
-  /// sees.
+  /// Whether ``openStore(at:configuration:faults:)`` avoids mappings, so that each write is a call
+  /// that the observer sees.
   let isNeverMapped = Atomic(false)
 
-  /// Called before every call that may change the disk, on the thread of the call.
+  /// Sets the function that runs before each call that may change the disk, on the thread of the
+  /// call.
   package func setObserver(_ body: (@Sendable () -> Void)?) { observer.withLock { $0 = body } }
 
   func willChange() {
@@ -105,10 +98,10 @@ public final class SimulatedDisk: Sendable {
     body?()
   }
 
-  /// Runs the body again when there was no space, with that of removed files.
+  /// Runs the body. If there was no space, makes removals durable and runs the body again.
   ///
-  /// A file system gives the blocks of a removed file away when the removal is safe, and makes it
-  /// so when it has no others.
+  /// A file system reuses the blocks of a removed file once the removal is durable, and makes it
+  /// durable when it needs the blocks.
   func makingSpace(_ body: () throws(StorageError) -> Void) throws(StorageError) {
     do throws(StorageError) { try body() } catch {
       guard error.isNoSpace else { throw error }
@@ -126,7 +119,7 @@ public final class SimulatedDisk: Sendable {
     }
   }
 
-  /// What is on it now and what is safe.
+  /// The present state of the disk, with what is durable.
   package func moment() -> DiskMoment {
     let paths = directories.withLock { $0 }
     var moment = DiskMoment()
@@ -136,14 +129,14 @@ public final class SimulatedDisk: Sendable {
     return moment
   }
 
-  /// What a crash at this moment may leave; this disk goes on as before.
+  /// An image that a crash at this moment may leave. The disk itself stays as it is.
   public func image(_ policy: CrashPolicy) -> DiskImage { moment().image(policy) }
 
-  /// The paths of all directories that were ever made on it.
+  /// The paths of all directories created on this disk, including removed ones.
   public var directoryPaths: [String] { directories.withLock { $0.keys.sorted() } }
 
-  /// What is on it that a store of that path has no business with, in words; nil when there is
-  /// nothing.
+  /// A sentence about directories that do not belong to the store of this path; nil when there are
+  /// none.
   func trespass(beside store: String) -> String? {
     let others = directoryPaths.filter { $0 != store }
     return others.isEmpty ? nil : "it wrote outside its directory: \(others)"
@@ -156,7 +149,7 @@ extension SimulatedDisk: Storage {
     return SimulatedDirectory(base, names(at: path), self)
   }
 
-  /// Makes two calls, like a real disk: one creates the directory, one syncs its parent.
+  /// Makes two calls, as a real disk does: one creates the directory, one syncs its parent.
   package func createDirectory(_ path: FilePath) throws(StorageError) {
     willChange()
     try makeDirectory(path)
@@ -164,7 +157,7 @@ extension SimulatedDisk: Storage {
     if !omits(.parent) { names(at: path).synchronizeName() }
   }
 
-  /// Makes a directory as a user does: a power failure may take it.
+  /// Creates a directory as a user does, without a sync: a power failure may remove it.
   package func makeDirectory(_ path: FilePath) throws(StorageError) {
     try memory.createDirectory(path)
     _ = names(at: path)

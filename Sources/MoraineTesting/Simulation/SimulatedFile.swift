@@ -56,7 +56,7 @@ final class SimulatedFile: StorageFile {
     try base.map(lengthBytes: lengthBytes, access)
   }
 
-  /// What a failed sync of the real disk may do.
+  /// A failed sync of the real disk may drop the pages that it should have written.
   func dropUnsynced() { content.dropUnsynced() }
 
   func unlock() { base.unlock() }

@@ -1,21 +1,21 @@
 import MoraineStorage
 import Synchronization
 
-/// How long the calls of a simulated disk take.
+/// The time that each call of a simulated disk takes.
 ///
-/// Each takes between half of it and all of it, as drawn from the seed, so that what happens at
-/// once meets in ever other orders.
+/// A call takes a random time between half of the maximum and the maximum, drawn from the seed, so
+/// that concurrent calls end in many different orders.
 public struct SimulatedLatency: Sendable {
-  /// The most that a call takes, in microseconds.
+  /// The longest time that a call takes, in microseconds.
   public var microseconds: Int
   private let generator: SharedGenerator?
 
-  /// Calls that take no time of their own.
+  /// Calls take no extra time.
   public static let none = SimulatedLatency(microseconds: 0)
 
   /// - Parameters:
-  ///   - microseconds: 0 to one second.
-  ///   - seed: of the share that each call takes.
+  ///   - microseconds: the longest time of a call, from 0 to 1,000,000.
+  ///   - seed: seeds the choice of the time of each call.
   public init(microseconds: Int, seed: UInt64 = 1) {
     self.microseconds = min(max(0, microseconds), 1_000_000)
     generator = microseconds > 0 ? SharedGenerator(seed: seed) : nil
@@ -28,7 +28,7 @@ public struct SimulatedLatency: Sendable {
   }
 }
 
-/// A generator that threads share.
+/// A seeded generator that several threads share.
 final class SharedGenerator: Sendable {
   private let generator: Mutex<SeededGenerator>
 

@@ -1,14 +1,16 @@
 import Synchronization
 
-/// The names in a directory, and its own: those of now, and those that a power failure cannot take.
+/// The names in a directory and the directory's own name: the present names, and those that survive
+/// every power failure.
 final class SimulatedNames: Sendable {
   private struct State {
     var current: [String: SimulatedContent] = [:]
     var synced: [String: SimulatedContent] = [:]
-    /// What names led to since the last sync and do not any more, the latest last; nil for nothing.
-    /// A power failure may keep the first of several changes alone.
+    /// The files that each name had since the last sync and has no more, the latest last; nil for
+    /// times without a file. A power failure may keep the first of several changes without the
+    /// others.
     var between: [String: [SimulatedContent?]] = [:]
-    /// Whether the directory's own name is safe.
+    /// Whether the directory's own name is durable.
     var isNameSynced = false
 
     mutating func set(_ name: String, _ content: SimulatedContent?) {
@@ -44,7 +46,7 @@ final class SimulatedNames: Sendable {
 
   func synchronizeName() { state.withLock { $0.isNameSynced = true } }
 
-  /// Says of names that lead where they led at a moment what of that was safe then.
+  /// Restores which names are durable, as they were at an earlier moment with the same names.
   func restore(_ directory: DiskMoment.Directory) {
     state.withLock { state in
       state.isNameSynced = directory.isSynced
@@ -58,7 +60,7 @@ final class SimulatedNames: Sendable {
     }
   }
 
-  /// Each name, with what it leads to now and what it led to at the last sync.
+  /// The directory, with the present and the durable file of each name.
   func directory(at path: String) -> DiskMoment.Directory {
     let state = state.withLock { $0 }
     let names = Set(state.current.keys).union(state.synced.keys).union(state.between.keys).sorted()
