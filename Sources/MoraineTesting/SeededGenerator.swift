@@ -1,15 +1,15 @@
-/// Random numbers that a seed repeats: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// A generator of random numbers that a seed repeats: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 ///
-/// Print the seed when a test fails, and the same seed replays it.
+/// Print the seed when a test fails, so that the failure can be repeated.
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
   private var state: UInt64
 
-  /// The same numbers for the same seed, on every machine.
+  /// Creates a generator. The same seed gives the same numbers on every machine.
   public init(seed: UInt64) {
     state = seed
   }
 
-  /// The next number.
+  /// Returns the next number.
   public mutating func next() -> UInt64 {
     state &+= 0x9E37_79B9_7F4A_7C15
     var z = state

@@ -53,7 +53,7 @@ import Testing
         var ours: Set<String?> = []
         for _ in 0..<300 { ours.insert(try await talk.ask("batch 2\nput 61 01\nput 62 02")) }
         var theirs: Set<String?> = []
-        for _ in 0..<count { theirs.insert(try await other.hear()) }
+        for _ in 0..<count { theirs.insert(try await other.nextLine()) }
         #expect(ours.count == 300 && theirs.count == count)
         #expect(ours.isDisjoint(with: theirs))
         _ = try await talk.ask("close")

@@ -100,12 +100,12 @@ final class Talk {
   func say(_ text: String) async throws { _ = try await writer.write(text + "\n") }
 
   /// Waits for the next line of the answers and returns it.
-  func hear() async throws -> String? {
+  func nextLine() async throws -> String? {
     try await answers.next(isolation: #isolation)?.trimmingCharacters(in: .newlines)
   }
 
   func ask(_ text: String) async throws -> String? {
     try await say(text)
-    return try await hear()
+    return try await nextLine()
   }
 }

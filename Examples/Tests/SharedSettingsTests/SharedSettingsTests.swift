@@ -12,7 +12,7 @@ import Testing
   /// The lines that a process prints first.
   private func greeting(_ conversation: Conversation) async throws -> [String] {
     var lines: [String] = []
-    for _ in 0..<3 { lines.append(try #require(try await conversation.hear())) }
+    for _ in 0..<3 { lines.append(try #require(try await conversation.nextLine())) }
     return lines
   }
 
@@ -23,24 +23,24 @@ import Testing
       let code = try await Example.talk("SharedSettings", "ben", path) { ben in
         _ = try await greeting(ben)
         try await anna.say("theme dark")
-        #expect(try await anna.hear() == "theme is dark")
-        #expect(try await ben.hear() == "theme is dark (from the other process)")
+        #expect(try await anna.nextLine() == "theme is dark")
+        #expect(try await ben.nextLine() == "theme is dark (from the other process)")
         try await ben.say("size 14")
-        #expect(try await ben.hear() == "size is 14")
-        #expect(try await anna.hear() == "size is 14 (from the other process)")
+        #expect(try await ben.nextLine() == "size is 14")
+        #expect(try await anna.nextLine() == "size is 14 (from the other process)")
         // Change it back, so often that not every wake-up is the first one.
         for round in 0..<50 {
           let (one, other) = round % 2 == 0 ? (ben, anna) : (anna, ben)
           try await one.say("size \(100 + round)")
-          #expect(try await one.hear() == "size is \(100 + round)")
-          #expect(try await other.hear() == "size is \(100 + round) (from the other process)")
+          #expect(try await one.nextLine() == "size is \(100 + round)")
+          #expect(try await other.nextLine() == "size is \(100 + round) (from the other process)")
         }
       }
       #expect(code == 0)
       // Ben's changes stay, and Anna continues.
       try await anna.say("show")
-      #expect(try await anna.hear() == "theme is dark")
-      #expect(try await anna.hear() == "size is 149")
+      #expect(try await anna.nextLine() == "theme is dark")
+      #expect(try await anna.nextLine() == "size is 149")
     }
     #expect(code == 0)
   }
@@ -51,23 +51,23 @@ import Testing
       let code = try await Example.talk("SharedSettings", "ben", path) { ben in
         _ = try await greeting(ben)
         try await ben.say("theme dark")
-        #expect(try await ben.hear() == "theme is dark")
-        #expect(try await anna.hear() == "theme is dark (from the other process)")
+        #expect(try await ben.nextLine() == "theme is dark")
+        #expect(try await anna.nextLine() == "theme is dark (from the other process)")
         try await ben.kill()
       }
       #expect(code == -1)
       try await anna.say("size 14")
-      #expect(try await anna.hear() == "size is 14")
+      #expect(try await anna.nextLine() == "size is 14")
       // A later process has all values, and its changes arrive.
       let later = try await Example.talk("SharedSettings", "carl", path) { carl in
         #expect(
           try await greeting(carl) == ["carl edits \(path)", "theme is dark", "size is 14"])
         try await carl.say("theme light")
-        #expect(try await carl.hear() == "theme is light")
-        #expect(try await anna.hear() == "theme is light (from the other process)")
+        #expect(try await carl.nextLine() == "theme is light")
+        #expect(try await anna.nextLine() == "theme is light (from the other process)")
         try await anna.say("theme dark")
-        #expect(try await anna.hear() == "theme is dark")
-        #expect(try await carl.hear() == "theme is dark (from the other process)")
+        #expect(try await anna.nextLine() == "theme is dark")
+        #expect(try await carl.nextLine() == "theme is dark (from the other process)")
       }
       #expect(later == 0)
     }

@@ -76,14 +76,14 @@ public final class Conversation {
   public func say(_ line: String) async throws { _ = try await writer.write(line + "\n") }
 
   /// Waits for the next line and returns it. Returns nil when the example has ended.
-  public func hear() async throws -> String? {
+  public func nextLine() async throws -> String? {
     try await lines.next(isolation: #isolation)?.trimmingCharacters(in: .newlines)
   }
 
   /// Ends the example with SIGKILL, and waits until the process has ended.
   public func kill() async throws {
     try sendKill()
-    while try await hear() != nil {}
+    while try await nextLine() != nil {}
   }
 }
 

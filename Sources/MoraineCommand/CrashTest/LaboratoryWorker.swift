@@ -48,7 +48,7 @@ struct LaboratoryWorker: AsyncParsableCommand {
       }
       PlantedFailure.strike(unit)
       let pulse = Pulse()
-      guard let (tally, found) = await unit.run(progress: { pulse.beat() }) else {
+      guard let (tally, found) = await unit.run(onProgress: { pulse.beat() }) else {
         throw Failure(code: 2, message: "no scenario is named '\(unit.scenario)'")
       }
       let violation = found.map { save($0, unit) }

@@ -40,14 +40,14 @@ public final class KillConversation {
   /// - Throws: ``Ended``.
   public func ask(_ lines: String...) async throws -> String {
     await say(lines)
-    guard let line = try await nextLine() else { throw Ended() }
+    guard let line = try await readLine() else { throw Ended() }
     control.touch()
     return line
   }
 
   /// Returns the next line of output, without its line feed; nil at the end of the output.
-  public func hear() async throws -> String? {
-    let line = try await nextLine()
+  public func nextLine() async throws -> String? {
+    let line = try await readLine()
     if line != nil { control.touch() }
     return line
   }
@@ -70,7 +70,7 @@ public final class KillConversation {
   /// Closes the program's input.
   func finish() async throws { try await writer.finish() }
 
-  func nextLine() async throws -> String? {
+  func readLine() async throws -> String? {
     while true {
       if let end = pending[searched...].firstIndex(of: UInt8(ascii: "\n")) {
         let line = String(decoding: pending[..<end], as: UTF8.self)

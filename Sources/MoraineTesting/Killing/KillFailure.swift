@@ -48,9 +48,9 @@ public struct KillFailure: Error, Sendable, CustomStringConvertible {
 extension KillFailure.Cause: CustomStringConvertible {
   public var description: String {
     switch self {
-    case .lost(let text): "acknowledged and lost: \(text)"
-    case .invented(let text): "there and never written: \(text)"
-    case .trapped(let signal): "the process was ended by signal \(signal), which is not ours"
+    case .lost(let text): "acknowledged, but lost: \(text)"
+    case .invented(let text): "found, but never written: \(text)"
+    case .trapped(let signal): "signal \(signal), which the harness did not send, ended the process"
     case .exited(let code): "the process ended by itself with exit code \(code)"
     case .hung(let milliseconds): "no answer within \(milliseconds) ms"
     case .protocolError(let text): "wrong answer: \(text)"

@@ -75,13 +75,13 @@ public struct KillHarness: Sendable {
   /// - Parameters:
   ///   - script: makes the commands, and interprets the answers.
   ///   - kills: number of processes to kill.
-  ///   - progress: called after each process.
+  ///   - onProgress: called after each process.
   public func run<Script: KillScript>(
-    _ script: Script, kills: Int, progress: (KillReport) -> Void = { _ in }
+    _ script: Script, kills: Int, onProgress: (KillReport) -> Void = { _ in }
   ) async throws(KillFailure) -> KillReport {
     Self.ignoreClosedPipes()
     let run = KillRun(self, script)
-    return try await run.run(kills: kills, progress: progress)
+    return try await run.run(kills: kills, onProgress: onProgress)
   }
 
   /// Prevents that a write to a process which was just killed ends this process too.

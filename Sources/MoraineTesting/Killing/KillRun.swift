@@ -45,7 +45,7 @@ final class KillRun<Script: KillScript> {
   }
 
   func run(
-    kills: Int, progress: (KillReport) -> Void
+    kills: Int, onProgress: (KillReport) -> Void
   ) async throws(KillFailure) -> KillReport {
     let ground: GuardedDirectory
     do { ground = try GuardedDirectory(at: harness.directory) } catch {
@@ -56,7 +56,7 @@ final class KillRun<Script: KillScript> {
       let canClose = script.closingLines != nil && orderlyEnds < 3
       let moment = KillMoment(harness.timing, canClose: canClose, using: &momentGenerator)
       try await live(in: ground, moment)
-      progress(report)
+      onProgress(report)
     }
     try await live(in: ground, nil)
     return report
@@ -279,7 +279,7 @@ extension KillRun {
     var answers = 0
     while true {
       try await proceed(program, moment, answers)
-      guard let line = try await program.nextLine() else { return try await silence(program) }
+      guard let line = try await program.readLine() else { return try await silence(program) }
       let answer = script.meaning(of: line, to: unanswered.first, ledger)
       if case .ignored = answer { continue }
       if let cause = take(answer, line) { return violation(cause, program) }

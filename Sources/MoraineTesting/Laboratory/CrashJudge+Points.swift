@@ -32,7 +32,7 @@ extension CrashJudge {
       let judged = JudgedImage(image: image.fingerprint, candidates: candidates)
       guard seen.insert(judged).inserted else { continue }
       tally.distinctImages += 1
-      laboratory.progress?()
+      laboratory.onProgress?()
       let found = await finding(image, candidates, number: tally.distinctImages, &tally)
       if let found {
         return CrashFinding(circumstances: "\(policy)", finding: found, image: image)

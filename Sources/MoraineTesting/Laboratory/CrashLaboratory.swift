@@ -30,7 +30,7 @@ public struct CrashLaboratory: Sendable {
 
   /// Called before the laboratory opens a disk image, so that a watchdog can see that it runs; not
   /// called for the images of further crashes.
-  public var progress: (@Sendable () -> Void)?
+  public var onProgress: (@Sendable () -> Void)?
 
   /// Creates a laboratory with the default figures.
   public init() {}

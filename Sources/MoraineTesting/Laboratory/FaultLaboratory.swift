@@ -8,7 +8,7 @@ public struct FaultLaboratory: Sendable {
   ]
 
   /// The laboratory calls this before each run, so that a watchdog can tell slow from hanging.
-  public var progress: (@Sendable () -> Void)?
+  public var onProgress: (@Sendable () -> Void)?
 
   /// Creates a laboratory that does not report its progress.
   public init() {}
@@ -45,7 +45,7 @@ public struct FaultLaboratory: Sendable {
     _ faults: [PlannedFault], _ workload: FaultWorkload, _ tally: inout CrashTally
   ) async -> CrashViolation? {
     tally.faultRuns += 1
-    progress?()
+    onProgress?()
     // Whether a call occurs can depend on the clock. If it did not occur, the run is repeated.
     for _ in 0..<50 {
       let run = FaultRun(workload.scenario, faults)

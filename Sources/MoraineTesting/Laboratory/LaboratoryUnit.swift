@@ -37,10 +37,10 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
 
   /// Does the work of the unit.
   ///
-  /// - Parameter progress: called often, so that a watchdog can tell slow from hanging.
+  /// - Parameter onProgress: called often, so that a watchdog can tell slow from hanging.
   /// - Returns: the counts and the violation found; nil when no scenario has this name.
   package func run(
-    progress: @escaping @Sendable () -> Void
+    onProgress: @escaping @Sendable () -> Void
   ) async -> (tally: CrashTally, violation: CrashViolation?)? {
     guard var scenario = CrashScenario.named(scenario) else { return nil }
     switch durability {
@@ -49,7 +49,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
     case "none": scenario.configuration.durability = .none
     default: break
     }
-    var (tally, violation) = await run(scenario, progress)
+    var (tally, violation) = await run(scenario, onProgress)
     if let found = violation { violation?.replay = unit(of: found).replay }
     return (tally, violation)
   }
@@ -63,10 +63,10 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
   }
 
   private func run(
-    _ scenario: CrashScenario, _ progress: @escaping @Sendable () -> Void
+    _ scenario: CrashScenario, _ onProgress: @escaping @Sendable () -> Void
   ) async -> (CrashTally, CrashViolation?) {
     var laboratory = CrashLaboratory()
-    laboratory.progress = progress
+    laboratory.onProgress = onProgress
     switch kind {
     case .crashes:
       laboratory.nestingPeriod = nestingPeriod ?? laboratory.nestingPeriod
@@ -85,7 +85,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
       return await laboratory.run(long, seed: seed)
     case .faults:
       var laboratory = FaultLaboratory()
-      laboratory.progress = progress
+      laboratory.onProgress = onProgress
       if !faults.isEmpty { return await laboratory.run(scenario, seed: seed, faults) }
       let effect = FaultLaboratory.effects[effect % FaultLaboratory.effects.count]
       guard let pairCount else {

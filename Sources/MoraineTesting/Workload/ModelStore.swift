@@ -1,24 +1,25 @@
 public import MoraineEngine
 
-/// What a store must hold, as a dictionary, after each of the operations that were given to it.
+/// A dictionary that models a store: the contents that the store must have after each unit of
+/// operations.
 public struct ModelStore: Sendable {
-  /// All live keys with their values.
+  /// The live keys with their values.
   public typealias State = [Key: [UInt8]]
 
-  /// The states: the first is empty, and each other one follows from the operations of one unit.
+  /// The states in order: the first is empty, and each unit of operations adds one.
   public private(set) var states: [State] = [[:]]
   /// For each state, the sequence number of the last operation that led to it.
   public private(set) var sequences: [UInt64] = [0]
 
-  /// A store that nothing was written to.
+  /// Creates a model of an empty store.
   public init() {}
 
-  /// A model that knows one state alone.
+  /// Creates a model with one known state.
   init(only state: State) {
     states = [state]
   }
 
-  /// A model of a state and the one that follows.
+  /// Creates a model with a known state and the state that follows it.
   init(_ state: State, then next: State) {
     states = [state, next]
     sequences = [0, 1]
@@ -27,16 +28,16 @@ public struct ModelStore: Sendable {
   /// The state after all operations.
   public var current: State { states[states.count - 1] }
 
-  /// Sequence number of the last operation.
+  /// The sequence number of the last operation.
   public var lastSequence: UInt64 { sequences[sequences.count - 1] }
 
-  /// Takes in operations that happen together or not at all.
+  /// Applies a unit of operations, which happen together or not at all.
   public mutating func apply(_ operations: [WorkloadOperation], sequence: UInt64) {
     states.append(Self.applying(operations, to: current))
     sequences.append(max(sequence, sequences[sequences.count - 1]))
   }
 
-  /// The first state that has everything up to a sequence number.
+  /// Returns the first state that contains every operation up to a sequence number.
   public func index(atLeast sequence: UInt64) -> Int {
     sequences.firstIndex { $0 >= sequence } ?? sequences.count - 1
   }
@@ -49,14 +50,15 @@ public struct ModelStore: Sendable {
 }
 
 extension Store {
-  /// Everything that is there.
+  /// Returns all keys of all keyspaces with their values.
   ///
-  /// - Throws: as ``scan(_:)``.
+  /// - Throws: the errors of ``scan(_:)``.
   package func contents() async throws -> ModelStore.State {
     var result: ModelStore.State = [:]
     for name in [""] + (try await keyspaceNames()) {
       try await scan(in: name) { entry in
-        // One that strayed is told apart from the one that belongs there.
+        // The name of the keyspace tells a key in the wrong keyspace from the same key in the right
+        // one.
         let isAtHome = Self.keyspaceName(of: entry.key) == name
         result[isAtHome ? entry.key : "\(entry.key) in '\(name)'"] = entry.value
         return true
@@ -70,7 +72,7 @@ extension Store {
     return String(decoding: key.bytes[..<end], as: UTF8.self)
   }
 
-  /// The keyspace that a workload's key belongs to.
+  /// Returns the keyspace of a workload's key.
   nonisolated func keyspace(of key: Key) throws(StoreError) -> Keyspace {
     try keyspace(named: Self.keyspaceName(of: key))
   }

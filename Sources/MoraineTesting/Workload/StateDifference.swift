@@ -1,6 +1,6 @@
 import MoraineEngine
 
-/// What one state has and another has not, in words.
+/// A description, in words, of how two states differ.
 struct StateDifference: CustomStringConvertible {
   let description: String
 

@@ -1,28 +1,29 @@
 import MoraineEngine
 
-/// How a seeded workload looks: how many keys, how long the values, which steps how often.
+/// The parameters of a seeded workload: the number of keys, the length of the values, and how often
+/// each kind of step occurs.
 public struct WorkloadShape: Hashable, Sendable {
-  /// What a step may be, and how often it comes, compared with the others.
+  /// The relative frequency of each kind of step.
   public enum Kind: Hashable, Sendable, CaseIterable {
-    /// One put.
+    /// A put.
     case put
-    /// One delete.
+    /// A delete.
     case delete
-    /// Two to five operations that happen together.
+    /// A batch of two to five operations.
     case batch
-    /// Puts that several tasks make at the same time.
+    /// Puts by several concurrent tasks.
     case concurrently
     /// A sync of the log.
     case sync
-    /// Compaction of the whole log.
+    /// A compaction of the whole log.
     case compact
-    /// Compaction of some neighbouring segments.
+    /// A compaction of some neighbouring segments.
     case compactSegments
-    /// A verification, which must find nothing.
+    /// A verification, which must find no problem.
     case verify
-    /// Closing and opening.
+    /// A close, and an opening.
     case reopen
-    /// The process dies; the machine lives on.
+    /// The death of the process; the machine stays up.
     case kill
     /// A snapshot, which is kept for some steps.
     case snapshot
@@ -30,25 +31,26 @@ public struct WorkloadShape: Hashable, Sendable {
 
   /// Number of steps of a workload. The store is closed and opened again after the last step.
   public var stepCount = 16
-  /// Number of keys that a workload writes to.
+  /// Number of keys that a workload writes.
   public var keyCount = 9
-  /// Number of keyspaces that the keys are spread over, the unnamed one included.
+  /// Number of keyspaces with these keys, including the unnamed one.
   public var keyspaceCount = 1
   /// Length of most values, in bytes.
   public var valueLengthBytes: ClosedRange<Int> = 0...60
-  /// Each value whose number is a multiple of this is ten times as long; 0 for no such value.
+  /// Every value whose number is a multiple of this one is ten times as long; 0 for no long values.
   public var longValuePeriod: UInt64 = 0
-  /// Number of writes among ten that wait until they are durable.
+  /// Number of durable writes in ten writes.
   public var durableTenths: UInt64 = 3
-  /// Values that resemble each other compress, together at the latest.
+  /// Whether values resemble each other, so that they compress with a dictionary.
   public var isText = false
-  /// How often each kind comes, compared with the others.
+  /// The relative frequency of each kind of step.
   public var weights: [Kind: UInt64] = [.put: 6, .delete: 2, .batch: 2]
 
-  /// Puts, deletes and batches of short values.
+  /// Creates a shape of puts, deletes and batches of short values.
   public init() {}
 
-  /// The steps that a seed stands for. They end with a kill or a close, and the reopening after it.
+  /// Returns the steps that a seed selects. The last step closes the store or kills the process,
+  /// and opens the store again.
   public func steps(seed: UInt64) -> [WorkloadStep] {
     var random = SeededGenerator(seed: seed)
     var steps = (0..<stepCount).map { _ in step(&random) }
@@ -67,7 +69,7 @@ public struct WorkloadShape: Hashable, Sendable {
       }
       return .write(operations, isDurable: isDurable)
     case .concurrently:
-      // Keys of their own: then any order of them leads to the same end.
+      // The keys differ, so every order of the puts gives the same result.
       return .concurrently(
         (0..<2 + random.next() % 4).map { task in
           WorkloadOperation(Key("task \(task)"), value(&random))

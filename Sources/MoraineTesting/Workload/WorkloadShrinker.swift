@@ -1,24 +1,28 @@
-/// Makes a failing workload shorter, as long as it still fails.
+/// Shortens a failing workload while it still fails.
 ///
 /// Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input",
-/// IEEE TSE 2002): leaves out halves, then quarters, then less.
+/// IEEE TSE 2002): it leaves out halves, then quarters, then smaller parts.
 public struct WorkloadShrinker: Sendable {
-  /// How many attempts it may make.
+  /// Maximum number of attempts.
   public var attemptLimit: Int
-  /// Begins no attempt after so many seconds.
+  /// Time after which no further attempt begins, in seconds.
   public var timeLimitSeconds: Double
 
+  /// Creates a shrinker.
+  ///
   /// - Parameters:
-  ///   - attemptLimit: how many attempts it may make.
-  ///   - timeLimitSeconds: after so many seconds it begins no other.
+  ///   - attemptLimit: the maximum number of attempts.
+  ///   - timeLimitSeconds: the time after which no further attempt begins.
   public init(attemptLimit: Int = 200, timeLimitSeconds: Double = 60) {
     self.attemptLimit = attemptLimit
     self.timeLimitSeconds = timeLimitSeconds
   }
 
+  /// Returns the fewest steps found that still fail.
+  ///
   /// - Parameters:
-  ///   - steps: what fails.
-  ///   - fails: whether fewer steps still show what is looked for.
+  ///   - steps: the failing workload.
+  ///   - fails: returns whether the given steps still fail in the same way.
   public func shrink<Step>(
     _ steps: [Step], _ fails: ([Step]) async -> Bool
   ) async -> [Step] {

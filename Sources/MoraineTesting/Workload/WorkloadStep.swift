@@ -1,41 +1,41 @@
 public import MoraineEngine
 
-/// One put, or one delete when there is no value.
+/// A put, or a delete if there is no value.
 ///
-/// What stands before a slash in the key names the keyspace that the operation is about; the key
-/// there is all of it.
+/// The part of the key before a slash names the keyspace. The key in that keyspace is the whole
+/// key.
 public struct WorkloadOperation: Hashable, Sendable {
-  /// What it is about.
+  /// The key, with the name of its keyspace.
   public var key: Key
-  /// What is stored; nil to delete.
+  /// The value to store; nil to delete.
   public var value: [UInt8]?
 
-  /// A put, or a delete where there is no value.
+  /// Creates a put, or a delete if there is no value.
   public init(_ key: Key, _ value: [UInt8]?) {
     self.key = key
     self.value = value
   }
 }
 
-/// What a program does with its store, a step at a time.
+/// A step of a program that uses a store.
 public enum WorkloadStep: Hashable, Sendable {
-  /// One operation by itself, or several as one atomic batch.
+  /// One operation alone, or several as an atomic batch.
   case write([WorkloadOperation], isDurable: Bool)
-  /// Puts that several tasks make at the same time, each waiting for its own durability.
+  /// Puts by several concurrent tasks, each of which waits until its put is durable.
   case concurrently([WorkloadOperation])
-  /// Waits until everything is durable.
+  /// A wait until all operations are durable.
   case sync
-  /// Rewrites the whole log.
+  /// A compaction of the whole log.
   case compact
-  /// Rewrites neighbours among the sealed segments.
+  /// A compaction of neighbouring sealed segments.
   case compactSegments(Range<Int>)
-  /// Reads everything and must find nothing wrong.
+  /// A verification, which must find no problem.
   case verify
-  /// Takes a snapshot, which is kept for some steps and must show the same after each.
+  /// A snapshot, which is kept for some steps and must show the same contents after each.
   case snapshot
-  /// Closes the store and opens it again.
+  /// A close, and an opening.
   case reopen
-  /// The process dies, the machine lives on, and the next process opens what the files hold.
+  /// The death of the process. The machine stays up, and the next process opens the files.
   case kill
 }
 
