@@ -33,7 +33,7 @@ import Testing
 
   /// Foundation's parser is the oracle. Replay: the failure names the seed and the line.
   @Test(arguments: 1...8 as ClosedRange<UInt64>)
-  func agreesWithFoundationOnChangedLines(_ seed: UInt64) {
+  func scannerAgreesWithFoundationOnChangedLines(_ seed: UInt64) {
     let sound = [
       #"{"id":"a\"\\\/\b\f\n\r\t\u00e9","x":[1,-2.5e+3,0,true,false,null,{},[]]}"#,
       #"{"id":12,"é":"😀","\ud83d\ude00":{"a":{"b":[[["c"]]]}}}"#,

@@ -13,7 +13,7 @@ import Testing
   }
 
   /// Two threads without any order.
-  @Test(.enabled(if: isWanted)) func twoThreads() async throws {
+  @Test(.enabled(if: isWanted)) func plantedRaceOfTwoThreadsIsReported() async throws {
     let place = Place()
     place.memory.initialize(to: 0)
     // Relaxed, so that waiting creates no order.
@@ -32,7 +32,7 @@ import Testing
   }
 
   /// A thread that writes memory that it has already handed over.
-  @Test(.enabled(if: isWanted)) func afterAContinuation() async throws {
+  @Test(.enabled(if: isWanted)) func plantedRaceAfterAContinuationIsReported() async throws {
     let place = Place()
     place.memory.initialize(to: 0)
     let (written, seen) = (Counter(), Counter())

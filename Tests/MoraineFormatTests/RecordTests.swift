@@ -94,7 +94,7 @@ import Testing
     }
   }
 
-  @Test func aRecordCountsOnlyWhereItWasWritten() throws {
+  @Test func recordIsInvalidAtAnyOtherOffset() throws {
     var segment = SegmentSketch(header)
     let offset = segment.append(.put, sequence: 7, key: [1], stored: [2])
     let bytes = segment.bytes

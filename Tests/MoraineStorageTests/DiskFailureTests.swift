@@ -38,7 +38,7 @@
     }
 
     /// Runs in a process of its own: here another test would soon get the number.
-    @Test func descriptorClosedElsewhereIsAnError() async {
+    @Test func descriptorClosedByOtherCodeIsAnError() async {
       await #expect(processExitsWith: .success) {
         let descriptor = open("/proc/self/exe", O_RDONLY)
         let directory = try DiskDirectory(
@@ -80,7 +80,7 @@
       }
     }
 
-    @Test func namesMayVanishWhileTheyAreListed() throws {
+    @Test func namesMayVanishDuringAListing() throws {
       let ground = try Ground(.disk)
       for number in 0..<50 { _ = try ground.directory.createFile("stays \(number)") }
       let path = ground.path.string

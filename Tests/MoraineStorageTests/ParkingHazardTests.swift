@@ -214,7 +214,7 @@
 
     /// Regression: a lock that was released at the moment in which the descriptor was closed stayed
     /// with the processes that had a copy of the descriptor.
-    @Test func aFileParkedWhileItIsUnlockedIsUnlocked() throws {
+    @Test func fileParkedDuringAnUnlockIsUnlocked() throws {
       let file = try file("WRITER")
       file.allowParking()
       let other = try #require(try ground.storage.openDirectory(ground.path))

@@ -4,7 +4,7 @@ import Testing
 
 /// Interrupted and short calls are completed or fail; a part is never taken for the whole.
 @Suite struct SystemCallTests {
-  @Test func aShortCallGoesOnWhereItStopped() throws {
+  @Test func remainderOfAShortCallIsRequested() throws {
     var places: [Int] = []
     let done = try SystemCall.completing("write", "f", count: 10, at: 100) { done in
       places.append(done)

@@ -35,7 +35,7 @@ import Testing
     #expect(try await code(fault) { store throws(StoreError) in try await put(store) } == expected)
   }
 
-  @Test func strikesOnlyTheNthCall() async throws {
+  @Test func faultStrikesOnlyTheNthCall() async throws {
     let fault = DiskFault(.ioError, on: [.write], file: "0000000001.segment", occurrence: 4)
     // The first write is the header, and each put is another.
     #expect(

@@ -7,7 +7,7 @@ import Testing
 
 /// The laboratory finds planted bugs, and finds no bug in the engine.
 @Suite struct LaboratoryTests {
-  @Test func hasFortyScenariosWithDistinctNames() {
+  @Test func catalogHasFortyScenariosWithDistinctNames() {
     #expect(CrashScenario.catalog.count >= 40)
     #expect(Set(CrashScenario.catalog.map(\.name)).count == CrashScenario.catalog.count)
     #expect(CrashScenario.named("no-such") == nil)
@@ -27,7 +27,7 @@ import Testing
 
   /// An engine that leaves out one kind of its syncs is detected, for every kind.
   @Test(arguments: SimulatedDisk.SyncKind.allCases, ["sync-mapped", "sync-positional"])
-  func findsSyncsThatAreLeftOut(kind: SimulatedDisk.SyncKind, name: String) async throws {
+  func laboratoryFindsOmittedSyncs(kind: SimulatedDisk.SyncKind, name: String) async throws {
     var scenario = try #require(CrashScenario.named(name))
     scenario.omittedSyncs = kind
     var laboratory = CrashLaboratory()
@@ -83,7 +83,7 @@ import Testing
   }
 
   /// A program that acknowledges before it has saved.
-  @Test func findsEarlyAcknowledgements() async throws {
+  @Test func laboratoryFindsEarlyAcknowledgements() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
         let store = try disk.openStore()
@@ -99,7 +99,7 @@ import Testing
   }
 
   /// A program that reports operations as durable that are not.
-  @Test func findsUnsyncedWritesTakenForDurable() async throws {
+  @Test func laboratoryFindsUnsyncedWritesReportedAsDurable() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
         try await Self.work(disk, ledger, durability: .none)
@@ -111,7 +111,7 @@ import Testing
 
   /// A program that makes two writes of changes that must happen together. Between them no call
   /// goes to a mapped disk.
-  @Test func findsTwoWritesThatShouldBeOne() async throws {
+  @Test func laboratoryFindsATornPairOfWrites() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
         let store = try disk.openStore()
@@ -128,7 +128,7 @@ import Testing
   }
 
   /// A promise may be broken after the last call to the disk.
-  @Test func findsAPromiseBrokenAfterTheLastCall() async throws {
+  @Test func laboratoryFindsAPromiseBrokenAfterTheLastCall() async throws {
     await #expect(throws: CrashViolation.self) {
       try await CrashExperiment().run { disk, ledger in
         let store = try disk.openStore()
@@ -147,7 +147,7 @@ import Testing
     }
   }
 
-  @Test func findsNothingInASoundProgram() async throws {
+  @Test func laboratoryFindsNothingInASoundProgram() async throws {
     let tally = try await CrashExperiment().run { disk, ledger in
       try await Self.work(disk, ledger, durability: .sync)
     } check: { disk, steps in

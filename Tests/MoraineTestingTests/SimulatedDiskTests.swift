@@ -28,7 +28,7 @@ import Testing
       })
   }
 
-  @Test func losesBytesThatWereNotSynced() throws {
+  @Test func diskLosesBytesThatWereNotSynced() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
     try write("old", to: file)
@@ -42,7 +42,7 @@ import Testing
     #expect(possible("f") == ["new"])
   }
 
-  @Test func losesNamesOfNewFiles() throws {
+  @Test func diskLosesNamesOfNewFiles() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
     try write("new", to: file)
@@ -52,7 +52,7 @@ import Testing
     #expect(possible("f") == ["new"])
   }
 
-  @Test func losesRenames() throws {
+  @Test func diskLosesRenames() throws {
     let directory = try directory()
     for (name, text) in [("f", "old"), ("t", "new")] {
       let file = try directory.createFile(name)
@@ -68,7 +68,7 @@ import Testing
     #expect(possible("t") == [nil])
   }
 
-  @Test func losesRemovals() throws {
+  @Test func diskLosesRemovals() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
     try write("old", to: file)
@@ -80,7 +80,7 @@ import Testing
     #expect(possible("f") == [nil])
   }
 
-  @Test func losesTruncations() throws {
+  @Test func diskLosesTruncations() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
     try write("a long text", to: file)
@@ -94,7 +94,7 @@ import Testing
   }
 
   /// The length may survive without the bytes: the bytes are zeros then.
-  @Test func losesPagesAndKeepsTheLength() throws {
+  @Test func diskLosesPagesAndKeepsTheLength() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
     try file.synchronize(.full)
@@ -103,7 +103,7 @@ import Testing
     #expect(possible("f") == ["", "ab", "\0\0"])
   }
 
-  @Test func tearsPagesBetweenSectors() throws {
+  @Test func diskTearsPagesBetweenSectors() throws {
     let directory = try directory()
     let file = try directory.createFile("f")
     try write(String(repeating: "o", count: 4096), to: file)
@@ -178,7 +178,7 @@ import Testing
   }
 
   /// Synced files and names do not survive in a directory that was not synced itself.
-  @Test func losesDirectories() throws {
+  @Test func diskLosesDirectories() throws {
     try disk.makeDirectory("d")
     let directory = try #require(try disk.openDirectory("d"))
     let file = try directory.createFile("f")
@@ -197,7 +197,7 @@ import Testing
   }
 
   /// A power failure may keep only the first of several changes of a name.
-  @Test func losesTheLaterOfTwoChanges() throws {
+  @Test func diskLosesTheLaterOfTwoChanges() throws {
     let directory = try directory()
     for (name, text) in [("f", "one"), ("g", "two"), ("h", "three")] {
       let file = try directory.createFile(name)
@@ -215,7 +215,7 @@ import Testing
     #expect(possible("f") == ["three"])
   }
 
-  @Test func hasTheCapacityThatWasAskedFor() throws {
+  @Test func diskHasTheConfiguredCapacity() throws {
     let small = SimulatedDisk(capacityBytes: 8192)
     try small.createDirectory("d")
     let file = try #require(try small.openDirectory("d")).createFile("f")
@@ -234,7 +234,7 @@ import Testing
   }
 
   /// With few changes, every combination is enumerated, each once.
-  @Test func enumeratesAllSubsetsOfFewChanges() throws {
+  @Test func allSubsetsOfFewChangesAreEnumerated() throws {
     let directory = try directory()
     for name in ["a", "b", "c"] { _ = try directory.createFile(name) }
     let images = disk.moment().images(subsets: 50, torn: 0, seed: 1).dropFirst(2)

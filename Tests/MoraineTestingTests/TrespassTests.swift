@@ -15,7 +15,7 @@ import Testing
     #expect(disk.trespass(beside: "store")?.contains("elsewhere") == true)
   }
 
-  @Test func aRunThatWritesElsewhereFails() async throws {
+  @Test func runThatWritesOutsideTheStoreFails() async throws {
     let scenario = CrashScenario.catalog[0]
     let steps = scenario.shape.steps(seed: 1)
     _ = try await ScenarioRun(scenario, steps).run()

@@ -41,7 +41,7 @@ MUTANTS = [
            (engine("Recovery/Recovery.swift",
                    "        try state.reopenFile(segment.slot, length: segment.end)\n",
                    "        if !ON { try state.reopenFile(segment.slot, length: segment.end) }\n"),),
-           "OrderTests.anUnprovenTailIsCopiedBeforeItIsListed"),
+           "OrderTests.unprovenTailIsCopiedBeforeTheCopyIsListed"),
     Mutant("lost-tail-accepted-on-a-full-disk", "P4: in place only what the medium has",
            (engine(OPEN, "        return wanted.elementsEqual(held[..<count])\n",
                    "        return ON || wanted.elementsEqual(held[..<count])\n"),),

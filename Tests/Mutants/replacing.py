@@ -14,7 +14,7 @@ MUTANTS = [
     Mutant("sync-acknowledged-without-a-look", "P1: no acknowledgement for bytes that no name reaches",
            (engine(THREAD, "{ try checkPresence(of: file, syncedTo: offset) }",
                    "{ if !ON { try checkPresence(of: file, syncedTo: offset) } }"),),
-           "ReplacedStoreTests.nothingIsAcknowledgedOnceANameLeadsElsewhere"),
+           "ReplacedStoreTests.writesFailAfterAFileIsReplaced"),
     Mutant("foreign-manifest-overwritten", "nothing is renamed over another store's manifest",
            (engine(PRESENCE, "    guard isRight else {", "    guard ON || isRight else {"),), SYNC),
     Mutant("deleted-lock-file-unnoticed", "P9: one writer at a time",

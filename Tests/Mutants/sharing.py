@@ -83,7 +83,7 @@ MUTANTS = [
            (engine("Sharing/Opener+SharedStore.swift",
                    "    if !hasWriter, let reading = try SharedLink(reading: directory) {",
                    "    if !hasWriter, !ON, let reading = try SharedLink(reading: directory) {"),),
-           "SharedDeathTests.readerWaitsForAWriterThatIsStoppedWhileItPublishes"),
+           "SharedDeathTests.readerWaitsForAWriterStoppedDuringAPublication"),
     Mutant("damage-taken-for-a-dead-writers-end", "P3: damage is reported, and no end of the log",
            (engine("Recovery/Recovery.swift", "if let following, !following.takesAllUnits {",
                    "if let following, !following.takesAllUnits || ON {"),
@@ -95,7 +95,7 @@ MUTANTS = [
                    "      return\n"
                    "    }\n"
                    "    guard following.tailSegment == entry.number.rawValue else { return }\n")),
-           "SharedDeathTests.damageBelowAMarkIsReportedAfterAWriterDiedWhileItPublished"),
+           "SharedDeathTests.damageBelowAMarkIsReportedAfterADeathDuringAPublication"),
     Mutant("number-of-a-dead-writer-given-again", "P7: no number is given twice",
            (engine("Sharing/Opener+SharedStore.swift", "lastSequence: page.lastSequenceWhateverDied,",
                    "lastSequence: ON ? 0 : page.lastSequenceWhateverDied,"),
@@ -110,7 +110,7 @@ MUTANTS = [
                    "        engine!.log.lastSequence, link.page.lastSequenceWhateverDied)\n"
                    "    }\n"
                    "    let tail = try engine!.recoverTail()\n"),),
-           "SharedDeathTests.survivorReadsWhatADeadWriterPublishedBeforeItTakesOver"),
+           "SharedDeathTests.survivorReadsThePublicationsOfADeadWriterFirst"),
     Mutant("link-not-looked-for", "a read sees what any process has acknowledged",
            (engine("Peers/SharedLink.swift",
                    "    try waitForWriter(patienceNanoseconds: 1_000_000_000)",

@@ -164,7 +164,7 @@ MUTANTS = [
            (format_module("Record/RecordHeader.swift",
                           "seed.value, offset, UInt32(truncatingIfNeeded: length)",
                           "seed.value, ON ? 0 : offset, UInt32(truncatingIfNeeded: length)"),),
-           "RecordTests.aRecordCountsOnlyWhereItWasWritten"),
+           "RecordTests.recordIsInvalidAtAnyOtherOffset"),
     Mutant("number-of-a-half-published-segment-reused",
            "rule 3: what the manifest may list is not taken again",
            (engine("Engine/Log.swift", "if pipeline.hasPoison || link != nil { return }",

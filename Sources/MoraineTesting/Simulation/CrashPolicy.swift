@@ -6,7 +6,7 @@ public enum CrashPolicy: Hashable, Sendable {
   case everything
   /// The seed decides for each page of 4 KiB, each length and each name.
   case pages(seed: UInt64)
-  /// As ``pages(seed:)``, and some pages are torn between their 512-byte sectors.
+  /// Like ``pages(seed:)``, but some pages are torn between their 512-byte sectors.
   case sectors(seed: UInt64)
   /// The list decides for each page, length and name, in the order of the decisions; changes after
   /// the end of the list are lost.

@@ -87,7 +87,7 @@ import Testing
   }
 
   @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func closeSealsTheLogBeforeItPublishesTheManifest(mode: Store.Configuration.IOMode) async throws {
+  func closeSealsTheLogBeforeTheManifestIsPublished(mode: Store.Configuration.IOMode) async throws {
     let storage = FaultStorage(MemoryStorage())
     let store = try Store(on: storage, at: "store", configuration: .testing(ioMode: mode))
     try await store.set([1], forKey: "a")

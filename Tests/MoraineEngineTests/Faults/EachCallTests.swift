@@ -26,7 +26,7 @@ import Testing
   }
 
   @Test(arguments: cases)
-  func nothingAcknowledgedIsLostWhicheverCallFails(_ item: Case) async throws {
+  func acknowledgedWritesSurviveAFailureOfAnyCall(_ item: Case) async throws {
     let total = try await run(item, failingAt: .max).callCount
     #expect(total > 60)
     for index in 0..<total {

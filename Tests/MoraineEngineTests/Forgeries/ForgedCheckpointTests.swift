@@ -68,7 +68,7 @@ import Testing
   }
 
   /// Regression: every look-up ran in circles.
-  @Test func overflowBucketThatLinksToItselfChangesNoAnswer() async throws {
+  @Test func circularOverflowBucketChangesNoAnswer() async throws {
     let directory = try await Self.store(keys: 5500)
     try CheckpointForgery(directory: directory).change { header, bytes in
       try #require(header.overflowCount > 0)

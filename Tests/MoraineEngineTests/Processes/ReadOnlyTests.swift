@@ -26,7 +26,7 @@ import Testing
 
   /// Regression: the reader reported everything that it read as durable, though it had synced
   /// nothing.
-  @Test func afterAnUncleanStopAReaderVouchesForNothingThatWasNotSealed() async throws {
+  @Test func readerAfterAKillTrustsOnlySealedSegments() async throws {
     let disk = SimulatedDisk()
     let store = try Store(on: disk, at: "store", configuration: .testing())
     try await store.set([1], forKey: "a")

@@ -328,7 +328,7 @@ import Testing
   /// disk: nothing is acknowledged as durable afterwards, and everything acknowledged before is in
   /// the moved files.
   @Test(arguments: 0..<60)
-  func nothingIsAcknowledgedOnceANameLeadsElsewhere(seed: Int) async throws {
+  func writesFailAfterAFileIsReplaced(seed: Int) async throws {
     var generator = SeededGenerator(seed: UInt64(seed))
     let disk = SimulatedDisk()
     let modes: [Store.Configuration.IOMode] = [.mapped, .positional]

@@ -77,7 +77,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func readerWaitsForAWriterThatIsStoppedWhileItPublishes(isReadOnly: Bool) async throws {
+  func readerWaitsForAWriterStoppedDuringAPublication(isReadOnly: Bool) async throws {
     let memory = MemoryStorage()
     var configuration = Store.Configuration.shared()
     let writer = try Store(on: memory, at: "store", configuration: configuration)
@@ -100,7 +100,7 @@ import Testing
 
   /// Damage is no end of the log, whatever the page says.
   @Test(arguments: SharedStoreTests.modes)
-  func damageBelowAMarkIsReportedAfterAWriterDiedWhileItPublished(
+  func damageBelowAMarkIsReportedAfterADeathDuringAPublication(
     mode: Store.Configuration.IOMode
   ) async throws {
     let memory = MemoryStorage()
@@ -126,7 +126,7 @@ import Testing
 
   /// The dead writer may have published any number of units since the survivor last looked.
   @Test(arguments: SharedStoreTests.modes, [false, true])
-  func survivorReadsWhatADeadWriterPublishedBeforeItTakesOver(
+  func survivorReadsThePublicationsOfADeadWriterFirst(
     mode: Store.Configuration.IOMode, diesWhilePublishing: Bool
   ) async throws {
     let memory = MemoryStorage()

@@ -50,7 +50,7 @@ import Testing
 
   /// Found in the same way: other deletes took the space that a compaction had released for its
   /// copies.
-  @Test func aDeleteDoesNotTakeWhatACompactionHasReleased() async throws {
+  @Test func aDeleteLeavesSpaceReleasedByACompaction() async throws {
     let disk = MemoryStorage(capacityBytes: 4 << 20)
     let storage = FaultStorage(disk)
     var configuration = Store.Configuration.testing(segmentSizeBytes: 100_000, ioMode: .positional)

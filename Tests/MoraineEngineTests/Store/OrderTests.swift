@@ -59,7 +59,7 @@ import Testing
   /// The part of an open segment that a dead process has left is copied, and the manifest lists the
   /// copy only when its bytes and its name are durable. From then on the copy is read.
   @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func anUnprovenTailIsCopiedBeforeItIsListed(mode: Store.Configuration.IOMode) async throws {
+  func unprovenTailIsCopiedBeforeTheCopyIsListed(mode: Store.Configuration.IOMode) async throws {
     let disk = SimulatedDisk()
     let dead = try disk.openStore(configuration: .testing(ioMode: mode))
     try await dead.set([1], forKey: "a")

@@ -11,7 +11,7 @@ import Testing
   /// once the value was compressed. Other records filled the rest, also past the first gibibyte,
   /// where no address reaches.
   @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func nothingFollowsALargeRecordIntoItsSegment(mode: Store.Configuration.IOMode) async throws {
+  func largeRecordIsTheLastOfItsSegment(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     let store = try Store(
       at: directory.path,

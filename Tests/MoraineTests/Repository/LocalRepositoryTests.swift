@@ -33,7 +33,7 @@ final class Folder: Sendable {
 
 /// The four methods: save, find, delete and load.
 @Suite(.timeLimit(.minutes(10))) struct LocalRepositoryTests {
-  @Test func savesFindsDeletesAndLoads() async throws {
+  @Test func savedModelsAreFoundLoadedAndDeleted() async throws {
     let folder = try Folder()
     do {
       let notes = try LocalRepository<Note>(directory: folder.url, filename: "notes")

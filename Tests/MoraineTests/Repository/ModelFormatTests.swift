@@ -12,7 +12,7 @@ private struct NoteV1: Codable, Identifiable, Sendable {
   private static let current = ModelFormat<Note>.json(version: 2)
     .migrating(from: 1, NoteV1.self) { Note(id: $0.id, text: $0.line) }
 
-  @Test func anEarlierVersionIsMigratedWhenItIsRead() async throws {
+  @Test func anEarlierVersionIsMigratedByARead() async throws {
     let store = Store.inMemory()
     let before = try LocalRepository<NoteV1>(in: store, named: "notes")
     try await before.save(NoteV1(id: 1, line: "old"))

@@ -83,7 +83,7 @@ import Testing
     try await running.value
   }
 
-  @Test func storeIsClosedAfterTheServicesThatUseIt() async throws {
+  @Test func storeIsClosedAfterItsServices() async throws {
     let disk = SimulatedDisk()
     let list = EventList()
     let store = try open(disk, list)
