@@ -24,11 +24,11 @@ class Manifest:
             raise Violation("MANIFEST", offset, what)
 
         if len(data) < 164 or data[:8] != b"MORAINEM" or number(data, 12, 4) != len(data):
-            fail(0, "not a manifest")
+            fail(0, "the file is not a manifest")
         if crc32c(data[:-4]) != number(data, len(data) - 4, 4):
-            fail(len(data) - 4, "checksum")
+            fail(len(data) - 4, "the checksum is wrong")
         if number(data, 8, 2) != 1 or number(data, 10, 2) or number(data, 152, 4) >> 16:
-            raise Newer("MANIFEST", 8, "a newer version")
+            raise Newer("MANIFEST", 8, "the format version is newer than this reader")
         self.store_id = data[16:32]
         self.k0, self.k1 = number(data, 48, 8), number(data, 56, 8)
         self.watermark_segment, self.watermark = number(data, 104, 8), number(data, 112, 8)
@@ -40,7 +40,7 @@ class Manifest:
         self.entries = self._entries(payloads[1], fail)
         self._check_keyspaces(payloads[2], fail)
         if len(payloads[3]) % 32:
-            fail(160, "half an epoch")
+            fail(160, "the list of epochs ends within an entry")
         self._check_cuts(payloads[4], fail)
 
     def _sections(self, data, fail):
@@ -49,52 +49,52 @@ class Manifest:
         place = 160
         for _ in range(number(data, 156, 4)):
             if place + 8 > len(data) - 4:
-                fail(place, "a section beyond the end")
+                fail(place, "a section ends after the end of the file")
             tag, flags, length = (number(data, place, 2), number(data, place + 2, 2),
                                   number(data, place + 4, 4))
             place += 8
             if place + length > len(data) - 4:
-                fail(place, "a section beyond the end")
+                fail(place, "a section ends after the end of the file")
             if tag in payloads:
                 if length % {1: 72, 2: 1, 3: 32, 4: 24}[tag]:
-                    fail(place, "half an entry")
+                    fail(place, "a section ends within an entry")
                 payloads[tag] += data[place:place + length]
             elif flags & 1:
-                raise Newer("MANIFEST", place, "a section that must be understood")
+                raise Newer("MANIFEST", place, "the section is required and its tag is unknown")
             place += length
         if place != len(data) - 4:
-            fail(place, "bytes after the sections")
+            fail(place, "bytes follow the last section")
         return payloads
 
     def _entries(self, payload, fail):
         if len(payload) % 72:
-            fail(160, "half an entry")
+            fail(160, "a section ends within an entry")
         entries = []
         for start in range(0, len(payload), 72):
             fields = [number(payload, start + 8 * index, 8) for index in range(7)]
             entry = Entry(*fields, number(payload, start + 56, 4))
             if any(payload[start + 60:start + 72]):
-                raise Newer("MANIFEST", 160, f"segment {entry.number}: bytes that must be zero")
+                raise Newer("MANIFEST", 160, f"reserved bytes of segment {entry.number} are not zero")
             if entry.number >= self.next_number or entry.epoch > self.epoch:
-                fail(88, f"segment {entry.number} is of the future")
+                fail(88, f"the number or epoch of segment {entry.number} is too large")
             if entry.last > self.last:
-                fail(80, f"segment {entry.number} has numbers above the last sequence")
+                fail(80, f"sequence numbers of segment {entry.number} exceed the last one of the store")
             entries.append(entry)
         if len({entry.number for entry in entries}) < len(entries):
-            fail(160, "a segment listed twice")
+            fail(160, "a segment is listed twice")
         is_open = [not entry.flags & SEALED for entry in entries]
         if sum(is_open) > 2 or is_open != sorted(is_open):
-            fail(160, "segments open that must be sealed")
+            fail(160, "a segment is open that must be sealed")
         return entries
 
     def _check_cuts(self, payload, fail):
         cuts = [(number(payload, place, 8), number(payload, place + 8, 8))
                 for place in range(0, len(payload), 24)]
         if len(cuts) > 64 or any(not 0 < cut[0] < 1 << 63 or cut[1] > self.last for cut in cuts):
-            fail(160, "impossible cuts")
+            fail(160, "the list of cuts is not plausible")
         for before, after in zip(cuts, cuts[1:]):
             if before[0] >= after[0] or before[1] >= after[1]:
-                fail(160, "cuts that do not rise")
+                fail(160, "the sequence numbers of the cuts do not rise")
 
     def _check_keyspaces(self, payload, fail):
         place = 0
@@ -102,15 +102,15 @@ class Manifest:
         while place < len(payload):
             end = place + 4 + number(payload, place + 3, 1)
             if place + 4 > len(payload) or end > len(payload):
-                fail(160, "half a keyspace")
+                fail(160, "the list of keyspaces ends within an entry")
             try:
                 name = payload[place + 4:end].decode()
             except UnicodeDecodeError:
-                fail(160, "a keyspace's name is not UTF-8")
+                fail(160, "the name of a keyspace is not UTF-8")
             identifier = number(payload, place, 2)
             spellings = [normalize("NFC", other) for other in self.keyspaces.values()]
             if identifier in self.keyspaces or normalize("NFC", name) in spellings:
-                fail(160, "a keyspace without a number or a name of its own")
+                fail(160, "two keyspaces have the same number or name")
             self.keyspaces[identifier] = name
             place = end
 
@@ -157,7 +157,7 @@ class Reader:
             with open(os.path.join(self.directory, name), "rb") as file:
                 return file.read()
         except FileNotFoundError:
-            raise Violation(name, 0, "missing") from None
+            raise Violation(name, 0, "the file is missing") from None
 
     def read(self):
         before = None
@@ -173,21 +173,21 @@ class Reader:
                 continue
             before = (entry, *self.read_open(segment, entry))
         if self.manifest.is_clean and self.state.digest != self.manifest.digest:
-            raise Violation("MANIFEST", 128, "the digest is not that of the segments")
+            raise Violation("MANIFEST", 128, "the digest does not match the segments")
         return self.state.live
 
     def cut(self, name, data, entry):
         is_longer = len(data) > entry.length and entry.flags & CUT
         if len(data) != entry.length and not is_longer:
-            raise Violation(name, len(data), "not as long as the manifest says")
+            raise Violation(name, len(data), "the length differs from the length in the manifest")
         return data[:entry.length]
 
     def read_sealed(self, segment, entry):
         end, footer, count, first, last = self.replay(segment)
         if end != len(segment.data) or (footer is None) != bool(entry.flags & CUT):
-            segment.fail(end, "a sealed segment is not whole")
+            segment.fail(end, "a sealed segment ends before its listed end")
         if (count, first, last) != (entry.count, entry.first, entry.last):
-            segment.fail(0, "not the records that the manifest counts")
+            segment.fail(0, "the records differ from the counts in the manifest")
 
     def read_open(self, segment, entry):
         end, footer, _, _, _ = self.replay(segment)
@@ -197,7 +197,7 @@ class Reader:
         if footer is None:
             promised = max(promised, segment.farthest_promise(end))
         if promised > end:
-            segment.fail(end, f"{promised} bytes were durable")
+            segment.fail(end, f"{promised} bytes were durable, and records among them are missing")
         return end, footer is not None
 
     def follows(self, segment, before):
@@ -206,13 +206,13 @@ class Reader:
         if is_whole:
             if (segment.predecessor[:2] != (entry.number, end)
                     or segment.predecessor[2] < self.state.last):
-                segment.fail(48, "does not follow the segment before it")
+                segment.fail(48, "the segment does not follow the previous segment")
             self.state.last = segment.predecessor[2]
             return True
         if self.manifest.watermark_segment == segment.number:
-            raise Violation("MANIFEST", 104, "promises that the segment before it was durable")
+            raise Violation("MANIFEST", 104, "the previous segment was durable, and its end is missing")
         if segment.farthest_promise(segment.start):
-            segment.fail(segment.start, "promises that the segment before it was durable")
+            segment.fail(segment.start, "the previous segment was durable, and its end is missing")
         return False
 
     def replay(self, segment):
@@ -235,41 +235,41 @@ class Reader:
             if record.batch == 1:
                 continue
             if record.batch == 2 and record.count != len(pending):
-                segment.fail(record.offset, "a batch of another length")
+                segment.fail(record.offset, "the count of records in the batch is wrong")
             for operation in pending:
                 self.state.apply(operation)
                 count, first, last = count + 1, first or operation.sequence, operation.sequence
             pending, end = [], offset
         if footer and tuple(number(footer.value, at, 8) for at in (0, 8, 16)) != (
                 count, first, last):
-            segment.fail(footer.offset, "the footer counts other records")
+            segment.fail(footer.offset, "the footer does not match the records")
         return end, footer, count, first, last
 
     def checked(self, segment, record, pending):
         if record.keyspace < 0xFF00 and record.keyspace not in self.manifest.keyspaces:
-            segment.fail(record.offset, "a keyspace that the manifest does not list")
+            segment.fail(record.offset, "the manifest does not list the keyspace")
         if record.offset >= 1 << 30:
-            segment.fail(record.offset, "a record after 1 GiB")
+            segment.fail(record.offset, "a record begins after 1 GiB")
         if record.sequence <= self.state.last:
-            segment.fail(record.offset, "sequence numbers do not rise")
+            segment.fail(record.offset, "the sequence number does not rise")
         if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):
-            segment.fail(record.offset, "a batch is broken off")
+            segment.fail(record.offset, "the batch is incomplete")
         self.state.last = max(self.state.last, record.sequence)
         return record
 
     def check_mark(self, segment, record, pending):
         if pending:
-            segment.fail(record.offset, "a batch is broken off by a mark")
+            segment.fail(record.offset, "a mark interrupts the batch")
         if record.sequence < self.state.last:
-            segment.fail(record.offset, "a mark with an older sequence number")
+            segment.fail(record.offset, "the sequence number of the mark is too small")
         if record.kind == MARK and segment.mark(record).durable > record.offset:
-            segment.fail(record.offset, "a mark that promises what is not before it")
+            segment.fail(record.offset, "the mark names durable bytes that do not precede it")
         if record.kind == FOOTER and any(record.value[48:]):
-            segment.refuse(record.offset, "bytes of a footer that must be zero")
+            segment.refuse(record.offset, "reserved bytes of the footer are not zero")
         at = 16 if record.kind == MARK else 32
         if self.manifest.compacted_through < record.sequence:
             if number(record.value, at, 16) != self.state.digest:
-                segment.fail(record.offset, "the digest is not that of the records")
+                segment.fail(record.offset, "the digest does not match the records")
         if record.kind == MARK:
             self.promise = max(self.promise, segment.mark(record).durable)
 

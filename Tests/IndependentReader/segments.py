@@ -33,32 +33,32 @@ class Segment:
     def _check_header(self, manifest, entry):
         data = self.data
         if len(data) < 128 or data[:8] != b"MORAINES":
-            self.fail(0, "not a segment")
+            self.fail(0, "the file is not a segment")
         self.start = number(data, 12, 4)
         dictionary = number(data, 100, 4)
         if not 128 <= self.start <= min(len(data), 128 + 65536) or self.start % 8:
-            self.fail(12, "impossible header length")
+            self.fail(12, "the header length is not plausible")
         if crc32c(data[:124] + data[128:self.start]) != number(data, 124, 4):
-            self.fail(124, "header checksum")
+            self.fail(124, "the checksum of the header is wrong")
         flags = number(data, 96, 4)
         if number(data, 8, 2) != 1 or number(data, 10, 2) or any(data[108:124]) or flags >> 16:
-            self.refuse(8, "a newer version")
+            self.refuse(8, "the format version is newer than this reader")
         if number(data, 104, 4) and not flags & 4:
-            self.fail(96, "a key without encryption")
+            self.fail(96, "the header names an encryption key, but no encryption")
         if flags & 4:
-            self.refuse(96, "encrypted")
+            self.refuse(96, "the segment is encrypted")
         if number(data, 64, 8) >= 1 << 56:
-            self.fail(64, "an impossible sequence number")
+            self.fail(64, "the first sequence number is not plausible")
         if self.start != (128 + dictionary + 7) // 8 * 8 or bool(flags & 8) != bool(dictionary):
-            self.fail(100, "header fields contradict each other")
+            self.fail(100, "fields of the header contradict each other")
         if any(data[128 + dictionary:self.start]):
-            self.refuse(128 + dictionary, "padding")
+            self.refuse(128 + dictionary, "the padding is not zero")
         if data[16:32] != manifest.store_id:
-            self.fail(16, "of another store")
+            self.fail(16, "the segment belongs to another store")
         if number(data, 32, 8) != entry.epoch or number(data, 40, 8) != entry.number:
-            self.fail(32, "of another life of the store")
+            self.fail(32, "the epoch or number differs from the manifest")
         if number(data, 72, 8) > manifest.generation:
-            self.fail(72, "of a later manifest")
+            self.fail(72, "the segment is newer than the manifest")
         self.predecessor = tuple(number(data, place, 8) for place in (48, 56, 64))
 
     def checksum(self, offset, length):
@@ -87,7 +87,7 @@ class Segment:
         flags, key_length = data[offset + 16], number(data, offset + 17, 3)
         place, last = offset + 20, offset + length
         if not 1 <= kind <= 4 or codec > 2 or batch > 2 or flags & 0xC0:
-            self.refuse(offset, "a record uses something unknown")
+            self.refuse(offset, "the record has an unknown kind, codec or flag")
 
         def take(size, wanted):
             nonlocal place
@@ -103,31 +103,31 @@ class Segment:
         take(8, flags & 4)
         place += take(2, flags & 16)
         if flags & 32:
-            self.refuse(offset, "an extension that must be understood")
+            self.refuse(offset, "the extension is required and its tag is unknown")
         if place + key_length > last or key_length > 65536:
-            self.refuse(offset, "fields beyond the record")
+            self.refuse(offset, "an extension ends after the end of the record")
         key, stored = data[place:place + key_length], data[place + key_length:last]
         value = self._value(offset, kind, codec, stored, raw_length)
         if kind in (MARK, FOOTER) and (flags or codec or batch or key):
-            self.refuse(offset, "a mark with fields")
+            self.refuse(offset, "the mark has extensions")
         return Record(offset, end, sequence, kind, batch, keyspace, count, key, value)
 
     def _value(self, offset, kind, codec, stored, raw_length):
         if kind == DELETE and (stored or codec):
-            self.refuse(offset, "a delete with a value")
+            self.refuse(offset, "the delete has a value")
         if kind == MARK and len(stored) != 32 or kind == FOOTER and len(stored) != 64:
-            self.refuse(offset, "a mark of the wrong length")
+            self.refuse(offset, "the mark has a wrong length")
         if len(stored) > 1 << 30:
-            self.refuse(offset, "a value that is too long")
+            self.refuse(offset, "the value is too long")
         if codec == 0:
             return stored
         if raw_length > 255 * len(stored) + 64 or raw_length > 1 << 30:
-            self.refuse(offset, "an impossible raw length")
+            self.refuse(offset, "the raw length is not plausible")
         if codec == 2 and not self.dictionary:
-            self.fail(offset, "a dictionary that the segment does not have")
+            self.fail(offset, "the segment has no dictionary")
         value = lz4_block(stored, raw_length, self.dictionary if codec == 2 else b"")
         if value is None:
-            self.fail(offset, "does not decompress")
+            self.fail(offset, "the value cannot be decompressed")
         return value
 
     def mark(self, record):
