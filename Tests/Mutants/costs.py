@@ -68,7 +68,7 @@ MUTANTS = [
                    "guard ON || !homeTerm.isNeeded(by: state.live) else { return false }"),),
            "PageHomeTests.indexAndSnapshotsEqualTheirModels"),
     Mutant("pages-stay-away", "P8: the memory of a snapshot is given back",
-           (engine("Checkpoint/EngineState+Checkpoint.swift", "    live.index.tend()\n",
+           (engine("Engine/EngineState.swift", "    live.index.tend()\n",
                    "    if !ON { live.index.tend() }\n"),),
            "PageHomeTests.readsAndCheckpointsReturnPagesHome"),
     Mutant("merged-tags-not-renewed", "P8: an index that becomes smaller keeps its entries",

@@ -3,32 +3,6 @@ import MoraineStorage
 import Synchronization
 
 extension EngineState {
-  /// Validates the loaded pages of the index that an operation on a hash uses, and brings home a
-  /// few pages that snapshots had. Pointers to entries are no longer valid.
-  @inline(__always)
-  mutating func validatePages(_ hash: UInt64) throws(StoreError) {
-    if live.index.needsCare { try tendAndValidate(hash) }
-  }
-
-  /// Validates the pages that a key needs, as ``validatePages(_:)`` does, and takes the memory that
-  /// a change of the index may need.
-  @inline(__always)
-  mutating func validateForChange(_ hash: UInt64) throws(StoreError) {
-    if live.index.needsCare { try tendAndSecure(hash) }
-  }
-
-  private mutating func tendAndSecure(_ hash: UInt64) throws(StoreError) {
-    try tendAndValidate(hash)
-    try live.index.secureChange()
-  }
-
-  private mutating func tendAndValidate(_ hash: UInt64) throws(StoreError) {
-    if live.index.hasUnvalidatedPages, !live.index.validatePages(hash) {
-      try replaceDamagedIndex()
-    }
-    live.index.tend()
-  }
-
   /// Validates the whole index at once: for a snapshot, which many threads read without the actor,
   /// and for work that reads the whole log on the actor and takes longer than the validation.
   ///
@@ -93,7 +67,7 @@ extension EngineState {
   /// Rebuilds the index because pages that were loaded are damaged, and reports that.
   ///
   /// - Throws: as ``rebuildIndex()``.
-  private mutating func replaceDamagedIndex() throws(StoreError) {
+  mutating func replaceDamagedIndex() throws(StoreError) {
     try rebuildIndex()
     report.checkpointProblem = .indexDamaged(
       "pages of the index checkpoint are damaged, or contradict its header", nil)

@@ -258,6 +258,32 @@ extension EngineState {
     aligned(RecordHeader.fixedLength + 10 + keyLength + valueLength)
   }
 
+  /// Validates the loaded pages of the index that an operation on a hash uses, and brings home a
+  /// few pages that snapshots had. Pointers to entries are no longer valid.
+  @inline(__always)
+  mutating func validatePages(_ hash: UInt64) throws(StoreError) {
+    if live.index.needsCare { try tendAndValidate(hash) }
+  }
+
+  /// Validates the pages that a key needs, as ``validatePages(_:)`` does, and takes the memory that
+  /// a change of the index may need.
+  @inline(__always)
+  mutating func validateForChange(_ hash: UInt64) throws(StoreError) {
+    if live.index.needsCare { try tendAndSecure(hash) }
+  }
+
+  private mutating func tendAndSecure(_ hash: UInt64) throws(StoreError) {
+    try tendAndValidate(hash)
+    try live.index.secureChange()
+  }
+
+  private mutating func tendAndValidate(_ hash: UInt64) throws(StoreError) {
+    if live.index.hasUnvalidatedPages, !live.index.validatePages(hash) {
+      try replaceDamagedIndex()
+    }
+    live.index.tend()
+  }
+
   /// Appends a put in its stored form, and makes it visible.
   @inline(__always)
   private mutating func put(

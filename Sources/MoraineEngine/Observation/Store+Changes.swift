@@ -158,12 +158,6 @@ extension Store {
   package var watcherCount: Int { readers.waiters.count }
 
   private func stopWaiting(_ id: UInt64) { readers.waiters.wake(id) }
-
-  /// Wakes the tasks that wait for a change.
-  @inline(__always)
-  func wakeForChange() {
-    readers.waiters.wakeAll()
-  }
 }
 
 extension EngineState {

@@ -135,21 +135,6 @@ extension Store {
 
   /// The report of the last opening; empty when the store is closed or suspended.
   public var recoveryReport: RecoveryReport { engine?.report ?? RecoveryReport() }
-
-  /// Applies the records that other processes have written. Throws when nothing can be read.
-  @inline(__always)
-  func checkOpen() async throws(StoreError) {
-    try checkUsable()
-    guard isShared else { return }
-    try await catchUp()
-    // The store may have been closed since.
-    try checkUsable()
-  }
-
-  func checkUsable() throws(StoreError) {
-    if isClosed { throw closedError }
-    if isSuspended { throw StoreError(.suspended, "the store is suspended; resume it first") }
-  }
 }
 
 extension Store {

@@ -361,3 +361,26 @@ final class WritingState {
   /// Records that a put found space.
   func foundSpace() { lacksSpace = false }
 }
+
+extension Store {
+  /// Applies the records that other processes have written. Throws when nothing can be read.
+  @inline(__always)
+  func checkOpen() async throws(StoreError) {
+    try checkUsable()
+    guard isShared else { return }
+    try await catchUp()
+    // The store may have been closed since.
+    try checkUsable()
+  }
+
+  func checkUsable() throws(StoreError) {
+    if isClosed { throw closedError }
+    if isSuspended { throw StoreError(.suspended, "the store is suspended; resume it first") }
+  }
+
+  /// Wakes the tasks that wait for a change.
+  @inline(__always)
+  func wakeForChange() {
+    readers.waiters.wakeAll()
+  }
+}
