@@ -52,6 +52,7 @@ struct LogAudit: ~Copyable {
   /// The number of shares that the keys are divided into, and the share that is being checked.
   private var shares: (count: UInt64, number: UInt64) = (1, 0)
   private var lastSequence: UInt64 = 0
+  private var digests = DigestCheck()
   private var told = 0
 
   init(totalBytes: UInt64, _ progress: (@Sendable (Store.Progress) -> Void)?) {
@@ -62,6 +63,8 @@ struct LogAudit: ~Copyable {
   /// Reads everything. All pages of the index were validated.
   mutating func run(_ engine: inout EngineState) {
     let slots = engine.log.table.readingOrder
+    // A compaction that is under way has copies of records that its inputs still contain.
+    if engine.log.table.isRetiring { digests.stop() }
     for slot in slots {
       do throws(StoreError) {
         try read(slot, &engine)
@@ -97,7 +100,6 @@ struct LogAudit: ~Copyable {
     empty.forgetFigures()
     empty.end = view.end
     sums[slot] = Sums(view: empty)
-    // A compaction that is under way has copies of records that its inputs still contain.
     var units = UnitCheck(
       engine.log.table.fileName(slot), engine.log.table.isRetiring ? 0 : lastSequence)
     var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
@@ -136,23 +138,13 @@ struct LogAudit: ~Copyable {
     _ record: SegmentScanner.Record, _ slot: Int, _ engine: inout EngineState
   ) throws(StoreError) {
     let header = record.reference.header
-    guard header.kind.isOperation else {
-      guard header.kind == .footer, let view = sums[slot]?.view else { return }
-      let name = engine.log.table.fileName(slot)
-      let footer = try formatting(name) { () throws(FormatError) in
-        try SegmentFooter(decoding: record.reference.stored)
-      }
-      if !footer.counts(view) {
-        report.problems.append(
-          .corrupted("the footer does not match the segment's records", name, at: record.offset))
-      }
-      return
-    }
+    guard header.kind.isOperation else { return try takeMark(record, slot, engine) }
     let address = Address(slot: slot, offset: record.offset)
     let hash = engine.hash(record.reference.key, header.keyspace)
     let size = UInt64(aligned(header.length))
     let isLive = header.kind.effect == .sets && engine.live.index.holds(address, hash)
     sums[slot]?.add(header, hash: hash, isLive: isLive)
+    digests.take(header, hash: hash, isLive: isLive)
     if header.kind.effect == .sets { checkValue(record.reference, address, engine) }
     if isLive {
       liveCount += 1
@@ -160,6 +152,35 @@ struct LogAudit: ~Copyable {
       keyspaces[header.keyspace, default: .init()].liveBytes += size
     } else {
       explain(record.reference, slot, hash, &engine)
+    }
+  }
+
+  /// Compares a mark or a footer with the records before it.
+  private mutating func takeMark(
+    _ record: SegmentScanner.Record, _ slot: Int, _ engine: borrowing EngineState
+  ) throws(StoreError) {
+    let name = engine.log.table.fileName(slot)
+    let digest: StateDigest
+    if record.reference.header.kind == .footer {
+      let footer = try formatting(name) { () throws(FormatError) in
+        try SegmentFooter(decoding: record.reference.stored)
+      }
+      if let view = sums[slot]?.view, !footer.counts(view) {
+        report.problems.append(
+          .corrupted("the footer does not match the segment's records", name, at: record.offset))
+      }
+      digest = footer.digest
+    } else {
+      digest = try formatting(name) { () throws(FormatError) in
+        try SyncMark(decoding: record.reference.stored)
+      }.digest
+    }
+    let sequence = record.reference.header.sequence
+    // Compaction has dropped records from the log before this number.
+    guard sequence > engine.log.manifest.compactedThrough.rawValue else { return }
+    if !digests.allows(digest) {
+      report.problems.append(
+        .corrupted("the state digest does not match the records", name, at: record.offset))
     }
   }
 
@@ -327,6 +348,40 @@ extension SegmentView {
     if digest != other.digest { result.append("digest of live records") }
     return result
   }
+}
+
+/// A check of the digests in marks and footers, which an opening without an index checkpoint makes
+/// while it replays the log.
+///
+/// It follows the state of the store through the log, and remembers only keys whose present record
+/// is not the last one. When there are too many such keys, it ends, and allows every later digest.
+private struct DigestCheck {
+  /// Number of keys that are remembered: 48 MiB or so.
+  private static let keyLimit = 1 << 20
+
+  private var digest = StateDigest()
+  /// Sequence numbers of the present records that a later record replaces, by the hash of the key.
+  private var replaced: [UInt64: UInt64] = [:]
+  private var hasStopped = false
+
+  mutating func take(_ header: RecordHeader, hash: UInt64, isLive: Bool) {
+    if hasStopped { return }
+    if let old = replaced.removeValue(forKey: hash) {
+      digest.remove(.of(hash: hash, sequence: old))
+    }
+    guard header.kind.effect == .sets else { return }
+    digest.add(.of(hash: hash, sequence: header.sequence))
+    if isLive { return }
+    replaced[hash] = header.sequence
+    if replaced.count > Self.keyLimit { stop() }
+  }
+
+  mutating func stop() {
+    hasStopped = true
+    replaced = [:]
+  }
+
+  func allows(_ other: StateDigest) -> Bool { hasStopped || other == digest }
 }
 
 /// A check of the order of a segment's records, whatever their keys: sequence numbers rise, batches

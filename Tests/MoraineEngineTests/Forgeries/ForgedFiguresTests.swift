@@ -196,8 +196,8 @@ import Testing
 @Suite struct ForgedCountsTests {
   private static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
-  /// Offsets of the fields in a footer.
-  private static let fields = [0, 8, 16]
+  /// Offsets of the counts and of the digest in a footer.
+  private static let fields = [0, 8, 16, 32]
 
   private static func store(_ mode: Store.Configuration.IOMode) async throws -> TestDirectory {
     let directory = try TestDirectory()
@@ -240,6 +240,33 @@ import Testing
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.header.kind == .footer }
     ) { record, _ in record[RecordHeader.fixedLength + field] += 1 }
+    let store = try Store(at: directory.path, configuration: configuration)
+    #expect(await store.recoveryReport.usedCheckpoint)
+    let problems = try await store.verify().problems
+    #expect(problems.map(\.file) == [segment.lastPathComponent], "\(problems)")
+    #expect(problems.map(\.offset) == [UInt64(place)])
+    try await store.close()
+  }
+
+  /// Keys are replaced and removed, so that the digest before a mark is not that of all records.
+  @Test(arguments: modes)
+  func markWithAWrongDigestBesideACheckpointIsFoundByVerifying(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let directory = try TestDirectory()
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+    configuration.checkpointFloorBytes = 0
+    configuration.compaction = .manual
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      for number in 0..<40 {
+        try await store.set([1], forKey: Key("\(number % 7)"), durability: .sync)
+        if number % 5 == 0 { try await store.removeValue(forKey: "3", durability: .sync) }
+      }
+    }
+    let segment = try #require(try directory.segments().first)
+    let place = try Forgery(directory: directory).changeRecord(
+      in: segment, where: { $0.header.kind == .syncMark && $0.header.sequence > 3 }
+    ) { record, _ in record[RecordHeader.fixedLength + 16] += 1 }
     let store = try Store(at: directory.path, configuration: configuration)
     #expect(await store.recoveryReport.usedCheckpoint)
     let problems = try await store.verify().problems
