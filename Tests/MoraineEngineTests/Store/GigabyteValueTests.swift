@@ -32,12 +32,15 @@ import Testing
     try #require(ends.contains { $0 > StoreLimits.recordOffsetBytes + 128 })
     let expected = ["long": StoreLimits.valueLengthBytes, "0": 1, "1": 1, "2": 1]
 
+    var keys: [String] = []
     var lengths: [String: Int] = [:]
     try await store.scan { entry in
+      keys.append("\(entry.key)")
       lengths["\(entry.key)"] = entry.value.count
       return true
     }
     #expect(lengths == expected)
+    #expect(keys.sorted() == expected.keys.sorted(), "each record once")
 
     lengths = [:]
     var next: LiveWalk? = LiveWalk()
