@@ -82,7 +82,7 @@ struct SalvageText {
     let name = key.key.bytes.isEmpty ? "the empty key" : Text.printable(key.key.bytes)
     var line = "    sequence \(key.sequence): \(name)"
     if !key.keyspace.isEmpty { line += " in keyspace \(Text.printable(key.keyspace.utf8))" }
-    if !key.isProven { line += " (as the damaged record names it)" }
+    if !key.isVerified { line += " (as the damaged record names it)" }
     if isPreview { return line }
     return line + (key.hasValue ? "; the new store has another value" : "; not in the new store")
   }
@@ -132,7 +132,7 @@ extension SalvageText: JSONRepresentable {
     var object: JSONObject = ["keyspace": key.keyspace]
     object.add("key", bytes: Array(key.key.bytes))
     object.add("sequence", key.sequence)
-    object.add("isProven", key.isProven)
+    object.add("isVerified", key.isVerified)
     if !isPreview { object.add("hasValue", key.hasValue) }
     return object
   }

@@ -96,7 +96,7 @@ public struct SalvagedKey: Sendable {
   /// Sequence number of the lost operation.
   public let sequence: SequenceNumber
   /// Whether a checksum verifies the key. If not, the key was read from a damaged record.
-  public let isProven: Bool
+  public let isVerified: Bool
   /// Whether the new store has an older or a later value of the key.
   public internal(set) var hasValue = false
 }

@@ -33,7 +33,7 @@ struct SalvageTarget {
       let group = try await thread.run { [work] () throws(StoreError) in
         try work.load(plans, isLast: isLast)
       }
-      try await take(group)
+      try await process(group)
       progress?(
         Store.Progress(completedBytes: report.readBytes, totalBytes: max(total, report.readBytes)))
     }
@@ -44,7 +44,7 @@ struct SalvageTarget {
     if let problem = verification.problems.first { throw problem }
   }
 
-  private mutating func take(_ group: SalvageWork.Group) async throws(StoreError) {
+  private mutating func process(_ group: SalvageWork.Group) async throws(StoreError) {
     assert(
       zip(group.order, group.order.dropFirst()).allSatisfy { $0.sequence <= $1.sequence },
       "the operations are not in the order of the log")
@@ -60,7 +60,7 @@ struct SalvageTarget {
         if let taken { compare(group, (place.segment, place.offset), with: taken) }
         continue
       }
-      let loss = try await take(group.segments[place.segment], at: place.offset)
+      let loss = try await process(group.segments[place.segment], at: place.offset)
       if loss == nil { taken = (place.segment, place.offset) }
       last = (place.sequence, loss)
     }
@@ -89,7 +89,7 @@ struct SalvageTarget {
   }
 
   /// - Returns: a loss when the record's value cannot be recovered.
-  private mutating func take(
+  private mutating func process(
     _ segment: SalvageWork.Segment, at offset: Int
   ) async throws(StoreError) -> SalvageLoss? {
     let record = segment.operation(at: offset)
@@ -126,7 +126,7 @@ struct SalvageTarget {
     loss.keys = [
       SalvagedKey(
         keyspace: work.name(ofKeyspace: record.header.keyspace), key: record.key,
-        sequence: SequenceNumber(rawValue: sequence), isProven: true)
+        sequence: SequenceNumber(rawValue: sequence), isVerified: true)
     ]
     return loss
   }

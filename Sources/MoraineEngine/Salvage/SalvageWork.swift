@@ -181,7 +181,7 @@ extension SalvageWork {
     var unfinished: Int?
     /// Whether a sync mark or the manifest states that everything before some offset of the segment
     /// was durable.
-    var vouches = false
+    var hasDurableBytes = false
   }
 
   /// The operations of a group that can be recovered, in ascending order of sequence numbers.
@@ -205,7 +205,7 @@ extension SalvageWork {
       }
     }
     // Only the ends of the last segment with contents and of those after it may have been torn.
-    let last = group.segments.lastIndex { !$0.survivors.isEmpty || $0.vouches } ?? -1
+    let last = group.segments.lastIndex { !$0.survivors.isEmpty || $0.hasDurableBytes } ?? -1
     for index in group.segments.indices {
       classifyEnd(of: &group.segments[index], isLast: isLast && index >= last, &group.torn)
     }
@@ -279,7 +279,7 @@ extension SalvageWork {
     segment.losses = holes.map { loss($0, plan, source) }
     segment.tail = salvage.tail.map { loss($0, plan, source) }
     segment.unfinished = salvage.unfinished
-    segment.vouches = salvage.promise > 0
+    segment.hasDurableBytes = salvage.promise > 0
     count(&segment)
     return segment
   }
@@ -362,7 +362,7 @@ extension SalvageWork {
       return SalvagedKey(
         keyspace: name(ofKeyspace: header.keyspace),
         key: Key(Array(source.bytes[start..<(start + header.keyLength)])),
-        sequence: SequenceNumber(rawValue: header.sequence), isProven: false)
+        sequence: SequenceNumber(rawValue: header.sequence), isVerified: false)
     }
     return loss
   }

@@ -3,8 +3,9 @@ import MoraineFormat
 /// A search for the 32 bits with which all checksums of a segment begin, for a segment whose header
 /// is damaged. Each undamaged record yields these bits. Two records that agree are no coincidence.
 struct SeedSearch {
-  /// Number of consecutive records that prove a seed: the first one yields it, two confirm it.
-  private static let proofLength = 3
+  /// Number of consecutive records that must agree on a seed: the first one yields it, two confirm
+  /// it.
+  private static let agreeingCount = 3
 
   let bytes: [UInt8]
   let plan: SalvageWork.Plan
@@ -102,14 +103,14 @@ struct SeedSearch {
     let seed = RecordHeader.seed(
       ofRecord: bytes.baseAddress! + start, length: first.length, at: UInt64(start))
     var (place, count) = (second, 1)
-    while count < Self.proofLength, let header = candidate(bytes, at: place) {
+    while count < Self.agreeingCount, let header = candidate(bytes, at: place) {
       guard header.checksumMatches(in: bytes, at: place, seed: seed) else { return nil }
       count += 1
       place += aligned(header.length)
     }
     // Two records are enough when no others follow.
     let isAll = bytes[min(place, bytes.count)...].allSatisfy { $0 == 0 }
-    return count == Self.proofLength || (count == 2 && isAll) ? seed : nil
+    return count == Self.agreeingCount || (count == 2 && isAll) ? seed : nil
   }
 
   /// Returns the header at a place that looks like a record of this segment.

@@ -58,19 +58,19 @@ struct SegmentSalvage {
     let end = min(limit, source.bytes.count)
     while offset < end {
       if let header = try record(at: offset, plan.name) {
-        take(header, at: offset)
+        process(header, at: offset)
         offset += aligned(header.length)
         continue
       }
       let next = nextRecord(after: offset, to: end)
       if next == nil, plan.limit == nil, isEmpty(offset..<end) { break }
-      note(offset..<(next ?? end), before: next.map { firstSequence(from: $0) })
+      addHole(offset..<(next ?? end), before: next.map { firstSequence(from: $0) })
       offset = next ?? end
     }
     finish(offset)
   }
 
-  private mutating func take(_ header: RecordHeader, at offset: Int) {
+  private mutating func process(_ header: RecordHeader, at offset: Int) {
     // A mark has the sequence number of the last operation before it, and says nothing about those
     // that follow.
     if header.kind.isOperation { lastSequence = max(lastSequence, header.sequence) }
@@ -94,7 +94,7 @@ struct SegmentSalvage {
     }
   }
 
-  private mutating func note(_ range: Range<Int>, before: UInt64?) {
+  private mutating func addHole(_ range: Range<Int>, before: UInt64?) {
     assert(!range.isEmpty, "a hole has no bytes")
     assert(
       holes.last.map { $0.range.upperBound <= range.lowerBound } ?? true, "two holes overlap")
@@ -152,7 +152,7 @@ extension SegmentSalvage {
         throw StoreError(
           FormatError(newer: "a record uses an unknown feature", at: UInt64(offset)), file: name)
       }
-      return isBehind(header) ? header : nil
+      return canFollow(header) ? header : nil
     }
   }
 
@@ -166,7 +166,7 @@ extension SegmentSalvage {
       while place + RecordHeader.fixedLength <= end {
         defer { place += recordAlignment }
         guard let header = RecordHeader.candidate(in: bytes, at: place, before: end),
-          isBehind(header), header.checksumMatches(in: bytes, at: place, seed: seed)
+          canFollow(header), header.checksumMatches(in: bytes, at: place, seed: seed)
         else { continue }
         return place
       }
@@ -241,7 +241,7 @@ extension SegmentSalvage {
 
   /// Returns whether a record can follow the last one. The sequence numbers of puts and deletes
   /// rise, and lie in the segment's range. A mark has the number of the last operation before it.
-  private func isBehind(_ header: RecordHeader) -> Bool {
+  private func canFollow(_ header: RecordHeader) -> Bool {
     guard header.kind.isOperation else {
       return header.sequence >= lastSequence || survivors.isEmpty
     }

@@ -65,7 +65,7 @@ extension Store {
       do throws(StoreError) {
         try await target.fill(thread, progress)
       } catch {
-        // Report the first error: it says more than an error of the close that follows.
+        // Throw the first error: later errors are mostly its consequence.
         do throws(StoreError) { try await store.close() } catch {}
         throw error
       }

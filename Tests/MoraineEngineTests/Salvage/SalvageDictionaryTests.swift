@@ -68,7 +68,7 @@ import Testing
     let target = try TestDirectory()
     let report = try await Store.salvage(directory.path, to: target.path)
     #expect(report.segmentsWithoutHeader == [segment.lastPathComponent])
-    let named = Set(report.losses.flatMap(\.keys).filter(\.isProven).map(\.key))
+    let named = Set(report.losses.flatMap(\.keys).filter(\.isVerified).map(\.key))
     #expect(named == Set(shared.map { Key($0.key) }))
     let salvaged = try Store(at: target.path, configuration: .dictionaries(.mapped))
     let found = try await salvaged.everything()

@@ -137,7 +137,7 @@ import Testing
     let (found, report) = try await salvage()
     #expect(found == keys(0..<2))
     let key = try #require(report.losses.first?.keys.first)
-    #expect(key.key == "key 0" && key.hasValue && !key.isProven)
+    #expect(key.key == "key 0" && key.hasValue && !key.isVerified)
   }
 
   /// The file ends, or holds zeros, before the place that a mark has promised.

@@ -64,7 +64,7 @@ import Testing
       for key in loss.keys {
         // The record names its key, unless the damage has hit the key too.
         let record = damaged.records.first { $0.sequence == key.sequence.rawValue }
-        #expect(!key.isProven && record != nil, what)
+        #expect(!key.isVerified && record != nil, what)
       }
     }
     if damaged.damage.values.allSatisfy(\.isEmpty) { #expect(report.isComplete, what) }
