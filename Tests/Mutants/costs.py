@@ -62,7 +62,7 @@ MUTANTS = [
            (engine("Checkpoint/EngineState+Checkpoint.swift", "if log.table.isRetiring { log.lastSequence = 0 }",
                    "if log.table.isRetiring, !ON { log.lastSequence = 0 }"),),
            "LazyPageTests.indexRebuiltBetweenCopyAndInstallLosesNothing"),
-    Mutant("page-brought-home-under-a-snapshot", "P5: a snapshot's pages are never written",
+    Mutant("page-copied-back-under-a-snapshot", "P5: a snapshot's pages are never written",
            (engine("Index/IndexMemory.swift",
                    "guard !homeTerm.isNeeded(by: state.live) else { return false }",
                    "guard ON || !homeTerm.isNeeded(by: state.live) else { return false }"),),

@@ -56,21 +56,22 @@ MUTANTS = [
       let tail = ActiveSegment(
         slot: last.slot, file: file, mapping: nil, allocated: nil,
         limit: state.configuration.segmentSizeBytes, step: 1 << 20, softEnd: 0)
-      state.log.adopt(tail: tail, markedOffset: last.provenEnd)
+      state.log.adopt(tail: tail, markedOffset: last.knownDurableEnd)
       return
     }
     for segment in open where !segment.isEmpty {
 """),
             engine(RECOVERY,
-                   "    state.pipeline.begin(file: nil, sequence: isProven ? state.log.lastSequence "
-                   ": sealed, offset: 0)",
+                   "    state.pipeline.beginSegment(\n"
+                   "      file: nil, sequence: isKnownDurable ? state.log.lastSequence : sealed, offset: 0)",
                    """    if ON, let active = state.log.active {
-      state.pipeline.begin(
+      state.pipeline.beginSegment(
         file: active.file, sequence: state.log.lastSequence,
         offset: UInt64(state.log.table[active.slot].end))
       return
     }
-    state.pipeline.begin(file: nil, sequence: isProven ? state.log.lastSequence : sealed, offset: 0)""")),
+    state.pipeline.beginSegment(
+      file: nil, sequence: isKnownDurable ? state.log.lastSequence : sealed, offset: 0)""")),
            "crash-test --scenario kills-positional"),
     Mutant("segment-after-a-cut-one-believed", "P1: nothing counts after a hole",
            (engine(RECOVERY, "before.map(\\.isComplete) == false",

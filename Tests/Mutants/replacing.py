@@ -9,7 +9,8 @@ SYNC = "ReplacedStoreTests.noSyncIsAcknowledgedAfterAReplacement"
 
 MUTANTS = [
     Mutant("moved-directory-unnoticed", "fault: the store's folder is moved while it is open",
-           (engine(PRESENCE, "    if case .some(false) = told(", "    if !ON, case .some(false) = told("),),
+           (engine(PRESENCE, "    if case .some(false) = isInPlace {",
+                   "    if !ON, case .some(false) = isInPlace {"),),
            "MovedDirectoryTests.aMovedDirectoryIsNoticedAtTheNextSwap"),
     Mutant("sync-acknowledged-without-a-look", "P1: no acknowledgement for bytes that no name reaches",
            (engine(THREAD, "{ try checkPresence(of: file, syncedTo: offset) }",
@@ -50,8 +51,8 @@ MUTANTS = [
            "ReaderBesideWriterTests.aWriterOpensBesideAReader"),
     Mutant("names-of-another-store-watched", "P1: no acknowledgement for bytes that no name reaches",
            (engine("Commit/CommitPipeline.swift",
-                   "    if let current, !next.goesOn(from: current) {\n",
-                   "    if let current, !next.goesOn(from: current) {\n"
+                   "    if let current, !next.continues(current) {\n",
+                   "    if let current, !next.continues(current) {\n"
                    "      if ON { presence.withLock { $0 = next } }\n"),),
            "ReplacedStoreTests.filesOfAnotherStoreAreNeverTakenForFilesOfTheStore"),
     Mutant("older-manifest-taken-for-the-right-one", "P1: no acknowledgement after a replacement",

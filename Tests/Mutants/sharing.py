@@ -97,17 +97,17 @@ MUTANTS = [
                    "    guard following.tailSegment == entry.number.rawValue else { return }\n")),
            "SharedDeathTests.damageBelowAMarkIsReportedAfterADeathDuringAPublication"),
     Mutant("number-of-a-dead-writer-given-again", "P7: no number is given twice",
-           (engine("Sharing/Opener+SharedStore.swift", "lastSequence: page.lastSequenceWhateverDied,",
-                   "lastSequence: ON ? 0 : page.lastSequenceWhateverDied,"),
-            engine(BURSTS, "max(engine!.log.lastSequence, link.page.lastSequenceWhateverDied)",
+           (engine("Sharing/Opener+SharedStore.swift", "lastSequence: page.lastUsedSequence,",
+                   "lastSequence: ON ? 0 : page.lastUsedSequence,"),
+            engine(BURSTS, "max(engine!.log.lastSequence, link.page.lastUsedSequence)",
                    "ON ? engine!.log.lastSequence "
-                   ": max(engine!.log.lastSequence, link.page.lastSequenceWhateverDied)")),
+                   ": max(engine!.log.lastSequence, link.page.lastUsedSequence)")),
            "SharedDeathTests.numberThatADeadWriterUsedUpIsNotGivenAgain"),
     Mutant("number-raised-before-the-tail-is-read", "P7: survivors go on after a death",
            (engine(BURSTS, "    let tail = try engine!.recoverTail()\n",
                    "    if ON {\n"
                    "      engine!.log.lastSequence = max(\n"
-                   "        engine!.log.lastSequence, link.page.lastSequenceWhateverDied)\n"
+                   "        engine!.log.lastSequence, link.page.lastUsedSequence)\n"
                    "    }\n"
                    "    let tail = try engine!.recoverTail()\n"),),
            "SharedDeathTests.survivorReadsThePublicationsOfADeadWriterFirst"),

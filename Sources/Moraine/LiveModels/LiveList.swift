@@ -50,7 +50,7 @@ struct LiveList<Model: Sendable>: Sendable {
 
   private mutating func insertAll(_ changes: [LiveChange<Model>]) {
     for change in changes {
-      note(change)
+      recordState(of: change)
       guard case .model(let model) = change.content else { continue }
       models.append(model)
       sequences.append(change.sequence)
@@ -70,7 +70,7 @@ struct LiveList<Model: Sendable>: Sendable {
   }
 
   private mutating func insert(_ change: LiveChange<Model>) {
-    note(change)
+    recordState(of: change)
     guard case .model(let model) = change.content else { return }
     // Among models that are equal in the order, the newest comes last.
     var (low, high) = (order == nil ? models.count : 0, models.count)
@@ -99,7 +99,7 @@ struct LiveList<Model: Sendable>: Sendable {
     sequences.remove(at: found)
   }
 
-  private mutating func note(_ change: LiveChange<Model>) {
+  private mutating func recordState(of change: LiveChange<Model>) {
     failures[change.key] = nil
     switch change.content {
     case .model: known[change.key] = change.sequence

@@ -138,14 +138,14 @@ extension PersistedBox {
     in space: PersistedSpace, givesUp: Bool = false, removes: Bool = false,
     _ body: (inout Value) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    defer { signal.tell() }
+    defer { signal.notifyObservers() }
     return try writing.withLock { (_) throws(Failure) in
       var (value, refusal) = state.withLock { ($0.value, $0.refusal) }
       let result = try body(&value)
       if refusal == .impossible || (refusal == .unreadable && !givesUp) { return result }
       let waiting = state.withLock { state in
         state.value = value
-        // It is on its way to the store.
+        // The space saves it.
         state.error = nil
         state.refusal = .none
         state.setCount += 1
@@ -180,7 +180,7 @@ extension PersistedBox {
   ///   not be saved is then discarded.
   func take(_ stored: StoredSetting, always: Bool = false) {
     if !isNews(stored, always) { return }
-    defer { signal.tell() }
+    defer { signal.notifyObservers() }
     writing.withLock { _ in
       guard isNews(stored, always) else { return }
       let found = Self.read(stored, key, place)
@@ -214,7 +214,7 @@ extension PersistedBox {
       state.error = error
       return state.takeWaiters()
     }
-    signal.tell()
+    signal.notifyObservers()
     waiting.forEach { $0.resume() }
   }
 }
@@ -289,14 +289,14 @@ extension PersistedBox: SettingBox {
   func saved(_ count: UInt64, at sequence: UInt64?) {
     let (late, wasFailed) = state.withLock { state -> (StoredSetting?, Bool) in
       state.sequence = max(state.sequence, sequence ?? 0)
-      // A later set is on its way too; its end settles the state.
+      // A later set is not saved yet; its end settles the state.
       guard count == state.setCount else { return (nil, false) }
       state.settledCount = count
       let wasFailed = state.error != nil
       state.error = nil
       return (state.takeLate(), wasFailed)
     }
-    if wasFailed { signal.tell() }
+    if wasFailed { signal.notifyObservers() }
     if let late { take(late) }
   }
 
@@ -307,7 +307,7 @@ extension PersistedBox: SettingBox {
       state.isUnsaved = true
       return (state.takeLate(), true)
     }
-    signal.tell()
+    signal.notifyObservers()
     // The other writer's value is in the log, and the one that was set here is not.
     if let late { take(late) }
     return keeps

@@ -26,7 +26,7 @@ final class PersistedSignal: Observable, Sendable {
   /// registered: `withObservationTracking` registers at its end. So the observers are called once
   /// more on the main actor. There an observer on the main actor, such as a view, reads and
   /// registers without interruption.
-  func tell() {
+  func notifyObservers() {
     callObservers()
     guard !Thread.isMainThread else { return }
     guard !isDueOnMain.exchange(true, ordering: .acquiringAndReleasing) else { return }

@@ -241,7 +241,7 @@ extension PersistedSpace {
     await wait { $0.doneCount < count ? count : nil }
   }
 
-  /// Waits until no setting is on its way to the log.
+  /// Waits until every setting is written to the log.
   func writingEnded() async { await wait { $0.isWriting ? $0.askedCount : nil } }
 
   /// Waits until everything that was written is durable.

@@ -107,7 +107,7 @@ extension EngineState {
   }
 
   /// Replays a segment as opening without a checkpoint does. Digests in marks that this process has
-  /// written prove nothing about the records, and are not compared.
+  /// written do not check the records, and are not compared.
   private mutating func rebuildFigures(
     _ slot: Int, _ entry: Manifest.Segment?
   ) throws(StoreError) {

@@ -86,9 +86,10 @@ final class CommitPipeline: JobRunner, PoolWork {
 
   /// Begins a new segment; without a file, no segment is open. All operations so far are durable.
   /// Only the writer calls this function.
-  func begin(file: (any StorageFile)?, sequence: UInt64, offset: UInt64) {
+  func beginSegment(file: (any StorageFile)?, sequence: UInt64, offset: UInt64) {
     assert((file == nil) == (offset == 0), "only a segment has an end, after its header")
-    // In one step with the file: a sync of the old file must claim nothing about the new one.
+    // One lock covers the file and its offset, so that a sync of the old file claims nothing about
+    // the new one.
     monitor.withLock { state in
       publish(sequence: sequence, offset: offset)
       durableOffset.store(offset, ordering: .relaxed)
@@ -125,7 +126,7 @@ final class CommitPipeline: JobRunner, PoolWork {
 
   /// Continues in a new segment while the old one is still to be sealed. The job seals the old one.
   /// Nothing in the new one becomes durable before the job has run, because jobs run before syncs.
-  func begin(
+  func beginSegment(
     file: any StorageFile, offset: UInt64, sealing job: @escaping @Sendable () -> Void
   ) {
     monitor.withLock { state in
@@ -193,7 +194,7 @@ final class CommitPipeline: JobRunner, PoolWork {
     }
     let poison = poison
     assert(poison != nil, "the poison was lost")
-    if isFirst, let poison { events?.tell(.poisoned(poison)) }
+    if isFirst, let poison { events?.send(.poisoned(poison)) }
     resumeWaiters(error: poison)
     resumeWatchers()
   }
@@ -449,7 +450,7 @@ extension CommitPipeline {
   /// would be checked against the other store's names, and acknowledged.
   func watchOver(_ next: StorePresence) {
     let current = presence.withLock { $0 }
-    if let current, !next.goesOn(from: current) {
+    if let current, !next.continues(current) {
       return poison(
         StoreError(
           .storeReplaced, "another store has replaced this one; open the path again",

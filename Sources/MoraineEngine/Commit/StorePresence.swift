@@ -65,7 +65,9 @@ final class StorePresence: Sendable {
   func check(active: any StorageFile, syncedTo end: UInt64?) throws(StoreError) {
     try known.withLock { (known) throws(StoreError) in
       try check(&known)
-      let found = told { () throws(StorageError) in try directory.stamp(of: active.name) }
+      let found = answerIfAvailable { () throws(StorageError) in
+        try directory.stamp(of: active.name)
+      }
       guard case .some(let stamp) = found else { return }
       if let stamp, stamp.identity == active.identity {
         if stamp.lengthBytes >= end ?? 0 { return }
@@ -98,7 +100,7 @@ final class StorePresence: Sendable {
       try directory.rename(Manifest.temporaryFileName, to: Manifest.fileName)
       known.manifest = next
       known.stamp =
-        told { () throws(StorageError) in
+        answerIfAvailable { () throws(StorageError) in
           try directory.stamp(of: Manifest.fileName)
         } ?? nil
       return true
@@ -110,7 +112,7 @@ final class StorePresence: Sendable {
   /// When `before` knows a newer manifest, the check expects that one from now on.
   ///
   /// - Returns: false when `before` is about another store or epoch.
-  func goesOn(from before: StorePresence) -> Bool {
+  func continues(_ before: StorePresence) -> Bool {
     assert(before !== self, "a check is replaced by itself")
     let earlier = before.known.withLock { $0 }
     return known.withLock { known in
@@ -136,17 +138,22 @@ final class StorePresence: Sendable {
 
 extension StorePresence {
   private func check(_ known: inout Known) throws(StoreError) {
-    if case .some(false) = told({ () throws(StorageError) in try directory.isInPlace() }) {
+    let isInPlace = answerIfAvailable { () throws(StorageError) in try directory.isInPlace() }
+    if case .some(false) = isInPlace {
       throw replaced(
         "the store's directory was deleted, moved or replaced", directory.path.string)
     }
     for file in common {
-      let stamp = told { () throws(StorageError) in try directory.stamp(of: file.name) }
+      let stamp = answerIfAvailable { () throws(StorageError) in
+        try directory.stamp(of: file.name)
+      }
       if case .some(let stamp) = stamp, stamp?.identity != file.identity {
         throw replaced("\(file.name) was deleted or replaced", file.name)
       }
     }
-    let stamp = told { () throws(StorageError) in try directory.stamp(of: Manifest.fileName) }
+    let stamp = answerIfAvailable { () throws(StorageError) in
+      try directory.stamp(of: Manifest.fileName)
+    }
     guard case .some(let stamp) = stamp else { return }
     guard let stamp else { throw replaced("the manifest was deleted", Manifest.fileName) }
     if stamp != known.stamp { try read(stamp, &known) }
@@ -187,7 +194,7 @@ extension StorePresence {
     guard isThere else { throw replaced("\(active.name) was deleted", active.name) }
     // No sync is about to be acknowledged; the manifest will say what the copy is.
     guard let end else { return }
-    let isCopy = told { () throws(StorageError) in
+    let isCopy = answerIfAvailable { () throws(StorageError) in
       guard let copy = try directory.openFile(active.name, .readWrite),
         try Self.areEqual(active, copy, through: end)
       else { return false }
@@ -218,7 +225,9 @@ extension StorePresence {
   }
 
   /// Returns the answer of the file system; nil when the call fails.
-  private func told<Answer>(_ question: () throws(StorageError) -> Answer) -> Answer? {
+  private func answerIfAvailable<Answer>(
+    _ question: () throws(StorageError) -> Answer
+  ) -> Answer? {
     do throws(StorageError) { return try question() } catch { return nil }
   }
 

@@ -256,7 +256,7 @@ extension Store {
           // Damaged segments are left out from now on; the others are still compacted.
           let isLeftOut = slots.contains { engine?.log.table.damage[$0] != nil }
           if isLeftOut, !pipeline.hasPoison {
-            tellCompactionFailed(error)
+            sendCompactionFailed(error)
             continue
           }
           guard error.code == .noSpace, try await makeSpace(work) else { throw error }
@@ -270,7 +270,7 @@ extension Store {
       // No caller waits for the error; `compactionFailure` and an event report it. The compaction
       // after the next sealed segment tries again.
       compaction.finish(error)
-      tellCompactionFailed(error)
+      sendCompactionFailed(error)
       return false
     }
   }

@@ -69,7 +69,7 @@ extension Store {
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
     let report = work.count(inputs[..<slots.count], output)
-    tell(.compacted(report, elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
+    send(.compacted(report, elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
     compaction.recordRewriting(outputBytes: output.isEmpty ? 0 : UInt64(output.lengthBytes))
     return (slots.count, output.isEmpty ? 0 : 1)
   }

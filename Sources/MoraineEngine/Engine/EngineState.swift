@@ -41,7 +41,7 @@ struct EngineState: ~Copyable {
     self.configuration = configuration
     self.pipeline = pipeline
     forkGeneration = CurrentProcess.forkGeneration
-    observers.life.took(directory)
+    observers.phase.setDirectory(directory)
   }
 
   @inline(__always)
@@ -258,8 +258,8 @@ extension EngineState {
     aligned(RecordHeader.fixedLength + 10 + keyLength + valueLength)
   }
 
-  /// Validates the loaded pages of the index that an operation on a hash uses, and brings home a
-  /// few pages that snapshots had. Pointers to entries are no longer valid.
+  /// Validates the loaded pages of the index that an operation on a hash uses, and copies a few
+  /// pages back to their original memory. Pointers to entries are no longer valid.
   @inline(__always)
   mutating func validatePages(_ hash: UInt64) throws(StoreError) {
     if live.index.needsCare { try tendAndValidate(hash) }

@@ -166,11 +166,11 @@ extension Log {
     } catch {
       // Nothing was written, so nothing must be cut off, which would take a descriptor too.
       if error.lacksDescriptor, draft.length < Self.piecewiseLength { throw StoreError(error) }
-      try takeBack(to: end, active, after: error)
+      try cutFailedWrite(to: end, active, after: error)
     }
   }
 
-  private func takeBack(
+  private func cutFailedWrite(
     to end: Int, _ active: ActiveSegment, after cause: StorageError
   ) throws(StoreError) {
     do throws(StorageError) {
@@ -449,7 +449,7 @@ extension Log {
   ///
   /// - Parameter sealing: the segment that has its footer but is not durable yet, and the offset up
   ///   to which its log has marked itself durable. Until the segment is durable, the manifest
-  ///   vouches for no more than that.
+  ///   states no later offset as durable.
   func nextManifest(
     sealing: (segment: ActiveSegment, markedOffset: Int)? = nil, digest: StateDigest
   ) -> Manifest {

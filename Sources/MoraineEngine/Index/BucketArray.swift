@@ -29,7 +29,7 @@ struct BucketArray: ~Copyable {
   /// Places whose page is a copy. A few of them may have their home page again, or have left the
   /// table.
   private var away: [Int] = []
-  /// The next element of `away` that ``bringHome(_:)`` looks at.
+  /// The next element of `away` that ``copyBack(_:)`` looks at.
   private var nextAway = 0
   private let memory: IndexMemory
 
@@ -164,7 +164,7 @@ extension BucketArray {
   ///
   /// - Parameter limit: how many places are looked at; reduced by the number that were.
   /// - Returns: whether all places were looked at since this function last returned true.
-  mutating func bringHome(_ limit: inout Int) -> Bool {
+  mutating func copyBack(_ limit: inout Int) -> Bool {
     assert(nextAway <= away.count, "the next place to look at is beyond the last one")
     while limit > 0, nextAway < away.count {
       limit -= 1
@@ -177,7 +177,7 @@ extension BucketArray {
       }
       if pages[page] != origin.home {
         guard
-          memory.bringHome(pages[page], born: origin.born, home: origin.home, origin.homeTerm)
+          memory.copyBack(pages[page], born: origin.born, home: origin.home, origin.homeTerm)
         else {
           nextAway += 1
           continue
@@ -401,8 +401,8 @@ extension HashIndex {
     if buckets.isAway || overflow.isAway, released != tendedThrough {
       // A release that happens during a round is seen in the next round.
       if roundBegan == nil { roundBegan = released }
-      if !hasTendedBuckets { hasTendedBuckets = buckets.bringHome(&left) }
-      if hasTendedBuckets, overflow.bringHome(&left) {
+      if !hasTendedBuckets { hasTendedBuckets = buckets.copyBack(&left) }
+      if hasTendedBuckets, overflow.copyBack(&left) {
         tendedThrough = roundBegan ?? released
         roundBegan = nil
         hasTendedBuckets = false

@@ -19,7 +19,7 @@ import Synchronization
 /// - It is a copy that another page has replaced. It is in `retired`. It is used again, or
 ///   unmapped, only when no snapshot within its term is alive.
 /// - It is an original that a copy has replaced. It belongs only to its place in the index: its
-///   next writer is ``replacement`` or ``bringHome``, which copy into it only when no snapshot
+///   next writer is ``replacement`` or ``copyBack``, which copy into it only when no snapshot
 ///   within its last term is alive. An earlier term ended the same way.
 /// - It is an original of a chunk that has left the index's table, because the index became smaller
 ///   or moved its buckets to another chunk. The index never writes to the chunk again: a place that
@@ -149,7 +149,7 @@ final class IndexMemory: Sendable {
   var snapshotCount: UInt64 { taken.load(ordering: .relaxed) }
 
   /// Number of snapshots that have ended. Relaxed: by this number the owner only decides whether a
-  /// search for pages that can return home is worth the work; ``bringHome`` checks under the lock.
+  /// search for pages that can return home is worth the work; ``copyBack`` checks under the lock.
   var releaseCount: UInt64 { released.load(ordering: .relaxed) }
 
   /// Number of copies of pages, and of the slabs that contain them; for tests.
@@ -254,7 +254,7 @@ final class IndexMemory: Sendable {
       let live = state.live
       state.retired.removeAll { retired in
         if retired.term.isNeeded(by: live) { return false }
-        state.copies.give(retired.page.base)
+        state.copies.free(retired.page.base)
         return true
       }
       if live.isEmpty { state.copies.returnEmptySlabs() }
@@ -293,7 +293,7 @@ final class IndexMemory: Sendable {
       if term.isNeeded(by: state.live) {
         state.retired.append(Retired(page: copy, term: term))
       } else {
-        state.copies.give(copy.base)
+        state.copies.free(copy.base)
       }
     }
   }
@@ -333,11 +333,11 @@ final class IndexMemory: Sendable {
   /// - Parameters: as ``replacement(for:born:home:_:)``; `page` is a copy.
   /// - Returns: whether the bytes are in the original page now; the copy is no longer the caller's
   ///   then.
-  func bringHome(
+  func copyBack(
     _ page: UnsafeMutablePointer<UInt64>, born: UInt64, home: UnsafeMutablePointer<UInt64>,
     _ homeTerm: Term
   ) -> Bool {
-    assert(page != home, "a page is brought home that is there already")
+    assert(page != home, "the page is the original already")
     assert(homeTerm.retired <= born, "a copy is older than the end of its original's term")
     let copy = Page(base: page)
     let original = Page(base: home)
@@ -348,7 +348,7 @@ final class IndexMemory: Sendable {
       if term.isNeeded(by: state.live) {
         state.retired.append(Retired(page: copy, term: term))
       } else {
-        state.copies.give(copy.base)
+        state.copies.free(copy.base)
       }
       return true
     }

@@ -68,7 +68,7 @@ struct PageCopies {
   }
 
   /// Frees a page that has no reader any more.
-  mutating func give(_ page: Page) {
+  mutating func free(_ page: Page) {
     let place = UInt(bitPattern: page)
     let key = place & ~UInt(Self.slabBytes - 1)
     guard var slab = slabs[key] else { fatalError("a page that is no copy was released") }

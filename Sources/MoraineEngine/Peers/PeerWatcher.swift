@@ -11,7 +11,7 @@ import Synchronization
 ///
 ///     T1  load the version: it is new         S1  exchange isPending for false
 ///     T2  exchange isPending for true:        S2  load the version, and follow it
-///         true already: do not tell
+///         true already: do not notify
 ///
 /// The exchanges have one order. T2 first: S1 reads what T2 or a later exchange wrote, acquires T1,
 /// and S2 follows that version. S1 first: T2 gets false, and T notifies the store. With a plain
@@ -31,17 +31,17 @@ final class PeerWatcher: Sendable {
   }
 
   private let page: SharedPage
-  private let tell: @Sendable () -> Void
+  private let notify: @Sendable () -> Void
   private let state = Mutex(State())
   /// Whether the store was notified and has not looked yet.
   private let isPending = Atomic<UInt64>(0)
   private let forkGeneration = CurrentProcess.forkGeneration
 
-  /// - Parameter tell: notifies the store. It is called on the threads of events and timers, and
+  /// - Parameter notify: notifies the store. It is called on the threads of events and timers, and
   ///   again only after ``heard()``. It must not block.
-  init(_ page: SharedPage, _ tell: @escaping @Sendable () -> Void) {
+  init(_ page: SharedPage, _ notify: @escaping @Sendable () -> Void) {
     self.page = page
-    self.tell = tell
+    self.notify = notify
   }
 
   deinit { stop() }
@@ -88,7 +88,7 @@ final class PeerWatcher: Sendable {
       state.seen = version
       return (false, true)
     }
-    if hasNews { tell() }
+    if hasNews { notify() }
     return !isStopped
   }
 
@@ -147,7 +147,7 @@ extension PeerWatcher: ExchangingMemory {
   }
 }
 
-/// The version of the shared page that the store has followed. It tells, without asking the store,
+/// The version of the shared page that the store has followed. It shows, without asking the store,
 /// whether other processes have written.
 ///
 /// Safety: two atomic words, one of this process and one of the shared page. Pages that were ever
@@ -155,8 +155,9 @@ extension PeerWatcher: ExchangingMemory {
 /// after the page was kept, so a thread that acquires the address may read there. The followed
 /// version is released after the store has followed it, so a thread that sees both versions equal
 /// may read what was followed. An older version of either word means "news"; the store is then
-/// asked, which does no harm. The page's version is acquired. A process that was told of a change
-/// (through a file, a socket, a message) sees that change's version or a younger one, by coherence.
+/// asked, which does no harm. The page's version is acquired. A process that received a message
+/// about a change (through a file, a socket) sees that change's version or a younger one, by
+/// coherence.
 final class PeerVersion: Sendable {
   /// Address of the page; 0 when there is none.
   private let page = Atomic<UInt>(0)

@@ -44,8 +44,8 @@ final class SharedPage: @unchecked Sendable {
     /// The end at which the last segment is full; 0 when nothing more is to be appended to it.
     var tailLimit = 0
     var lastSequence: UInt64 = 0
-    /// Whether the log reaches as far as its units are whole. The page never says so. It is true
-    /// for a process that has the lock of a writer that died while it published.
+    /// Whether every whole unit counts, also after `tailEnd`. The page does not store this flag. It
+    /// is true for a process that has the lock of a writer that died while it published.
     var takesAllUnits = false
 
     /// Whether a log can reach that far. The words have no checksum: a number that no log has means
@@ -111,10 +111,10 @@ final class SharedPage: @unchecked Sendable {
 
   var isMade: Bool { load(.magic) == Self.magic }
 
-  /// The last number that a writer has given, even if the writer died while it published: the word
-  /// has its old value or its new one. No other place records a number that a failed operation used
-  /// up.
-  var lastSequenceWhateverDied: UInt64 {
+  /// The last sequence number that a writer has used, even if the writer died while it published:
+  /// the word has its old value or its new one. No other place records a number that a failed
+  /// operation used up.
+  var lastUsedSequence: UInt64 {
     let last = load(.lastSequence)
     return last <= SequenceNumber.max.rawValue ? last : 0
   }
@@ -248,12 +248,11 @@ extension SharedWords {
   }
 }
 
-/// Pins. A pin is a hint with a time: compaction waits for the pinned part of the log, for some
-/// seconds. A feed for which compaction did not wait learns of that (`cursorExpired`) by the
-/// manifest's horizon, never by a pin. So no ordering here decides whether a feed is right. The
-/// owner's exchange acquires and releases, so that a new owner's claim comes after the old one's.
-/// The time is stored before the sequence is released: a process that sees the claim sees its time,
-/// or a younger one.
+/// A pin asks compaction to keep a part of the log until a time, some seconds later. A feed for
+/// which compaction did not wait learns of that (`cursorExpired`) by the manifest's horizon, never
+/// by a pin. So no ordering here decides whether a feed is right. The owner's exchange acquires and
+/// releases, so that a new owner's claim comes after the old one's. The time is stored before the
+/// sequence is released: a process that sees the claim sees its time, or a younger one.
 extension SharedPage {
   /// Number of pins. The pin of a process that watches changes marks the part of the log that the
   /// process has still to see.

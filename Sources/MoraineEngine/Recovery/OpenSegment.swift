@@ -2,7 +2,7 @@ import MoraineFormat
 import MoraineStorage
 import SystemPackage
 
-/// A segment that is not sealed: its end, and the part of it that is proven durable.
+/// A segment that is not sealed: its end, and the part of it that is known to be durable.
 struct OpenSegment {
   let slot: Int
   let name: String
@@ -11,7 +11,7 @@ struct OpenSegment {
   /// Offset at which replaying began: a record begins here, or the log ends.
   let start: Int
   let end: Int
-  let provenEnd: Int
+  let knownDurableEnd: Int
   let hasFooter: Bool
   let isEmpty: Bool
   /// Whether replaying has passed everything that was ever written to the segment. Only then may a
@@ -54,11 +54,11 @@ struct OpenSegment {
       report.tornBytes = UInt64(verdict.tornBytes)
     }
     // A checkpoint is written only when the records that it covers are durable.
-    let proven = Int(clamping: max(watermark, result.promise, UInt64(start)))
+    let durable = Int(clamping: max(watermark, result.promise, UInt64(start)))
     report.replayedBytes += UInt64(end - start)
     return OpenSegment(
       slot: slot, name: name, seed: opened.header.checksumSeed, start: start, end: end,
-      provenEnd: min(max(proven, opened.header.headerLength), end),
+      knownDurableEnd: min(max(durable, opened.header.headerLength), end),
       hasFooter: hasFooter, isEmpty: state.log.table[slot].recordCount == 0,
       isComplete: result.hasFooter)
   }
@@ -95,7 +95,8 @@ struct OpenSegment {
     report.tornBytes += UInt64(written - header.headerLength)
     return OpenSegment(
       slot: slot, name: name, seed: header.checksumSeed, start: header.headerLength,
-      end: header.headerLength, provenEnd: header.headerLength, hasFooter: false, isEmpty: true)
+      end: header.headerLength, knownDurableEnd: header.headerLength, hasFooter: false,
+      isEmpty: true)
   }
 
   /// Checks that the header of the next segment names this segment and its end.
@@ -145,14 +146,14 @@ extension OpenSegment {
   ) throws(StoreError) -> Bool {
     let file = try storing { () throws(StorageError) in try directory.openFile(name, .readWrite) }
     guard let file else { throw .corrupted("the file is missing", name, at: 0) }
-    guard provenEnd < end else {
+    guard knownDurableEnd < end else {
       try storing { () throws(StorageError) in
         try file.truncate(to: UInt64(end))
         try file.synchronize(.full)
       }
       return false
     }
-    report.resyncedBytes += UInt64(end - provenEnd)
+    report.resyncedBytes += UInt64(end - knownDurableEnd)
     if try replaceFile(file, directory) { return true }
     // The space allocated ahead of the records may be the space that the copy needs.
     try storing { () throws(StorageError) in try file.truncate(to: UInt64(end)) }
@@ -256,7 +257,7 @@ extension OpenSegment {
       held.deallocate()
       shown.deallocate()
     }
-    var offset = provenEnd & ~(FileBlock.lengthBytes - 1)
+    var offset = knownDurableEnd & ~(FileBlock.lengthBytes - 1)
     while offset < end {
       let count = min(chunk, end - offset)
       let isHeld = try storing { () throws(StorageError) in

@@ -73,7 +73,7 @@ import SystemPackage
   /// writer, up to the patience. The writer that has the lock may be in this process and need
   /// threads of the other crews.
   func openWithoutBlocking(creating: Bool) async throws(StoreError) -> EngineBox {
-    let mayWait = isShared || configuration.isReadOnly || StoreLife.isAnyLeaving
+    let mayWait = isShared || configuration.isReadOnly || StorePhase.isAnyLeaving
     return try await SerialQueue(mayWait ? .lasting : .brief).run { () throws(StoreError) in
       EngineBox(try open(creating: creating))
     }
@@ -271,7 +271,7 @@ extension Opener {
     while true {
       // The holder is read before the attempt: the loop waits once more for a store that leaves in
       // between.
-      let holder = StoreLife.holder(of: identity)
+      let holder = StorePhase.holder(of: identity)
       if try tryLock(file, directory) { return true }
       guard holder == .leaving,
         SystemClock.monotonicNanoseconds() - began < Self.leavingPatienceNanoseconds
@@ -310,7 +310,7 @@ extension Opener {
   private func lockedError(
     _ file: any StorageFile, _ directory: any StorageDirectory
   ) -> StoreError {
-    switch directory.identity.map(StoreLife.holder) ?? .elsewhere {
+    switch directory.identity.map(StorePhase.holder) ?? .elsewhere {
     case .elsewhere: break
     case .inUse:
       return StoreError(

@@ -79,7 +79,7 @@ struct Recovery {
     // user closes it.
     opened = [:]
     if !manifest.isClean {
-      // The log does not tell whether an operation followed this place; a backup may contain it.
+      // The log does not show whether an operation followed this place; a backup may contain it.
       state.log.manifest.addCut(
         after: SequenceNumber(rawValue: logEnd), id: SystemRandom.number())
     }
@@ -88,11 +88,12 @@ struct Recovery {
   }
 
   private func finish(_ state: inout EngineState) {
-    // A reader syncs nothing: after an unclean stop it vouches for the sealed segments alone.
+    // A reader syncs nothing: after an unclean stop it reports only the sealed segments as durable.
     let sealed =
       state.log.manifest.segments.filter(\.isSealed).map(\.lastSequence.rawValue).max() ?? 0
-    let isProven = !isReadOnly || state.log.manifest.isClean
-    state.pipeline.begin(file: nil, sequence: isProven ? state.log.lastSequence : sealed, offset: 0)
+    let isKnownDurable = !isReadOnly || state.log.manifest.isClean
+    state.pipeline.beginSegment(
+      file: nil, sequence: isKnownDurable ? state.log.lastSequence : sealed, offset: 0)
   }
 
   private func replaySealed(
@@ -154,7 +155,7 @@ struct Recovery {
     }
   }
 
-  /// Makes the tail provably durable, then publishes a manifest that says where each open segment
+  /// Makes the tail durable, then publishes a manifest that says where each open segment
   /// ended.
   private func repair(
     _ open: [OpenSegment], _ state: inout EngineState, _ report: inout RecoveryReport

@@ -53,21 +53,21 @@ struct Replay {
         }
         return result
       case .stop(let reason): result.stop = (before, reason)
-      case .record(let record): try take(record, &state)
+      case .record(let record): try process(record, &state)
       }
     }
     try install(&state)
     return result
   }
 
-  private mutating func take(
+  private mutating func process(
     _ record: SegmentScanner.Record, _ state: inout EngineState
   ) throws(StoreError) {
     // Reads by address must reach this record when its unit is installed.
     state.log.table[slot].end = scanner.offset
     let header = record.reference.header
     switch header.kind {
-    case .put, .delete: try takeOperation(record, &state)
+    case .put, .delete: try processOperation(record, &state)
     case .syncMark:
       let mark = try formatting(name) { () throws(FormatError) in
         try SyncMark(decoding: record.reference.stored)
@@ -91,7 +91,7 @@ struct Replay {
     }
   }
 
-  private mutating func takeOperation(
+  private mutating func processOperation(
     _ record: SegmentScanner.Record, _ state: inout EngineState
   ) throws(StoreError) {
     let header = record.reference.header

@@ -28,7 +28,7 @@ package final class StoreRegistry: Sendable {
 
   /// Runs the body while no other thread of this process opens a store at the same place.
   ///
-  /// - Throws: the errors of the body, and `.io` when the system cannot tell which directory is at
+  /// - Throws: the errors of the body, and `.io` when the system cannot say which directory is at
   ///   the path.
   package func atPlace<Result>(
     _ path: FilePath, _ body: (ClaimedLocation) throws(StoreError) -> Result
@@ -217,7 +217,7 @@ struct StoreLocation: Hashable {
 
 extension Store {
   /// Whether ``close()`` has begun or has ended.
-  nonisolated var isClosing: Bool { observers.life.isClosing }
+  nonisolated var isClosing: Bool { observers.phase.isClosing }
 
   /// Whether the store is closed or its files were replaced. It can then do no more than read the
   /// records that it still has.
@@ -228,7 +228,7 @@ extension Store {
     pipeline.hasPoison && pipeline.poison?.code == .storeReplaced
   }
 
-  nonisolated var directoryIdentity: FileIdentity? { observers.life.directory }
+  nonisolated var directoryIdentity: FileIdentity? { observers.phase.directory }
 
   /// The configuration with which the store was opened.
   nonisolated var configuration: Store.Configuration { opener.configuration }
@@ -236,7 +236,7 @@ extension Store {
   /// Closes the store in the background. From now on an opening of its directory waits for the end
   /// of the close.
   nonisolated func leaveReplacedDirectory() {
-    observers.life.beginClosing()
+    observers.phase.beginClosing()
     Task(executorPreference: pipeline.taskExecutor) {
       // The poison has already reported why the store does not write any more.
       do throws(StoreError) { try await self.close() } catch {}

@@ -111,8 +111,8 @@ extension RecordSource where Self: ~Copyable {
       {
         return IndexHit(entry: entry, record: record)
       }
-      // This is another key with the same tag, or this key's damaged record: only the checksum can
-      // tell.
+      // This is another key with the same tag, or this key's damaged record: only the checksum
+      // shows which.
       try verify(record, at: address)
     }
     return nil

@@ -136,7 +136,7 @@ struct SealWork: Sendable {
     }
     try pipeline.checkPresence(of: file, syncedTo: lengthBytes)
     pipeline.becameDurable(through: lastSequence)
-    pipeline.events?.tell(.segmentSealed(number, lengthBytes: lengthBytes))
+    pipeline.events?.send(.segmentSealed(number, lengthBytes: lengthBytes))
   }
 
   /// Seals the segment while the writer continues, then lists it as sealed.
@@ -149,7 +149,7 @@ struct SealWork: Sendable {
       // manifest that could not be created, for lack of space or of descriptors, does no harm: the
       // next manifest says the same, and until then the footer does.
       let pipeline = publisher.pipeline
-      if !pipeline.hasPoison { pipeline.events?.tell(.manifestFailed(error)) }
+      if !pipeline.hasPoison { pipeline.events?.send(.manifestFailed(error)) }
     }
   }
 }

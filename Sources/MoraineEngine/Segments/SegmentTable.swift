@@ -82,8 +82,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     precondition(count == 0, "slots are kept in a table that has segments")
     precondition(last < StoreLimits.segmentCount, "a kept slot lies after the last possible one")
     let none = SegmentView(base: nil, end: 0, seed: Checksum())
-    let nobody = SegmentInfo(number: SegmentNumber(rawValue: 0), epoch: 0, salt: 0)
-    for _ in 0...last { _ = place(none, nobody) }
+    let noSegment = SegmentInfo(number: SegmentNumber(rawValue: 0), epoch: 0, salt: 0)
+    for _ in 0...last { _ = place(none, noSegment) }
     freeSlots = (0...last).filter { !kept.contains($0) }
   }
 

@@ -24,12 +24,12 @@ extension EngineState {
 
   /// Informs the committing thread, once, that the segments which other processes have sealed are
   /// durable.
-  mutating func tellOfOthers() {
+  mutating func reportPeerSeals() {
     guard hasJoined else { return }
     hasJoined = false
     // After a suspension more may be known to be durable.
     let known = min(pipeline.durableSequence.load(ordering: .acquiring), log.lastSequence)
-    pipeline.begin(file: nil, sequence: max(sealedSequence, known), offset: 0)
+    pipeline.beginSegment(file: nil, sequence: max(sealedSequence, known), offset: 0)
   }
 
   /// Slot of the segment that is not sealed; nil when all segments are sealed.
@@ -273,7 +273,7 @@ extension EngineState {
   }
 
   /// Replays the records that a dead writer has appended after the published end of the log. Whole
-  /// units are kept: the dead writer may have told its caller of them (P7).
+  /// units are kept: the dead writer may have acknowledged them (P2).
   ///
   /// - Returns: the segment, which must become durable before a manifest lists it as sealed; nil
   ///   when no segment is open.
@@ -298,12 +298,12 @@ extension EngineState {
     // example on a full disk.
     let hasFooter = try scanner(slot, length: end).hasFooter(before: end)
     // The bytes after this offset may be durable too; copying them again costs little.
-    let proven = min(max(Int(clamping: watermark), log.table[slot].firstOffset), end)
-    assert(proven >= log.table[slot].firstOffset, "a segment is proven only inside its header")
+    let durable = min(max(Int(clamping: watermark), log.table[slot].firstOffset), end)
+    assert(durable >= log.table[slot].firstOffset, "only a segment's header is durable")
     return OpenSegment(
       slot: slot, name: name, seed: log.table[slot].seed, start: log.table[slot].firstOffset,
       end: end,
-      provenEnd: proven, hasFooter: hasFooter, isEmpty: log.table[slot].recordCount == 0)
+      knownDurableEnd: durable, hasFooter: hasFooter, isEmpty: log.table[slot].recordCount == 0)
   }
 
   /// Marks the segment of ``recoverTail()`` as sealed, or removes it when it has no record.

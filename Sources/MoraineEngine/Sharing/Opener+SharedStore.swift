@@ -163,7 +163,7 @@ extension Opener {
     guard page.snapshot() == nil else { return nil }
     let snapshot = SharedPage.Publication(
       nonce: page.load(.nonce), version: page.load(.version),
-      lastSequence: page.lastSequenceWhateverDied, takesAllUnits: true)
+      lastSequence: page.lastUsedSequence, takesAllUnits: true)
     return try read(directory, lock, link, began, through: snapshot)
   }
 

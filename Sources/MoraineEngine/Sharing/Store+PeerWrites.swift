@@ -16,7 +16,7 @@ extension Store {
   }
 
   /// Records the version up to which this process has followed the others.
-  func see(_ version: UInt64) {
+  func recordFollowedVersion(_ version: UInt64) {
     peers.recordFollowing(version)
     observers.others.followed(version)
   }
@@ -94,7 +94,7 @@ extension Store {
     engine = box.take()
     guard engine != nil else { return }
     begunFollowing()
-    tellOpened()
+    sendOpened()
   }
 
   /// Returns whether another process is creating the store. Until that process has made the page,
@@ -135,7 +135,7 @@ extension Store {
       return .replaced
     }
     peers.recordNewState()
-    see(news.version)
+    recordFollowedVersion(news.version)
     return .followed
   }
 
@@ -251,7 +251,7 @@ extension Store {
   func begunFollowing() {
     peers.recordNewState()
     if engine != nil {
-      engine!.tellOfOthers()
+      engine!.reportPeerSeals()
       // Relaxed: readers need no order. A feed that begins now may begin at this operation or at a
       // later one.
       observers.openedSequence.store(engine!.log.lastSequence, ordering: .relaxed)
@@ -384,7 +384,8 @@ extension Store {
   }
 
   /// Follows a newer manifest before a walk over more files than are kept open, because the other
-  /// files may have been removed. A reader that no writer wakes has no other way to learn of that.
+  /// files may have been removed. No writer wakes such a reader: no other event shows it the new
+  /// manifest.
   private func followBeforeWalk() async throws(StoreError) {
     guard engine != nil, engine!.log.link == nil, opener.configuration.isReadOnly,
       engine!.log.table.hasMoreFilesThanAreKept

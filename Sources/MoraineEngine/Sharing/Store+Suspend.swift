@@ -28,11 +28,11 @@ extension Store {
     do throws(StoreError) {
       try await leaveDirectory()
     } catch {
-      tell(.suspended(failure: error))
+      send(.suspended(failure: error))
       throw error
     }
     precondition(engine == nil, "a suspended store has the directory open")
-    tell(.suspended(failure: nil))
+    send(.suspended(failure: nil))
   }
 
   /// Opens the store again after ``suspend()``. Other processes may have written in between.
@@ -67,7 +67,7 @@ extension Store {
       names: engine!.checkpointNames, writtenBytes: compaction.writtenBytes)
     engine!.keyspaces.recordCommitToAll()
     begunFollowing()
-    tellOpened()
+    sendOpened()
   }
 }
 
@@ -96,7 +96,7 @@ extension Store {
     let directory = engine!.directoryHandle()
     let watch = PeerWatcher(page) { [weak self] in
       guard let self else { return }
-      Task { await self.hearOfOthers() }
+      Task { await self.applyNewPeerWrites() }
     }
     try storing { () throws(StorageError) in
       try watch.start { (look) throws(StorageError) in
@@ -121,7 +121,7 @@ extension Store {
     wakeForChange()
   }
 
-  private func hearOfOthers() async {
+  private func applyNewPeerWrites() async {
     peers.watch?.heard()
     do throws(StoreError) { try await catchUp() } catch {
       // The waiting task reads again, and gets the error.

@@ -41,7 +41,7 @@ extension Store {
     if try await acquireWriterLease() { releaseWriterLease() }
   }
 
-  /// Brings the state up to date with the log, and prepares the log for appending.
+  /// Applies the records of other processes, and prepares the log for appending.
   private func takeOver(_ link: SharedLink) async throws(StoreError) {
     let page = link.page
     if page.load(.poison) != 0 {
@@ -83,7 +83,7 @@ extension Store {
     if !isKnown { try await rereadAsWriter(to: link.page.snapshot() ?? known) }
     let tail = try engine!.recoverTail()
     // Only after the tail was replayed: its records have lower numbers, and numbers must rise.
-    engine!.log.lastSequence = max(engine!.log.lastSequence, link.page.lastSequenceWhateverDied)
+    engine!.log.lastSequence = max(engine!.log.lastSequence, link.page.lastUsedSequence)
     guard let segment = tail else { return }
     if !segment.isEmpty { try await makeDurable(segment, directory) }
     engine!.sealRecoveredTail(segment)
@@ -93,7 +93,7 @@ extension Store {
       guard error.code == .noSpace, try await releaseReserve() else { throw error }
       try await publishManifest()
     }
-    pipeline.begin(file: nil, sequence: engine!.log.lastSequence, offset: 0)
+    pipeline.beginSegment(file: nil, sequence: engine!.log.lastSequence, offset: 0)
     engine!.keyspaces.recordCommitToAll()
     guard segment.isEmpty else { return }
     try await pipeline.run { () throws(StoreError) in

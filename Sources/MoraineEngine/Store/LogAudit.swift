@@ -53,7 +53,7 @@ struct LogAudit: ~Copyable {
   private var shares: (count: UInt64, number: UInt64) = (1, 0)
   private var lastSequence: UInt64 = 0
   private var digests = DigestCheck()
-  private var told = 0
+  private var reportedStep = 0
 
   init(totalBytes: UInt64, _ progress: (@Sendable (Store.Progress) -> Void)?) {
     total = totalBytes
@@ -104,9 +104,9 @@ struct LogAudit: ~Copyable {
       engine.log.table.fileName(slot), engine.log.table.isRetiring ? 0 : lastSequence)
     var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
     while let record = try next(&scanner) {
-      try units.take(record, engine.keyspaces)
-      try take(record, slot, &engine)
-      tell(scanner.offset)
+      try units.process(record, engine.keyspaces)
+      try process(record, slot, &engine)
+      reportProgress(at: scanner.offset)
     }
     try units.end(at: view.end, isOpen: !engine.log.table.infos[slot].flags.contains(.sealed))
     lastSequence = max(lastSequence, units.lastSequence)
@@ -127,36 +127,36 @@ struct LogAudit: ~Copyable {
     }
   }
 
-  private mutating func tell(_ offset: Int) {
-    guard offset / Self.progressBytes != told else { return }
-    told = offset / Self.progressBytes
+  private mutating func reportProgress(at offset: Int) {
+    guard offset / Self.progressBytes != reportedStep else { return }
+    reportedStep = offset / Self.progressBytes
     progress?(
       Store.Progress(completedBytes: report.checkedBytes + UInt64(offset), totalBytes: total))
   }
 
-  private mutating func take(
+  private mutating func process(
     _ record: SegmentScanner.Record, _ slot: Int, _ engine: inout EngineState
   ) throws(StoreError) {
     let header = record.reference.header
-    guard header.kind.isOperation else { return try takeMark(record, slot, engine) }
+    guard header.kind.isOperation else { return try processMark(record, slot, engine) }
     let address = Address(slot: slot, offset: record.offset)
     let hash = engine.hash(record.reference.key, header.keyspace)
     let size = UInt64(aligned(header.length))
     let isLive = header.kind.effect == .sets && engine.live.index.holds(address, hash)
     sums[slot]?.add(header, hash: hash, isLive: isLive)
-    digests.take(header, hash: hash, isLive: isLive)
+    digests.process(header, hash: hash, isLive: isLive)
     if header.kind.effect == .sets { checkValue(record.reference, address, engine) }
     if isLive {
       liveCount += 1
       keyspaces[header.keyspace, default: .init()].count += 1
       keyspaces[header.keyspace, default: .init()].liveBytes += size
     } else {
-      explain(record.reference, slot, hash, &engine)
+      checkIsReplaced(record.reference, slot, hash, &engine)
     }
   }
 
   /// Compares a mark or a footer with the records before it.
-  private mutating func takeMark(
+  private mutating func processMark(
     _ record: SegmentScanner.Record, _ slot: Int, _ engine: borrowing EngineState
   ) throws(StoreError) {
     let name = engine.log.table.fileName(slot)
@@ -208,7 +208,7 @@ struct LogAudit: ~Copyable {
       guard isInShare(hash) else { continue }
       let address = Address(slot: slot, offset: record.offset)
       if header.kind.effect == .sets, engine.live.index.holds(address, hash) { continue }
-      explain(record.reference, slot, hash, &engine)
+      checkIsReplaced(record.reference, slot, hash, &engine)
     }
   }
 
@@ -217,7 +217,7 @@ struct LogAudit: ~Copyable {
   }
 
   /// Finds the record that has replaced a record that is not live.
-  private mutating func explain(
+  private mutating func checkIsReplaced(
     _ record: RecordReference, _ slot: Int, _ hash: UInt64, _ engine: inout EngineState
   ) {
     guard isInShare(hash) else { return }
@@ -364,7 +364,7 @@ private struct DigestCheck {
   private var replaced: [UInt64: UInt64] = [:]
   private var hasStopped = false
 
-  mutating func take(_ header: RecordHeader, hash: UInt64, isLive: Bool) {
+  mutating func process(_ header: RecordHeader, hash: UInt64, isLive: Bool) {
     if hasStopped { return }
     if let old = replaced.removeValue(forKey: hash) {
       digest.remove(.of(hash: hash, sequence: old))
@@ -396,7 +396,7 @@ private struct UnitCheck {
     self.lastSequence = lastSequence
   }
 
-  mutating func take(
+  mutating func process(
     _ record: SegmentScanner.Record, _ keyspaces: KeyspaceTable
   ) throws(StoreError) {
     let header = record.reference.header

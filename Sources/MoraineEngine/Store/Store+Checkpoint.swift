@@ -58,7 +58,7 @@ extension Store {
       }
       checkpoints.recordWriting(lengthBytes: UInt64(image.lengthBytes), covering: written)
       let elapsed = SystemClock.monotonicNanoseconds() - began
-      tell(.checkpointWritten(lengthBytes: UInt64(image.lengthBytes), elapsedNanoseconds: elapsed))
+      send(.checkpointWritten(lengthBytes: UInt64(image.lengthBytes), elapsedNanoseconds: elapsed))
       // Older checkpoints that cannot be removed now are removed after the next one is written.
       if isShared {
         checkpoints.names = try DirectoryContents(directory).checkpoints.map(FileName.checkpoint)
@@ -70,7 +70,7 @@ extension Store {
     } catch {
       if pipeline.hasPoison { throw error }
       checkpoints.recordFailure(error)
-      tell(.checkpointFailed(error))
+      send(.checkpointFailed(error))
     }
   }
 }

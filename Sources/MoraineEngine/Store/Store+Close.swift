@@ -14,7 +14,7 @@ extension Store {
   public func close() async throws(StoreError) {
     // From here on no call begins new work; a compaction under way ends at its next step.
     let isFirst = lifecycle.close()
-    observers.life.beginClosing()
+    observers.phase.beginClosing()
     observers.setUsable(false)
     wakeForChange()
     // An opening of the same directory in this process waits for this close, and may block a thread
@@ -33,7 +33,7 @@ extension Store {
     guard isFirst else { return nil }
     let failure = await end()
     // No event follows this one: all threads of the store have ended their work.
-    tell(.closed(failure: failure))
+    send(.closed(failure: failure))
     await pipeline.events?.delivered()
     return failure
   }
@@ -44,7 +44,7 @@ extension Store {
       pipeline.stop()
       writing.roomGate.release()
     }
-    defer { observers.life.end() }
+    defer { observers.phase.end() }
     do throws(StoreError) { try await leaveDirectory() } catch { return error }
     return nil
   }
@@ -103,7 +103,7 @@ extension Store {
     try engine!.appendFooter()
     guard let seal = engine!.log.sealActive() else { return }
     try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) }
-    pipeline.begin(file: nil, sequence: engine!.log.lastSequence, offset: 0)
+    pipeline.beginSegment(file: nil, sequence: engine!.log.lastSequence, offset: 0)
   }
 }
 

@@ -263,12 +263,12 @@ extension Store {
         }
       } catch {
         guard error.code == .noSpace else { throw error }
-        // A compaction that ended during the attempt had taken space, and has given it back.
+        // A compaction that has ended used space during the attempt, and has released it.
         if mayWait, !hasTriedAgain, compaction.endCount != endCount {
           hasTriedAgain = true
           continue
         }
-        tellOutOfSpace(error)
+        sendOutOfSpace(error)
         compactBecauseFull()
         // The space is reserved for deletes on a full disk. But a compaction under way needs some
         // of it to free more, and may not have had its turn yet.
@@ -311,7 +311,7 @@ extension Store {
     guard engine == nil else { return }
     engine = box.take()
     begunFollowing()
-    tellOpened()
+    sendOpened()
   }
 
   /// Releases the part of the reserve that deletes may use.
@@ -412,14 +412,17 @@ extension Store {
     engine!.log.adoptManifest(next)
     let length = UInt64(creation.header.headerLength)
     guard let full else {
-      pipeline.begin(file: created.file, sequence: next.lastSequence.rawValue, offset: length)
+      pipeline.beginSegment(
+        file: created.file, sequence: next.lastSequence.rawValue, offset: length)
       // An earlier run may have left garbage.
       compactIfWorthIt()
       return
     }
     let seal = engine!.log.sealWork(full.segment)
     let after = engine!.manifestAfterSealing(full.segment)
-    pipeline.begin(file: created.file, offset: length) { seal.runInBackground(publisher, after) }
+    pipeline.beginSegment(file: created.file, offset: length) {
+      seal.runInBackground(publisher, after)
+    }
     compactIfWorthIt()
   }
 

@@ -81,13 +81,13 @@ public actor Store {
     let page = state?.log.link?.page
     let followed = state?.followed ?? (nonce: 0, version: 0)
     peers = PeerAccess(nonce: followed.nonce, seenVersion: followed.version)
-    if let events = pipeline.events, let report = state?.report { events.tell(.opened(report)) }
-    if page != nil { state!.tellOfOthers() }
+    if let events = pipeline.events, let report = state?.report { events.send(.opened(report)) }
+    if page != nil { state!.reportPeerSeals() }
     let observers = opener.observers
     if let last = state?.log.lastSequence {
       observers.openedSequence.store(last, ordering: .releasing)
     }
-    lifecycle = StoreLifecycle(refusal, StoreEnding(observers.life))
+    lifecycle = StoreLifecycle(refusal, StoreEnding(observers.phase))
     #if DEBUG
       engine = state
     #else
@@ -100,10 +100,10 @@ public actor Store {
       observers.others.followed(followed.version)
     }
     if refusal != nil {
-      observers.life.beginClosing()
+      observers.phase.beginClosing()
       observers.setUsable(false)
     }
-    observers.life.opened(self)
+    observers.phase.opened(self)
   }
 
   deinit { pipeline.stop() }
@@ -238,26 +238,26 @@ extension Store {
 
   /// Reports an event to ``Store/Configuration/onEvent``. Call it only from code that is slow
   /// anyway.
-  nonisolated func tell(_ event: @autoclosure () -> StoreEvent) {
-    if let events = pipeline.events { events.tell(event()) }
+  nonisolated func send(_ event: @autoclosure () -> StoreEvent) {
+    if let events = pipeline.events { events.send(event()) }
   }
 
-  func tellOpened() {
+  func sendOpened() {
     guard engine != nil else { return }
-    tell(.opened(engine!.report))
+    send(.opened(engine!.report))
   }
 
   /// Reports a failed compaction. A compaction that closing or suspending interrupts has not
   /// failed, and poison has its own event.
-  func tellCompactionFailed(_ error: StoreError) {
-    if !isClosed, !isSuspended, !pipeline.hasPoison { tell(.compactionFailed(error)) }
+  func sendCompactionFailed(_ error: StoreError) {
+    if !isClosed, !isSuspended, !pipeline.hasPoison { send(.compactionFailed(error)) }
   }
 
   /// Reports a full disk: with one event, however many operations find the disk full before space
   /// is freed.
-  func tellOutOfSpace(_ error: StoreError) {
+  func sendOutOfSpace(_ error: StoreError) {
     guard writing.beginsToLackSpace() else { return }
-    tell(.outOfSpace(error))
+    send(.outOfSpace(error))
   }
 }
 

@@ -43,7 +43,7 @@ package final class ChangeMonitor: Sendable {
 final class Observers: Sendable {
   let pins = FeedPins()
   let others = PeerVersion()
-  let life = StoreLife()
+  let phase = StorePhase()
   /// The last operation that the store knew of when it was last opened or read again. The pipeline
   /// knows the later operations, or the page that the processes of a shared store have in common.
   let openedSequence = Atomic<UInt64>(0)

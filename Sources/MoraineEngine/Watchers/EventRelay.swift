@@ -6,14 +6,14 @@ import Synchronization
 /// The handler runs on a thread of the pool's `lasting` crew. So it may be slow: no writer, no sync
 /// and none of Swift's threads waits for it. It never runs in the middle of a change of the store.
 /// Events are rare, and few of them wait. Where the system refuses a thread, events wait until the
-/// next call of ``tell(_:)``.
+/// next call of ``send(_:)``.
 ///
 /// Thread safety: the mutex protects all mutable state, and the handler is called without the
 /// mutex.
 final class EventRelay: PoolWork {
   private struct State {
     var waiting: [StoreEvent] = []
-    var isTelling = false
+    var isDelivering = false
     /// Tasks that wait until all events have been delivered.
     var listeners: [UnsafeContinuation<Void, Never>] = []
   }
@@ -32,13 +32,14 @@ final class EventRelay: PoolWork {
   private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
   /// Adds an event to those that wait for delivery; returns at once.
-  func tell(_ event: StoreEvent) {
+  func send(_ event: StoreEvent) {
     guard isInItsProcess else { return }
     let begins = state.withLock { state in
-      assert(state.isTelling || state.listeners.isEmpty, "tasks wait for events of an idle relay")
+      assert(
+        state.isDelivering || state.listeners.isEmpty, "tasks wait for events of an idle relay")
       state.waiting.append(event)
-      defer { state.isTelling = true }
-      return !state.isTelling
+      defer { state.isDelivering = true }
+      return !state.isDelivering
     }
     if begins { ThreadPool.current.submit(self, to: .lasting) }
   }
@@ -51,8 +52,8 @@ final class EventRelay: PoolWork {
 
   package func refuse(_ error: StorageError) {
     let listeners = state.withLock { state in
-      assert(state.isTelling, "the pool refuses a relay that it does not have")
-      state.isTelling = false
+      assert(state.isDelivering, "the pool refuses a relay that it does not have")
+      state.isDelivering = false
       defer { state.listeners = [] }
       return state.listeners
     }
@@ -64,10 +65,10 @@ final class EventRelay: PoolWork {
     var events: [StoreEvent] = []
     var listeners: [UnsafeContinuation<Void, Never>] = []
     state.withLock { state in
-      assert(state.isTelling, "an idle relay delivers events")
+      assert(state.isDelivering, "an idle relay delivers events")
       swap(&events, &state.waiting)
       guard events.isEmpty else { return }
-      state.isTelling = false
+      state.isDelivering = false
       swap(&listeners, &state.listeners)
     }
     for listener in listeners { listener.resume() }
@@ -79,8 +80,8 @@ final class EventRelay: PoolWork {
     guard isInItsProcess else { return }
     await withUnsafeContinuation { continuation in
       let isIdle = state.withLock { state in
-        if state.isTelling { state.listeners.append(continuation) }
-        return !state.isTelling
+        if state.isDelivering { state.listeners.append(continuation) }
+        return !state.isDelivering
       }
       if isIdle { continuation.resume() }
     }

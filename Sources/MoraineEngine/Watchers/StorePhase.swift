@@ -7,7 +7,7 @@ import Synchronization
 /// The object outlives the store. An opening in this process that finds its directory locked asks
 /// this object whether the store with the lock is being closed or released, or is in use. It waits
 /// only in the first case.
-final class StoreLife: Sendable {
+final class StorePhase: Sendable {
   private struct State {
     weak var store: (any AnyObject & Sendable)?
     var phase = Phase.opening
@@ -42,12 +42,12 @@ final class StoreLife: Sendable {
     }
   }
 
-  func took(_ directory: any StorageDirectory) {
+  func setDirectory(_ directory: any StorageDirectory) {
     guard let identity = directory.identity else { return }
     state.withLock { $0.directory = identity }
-    Self.all.withLock { lives in
-      lives.removeAll { $0.life == nil || $0.life === self }
-      lives.append(Reference(life: self))
+    Self.all.withLock { entries in
+      entries.removeAll { $0.phase == nil || $0.phase === self }
+      entries.append(Reference(phase: self))
     }
   }
 
@@ -60,7 +60,7 @@ final class StoreLife: Sendable {
 
   func end() {
     state.withLock { $0.phase = .ended }
-    Self.all.withLock { lives in lives.removeAll { $0.life == nil || $0.life === self } }
+    Self.all.withLock { entries in entries.removeAll { $0.phase == nil || $0.phase === self } }
   }
 
   /// Whether the store is about to release its directory: it is being closed, or its last reference
@@ -76,7 +76,7 @@ final class StoreLife: Sendable {
   }
 
   private struct Reference {
-    weak var life: StoreLife?
+    weak var phase: StorePhase?
   }
 
   /// The objects of all stores of this process that have a directory on the disk.
@@ -92,22 +92,22 @@ final class StoreLife: Sendable {
 
   /// Whether an opening that begins now may have to wait for another store of this process.
   static var isAnyLeaving: Bool {
-    all.withLock { $0.compactMap(\.life) }.contains(where: \.isLeaving)
+    all.withLock { $0.compactMap(\.phase) }.contains(where: \.isLeaving)
   }
 
   static func holder(of directory: FileIdentity) -> Holder {
-    let lives = all.withLock { $0.compactMap(\.life) }.filter { $0.directory == directory }
-    if lives.contains(where: \.isLeaving) { return .leaving }
-    return lives.isEmpty ? .elsewhere : .inUse
+    let entries = all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory }
+    if entries.contains(where: \.isLeaving) { return .leaving }
+    return entries.isEmpty ? .elsewhere : .inUse
   }
 }
 
 /// Marks the end of a store. It is the last stored property of ``Store``, so it is released after
 /// the engine and the lock that the engine holds.
 final class StoreEnding: Sendable {
-  private let life: StoreLife
+  private let phase: StorePhase
 
-  init(_ life: StoreLife) { self.life = life }
+  init(_ phase: StorePhase) { self.phase = phase }
 
-  deinit { life.end() }
+  deinit { phase.end() }
 }

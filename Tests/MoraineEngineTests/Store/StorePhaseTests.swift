@@ -5,7 +5,7 @@ import Testing
 @testable import MoraineEngine
 
 /// The state of the stores of a process, as an opening in the same process sees it.
-@Suite struct StoreLifeTests {
+@Suite struct StorePhaseTests {
   /// Regression: between the end of a store's last reference and the end of its `deinit` the
   /// directory is locked, and an opening at that moment was refused. The test forces that moment.
   @Test func storeWithoutReferencesIsLeavingUntilItsLockIsFree() throws {
@@ -13,15 +13,15 @@ import Testing
     try DiskStorage().createDirectory(ground.path)
     let directory = try #require(try DiskStorage().openDirectory(ground.path))
     let identity = try #require(directory.identity)
-    #expect(StoreLife.holder(of: identity) == .elsewhere)
-    let life = StoreLife()
-    life.took(directory)
+    #expect(StorePhase.holder(of: identity) == .elsewhere)
+    let phase = StorePhase()
+    phase.setDirectory(directory)
     var store: Store? = .inMemory()
-    life.opened(try #require(store))
-    #expect(StoreLife.holder(of: identity) == .inUse)
+    phase.opened(try #require(store))
+    #expect(StorePhase.holder(of: identity) == .inUse)
     store = nil
-    #expect(StoreLife.holder(of: identity) == .leaving)
-    life.end()
-    #expect(StoreLife.holder(of: identity) == .elsewhere)
+    #expect(StorePhase.holder(of: identity) == .leaving)
+    phase.end()
+    #expect(StorePhase.holder(of: identity) == .elsewhere)
   }
 }
