@@ -7,6 +7,18 @@ protocol CompactionStrategy {
   /// Returns the neighbours among the sealed segments to rewrite as one segment; nil when nothing
   /// is worth the work.
   func next(_ log: CompactionFigures) -> Range<Int>?
+  /// Whether there is more garbage than the policy allows: then compaction does not pause.
+  func isOverLimit(_ log: CompactionFigures) -> Bool
+  /// Whether writers must wait for compaction.
+  func delaysWriters(_ log: CompactionFigures) -> Bool
+  /// Whether the active segment is worth sealing for its garbage alone.
+  func sealsActive(_ log: CompactionFigures) -> Bool
+}
+
+extension CompactionStrategy {
+  func isOverLimit(_ log: CompactionFigures) -> Bool { false }
+  func delaysWriters(_ log: CompactionFigures) -> Bool { false }
+  func sealsActive(_ log: CompactionFigures) -> Bool { false }
 }
 
 /// The facts about a log that compaction decides from.
@@ -93,28 +105,27 @@ struct BackgroundStrategy: CompactionStrategy {
     Double(log.cleanableBytes) - Double(log.liveBytes) * policy.spaceAmplificationLimit
   }
 
-  /// Whether there is more garbage than the policy allows: then compaction does not pause.
-  func isBehind(_ log: CompactionFigures) -> Bool { debtBytes(log) > 0 }
+  func isOverLimit(_ log: CompactionFigures) -> Bool { debtBytes(log) > 0 }
 
-  /// Whether writers must wait for compaction. The garbage of a small store is not worth the wait,
-  /// and a policy that limits the speed of compaction does not limit that of writers.
+  /// The garbage of a small store is not worth the wait, and a policy that limits the speed of
+  /// compaction does not limit that of writers.
   func delaysWriters(_ log: CompactionFigures) -> Bool {
     policy.rateLimitBytesPerSecond == nil && debtBytes(log) > Double(1 << 20)
   }
 
-  /// Whether the active segment is worth sealing for its garbage alone.
   func sealsActive(_ log: CompactionFigures) -> Bool {
-    guard let active = log.active, isBehind(log) else { return false }
+    guard let active = log.active, isOverLimit(log) else { return false }
     return active.fileBytes > 1 << 20 && active.liveBytes < active.fileBytes / 4
   }
 }
 
-/// The strategy of a compaction on a full disk: garbage is the only space left.
-struct FullDiskStrategy: CompactionStrategy {
-  let policy: CompactionPolicy
+/// The strategy of a compaction on a full disk: garbage is the only space left. It chooses as the
+/// automatic compaction does, as long as that finds something.
+struct FullDiskStrategy<Automatic: CompactionStrategy>: CompactionStrategy {
+  let automatic: Automatic
 
   func next(_ log: CompactionFigures) -> Range<Int>? {
-    BackgroundStrategy(policy: policy).next(log) ?? log.cheapest.map { $0..<$0 + 1 }
+    automatic.next(log) ?? log.cheapest.map { $0..<$0 + 1 }
   }
 }
 

@@ -85,7 +85,7 @@ struct CompactionPacer {
 
   /// Returns the length of the pause after a number of bytes was read, in nanoseconds.
   mutating func pause(
-    afterReading bytes: Int, appendedBytes: UInt64, isBehind: Bool,
+    afterReading bytes: Int, appendedBytes: UInt64, isOverLimit: Bool,
     now: UInt64 = SystemClock.monotonicNanoseconds()
   ) -> UInt64 {
     if limitBytesPerSecond != nil { return pauseOfLimit(afterReading: bytes, now: now) }
@@ -93,7 +93,7 @@ struct CompactionPacer {
     guard let last else { return 0 }
     let elapsed = Double(max(1, now - last.nanoseconds))
     let appended = Double(appendedBytes - last.appendedBytes) / elapsed * 1e9
-    guard let rate = rate(appendedPerSecond: appended, isBehind: isBehind) else { return 0 }
+    guard let rate = rate(appendedPerSecond: appended, isOverLimit: isOverLimit) else { return 0 }
     let wanted = Double(bytes) / rate * 1e9
     return wanted <= elapsed ? 0 : min(Self.longestPause, UInt64(wanted - elapsed))
   }
@@ -114,8 +114,8 @@ struct CompactionPacer {
     return UInt64(min(debt, Self.longestDebt))
   }
 
-  private func rate(appendedPerSecond: Double, isBehind: Bool) -> Double? {
-    if isUrgent || isBehind || appendedPerSecond < Self.quietBytesPerSecond { return nil }
+  private func rate(appendedPerSecond: Double, isOverLimit: Bool) -> Double? {
+    if isUrgent || isOverLimit || appendedPerSecond < Self.quietBytesPerSecond { return nil }
     return max(Self.leastBytesPerSecond, 2 * appendedPerSecond)
   }
 }

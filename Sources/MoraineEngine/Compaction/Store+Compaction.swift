@@ -80,7 +80,8 @@ extension Store {
     }
   }
 
-  /// Rewrites the neighbours that the strategy has chosen, and tells the strategy how far it came.
+  /// Rewrites the neighbours that the strategy has chosen, and reports to the strategy how many
+  /// segments were rewritten.
   private func rewrite(
     _ window: Range<Int>, _ strategy: inout ThoroughStrategy, _ work: CompactionWork
   ) async throws(StoreError) {
@@ -131,7 +132,8 @@ extension Store {
 
   nonisolated var compactionPolicy: CompactionPolicy { opener.configuration.compaction }
 
-  nonisolated var backgroundStrategy: BackgroundStrategy {
+  /// The strategy of the automatic compaction. This is the one place that selects it.
+  nonisolated var automaticStrategy: some CompactionStrategy {
     BackgroundStrategy(policy: compactionPolicy)
   }
 
@@ -190,7 +192,7 @@ extension Store {
   /// segment was sealed.
   func compactIfWorthIt() {
     let isGarbageDue =
-      compactionPolicy.isAutomatic && engine?.nextCompaction(backgroundStrategy) != nil
+      compactionPolicy.isAutomatic && engine?.nextCompaction(automaticStrategy) != nil
     guard isGarbageDue || isCheckpointDue else { return }
     compactInBackground(isFull: false)
   }
@@ -215,7 +217,7 @@ extension Store {
 
   private func compactIfMuchIsGarbage() {
     let figures = engine!.compactionFigures()
-    let strategy = backgroundStrategy
+    let strategy = automaticStrategy
     guard strategy.sealsActive(figures) || strategy.next(figures) != nil else { return }
     compactInBackground(isFull: false)
   }
@@ -276,13 +278,13 @@ extension Store {
   }
 
   private var isActiveWorthSealing: Bool {
-    engine != nil && backgroundStrategy.sealsActive(engine!.compactionFigures())
+    engine != nil && automaticStrategy.sealsActive(engine!.compactionFigures())
   }
 
   private func chooseNext(_ isFull: Bool) -> [Int]? {
     isFull
-      ? engine?.nextCompaction(FullDiskStrategy(policy: compactionPolicy))
-      : engine?.nextCompaction(backgroundStrategy)
+      ? engine?.nextCompaction(FullDiskStrategy(automatic: automaticStrategy))
+      : engine?.nextCompaction(automaticStrategy)
   }
 
   /// Frees space when a copy does not fit: releases the reserve, or, if there is none, rewrites the
@@ -311,7 +313,7 @@ extension Store {
   /// read three times as many bytes as the writer is about to append.
   func yieldToCompaction(before bytes: Int) async {
     guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared, engine != nil,
-      backgroundStrategy.delaysWriters(engine!.compactionFigures())
+      automaticStrategy.delaysWriters(engine!.compactionFigures())
     else { return }
     await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
   }

@@ -43,8 +43,8 @@ extension Store {
         engine!.log.table.noteDamage(error, among: wanted)
       }
       if !pipeline.hasPoison {
-        // The first error says more than an error of the cleanup. The next opening of the store
-        // removes a file that is left.
+        // Throw the first error: later errors are mostly its consequence. The next opening of the
+        // store removes a file that is left.
         do throws(StoreError) {
           try await work.thread.run { () throws(StoreError) in try output.discard() }
         } catch {}
@@ -153,7 +153,7 @@ extension Store {
       compaction.advance(readingBytes: candidates.reduce(0) { $0 &+ UInt64($1.length) })
       let pause = work.pacer.pause(
         afterReading: reader.takeReadBytes(), appendedBytes: engine!.log.appendedBytes,
-        isBehind: backgroundStrategy.isBehind(engine!.compactionFigures()))
+        isOverLimit: automaticStrategy.isOverLimit(engine!.compactionFigures()))
       try await thread.run { () throws(StoreError) in
         for (candidate, isKept) in zip(candidates, isKept) where isKept {
           try output.append(try reader.record(candidate), candidate, &reader.values)

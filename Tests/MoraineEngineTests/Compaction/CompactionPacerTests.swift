@@ -9,15 +9,16 @@ import Testing
 
   /// The pause after a chunk of 1 MiB that took 1 ms, with `appended` bytes appended in that time.
   private func pause(
-    _ policy: CompactionPolicy = CompactionPolicy(), appended: UInt64, isBehind: Bool = false,
+    _ policy: CompactionPolicy = CompactionPolicy(), appended: UInt64, isOverLimit: Bool = false,
     isUrgent: Bool = false
   ) -> UInt64 {
     var pacer = CompactionPacer(policy: policy, isUrgent: isUrgent)
     let first = pacer.pause(
-      afterReading: Self.megabyte, appendedBytes: 500, isBehind: isBehind, now: 1_000_000)
+      afterReading: Self.megabyte, appendedBytes: 500, isOverLimit: isOverLimit, now: 1_000_000)
     #expect(first == 0, "nothing is known yet")
     return pacer.pause(
-      afterReading: Self.megabyte, appendedBytes: 500 + appended, isBehind: isBehind, now: 2_000_000
+      afterReading: Self.megabyte, appendedBytes: 500 + appended, isOverLimit: isOverLimit,
+      now: 2_000_000
     )
   }
 
@@ -35,7 +36,7 @@ import Testing
   }
 
   @Test func laggingOrUrgentCompactionDoesNotPause() {
-    #expect(pause(appended: 100 << 10, isBehind: true) == 0)
+    #expect(pause(appended: 100 << 10, isOverLimit: true) == 0)
     #expect(pause(appended: 100 << 10, isUrgent: true) == 0)
   }
 
@@ -49,7 +50,7 @@ import Testing
         for chunk in 0..<100 {
           // Every third pause is too long, every seventh ends early.
           let pause = pacer.pause(
-            afterReading: Self.megabyte, appendedBytes: 0, isBehind: true, now: now)
+            afterReading: Self.megabyte, appendedBytes: 0, isOverLimit: true, now: now)
           now += pause + (chunk % 3 == 0 ? 1_500_000 : 1_000_000)
           if chunk % 7 == 0 { now -= pause / 2 }
         }
