@@ -46,7 +46,7 @@ enum Output {
     do {
       try FileDescriptor.standardError.writeAll(Array(text.utf8))
     } catch {
-      // This error cannot be reported anywhere. The exit code still tells the outcome.
+      // This error cannot be reported anywhere. The exit code still shows the outcome.
     }
   }
 

@@ -40,7 +40,7 @@ protocol Parkable: AnyObject, Sendable {
 ///   `msync` of that mapping: `fdatasync` of the same open file. When the file was opened again, a
 ///   sync covers both open files, so it reports the errors of both. The mapping also keeps the
 ///   inode: no other file that replaces this one is mistaken for it. A file that is only read has
-///   no such mapping; the checksum of each of its records tells which segment the record belongs
+///   no such mapping; the checksum of each of its records shows which segment the record belongs
 ///   to.
 /// - The lock on `LOCK` moves to a new open file that only a mapping keeps. Forked children do not
 ///   inherit the mapping, so a child cannot keep the lock after its parent.

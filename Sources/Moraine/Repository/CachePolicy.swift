@@ -1,4 +1,4 @@
-/// Which decoded models a repository keeps in memory.
+/// The rule for which decoded models a repository keeps in memory.
 public struct CachePolicy: Hashable, Sendable {
   enum Kind: Hashable, Sendable {
     case none, all

@@ -182,7 +182,7 @@ extension LocalRepository {
   }
 
   /// Whether the cache surely agrees with the store. This check calls neither the store nor the
-  /// disk; false may also mean that it cannot tell.
+  /// disk; false may also mean that it does not know.
   @usableFromInline
   var isCacheCurrent: Bool {
     first.isEmpty && monitor.commitCount == localCommits.known && !monitor.hasNewsOfOthers
@@ -228,7 +228,7 @@ extension LocalRepository {
   /// Empties the cache if a commit that is not this repository's has changed the keyspace.
   ///
   /// - Returns: whether the cache agrees with the store. While a save of this repository is under
-  ///   way, the repository cannot tell whether the last commit is its own, and returns false.
+  ///   way, the repository does not know whether the last commit is its own, and returns false.
   private func mayTrustCache() -> Bool {
     if cache.isOff { return false }
     let count = monitor.commitCount

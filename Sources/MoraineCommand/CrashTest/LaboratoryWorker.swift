@@ -10,7 +10,7 @@ struct UnitResult: Codable {
   var violation: CrashViolation?
 }
 
-/// Tells the parent process, at most once a second, that the worker is alive.
+/// Shows the parent process, at most once a second, that the worker is alive.
 final class Pulse: Sendable {
   private let last = Mutex(ContinuousClock.now)
 

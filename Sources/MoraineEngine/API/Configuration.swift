@@ -5,11 +5,11 @@ extension Store {
   public struct Configuration: Sendable {
     /// The way the store reads and writes segment files.
     public enum IOMode: Sendable {
-      /// Through a mapping of preallocated space, without a system call per write. The store falls
+      /// The store maps preallocated space, so that a write needs no system call. The store falls
       /// back to ``positional`` where the file system cannot preallocate or has no shared mappings.
       case mapped
-      /// With `pread` and `pwrite`. This is slower, but an I/O error during a read is always a
-      /// thrown error; with a mapping it raises `SIGBUS`.
+      /// The store calls `pread` and `pwrite`. This is slower, but an I/O error during a read is
+      /// always a thrown error; with a mapping it raises `SIGBUS`.
       case positional
     }
 

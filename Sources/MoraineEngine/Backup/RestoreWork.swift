@@ -32,7 +32,7 @@ struct RestoreWork: Sendable {
       try transfer(manifest, from: source, into: staged.base, &staged.report)
       try storing { () throws(StorageError) in try staged.base.synchronize() }
     } catch {
-      // Report the first error: it says more than an error of the cleanup that follows.
+      // Throw the first error: later errors are mostly its consequence.
       do throws(StoreError) { try Self.undo(staged) } catch {}
       throw error
     }

@@ -130,7 +130,7 @@ extension Store {
     do throws(StoreError) {
       try await check(&staged, directory, isRewound: sequence != nil, progress)
     } catch {
-      // Report the first error: it says more than an error of the cleanup that follows.
+      // Throw the first error: later errors are mostly its consequence.
       do throws(StoreError) {
         try await thread.run { [staged] () throws(StoreError) in try RestoreWork.undo(staged) }
       } catch {}

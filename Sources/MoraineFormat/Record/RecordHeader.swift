@@ -139,7 +139,7 @@ extension RecordHeader {
   ///   - base: the record's first byte; its length prefix was read and bounded before.
   ///   - length: that prefix, at least 20; that many bytes are readable.
   /// - Returns: nil when the fields cannot be those of a record of this version. The checksum then
-  ///   tells whether the record is damaged or newer.
+  ///   shows whether the record is damaged or newer.
   @inlinable @inline(__always)
   package static func parse(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
     let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))

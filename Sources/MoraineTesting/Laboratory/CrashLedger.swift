@@ -18,7 +18,7 @@ public final class CrashLedger: Sendable {
   /// between them without any call to the disk.
   func setObserver(_ body: (@Sendable () -> Void)?) { observer.withLock { $0 = body } }
 
-  private func tell() {
+  private func callObserver() {
     let body = observer.withLock { $0 }
     body?()
   }
@@ -28,14 +28,14 @@ public final class CrashLedger: Sendable {
   /// Records that a step begins. Call it before each step: the laboratory treats the data of a step
   /// that has not begun as data that the program never wrote.
   public func begin() {
-    tell()
+    callObserver()
     counts.withLock { $0.begun += 1 }
   }
 
   /// Records that all begun steps have returned: they survive the death of the process.
   public func acknowledge() {
     counts.withLock { $0.acknowledged = $0.begun }
-    tell()
+    callObserver()
   }
 
   /// Records that all begun steps are durable: they survive a power failure.
@@ -44,7 +44,7 @@ public final class CrashLedger: Sendable {
       counts.acknowledged = counts.begun
       counts.durable = counts.begun
     }
-    tell()
+    callObserver()
   }
 
   /// Records that all steps up to a number have returned. The caller chooses the numbers: the

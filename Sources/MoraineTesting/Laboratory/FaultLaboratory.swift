@@ -7,7 +7,7 @@ public struct FaultLaboratory: Sendable {
     .ioError, .noSpace, .tooManyOpenFiles, .short(lengthBytes: 30), .interrupted, .dropsUnsynced,
   ]
 
-  /// The laboratory calls this before each run, so that a watchdog can tell slow from hanging.
+  /// The laboratory calls this before each run, so that a watchdog knows slow from hanging.
   public var onProgress: (@Sendable () -> Void)?
 
   /// Creates a laboratory that does not report its progress.

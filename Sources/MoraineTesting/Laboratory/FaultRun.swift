@@ -3,7 +3,7 @@ import MoraineStorage
 import SystemPackage
 
 /// Performs a scenario's steps while a fault strikes one call, and compares everything that can be
-/// read with what the store told its writer.
+/// read with what the store acknowledged.
 ///
 /// Not thread-safe: one task uses a run.
 final class FaultRun {

@@ -37,7 +37,7 @@ package struct LaboratoryUnit: Hashable, Codable, Sendable {
 
   /// Does the work of the unit.
   ///
-  /// - Parameter onProgress: called often, so that a watchdog can tell slow from hanging.
+  /// - Parameter onProgress: called often, so that a watchdog knows slow from hanging.
   /// - Returns: the counts and the violation found; nil when no scenario has this name.
   package func run(
     onProgress: @escaping @Sendable () -> Void

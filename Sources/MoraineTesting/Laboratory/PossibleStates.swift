@@ -1,6 +1,6 @@
 import MoraineEngine
 
-/// The contents that a store may have, given what it told its writer: the oracle of runs with
+/// The contents that a store may have, given what it acknowledged: the oracle of runs with
 /// faults.
 ///
 /// - An acknowledged unit is present.

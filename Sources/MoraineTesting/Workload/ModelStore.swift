@@ -57,8 +57,8 @@ extension Store {
     var result: ModelStore.State = [:]
     for name in [""] + (try await keyspaceNames()) {
       try await scan(in: name) { entry in
-        // The name of the keyspace tells a key in the wrong keyspace from the same key in the right
-        // one.
+        // The name of the keyspace distinguishes a key in the wrong keyspace from the same key in
+        // the right one.
         let isAtHome = Self.keyspaceName(of: entry.key) == name
         result[isAtHome ? entry.key : "\(entry.key) in '\(name)'"] = entry.value
         return true
