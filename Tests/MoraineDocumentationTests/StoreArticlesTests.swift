@@ -39,7 +39,7 @@ import Testing
     let value = try snapshot.value(forKey: "ada")  // on any thread, without `await`
     let many = try snapshot.values(forKeys: keys)
     try snapshot.scan { entry in entry.value.count < 100 }
-    try snapshot.scanSpans { key, value in value.byteCount < 100 }  // lent, not copied
+    try snapshot.scanSpans { key, value in value.byteCount < 100 }  // not copied
     try await store.set([2], forKey: "ada")
     #expect(try snapshot.value(forKey: "ada") == value)
     #expect(many == [[1], nil])

@@ -13,7 +13,7 @@ extension PersistedKey where Value == Theme {
 
 struct Appearance {
   @Persisted(.theme) var theme
-  @Persisted("appearance.launches") var launches = 0  // or on the spot
+  @Persisted("appearance.launches") var launches = 0  // or with name and default here
 }
 
 @Observable final class Preferences {
