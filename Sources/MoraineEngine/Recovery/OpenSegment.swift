@@ -273,3 +273,20 @@ extension OpenSegment {
     return true
   }
 }
+
+extension EngineState {
+  /// Opens the file that the segment's name leads to now: recovery replaces the file of an unsealed
+  /// segment by a copy.
+  mutating func reopenFile(_ slot: Int, length: Int) throws(StoreError) {
+    if log.active?.slot == slot { log.active = nil }
+    log.table.files.forget(slot)
+    guard log.table.infos[slot].mapping != nil else { return }
+    let name = log.table.fileName(slot)
+    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
+    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
+    let mapping = try SegmentFile.map(file, length)
+    if mapping == nil { log.table.cache(file, for: slot) }
+    log.table[slot].base = mapping?.base
+    log.table.infos[slot].mapping = mapping
+  }
+}

@@ -282,6 +282,14 @@ extension Recovery {
     }
     return result
   }
+
+  /// Returns the length that an unsealed segment may reach; nil in a process that is alone.
+  func growth(of entry: Manifest.Segment) -> Int? {
+    assert(!entry.isSealed, "a sealed segment does not grow")
+    guard let following else { return nil }
+    let isTail = following.tailSegment == entry.number.rawValue
+    return isTail ? max(following.tailLimit, following.tailEnd) : 0
+  }
 }
 
 extension Opener {

@@ -176,21 +176,6 @@ extension EngineState {
     if log.active?.slot == slot { log.active = nil }
   }
 
-  /// Opens the file that the segment's name leads to now: recovery replaces the file of an unsealed
-  /// segment by a copy.
-  mutating func reopenFile(_ slot: Int, length: Int) throws(StoreError) {
-    if log.active?.slot == slot { log.active = nil }
-    log.table.files.forget(slot)
-    guard log.table.infos[slot].mapping != nil else { return }
-    let name = log.table.fileName(slot)
-    let file = try storing { () throws(StorageError) in try directory.openFile(name, .read) }
-    guard let file else { throw .corrupted("the file is missing", name, at: 0) }
-    let mapping = try SegmentFile.map(file, length)
-    if mapping == nil { log.table.cache(file, for: slot) }
-    log.table[slot].base = mapping?.base
-    log.table.infos[slot].mapping = mapping
-  }
-
   /// Replays the records of a segment that this process does not know yet, up to an offset after a
   /// whole unit.
   mutating func replayTail(_ slot: Int, to end: Int) throws(StoreError) {

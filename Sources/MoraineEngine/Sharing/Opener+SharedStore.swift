@@ -179,14 +179,6 @@ extension Opener {
 
 /// Functions that read a store beside processes that write.
 extension Recovery {
-  /// Returns the length that an unsealed segment may reach; nil in a process that is alone.
-  func growth(of entry: Manifest.Segment) -> Int? {
-    assert(!entry.isSealed, "a sealed segment does not grow")
-    guard let following else { return nil }
-    let isTail = following.tailSegment == entry.number.rawValue
-    return isTail ? max(following.tailLimit, following.tailEnd) : 0
-  }
-
   /// Replays the published records of a segment that other processes append to. Replays nothing of
   /// a segment that is newer than the publication.
   func followOpen(
