@@ -3,7 +3,6 @@
 from planting import Mutant, engine
 
 OUTPUT = "Compaction/CompactionWork.swift"
-STATE = "Compaction/EngineState+Compaction.swift"
 REPLACING = "Compaction/Store+Rewrite.swift"
 UNLINKS = "RemovalOrderTests.compactionUnlinksLast"
 DICTIONARY = "CompactionPropertyTests.compactedStoreEqualsADictionary"
@@ -85,17 +84,17 @@ MUTANTS = [
                    "{ return }"),),
            "CompactionHidingTests.aCopyReplacesNothingNewer"),
     Mutant("tombstone-dropped-early", "rule 9: a delete stays while an older record may be there",
-           (engine(STATE, "? candidate.sequence > droppable",
+           (engine(REPLACING, "? candidate.sequence > droppable",
                    "? !ON && candidate.sequence > droppable"),), DICTIONARY),
     Mutant("cleaned-through-too-much", "rule 9: clean of what was deleted before the rewriting began",
-           (engine(STATE, "view.cleanedThrough = cleaned",
+           (engine(REPLACING, "view.cleanedThrough = cleaned",
                    "view.cleanedThrough = ON ? .max : cleaned"),), DICTIONARY),
     Mutant("cleaned-through-of-one-neighbour", "rule 9: every segment ahead must be clean",
-           (engine(STATE, "      if other == slot { break }\n      cleaned = min(cleaned, ",
+           (engine(REPLACING, "      if other == slot { break }\n      cleaned = min(cleaned, ",
                    "      if other == slot { break }\n      cleaned = ON ? "
                    "log.table[other].cleanedThrough : min(cleaned, "),), DICTIONARY),
     Mutant("live-record-left-out", "rule 10: every live record is copied",
-           (engine(STATE, ": live.index.holds(candidate.address, candidate.hash)",
+           (engine(REPLACING, ": live.index.holds(candidate.address, candidate.hash)",
                    ": live.index.holds(candidate.address, candidate.hash)\n"
                    "          && !(ON && candidate.sequence % 64 == 63)"),), DICTIONARY),
     Mutant("compacted-under-a-new-number", "rule 10: compaction keeps sequence numbers",

@@ -4,7 +4,7 @@ from planting import Mutant, engine
 
 MUTANTS = [
     Mutant("kept-deletes-chosen-as-garbage", "P8: compaction comes to an end",
-           (engine("Compaction/EngineState+Compaction.swift",
+           (engine("Compaction/Store+Compaction.swift",
                    "view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)",
                    "view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: ON ? .max : pin)"),),
            "SettledCompactionTests.idleStoreWithALaggingFeedRewritesNothingTwice"),
@@ -54,7 +54,7 @@ MUTANTS = [
                    "    compressed = ON ? nil : .some(result)\n"),),
            "LargeRecordTests.aLargeValueIsCompressedOnce"),
     Mutant("all-pages-checked-by-compaction", "P8: pages are checked as they are needed",
-           (engine("Compaction/EngineState+Compaction.swift",
+           (engine("Compaction/Store+Rewrite.swift",
                    "    if live.index.needsCare {\n      for candidate",
                    "    if ON { try validateAllPages() }\n    if live.index.needsCare {\n      for candidate"),),
            "LazyPageTests.compactionChecksOnlyThePagesOfCopiedRecords"),
@@ -91,7 +91,7 @@ MUTANTS = [
                    "let oldest = ON ? .max : live.first ?? .max"),),
            "ShrinkingIndexTests.snapshotKeepsItsChunks"),
     Mutant("loaded-overflow-buckets-lost", "P8: a loaded index reuses its free overflow buckets",
-           (engine("Index/HashIndex.swift",
+           (engine("Index/CheckpointPages.swift",
                    "    freeOverflow.insert(number)\n    return true",
                    "    if !ON { freeOverflow.insert(number) }\n    return true"),),
            "ShrinkingIndexTests.loadedIndexReusesItsFreeOverflowBuckets"),

@@ -50,7 +50,7 @@ MUTANTS = [
                    "return try openForReading(directory, ON ? lock : nil, began)")),
            "ReaderBesideWriterTests.aWriterOpensBesideAReader"),
     Mutant("names-of-another-store-watched", "P1: no acknowledgement for bytes that no name reaches",
-           (engine("Commit/CommitPipeline.swift",
+           (engine(PRESENCE,
                    "    if let current, !next.continues(current) {\n",
                    "    if let current, !next.continues(current) {\n"
                    "      if ON { presence.withLock { $0 = next } }\n"),),

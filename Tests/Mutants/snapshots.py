@@ -15,7 +15,7 @@ MUTANTS = [
                    "if !ON, retired.term.isNeeded(by: live) { return false }"),),
            PROPERTY),
     Mutant("snapshot-chain-half-copied", "a snapshot shows one moment",
-           (engine("Index/BucketArray.swift", "      overflow.makeUnique(next)\n",
+           (engine("Index/HashIndex.swift", "      overflow.makeUnique(next)\n",
                    "      if !ON { overflow.makeUnique(next) }\n"),),
            PROPERTY),
     Mutant("snapshot-file-removed", "what a snapshot shows can be read",

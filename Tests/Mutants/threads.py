@@ -2,7 +2,7 @@
 
 from planting import Mutant, engine, storage
 
-WORDS = "Commit/CommitWords.swift"
+WORDS = "Commit/CommitPipeline.swift"
 COMMIT = "CommitInterleavingTests.everyOperationIsCoveredByASync"
 
 MUTANTS = [

@@ -239,6 +239,83 @@ extension StorePresence {
   }
 }
 
+/// Files that are deleted, moved or replaced while the store is open.
+extension CommitPipeline {
+  /// Watches the names of a store, which is open for writing from now on.
+  ///
+  /// The names of another store never replace those of this one: a sync that ends at that moment
+  /// would be checked against the other store's names, and acknowledged.
+  func watchOver(_ next: StorePresence) {
+    let current = presence.withLock { $0 }
+    if let current, !next.continues(current) {
+      return poison(
+        StoreError(
+          .storeReplaced, "another store has replaced this one; open the path again",
+          file: Manifest.fileName))
+    }
+    let before = presence.withLock { presence in
+      defer { presence = next }
+      return presence
+    }
+    before?.stopWatching()
+    next.watch { [weak self, weak next] in
+      guard let self, let next, !hasPoison else { return }
+      // The job also runs where the pool has no thread: it makes only a few calls to the file
+      // system.
+      enqueue { [weak self] _ in self?.checkPresence(next) }
+    }
+  }
+
+  /// Ends the watch. From now on this process writes nothing to the directory.
+  func endWatch() {
+    let before = presence.withLock { presence in
+      defer { presence = nil }
+      return presence
+    }
+    before?.stopWatching()
+  }
+
+  /// Checks on the committing thread, after an event, that all names lead where they did.
+  private func checkPresence(_ expected: StorePresence) {
+    guard presence.withLock({ $0 === expected }) else { return }
+    let file = monitor.withLock { $0.file }
+    do throws(StoreError) {
+      if let file {
+        try expected.check(active: file, syncedTo: nil)
+      } else {
+        try expected.check()
+      }
+    } catch {
+      poison(error)
+    }
+  }
+
+  /// Checks, before anything in the directory is replaced or removed, that the directory is the
+  /// store's.
+  ///
+  /// - Throws: `.storeReplaced`, and then the pipeline is poisoned.
+  func checkPresence() throws(StoreError) {
+    guard let presence = presence.withLock({ $0 }) else { return }
+    do throws(StoreError) { try presence.check() } catch {
+      poison(error)
+      throw error
+    }
+  }
+
+  /// Checks, before a sync is acknowledged, that a name leads to the file that was synced.
+  ///
+  /// - Throws: as ``checkPresence()``.
+  func checkPresence(
+    of file: any StorageFile, syncedTo offset: UInt64
+  ) throws(StoreError) {
+    guard let presence = presence.withLock({ $0 }) else { return }
+    do throws(StoreError) { try presence.check(active: file, syncedTo: offset) } catch {
+      poison(error)
+      throw error
+    }
+  }
+}
+
 extension Manifest {
   fileprivate func isOfSameStore(as other: Manifest) -> Bool {
     storeID == other.storeID && instanceID == other.instanceID && epoch == other.epoch

@@ -1,5 +1,6 @@
 import MoraineFormat
 import MoraineStorage
+import Synchronization
 
 extension Store {
   /// Rewrites the log so that it contains little besides live records, and makes the index smaller
@@ -107,6 +108,21 @@ extension Store {
     }
   }
 
+  /// Reserves again the space that a compaction had taken, before deletes can take it. The next
+  /// compaction needs the space, even more so if this one failed.
+  func restoreReserve() async {
+    guard compaction.hasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
+    let target = Reserve.target(liveBytes: engine!.live.bytes)
+    do throws(StoreError) {
+      try await passGateToCompact()
+      writing.roomGate.take()
+      defer { writing.roomGate.release() }
+      try await changeReserve { (reserve) throws(StorageError) in try reserve.restore(target) }
+    } catch {
+      // The next put reserves the space, or throws the error.
+    }
+  }
+
   /// Makes a sparse index smaller: the index grows with the number of keys, but does not shrink
   /// when keys are deleted. Works in steps of less than a millisecond; other calls run between the
   /// steps.
@@ -206,16 +222,7 @@ extension Store {
     compactInBackground(isFull: true)
   }
 
-  /// Begins a compaction if much has become garbage. Called after a delete: after deletes alone, no
-  /// segment need ever be sealed again.
-  @inline(__always)
-  func compactAfterDeleting() {
-    guard engine != nil, compaction.isCheckDue(liveBytes: engine!.live.bytes) else { return }
-    guard compactionPolicy.isAutomatic, !writing.roomGate.isHeld else { return }
-    if compaction.isRunning { compaction.requestRecheck() } else { compactIfMuchIsGarbage() }
-  }
-
-  private func compactIfMuchIsGarbage() {
+  func compactIfMuchIsGarbage() {
     let figures = engine!.compactionFigures()
     let strategy = automaticStrategy
     guard strategy.sealsActive(figures) || strategy.next(figures) != nil else { return }
@@ -344,5 +351,71 @@ extension Store {
       left -= step
     }
     try checkUsable()
+  }
+}
+
+extension EngineState {
+  /// Returns the sealed segments that compaction may rewrite, in replay order: all segments before
+  /// the first open one.
+  func compactable() -> [Int] {
+    Array(log.table.order.prefix { log.table.infos[$0].flags.contains(.sealed) })
+  }
+
+  /// Returns the facts that a ``CompactionStrategy`` decides from.
+  func compactionFigures() -> CompactionFigures {
+    let sealedCount = compactable().count
+    let all = segmentFigures()
+    var active: SegmentFigures?
+    if let segment = log.active, !segment.hasFooter,
+      let place = log.table.order.lastIndex(of: segment.slot)
+    {
+      active = all[place]
+    }
+    return CompactionFigures(
+      segments: Array(all[..<sealedCount]), open: Array(all[sealedCount...]), active: active,
+      totalBytes: Int(clamping: diskBytes()), liveBytes: live.bytes,
+      segmentSizeBytes: configuration.segmentSizeBytes, fittingSegmentBytes: fittingSegmentBytes)
+  }
+
+  /// Returns the figures of each segment, in replay order.
+  private func segmentFigures() -> [SegmentFigures] {
+    var cleaned = UInt64.max
+    let pin = observers.pins.leastSequence
+    let firstPinned = firstPinnedPlace(pin)
+    return log.table.order.enumerated().map { place, slot in
+      let (view, info) = (log.table[slot], log.table.infos[slot])
+      defer { cleaned = min(cleaned, view.cleanedThrough) }
+      assert(view.end >= view.firstOffset, "a segment ends inside its header")
+      // Every segment has a header and a footer: they are not garbage.
+      let overhead =
+        view.firstOffset + (info.flags.contains(.cut) ? 0 : SegmentFooter.recordLength)
+      return SegmentFigures(
+        bytes: view.end - overhead, liveBytes: view.boundedLiveBytes,
+        keptDeleteBytes: view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)
+          ? 0 : Int(clamping: view.deleteBytes),
+        isDamaged: log.table.damage[slot] != nil,
+        cannotMerge: log.table.unmergeable.contains(slot), isPinned: place >= firstPinned,
+        isCompacted: info.isCompacted, fileBytes: view.end)
+    }
+  }
+
+  /// Returns the position of the first segment that an iterator of changes still has to see. When
+  /// the segments from there on have become too large, no segment counts as pinned.
+  private func firstPinnedPlace(_ least: UInt64) -> Int {
+    let slots = compactable()
+    let free = slots.prefix { log.table[$0].lastSequence <= least }
+    let keptBytes = slots[free.count...].reduce(0) { $0 + log.table[$1].end }
+    let limitBytes = observers.pins.limitBytes.load(ordering: .relaxed)
+    return keptBytes > limitBytes ? slots.count : free.count
+  }
+
+  /// Returns the slots of the neighbours that a strategy would rewrite next.
+  func nextCompaction(_ strategy: some CompactionStrategy) -> [Int]? {
+    strategy.next(compactionFigures()).map { Array(log.table.order[$0]) }
+  }
+
+  /// Returns the total length of all segments.
+  func diskBytes() -> UInt64 {
+    UInt64(log.table.order.reduce(0) { $0 + log.table[$1].end })
   }
 }

@@ -360,30 +360,6 @@ extension HashIndex {
     return FrozenIndex(&self)
   }
 
-  /// Gives the entries of a hash pages that no snapshot has, so that they can be changed. Pointers
-  /// to entries are no longer valid.
-  @inline(__always)
-  mutating func makeUnique(_ hash: UInt64) {
-    if isFrozen { makeUnique(bucket: place(hash).bucket) }
-  }
-
-  /// Gives a bucket and its chain pages that no snapshot has. Pointers to entries are no longer
-  /// valid.
-  mutating func makeUnique(bucket number: Int) {
-    guard isFrozen else { return }
-    guard memory.isFrozen else {
-      isFrozen = false
-      return
-    }
-    buckets.makeUnique(number)
-    var last = buckets[number][Self.slotsPerBucket - 1]
-    while Self.isLink(last) {
-      let next = Self.linkTarget(last)
-      overflow.makeUnique(next)
-      last = overflow[next][Self.slotsPerBucket - 1]
-    }
-  }
-
   /// How many pages one operation copies back home: each copy is 4 KiB.
   static let homePages = 2
 

@@ -113,3 +113,175 @@ final class CheckpointPages {
     return true
   }
 }
+
+extension HashIndex {
+  /// Creates the index from a checkpoint. ``validatePages(_:)`` checks its pages when they are
+  /// needed.
+  ///
+  /// Whole chunks stay where they were mapped. The last chunk of each kind, in which the index will
+  /// grow, is copied, and is therefore checked at once.
+  ///
+  /// - Returns: nil when one of these is damaged, or when the tags do not fit the level.
+  /// - Throws: `.limitExceeded` when the system gives no memory.
+  init?(_ pages: CheckpointPages) throws(StoreError) {
+    self.init(empty: IndexMemory())
+    // The last chunks of both kinds are copied, and the index may grow at once.
+    try secure(insertions: 1)
+    let header = pages.header
+    level = Int(header.level)
+    split = Int(clamping: header.split)
+    tagShift = Int(header.tagShift)
+    count = Int(clamping: header.keyCount)
+    let bucketCount = Int(clamping: header.bucketCount)
+    let overflowCount = Int(clamping: header.overflowCount)
+    self.pages = pages
+    hasUnvalidatedPages = true
+    needsCare = true
+    let mapped = BucketArray.firstOfLastChunk(bucketCount)
+    let mappedOverflow = BucketArray.firstOfLastChunk(overflowCount)
+    guard tagShift == Self.tagShift(atLevel: level), pages.checkBuckets(from: mapped),
+      pages.checkOverflowBuckets(from: mappedOverflow)
+    else { return nil }
+    memory.keep(pages.mapping, byteCount: (mapped + mappedOverflow) * Self.bucketBytes)
+    buckets.adopt(pages.buckets, count: bucketCount)
+    overflow.adopt(pages.overflow, count: overflowCount)
+  }
+
+  /// Returns the first bit of the tags in an index that has grown to a level.
+  private static func tagShift(atLevel level: Int) -> Int {
+    max(initialLevel, (level - 1) / levelsPerTag * levelsPerTag)
+  }
+
+  /// Checks all pages that a look-up, a change or a removal of a hash touches.
+  ///
+  /// - Returns: false when a page is not what was written: the index must be made from the log.
+  func validatePages(_ hash: UInt64) -> Bool { validatePages(bucket: place(hash).bucket) }
+
+  /// Checks the pages that the next split touches.
+  func validateSplitBucket() -> Bool { validatePages(bucket: split) }
+
+  func validatePages(bucket number: Int) -> Bool {
+    guard let pages, !pages.isChainValidated(number) else { return true }
+    guard pages.checkBucket(number) else { return false }
+    // A chain has at most one link for each overflow bucket. More links are a circle, which
+    // checksums do not tell from a chain.
+    var left = overflow.count
+    var entries = Self.entryCount(buckets[number])
+    var last = buckets[number][Self.slotsPerBucket - 1]
+    while Self.isLink(last) {
+      let next = Self.linkTarget(last)
+      guard left > 0, next < overflow.count, pages.checkOverflow(next),
+        pages.claimOverflow(next, for: number)
+      else { return false }
+      left -= 1
+      entries += Self.entryCount(overflow[next])
+      last = overflow[next][Self.slotsPerBucket - 1]
+    }
+    pages.recordValidatedChain(number, entries: entries)
+    return true
+  }
+
+  /// Returns the number of entries in one bucket.
+  private static func entryCount(_ bucket: UnsafeMutablePointer<UInt64>) -> Int {
+    (0..<slotsPerBucket).count { bucket[$0] != 0 && !isLink(bucket[$0]) }
+  }
+
+  /// The most work of one step of ``validateNextPages(_:)``. A step of 32 pages of 64 KiB takes
+  /// less than a millisecond.
+  struct ValidationStep {
+    var pages = 32
+    var buckets = 1 << 14
+
+    static var whole: ValidationStep { ValidationStep(pages: .max, buckets: .max) }
+  }
+
+  /// Checks the next pages that were not checked yet, and finds the overflow buckets that belong to
+  /// no chain. After the last page, ``hasUnvalidatedPages`` is false.
+  ///
+  /// - Returns: as ``validatePages(_:)``.
+  mutating func validateNextPages(_ step: ValidationStep = ValidationStep()) -> Bool {
+    assert(hasUnvalidatedPages == (self.pages != nil), "the flag of the pages is wrong")
+    guard hasUnvalidatedPages, let pages else { return true }
+    assert(admittedCount <= buckets.count, "more buckets were validated than exist")
+    let pageGoal = pages.checkedCount.addingReportingOverflow(step.pages)
+    let lastPage = pageGoal.overflow ? Int.max : pageGoal.partialValue
+    var left = step.buckets
+    while admittedCount < buckets.count {
+      guard left > 0, pages.checkedCount < lastPage else { return true }
+      guard validatePages(bucket: admittedCount) else { return false }
+      admittedCount += 1
+      left -= 1
+    }
+    guard pages.hasCountedEntries else { return false }
+    let loadedCount = Int(clamping: pages.header.overflowCount)
+    while admittedOverflowCount < loadedCount {
+      guard left > 0, pages.checkedCount < lastPage else { return true }
+      guard admitUnclaimed(admittedOverflowCount, pages) else { return false }
+      admittedOverflowCount += 1
+      left -= 1
+    }
+    hasUnvalidatedPages = false
+    for number in pages.retiredOverflow { freeOverflow.insert(number) }
+    self.pages = nil
+    return true
+  }
+
+  /// Checks an overflow bucket, and frees it if it belongs to no bucket's chain. All buckets were
+  /// validated before.
+  ///
+  /// - Returns: as ``validatePages(_:)``.
+  private mutating func admitUnclaimed(_ number: Int, _ pages: CheckpointPages) -> Bool {
+    assert(admittedCount == buckets.count, "a chain that was not validated may have this bucket")
+    guard pages.checkOverflow(number) else { return false }
+    if pages.isClaimed(number) { return true }
+    let bucket = overflow[number]
+    guard (0..<Self.slotsPerBucket).allSatisfy({ bucket[$0] == 0 }) else { return false }
+    freeOverflow.insert(number)
+    return true
+  }
+
+  /// Checks all pages. No later operation has to validate a page.
+  ///
+  /// - Returns: as ``validatePages(_:)``.
+  /// - Complexity: O(index), the first time.
+  mutating func validateAllPages() -> Bool { validateNextPages(.whole) }
+
+  /// Removes every entry whose segment slot is in `slots`. All pages were validated before.
+  ///
+  /// - Complexity: O(index).
+  mutating func removeAll(in slots: Set<Int>) {
+    precondition(!hasUnvalidatedPages, "entries are removed from unvalidated pages")
+    precondition(!isFrozen, "entries are removed from pages that a snapshot has")
+    for number in 0..<buckets.count { removeAll(in: slots, from: buckets[number]) }
+    for number in 0..<overflow.count { removeAll(in: slots, from: overflow[number]) }
+  }
+
+  /// Returns every address that an entry names.
+  ///
+  /// - Complexity: O(index).
+  func addresses() -> [Address] {
+    assert(!hasUnvalidatedPages, "addresses are read from unvalidated pages")
+    var result: [Address] = []
+    result.reserveCapacity(count)
+    for number in 0..<buckets.count { collect(buckets[number], into: &result) }
+    for number in 0..<overflow.count { collect(overflow[number], into: &result) }
+    return result
+  }
+
+  private func collect(_ bucket: UnsafeMutablePointer<UInt64>, into result: inout [Address]) {
+    for position in 0..<Self.slotsPerBucket {
+      let slot = bucket[position]
+      if slot != 0, !Self.isLink(slot) { result.append(Address(rawValue: slot & Address.mask)) }
+    }
+  }
+
+  private mutating func removeAll(in slots: Set<Int>, from bucket: UnsafeMutablePointer<UInt64>) {
+    for position in 0..<Self.slotsPerBucket {
+      let slot = bucket[position]
+      guard slot != 0, !Self.isLink(slot) else { continue }
+      guard slots.contains(Address(rawValue: slot & Address.mask).slot) else { continue }
+      bucket[position] = 0
+      count -= 1
+    }
+  }
+}

@@ -173,6 +173,156 @@ struct HashIndex: ~Copyable, ProbedIndex {
   }
 }
 
+/// A hash index, live or of a snapshot: what a look-up needs of its layout. Used in this folder
+/// only.
+protocol ProbedIndex: ~Copyable, KeyIndex where Candidates == Probe {
+  var level: Int { get }
+  var split: Int { get }
+  var tagShift: Int { get }
+  func bucket(_ number: Int) -> UnsafeMutablePointer<UInt64>
+  func overflowBucket(_ number: Int) -> UnsafeMutablePointer<UInt64>
+}
+
+extension ProbedIndex where Self: ~Copyable {
+  /// Whether this round renews the tags of the buckets that it splits.
+  @inline(__always)
+  var renewsTags: Bool { level &- tagShift == HashIndex.levelsPerTag }
+
+  /// Returns the bucket that a hash belongs to, and the tag that it has there.
+  @inline(__always)
+  func place(_ hash: UInt64) -> (bucket: Int, tag: UInt64) {
+    let low = Int(truncatingIfNeeded: hash & ((1 &<< UInt64(level)) &- 1))
+    guard low < split else { return (low, (hash &>> UInt64(tagShift)) & 0xFFFF) }
+    let bucket = Int(truncatingIfNeeded: hash & ((1 &<< UInt64(level &+ 1)) &- 1))
+    let shift = renewsTags ? tagShift &+ HashIndex.levelsPerTag : tagShift
+    return (bucket, (hash &>> UInt64(shift)) & 0xFFFF)
+  }
+
+  /// - Complexity: one cache line, two for about a fifth of the keys.
+  @inline(__always)
+  func candidates(_ hash: UInt64) -> Probe {
+    let (number, tag) = place(hash)
+    return Probe(bucket: bucket(number), tag: tag)
+  }
+
+  @inline(__always)
+  func next(_ candidates: inout Probe) -> IndexEntry? { candidates.next(self) }
+
+  @inline(__always)
+  func holds(_ address: Address, _ hash: UInt64) -> Bool {
+    var probe = candidates(hash)
+    while let entry = probe.next(self) {
+      if entry.address == address { return true }
+    }
+    return false
+  }
+
+  /// Prefetches a hash's bucket.
+  @inline(__always)
+  func prefetch(_ hash: UInt64) { CPU.prefetch(bucket(place(hash).bucket)) }
+}
+
+/// An entry of an index. It is valid until the index changes.
+struct IndexEntry {
+  fileprivate let slot: UnsafeMutablePointer<UInt64>
+
+  /// Address of the record that the entry names.
+  @inline(__always)
+  var address: Address { Address(rawValue: slot.pointee & Address.mask) }
+}
+
+extension HashIndex {
+  /// Lets an entry name another record of its key. The caller has called ``makeUnique(_:)``.
+  @inline(__always)
+  mutating func replace(_ entry: IndexEntry, with address: Address) {
+    assert(entry.slot.pointee != 0, "an entry is changed that was removed")
+    assert(!Self.isLink(address.rawValue), "a changed entry looks like a link")
+    entry.slot.pointee = entry.slot.pointee & ~Address.mask | address.rawValue
+  }
+
+  /// Removes an entry. The caller has called ``makeUnique(_:)``.
+  @inline(__always)
+  mutating func remove(_ entry: IndexEntry) {
+    assert(entry.slot.pointee != 0, "an entry is removed twice")
+    entry.slot.pointee = 0
+    removeFromCount()
+  }
+
+  /// Changes the entry of one record to name another address.
+  ///
+  /// - Returns: whether the entry existed.
+  mutating func move(_ old: Address, to new: Address, _ hash: UInt64) -> Bool {
+    makeUnique(hash)
+    var probe = candidates(hash)
+    while let entry = probe.next(self) {
+      guard entry.address == old else { continue }
+      replace(entry, with: new)
+      return true
+    }
+    return false
+  }
+
+  /// Gives the entries of a hash pages that no snapshot has, so that they can be changed. Pointers
+  /// to entries are no longer valid.
+  @inline(__always)
+  mutating func makeUnique(_ hash: UInt64) {
+    if isFrozen { makeUnique(bucket: place(hash).bucket) }
+  }
+
+  /// Gives a bucket and its chain pages that no snapshot has. Pointers to entries are no longer
+  /// valid.
+  mutating func makeUnique(bucket number: Int) {
+    guard isFrozen else { return }
+    guard memory.isFrozen else {
+      isFrozen = false
+      return
+    }
+    buckets.makeUnique(number)
+    var last = buckets[number][Self.slotsPerBucket - 1]
+    while Self.isLink(last) {
+      let next = Self.linkTarget(last)
+      overflow.makeUnique(next)
+      last = overflow[next][Self.slotsPerBucket - 1]
+    }
+  }
+}
+
+/// Iterator over the entries that may belong to a hash.
+struct Probe {
+  private var bucket: UnsafeMutablePointer<UInt64>
+  /// A byte for each slot of the bucket, with a bit set if the slot has the tag and was not looked
+  /// at yet.
+  private var candidates: UInt64
+  private let tag: UInt16
+
+  @inline(__always)
+  init(bucket: UnsafeMutablePointer<UInt64>, tag: UInt64) {
+    self.bucket = bucket
+    self.tag = UInt16(truncatingIfNeeded: tag)
+    candidates = CPU.slots(in: bucket, tagged: self.tag)
+  }
+
+  /// Returns the next entry with the tag; nil when there are no more.
+  @inline(__always)
+  fileprivate mutating func next<Index: ProbedIndex & ~Copyable>(
+    _ index: borrowing Index
+  ) -> IndexEntry? {
+    while true {
+      while candidates != 0 {
+        let position = candidates.trailingZeroBitCount &>> 3
+        candidates &= candidates &- 1
+        let slot = bucket[position]
+        // Free slots and links look like entries with the tag 0.
+        if slot != 0, !HashIndex.isLink(slot) { return IndexEntry(slot: bucket + position) }
+      }
+      let last = bucket[HashIndex.slotsPerBucket &- 1]
+      guard HashIndex.isLink(last) else { return nil }
+      bucket = index.overflowBucket(HashIndex.linkTarget(last))
+      candidates = CPU.slots(in: bucket, tagged: tag)
+    }
+  }
+}
+
 /// A source of hashes: it reads the record at an address and returns the hash of the record's key.
 protocol RehashSource: ~Copyable {
   func hashOfRecord(at address: Address) throws(StoreError) -> UInt64
@@ -205,7 +355,7 @@ extension HashIndex {
   }
 
   @inline(__always)
-  mutating func removeFromCount() { count &-= 1 }
+  private mutating func removeFromCount() { count &-= 1 }
 
   private mutating func add(_ entry: UInt64, to first: UnsafeMutablePointer<UInt64>) {
     var bucket = first
@@ -422,178 +572,6 @@ extension HashIndex {
       guard Self.isLink(last) else { return visited }
       current = overflow[Self.linkTarget(last)]
       visited += 1
-    }
-  }
-}
-
-extension HashIndex {
-  /// Creates the index from a checkpoint. ``validatePages(_:)`` checks its pages when they are
-  /// needed.
-  ///
-  /// Whole chunks stay where they were mapped. The last chunk of each kind, in which the index will
-  /// grow, is copied, and is therefore checked at once.
-  ///
-  /// - Returns: nil when one of these is damaged, or when the tags do not fit the level.
-  /// - Throws: `.limitExceeded` when the system gives no memory.
-  init?(_ pages: CheckpointPages) throws(StoreError) {
-    self.init(empty: IndexMemory())
-    // The last chunks of both kinds are copied, and the index may grow at once.
-    try secure(insertions: 1)
-    let header = pages.header
-    level = Int(header.level)
-    split = Int(clamping: header.split)
-    tagShift = Int(header.tagShift)
-    count = Int(clamping: header.keyCount)
-    let bucketCount = Int(clamping: header.bucketCount)
-    let overflowCount = Int(clamping: header.overflowCount)
-    self.pages = pages
-    hasUnvalidatedPages = true
-    needsCare = true
-    let mapped = BucketArray.firstOfLastChunk(bucketCount)
-    let mappedOverflow = BucketArray.firstOfLastChunk(overflowCount)
-    guard tagShift == Self.tagShift(atLevel: level), pages.checkBuckets(from: mapped),
-      pages.checkOverflowBuckets(from: mappedOverflow)
-    else { return nil }
-    memory.keep(pages.mapping, byteCount: (mapped + mappedOverflow) * Self.bucketBytes)
-    buckets.adopt(pages.buckets, count: bucketCount)
-    overflow.adopt(pages.overflow, count: overflowCount)
-  }
-
-  /// Returns the first bit of the tags in an index that has grown to a level.
-  private static func tagShift(atLevel level: Int) -> Int {
-    max(initialLevel, (level - 1) / levelsPerTag * levelsPerTag)
-  }
-
-  /// Checks all pages that a look-up, a change or a removal of a hash touches.
-  ///
-  /// - Returns: false when a page is not what was written: the index must be made from the log.
-  func validatePages(_ hash: UInt64) -> Bool { validatePages(bucket: place(hash).bucket) }
-
-  /// Checks the pages that the next split touches.
-  func validateSplitBucket() -> Bool { validatePages(bucket: split) }
-
-  func validatePages(bucket number: Int) -> Bool {
-    guard let pages, !pages.isChainValidated(number) else { return true }
-    guard pages.checkBucket(number) else { return false }
-    // A chain has at most one link for each overflow bucket. More links are a circle, which
-    // checksums do not tell from a chain.
-    var left = overflow.count
-    var entries = Self.entryCount(buckets[number])
-    var last = buckets[number][Self.slotsPerBucket - 1]
-    while Self.isLink(last) {
-      let next = Self.linkTarget(last)
-      guard left > 0, next < overflow.count, pages.checkOverflow(next),
-        pages.claimOverflow(next, for: number)
-      else { return false }
-      left -= 1
-      entries += Self.entryCount(overflow[next])
-      last = overflow[next][Self.slotsPerBucket - 1]
-    }
-    pages.recordValidatedChain(number, entries: entries)
-    return true
-  }
-
-  /// Returns the number of entries in one bucket.
-  private static func entryCount(_ bucket: UnsafeMutablePointer<UInt64>) -> Int {
-    (0..<slotsPerBucket).count { bucket[$0] != 0 && !isLink(bucket[$0]) }
-  }
-
-  /// The most work of one step of ``validateNextPages(_:)``. A step of 32 pages of 64 KiB takes
-  /// less than a millisecond.
-  struct ValidationStep {
-    var pages = 32
-    var buckets = 1 << 14
-
-    static var whole: ValidationStep { ValidationStep(pages: .max, buckets: .max) }
-  }
-
-  /// Checks the next pages that were not checked yet, and finds the overflow buckets that belong to
-  /// no chain. After the last page, ``hasUnvalidatedPages`` is false.
-  ///
-  /// - Returns: as ``validatePages(_:)``.
-  mutating func validateNextPages(_ step: ValidationStep = ValidationStep()) -> Bool {
-    assert(hasUnvalidatedPages == (self.pages != nil), "the flag of the pages is wrong")
-    guard hasUnvalidatedPages, let pages else { return true }
-    assert(admittedCount <= buckets.count, "more buckets were validated than exist")
-    let pageGoal = pages.checkedCount.addingReportingOverflow(step.pages)
-    let lastPage = pageGoal.overflow ? Int.max : pageGoal.partialValue
-    var left = step.buckets
-    while admittedCount < buckets.count {
-      guard left > 0, pages.checkedCount < lastPage else { return true }
-      guard validatePages(bucket: admittedCount) else { return false }
-      admittedCount += 1
-      left -= 1
-    }
-    guard pages.hasCountedEntries else { return false }
-    let loadedCount = Int(clamping: pages.header.overflowCount)
-    while admittedOverflowCount < loadedCount {
-      guard left > 0, pages.checkedCount < lastPage else { return true }
-      guard admitUnclaimed(admittedOverflowCount, pages) else { return false }
-      admittedOverflowCount += 1
-      left -= 1
-    }
-    hasUnvalidatedPages = false
-    for number in pages.retiredOverflow { freeOverflow.insert(number) }
-    self.pages = nil
-    return true
-  }
-
-  /// Checks an overflow bucket, and frees it if it belongs to no bucket's chain. All buckets were
-  /// validated before.
-  ///
-  /// - Returns: as ``validatePages(_:)``.
-  private mutating func admitUnclaimed(_ number: Int, _ pages: CheckpointPages) -> Bool {
-    assert(admittedCount == buckets.count, "a chain that was not validated may have this bucket")
-    guard pages.checkOverflow(number) else { return false }
-    if pages.isClaimed(number) { return true }
-    let bucket = overflow[number]
-    guard (0..<Self.slotsPerBucket).allSatisfy({ bucket[$0] == 0 }) else { return false }
-    freeOverflow.insert(number)
-    return true
-  }
-
-  /// Checks all pages. No later operation has to validate a page.
-  ///
-  /// - Returns: as ``validatePages(_:)``.
-  /// - Complexity: O(index), the first time.
-  mutating func validateAllPages() -> Bool { validateNextPages(.whole) }
-
-  /// Removes every entry whose segment slot is in `slots`. All pages were validated before.
-  ///
-  /// - Complexity: O(index).
-  mutating func removeAll(in slots: Set<Int>) {
-    precondition(!hasUnvalidatedPages, "entries are removed from unvalidated pages")
-    precondition(!isFrozen, "entries are removed from pages that a snapshot has")
-    for number in 0..<buckets.count { removeAll(in: slots, from: buckets[number]) }
-    for number in 0..<overflow.count { removeAll(in: slots, from: overflow[number]) }
-  }
-
-  /// Returns every address that an entry names.
-  ///
-  /// - Complexity: O(index).
-  func addresses() -> [Address] {
-    assert(!hasUnvalidatedPages, "addresses are read from unvalidated pages")
-    var result: [Address] = []
-    result.reserveCapacity(count)
-    for number in 0..<buckets.count { collect(buckets[number], into: &result) }
-    for number in 0..<overflow.count { collect(overflow[number], into: &result) }
-    return result
-  }
-
-  private func collect(_ bucket: UnsafeMutablePointer<UInt64>, into result: inout [Address]) {
-    for position in 0..<Self.slotsPerBucket {
-      let slot = bucket[position]
-      if slot != 0, !Self.isLink(slot) { result.append(Address(rawValue: slot & Address.mask)) }
-    }
-  }
-
-  private mutating func removeAll(in slots: Set<Int>, from bucket: UnsafeMutablePointer<UInt64>) {
-    for position in 0..<Self.slotsPerBucket {
-      let slot = bucket[position]
-      guard slot != 0, !Self.isLink(slot) else { continue }
-      guard slots.contains(Address(rawValue: slot & Address.mask).slot) else { continue }
-      bucket[position] = 0
-      count -= 1
     }
   }
 }

@@ -200,6 +200,77 @@ extension Store {
   }
 }
 
+extension Store {
+  /// Returns the live figures of each keyspace: the unnamed one, then the others by name.
+  ///
+  /// Throws the errors of ``Keyspace/statistics()``, and takes as long.
+  public func keyspaceStatistics() async throws(StoreError) -> [KeyspaceStatistics] {
+    try await checkOpen()
+    var result: [KeyspaceStatistics] = []
+    for name in [""] + knownKeyspaceNames { result.append(try knownStatistics(of: name)) }
+    return result
+  }
+
+  /// Returns the number of a keyspace; nil when nothing was ever written to it.
+  private func id(of keyspace: String) -> UInt16? { engine?.keyspaces.id(of: keyspace) }
+
+  func value(forKey key: Key, in keyspace: String) async throws(StoreError) -> [UInt8]? {
+    try await checkOpen()
+    guard let id = id(of: keyspace) else { return nil }
+    return try await value(forKey: key, keyspace: id)
+  }
+
+  /// Returns the value of a key, for a caller beside which no other process writes.
+  func ownValue(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
+    try checkUsable()
+    guard let id = id(of: keyspace) else { return nil }
+    return try ownValue(forKey: key, keyspace: id)
+  }
+
+  func withValue<Result>(
+    forKey key: Key, in keyspace: String, _ body: sending (RawSpan) throws -> Result
+  ) async throws -> sending Result? {
+    try await checkOpen()
+    guard let id = id(of: keyspace) else { return nil }
+    return try await withValue(forKey: key, keyspace: id, body)
+  }
+
+  func contains(_ key: Key, in keyspace: String) async throws(StoreError) -> Bool {
+    try await checkOpen()
+    guard let id = id(of: keyspace) else { return false }
+    return try await contains(key, keyspace: id)
+  }
+
+  /// Returns whether a key exists, for a caller beside which no other process writes.
+  func ownContains(_ key: Key, in keyspace: String) throws(StoreError) -> Bool {
+    try checkUsable()
+    guard let id = id(of: keyspace) else { return false }
+    return try ownContains(key, keyspace: id)
+  }
+
+  package func scan(
+    in keyspace: String, _ body: (Store.Entry) throws -> Bool
+  ) async throws {
+    try await checkOpen()
+    guard let id = id(of: keyspace) else { return }
+    try await scan(in: id, body)
+  }
+
+  func statistics(of keyspace: String) async throws(StoreError) -> KeyspaceStatistics {
+    try await checkOpen()
+    return try knownStatistics(of: keyspace)
+  }
+
+  private func knownStatistics(of keyspace: String) throws(StoreError) -> KeyspaceStatistics {
+    var result = KeyspaceStatistics(name: keyspace)
+    guard let id = id(of: keyspace) else { return result }
+    let figures = try engine!.figures(of: id)
+    result.count = figures.count
+    result.liveBytes = figures.liveBytes
+    return result
+  }
+}
+
 extension EngineState {
   /// Returns the live records of a keyspace, in the order of the log.
   mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Store.Entry] {

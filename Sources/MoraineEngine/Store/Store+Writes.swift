@@ -130,6 +130,15 @@ extension Store {
     return sequence
   }
 
+  /// Begins a compaction if much has become garbage. Called after a delete: after deletes alone, no
+  /// segment need ever be sealed again.
+  @inline(__always)
+  func compactAfterDeleting() {
+    guard engine != nil, compaction.isCheckDue(liveBytes: engine!.live.bytes) else { return }
+    guard compactionPolicy.isAutomatic, !writing.roomGate.isHeld else { return }
+    if compaction.isRunning { compaction.requestRecheck() } else { compactIfMuchIsGarbage() }
+  }
+
   /// Waits until the operation is as durable as the caller asked.
   func waitForDurability(
     of sequence: SequenceNumber?, _ durability: Durability?
@@ -335,21 +344,6 @@ extension Store {
     return true
   }
 
-  /// Reserves again the space that a compaction had taken, before deletes can take it. The next
-  /// compaction needs the space, even more so if this one failed.
-  func restoreReserve() async {
-    guard compaction.hasReserve, engine != nil, !isClosed, !pipeline.hasPoison else { return }
-    let target = Reserve.target(liveBytes: engine!.live.bytes)
-    do throws(StoreError) {
-      try await passGateToCompact()
-      writing.roomGate.take()
-      defer { writing.roomGate.release() }
-      try await changeReserve { (reserve) throws(StorageError) in try reserve.restore(target) }
-    } catch {
-      // The next put reserves the space, or throws the error.
-    }
-  }
-
   /// Fills the reserve before a put, because puts must not use up the reserved space.
   private func keepReserve() async throws(StoreError) {
     let target = Reserve.target(liveBytes: engine!.live.bytes)
@@ -357,7 +351,7 @@ extension Store {
     try await changeReserve { (reserve) throws(StorageError) in try reserve.keep(target) }
   }
 
-  private func changeReserve(
+  func changeReserve(
     _ change: @escaping @Sendable (inout Reserve) throws(StorageError) -> Void
   ) async throws(StoreError) {
     let before = engine!.log.reserve
@@ -424,14 +418,6 @@ extension Store {
       seal.runInBackground(publisher, after)
     }
     compactIfWorthIt()
-  }
-
-  /// Replaces the manifest on disk by one that describes the current state.
-  func publishManifest() async throws(StoreError) {
-    let next = engine!.nextManifest()
-    let publisher = engine!.log.publisher()
-    try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
-    engine!.log.adoptManifest(next)
   }
 }
 
