@@ -162,8 +162,10 @@ extension Store {
     } while compaction.isRunning
     compaction.begin()
     do throws(StoreError) {
-      while try !takeCompactor() { try await pause() }
-      try await beginRewriting()
+      if isShared {
+        while try !takeCompactor() { try await pause() }
+        try await beginRewriting()
+      }
     } catch {
       endCompaction()
       throw error
@@ -171,7 +173,7 @@ extension Store {
   }
 
   func endCompaction() {
-    freeCompactor()
+    if isShared { freeCompactor() }
     compaction.end()
   }
 
@@ -181,7 +183,7 @@ extension Store {
     try await passGateToCompact()
     writing.roomGate.take()
     defer { writing.roomGate.release() }
-    let hasLease = try await acquireWriterLease()
+    let hasLease = isShared ? try await acquireWriterLease() : false
     defer { if hasLease { releaseWriterLease() } }
     guard let active = engine?.log.active, engine!.log.table[active.slot].recordCount > 0 else {
       return
@@ -254,9 +256,11 @@ extension Store {
   private func clean(isFull: Bool) async -> Bool {
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
     do throws(StoreError) {
-      // While another process compacts, this process need not.
-      guard try takeCompactor() else { return true }
-      try await beginRewriting()
+      if isShared {
+        // While another process compacts, this process need not.
+        guard try takeCompactor() else { return true }
+        try await beginRewriting()
+      }
       if isFull || isActiveWorthSealing { _ = try await sealIfSpaceAllows() }
       while !isClosed, !isSuspended, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
         do throws(StoreError) {

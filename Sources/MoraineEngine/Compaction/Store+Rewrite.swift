@@ -174,9 +174,9 @@ extension Store {
   ) async throws(StoreError) -> Int? {
     let mapping = try await mapOutput(output)
     // Newer records hide the records that were left out. The newer records must be durable first.
-    try await catchUpAsWriter()
+    if isShared { try await catchUpAsWriter() }
     try await pipeline.waitUntilAllDurable()
-    let hasLease = try await acquireWriterLease()
+    let hasLease = isShared ? try await acquireWriterLease() : false
     defer { if hasLease { releaseWriterLease() } }
     await writing.manifestGate.waitUntilFree()
     try checkUsable()

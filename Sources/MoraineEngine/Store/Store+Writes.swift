@@ -250,7 +250,7 @@ extension Store {
     if !hasGate { writing.roomGate.take() }
     defer { if !hasGate { writing.roomGate.release() } }
     if engine == nil { try await beginStore() }
-    var hasLease = try await acquireWriterLease()
+    var hasLease = isShared ? try await acquireWriterLease() : false
     defer { if hasLease { releaseWriterLease() } }
     var seen: UInt64?
     var hasWaitedForSpace = false
