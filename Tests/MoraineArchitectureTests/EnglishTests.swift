@@ -7,7 +7,8 @@ import Testing
   private static let words = ["behind", "anew", "whoever", "nobody", "somebody", "meanwhile"]
   /// Words that compare the program with people. The comments say: state, pass, report, show.
   private static let pictures = [
-    "vouch", "vouches", "lend", "lends", "lent", "told", "tells", "brings home", "brought home",
+    "vouch", "vouches", "lend", "lends", "lent", "told", "tell", "tells", "brings home",
+    "brought home",
   ]
   /// A doc comment that begins so has no subject.
   private static let beginnings = ["Of", "That", "Also", "As"]

@@ -26,8 +26,8 @@ struct BucketArray: ~Copyable {
   private var touchedCount = 0
   /// The origin of the page of each place, since the first snapshot.
   private var origins: [Origin]?
-  /// Places whose page is a copy. A few of them may have their home page again, or have left the
-  /// table.
+  /// Places whose page is a copy. A few of them may have their original page again, or have
+  /// left the table.
   private var away: [Int] = []
   /// The next element of `away` that ``copyBack(_:)`` looks at.
   private var nextAway = 0
@@ -35,11 +35,11 @@ struct BucketArray: ~Copyable {
 
   /// The origin of the page of a place.
   private struct Origin {
-    /// The home page: the one that was made for the place.
+    /// The original page: the one that was made for the place.
     let home: UnsafeMutablePointer<UInt64>
     /// Number of snapshots that had been taken when the place got its current page.
     var born: UInt64
-    /// The last term in which the place had its home page. Not read before the first copy.
+    /// The last term in which the place had its original page. Not read before the first copy.
     var homeTerm = IndexMemory.Term(born: 0, retired: 0)
     /// Whether `away` contains the place.
     var isListed = false
@@ -159,8 +159,8 @@ extension BucketArray {
   /// Whether any page may be a copy.
   var isAway: Bool { !away.isEmpty }
 
-  /// Copies pages back to the home pages of their places, where no snapshot has the home page any
-  /// more. Pointers into buckets are no longer valid.
+  /// Copies pages back to the original pages of their places, where no snapshot has the original
+  /// page any more. Pointers into buckets are no longer valid.
   ///
   /// - Parameter limit: how many places are looked at; reduced by the number that were.
   /// - Returns: whether all places were looked at since this function last returned true.
@@ -360,11 +360,11 @@ extension HashIndex {
     return FrozenIndex(&self)
   }
 
-  /// How many pages one operation copies back home: each copy is 4 KiB.
+  /// How many pages one operation copies back: each copy is 4 KiB.
   static let homePages = 2
 
-  /// Copies a few pages back to home pages that no snapshot has any more. Pointers to entries are
-  /// no longer valid.
+  /// Copies a few pages back to original pages that no snapshot has any more. Pointers to entries
+  /// are no longer valid.
   ///
   /// - Returns: whether more pages can be looked at now.
   @discardableResult

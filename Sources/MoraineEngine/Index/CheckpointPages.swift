@@ -164,7 +164,7 @@ extension HashIndex {
     guard let pages, !pages.isChainValidated(number) else { return true }
     guard pages.checkBucket(number) else { return false }
     // A chain has at most one link for each overflow bucket. More links are a circle, which
-    // checksums do not tell from a chain.
+    // checksums cannot distinguish from a chain.
     var left = overflow.count
     var entries = Self.entryCount(buckets[number])
     var last = buckets[number][Self.slotsPerBucket - 1]

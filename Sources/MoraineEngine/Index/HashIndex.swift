@@ -54,8 +54,8 @@ struct HashIndex: ~Copyable, ProbedIndex {
   var admittedOverflowCount = 0
   /// Whether a snapshot may have a page that is about to change.
   var isFrozen = false
-  /// Whether operations have additional work: pages to validate or to copy back home, or memory to
-  /// take ahead.
+  /// Whether operations have additional work: pages to validate or to copy back, or memory to take
+  /// ahead.
   var needsCare = false
   /// Number of entries that a compaction is about to move; these moves must not fail.
   var movesUnderWay = 0

@@ -149,7 +149,7 @@ final class IndexMemory: Sendable {
   var snapshotCount: UInt64 { taken.load(ordering: .relaxed) }
 
   /// Number of snapshots that have ended. Relaxed: by this number the owner only decides whether a
-  /// search for pages that can return home is worth the work; ``copyBack`` checks under the lock.
+  /// search for pages to copy back is worth the work; ``copyBack`` checks under the lock.
   var releaseCount: UInt64 { released.load(ordering: .relaxed) }
 
   /// Number of copies of pages, and of the slabs that contain them; for tests.
