@@ -34,10 +34,23 @@ import Testing
     #expect(try await answers("put 6b 76", "compact", "get 6b") == ["ok 1", "ok", "value 76"])
     let help = try await Moraine.run("drive", "--help")
     for command in [
-      "put", "del", "get", "batch", "scan", "sync", "compact", "stats", "close",
+      "put", "del", "get", "cas", "getv", "batch", "scan", "sync", "compact", "stats", "close",
     ] {
       #expect(help.lines.contains { $0.hasPrefix("  \(command) ") }, "\(command)")
     }
+  }
+
+  @Test func compareAndSetAnswersASequenceNumberOrAConflict() async throws {
+    let seen = try await answers(
+      "cas 6b 1 76", "cas 6b absent 76", "cas 6b absent 77", "getv 6b", "cas 6b 1 77",
+      "cas 6b 1 78", "getv 6b", "getv 6c", "cas 6b x 78", "cas 6b absent", "get 6b", "close")
+    let conflict = "err conflict "
+    #expect(
+      seen.map { $0.hasPrefix(conflict) ? conflict : $0 } == [
+        conflict, "ok 1", conflict, "value 1 76", "ok 2", conflict, "value 2 77", "none",
+        "err usage cas takes a sequence number or absent", "err usage wrong number of words",
+        "value 77", "ok",
+      ])
   }
 
   /// The missing numbers belong to another process.

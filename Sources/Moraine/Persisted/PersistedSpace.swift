@@ -204,7 +204,7 @@ extension PersistedSpace {
     if state.withLock({ $0.following == nil }) {
       adopt(keyspace, try await keyspace.contents())
     }
-    guard let found = try await keyspace.versionedValue(forKey: key) else {
+    guard let found = try await keyspace.observedValue(forKey: key) else {
       throw StoreError(.closed, "the store was closed; open it again", file: place)
     }
     guard state.withLock({ $0.boxes[key] === box }) else { return }

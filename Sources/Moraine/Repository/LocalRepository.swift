@@ -194,7 +194,7 @@ extension LocalRepository {
     if monitor.hasNewsOfOthers { try await keyspace.store.applyPeerWrites() }
     if mayTrustCache(), let known = cache.entry(id) { return known.model }
     let key = keys.key(id)
-    guard let found = try await keyspace.versionedValue(forKey: key) else {
+    guard let found = try await keyspace.observedValue(forKey: key) else {
       throw StoreError(.closed, "the store was closed; open it again", file: place)
     }
     guard let bytes = found.value, let sequence = found.sequence else { return nil }

@@ -18,6 +18,11 @@ struct Drive: AsyncParsableCommand {
         put KEY VALUE   ok SEQUENCE
         del KEY         ok SEQUENCE, or ok - if the key did not exist
         get KEY         value VALUE, or none
+        cas KEY SEQUENCE VALUE
+                        ok SEQUENCE of the new value, if the present one has
+                        this sequence; the word absent stands for no value.
+                        Otherwise err conflict, and nothing is written
+        getv KEY        value SEQUENCE VALUE, or none
         batch N         N lines of put and del follow, applied all or none:
                         ok LAST-SEQUENCE of the batch, or ok - if it wrote
                         nothing

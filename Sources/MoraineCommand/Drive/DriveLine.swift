@@ -44,6 +44,23 @@ struct DriveLine {
     }
   }
 
+  /// The condition of a compare and set.
+  var condition: WriteCondition {
+    get throws {
+      let word = String(decoding: words[2], as: UTF8.self)
+      if word == "absent" { return .absent }
+      guard word.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }),
+        let number = UInt64(word)
+      else { throw DriveSession.Misuse(message: "cas takes a sequence number or absent") }
+      return .sequence(SequenceNumber(rawValue: number))
+    }
+  }
+
+  /// The value of a compare and set.
+  var conditionalValue: [UInt8] {
+    get throws { try bytes(3) }
+  }
+
   var operation: Operation {
     get throws {
       switch (try command, words.count) {

@@ -63,6 +63,10 @@ final class DriveSession {
     switch (try line.command, line.words.count) {
     case ("put", 3), ("del", 2): try say(try await apply(try line.operation))
     case ("get", 2): try answer(value: try await store.value(forKey: try line.key))
+    case ("getv", 2):
+      let found = try await store.versionedValue(forKey: try line.key)
+      try answer(value: found?.value, sequence: found?.sequence)
+    case ("cas", 4): try say(try await compareAndSet(line))
     case ("batch", 2): try say(try await batch(line))
     case ("scan", 1): try say(try await scan())
     case ("sync", 1): try say("ok \(try await store.sync())")
@@ -74,18 +78,27 @@ final class DriveSession {
       try await store.close()
       try say("ok")
       return true
-    case ("put", _), ("del", _), ("get", _), ("batch", _), ("scan", _), ("sync", _), ("stats", _),
-      ("compact", _), ("close", _):
+    case ("put", _), ("del", _), ("get", _), ("getv", _), ("cas", _), ("batch", _), ("scan", _),
+      ("sync", _), ("stats", _), ("compact", _), ("close", _):
       throw Misuse(message: "wrong number of words")
     default: throw Misuse(message: "unknown command")
     }
     return false
   }
 
-  private func answer(value: [UInt8]?) throws(Failure) {
+  private func compareAndSet(_ line: DriveLine) async throws -> String {
+    let (key, condition) = (try line.key, try line.condition)
+    guard
+      let sequence = try await store.set(try line.conditionalValue, forKey: key, if: condition)
+    else { return "err conflict the key has another value than the one that the write replaces" }
+    return "ok \(sequence)"
+  }
+
+  private func answer(value: [UInt8]?, sequence: SequenceNumber? = nil) throws(Failure) {
     guard let value else { return try say("none") }
     try Output.write { text in
       text.append(contentsOf: "value ".utf8)
+      if let sequence { text.append(contentsOf: "\(sequence) ".utf8) }
       Hexadecimal.append(value, to: &text)
       text.append(UInt8(ascii: "\n"))
     }

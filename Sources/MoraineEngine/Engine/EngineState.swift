@@ -104,6 +104,22 @@ extension EngineState {
 }
 
 extension EngineState {
+  /// Returns the value of a key, verified and decompressed, and the number of the operation that
+  /// has set it.
+  mutating func versionedValue(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16
+  ) throws(StoreError) -> VersionedValue? {
+    let hash = hash(key, keyspace)
+    try validatePages(hash)
+    guard let found = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
+      return nil
+    }
+    let sequence = SequenceNumber(rawValue: found.record.header.sequence)
+    try log.table.verify(found.record, at: found.address)
+    return VersionedValue(
+      value: try log.table.value(of: found.record, at: found.address), sequence: sequence)
+  }
+
   mutating func contains(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> Bool {

@@ -21,8 +21,8 @@ extension Keyspace {
   }
 
   /// Returns the value of a key with its sequence number; nil when the store is closed.
-  package func versionedValue(forKey key: Key) async throws(StoreError) -> VersionedValue? {
-    try await store.versionedValue(forKey: key, in: name)
+  package func observedValue(forKey key: Key) async throws(StoreError) -> ObservedValue? {
+    try await store.observedValue(forKey: key, in: name)
   }
 
   /// Returns all live records at one moment.

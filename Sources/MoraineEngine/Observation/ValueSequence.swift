@@ -34,9 +34,9 @@ public struct ValueSequence: AsyncSequence, Sendable {
       let store = keyspace.store
       while !Task.isCancelled {
         try await store.joinOthers()
-        let answer: VersionedValue?
+        let answer: ObservedValue?
         do throws(StoreError) {
-          answer = try await store.versionedValue(forKey: key, in: keyspace.name)
+          answer = try await store.observedValue(forKey: key, in: keyspace.name)
         } catch {
           guard error.code == .suspended else { throw error }
           _ = await store.waitWhileSuspended()
@@ -55,8 +55,8 @@ public struct ValueSequence: AsyncSequence, Sendable {
   }
 }
 
-/// A value and its sequence number.
-package struct VersionedValue: Sendable {
+/// A value, its sequence number, and the state of the store at that moment.
+package struct ObservedValue: Sendable {
   /// Nil when the key does not exist.
   package var value: [UInt8]?
   package var sequence: SequenceNumber?
@@ -75,9 +75,9 @@ extension Store {
   /// Returns the value of a key with its sequence number; nil when the store is closed.
   ///
   /// - Throws: `.suspended`, and the errors of ``value(forKey:)``.
-  func versionedValue(
+  func observedValue(
     forKey key: Key, in keyspace: String
-  ) async throws(StoreError) -> VersionedValue? {
+  ) async throws(StoreError) -> ObservedValue? {
     do throws(StoreError) { return try await openValue(forKey: key, in: keyspace) } catch {
       guard isClosed else { throw error }
       try throwRefusal()
@@ -87,31 +87,19 @@ extension Store {
 
   private func openValue(
     forKey key: Key, in keyspace: String
-  ) async throws(StoreError) -> VersionedValue? {
+  ) async throws(StoreError) -> ObservedValue? {
     try await checkOpen()
-    var result = VersionedValue(
+    var result = ObservedValue(
       storeSequence: engine?.log.lastSequence ?? 0,
       commitCount: observers.monitor(of: keyspace).commitCount)
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
     _ = try await reading { (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in
-        try engine.versionedValue(bytes, keyspace: id, into: &result)
+        guard let found = try engine.versionedValue(bytes, keyspace: id) else { return }
+        (result.value, result.sequence) = (found.value, found.sequence)
       }
     }
     return result
-  }
-}
-
-extension EngineState {
-  fileprivate mutating func versionedValue(
-    _ key: UnsafeRawBufferPointer, keyspace: UInt16, into result: inout VersionedValue
-  ) throws(StoreError) {
-    let hash = hash(key, keyspace)
-    try validatePages(hash)
-    guard let found = try log.table.find(key, keyspace, hash: hash, in: live.index) else { return }
-    try log.table.verify(found.record, at: found.address)
-    result.sequence = SequenceNumber(rawValue: found.record.header.sequence)
-    result.value = try log.table.value(of: found.record, at: found.address)
   }
 }
 

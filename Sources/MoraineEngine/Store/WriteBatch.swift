@@ -42,6 +42,33 @@ public struct WriteBatch: ~Copyable {
     try contains(BatchOperations.Place(keyspace: 0, key: key))
   }
 
+  /// Sets a value if a condition on the key's present value holds.
+  ///
+  /// The condition sees the earlier operations of this batch. A value that this batch has set has
+  /// no sequence number yet, so ``WriteCondition/sequence(_:)`` does not hold for it.
+  ///
+  /// - Returns: whether the condition holds; otherwise the batch is unchanged.
+  /// - Throws: the errors of ``set(_:forKey:)`` and of ``value(forKey:)``.
+  public mutating func set(
+    _ value: [UInt8], forKey key: Key, if condition: WriteCondition
+  ) throws(StoreError) -> Bool {
+    let place = BatchOperations.Place(keyspace: 0, key: key)
+    guard try holds(condition, place) else { return false }
+    try set(value, place)
+    return true
+  }
+
+  /// Removes a key if a condition on its present value holds. See ``set(_:forKey:if:)``.
+  ///
+  /// - Returns: whether the condition holds and the key existed.
+  public mutating func removeValue(
+    forKey key: Key, if condition: WriteCondition
+  ) throws(StoreError) -> Bool {
+    let place = BatchOperations.Place(keyspace: 0, key: key)
+    guard try holds(condition, place) else { return false }
+    return try remove(place)
+  }
+
   consuming func take() -> BatchCommit {
     BatchCommit(operations: operations, keyspaces: keyspaces)
   }
@@ -73,6 +100,27 @@ extension WriteBatch {
   /// Returns whether a key exists in a keyspace of the same store. See ``contains(_:)``.
   public mutating func contains(_ key: Key, in keyspace: Keyspace) throws(StoreError) -> Bool {
     try contains(place(key, keyspace))
+  }
+
+  /// Sets a value in a keyspace of the same store if a condition holds. See
+  /// ``set(_:forKey:if:)``.
+  public mutating func set(
+    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace, if condition: WriteCondition
+  ) throws(StoreError) -> Bool {
+    let place = place(key, keyspace)
+    guard try holds(condition, place) else { return false }
+    try set(value, place)
+    return true
+  }
+
+  /// Removes a key from a keyspace of the same store if a condition holds. See
+  /// ``removeValue(forKey:if:)``.
+  public mutating func removeValue(
+    forKey key: Key, in keyspace: Keyspace, if condition: WriteCondition
+  ) throws(StoreError) -> Bool {
+    let place = place(key, keyspace)
+    guard try holds(condition, place) else { return false }
+    return try remove(place)
   }
 
   private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperations.Place {
@@ -118,6 +166,26 @@ extension WriteBatch {
       }
     }
     return try answer.get()
+  }
+
+  private mutating func holds(
+    _ condition: WriteCondition, _ place: BatchOperations.Place
+  ) throws(StoreError) -> Bool {
+    switch condition {
+    case .absent: return try !contains(place)
+    case .value(let expected): return try value(place) == expected
+    case .sequence(let expected):
+      if lastOperation(on: place) != nil { return false }
+      let name = keyspaces[Int(place.keyspace)]
+      let answer: Result<SequenceNumber?, StoreError> = store.assumeIsolated { store in
+        do throws(StoreError) {
+          return .success(try store.ownVersionedValue(forKey: place.key, in: name)?.sequence)
+        } catch {
+          return .failure(error)
+        }
+      }
+      return try answer.get() == expected
+    }
   }
 
   private mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
