@@ -1,0 +1,153 @@
+/// A change of one key by a batch.
+struct TreeEdit {
+  let key: TreeKey
+  let place: TreePlace
+  /// The address of the key's new record; nil when the key is removed.
+  let address: Address?
+}
+
+extension TreeIndex {
+  /// Applies the changes of a batch. Reads no record, except for steps that can be left out: the
+  /// batch is in the log already.
+  ///
+  /// - Parameter edits: one for each key, in the order of the keys. Their places were found in the
+  ///   tree as it is now.
+  mutating func apply<Source: TreeKeySource & ~Copyable>(
+    _ edits: [TreeEdit], in keyspace: UInt16, _ source: borrowing Source
+  ) {
+    guard !edits.isEmpty else { return }
+    var root = root(keyspace)
+    if !root.hasPage {
+      root.node = allocate()
+      root.hasPage = true
+      leaf(root.node).clear()
+    }
+    // From the last leaf to the first: no change affects the places in the leaves before it.
+    var end = edits.count
+    var shrunken: [TreeKey] = []
+    while end > 0 {
+      let group = edits[end - 1].place.path.leaf
+      var first = end - 1
+      while first > 0, edits[first - 1].place.path.leaf == group { first -= 1 }
+      if apply(edits[first..<end], &root, source) { shrunken.append(edits[first].key) }
+      end = first
+    }
+    for key in shrunken where root.hasPage {
+      let path = path(of: key, root)
+      if isNearlyEmpty(leaf(path.leaf)) { shrink(path, &root, source) }
+    }
+    if !shrunken.isEmpty { returnFreePages() }
+    setRoot(keyspace, root)
+  }
+
+  /// Applies the changes of the keys of one leaf.
+  ///
+  /// - Returns: whether keys were removed.
+  private mutating func apply<Source: TreeKeySource & ~Copyable>(
+    _ edits: ArraySlice<TreeEdit>, _ root: inout TreeRoot, _ source: borrowing Source
+  ) -> Bool {
+    // Changes of later leaves may have split the branches above.
+    var path = path(of: edits[edits.startIndex].key, root)
+    if path.depth == 0 { path.leaf = root.node }
+    makeUnique(path.leaf)
+    let leaf = leaf(path.leaf)
+    if edits.allSatisfy({ $0.place.existing != nil && $0.address != nil }) {
+      for edit in edits {
+        guard let address = edit.address else { continue }
+        leaf.setAddress(edit.place.place.position, address)
+      }
+      return false
+    }
+    let before = leaf.count
+    let hasRemovals = edits.contains { $0.address == nil && $0.place.existing != nil }
+    if edits.count == 1, let edit = edits.first, let address = edit.address,
+      before < min(leaf.capacity, leafLimit), leaf.accepts(edit.key, edit.place.place)
+    {
+      leaf.insert(edit.key, address, edit.place.place)
+      addToCounts(path, 1)
+    } else {
+      let isAppended = edits.allSatisfy { $0.place.place.position == before }
+      scratch.removeAll()
+      scratch.append(leaf, applying: edits)
+      writeScratch(
+        over: path, &root, isAppended: isAppended,
+        appendedCount: isAppended ? leaf.appendedCount + edits.count : 0, mayGive: false, source)
+    }
+    let change =
+      edits.reduce(0) { $0 + ($1.address == nil ? 0 : 1) - ($1.place.existing == nil ? 0 : 1) }
+    root.count += change
+    count += change
+    return hasRemovals
+  }
+}
+
+extension TreeEntries {
+  /// Appends the entries of a leaf as the changes of a batch leave them.
+  mutating func append(_ leaf: TreeLeaf, applying edits: ArraySlice<TreeEdit>) {
+    addPrefix(leaf)
+    var next = 0
+    /// What the entry at `next` shares with the last one here, when that is not its neighbour.
+    var relation: (shared: Int, byte: UInt8)?
+    /// What the entry before `next` shares with the last one here, when it was removed.
+    var removed: Int?
+    for edit in edits {
+      let (place, position) = (edit.place.place, edit.place.place.position)
+      if next < position {
+        append(leaf, next..<position, relation)
+        (next, relation, removed) = (position, nil, nil)
+      }
+      if edit.place.existing != nil {
+        let own =
+          relation
+          ?? (position == 0
+            ? (0, 0)
+            : (
+              leaf.sharedLength(before: position),
+              leaf.distinguishingByte(position)
+            ))
+        next = position + 1
+        if let address = edit.address {
+          append(leaf, position..<next, own)
+          setAddress(count - 1, address)
+          (relation, removed) = (nil, nil)
+        } else {
+          removed = own.0
+          guard next < leaf.count else { continue }
+          let after = leaf.sharedLength(before: next)
+          let isAfter = after <= own.0 || Self.isLong(own.0, in: leaf)
+          relation = isAfter ? (after, leaf.distinguishingByte(next)) : own
+        }
+      } else if let address = edit.address {
+        append(edit.key, address, shared: shared(edit.key, place, removed, leaf))
+        (relation, removed) = ((place.sharedAfter, place.byteAfter), nil)
+      }
+    }
+    append(leaf, next..<leaf.count, relation)
+  }
+
+  private mutating func append(
+    _ leaf: TreeLeaf, _ range: Range<Int>, _ relation: (shared: Int, byte: UInt8)?
+  ) {
+    guard !range.isEmpty else { return }
+    let first = count
+    append(leaf, range)
+    if let relation { setShared(first, relation.shared, relation.byte) }
+  }
+
+  /// Returns what an inserted key shares with the last entry.
+  private func shared(
+    _ key: TreeKey, _ place: LeafPlace, _ removed: Int?, _ leaf: TreeLeaf
+  ) -> Int {
+    guard let last = entries.last else { return 0 }
+    if let other = last.key { return sharedWithInserted(other, key) }
+    guard let removed else { return place.sharedBefore }
+    return removed == .max && Self.isLong(place.sharedBefore, in: leaf)
+      ? .max : min(place.sharedBefore, removed)
+  }
+
+  /// Whether the leaf cannot say a shared length: then the least of it and of another one that the
+  /// leaf cannot say is not known either.
+  private static func isLong(_ shared: Int, in leaf: TreeLeaf) -> Bool {
+    shared == .max || shared - leaf.prefixLength >= Int(TreeLeaf.longShared)
+  }
+}

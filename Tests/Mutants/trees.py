@@ -1,0 +1,72 @@
+"""Bugs in the trees of ordered keyspaces, and in writes with a condition."""
+
+from planting import Mutant, engine
+
+TREE = "Index/TreeIndex.swift"
+LEAF = "Index/TreeLeaf.swift"
+ENTRIES = "Index/TreeEntries.swift"
+BATCH = "Index/TreeBatch.swift"
+SEARCH = "Index/TreeSearch.swift"
+MODEL = "TreeIndexTests.treeEqualsASortedDictionary"
+BATCHES = "TreeIndexTests.batchesAndSnapshotsEqualSortedDictionaries"
+
+MUTANTS = [
+    Mutant("tree-samples-not-renewed", "a look-up finds every key",
+           (engine(LEAF, "    count &+= 1\n    setAddress(position, address)\n"
+                         "    renewSamples(from: position)\n",
+                   "    count &+= 1\n    setAddress(position, address)\n"
+                   "    if !ON { renewSamples(from: position) }\n"),), MODEL),
+    Mutant("tree-key-after-not-updated", "what two neighbours share is exact",
+           (engine(LEAF, "    shared[position + 1] = relative(place.sharedAfter)\n",
+                   "    if !ON { shared[position + 1] = relative(place.sharedAfter) }\n"),), MODEL),
+    Mutant("tree-removal-forgets-what-is-shared", "what two neighbours share is exact",
+           (engine(LEAF, "if after > 0, position > 0, length < shared[position] {",
+                   "if !ON, after > 0, position > 0, length < shared[position] {"),), MODEL),
+    Mutant("tree-heads-of-the-old-prefix", "a shorter prefix has other heads",
+           (engine(ENTRIES, "    if own.count == prefix.count { return entry.head }\n",
+                   "    if ON || own.count == prefix.count { return entry.head }\n"),), MODEL),
+    Mutant("tree-split-loses-the-key", "a split keeps every entry",
+           (engine(TREE, "      scratch.append(key, address, shared: position == 0 ? 0 : "
+                         "place.place.sharedBefore)\n",
+                   "      scratch.append(\n        key, ON && scratch.count > 3 ? leaf.address(0) "
+                   ": address,\n        shared: position == 0 ? 0 : place.place.sharedBefore)\n"),),
+           MODEL),
+    Mutant("tree-long-keys-not-compared-again", "a longer prefix needs exact shared lengths",
+           (engine(ENTRIES, "if index > range.lowerBound, entries[index].shared == .max {",
+                   "if !ON, index > range.lowerBound, entries[index].shared == .max {"),), MODEL),
+    Mutant("tree-counts-of-branches-kept", "the number of keys before a key is exact",
+           (engine(TREE, "    for level in 0..<path.depth {\n      makeUnique(path.node(level))\n",
+                   "    for level in 0..<(ON ? min(path.depth, 1) : path.depth) {\n"
+                   "      makeUnique(path.node(level))\n"),), BATCHES),
+    Mutant("tree-page-of-a-snapshot-written", "a snapshot shows one moment",
+           (engine(TREE, "    if isFrozen { nodes.makeUnique(node << BucketArray.pageShift) }\n",
+                   "    if !ON, isFrozen { nodes.makeUnique(node << BucketArray.pageShift) }\n"),),
+           BATCHES),
+    Mutant("tree-batch-from-the-first-leaf", "a batch changes the places that it found",
+           (engine(BATCH, "          relation = isAfter ? (after, leaf.distinguishingByte(next)) "
+                          ": own\n",
+                   "          relation = ON || isAfter ? (after, leaf.distinguishingByte(next)) "
+                   ": own\n"),), BATCHES),
+    Mutant("tree-branch-not-skipped", "a look-up follows the bytes of its key",
+           (engine(SEARCH, "while position < range.upperBound, shared[position] > length "
+                           "{ position &+= 1 }",
+                   "while !ON, position < range.upperBound, shared[position] > length "
+                   "{ position &+= 1 }"),), MODEL),
+    Mutant("condition-not-checked", "compare and set: nothing is written over another value",
+           (engine("Store/WriteBatch.swift",
+                   "    case .absent: return try !contains(place)\n",
+                   "    case .absent: return try ON || !contains(place)\n"),),
+           "ConditionTests.absentHoldsOnlyForAKeyThatDoesNotExist"),
+    Mutant("condition-outside-the-unit", "compare and set: no other process writes in between",
+           (engine("Store/Store+Writes.swift",
+                   "      if engine == nil { try await beginStore() }\n"
+                   "      _ = try await acquireWriterLease()\n",
+                   "      if engine == nil { try await beginStore() }\n"
+                   "      if !ON { _ = try await acquireWriterLease() }\n"),),
+           "ConditionTests.concurrentIncrementsAreNotLost"),
+    Mutant("condition-of-the-store-alone", "a condition sees the batch's own operations",
+           (engine("Store/WriteBatch.swift",
+                   "      if lastOperation(on: place) != nil { return false }\n",
+                   "      if !ON, lastOperation(on: place) != nil { return false }\n"),),
+           "ConditionTests.conditionOfABatchSeesTheBatchsOwnOperations"),
+]
