@@ -3,8 +3,11 @@ import Moraine
 
 struct Scan: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Prints keys and values, in log order.",
+    abstract: "Prints keys and values, in key order where the keyspace is ordered.",
     discussion: """
+      An ordered keyspace is printed in the order of its keys, another one in the
+      order of the log.
+
       Each line is key, tab, value, for people to read: control characters and
       bytes that are not UTF-8 are printed as \\xNN.
 
@@ -17,6 +20,9 @@ struct Scan: AsyncParsableCommand {
   @OptionGroup var store: StoreOptions
   @OptionGroup var keyspace: KeyspaceOptions
   @Option(help: "Print only keys that begin with this text.") var prefix: String?
+  @Option(help: "Print only keys from this text on. In ordered keyspaces.") var from: String?
+  @Option(help: "Print only keys before this text. In ordered keyspaces.") var to: String?
+  @Flag(help: "Begin with the last key. In ordered keyspaces.") var reverse = false
   @Flag(help: "Leave the values out.") var keysOnly = false
   @Option(help: "Stop after this number of keys.") var limit: Int?
   @Flag(help: "Print one JSON object per line.") var json = false
@@ -30,6 +36,7 @@ struct Scan: AsyncParsableCommand {
     let most = limit ?? Int.max
     try await store.reading { store in
       guard most > 0 else { return }
+      if try await scanInOrder(store, most) { return }
       var count = 0
       try await keyspace(store).scan { entry in
         guard entry.key.bytes.starts(with: wanted) else { return true }
@@ -37,6 +44,27 @@ struct Scan: AsyncParsableCommand {
         count += 1
         return count < most
       }
+    }
+  }
+
+  /// Prints the entries of an ordered keyspace, at one moment.
+  ///
+  /// - Returns: false when the keyspace is not ordered; nothing was printed then.
+  private func scanInOrder(_ store: Store, _ most: Int) async throws -> Bool {
+    let snapshot = try await store.snapshot().keyspace(named: try keyspace(store).name)
+    var count = 0
+    do {
+      let range = KeyRange(from: from.map { Key($0) }, upTo: to.map { Key($0) })
+        .intersection(.prefix(Key(prefix ?? "")))
+      try snapshot.scan(in: range, order: reverse ? .descending : .ascending) { entry in
+        try Output.write { append(entry, to: &$0) }
+        count += 1
+        return count < most
+      }
+      return true
+    } catch let error as StoreError where error.code == .invalidArgument {
+      guard from == nil, to == nil, !reverse else { throw error }
+      return false
     }
   }
 

@@ -2,6 +2,8 @@
 public enum StoreLimits {
   /// The longest key, in bytes.
   public static let keyLengthBytes = 65_536
+  /// Length of the longest key of an ordered keyspace, in bytes.
+  public static let orderedKeyLengthBytes = 511
   /// The longest value, in bytes: 1 GiB.
   public static let valueLengthBytes = 1 << 30
   /// The longest record, in bytes, with its optional fields, its key and its value.

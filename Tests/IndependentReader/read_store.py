@@ -42,10 +42,11 @@ class Manifest:
         if len(payloads[3]) % 32:
             fail(160, "the list of epochs ends within an entry")
         self._check_cuts(payloads[4], fail)
+        self._check_ordered(payloads[5], fail)
 
     def _sections(self, data, fail):
         """Reads the sections. A tag may occur repeatedly; each payload holds complete entries."""
-        payloads = {1: b"", 2: b"", 3: b"", 4: b""}
+        payloads = {1: b"", 2: b"", 3: b"", 4: b"", 5: b""}
         place = 160
         for _ in range(number(data, 156, 4)):
             if place + 8 > len(data) - 4:
@@ -56,7 +57,7 @@ class Manifest:
             if place + length > len(data) - 4:
                 fail(place, "a section ends after the end of the file")
             if tag in payloads:
-                if length % {1: 72, 2: 1, 3: 32, 4: 24}[tag]:
+                if length % {1: 72, 2: 1, 3: 32, 4: 24, 5: 4}[tag]:
                     fail(place, "a section ends within an entry")
                 payloads[tag] += data[place:place + length]
             elif flags & 1:
@@ -99,6 +100,7 @@ class Manifest:
     def _check_keyspaces(self, payload, fail):
         place = 0
         self.keyspaces = {0: ""}
+        self.indexes = {}
         while place < len(payload):
             end = place + 4 + number(payload, place + 3, 1)
             if place + 4 > len(payload) or end > len(payload):
@@ -108,11 +110,25 @@ class Manifest:
             except UnicodeDecodeError:
                 fail(160, "the name of a keyspace is not UTF-8")
             identifier = number(payload, place, 2)
+            self.indexes[identifier] = number(payload, place + 2, 1)
+            if self.indexes[identifier] > 1:
+                raise Newer("MANIFEST", 160, "a keyspace has an unknown index")
             spellings = [normalize("NFC", other) for other in self.keyspaces.values()]
             if identifier in self.keyspaces or normalize("NFC", name) in spellings:
                 fail(160, "two keyspaces have the same number or name")
             self.keyspaces[identifier] = name
             place = end
+
+    def _check_ordered(self, payload, fail):
+        ordered = []
+        for place in range(0, len(payload), 4):
+            if number(payload, place + 2, 2) != 1:
+                raise Newer("MANIFEST", 160, "an ordered keyspace has an unknown index")
+            ordered.append(number(payload, place, 2))
+        if sorted(set(ordered)) != ordered or not set(ordered) <= set(self.keyspaces):
+            fail(160, "the list of ordered keyspaces is not plausible")
+        if any((index == 1) != (identifier in ordered) for identifier, index in self.indexes.items()):
+            fail(160, "the indexes of the keyspaces contradict each other")
 
     @property
     def is_clean(self):

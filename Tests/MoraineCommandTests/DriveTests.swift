@@ -34,7 +34,8 @@ import Testing
     #expect(try await answers("put 6b 76", "compact", "get 6b") == ["ok 1", "ok", "value 76"])
     let help = try await Moraine.run("drive", "--help")
     for command in [
-      "put", "del", "get", "cas", "getv", "batch", "scan", "sync", "compact", "stats", "close",
+      "put", "del", "get", "cas", "getv", "range", "batch", "scan", "sync", "compact", "stats",
+      "close",
     ] {
       #expect(help.lines.contains { $0.hasPrefix("  \(command) ") }, "\(command)")
     }
@@ -51,6 +52,31 @@ import Testing
         "err usage cas takes a sequence number or absent", "err usage wrong number of words",
         "value 77", "ok",
       ])
+  }
+
+  @Test func rangeAnswersTheKeysInTheirOrder() async throws {
+    let lines = [
+      "put 62 02", "put 61 01", "put 63 -", "batch 2", "put 6162 04", "del 62", "range - -",
+      "range 61 62", "range - - reverse 2", "range 6161 - 1", "range 63 61", "range 61 62 x",
+      "scan", "close",
+    ]
+    let outcome = try await Moraine.run(
+      "drive", place.store, "--ordered", input: lines.joined(separator: "\n") + "\n")
+    #expect(
+      Array(outcome.lines.dropLast()) == [
+        "ok 1", "ok 2", "ok 3", "ok 5", "count 3", "61 01", "6162 04", "63 -", "count 2", "61 01",
+        "6162 04", "count 2", "63 -", "6162 04", "count 1", "6162 04", "count 0",
+        "err usage expected range FROM TO [reverse] [LIMIT]",
+        "count 3 \(digest([([0x61], [1]), ([0x61, 0x62], [4]), ([0x63], [])]))", "ok",
+      ])
+    // The order stays in the next run, also without the flag.
+    let again = try await answers("range 62 -", "put 60 00", "range - 61")
+    #expect(again == ["count 1", "63 -", "ok 6", "count 1", "60 00"])
+  }
+
+  @Test func rangeIsRefusedWithoutOrder() async throws {
+    let seen = try await answers("put 61 01", "range - -")
+    #expect(seen.last?.hasPrefix("err invalidArgument ") == true)
   }
 
   /// The missing numbers belong to another process.

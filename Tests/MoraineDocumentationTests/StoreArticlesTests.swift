@@ -31,6 +31,36 @@ import Testing
     #expect(try await users.value(forKey: "ada") == bytes)
   }
 
+  @Test func orderedKeyspaces() async throws {
+    let store = Store.inMemory()
+    let bytes: [UInt8] = [1]
+    let events = try store.orderedKeyspace(named: "events")
+    try await events.set(bytes, forKey: "2026-11-24/1")
+    let page = try await events.entries(in: .prefix("2026-11-"), order: .descending, limit: 50)
+    if let token = page.next { _ = try await events.entries(after: token, limit: 50) }
+    let first = try await events.first(), last = try await events.last(in: ..<"2026-12")
+    let count = try await events.count(in: "2026-11"..<"2026-12")  // without reading them
+    try await events.removeAll(in: .prefix("2025-"))
+    #expect(page.entries.map(\.key) == ["2026-11-24/1"])
+    #expect(first?.key == last?.key && count == 1)
+
+    let moment = try await store.snapshot().keyspace(named: "events")
+    try moment.scan(in: "2026-11"..."2026-12", order: .descending) { $0.value.count < 100 }
+    try moment.scanSpans(in: .all) { key, value in value.byteCount < 100 }  // not copied
+    #expect(try moment.count(in: .all) == 1)
+  }
+
+  @Test func compareAndSet() async throws {
+    let store = Store.inMemory()
+    let bytes: [UInt8] = [1]
+    let seen = try await store.versionedValue(forKey: "k")
+    let condition = seen.map { WriteCondition.sequence($0.sequence) } ?? .absent
+    let sequence = try await store.set(bytes, forKey: "k", if: condition)
+    try await store.update("visits") { old in [(old?.first ?? 0) &+ 1] }  // in one step
+    #expect(sequence != nil)
+    #expect(try await store.value(forKey: "visits") == [1])
+  }
+
   @Test func snapshots() async throws {
     let store = Store.inMemory()
     try await store.set([1], forKey: "ada")

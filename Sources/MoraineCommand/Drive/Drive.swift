@@ -28,6 +28,10 @@ struct Drive: AsyncParsableCommand {
                         nothing
         scan            count N DIGEST: the sum, modulo 2^64, of FNV-1a of
                         each key's length in 8 bytes, the key and the value
+        range FROM TO [reverse] [LIMIT]
+                        with --ordered: count N, and then N lines of key and
+                        value: the keys from FROM up to, and without, TO, in
+                        their order; - stands for no bound
         sync            ok DURABLE-SEQUENCE
         compact         ok, after a compaction of the whole store
         stats           stats JSON
@@ -47,6 +51,8 @@ struct Drive: AsyncParsableCommand {
   @Flag(help: "Share the store with other processes that use this flag.")
   var shared = false
 
+  @Flag(help: "Keep the keys in their order, for range.") var ordered = false
+
   func validate() throws {
     if segmentSize < StoreLimits.segmentSizeBytes.lowerBound {
       throw ValidationError("--segment-size takes a number from 256")
@@ -55,8 +61,9 @@ struct Drive: AsyncParsableCommand {
 
   func run() async throws {
     let opened = try await open()
-    try await opened.closed { store in
-      try await DriveSession(store).run()
+    let keyspace = try ordered ? opened.orderedKeyspace(named: "") : opened.keyspace(named: "")
+    try await opened.closed { _ in
+      try await DriveSession(keyspace).run()
     }
   }
 

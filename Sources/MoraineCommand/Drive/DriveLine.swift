@@ -56,6 +56,24 @@ struct DriveLine {
     }
   }
 
+  /// The bounds, the order and the largest number of the entries of a range.
+  var range: (KeyRange, KeyOrder, Int?) {
+    get throws {
+      func bound(_ index: Int) throws -> Key? {
+        words[index].elementsEqual("-".utf8) ? nil : Key(try bytes(index))
+      }
+      var rest = words[3...].map { String(decoding: $0, as: UTF8.self) }
+      let isReverse = rest.first == "reverse"
+      if isReverse { rest.removeFirst() }
+      let limit = rest.first.flatMap { Int($0) }
+      guard rest.count <= 1, rest.isEmpty || (limit ?? -1) >= 0 else {
+        throw DriveSession.Misuse(message: "expected range FROM TO [reverse] [LIMIT]")
+      }
+      let range = KeyRange(from: try bound(1), upTo: try bound(2))
+      return (range, isReverse ? .descending : .ascending, limit)
+    }
+  }
+
   /// The value of a compare and set.
   var conditionalValue: [UInt8] {
     get throws { try bytes(3) }

@@ -9,10 +9,13 @@ final class DriveSession {
   }
 
   private let store: Store
+  /// The unnamed keyspace, which all lines are about.
+  private let keyspace: Keyspace
   private var lines: LineReader
 
-  init(_ store: Store) {
-    self.store = store
+  init(_ keyspace: Keyspace) {
+    self.keyspace = keyspace
+    store = keyspace.store
     // A put at the limits of the format, in hexadecimal digits, and 64 bytes for the other words.
     let limit = 2 * (StoreLimits.keyLengthBytes + StoreLimits.valueLengthBytes) + 64
     lines = LineReader(.standardInput, limitBytes: limit)
@@ -62,13 +65,14 @@ final class DriveSession {
   private func answer(_ line: DriveLine) async throws -> Bool {
     switch (try line.command, line.words.count) {
     case ("put", 3), ("del", 2): try say(try await apply(try line.operation))
-    case ("get", 2): try answer(value: try await store.value(forKey: try line.key))
+    case ("get", 2): try answer(value: try await keyspace.value(forKey: try line.key))
     case ("getv", 2):
-      let found = try await store.versionedValue(forKey: try line.key)
+      let found = try await keyspace.versionedValue(forKey: try line.key)
       try answer(value: found?.value, sequence: found?.sequence)
     case ("cas", 4): try say(try await compareAndSet(line))
     case ("batch", 2): try say(try await batch(line))
     case ("scan", 1): try say(try await scan())
+    case ("range", 3...5): try await range(line)
     case ("sync", 1): try say("ok \(try await store.sync())")
     case ("stats", 1): try say("stats \(try await store.statistics().json)")
     case ("compact", 1):
@@ -79,7 +83,7 @@ final class DriveSession {
       try say("ok")
       return true
     case ("put", _), ("del", _), ("get", _), ("getv", _), ("cas", _), ("batch", _), ("scan", _),
-      ("sync", _), ("stats", _), ("compact", _), ("close", _):
+      ("range", _), ("sync", _), ("stats", _), ("compact", _), ("close", _):
       throw Misuse(message: "wrong number of words")
     default: throw Misuse(message: "unknown command")
     }
@@ -89,7 +93,7 @@ final class DriveSession {
   private func compareAndSet(_ line: DriveLine) async throws -> String {
     let (key, condition) = (try line.key, try line.condition)
     guard
-      let sequence = try await store.set(try line.conditionalValue, forKey: key, if: condition)
+      let sequence = try await keyspace.set(try line.conditionalValue, forKey: key, if: condition)
     else { return "err conflict the key has another value than the one that the write replaces" }
     return "ok \(sequence)"
   }
@@ -107,9 +111,9 @@ final class DriveSession {
 
   private func apply(_ operation: DriveLine.Operation) async throws -> String {
     if let value = operation.value {
-      return "ok \(try await store.set(value, forKey: operation.key))"
+      return "ok \(try await keyspace.set(value, forKey: operation.key))"
     }
-    let sequence = try await store.removeValue(forKey: operation.key)
+    let sequence = try await keyspace.removeValue(forKey: operation.key)
     return "ok " + (sequence.map { "\($0)" } ?? "-")
   }
 
@@ -134,10 +138,27 @@ final class DriveSession {
     if let failure { throw failure }
     // Not `lastSequence`: the last number of the store may already be another process's.
     let receipt = Mutex<CommitReceipt?>(nil)
-    try await store.keyspace(named: "").commit(operations, durability: nil) { done in
+    try await keyspace.commit(operations, durability: nil) { done in
       receipt.withLock { $0 = done }
     }
     return "ok " + (receipt.withLock { $0?.sequence }.map { "\($0)" } ?? "-")
+  }
+
+  private func range(_ line: DriveLine) async throws {
+    let (range, order, limit) = try line.range
+    let page =
+      try await limit == 0
+      ? [] : keyspace.entries(in: range, order: order, limit: limit ?? Int.max).entries
+    try Output.write { text in
+      text.append(contentsOf: "count \(page.count)\n".utf8)
+      for entry in page {
+        Hexadecimal.append(entry.key.bytes, to: &text)
+        text.append(UInt8(ascii: " "))
+        Hexadecimal.append(entry.value, to: &text)
+        text.append(UInt8(ascii: "\n"))
+      }
+    }
+    try Output.flush()
   }
 
   private func scan() async throws -> String {

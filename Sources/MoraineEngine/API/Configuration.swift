@@ -73,6 +73,9 @@ extension Store {
     /// Putting and getting make no events. They cost the same with a handler as without one.
     public var onEvent: (@Sendable (StoreEvent) -> Void)?
 
+    /// Whether every keyspace that is created is ordered, also the unnamed one. For tests.
+    package var ordersKeyspaces = false
+
     /// Creates the default configuration.
     public init() {}
 

@@ -28,6 +28,13 @@ public struct Key: Hashable, Sendable {
   }
 }
 
+extension Key: Comparable {
+  /// Compares the bytes. A key precedes the keys that begin with it.
+  public static func < (left: Key, right: Key) -> Bool {
+    left.bytes.lexicographicallyPrecedes(right.bytes)
+  }
+}
+
 extension Key: ExpressibleByStringInterpolation {
   @inlinable
   public init(stringLiteral text: String) { self.init(text) }

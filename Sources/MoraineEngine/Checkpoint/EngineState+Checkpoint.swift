@@ -79,7 +79,7 @@ extension EngineState {
   /// - Throws: `.corrupted` when the log contradicts itself, `.io`; the state is then unchanged.
   /// - Complexity: O(bytes of the log), on the calling thread: the case is rare.
   mutating func rebuildIndex() throws(StoreError) {
-    var before = try LiveIndex()
+    var before = try LiveIndex(ordered: live.trees.ordered)
     swap(&before, &live)
     let slots = log.table.readingOrder
     let views = slots.map { log.table[$0] }
@@ -87,7 +87,7 @@ extension EngineState {
     defer { (log.lastSequence, isFollowedInPart) = (last, isFollowed) }
     do throws(StoreError) {
       // A compaction still needs the memory that it has taken ahead.
-      try live.index.beginMoves(before.index.movesUnderWay)
+      try live.beginMoves(before.index.movesUnderWay)
       log.lastSequence = 0
       let entries = log.manifest.entriesByNumber
       for slot in slots {

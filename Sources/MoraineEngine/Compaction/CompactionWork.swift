@@ -143,6 +143,9 @@ struct CompactionCandidate {
   let isDelete: Bool
   /// Time of expiry in milliseconds since 1970; `UInt64.max` for a record that does not expire.
   let expiryMilliseconds: UInt64
+  /// The key of a record, where the input is not mapped and the keyspace was ordered when the
+  /// compaction began; nil for the others.
+  let orderedKey: [UInt8]?
 }
 
 /// Reads the inputs of a compaction in order, and verifies every checksum. One thread uses it at a
@@ -156,6 +159,7 @@ final class CompactionReader: @unchecked Sendable {
   private let inputs: [CompactionInput]
   private let directory: any StorageDirectory
   private let hashKey: HashKey
+  private let ordered: OrderedKeyspaces
   private let sampling: DictionarySampling?
   private var next = 0
   private var scanner: SegmentScanner?
@@ -166,13 +170,14 @@ final class CompactionReader: @unchecked Sendable {
   /// - Parameter sampling: selects the puts that are read; nil for all records.
   init(
     _ inputs: [CompactionInput], _ directory: any StorageDirectory, _ hashKey: HashKey,
-    sampling: DictionarySampling? = nil
+    _ ordered: OrderedKeyspaces, sampling: DictionarySampling? = nil
   ) {
     assert(!inputs.isEmpty, "a compaction has no inputs")
     assert(Set(inputs.map(\.slot)).count == inputs.count, "a segment is an input twice")
     self.inputs = inputs
     self.directory = directory
     self.hashKey = hashKey
+    self.ordered = ordered
     self.sampling = sampling
   }
 
@@ -224,7 +229,10 @@ final class CompactionReader: @unchecked Sendable {
             hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
             sequence: header.sequence, keyspace: header.keyspace,
             isDelete: header.kind.effect == .removes,
-            expiryMilliseconds: record.reference.expiryMilliseconds ?? .max))
+            expiryMilliseconds: record.reference.expiryMilliseconds ?? .max,
+            // A mapped input keeps the key itself.
+            orderedKey: inputs[next].mapping == nil && ordered.contains(header.keyspace)
+              ? [UInt8](record.reference.key) : nil))
       }
     }
     return result
@@ -377,7 +385,8 @@ final class CompactionOutput: @unchecked Sendable {
           old: candidate.address, hash: candidate.hash, sequence: candidate.sequence,
           newOffset: UInt32(truncatingIfNeeded: offset),
           oldLength: UInt32(truncatingIfNeeded: candidate.length),
-          newLength: UInt32(truncatingIfNeeded: copy.length), keyspace: candidate.keyspace))
+          newLength: UInt32(truncatingIfNeeded: copy.length), keyspace: candidate.keyspace,
+          orderedKey: candidate.orderedKey))
     }
     if buffer.count >= Self.flushBytes { try flush() }
   }

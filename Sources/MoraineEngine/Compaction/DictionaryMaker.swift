@@ -16,7 +16,8 @@ final class DictionaryMaker: @unchecked Sendable {
   ) {
     let liveBytes = inputs.reduce(0) { $0 + $1.liveBytes }
     sampling = DictionarySampling(liveBytes: liveBytes, isGlance: isGlance)
-    reader = CompactionReader(inputs, directory, hashKey, sampling: sampling)
+    reader = CompactionReader(
+      inputs, directory, hashKey, OrderedKeyspaces(), sampling: sampling)
   }
 
   func chunk() throws(StoreError) -> [CompactionCandidate]? { try reader.chunk() }

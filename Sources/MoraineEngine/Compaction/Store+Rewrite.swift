@@ -21,7 +21,9 @@ extension Store {
     assert(!engine!.log.table.isRetiring, "another compaction has not ended")
     let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
-    let reader = CompactionReader(inputs, directory, engine!.log.manifest.hashKey)
+    let reader = CompactionReader(
+      inputs, directory, engine!.log.manifest.hashKey,
+      engine!.live.trees.ordered)
     let output = CompactionOutput(
       engine!.compactionHeader(), directory, limitBytes: work.outputLimitBytes)
     let pipeline = pipeline
@@ -184,7 +186,7 @@ extension Store {
     defer { writing.manifestGate.release() }
     assert(engine!.live.index.movesUnderWay == 0, "the copies of another output are moving")
     // Index entries are moved after the manifest is published; then nothing may fail.
-    try engine!.live.index.beginMoves(output.relocations.count)
+    try engine!.live.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)
     let before = engine!.log.manifest
     engine!.log.manifest.compactedThrough = SequenceNumber(rawValue: engine!.log.lastSequence)
@@ -196,7 +198,7 @@ extension Store {
       engine!.log.manifest.compactedThrough = before.compactedThrough
       engine!.log.manifest.feedHorizon = before.feedHorizon
       engine!.log.table.reinstate(for: slot)
-      engine!.live.index.movesUnderWay = 0
+      engine!.live.endMoves()
       throw error
     }
     return slot
@@ -223,7 +225,7 @@ extension Store {
       // Let other calls run.
       await Task.yield()
     }
-    engine!.live.index.movesUnderWay = 0
+    engine!.live.endMoves()
     assert(
       engine!.log.table.infos[slot].incomingBytes == 0, "some copies were never installed")
   }
@@ -345,13 +347,17 @@ extension EngineState {
   ) throws(StoreError) -> [Bool] {
     for candidate in candidates { live.index.prefetch(candidate.hash) }
     if live.index.needsCare {
-      for candidate in candidates where !candidate.isDelete { try validatePages(candidate.hash) }
+      for candidate in candidates where !candidate.isDelete {
+        try validatePages(candidate.hash)
+      }
     }
     let droppable = Self.lastDroppableDelete(cleanedThrough, pin: observers.pins.leastSequence)
     return candidates.map { candidate in
       candidate.isDelete
         ? candidate.sequence > droppable
-        : live.index.holds(candidate.address, candidate.hash)
+        : live.holds(
+          candidate.address, candidate.hash, candidate.keyspace, orderedKey: candidate.orderedKey,
+          in: log.table)
     }
   }
 
@@ -459,7 +465,11 @@ extension EngineState {
   /// Adds the copied records that are still live.
   func add(_ relocations: ArraySlice<Relocation>, to selection: inout LiveSelection) {
     for relocation in relocations { live.index.prefetch(relocation.hash) }
-    for relocation in relocations where live.index.holds(relocation.old, relocation.hash) {
+    for relocation in relocations
+    where live.holds(
+      relocation.old, relocation.hash, relocation.keyspace, orderedKey: relocation.orderedKey,
+      in: log.table)
+    {
       selection.add(relocation)
     }
   }

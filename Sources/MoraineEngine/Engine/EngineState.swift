@@ -31,7 +31,7 @@ struct EngineState: ~Copyable {
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
     configuration: Store.Configuration, pipeline: CommitPipeline, observers: Observers
   ) throws(StoreError) {
-    live = try LiveIndex()
+    live = try LiveIndex(ordered: OrderedKeyspaces(manifest.ordered))
     log = Log(
       directory: directory, lock: lock, manifest: manifest, configuration: configuration,
       pipeline: pipeline)
@@ -73,11 +73,7 @@ extension EngineState {
   mutating func storedValue(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> StoredValue? {
-    let hash = hash(key, keyspace)
-    try validatePages(hash)
-    guard let found = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
-      return nil
-    }
+    guard let found = try found(key, keyspace) else { return nil }
     try log.table.verify(found.record, at: found.address)
     let slot = found.address.slot
     if found.record.header.codec == .raw, log.table[slot].base != nil,
@@ -92,6 +88,7 @@ extension EngineState {
   mutating func value(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> [UInt8]? {
+    if live.trees.isOrdered(keyspace) { return try orderedValue(key, keyspace) }
     let hash = hash(key, keyspace)
     try validatePages(hash)
     guard let found = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
@@ -109,11 +106,7 @@ extension EngineState {
   mutating func versionedValue(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> VersionedValue? {
-    let hash = hash(key, keyspace)
-    try validatePages(hash)
-    guard let found = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
-      return nil
-    }
+    guard let found = try found(key, keyspace) else { return nil }
     let sequence = SequenceNumber(rawValue: found.record.header.sequence)
     try log.table.verify(found.record, at: found.address)
     return VersionedValue(
@@ -123,9 +116,22 @@ extension EngineState {
   mutating func contains(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> Bool {
+    try found(key, keyspace) != nil
+  }
+
+  /// Returns the record of a key. Its checksum is not verified.
+  @inline(__always)
+  mutating func found(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
+  ) throws(StoreError) -> FoundRecord? {
+    if live.trees.isOrdered(keyspace) {
+      return try log.table.find(key, keyspace, in: live.trees, live.trees.root(keyspace))
+    }
     let hash = hash(key, keyspace)
     try validatePages(hash)
-    return try log.table.find(key, keyspace, hash: hash, in: live.index) != nil
+    return try log.table.find(key, keyspace, hash: hash, in: live.index).map {
+      FoundRecord(record: $0.record, address: $0.address)
+    }
   }
 }
 
@@ -308,6 +314,7 @@ extension EngineState {
     let (key, keyspace) = (draft.key, draft.keyspace)
     let length = draft.length
     guard log.hasRoom(forPuts: aligned(length)) else { return .needsRoom(aligned(length)) }
+    if live.trees.isOrdered(keyspace) { return .done(try putOrdered(draft, hash: hash)) }
     try validateForChange(hash)
     live.index.makeUnique(hash)
     let existing = try log.table.find(key, keyspace, hash: hash, in: live.index)
@@ -336,7 +343,7 @@ extension EngineState {
 
   /// Makes a record visible that is in the log.
   @inline(__always)
-  private mutating func apply(
+  mutating func apply(
     _ effect: RecordKind.Effect, at address: Address, length: Int, sequence: UInt64, hash: UInt64,
     keyspace: UInt16, over existing: ReplaceableEntry?
   ) {
@@ -352,6 +359,7 @@ extension EngineState {
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try checkWritable()
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
+    if live.trees.isOrdered(keyspace) { return try deleteOrdered(key, keyspace) }
     let hash = hash(key, keyspace)
     try validateForChange(hash)
     live.index.makeUnique(hash)
@@ -406,6 +414,9 @@ extension EngineState {
       return .needsRoom(total)
     }
     let hashes = hashesFetchingBuckets(batch)
+    if batch.operations.contains(where: { live.trees.isOrdered($0.keyspace) }) {
+      return .done(try commitOrdered(batch, hashes))
+    }
     let older = try replacedRecords(batch, hashes)
     // Many insertions may need more memory than one.
     if live.index.needsCare || batch.count > Self.largeBatch {
@@ -482,7 +493,7 @@ extension EngineState {
     return older
   }
 
-  private mutating func appendAll(
+  mutating func appendAll(
     _ batch: BatchPieces, after first: UInt64
   ) throws(StoreError) -> [(address: Address, length: Int)] {
     let start = log.end
@@ -518,7 +529,7 @@ extension EngineState {
   }
 
   /// Notifies the watchers, once for each keyspace.
-  private func recordCommit(of batch: BatchPieces) {
+  func recordCommit(of batch: BatchPieces) {
     let first = batch.operations[0].keyspace
     if batch.operations.allSatisfy({ $0.keyspace == first }) {
       keyspaces.recordCommit(first)
@@ -529,7 +540,7 @@ extension EngineState {
 
   /// Returns the entry of an operation's key as the operations before it have left it. Reads no
   /// record, so that it cannot fail: the batch is in the log by now.
-  private func entry(
+  func entry(
     of index: Int, _ batch: BatchPieces, _ places: [(address: Address, length: Int)],
     _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64
   ) -> ReplaceableEntry? {
@@ -549,47 +560,5 @@ extension EngineState {
       }
     }
     return nil
-  }
-}
-
-/// Storage of the engine in the store's actor, in optimized builds.
-///
-/// The runtime tracks each access to a stored property of an actor, so that no two overlap: some
-/// 200 instructions for every key that is read or written. It does not track memory that a
-/// pointer leads to. (With `_read` and `_modify` instead of addressors, Swift 6.3 allocates a frame
-/// for each access and copies the engine.)
-///
-/// Safety: only the actor has the cell. An access to the engine ends before any other code of the
-/// actor can run: no operation of the engine is asynchronous, and none calls a function that a user
-/// passed to it. Debug builds have a stored property instead, so that the runtime tracks the
-/// accesses of the tests; an access within another one traps there.
-struct EngineCell: ~Copyable {
-  let place: UnsafeMutablePointer<EngineState?>
-
-  init(_ engine: consuming EngineState?) {
-    place = .allocate(capacity: 1)
-    place.initialize(to: engine)
-  }
-
-  deinit {
-    place.deinitialize(count: 1)
-    place.deallocate()
-  }
-}
-
-/// Carries a state from the thread that made it to the actor that will own it.
-///
-/// Safety of `@unchecked Sendable`: the box is made on one thread, passed once through a
-/// continuation, and its state is taken once by the receiver; two threads never use it at the same
-/// time.
-final class EngineBox: @unchecked Sendable {
-  private var state: EngineState?
-
-  init(_ state: consuming EngineState?) {
-    self.state = state
-  }
-
-  func take() -> EngineState? {
-    state.take()
   }
 }

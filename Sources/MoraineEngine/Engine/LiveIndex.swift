@@ -7,6 +7,8 @@ import MoraineFormat
 /// figures, so they always agree with the index.
 struct LiveIndex: ~Copyable {
   var index: HashIndex
+  /// The index of the ordered keyspaces.
+  var trees: TreeIndex
   /// Digest of the live records.
   private(set) var digest = StateDigest()
   /// Number of bytes of the live records. It begins with the figure of a checkpoint, which can be
@@ -15,7 +17,13 @@ struct LiveIndex: ~Copyable {
   private(set) var keyspaces = KeyspaceFigures()
 
   /// - Throws: `.limitExceeded` when the system gives no memory.
-  init() throws(StoreError) { index = try HashIndex() }
+  init(ordered: OrderedKeyspaces = OrderedKeyspaces()) throws(StoreError) {
+    index = try HashIndex()
+    trees = TreeIndex(ordered: ordered)
+  }
+
+  /// Number of live records.
+  var count: Int { index.count &+ trees.count }
 
   /// Makes a record visible, instead of the record that its key has so far.
   ///
@@ -51,11 +59,21 @@ struct LiveIndex: ~Copyable {
     } else {
       index.insert(hash, address, rehashing: table)
     }
+    gain(
+      address.slot, size: size, sequence: sequence, hash: hash, keyspace: keyspace, in: table)
+  }
+
+  /// Adds a record to the figures.
+  @inline(__always)
+  private mutating func gain(
+    _ slot: Int, size: UInt64, sequence: UInt64, hash: UInt64, keyspace: UInt16,
+    in table: borrowing SegmentTable
+  ) {
     bytes &+= size
     if keyspace != 0 { keyspaces.gain(keyspace, bytes: size) }
     let mixed = StateDigest.of(hash: hash, sequence: sequence)
     digest.add(mixed)
-    table[address.slot].gain(size, mixed)
+    table[slot].gain(size, mixed)
   }
 
   /// Removes the record that an entry names from the figures.
@@ -63,12 +81,46 @@ struct LiveIndex: ~Copyable {
   private mutating func retire(
     _ old: ReplaceableEntry, hash: UInt64, keyspace: UInt16, in table: borrowing SegmentTable
   ) {
-    let size = UInt64(truncatingIfNeeded: aligned(old.length))
+    lose(
+      old.address.slot, length: old.length, sequence: old.sequence, hash: hash,
+      keyspace: keyspace, in: table)
+  }
+
+  /// Removes a record from the figures.
+  @inline(__always)
+  private mutating func lose(
+    _ slot: Int, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
+    in table: borrowing SegmentTable
+  ) {
+    let size = UInt64(truncatingIfNeeded: aligned(length))
     bytes &-= size
     if keyspace != 0 { keyspaces.lose(keyspace, bytes: size) }
-    let mixed = StateDigest.of(hash: hash, sequence: old.sequence)
+    let mixed = StateDigest.of(hash: hash, sequence: sequence)
     digest.remove(mixed)
-    table[old.address.slot].lose(size, mixed)
+    table[slot].lose(size, mixed)
+  }
+
+  /// Takes ahead the memory for moving this number of entries. Other changes do not use that memory
+  /// until ``endMoves()``.
+  ///
+  /// - Throws: `.limitExceeded` when the system gives no memory.
+  mutating func beginMoves(_ count: Int) throws(StoreError) {
+    try trees.beginMoves(count)
+    try index.beginMoves(count)
+  }
+
+  /// Ends the moves of a compaction.
+  mutating func endMoves() {
+    index.movesUnderWay = 0
+    trees.movesUnderWay = 0
+  }
+
+  /// Takes ahead the memory for copies that the moves under way need after a snapshot is taken.
+  ///
+  /// - Throws: as ``beginMoves(_:)``; then no snapshot may be taken.
+  func prepareToFreeze() throws(StoreError) {
+    try index.prepareToFreeze()
+    try trees.prepareToFreeze()
   }
 
   /// Lets the entry of a record name its copy, unless the entry names a newer record or no longer
@@ -76,7 +128,13 @@ struct LiveIndex: ~Copyable {
   mutating func relocate(
     _ relocation: Relocation, to copy: Address, in table: borrowing SegmentTable
   ) {
-    guard index.move(relocation.old, to: copy, relocation.hash) else { return }
+    let isMoved =
+      trees.isOrdered(relocation.keyspace)
+      ? table.key(relocation.orderedKey, at: relocation.old).withBytes {
+        trees.move(relocation.old, to: copy, TreeKey($0), in: relocation.keyspace)
+      }
+      : index.move(relocation.old, to: copy, relocation.hash)
+    guard isMoved else { return }
     let before = UInt64(aligned(Int(relocation.oldLength)))
     let after = UInt64(aligned(Int(relocation.newLength)))
     // The digest of the store stays: the copy has the key and the sequence number of the original.
@@ -118,13 +176,114 @@ struct LiveIndex: ~Copyable {
   mutating func countKeyspaces(in table: borrowing SegmentTable) throws(StoreError) {
     if keyspaces.areCounted { return }
     var counted = KeyspaceFigures()
-    for address in index.addresses() {
+    for address in index.addresses() + trees.addresses() {
       let record = try table.record(at: address)
       guard record.header.keyspace != 0 else { continue }
       counted.gain(record.header.keyspace, bytes: UInt64(aligned(record.header.length)))
     }
     keyspaces = counted
   }
+}
+
+// Changes of ordered keyspaces.
+extension LiveIndex {
+  /// Makes a record of an ordered keyspace visible, as the other `apply` does for the others.
+  ///
+  /// - Parameters:
+  ///   - place: the place of the key, found in the tree as it is now.
+  ///   - existing: the record that the key has so far.
+  mutating func apply(
+    _ effect: RecordKind.Effect, _ key: TreeKey, at address: Address, length: Int,
+    sequence: UInt64, hash: UInt64, keyspace: UInt16, _ place: TreePlace,
+    over existing: ReplacedRecord?, in table: borrowing SegmentTable
+  ) {
+    assert(place.existing == existing?.address, "a place names another record than the key has")
+    change(
+      effect, at: address, length: length, sequence: sequence, hash: hash, keyspace: keyspace,
+      over: existing, in: table)
+    switch (effect, existing) {
+    case (.sets, nil): trees.insert(key, address, at: place, in: keyspace, table)
+    case (.sets, _): trees.replace(place, with: address)
+    case (.removes, nil): return
+    case (.removes, _): trees.remove(place, in: keyspace, table)
+    case (.none, _): assertionFailure("a record without a key changes no entry")
+    }
+  }
+
+  /// Changes the figures as a record of an ordered keyspace asks for. The caller changes the tree.
+  mutating func change(
+    _ effect: RecordKind.Effect, at address: Address, length: Int, sequence: UInt64, hash: UInt64,
+    keyspace: UInt16, over existing: ReplacedRecord?, in table: borrowing SegmentTable
+  ) {
+    if let existing {
+      lose(
+        existing.address.slot, length: existing.length, sequence: existing.sequence, hash: hash,
+        keyspace: keyspace, in: table)
+    }
+    guard effect == .sets else { return }
+    gain(
+      address.slot, size: UInt64(aligned(length)), sequence: sequence, hash: hash,
+      keyspace: keyspace, in: table)
+  }
+}
+
+extension LiveIndex: LiveRecords {
+  @inline(__always)
+  func prefetch(_ hash: UInt64) { index.prefetch(hash) }
+
+  @inline(__always)
+  func isOrdered(_ keyspace: UInt16) -> Bool { trees.isOrdered(keyspace) }
+
+  @inline(__always)
+  func holds(_ address: Address, _ hash: UInt64) -> Bool { index.holds(address, hash) }
+
+  func holdsOrdered(_ address: Address, _ record: RecordReference) -> Bool {
+    trees.holds(address, TreeKey(record.key), trees.root(record.header.keyspace))
+  }
+
+  /// Whether the record of a candidate of a compaction is live.
+  func holds(
+    _ address: Address, _ hash: UInt64, _ keyspace: UInt16, orderedKey: [UInt8]?,
+    in table: borrowing SegmentTable
+  ) -> Bool {
+    guard isOrdered(keyspace) else { return holds(address, hash) }
+    return table.key(orderedKey, at: address).withBytes {
+      trees.holds(address, TreeKey($0), trees.root(keyspace))
+    }
+  }
+
+  /// Whether a record is live.
+  func holds(_ address: Address, _ hash: UInt64, _ record: RecordReference) -> Bool {
+    isOrdered(record.header.keyspace)
+      ? holdsOrdered(address, record) : holds(address, hash)
+  }
+}
+
+extension SegmentTable {
+  /// Returns the key of a record that a compaction copies: the one that it has read, or the one in
+  /// the record. A record that cannot be read has no key: then the figures of the compaction do not
+  /// agree, and it is not published.
+  fileprivate func key(_ known: [UInt8]?, at address: Address) -> [UInt8] {
+    if let known { return known }
+    do throws(StoreError) { return [UInt8](try key(at: address)) } catch { return [] }
+  }
+}
+
+extension TreePages where Self: ~Copyable {
+  /// Returns every address that a tree names, in the order of the keys.
+  func addresses(_ root: TreeRoot) -> [Address] {
+    guard root.hasPage else { return [] }
+    var result: [Address] = []
+    result.reserveCapacity(root.count)
+    var cursor = start(root)
+    while let address = next(&cursor) { result.append(address) }
+    return result
+  }
+}
+
+extension TreeIndex {
+  /// Returns every address that the trees name.
+  func addresses() -> [Address] { allRoots.values.flatMap { addresses($0) } }
 }
 
 /// A record that compaction has copied: where it was, and where its copy is.
@@ -136,6 +295,9 @@ struct Relocation {
   let oldLength: UInt32
   let newLength: UInt32
   let keyspace: UInt16
+  /// The key of a record, where the input is not mapped and the keyspace was ordered when the
+  /// compaction began; nil for the others.
+  let orderedKey: [UInt8]?
 }
 
 /// The number and the bytes of the live records in each keyspace.
@@ -315,6 +477,6 @@ extension EngineState {
     guard id == 0 else { return live.keyspaces[id] }
     let named = live.keyspaces.named
     return KeyspaceFigures.Figures(
-      count: live.index.count - named.count, liveBytes: live.bytes &- named.liveBytes)
+      count: live.count - named.count, liveBytes: live.bytes &- named.liveBytes)
   }
 }

@@ -120,6 +120,13 @@ struct HashIndex: ~Copyable, ProbedIndex {
     movesUnderWay = count
   }
 
+  /// Takes ahead the memory for removing this number of entries.
+  ///
+  /// - Throws: as ``secure(insertions:)``.
+  func secureRemovals(_ count: Int) throws(StoreError) {
+    if isFrozen { try secureCopies(moves: count) }
+  }
+
   /// Takes ahead the memory for copies that the moves under way need after a snapshot is taken:
   /// each page may have to be copied once more.
   ///
@@ -246,6 +253,16 @@ extension HashIndex {
     assert(entry.slot.pointee != 0, "an entry is removed twice")
     entry.slot.pointee = 0
     removeFromCount()
+  }
+
+  /// Removes the entry of one record.
+  mutating func remove(_ address: Address, _ hash: UInt64) {
+    makeUnique(hash)
+    var probe = candidates(hash)
+    while let entry = probe.next(self) {
+      if entry.address == address { return remove(entry) }
+    }
+    assertionFailure("an entry is removed that does not exist")
   }
 
   /// Changes the entry of one record to name another address.

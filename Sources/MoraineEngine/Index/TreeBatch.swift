@@ -32,6 +32,10 @@ extension TreeIndex {
       if apply(edits[first..<end], &root, source) { shrunken.append(edits[first].key) }
       end = first
     }
+    if root.count == 0, root.hasPage {
+      releasePages(root.node, height: root.height)
+      root = TreeRoot()
+    }
     for key in shrunken where root.hasPage {
       let path = path(of: key, root)
       if isNearlyEmpty(leaf(path.leaf)) { shrink(path, &root, source) }

@@ -134,15 +134,17 @@ extension TreeCursor {
 struct FrozenTrees: ~Copyable, TreePages {
   private let nodes: FrozenBuckets
   private let roots: [UInt16: TreeRoot]
+  let ordered: OrderedKeyspaces
   /// Number of entries in all trees.
   let count: Int
   private let memory: IndexMemory
   private let number: UInt64
 
   init(
-    _ nodes: consuming FrozenBuckets, _ roots: [UInt16: TreeRoot], _ count: Int,
-    _ memory: IndexMemory, _ number: UInt64
+    _ nodes: consuming FrozenBuckets, _ roots: [UInt16: TreeRoot], _ ordered: OrderedKeyspaces,
+    _ count: Int, _ memory: IndexMemory, _ number: UInt64
   ) {
+    self.ordered = ordered
     self.nodes = nodes
     self.roots = roots
     self.count = count
@@ -156,4 +158,7 @@ struct FrozenTrees: ~Copyable, TreePages {
   func page(_ node: Int) -> UnsafeMutablePointer<UInt64> { nodes[node &<< BucketArray.pageShift] }
 
   func root(_ keyspace: UInt16) -> TreeRoot { roots[keyspace] ?? TreeRoot() }
+
+  @inline(__always)
+  func isOrdered(_ keyspace: UInt16) -> Bool { ordered.contains(keyspace) }
 }

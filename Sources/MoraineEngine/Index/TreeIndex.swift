@@ -12,25 +12,35 @@ import MoraineStorage
 /// except where it can be left out when the record is damaged.
 struct TreeIndex: ~Copyable, TreePages {
   let memory: IndexMemory
-  private(set) var nodes: BucketArray
+  var nodes: BucketArray
   /// The roots by keyspace, those of the system after the others.
   private var roots: [TreeRoot] = []
   private var systemRoots: [TreeRoot] = []
   private var freeNodes = FreeNumbers()
   /// Number of entries in all trees.
   var count = 0
+  /// Whether any keyspace is ordered.
+  private(set) var hasOrdered = false
+  private(set) var ordered: OrderedKeyspaces
   /// The entries that are being written into leaves, kept so that a change allocates little.
   var scratch = TreeEntries()
   /// Whether a snapshot may have a page that is about to change.
-  private(set) var isFrozen = false
+  var isFrozen = false
+  /// Number of entries that a compaction is about to move; these moves must not fail.
+  var movesUnderWay = 0
   /// Whether the trees lack memory that was taken ahead.
-  private var isShort = true
+  var isShort = true
   /// The most entries of a leaf, and children of a branch. Tests make trees of small nodes.
   let leafLimit: Int
   let branchLimit: Int
 
-  init(_ memory: IndexMemory = IndexMemory(), leafLimit: Int = .max, branchLimit: Int = .max) {
+  init(
+    ordered: OrderedKeyspaces = OrderedKeyspaces(), _ memory: IndexMemory = IndexMemory(),
+    leafLimit: Int = .max, branchLimit: Int = .max
+  ) {
     self.memory = memory
+    self.ordered = ordered
+    hasOrdered = !ordered.isEmpty
     self.leafLimit = leafLimit
     self.branchLimit = branchLimit
     nodes = BucketArray(memory)
@@ -73,6 +83,16 @@ struct TreeIndex: ~Copyable, TreePages {
     }
   }
 
+  /// Whether the index of a keyspace is a tree.
+  @inline(__always)
+  func isOrdered(_ keyspace: UInt16) -> Bool { hasOrdered && ordered.contains(keyspace) }
+
+  /// Makes a keyspace ordered. It has no entry yet, in this index and in any other.
+  mutating func order(_ keyspace: UInt16) {
+    ordered.insert(keyspace)
+    hasOrdered = true
+  }
+
   /// The roots of all trees that have entries.
   var allRoots: [UInt16: TreeRoot] {
     var result: [UInt16: TreeRoot] = [:]
@@ -89,7 +109,7 @@ struct TreeIndex: ~Copyable, TreePages {
   mutating func freeze() -> FrozenTrees {
     let number = memory.takeSnapshot()
     isFrozen = true
-    return FrozenTrees(nodes.freeze(), allRoots, count, memory, number)
+    return FrozenTrees(nodes.freeze(), allRoots, ordered, count, memory, number)
   }
 
   func leaf(_ node: Int) -> TreeLeaf { TreeLeaf(page(node)) }
@@ -125,41 +145,6 @@ struct TreeIndex: ~Copyable, TreePages {
     }
     nodes.shrink(to: (last + 1) << BucketArray.pageShift)
     nodes.returnEmptyChunks()
-  }
-}
-
-// Memory. A change that has begun cannot fail, so its memory is taken before.
-extension TreeIndex {
-  /// The most pages that one insertion may add: a leaf, a branch on each level, and a root.
-  private static let pagesPerChange = TreePath.limit + 2
-
-  /// Takes ahead the memory that changes may need.
-  ///
-  /// - Parameter changes: how many keys are inserted, moved or removed.
-  /// - Throws: `.limitExceeded` when the system gives no memory.
-  mutating func secure(changes: Int) throws(StoreError) {
-    // Leaves that are divided are half full, and branches grow with the leaves.
-    let added = Self.pagesPerChange + 2 * changes
-    let chunks = 1 + (added << BucketArray.pageShift) / BucketArray.chunkBuckets
-    let pages =
-      isFrozen ? min(changes * 2 * Self.pagesPerChange, nodes.usedPageCount) + added : 0
-    try storing { () throws(StorageError) in try memory.secure(chunks: chunks, pages: pages) }
-    isShort = false
-  }
-
-  /// Takes ahead the memory that one change may need, where the trees may lack it.
-  ///
-  /// - Throws: as ``secure(changes:)``.
-  @inline(__always)
-  mutating func secureChange() throws(StoreError) {
-    if isFrozen || isShort { try secure(changes: 1) }
-  }
-
-  /// Copies pages back to their original memory, where no snapshot needs that any more.
-  mutating func tend() {
-    guard isFrozen else { return }
-    var limit = 4
-    if nodes.copyBack(&limit), !memory.isFrozen, !nodes.isAway { isFrozen = false }
   }
 }
 
@@ -268,6 +253,25 @@ extension TreeIndex {
     makeUnique(node)
     leaf(node).setAddress(position, new)
     return true
+  }
+
+  /// Removes all entries of a keyspace, and releases the pages of its tree.
+  mutating func removeAll(of keyspace: UInt16) {
+    let root = root(keyspace)
+    count -= root.count
+    if root.hasPage { releasePages(root.node, height: root.height) }
+    setRoot(keyspace, TreeRoot())
+    returnFreePages()
+  }
+
+  /// Releases a node and the nodes below it.
+  mutating func releasePages(_ node: Int, height: Int) {
+    if height > 0 {
+      for child in TreeBranch(page(node)).contents.children {
+        releasePages(child, height: height - 1)
+      }
+    }
+    free(node)
   }
 
   mutating func addToCounts(_ path: TreePath, _ difference: Int) {

@@ -6,6 +6,38 @@ protocol TreeKeySource: ~Copyable {
   func key(at address: Address) throws(StoreError) -> UnsafeRawBufferPointer
 }
 
+/// The numbers of the keyspaces whose index is a tree.
+struct OrderedKeyspaces: Equatable {
+  private var words: [UInt64] = []
+
+  init(_ numbers: [UInt16] = []) {
+    for number in numbers { insert(number) }
+  }
+
+  var isEmpty: Bool { words.isEmpty }
+
+  @inline(__always)
+  func contains(_ keyspace: UInt16) -> Bool {
+    let word = Int(keyspace &>> 6)
+    return word < words.count && words[word] & 1 &<< UInt64(keyspace & 63) != 0
+  }
+
+  mutating func insert(_ keyspace: UInt16) {
+    let word = Int(keyspace >> 6)
+    if word >= words.count {
+      words.append(contentsOf: repeatElement(0, count: word + 1 - words.count))
+    }
+    words[word] |= 1 << UInt64(keyspace & 63)
+  }
+
+  /// The numbers, ascending.
+  var numbers: [UInt16] {
+    words.indices.flatMap { word in
+      (0..<64).filter { words[word] & 1 << UInt64($0) != 0 }.map { UInt16(word * 64 + $0) }
+    }
+  }
+}
+
 /// The pages of a tree, live or of a snapshot.
 protocol TreePages: ~Copyable {
   func page(_ node: Int) -> UnsafeMutablePointer<UInt64>

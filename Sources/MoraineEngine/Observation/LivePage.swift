@@ -115,10 +115,8 @@ extension EngineState {
     _ key: [UInt8], _ sequence: UInt64, _ keyspace: UInt16
   ) throws(StoreError) -> Store.Entry? {
     try key.withBytes { (bytes) throws(StoreError) in
-      let hash = hash(bytes, keyspace)
-      try validatePages(hash)
       guard
-        let found = try log.table.find(bytes, keyspace, hash: hash, in: live.index),
+        let found = try found(bytes, keyspace),
         found.record.header.sequence == sequence
       else { return nil }
       try log.table.verify(found.record, at: found.address)

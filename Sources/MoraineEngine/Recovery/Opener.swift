@@ -163,6 +163,10 @@ import SystemPackage
     var state = try EngineState(
       directory: directory, lock: lock, manifest: newManifest(), configuration: configuration,
       pipeline: pipeline, observers: observers)
+    if configuration.ordersKeyspaces {
+      state.log.manifest.order(0)
+      state.live.trees.order(0)
+    }
     try ManifestPublisher(directory: directory, pipeline: pipeline).publish(state.log.manifest)
     state.watchOver(link)
     state.report.foreignFiles = listing.foreign

@@ -301,6 +301,8 @@ extension Opener {
     _ directory: any StorageDirectory, _ listing: DirectoryContents, _ manifest: Manifest,
     _ problem: inout StoreError?
   ) -> (number: SegmentNumber, pages: CheckpointPages)? {
+    // A checkpoint does not have the trees of ordered keyspaces.
+    if !manifest.ordered.isEmpty { return nil }
     let logBytes = listing.segments.values.reduce(0, &+)
     for number in listing.checkpoints.sorted(by: >) {
       do throws(StoreError) {

@@ -163,6 +163,11 @@ extension SegmentFooter {
 extension EngineState {
   /// Makes a record visible that is in the log already.
   mutating func replay(_ address: Address, hash: UInt64) throws(StoreError) {
+    if live.trees.hasOrdered,
+      live.trees.isOrdered(try log.table.record(at: address).header.keyspace)
+    {
+      return try replayOrdered(address, hash: hash)
+    }
     guard !live.index.hasUnvalidatedPages || live.index.validatePages(hash) else {
       throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
     }

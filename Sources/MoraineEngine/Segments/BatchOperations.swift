@@ -20,10 +20,16 @@ struct ReplacedRecord {
   let length: Int
   let sequence: UInt64
 
-  init(_ found: IndexHit) {
-    address = found.address
-    length = found.record.header.length
-    sequence = found.record.header.sequence
+  init(address: Address, length: Int, sequence: UInt64) {
+    (self.address, self.length, self.sequence) = (address, length, sequence)
+  }
+
+  init(_ found: IndexHit) { self.init(found.record, at: found.address) }
+
+  init(_ record: RecordReference, at address: Address) {
+    self.address = address
+    length = record.header.length
+    sequence = record.header.sequence
   }
 }
 

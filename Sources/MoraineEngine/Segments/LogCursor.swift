@@ -1,5 +1,17 @@
 import MoraineFormat
 
+/// The live records of a store or of a snapshot: what an iteration over the log asks.
+protocol LiveRecords: ~Copyable {
+  /// Prefetches the memory that a look-up of the hash reads first.
+  func prefetch(_ hash: UInt64)
+  /// Whether a tree has the entries of a keyspace.
+  func isOrdered(_ keyspace: UInt16) -> Bool
+  /// Whether a record of a keyspace without order is live.
+  func holds(_ address: Address, _ hash: UInt64) -> Bool
+  /// Whether a record of an ordered keyspace is live.
+  func holdsOrdered(_ address: Address, _ record: RecordReference) -> Bool
+}
+
 /// An iteration over all live records of a keyspace, in the order of the log.
 struct LogWalk {
   let keyspace: UInt16
@@ -16,21 +28,21 @@ struct LogWalk {
 
   /// Returns the next live record, whose checksum was verified. The record is valid until the next
   /// call, or as long as its segment is mapped.
-  mutating func nextRecord<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
-    _ index: borrowing Index, _ table: borrowing Table
+  mutating func nextRecord<Live: LiveRecords & ~Copyable, Table: RecordSource & ~Copyable>(
+    _ live: borrowing Live, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while true {
-      if let found = try cursor?.nextRecord(index, table) { return found }
+      if let found = try cursor?.nextRecord(live, table) { return found }
       if position == slots.count { return nil }
       cursor = LogCursor(slot: slots[position], keyspace: keyspace)
       position += 1
     }
   }
 
-  mutating func next<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
-    _ index: borrowing Index, _ table: borrowing Table
+  mutating func next<Live: LiveRecords & ~Copyable, Table: RecordSource & ~Copyable>(
+    _ live: borrowing Live, _ table: borrowing Table
   ) throws(StoreError) -> Store.Entry? {
-    guard let (address, record) = try nextRecord(index, table) else { return nil }
+    guard let (address, record) = try nextRecord(live, table) else { return nil }
     return try table.entry(of: record, at: address)
   }
 }
@@ -49,7 +61,7 @@ struct LogCursor {
   /// Nil for all keyspaces.
   let keyspace: UInt16?
   private let asksAlways: Bool
-  private var window: [(address: Address, hash: UInt64)] = []
+  private var window: [(address: Address, hash: UInt64, isOrdered: Bool)] = []
   private var position = 0
   private var liveCount = 0
   private var isAllLive = false
@@ -65,19 +77,23 @@ struct LogCursor {
   }
 
   /// Returns the next live record, whose checksum was verified; nil at the end of the segment.
-  mutating func nextRecord<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
-    _ index: borrowing Index, _ table: borrowing Table
+  mutating func nextRecord<Live: LiveRecords & ~Copyable, Table: RecordSource & ~Copyable>(
+    _ live: borrowing Live, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while true {
       if position == window.count {
         if isAllLive { return try nextPut(table) }
-        try lookAhead(index, table)
+        try lookAhead(live, table)
         if window.isEmpty { return nil }
       }
-      let (address, hash) = window[position]
+      let (address, hash, isOrdered) = window[position]
       assert(address.slot == slot, "a cursor reads another segment")
       position += 1
-      guard index.holds(address, hash) else {
+      let isHeld =
+        isOrdered
+        ? live.holdsOrdered(address, try table.entryRecord(at: address))
+        : live.holds(address, hash)
+      guard isHeld else {
         liveCount = .min
         continue
       }
@@ -111,8 +127,8 @@ struct LogCursor {
   }
 
   /// Verifies the next records and prefetches their buckets.
-  private mutating func lookAhead<Index: KeyIndex & ~Copyable, Table: RecordSource & ~Copyable>(
-    _ index: borrowing Index, _ table: borrowing Table
+  private mutating func lookAhead<Live: LiveRecords & ~Copyable, Table: RecordSource & ~Copyable>(
+    _ live: borrowing Live, _ table: borrowing Table
   ) throws(StoreError) {
     assert(position == window.count, "records that were read ahead are skipped")
     window.removeAll(keepingCapacity: true)
@@ -127,8 +143,8 @@ struct LogCursor {
         keyspace ?? record.header.keyspace == record.header.keyspace
       else { continue }
       let hash = table.hash(record.key, record.header.keyspace)
-      index.prefetch(hash)
-      window.append((address, hash))
+      live.prefetch(hash)
+      window.append((address, hash, live.isOrdered(record.header.keyspace)))
     }
     offset = place
   }

@@ -2,7 +2,7 @@ import MoraineFormat
 import MoraineStorage
 
 /// Segments that records are read from: those of the open store, or those of a snapshot.
-protocol RecordSource: ~Copyable {
+protocol RecordSource: ~Copyable, TreeKeySource {
   var count: Int { get }
   var views: UnsafeMutablePointer<SegmentView> { get }
   var hashKey: HashKey { get }
@@ -117,6 +117,51 @@ extension RecordSource where Self: ~Copyable {
     }
     return nil
   }
+}
+
+// Look-ups in the trees of ordered keyspaces.
+extension RecordSource where Self: ~Copyable {
+  func key(at address: Address) throws(StoreError) -> UnsafeRawBufferPointer {
+    let record = try record(at: address)
+    try verify(record, at: address)
+    return record.key
+  }
+
+  /// Returns the record of a key in an ordered keyspace. Its checksum is not verified.
+  @inline(__always)
+  func find<Pages: TreePages & ~Copyable>(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, in pages: borrowing Pages, _ root: TreeRoot
+  ) throws(StoreError) -> FoundRecord? {
+    guard let found = pages.candidate(TreeKey(key), root) else { return nil }
+    let address = TreeLeaf(pages.page(found.node)).address(found.position)
+    let record = try record(at: address)
+    if record.header.keyLength == key.count, record.header.keyspace == keyspace,
+      record.key.elementsEqualFast(key)
+    {
+      return FoundRecord(record: record, address: address)
+    }
+    // This is another key with the same head, or this key's damaged record: only the checksum
+    // distinguishes them.
+    try verify(record, at: address)
+    if found.range.count == 1 { return nil }
+    return try findAmongLongKeys(key, in: TreeLeaf(pages.page(found.node)))
+  }
+
+  /// Returns the record of a key among keys that may share more bytes than a leaf can say.
+  private func findAmongLongKeys(
+    _ key: UnsafeRawBufferPointer, in leaf: TreeLeaf
+  ) throws(StoreError) -> FoundRecord? {
+    let place = try leaf.place(of: TreeKey(key), self)
+    guard place.isMatch else { return nil }
+    let address = leaf.address(place.position)
+    return FoundRecord(record: try record(at: address), address: address)
+  }
+}
+
+/// A record, and the address at which an index names it. The bytes are valid until the next read.
+struct FoundRecord {
+  let record: RecordReference
+  let address: Address
 }
 
 extension RecordSource where Self: ~Copyable {

@@ -96,13 +96,17 @@ extension EngineState {
       guard log.table[slot].recordCount == 0 else { return false }
       leave(slot)
     }
+    // Keyspaces that another process has ordered: their records are in trees from now on.
+    let ordered = next.ordered.filter { keyspaces.name(of: $0) != nil && !live.isOrdered($0) }
     for keyspace in next.keyspaces where keyspaces.name(of: keyspace.id) == nil {
       keyspaces.add(keyspace)
+      if next.ordered.contains(keyspace.id) { live.trees.order(keyspace.id) }
     }
     let before = log.manifest
     log.adoptManifest(next)
     do throws(StoreError) {
       for entry in next.segments { try follow(entry, slots[entry.number], listing, snapshot) }
+      for id in ordered { try order(id) }
     } catch {
       // The next call must find that the manifest is new.
       log.manifest = before

@@ -43,7 +43,7 @@ extension Store {
     public var sequence: SequenceNumber { state?.sequence ?? .none }
 
     /// Number of keys at that moment, in all keyspaces together.
-    public var count: Int { state?.index.count ?? 0 }
+    public var count: Int { state?.live.count ?? 0 }
 
     /// Returns the named keyspace at the same moment; the empty name is the unnamed keyspace.
     public func keyspace(named name: String) -> Store.Snapshot {
@@ -97,7 +97,7 @@ extension Store {
         try key.bytes.withBytes { (bytes) throws(StoreError) in
           try state.reading { () throws(StoreError) in
             let hash = state.segments.hash(bytes, number)
-            return try state.segments.find(bytes, number, hash: hash, in: state.index) != nil
+            return try state.found(bytes, number, hash: hash) != nil
           }
         }
       } ?? false
@@ -160,7 +160,7 @@ extension Store.Snapshot {
     let scratch = ScratchBuffer()
     var walk = LogWalk(keyspace: number, slots: state.segments.order)
     try withExtendedLifetime(state) {
-      while let (address, record) = try walk.nextRecord(state.index, state.segments) {
+      while let (address, record) = try walk.nextRecord(state.live, state.segments) {
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
       }
@@ -170,7 +170,7 @@ extension Store.Snapshot {
 
 extension SnapshotState {
   fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Store.Entry? {
-    try reading { () throws(StoreError) in try walk.next(index, segments) }
+    try reading { () throws(StoreError) in try walk.next(live, segments) }
   }
 }
 
@@ -213,12 +213,14 @@ extension SnapshotState {
     hashes.removeAll(keepingCapacity: true)
     for key in keys {
       let hash = key.bytes.withBytes { segments.hash($0, keyspace) }
-      index.prefetch(hash)
+      live.prefetch(hash)
       hashes.append(hash)
     }
+    // A look-up in a tree fetches what it needs by itself.
+    if live.isOrdered(keyspace) { return }
     for hash in hashes {
-      var candidates = index.candidates(hash)
-      guard let address = index.next(&candidates)?.address else { continue }
+      var candidates = live.index.candidates(hash)
+      guard let address = live.index.next(&candidates)?.address else { continue }
       guard address.slot < segments.count, let base = segments.views[address.slot].base else {
         continue
       }

@@ -14,7 +14,7 @@ import Synchronization
 /// written before a snapshot is passed to another thread is visible to that thread, as with every
 /// `Sendable` value.
 final class SnapshotState: @unchecked Sendable {
-  let index: FrozenIndex
+  let live: FrozenRecords
   let segments: SnapshotSegments
   let sequence: SequenceNumber
   private let keyspaces: [String: UInt16]
@@ -24,8 +24,8 @@ final class SnapshotState: @unchecked Sendable {
 
   init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
     try engine.validateAllPages()
-    try engine.live.index.prepareToFreeze()
-    index = engine.live.index.freeze()
+    try engine.live.prepareToFreeze()
+    self.live = FrozenRecords(&engine.live)
     segments = SnapshotSegments(engine.log.table, engine.directory)
     sequence = SequenceNumber(rawValue: engine.log.lastSequence)
     keyspaces = engine.keyspaces.numbers
@@ -48,9 +48,22 @@ final class SnapshotState: @unchecked Sendable {
   func value(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
   ) throws(StoreError) -> [UInt8]? {
-    guard let found = try segments.find(key, keyspace, hash: hash, in: index) else { return nil }
+    guard let found = try found(key, keyspace, hash: hash) else { return nil }
     try segments.verify(found.record, at: found.address)
     return try segments.value(of: found.record, at: found.address)
+  }
+
+  /// Returns the record of a key. Its checksum is not verified.
+  @inline(__always)
+  func found(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
+  ) throws(StoreError) -> FoundRecord? {
+    if live.isOrdered(keyspace) {
+      return try segments.find(key, keyspace, in: live.trees, live.trees.root(keyspace))
+    }
+    return try segments.find(key, keyspace, hash: hash, in: live.index).map {
+      FoundRecord(record: $0.record, address: $0.address)
+    }
   }
 
   /// Returns a value in place when it is stored uncompressed in a mapped segment, or else a copy of
@@ -64,7 +77,7 @@ final class SnapshotState: @unchecked Sendable {
         try value(key, keyspace, hash: hash)
       }.map { .copy($0) }
     }
-    guard let found = try segments.find(key, keyspace, hash: hash, in: index) else { return nil }
+    guard let found = try found(key, keyspace, hash: hash) else { return nil }
     try segments.verify(found.record, at: found.address)
     if found.record.header.codec == .raw,
       let mapping = segments.mapping(of: found.address.slot)
@@ -72,6 +85,34 @@ final class SnapshotState: @unchecked Sendable {
       return .inPlace(found.record.stored, mapping)
     }
     return .copy(try segments.value(of: found.record, at: found.address))
+  }
+}
+
+/// The live records of a store at one moment. Any thread that has them may read them.
+struct FrozenRecords: ~Copyable, LiveRecords {
+  let index: FrozenIndex
+  let trees: FrozenTrees
+
+  /// - Complexity: O(pages of the index), eight bytes for each.
+  init(_ live: inout LiveIndex) {
+    index = live.index.freeze()
+    trees = live.trees.freeze()
+  }
+
+  /// Number of live records.
+  var count: Int { index.count + trees.count }
+
+  @inline(__always)
+  func prefetch(_ hash: UInt64) { index.prefetch(hash) }
+
+  @inline(__always)
+  func isOrdered(_ keyspace: UInt16) -> Bool { trees.isOrdered(keyspace) }
+
+  @inline(__always)
+  func holds(_ address: Address, _ hash: UInt64) -> Bool { index.holds(address, hash) }
+
+  func holdsOrdered(_ address: Address, _ record: RecordReference) -> Bool {
+    trees.holds(address, TreeKey(record.key), trees.root(record.header.keyspace))
   }
 }
 

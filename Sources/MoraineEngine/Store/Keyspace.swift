@@ -14,6 +14,12 @@ public struct Keyspace: Sendable {
   public let store: Store
   /// The keyspace's name; empty for the keyspace that ``Store``'s own methods use.
   public let name: String
+  /// Whether the first use makes the keyspace ordered.
+  let wantsOrder: Bool
+
+  init(store: Store, name: String, wantsOrder: Bool = false) {
+    (self.store, self.name, self.wantsOrder) = (store, name, wantsOrder)
+  }
 
   /// The length of the longest name, in bytes of UTF-8.
   public static let nameLengthBytes = 255
@@ -36,6 +42,20 @@ extension Store {
     return Keyspace(store: self, name: name)
   }
 
+  /// Returns a keyspace whose keys are in the order of their bytes: ranges, prefixes, the first and
+  /// the last key, and the keys before and after a key are fast. Reads and writes nothing.
+  ///
+  /// An ordered keyspace has a tree as its index, instead of a hash table. Keys have at most
+  /// `StoreLimits.orderedKeyLengthBytes`. The first put, or the first call that needs the order,
+  /// makes an existing keyspace ordered: that takes one pass over its keys, during which other
+  /// calls wait. It stays ordered.
+  ///
+  /// - Parameter name: as for ``keyspace(named:)``.
+  public nonisolated func orderedKeyspace(named name: String) throws(StoreError) -> Keyspace {
+    let keyspace = try keyspace(named: name)
+    return Keyspace(store: self, name: keyspace.name, wantsOrder: true)
+  }
+
   /// Returns the sorted names of the keyspaces that were ever written to, except the unnamed one.
   ///
   /// - Throws: as ``count()``.
@@ -48,6 +68,17 @@ extension Store {
   var knownKeyspaceNames: [String] {
     engine?.log.manifest.keyspaces.map(\.name).sorted() ?? []
   }
+}
+
+/// A keyspace that a write needs.
+struct KeyspaceRequest: Hashable {
+  let name: String
+  /// Whether the keyspace must be ordered.
+  let isOrdered: Bool
+}
+
+extension Keyspace {
+  var request: KeyspaceRequest { KeyspaceRequest(name: name, isOrdered: wantsOrder) }
 }
 
 extension Keyspace: Hashable {
@@ -121,7 +152,7 @@ extension Keyspace {
   public func set(
     _ value: [UInt8], forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber {
-    try await store.set(value, forKey: key, in: name, durability: durability)
+    try await store.set(value, forKey: key, in: request, durability: durability)
   }
 
   /// Removes a key and its value. See ``Store/removeValue(forKey:durability:)``.
@@ -135,18 +166,22 @@ extension Keyspace {
 
 extension Store {
   func set(
-    _ value: [UInt8], forKey key: Key, in keyspace: String, durability: Durability?
+    _ value: [UInt8], forKey key: Key, in keyspace: KeyspaceRequest, durability: Durability?
   ) async throws(StoreError) -> SequenceNumber {
-    if keyspace.isEmpty { return try await set(value, forKey: key, durability: durability) }
+    if keyspace.name.isEmpty, !keyspace.isOrdered {
+      return try await set(value, forKey: key, durability: durability)
+    }
     let sequence: SequenceNumber
-    if let id = engine?.keyspaces.id(of: keyspace), let done = try putAtOnce(key, value, id) {
+    if engine != nil, let id = engine!.id(fulfilling: keyspace),
+      let done = try putAtOnce(key, value, id)
+    {
       sequence = done
     } else {
       try await passGate()
       let prepared = PreparedValue()
       sequence = try await withRoom(mayWait: true, creating: [keyspace]) {
         (engine) throws(StoreError) in
-        guard let id = engine.keyspaces.id(of: keyspace) else {
+        guard let id = engine.keyspaces.id(of: keyspace.name) else {
           fatalError("a write uses a keyspace that was not created")
         }
         return try engine.put(key, value, keyspace: id, prepared)
@@ -170,24 +205,117 @@ extension Store {
   /// become durable. The caller holds the gate.
   ///
   /// - Throws: `.limitExceeded` when there are too many keyspaces, and the errors of any write.
-  func createKeyspaces(_ names: [String]) async throws(StoreError) {
-    for name in names where engine!.keyspaces.id(of: name) == nil {
+  func createKeyspaces(_ requests: [KeyspaceRequest]) async throws(StoreError) {
+    for request in requests where !engine!.fulfils(request) {
       try engine!.checkWritable()
       await writing.manifestGate.acquire()
       defer { writing.manifestGate.release() }
-      let keyspace = try engine!.list(keyspace: name)
+      let before = engine!.log.manifest
+      let known = engine!.keyspaces.id(of: request.name)
+      let isOrdered = request.isOrdered || opener.configuration.ordersKeyspaces
+      if let known, isOrdered { try engine!.checkCanBeOrdered(known) }
+      let id = if let known { known } else { try engine!.list(keyspace: request.name).id }
+      if isOrdered { engine!.log.manifest.order(id) }
       do throws(StoreError) {
         try await publishManifest()
       } catch {
-        engine!.log.manifest.keyspaces.removeLast()
+        (engine!.log.manifest.keyspaces, engine!.log.manifest.ordered) = (
+          before.keyspaces, before.ordered
+        )
         throw error
       }
-      engine!.keyspaces.add(keyspace)
+      if known == nil, let listed = engine!.log.manifest.keyspaces.first(where: { $0.id == id }) {
+        engine!.keyspaces.add(listed)
+        if isOrdered { engine!.live.trees.order(id) }
+      } else if isOrdered {
+        // Its records were verified, and fit a tree: only a new error of the disk can stop this.
+        do throws(StoreError) { try engine!.order(id) } catch {
+          // The manifest says that the keyspace is ordered; the next opening builds its tree.
+          pipeline.poison(error)
+          throw error
+        }
+      }
     }
   }
 }
 
 extension EngineState {
+  /// Whether a keyspace is as a write needs it.
+  func fulfils(_ request: KeyspaceRequest) -> Bool { id(fulfilling: request) != nil }
+
+  /// Returns the number of a keyspace that is as a write needs it; nil when it is not.
+  func id(fulfilling request: KeyspaceRequest) -> UInt16? {
+    guard let id = keyspaces.id(of: request.name) else { return nil }
+    return !request.isOrdered || live.isOrdered(id) ? id : nil
+  }
+
+  /// Throws when a record of a keyspace is damaged, or has a key that is too long for an ordered
+  /// one. Records that are not live count too: an opening replays them.
+  ///
+  /// - Complexity: O(bytes of the log).
+  mutating func checkCanBeOrdered(_ id: UInt16) throws(StoreError) {
+    try validateAllPages()
+    for slot in log.table.readingOrder {
+      var offset = log.table[slot].firstOffset
+      while offset < log.table[slot].operationsEnd {
+        let address = Address(slot: slot, offset: offset)
+        let record = try log.table.record(at: address)
+        try log.table.verify(record, at: address)
+        offset += aligned(record.header.length)
+        guard record.header.kind.isOperation, record.header.keyspace == id,
+          record.key.count > StoreLimits.orderedKeyLengthBytes
+        else { continue }
+        throw StoreError(
+          .keyTooLarge,
+          "a key of the keyspace has \(record.key.count) bytes; the limit of an ordered keyspace "
+            + "is \(StoreLimits.orderedKeyLengthBytes). Remove such keys, and compact the store",
+          file: log.table.fileName(slot), offset: UInt64(address.offset))
+      }
+    }
+  }
+
+  /// Moves the entries of a keyspace from the hash index to a tree.
+  ///
+  /// - Throws: the errors of reading the keys, `.limitExceeded`; then nothing has changed.
+  /// - Complexity: O(bytes of the log).
+  mutating func order(_ id: UInt16) throws(StoreError) {
+    try validateAllPages()
+    precondition(live.trees.root(id).count == 0, "a keyspace is ordered twice")
+    do throws(StoreError) {
+      let entries = try addToTree(id)
+      try live.index.secureRemovals(entries.count)
+      live.trees.order(id)
+      for entry in entries { live.index.remove(entry.address, entry.hash) }
+    } catch {
+      live.trees.removeAll(of: id)
+      throw error
+    }
+  }
+
+  /// Adds the live records of a keyspace to its tree.
+  private mutating func addToTree(
+    _ id: UInt16
+  ) throws(StoreError) -> [(address: Address, hash: UInt64)] {
+    var entries: [(address: Address, hash: UInt64)] = []
+    for slot in log.table.readingOrder {
+      var cursor = LogCursor(slot: slot, keyspace: id, asksAlways: true)
+      while let (address, record) = try cursor.nextRecord(live, log.table) {
+        let key = [UInt8](record.key)
+        try key.withBytes { (bytes) throws(StoreError) in
+          try Self.checkOrdered(bytes)
+          try live.trees.secureChange()
+          let place = try live.trees.place(of: TreeKey(bytes), in: id, log.table)
+          guard place.existing == nil else {
+            throw .indexDamaged("the index names two records of one key", checkpointNames.first)
+          }
+          live.trees.insert(TreeKey(bytes), address, at: place, in: id, log.table)
+          entries.append((address, hash(bytes, id)))
+        }
+      }
+    }
+    return entries
+  }
+
   fileprivate mutating func list(keyspace name: String) throws(StoreError) -> Manifest.Keyspace {
     let last =
       log.manifest.keyspaces.map(\.id).filter { $0 < KeyspaceTable.firstSystemID }.max() ?? 0

@@ -142,7 +142,7 @@ struct LogAudit: ~Copyable {
     let address = Address(slot: slot, offset: record.offset)
     let hash = engine.hash(record.reference.key, header.keyspace)
     let size = UInt64(aligned(header.length))
-    let isLive = header.kind.effect == .sets && engine.live.index.holds(address, hash)
+    let isLive = header.kind.effect == .sets && engine.live.holds(address, hash, record.reference)
     sums[slot]?.add(header, hash: hash, isLive: isLive)
     digests.process(header, hash: hash, isLive: isLive)
     if header.kind.effect == .sets { checkValue(record.reference, address, engine) }
@@ -207,7 +207,9 @@ struct LogAudit: ~Copyable {
       let hash = engine.hash(record.reference.key, header.keyspace)
       guard isInShare(hash) else { continue }
       let address = Address(slot: slot, offset: record.offset)
-      if header.kind.effect == .sets, engine.live.index.holds(address, hash) { continue }
+      if header.kind.effect == .sets, engine.live.holds(address, hash, record.reference) {
+        continue
+      }
       checkIsReplaced(record.reference, slot, hash, &engine)
     }
   }
@@ -224,9 +226,7 @@ struct LogAudit: ~Copyable {
     let header = record.header
     let live: UInt64?
     do throws(StoreError) {
-      let found = try engine.log.table.find(
-        record.key, header.keyspace, hash: hash, in: engine.live.index)
-      live = found?.record.header.sequence
+      live = try engine.found(record.key, header.keyspace)?.record.header.sequence
     } catch {
       // The scan finds damage where it lies; the number of keys shows an entry that names no
       // record.
@@ -289,11 +289,12 @@ struct LogAudit: ~Copyable {
       }
       if let entry = entries[engine.log.table.infos[slot].number] { compare(sum, entry, engine) }
     }
+    compareTrees(engine)
     guard contradictions.isEmpty else { return }
-    if liveCount != engine.live.index.count {
+    if liveCount != engine.live.count {
       contradict(
         engine,
-        "the log has \(liveCount) live records, but the index has \(engine.live.index.count) keys")
+        "the log has \(liveCount) live records, but the index has \(engine.live.count) keys")
     } else if digest != engine.live.digest {
       contradict(engine, "the state digest does not match the live records")
     } else if liveBytes != engine.live.bytes {
@@ -307,6 +308,32 @@ struct LogAudit: ~Copyable {
     }
     if engine.log.lastSequence < lastSequence {
       contradict(engine, "the log has records after the store's last, \(engine.log.lastSequence)")
+    }
+  }
+
+  /// Checks that the keys of each tree rise, and that its branches count its entries.
+  private mutating func compareTrees(_ engine: borrowing EngineState) {
+    for id in engine.live.trees.ordered.numbers {
+      let root = engine.live.trees.root(id)
+      let addresses = engine.live.trees.addresses(root)
+      if addresses.count != root.count
+        || (root.hasPage
+          && engine.live.trees.rank(engine.live.trees.end(root)) != addresses.count)
+      {
+        contradict(engine, "the tree of keyspace \(id) counts its entries wrongly")
+      }
+      var last: Key?
+      for address in addresses {
+        do throws(StoreError) {
+          let key = Key([UInt8](try engine.log.table.record(at: address).key))
+          if let last, last >= key {
+            contradict(engine, "the keys of keyspace \(id) are not in their order")
+          }
+          last = key
+        } catch {
+          // The scan finds damage where it lies.
+        }
+      }
     }
   }
 

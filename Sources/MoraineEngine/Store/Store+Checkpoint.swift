@@ -12,7 +12,9 @@ extension Store {
   /// Whether to write a checkpoint in the background: when the bytes to replay are at least eight
   /// times the size of the index. So the cost of checkpoints stays a small share of all writing.
   var isCheckpointDue: Bool {
-    guard engine != nil, !opener.configuration.isReadOnly else { return false }
+    guard engine != nil, !opener.configuration.isReadOnly, !engine!.live.trees.hasOrdered else {
+      return false
+    }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
     if floor == 0 { return bytesSinceCheckpoint > 0 }
     return bytesSinceCheckpoint >= max(floor &* 32, UInt64(engine!.live.index.byteCount) &* 8)
@@ -20,7 +22,7 @@ extension Store {
 
   /// Whether to write a checkpoint when the store closes: there it is worth its cost sooner.
   var isCheckpointWorthItAtClose: Bool {
-    guard engine != nil else { return false }
+    guard engine != nil, !engine!.live.trees.hasOrdered else { return false }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
     if floor == 0 { return bytesSinceCheckpoint > 0 }
     return bytesSinceCheckpoint >= max(floor, UInt64(engine!.live.index.byteCount) / 2)

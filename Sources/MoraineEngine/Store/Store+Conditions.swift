@@ -62,7 +62,8 @@ extension Store {
     _ key: Key, in keyspace: Keyspace, _ durability: Durability?,
     _ body: sending ([UInt8]?) throws -> [UInt8]?
   ) async throws -> [UInt8]? {
-    try await write(durability: durability) { batch in
+    try await beginForCondition()
+    return try await write(durability: durability) { batch in
       let old = try batch.value(forKey: key, in: keyspace)
       let new = try body(old)
       if let new, new != old {
@@ -80,6 +81,7 @@ extension Store {
   func writeUnit(
     _ durability: Durability?, _ body: (inout WriteBatch) throws(StoreError) -> Void
   ) async throws(StoreError) -> SequenceNumber? {
+    try await beginForCondition()
     let hasGate = try await beginUnit()
     let sequence: SequenceNumber?
     do {
@@ -92,6 +94,17 @@ extension Store {
     guard let sequence else { return nil }
     try await waitForDurability(of: sequence, durability)
     return sequence
+  }
+
+  /// Opens the store for good before a condition is looked at: another process may have created the
+  /// store since this one looked for it.
+  private func beginForCondition() async throws(StoreError) {
+    guard engine == nil, !isShared, !opener.configuration.isReadOnly else { return }
+    try await passGate()
+    guard engine == nil else { return }
+    writing.roomGate.take()
+    defer { writing.roomGate.release() }
+    try await beginStore()
   }
 
   func versionedValue(

@@ -117,7 +117,7 @@ extension Store {
   /// - Complexity: O(1).
   public func count() async throws(StoreError) -> Int {
     try await checkOpen()
-    return engine?.live.index.count ?? 0
+    return engine?.live.count ?? 0
   }
 
   /// Returns the sequence number of the last operation.
@@ -282,11 +282,11 @@ extension EngineState {
   }
 
   func next(_ walk: inout LogWalk) throws(StoreError) -> Store.Entry? {
-    try walk.next(live.index, log.table)
+    try walk.next(live, log.table)
   }
 
   func next(_ cursor: inout LogCursor) throws(StoreError) -> Store.Entry? {
-    try cursor.nextRecord(live.index, log.table).map { address, record throws(StoreError) in
+    try cursor.nextRecord(live, log.table).map { address, record throws(StoreError) in
       try log.table.entry(of: record, at: address)
     }
   }
@@ -344,8 +344,8 @@ extension Store {
 
   private func describeEngine(in result: inout Store.Statistics) {
     result.appendedBytes = engine!.log.appendedBytes
-    result.count = engine!.live.index.count
-    result.indexBytes = engine!.live.index.byteCount
+    result.count = engine!.live.count
+    result.indexBytes = engine!.live.index.byteCount + engine!.live.trees.byteCount
     result.lastSequence = SequenceNumber(rawValue: engine!.log.lastSequence)
     result.digest = engine!.live.digest
     for slot in engine!.log.table.readingOrder {
@@ -397,7 +397,7 @@ extension Store {
 extension EngineState {
   /// Returns the range of bytes that the next live record occupies.
   fileprivate mutating func nextLive(_ cursor: inout LogCursor) throws(StoreError) -> Range<Int>? {
-    guard let (address, record) = try cursor.nextRecord(live.index, log.table) else { return nil }
+    guard let (address, record) = try cursor.nextRecord(live, log.table) else { return nil }
     return address.offset..<(address.offset + aligned(record.header.length))
   }
 }
@@ -414,7 +414,8 @@ extension Store {
     try await checkOpen()
     guard engine != nil else { return Store.Snapshot(nil) }
     let (sequence, count) = (engine!.log.lastSequence, compaction.count)
-    if let last = readers.snapshot(at: sequence, compactionCount: count) {
+    let ordered = engine!.live.trees.ordered
+    if let last = readers.snapshot(at: sequence, compactionCount: count, ordered) {
       return Store.Snapshot(last)
     }
     let handle = SnapshotHandle(try SnapshotState(&engine!, readers.live))

@@ -243,7 +243,7 @@ extension Store {
   ///   - keyspaces: the keyspaces that must exist before the attempt.
   ///   - hasGate: whether the caller holds the gate, and keeps it. Then no other writer may pass.
   func withRoom<Value>(
-    isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [String] = [],
+    isDelete: Bool = false, mayWait: Bool = false, creating keyspaces: [KeyspaceRequest] = [],
     hasGate: Bool = false, _ attempt: (inout EngineState) throws(StoreError) -> Outcome<Value>
   ) async throws(StoreError) -> Value {
     precondition(!hasGate || !mayWait, "an attempt that keeps the gate must not wait")
@@ -314,7 +314,7 @@ extension Store {
 
   /// Creates the store on disk, or opens the store that another process has created since this
   /// store was opened.
-  private func beginStore() async throws(StoreError) {
+  func beginStore() async throws(StoreError) {
     let box = try await opener.openWithoutBlocking(creating: true)
     // A read may have opened it in the meantime, after another process created it.
     guard engine == nil else { return }

@@ -272,9 +272,11 @@ struct ReaderState {
   private var isAwaitingPoison = false
 
   /// Returns the last snapshot, if it still exists and shows the current state of the store.
-  func snapshot(at sequence: UInt64, compactionCount: UInt64) -> SnapshotHandle? {
+  func snapshot(
+    at sequence: UInt64, compactionCount: UInt64, _ ordered: OrderedKeyspaces
+  ) -> SnapshotHandle? {
     guard let lastSnapshot, lastSnapshot.state.sequence.rawValue == sequence,
-      lastCompactionCount == compactionCount
+      lastCompactionCount == compactionCount, lastSnapshot.state.live.trees.ordered == ordered
     else { return nil }
     return lastSnapshot
   }

@@ -6,6 +6,8 @@ public struct WriteBatch: ~Copyable {
   /// The names of the keyspaces that the batch writes to. An operation refers to a name by its
   /// index here. The first name is that of the unnamed keyspace.
   private var keyspaces = [""]
+  /// The names among them that must be ordered.
+  private var ordered: Set<String> = []
   /// Index of each key's last operation. Nil until a read needs it.
   private var latest: [BatchOperations.Place: Int]?
 
@@ -70,7 +72,7 @@ public struct WriteBatch: ~Copyable {
   }
 
   consuming func take() -> BatchCommit {
-    BatchCommit(operations: operations, keyspaces: keyspaces)
+    BatchCommit(operations: operations, keyspaces: keyspaces, ordered: ordered)
   }
 }
 
@@ -125,6 +127,7 @@ extension WriteBatch {
 
   private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperations.Place {
     precondition(keyspace.store === store, "a batch writes to keyspaces of its own store only")
+    if keyspace.wantsOrder { ordered.insert(keyspace.name) }
     // The search is linear: a batch has few names.
     if let known = keyspaces.firstIndex(of: keyspace.name) {
       return BatchOperations.Place(keyspace: UInt16(known), key: key)
@@ -215,6 +218,7 @@ struct BatchCommit {
   fileprivate let operations: BatchOperations
   /// Names of the keyspaces, by the index that an operation contains. Some were only read.
   fileprivate let keyspaces: [String]
+  fileprivate let ordered: Set<String>
 
   var isEmpty: Bool { operations.count == 0 }
   var areDeletes: Bool { operations.areDeletes }
@@ -224,10 +228,13 @@ struct BatchCommit {
     operations.count == 1 && operations.operations[0].valueLength > PreparedValue.sharedBufferLimit
   }
 
-  /// Names of the keyspaces that must exist before the batch is committed.
-  var written: [String] {
-    if keyspaces.count == 1 { return [] }
-    return Set(operations.operations.map(\.keyspace)).sorted().map { keyspaces[Int($0)] }
+  /// The keyspaces that must exist before the batch is committed.
+  var written: [KeyspaceRequest] {
+    if keyspaces.count == 1, ordered.isEmpty { return [] }
+    return Set(operations.operations.map(\.keyspace)).sorted().map { number in
+      let name = keyspaces[Int(number)]
+      return KeyspaceRequest(name: name, isOrdered: ordered.contains(name))
+    }
   }
 
   /// Returns the operations with the numbers that their keyspaces have in the store by now.

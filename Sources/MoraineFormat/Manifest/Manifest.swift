@@ -34,6 +34,9 @@ package struct Manifest: Equatable, Sendable {
     package var index: UInt8
     package var name: String
 
+    /// The value of ``index`` for an ordered keyspace. A hashed one has 0.
+    package static let orderedIndex: UInt8 = 1
+
     package init(id: UInt16, index: UInt8, name: String) {
       self.id = id
       self.index = index
@@ -100,6 +103,8 @@ package struct Manifest: Equatable, Sendable {
   package var isBackup = false
   package var segments: [Segment] = []
   package var keyspaces: [Keyspace] = []
+  /// The numbers of the ordered keyspaces, ascending. 0 is the unnamed keyspace.
+  package var ordered: [UInt16] = []
   package var epochs: [Epoch] = []
   /// The cuts, by rising numbers and by rising sequence numbers. A cut replaces the earlier cuts
   /// that do not end before it, because it covers everything that they cover.
@@ -159,6 +164,9 @@ extension Manifest {
     case epochs = 3
     /// Optional: a reader that does not know cuts ignores them.
     case cuts = 4
+    /// A reader that does not know it cannot open the store: it would write index checkpoints
+    /// without the keys of ordered keyspaces.
+    case ordered = 5
   }
 
   package func encoded() -> [UInt8] {
@@ -182,12 +190,13 @@ extension Manifest {
     writer.append(digest)
     writer.append(createdMilliseconds)
     writer.append(isBackup ? Self.backupFlag : 0)
-    writer.append(UInt32(cuts.isEmpty ? 3 : 4))
+    writer.append(UInt32(3 + (cuts.isEmpty ? 0 : 1) + (ordered.isEmpty ? 0 : 1)))
     precondition(writer.bytes.count == Self.fixedLength, "manifest layout changed")
     append(.segments, encodedSegments(), to: &writer)
     append(.keyspaces, encodedKeyspaces(), to: &writer)
     append(.epochs, encodedEpochs(), to: &writer)
     if !cuts.isEmpty { append(.cuts, encodedCuts(), to: &writer) }
+    if !ordered.isEmpty { append(.ordered, encodedOrdered(), to: &writer) }
     writer.replace(at: 12, with: UInt32(writer.bytes.count + 4))
     writer.append(Checksum.of(writer.bytes))
     return writer.bytes
@@ -235,6 +244,16 @@ extension Manifest {
       writer.append(entry.epoch)
       writer.append(entry.firstSequence.rawValue)
       writer.append(entry.instanceID)
+    }
+    return writer.bytes
+  }
+
+  private func encodedOrdered() -> [UInt8] {
+    var writer = ByteWriter()
+    for id in ordered {
+      writer.append(id)
+      writer.append(Keyspace.orderedIndex)
+      writer.append(UInt8(0))
     }
     return writer.bytes
   }
@@ -293,6 +312,25 @@ extension Manifest {
       throw FormatError("bytes after the last section", at: reader.offset)
     }
     try checkSegments()
+    try checkOrdered()
+  }
+
+  /// Checks that the entry of each keyspace has the index that the section of ordered keyspaces
+  /// says.
+  private func checkOrdered() throws(FormatError) {
+    let ids = Set(keyspaces.map(\.id)).union([0])
+    guard ordered.allSatisfy({ ids.contains($0) }),
+      keyspaces.allSatisfy({ ($0.index == Keyspace.orderedIndex) == ordered.contains($0.id) })
+    else { throw FormatError("the indexes of the keyspaces contradict each other", at: 0) }
+  }
+
+  /// Makes a keyspace ordered.
+  package mutating func order(_ id: UInt16) {
+    guard !ordered.contains(id) else { return }
+    ordered = (ordered + [id]).sorted()
+    for index in keyspaces.indices where keyspaces[index].id == id {
+      keyspaces[index].index = Keyspace.orderedIndex
+    }
   }
 
   /// Checks that no segment has a higher epoch or a higher sequence number than the manifest.
@@ -341,6 +379,7 @@ extension Manifest {
     case .keyspaces: try decodeKeyspaces(&payload)
     case .epochs: try decodeEpochs(&payload)
     case .cuts: try decodeCuts(&payload)
+    case .ordered: try decodeOrdered(&payload)
     case nil:
       guard flags & 1 == 0 else {
         throw FormatError(newer: "manifest section \(rawTag)", at: start)
@@ -381,6 +420,9 @@ extension Manifest {
       let id: UInt16 = try reader.read()
       let index: UInt8 = try reader.read()
       let length: UInt8 = try reader.read()
+      guard index <= Keyspace.orderedIndex else {
+        throw FormatError(newer: "index \(index) of keyspace \(id)", at: start)
+      }
       // Repaired text would be another name, and could be too long to be written again.
       guard let name = String(validating: try reader.take(Int(length)), as: UTF8.self) else {
         throw FormatError("a keyspace name that is not UTF-8", at: start)
@@ -389,6 +431,22 @@ extension Manifest {
         throw FormatError("two keyspaces have the same number or name", at: start)
       }
       keyspaces.append(Keyspace(id: id, index: index, name: name))
+    }
+  }
+
+  private mutating func decodeOrdered(_ reader: inout ByteReader) throws(FormatError) {
+    while reader.remaining > 0 {
+      let start = reader.offset
+      let id: UInt16 = try reader.read()
+      let index: UInt8 = try reader.read()
+      let reserved: UInt8 = try reader.read()
+      guard index == Keyspace.orderedIndex, reserved == 0 else {
+        throw FormatError(newer: "index \(index) of keyspace \(id)", at: start)
+      }
+      guard id > ordered.last ?? 0 || ordered.isEmpty else {
+        throw FormatError("the ordered keyspaces do not rise", at: start)
+      }
+      ordered.append(id)
     }
   }
 

@@ -99,7 +99,8 @@ extension Store {
     let slots = engine!.compactable()
     let inputs = engine!.compactionInputs(slots)
     let directory = engine!.directoryHandle()
-    let reader = CompactionReader(inputs, directory, engine!.log.manifest.hashKey)
+    let reader = CompactionReader(
+      inputs, directory, engine!.log.manifest.hashKey, OrderedKeyspaces())
     let output = CompactionOutput(
       engine!.compactionHeader(), directory, limitBytes: StoreLimits.recordOffsetBytes)
     let cleaned = engine!.log.lastSequence

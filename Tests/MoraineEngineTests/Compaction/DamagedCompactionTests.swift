@@ -105,7 +105,7 @@ extension Store {
   fileprivate func readFirstRecordTwice(_ change: @Sendable () throws -> Void) throws {
     let reader = CompactionReader(
       engine!.compactionInputs(engine!.compactable()), engine!.directoryHandle(),
-      engine!.log.manifest.hashKey)
+      engine!.log.manifest.hashKey, OrderedKeyspaces())
     let candidates = try #require(try reader.chunk())
     #expect(candidates.count == 2)
     try change()

@@ -222,6 +222,21 @@ import Testing
     #expect(tree.root(1).count == 900)
   }
 
+  /// Regression: a batch that emptied a tree of several leaves kept all but one of its pages.
+  @Test func batchThatRemovesEveryKeyReleasesEveryPage() throws {
+    var tree = TreeIndex(leafLimit: 4, branchLimit: 4)
+    var keys = Keys()
+    var model: [[UInt8]: Int] = [:]
+    let all = (0..<300).map { Array("key\($0)".utf8) }
+    try apply(
+      Dictionary(uniqueKeysWithValues: all.map { ($0, false) }), to: &tree, &keys, &model, "put")
+    #expect(tree.root(1).count == 300 && tree.root(1).height > 2)
+    try apply(
+      Dictionary(uniqueKeysWithValues: all.map { ($0, true) }), to: &tree, &keys, &model, "remove")
+    #expect(tree.root(1) == TreeRoot())
+    #expect(tree.pageCount == 0)
+  }
+
   /// An empty tree has no page.
   @Test func removingEveryKeyReleasesEveryPage() throws {
     var tree = TreeIndex(leafLimit: 4, branchLimit: 4)

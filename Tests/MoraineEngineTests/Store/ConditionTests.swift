@@ -163,6 +163,22 @@ import Testing
     for store in isShared ? stores : [stores[0]] { try await store.close() }
   }
 
+  /// Regression: a store that did not exist when it was opened, and that another process has created
+  /// since, had no key for a condition.
+  @Test(arguments: modes)
+  func conditionSeesAStoreThatAnotherProcessHasCreated(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let storage = MemoryStorage()
+    let early = try store(storage, mode)
+    let other = try store(storage, mode)
+    try await other.set([1], forKey: "k")
+    try await other.close()
+    #expect(try await early.set([2], forKey: "k", if: .absent) == nil)
+    #expect(try await early.update("k") { $0.map { $0 + [3] } } == [1, 3])
+    try await early.close()
+  }
+
   @Test func updateWritesNothingWhenItsBodyThrows() async throws {
     struct Refusal: Error {}
     let store = try store(MemoryStorage(), .mapped)

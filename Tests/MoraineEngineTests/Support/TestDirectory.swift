@@ -41,6 +41,7 @@ extension Store.Configuration {
     configuration.segmentSizeBytes = segmentSizeBytes
     configuration.ioMode = ioMode
     configuration.durability = durability
+    configuration.ordersKeyspaces = ProcessInfo.processInfo.environment["MORAINE_ORDERED"] != nil
     // With 0, every store of every test has an index checkpoint, however small it is.
     if let floor = ProcessInfo.processInfo.environment["MORAINE_CHECKPOINT_FLOOR"] {
       configuration.checkpointFloorBytes = Int(floor) ?? configuration.checkpointFloorBytes

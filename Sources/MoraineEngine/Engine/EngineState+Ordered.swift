@@ -1,0 +1,202 @@
+import MoraineFormat
+
+// Operations on ordered keyspaces. Each finds its place in the tree, and whatever may fail fails,
+// before the first byte is appended.
+extension EngineState {
+  mutating func orderedValue(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
+  ) throws(StoreError) -> [UInt8]? {
+    guard let found = try found(key, keyspace) else { return nil }
+    try log.table.verify(found.record, at: found.address)
+    return try log.table.value(of: found.record, at: found.address)
+  }
+
+  /// Throws when a key is too long for an ordered keyspace.
+  static func checkOrdered(_ key: UnsafeRawBufferPointer) throws(StoreError) {
+    guard key.count <= StoreLimits.orderedKeyLengthBytes else {
+      throw StoreError(
+        .keyTooLarge,
+        "the key has \(key.count) bytes; the limit of an ordered keyspace is "
+          + "\(StoreLimits.orderedKeyLengthBytes)")
+    }
+  }
+
+  /// Finds the place of a key, and takes the memory that a change of the tree may need.
+  private mutating func orderedPlace(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
+  ) throws(StoreError) -> (place: TreePlace, existing: ReplacedRecord?) {
+    live.trees.tend()
+    try live.trees.secureChange()
+    let place = try live.trees.place(of: TreeKey(key), in: keyspace, log.table)
+    guard let address = place.existing else { return (place, nil) }
+    return (place, ReplacedRecord(try log.table.record(at: address), at: address))
+  }
+
+  /// Appends a put to an ordered keyspace, and makes it visible.
+  mutating func putOrdered(_ draft: RecordDraft, hash: UInt64) throws(StoreError) -> SequenceNumber
+  {
+    try Self.checkOrdered(draft.key)
+    let (place, existing) = try orderedPlace(draft.key, draft.keyspace)
+    return try appendOrdered(draft, hash, place, existing)
+  }
+
+  /// Appends a delete to an ordered keyspace, if the key exists.
+  mutating func deleteOrdered(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
+  ) throws(StoreError) -> Outcome<SequenceNumber?> {
+    let (place, existing) = try orderedPlace(key, keyspace)
+    guard existing != nil else { return .done(nil) }
+    let draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .delete, keyspace: keyspace, key: key,
+      value: UnsafeRawBufferPointer(start: nil, count: 0), compressed: nil)
+    let length = aligned(draft.length)
+    guard log.hasRoom(for: length) else { return .needsRoom(length) }
+    return .done(try appendOrdered(draft, hash(key, keyspace), place, existing))
+  }
+
+  private mutating func appendOrdered(
+    _ draft: RecordDraft, _ hash: UInt64, _ place: TreePlace, _ existing: ReplacedRecord?
+  ) throws(StoreError) -> SequenceNumber {
+    assert(draft.sequence == log.lastSequence &+ 1, "a record with a number out of order")
+    try log.appendSyncMarkIfDue(live.digest)
+    // From here on the number is used up, even if the append fails.
+    log.lastSequence &+= 1
+    let address = try log.append(draft)
+    log.countRecord(
+      log.lastSequence, draft.kind.effect, length: draft.length, in: address.slot)
+    live.apply(
+      draft.kind.effect, TreeKey(draft.key), at: address, length: draft.length,
+      sequence: log.lastSequence, hash: hash, keyspace: draft.keyspace, place, over: existing,
+      in: log.table)
+    log.publish()
+    keyspaces.recordCommit(draft.keyspace)
+    return SequenceNumber(rawValue: log.lastSequence)
+  }
+
+  /// Makes a record of an ordered keyspace visible that is in the log already.
+  mutating func replayOrdered(_ address: Address, hash: UInt64) throws(StoreError) {
+    let record = try log.table.record(at: address)
+    let header = record.header
+    let expiry = record.expiryMilliseconds
+    // Finding the place may reuse the buffer that this record was read into.
+    let key = [UInt8](record.key)
+    try key.withBytes { (key) throws(StoreError) in
+      guard key.count <= StoreLimits.orderedKeyLengthBytes else {
+        throw log.table.damaged(address, "a key is too long for its ordered keyspace")
+      }
+      let (place, existing) = try orderedPlace(key, header.keyspace)
+      if let expiry {
+        log.table[address.slot].earliestExpiry = min(
+          expiry, log.table[address.slot].earliestExpiry)
+      }
+      log.lastSequence = header.sequence
+      log.countRecord(
+        header.sequence, header.kind.effect, length: header.length, in: address.slot)
+      if let existing, existing.sequence > header.sequence { return }
+      live.apply(
+        header.kind.effect, TreeKey(key), at: address, length: header.length,
+        sequence: header.sequence, hash: hash, keyspace: header.keyspace, place, over: existing,
+        in: log.table)
+    }
+  }
+}
+
+// Batches with operations on ordered keyspaces.
+extension EngineState {
+  /// What the operations so far have made of a key of an ordered keyspace.
+  private struct OrderedChange {
+    let place: TreePlace
+    let hash: UInt64
+    /// Index of the first operation on the key: its bytes stand for the key.
+    let first: Int
+    /// The record that the key has now; nil when it has none.
+    var current: ReplacedRecord?
+  }
+
+  /// Appends all operations of a batch, some of them on ordered keyspaces, and makes them visible
+  /// together. The caller has checked the limits and the room.
+  mutating func commitOrdered(
+    _ batch: BatchPieces, _ hashes: [UInt64]
+  ) throws(StoreError) -> SequenceNumber? {
+    // A damaged page of the hash index is replaced together with the trees: before any place is
+    // found.
+    if live.index.needsCare { for hash in hashes { try validatePages(hash) } }
+    var older: [ReplacedRecord?] = Array(repeating: nil, count: batch.count)
+    var changes: [BatchOperations.Place: OrderedChange] = [:]
+    for index in 0..<batch.count {
+      let (key, keyspace) = (batch.key(index), batch.operations[index].keyspace)
+      guard live.trees.isOrdered(keyspace) else {
+        older[index] = try log.table.find(key, keyspace, hash: hashes[index], in: live.index)
+          .map(ReplacedRecord.init)
+        continue
+      }
+      if batch.operations[index].kind.effect == .sets { try Self.checkOrdered(key) }
+      let name = BatchOperations.Place(keyspace: keyspace, key: Key([UInt8](key)))
+      guard changes[name] == nil else { continue }
+      let (place, existing) = try orderedPlace(key, keyspace)
+      changes[name] = OrderedChange(
+        place: place, hash: hashes[index], first: index, current: existing)
+    }
+    try live.index.secure(insertions: batch.count)
+    for index in 0..<batch.count where !live.trees.isOrdered(batch.operations[index].keyspace) {
+      live.index.makeUnique(hashes[index])
+    }
+    try live.trees.secure(changes: batch.count)
+    try log.appendSyncMarkIfDue(live.digest)
+    let first = log.lastSequence
+    // From here on these numbers are used up, even if the append fails.
+    log.lastSequence += UInt64(batch.count)
+    let places = try appendAll(batch, after: first)
+    compressor.trim()
+    for index in 0..<batch.count {
+      apply(index, of: batch, places, hashes[index], older[index], after: first, &changes)
+    }
+    applyToTrees(changes, batch)
+    log.publish()
+    recordCommit(of: batch)
+    return SequenceNumber(rawValue: log.lastSequence)
+  }
+
+  /// Makes one operation visible: in the hash index, or in the figures and in `changes`.
+  private mutating func apply(
+    _ index: Int, of batch: BatchPieces, _ places: [(address: Address, length: Int)],
+    _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64,
+    _ changes: inout [BatchOperations.Place: OrderedChange]
+  ) {
+    let operation = batch.operations[index]
+    let (address, length) = places[index]
+    let (effect, sequence) = (operation.kind.effect, first + UInt64(index) + 1)
+    guard live.trees.isOrdered(operation.keyspace) else {
+      let found = entry(of: index, batch, places, hash, older, after: first)
+      return apply(
+        effect, at: address, length: length, sequence: sequence, hash: hash,
+        keyspace: operation.keyspace, over: found)
+    }
+    let name = BatchOperations.Place(
+      keyspace: operation.keyspace, key: Key([UInt8](batch.key(index))))
+    guard let change = changes[name] else { fatalError("a batch has an operation without a place") }
+    log.countRecord(sequence, effect, length: length, in: address.slot)
+    live.change(
+      effect, at: address, length: length, sequence: sequence, hash: hash,
+      keyspace: operation.keyspace, over: change.current, in: log.table)
+    changes[name]?.current =
+      effect == .sets
+      ? ReplacedRecord(address: address, length: length, sequence: sequence) : nil
+  }
+
+  /// Changes the trees to what the operations have made of their keys.
+  private mutating func applyToTrees(
+    _ changes: [BatchOperations.Place: OrderedChange], _ batch: BatchPieces
+  ) {
+    var edits: [UInt16: [TreeEdit]] = [:]
+    for (name, change) in changes where change.current != nil || change.place.existing != nil {
+      edits[name.keyspace, default: []].append(
+        TreeEdit(
+          key: TreeKey(batch.key(change.first)), place: change.place,
+          address: change.current?.address))
+    }
+    for (keyspace, edits) in edits {
+      live.trees.apply(edits.sorted { $0.key.precedes($1.key) }, in: keyspace, log.table)
+    }
+  }
+}

@@ -1,0 +1,63 @@
+import MoraineStorage
+
+// Memory. A change that has begun cannot fail, so its memory is taken before.
+extension TreeIndex {
+  /// The most pages that one insertion may add: a leaf, a branch on each level, and a root.
+  private static let pagesPerChange = TreePath.limit + 2
+
+  /// Takes ahead the memory that changes may need.
+  ///
+  /// - Parameter changes: how many keys are inserted, moved or removed.
+  /// - Throws: `.limitExceeded` when the system gives no memory.
+  mutating func secure(changes: Int) throws(StoreError) {
+    // Leaves that are divided are half full, and branches grow with the leaves.
+    let added = Self.pagesPerChange + 2 * changes
+    let chunks = 1 + (added << BucketArray.pageShift) / BucketArray.chunkBuckets
+    let pages =
+      isFrozen
+      ? min(changes * 2 * Self.pagesPerChange, nodes.usedPageCount) + added
+        + copiedPages(moves: movesUnderWay) : 0
+    try storing { () throws(StorageError) in try memory.secure(chunks: chunks, pages: pages) }
+    isShort = false
+  }
+
+  /// The most pages that moving this number of entries may copy.
+  private func copiedPages(moves: Int) -> Int { min(moves, nodes.usedPageCount) }
+
+  /// Takes ahead the memory for moving this number of entries.
+  ///
+  /// - Throws: as ``secure(changes:)``.
+  mutating func beginMoves(_ count: Int) throws(StoreError) {
+    assert(movesUnderWay == 0, "two compactions move entries at the same time")
+    if isFrozen { try secureCopies(moves: count) }
+    movesUnderWay = count
+  }
+
+  /// Takes ahead the memory for copies that the moves under way need after a snapshot is taken.
+  ///
+  /// - Throws: as ``secure(changes:)``; then no snapshot may be taken.
+  func prepareToFreeze() throws(StoreError) {
+    if movesUnderWay > 0 { try secureCopies(moves: movesUnderWay) }
+  }
+
+  private func secureCopies(moves: Int) throws(StoreError) {
+    try storing { () throws(StorageError) in
+      try memory.secure(chunks: 0, pages: copiedPages(moves: moves))
+    }
+  }
+
+  /// Takes ahead the memory that one change may need, where the trees may lack it.
+  ///
+  /// - Throws: as ``secure(changes:)``.
+  @inline(__always)
+  mutating func secureChange() throws(StoreError) {
+    if isFrozen || isShort { try secure(changes: 1) }
+  }
+
+  /// Copies pages back to their original memory, where no snapshot needs that any more.
+  mutating func tend() {
+    guard isFrozen else { return }
+    var limit = 4
+    if nodes.copyBack(&limit), !memory.isFrozen, !nodes.isAway { isFrozen = false }
+  }
+}

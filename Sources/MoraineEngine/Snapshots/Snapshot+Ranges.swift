@@ -1,0 +1,161 @@
+import MoraineFormat
+import MoraineStorage
+
+// Ranges of an ordered keyspace at the moment of the snapshot.
+extension Store.Snapshot {
+  /// Calls the body with the entries of a range, in the order of their keys, until the body returns
+  /// false.
+  ///
+  /// - Throws: `.invalidArgument` when the keyspace was not ordered; the errors of
+  ///   ``value(forKey:)``, and those of the body.
+  /// - Complexity: O(log n + entries).
+  public func scan(
+    in range: some KeyRangeConvertible, order: KeyOrder = .ascending,
+    _ body: (Store.Entry) throws -> Bool
+  ) throws {
+    guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
+    while let entry = try state.nextEntry(&walk) {
+      guard try body(entry) else { return }
+    }
+  }
+
+  /// Calls the body with the keys of a range, in their order, until the body returns false. Copies
+  /// no values.
+  ///
+  /// - Throws: the errors of ``scan(in:order:_:)``.
+  /// - Complexity: O(log n + keys).
+  public func scanKeys(
+    in range: some KeyRangeConvertible, order: KeyOrder = .ascending,
+    _ body: (RawSpan) throws -> Bool
+  ) throws {
+    guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
+    guard state.isMapped else {
+      while let entry = try state.nextEntry(&walk) {
+        guard try body(entry.key.bytes.span.bytes) else { return }
+      }
+      return
+    }
+    try withExtendedLifetime(state) {
+      while let address = walk.next(state.live.trees) {
+        let record = try state.segments.entryRecord(at: address)
+        guard try body(record.key.bytes) else { return }
+      }
+    }
+  }
+
+  /// Calls the body with the bytes of the entries of a range, in the order of their keys, until the
+  /// body returns false. As ``scanSpans(_:)``, it creates no array for a key or a value.
+  ///
+  /// - Throws: the errors of ``scan(in:order:_:)``.
+  /// - Complexity: O(log n + entries).
+  public func scanSpans(
+    in range: some KeyRangeConvertible, order: KeyOrder = .ascending,
+    _ body: (_ key: RawSpan, _ value: RawSpan) throws -> Bool
+  ) throws {
+    guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
+    // Another reader may overwrite the buffer of bytes that were read from a file.
+    guard state.isMapped else {
+      while let entry = try state.nextEntry(&walk) {
+        guard try body(entry.key.bytes.span.bytes, entry.value.span.bytes) else { return }
+      }
+      return
+    }
+    let scratch = ScratchBuffer()
+    var window = AddressWindow()
+    try withExtendedLifetime(state) {
+      while let address = window.next(&walk, state) {
+        let record = try state.segments.entryRecord(at: address)
+        let value = try state.segments.borrowedValue(of: record, at: address, scratch)
+        guard try body(record.key.bytes, value.bytes) else { return }
+      }
+    }
+  }
+
+  /// Returns the entry with the least key of a range; nil when the range is empty.
+  ///
+  /// - Throws: the errors of ``scan(in:order:_:)``.
+  /// - Complexity: O(log n).
+  public func first(in range: some KeyRangeConvertible = .all) throws(StoreError) -> Store.Entry? {
+    try entry(range.keyRange, .ascending)
+  }
+
+  /// Returns the entry with the greatest key of a range; nil when the range is empty. See
+  /// ``first(in:)``.
+  public func last(in range: some KeyRangeConvertible = .all) throws(StoreError) -> Store.Entry? {
+    try entry(range.keyRange, .descending)
+  }
+
+  /// Returns the entry with the least key that is greater than a key. See ``first(in:)``.
+  public func entry(after key: Key) throws(StoreError) -> Store.Entry? {
+    try first(in: KeyRange(from: key.successor))
+  }
+
+  /// Returns the entry with the greatest key that is less than a key. See ``first(in:)``.
+  public func entry(before key: Key) throws(StoreError) -> Store.Entry? {
+    try last(in: ..<key)
+  }
+
+  /// Returns the number of keys in a range.
+  ///
+  /// - Throws: the errors of ``scan(in:order:_:)``.
+  /// - Complexity: O(log n).
+  public func count(in range: some KeyRangeConvertible) throws(StoreError) -> Int {
+    try state?.walk(number, range.keyRange, .ascending)?.left ?? 0
+  }
+
+  private func entry(
+    _ range: KeyRange, _ order: KeyOrder
+  ) throws(StoreError) -> Store.Entry? {
+    guard let state, var walk = try state.walk(number, range, order) else { return nil }
+    return try state.nextEntry(&walk)
+  }
+}
+
+/// The next addresses of a walk. Their records are fetched from memory before they are read.
+private struct AddressWindow {
+  private static let length = 24
+  private var addresses: [Address] = []
+  private var first = 0
+
+  mutating func next(_ walk: inout RangeWalk, _ state: SnapshotState) -> Address? {
+    while addresses.count - first < Self.length, let address = walk.next(state.live.trees) {
+      if first > 1024 {
+        addresses.removeFirst(first)
+        first = 0
+      }
+      addresses.append(address)
+      if address.slot < state.segments.count, let base = state.segments.views[address.slot].base {
+        CPU.prefetch(base + address.offset)
+        CPU.prefetch(base + address.offset + 64)
+      }
+    }
+    guard first < addresses.count else { return nil }
+    first += 1
+    return addresses[first - 1]
+  }
+}
+
+extension SnapshotState {
+  /// Returns a walk over a range; nil when the range is empty.
+  ///
+  /// - Parameter keyspace: nil when nothing had been written to the keyspace.
+  fileprivate func walk(
+    _ keyspace: UInt16?, _ range: KeyRange, _ order: KeyOrder
+  ) throws(StoreError) -> RangeWalk? {
+    guard let keyspace else { return nil }
+    guard live.isOrdered(keyspace) else {
+      throw StoreError(
+        .invalidArgument, "the keyspace is not ordered; open it with orderedKeyspace(named:)")
+    }
+    return try reading { () throws(StoreError) in
+      try RangeWalk(range, order, live.trees, live.trees.root(keyspace), segments)
+    }
+  }
+
+  fileprivate func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {
+    guard let address = walk.next(live.trees) else { return nil }
+    return try reading { () throws(StoreError) in
+      try segments.entry(of: try segments.entryRecord(at: address), at: address)
+    }
+  }
+}
