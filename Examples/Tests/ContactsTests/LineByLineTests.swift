@@ -50,7 +50,8 @@ import Testing
     let readme = try String(
       contentsOf: Self.package.deletingLastPathComponent().appending(path: "README.md"),
       encoding: .utf8)
-    let section = try #require(readme.components(separatedBy: "## Porting an actor repository").last)
+    let section = try #require(
+      readme.components(separatedBy: "## Porting an actor repository").last)
     let rows = section.components(separatedBy: "\n## ")[0]
       .split(separator: "\n").filter { $0.hasPrefix("| `") }
     #expect(rows.count == 6)
