@@ -261,11 +261,12 @@ extension LiveIndex: LiveRecords {
 
 extension SegmentTable {
   /// Returns the key of a record that a compaction copies: the one that it has read, or the one in
-  /// the record. A record that cannot be read has no key: then the figures of the compaction do not
-  /// agree, and it is not published.
+  /// the record, whose checksum the compaction has verified. A record that cannot be read has no
+  /// key. Before the compaction is published, its figures do not agree then; after that, its inputs
+  /// keep live bytes, and are not removed.
   fileprivate func key(_ known: [UInt8]?, at address: Address) -> [UInt8] {
     if let known { return known }
-    do throws(StoreError) { return [UInt8](try key(at: address)) } catch { return [] }
+    do throws(StoreError) { return [UInt8](try record(at: address).key) } catch { return [] }
   }
 }
 

@@ -16,12 +16,7 @@ extension TreeIndex {
     _ edits: [TreeEdit], in keyspace: UInt16, _ source: borrowing Source
   ) {
     guard !edits.isEmpty else { return }
-    var root = root(keyspace)
-    if !root.hasPage {
-      root.node = allocate()
-      root.hasPage = true
-      leaf(root.node).clear()
-    }
+    var root = rootWithPage(keyspace)
     // From the last leaf to the first: no change affects the places in the leaves before it.
     var end = edits.count
     var shrunken: [TreeKey] = []

@@ -196,7 +196,8 @@ struct TreeEntries {
   }
 
   /// Reads the keys of a range that has tied keys, so that its prefix becomes as long as it can be
-  /// and its heads distinguish more keys. Changes nothing when a key cannot be read.
+  /// and its heads distinguish more keys. Changes nothing when a key cannot be read, or when that
+  /// would take long.
   mutating func lengthenPrefix<Source: TreeKeySource & ~Copyable>(
     of range: Range<Int>, _ source: borrowing Source
   ) {
@@ -204,7 +205,11 @@ struct TreeEntries {
     let known = prefix(of: range).count
     let shared = range.dropFirst().reduce(Int.max) { min($0, entries[$1].shared) }
     let length = min(shared, TreeLeaf.prefixLimit)
-    guard length > known else { return }
+    guard length > known,
+      range.allSatisfy({
+        entries[$0].key != nil || source.isCheapToRead(entries[$0].address)
+      })
+    else { return }
     var (prefix, heads): ([UInt8], [UInt32]) = ([], [])
     // A shared length that a leaf could not say counts from the end of its shorter prefix.
     var exact: [(index: Int, shared: Int, byte: UInt8)] = []

@@ -16,7 +16,7 @@ struct TreeIndex: ~Copyable, TreePages {
   /// The roots by keyspace, those of the system after the others.
   private var roots: [TreeRoot] = []
   private var systemRoots: [TreeRoot] = []
-  private var freeNodes = FreeNumbers()
+  var freeNodes = FreeNumbers()
   /// Number of entries in all trees.
   var count = 0
   /// Whether any keyspace is ordered.
@@ -28,6 +28,8 @@ struct TreeIndex: ~Copyable, TreePages {
   var isFrozen = false
   /// Number of entries that a compaction is about to move; these moves must not fail.
   var movesUnderWay = 0
+  /// Number of snapshots that had ended when ``tend()`` last looked at all copies.
+  var tendedThrough: UInt64 = 0
   /// Whether the trees lack memory that was taken ahead.
   var isShort = true
   /// The most entries of a leaf, and children of a branch. Tests make trees of small nodes.
@@ -118,6 +120,16 @@ struct TreeIndex: ~Copyable, TreePages {
   var pageCount: Int { nodes.count >> BucketArray.pageShift &- freeNodes.count }
   var byteCount: Int { pageCount * BucketArray.pageBytes }
 
+  /// Returns the root of a tree, which gets an empty leaf when it has no page.
+  mutating func rootWithPage(_ keyspace: UInt16) -> TreeRoot {
+    var root = root(keyspace)
+    guard !root.hasPage else { return root }
+    root.node = allocate()
+    root.hasPage = true
+    leaf(root.node).clear()
+    return root
+  }
+
   mutating func makeUnique(_ node: Int) {
     if isFrozen { nodes.makeUnique(node << BucketArray.pageShift) }
   }
@@ -133,19 +145,7 @@ struct TreeIndex: ~Copyable, TreePages {
     return number
   }
 
-  private mutating func free(_ node: Int) { freeNodes.insert(node) }
-
-  /// Returns the memory of free pages at the end, by whole chunks.
-  mutating func returnFreePages() {
-    var last = nodes.count >> BucketArray.pageShift - 1
-    guard last >= 0, freeNodes.contains(last) else { return }
-    while last >= 0, freeNodes.contains(last) {
-      freeNodes.remove(last)
-      last -= 1
-    }
-    nodes.shrink(to: (last + 1) << BucketArray.pageShift)
-    nodes.returnEmptyChunks()
-  }
+  mutating func free(_ node: Int) { freeNodes.insert(node) }
 }
 
 /// A key's place in a tree, found before the key's record is appended.
@@ -189,12 +189,7 @@ extension TreeIndex {
     _ source: borrowing Source
   ) {
     assert(place.existing == nil, "a key gets two entries")
-    var root = root(keyspace)
-    if !root.hasPage {
-      root.node = allocate()
-      root.hasPage = true
-      leaf(root.node).clear()
-    }
+    var root = rootWithPage(keyspace)
     var path = place.path
     if path.depth == 0 { path.leaf = root.node }
     root.count += 1
@@ -255,25 +250,6 @@ extension TreeIndex {
     return true
   }
 
-  /// Removes all entries of a keyspace, and releases the pages of its tree.
-  mutating func removeAll(of keyspace: UInt16) {
-    let root = root(keyspace)
-    count -= root.count
-    if root.hasPage { releasePages(root.node, height: root.height) }
-    setRoot(keyspace, TreeRoot())
-    returnFreePages()
-  }
-
-  /// Releases a node and the nodes below it.
-  mutating func releasePages(_ node: Int, height: Int) {
-    if height > 0 {
-      for child in TreeBranch(page(node)).contents.children {
-        releasePages(child, height: height - 1)
-      }
-    }
-    free(node)
-  }
-
   mutating func addToCounts(_ path: TreePath, _ difference: Int) {
     for level in 0..<path.depth {
       makeUnique(path.node(level))
@@ -330,22 +306,27 @@ extension TreeIndex {
     _ range: Range<Int>, isAppended: Bool, _ bounds: inout [(index: Int, separator: [UInt8])]
   ) {
     if scratch.fits(range, limit: leafLimit) { return }
-    let most = min(leafLimit, TreeLeaf.plainCapacity)
-    let target =
-      isAppended
-      ? min(range.lowerBound + most, range.upperBound - 1)
-      : (range.lowerBound + range.upperBound) / 2
+    let target = isAppended ? fullLeaf(of: range) : (range.lowerBound + range.upperBound) / 2
     for distance in 0..<range.count {
       for index in [target - distance, target + distance]
       where index > range.lowerBound && index < range.upperBound {
         guard let separator = scratch.separator(before: index) else { continue }
         bounds.append((index, separator))
-        divide(range.lowerBound..<index, isAppended: isAppended, &bounds)
+        divide(range.lowerBound..<index, isAppended: false, &bounds)
         divide(index..<range.upperBound, isAppended: isAppended, &bounds)
         return
       }
     }
     fatalError("a leaf that does not fit its page has an inserted key, which separates it")
+  }
+
+  /// Returns the end of the entries at the beginning of a range that fill a leaf.
+  private func fullLeaf(of range: Range<Int>) -> Int {
+    for capacity in [TreeLeaf.plainCapacity, TreeLeaf.tiedCapacity] {
+      let end = min(range.lowerBound + min(leafLimit, capacity), range.upperBound - 1)
+      if scratch.fits(range.lowerBound..<end, limit: leafLimit) { return end }
+    }
+    return (range.lowerBound + range.upperBound) / 2
   }
 
   /// Replaces a child of the last branch of a path, or the root, by several children.
@@ -416,11 +397,17 @@ extension TreeIndex {
       return
     }
     precondition(range.count > 2, "two children of a branch do not fit a page")
-    let middle =
-      isAppended
-      ? range.upperBound - 2 : (range.lowerBound + range.upperBound) / 2
-    divide(contents, range.lowerBound..<middle, isAppended: isAppended, &ranges)
-    divide(contents, middle..<range.upperBound, isAppended: false, &ranges)
+    var middle = (range.lowerBound + range.upperBound) / 2
+    if isAppended {
+      // As many children as fit, but for two.
+      while middle < range.upperBound - 2, middle + 1 - range.lowerBound <= branchLimit,
+        contents.byteCount(range.lowerBound..<middle + 1) <= TreeLeaf.pageBytes
+      {
+        middle += 1
+      }
+    }
+    divide(contents, range.lowerBound..<middle, isAppended: false, &ranges)
+    divide(contents, middle..<range.upperBound, isAppended: isAppended, &ranges)
   }
 }
 

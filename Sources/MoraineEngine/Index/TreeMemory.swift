@@ -56,8 +56,44 @@ extension TreeIndex {
 
   /// Copies pages back to their original memory, where no snapshot needs that any more.
   mutating func tend() {
-    guard isFrozen else { return }
+    // Only a snapshot that has ended can have left a page that may be copied back.
+    let releaseCount = memory.releaseCount
+    guard isFrozen, releaseCount != tendedThrough else { return }
     var limit = 4
-    if nodes.copyBack(&limit), !memory.isFrozen, !nodes.isAway { isFrozen = false }
+    guard nodes.copyBack(&limit) else { return }
+    tendedThrough = releaseCount
+    if !memory.isFrozen, !nodes.isAway { isFrozen = false }
+  }
+
+  /// Returns the memory of free pages at the end, by whole chunks. The first chunk stays: a tree
+  /// that becomes empty again and again would ask the system for it each time.
+  mutating func returnFreePages() {
+    var last = nodes.count >> BucketArray.pageShift - 1
+    guard last > 0, freeNodes.contains(last) else { return }
+    while last > 0, freeNodes.contains(last) {
+      freeNodes.remove(last)
+      last -= 1
+    }
+    nodes.shrink(to: (last + 1) << BucketArray.pageShift)
+    nodes.returnEmptyChunks()
+  }
+
+  /// Removes all entries of a keyspace, and releases the pages of its tree.
+  mutating func removeAll(of keyspace: UInt16) {
+    let root = root(keyspace)
+    count -= root.count
+    if root.hasPage { releasePages(root.node, height: root.height) }
+    setRoot(keyspace, TreeRoot())
+    returnFreePages()
+  }
+
+  /// Releases a node and the nodes below it.
+  mutating func releasePages(_ node: Int, height: Int) {
+    if height > 0 {
+      for child in TreeBranch(page(node)).contents.children {
+        releasePages(child, height: height - 1)
+      }
+    }
+    free(node)
   }
 }

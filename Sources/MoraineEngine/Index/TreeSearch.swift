@@ -4,6 +4,9 @@ import MoraineStorage
 protocol TreeKeySource: ~Copyable {
   /// - Returns: the key; valid until the next call.
   func key(at address: Address) throws(StoreError) -> UnsafeRawBufferPointer
+
+  /// Whether reading the key costs little: for work that can be left out.
+  func isCheapToRead(_ address: Address) -> Bool
 }
 
 /// The numbers of the keyspaces whose index is a tree.

@@ -127,6 +127,13 @@ extension RecordSource where Self: ~Copyable {
     return record.key
   }
 
+  func isCheapToRead(_ address: Address) -> Bool {
+    guard address.slot < count, let base = views[address.slot].base,
+      views[address.slot].end - address.offset >= RecordHeader.fixedLength
+    else { return false }
+    return RecordHeader.length(at: base + address.offset) <= 4096
+  }
+
   /// Returns the record of a key in an ordered keyspace. Its checksum is not verified.
   @inline(__always)
   func find<Pages: TreePages & ~Copyable>(
@@ -143,8 +150,12 @@ extension RecordSource where Self: ~Copyable {
     // This is another key with the same head, or this key's damaged record: only the checksum
     // distinguishes them.
     try verify(record, at: address)
-    if found.range.count == 1 { return nil }
-    return try findAmongLongKeys(key, in: TreeLeaf(pages.page(found.node)))
+    let leaf = TreeLeaf(pages.page(found.node))
+    let shared = TreeKey(key).shared(with: TreeKey(record.key)) ?? .max
+    guard found.range.count > 1, shared >= leaf.prefixLength &+ Int(TreeLeaf.longShared) else {
+      return nil
+    }
+    return try findAmongLongKeys(key, in: leaf)
   }
 
   /// Returns the record of a key among keys that may share more bytes than a leaf can say.

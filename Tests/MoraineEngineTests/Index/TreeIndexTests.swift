@@ -30,6 +30,8 @@ import Testing
       return Address(slot: 0, offset: (keys.count - 1) * 4)
     }
 
+    func isCheapToRead(_ address: Address) -> Bool { true }
+
     static func number(_ address: Address) -> Int { address.offset / 4 }
   }
 
@@ -220,6 +222,23 @@ import Testing
     // Leaves split and their prefixes become longer, but for the leaf with the damaged key.
     for number in 200..<900 { try insert("path/\(100 + number)/0000000", &tree, &keys) }
     #expect(tree.root(1).count == 900)
+  }
+
+  /// Regression: an ascending batch of tied keys made leaves of one entry.
+  @Test(arguments: [1, 100, 1000, 10_000])
+  func ascendingBatchesFillTheirLeaves(batchSize: Int) throws {
+    var tree = TreeIndex()
+    var keys = Keys()
+    var model: [[UInt8]: Int] = [:]
+    let all = (0..<20_000).map { Array("app/user/\(100_000 + $0 / 16)/item/\($0 % 16 + 10)".utf8) }
+    for start in stride(from: 0, to: all.count, by: batchSize) {
+      let part = all[start..<min(start + batchSize, all.count)]
+      try apply(
+        Dictionary(uniqueKeysWithValues: part.map { ($0, false) }), to: &tree, &keys, &model, "put")
+    }
+    #expect(tree.root(1).count == all.count)
+    #expect(tree.byteCount <= all.count * 18)
+    #expect(tree.root(1).height <= 2)
   }
 
   /// Regression: a batch that emptied a tree of several leaves kept all but one of its pages.
