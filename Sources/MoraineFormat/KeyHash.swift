@@ -1,10 +1,10 @@
 /// The secret key of a store's hash function. An attacker who does not know it cannot choose keys
 /// that all fall into one bucket.
-package struct HashKey: Equatable, Sendable {
-  package let k0: UInt64
-  package let k1: UInt64
+public struct HashKey: Equatable, Sendable {
+  public let k0: UInt64
+  public let k1: UInt64
 
-  package init(k0: UInt64, k1: UInt64) {
+  public init(k0: UInt64, k1: UInt64) {
     self.k0 = k0
     self.k1 = k1
   }
@@ -14,9 +14,9 @@ package struct HashKey: Equatable, Sendable {
 ///
 /// The keyspace is mixed into the key of the hash, so that the same bytes in two keyspaces are two
 /// independent keys. Complexity: O(key length).
-package enum KeyHash {
+public enum KeyHash {
   @inlinable
-  package static func hash(
+  public static func hash(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16, with secret: HashKey
   ) -> UInt64 {
     var state = SipState(k0: secret.k0 ^ UInt64(keyspace), k1: secret.k1)
@@ -40,7 +40,7 @@ package enum KeyHash {
 }
 
 @frozen
-package struct SipState {
+public struct SipState {
   @usableFromInline var v0: UInt64
   @usableFromInline var v1: UInt64
   @usableFromInline var v2: UInt64

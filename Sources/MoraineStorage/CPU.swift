@@ -1,4 +1,4 @@
-import CMoraineShims
+public import CMoraineShims
 import SystemPackage
 
 #if canImport(Darwin)
@@ -10,15 +10,17 @@ import SystemPackage
 #endif
 
 /// The processor and its pages of memory.
-package enum CPU {
+///
+/// Two functions are public, so that the engine inlines them: see `RecordHeader`.
+public enum CPU {
   /// Fetches a cache line ahead of use. A hint.
   @inlinable @inline(__always)
-  package static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
+  public static func prefetch(_ place: UnsafeRawPointer) { moraine_prefetch(place) }
 
   /// Returns which of eight slots have a tag in their uppermost 16 bits: bit 0 of byte k is set for
   /// slot k.
   @inlinable @inline(__always)
-  package static func slots(in bucket: UnsafePointer<UInt64>, tagged tag: UInt16) -> UInt64 {
+  public static func slots(in bucket: UnsafePointer<UInt64>, tagged tag: UInt16) -> UInt64 {
     moraine_tag_matches(bucket, tag)
   }
 

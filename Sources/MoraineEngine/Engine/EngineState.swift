@@ -322,7 +322,8 @@ extension EngineState {
   }
 
   /// Appends a record after which no other record of its unit comes, and makes it visible.
-  @inline(__always)
+  // As for `Log.append`: `@inline(__always)` leaves a call, and 90 instructions of a put.
+  @_transparent
   private mutating func append(
     _ draft: RecordDraft, hash: UInt64, over existing: ReplaceableEntry?
   ) throws(StoreError) -> SequenceNumber {

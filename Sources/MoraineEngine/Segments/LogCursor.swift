@@ -28,6 +28,7 @@ struct LogWalk {
 
   /// Returns the next live record, whose checksum was verified. The record is valid until the next
   /// call, or as long as its segment is mapped.
+  @inline(__always)
   mutating func nextRecord<Live: LiveRecords & ~Copyable, Table: RecordSource & ~Copyable>(
     _ live: borrowing Live, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
@@ -107,6 +108,7 @@ struct LogCursor {
   }
 
   /// Returns the next put, live or not.
+  @inline(__always)
   private mutating func nextPut<Table: RecordSource & ~Copyable>(
     _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {

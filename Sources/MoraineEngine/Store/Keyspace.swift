@@ -74,7 +74,7 @@ extension Store {
 struct KeyspaceRequest: Hashable {
   let name: String
   /// Whether the keyspace must be ordered.
-  let isOrdered: Bool
+  var isOrdered: Bool
 }
 
 extension Keyspace {

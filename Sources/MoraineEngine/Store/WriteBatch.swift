@@ -3,11 +3,9 @@
 public struct WriteBatch: ~Copyable {
   private let store: Store
   private var operations = BatchOperations()
-  /// The names of the keyspaces that the batch writes to. An operation refers to a name by its
-  /// index here. The first name is that of the unnamed keyspace.
-  private var keyspaces = [""]
-  /// The names among them that must be ordered.
-  private var ordered: Set<String> = []
+  /// The keyspaces that the batch writes to. An operation refers to a keyspace by its index here.
+  /// The first one is the unnamed keyspace.
+  private var keyspaces = [KeyspaceRequest(name: "", isOrdered: false)]
   /// Index of each key's last operation. Nil until a read needs it.
   private var latest: [BatchOperations.Place: Int]?
 
@@ -72,7 +70,7 @@ public struct WriteBatch: ~Copyable {
   }
 
   consuming func take() -> BatchCommit {
-    BatchCommit(operations: operations, keyspaces: keyspaces, ordered: ordered)
+    BatchCommit(operations: operations, keyspaces: keyspaces)
   }
 }
 
@@ -127,13 +125,13 @@ extension WriteBatch {
 
   private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperations.Place {
     precondition(keyspace.store === store, "a batch writes to keyspaces of its own store only")
-    if keyspace.wantsOrder { ordered.insert(keyspace.name) }
-    // The search is linear: a batch has few names.
-    if let known = keyspaces.firstIndex(of: keyspace.name) {
+    // The search is linear: a batch has few keyspaces.
+    if let known = keyspaces.firstIndex(where: { $0.name == keyspace.name }) {
+      if keyspace.wantsOrder { keyspaces[known].isOrdered = true }
       return BatchOperations.Place(keyspace: UInt16(known), key: key)
     }
     precondition(keyspaces.count <= Keyspace.limit, "more keyspaces than a store can have")
-    keyspaces.append(keyspace.name)
+    keyspaces.append(keyspace.request)
     return BatchOperations.Place(keyspace: UInt16(keyspaces.count - 1), key: key)
   }
 }
@@ -160,7 +158,7 @@ extension WriteBatch {
 
   private mutating func value(_ place: BatchOperations.Place) throws(StoreError) -> [UInt8]? {
     if let index = lastOperation(on: place) { return operations.value(of: index) }
-    let name = keyspaces[Int(place.keyspace)]
+    let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) {
         return .success(try store.ownValue(forKey: place.key, in: name))
@@ -179,7 +177,7 @@ extension WriteBatch {
     case .value(let expected): return try value(place) == expected
     case .sequence(let expected):
       if lastOperation(on: place) != nil { return false }
-      let name = keyspaces[Int(place.keyspace)]
+      let name = keyspaces[Int(place.keyspace)].name
       let answer: Result<SequenceNumber?, StoreError> = store.assumeIsolated { store in
         do throws(StoreError) {
           return .success(try store.ownVersionedValue(forKey: place.key, in: name)?.sequence)
@@ -195,7 +193,7 @@ extension WriteBatch {
     if let index = lastOperation(on: place) {
       return operations.operations[index].kind.effect == .sets
     }
-    let name = keyspaces[Int(place.keyspace)]
+    let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.ownContains(place.key, in: name)) } catch {
         return .failure(error)
@@ -216,9 +214,8 @@ extension WriteBatch {
 /// The operations that a batch appends.
 struct BatchCommit {
   fileprivate let operations: BatchOperations
-  /// Names of the keyspaces, by the index that an operation contains. Some were only read.
-  fileprivate let keyspaces: [String]
-  fileprivate let ordered: Set<String>
+  /// The keyspaces, by the index that an operation contains. Some were only read.
+  fileprivate let keyspaces: [KeyspaceRequest]
 
   var isEmpty: Bool { operations.count == 0 }
   var areDeletes: Bool { operations.areDeletes }
@@ -230,17 +227,14 @@ struct BatchCommit {
 
   /// The keyspaces that must exist before the batch is committed.
   var written: [KeyspaceRequest] {
-    if keyspaces.count == 1, ordered.isEmpty { return [] }
-    return Set(operations.operations.map(\.keyspace)).sorted().map { number in
-      let name = keyspaces[Int(number)]
-      return KeyspaceRequest(name: name, isOrdered: ordered.contains(name))
-    }
+    if keyspaces.count == 1, !keyspaces[0].isOrdered { return [] }
+    return Set(operations.operations.map(\.keyspace)).sorted().map { keyspaces[Int($0)] }
   }
 
   /// Returns the operations with the numbers that their keyspaces have in the store by now.
   func numbered(in table: KeyspaceTable) -> BatchOperations {
     if keyspaces.count == 1 { return operations }
-    let ids = keyspaces.map { table.id(of: $0) }
+    let ids = keyspaces.map { table.id(of: $0.name) }
     return operations.renumbered { number in
       guard let id = ids[Int(number)] else {
         fatalError("a batch uses a keyspace that was not created")

@@ -1,20 +1,20 @@
-import CMoraineShims
+public import CMoraineShims
 
 /// A put or delete that is not yet in a segment: its content without its place.
 @frozen
-package struct RecordDraft {
-  package var sequence: UInt64
-  package var kind: RecordKind
-  package var codec: RecordCodec = .raw
-  package var batch: BatchRole = .alone
-  package var batchCount: UInt32 = 0
-  package var keyspace: UInt16 = 0
-  package var rawLength: Int = 0
-  package var key: UnsafeRawBufferPointer
-  package var stored: UnsafeRawBufferPointer
+public struct RecordDraft {
+  public var sequence: UInt64
+  public var kind: RecordKind
+  public var codec: RecordCodec = .raw
+  public var batch: BatchRole = .alone
+  public var batchCount: UInt32 = 0
+  public var keyspace: UInt16 = 0
+  public var rawLength: Int = 0
+  public var key: UnsafeRawBufferPointer
+  public var stored: UnsafeRawBufferPointer
 
   @inlinable @inline(__always)
-  package init(
+  public init(
     sequence: UInt64, kind: RecordKind, key: UnsafeRawBufferPointer,
     stored: UnsafeRawBufferPointer
   ) {
@@ -30,7 +30,7 @@ package struct RecordDraft {
   ///   - value: the value; empty for a delete.
   ///   - compressed: the compressed value; nil for a value that is stored as it is.
   @inlinable @inline(__always)
-  package init(
+  public init(
     sequence: UInt64, kind: RecordKind, keyspace: UInt16, key: UnsafeRawBufferPointer,
     value: UnsafeRawBufferPointer, compressed: UnsafeRawBufferPointer?
   ) {
@@ -44,7 +44,7 @@ package struct RecordDraft {
   }
 
   @inlinable @inline(__always)
-  package var length: Int {
+  public var length: Int {
     RecordHeader.fixedLength &+ (codec == .raw ? 0 : 4) &+ (batch == .end ? 4 : 0)
       &+ (keyspace == 0 ? 0 : 2) &+ key.count &+ stored.count
   }
@@ -57,7 +57,7 @@ package struct RecordDraft {
   ///   - offset: the place of `target` in the segment.
   /// - Complexity: O(key + value).
   @inlinable @inline(__always)
-  package func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
+  public func write(to target: UnsafeMutableRawPointer, at offset: UInt64, seed: Checksum) {
     let length = self.length
     let position = writeFields(to: target)
     if let base = stored.baseAddress {

@@ -1,14 +1,18 @@
-import CMoraineShims
+public import CMoraineShims
+
+// What the engine does for each record is public, and not package, in this module: the compiler
+// (Swift 6.3) inlines no package declaration into another module, whatever its attributes are. A
+// call for each field of a record costs 7 % of a get. No product exports these names.
 
 /// The kind of a record.
-package enum RecordKind: UInt8, Sendable {
+public enum RecordKind: UInt8, Sendable {
   case put = 1
   case delete = 2
   case syncMark = 3
   case footer = 4
 
   /// What a record does to the value of its key.
-  package enum Effect: Sendable {
+  public enum Effect: Sendable {
     case sets
     case removes
     /// The record has no key: it describes the log.
@@ -18,7 +22,7 @@ package enum RecordKind: UInt8, Sendable {
   /// What records of this kind do. Code that applies, keeps or copies records asks for the effect
   /// and not for the kind.
   @inlinable @inline(__always)
-  package var effect: Effect {
+  public var effect: Effect {
     switch self {
     case .put: .sets
     case .delete: .removes
@@ -28,18 +32,18 @@ package enum RecordKind: UInt8, Sendable {
 
   /// Whether the record has a key and a sequence number of its own.
   @inlinable @inline(__always)
-  package var isOperation: Bool { effect != .none }
+  public var isOperation: Bool { effect != .none }
 }
 
 /// How a record's value is stored.
-package enum RecordCodec: UInt8, Sendable {
+public enum RecordCodec: UInt8, Sendable {
   case raw = 0
   case lz4 = 1
   case lz4Dictionary = 2
 }
 
 /// A record's part in an atomic batch.
-package enum BatchRole: UInt8, Sendable {
+public enum BatchRole: UInt8, Sendable {
   case alone = 0
   case more = 1
   case end = 2
@@ -54,35 +58,35 @@ package enum BatchRole: UInt8, Sendable {
 ///  +--------+--------+--------------------+----+----+---------+----------+-----+-------+
 /// ```
 @frozen
-package struct RecordHeader: Sendable {
-  package static let fixedLength = 20
+public struct RecordHeader: Sendable {
+  public static let fixedLength = 20
 
-  package enum Flag {
-    package static let keyspace: UInt8 = 1 << 0
-    package static let expiry: UInt8 = 1 << 1
-    package static let previous: UInt8 = 1 << 2
-    package static let received: UInt8 = 1 << 3
-    package static let `extension`: UInt8 = 1 << 4
-    package static let mustUnderstand: UInt8 = 1 << 5
-    package static let unknown: UInt8 = 0b1100_0000
+  public enum Flag {
+    public static let keyspace: UInt8 = 1 << 0
+    public static let expiry: UInt8 = 1 << 1
+    public static let previous: UInt8 = 1 << 2
+    public static let received: UInt8 = 1 << 3
+    public static let `extension`: UInt8 = 1 << 4
+    public static let mustUnderstand: UInt8 = 1 << 5
+    public static let unknown: UInt8 = 0b1100_0000
   }
 
-  package var length: Int
-  package var sequence: UInt64
-  package var kind: RecordKind
-  package var codec: RecordCodec
-  package var batch: BatchRole
-  package var flags: UInt8
-  package var keyspace: UInt16
-  package var rawLength: Int
-  package var batchCount: Int
-  package var keyOffset: Int
-  package var keyLength: Int
+  public var length: Int
+  public var sequence: UInt64
+  public var kind: RecordKind
+  public var codec: RecordCodec
+  public var batch: BatchRole
+  public var flags: UInt8
+  public var keyspace: UInt16
+  public var rawLength: Int
+  public var batchCount: Int
+  public var keyOffset: Int
+  public var keyLength: Int
 
   @inlinable @inline(__always)
-  package var valueOffset: Int { keyOffset &+ keyLength }
+  public var valueOffset: Int { keyOffset &+ keyLength }
   @inlinable @inline(__always)
-  package var storedLength: Int { length &- keyOffset &- keyLength }
+  public var storedLength: Int { length &- keyOffset &- keyLength }
 
   @inlinable @inline(__always)
   init(
@@ -106,7 +110,7 @@ package struct RecordHeader: Sendable {
 extension RecordHeader {
   /// Returns the length prefix at `base`, where at least four bytes are readable.
   @inlinable @inline(__always)
-  package static func length(at base: UnsafeRawPointer) -> Int {
+  public static func length(at base: UnsafeRawPointer) -> Int {
     Int(UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)))
   }
 
@@ -114,7 +118,7 @@ extension RecordHeader {
   ///
   /// - Parameter length: the record's length, at least 20; that many bytes are readable.
   @inlinable @inline(__always)
-  package static func checksum(
+  public static func checksum(
     of base: UnsafeRawPointer, length: Int, at offset: UInt64, seed: Checksum
   ) -> UInt32 {
     moraine_crc32c_place(
@@ -122,14 +126,14 @@ extension RecordHeader {
   }
 
   @inlinable @inline(__always)
-  package static func storedChecksum(at base: UnsafeRawPointer) -> UInt32 {
+  public static func storedChecksum(at base: UnsafeRawPointer) -> UInt32 {
     UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
   }
 
   /// Returns whether the record at `base` has the kind of a put. At least 20 bytes are readable
   /// there.
   @inlinable @inline(__always)
-  package static func isPut(_ base: UnsafeRawPointer) -> Bool {
+  public static func isPut(_ base: UnsafeRawPointer) -> Bool {
     base.load(fromByteOffset: 15, as: UInt8.self) & 15 == RecordKind.put.rawValue
   }
 
@@ -141,7 +145,7 @@ extension RecordHeader {
   /// - Returns: nil when the fields cannot be those of a record of this version. The checksum then
   ///   shows whether the record is damaged or newer.
   @inlinable @inline(__always)
-  package static func parse(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
+  public static func parse(_ base: UnsafeRawPointer, length: Int) -> RecordHeader? {
     let word = UInt64(littleEndian: base.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
     let lengths = UInt32(littleEndian: base.loadUnaligned(fromByteOffset: 16, as: UInt32.self))
     let kindByte = UInt8(truncatingIfNeeded: word &>> 56)
@@ -232,13 +236,15 @@ extension RecordHeader {
       return rawLength <= StoreLimits.valueLengthBytes
         && rawLength <= StoreLimits.rawLengthBound(stored: storedLength)
     case .delete: return storedLength == 0 && codec == .raw
-    case .syncMark: return length == SyncMark.recordLength && isBare
-    case .footer: return length == SegmentFooter.recordLength && isBare
+    case .syncMark, .footer: return isPlausibleWithoutKey
     }
   }
 
-  @inlinable @inline(__always)
-  var isBare: Bool { keyLength == 0 && flags == 0 && codec == .raw && batch == .alone }
+  @usableFromInline
+  var isPlausibleWithoutKey: Bool {
+    let expected = kind == .syncMark ? SyncMark.recordLength : SegmentFooter.recordLength
+    return length == expected && keyLength == 0 && flags == 0 && codec == .raw && batch == .alone
+  }
 }
 
 extension RecordHeader {
