@@ -45,6 +45,52 @@ import Testing
     #expect(try decode(changed { _ in }) == header)
   }
 
+  private var headerWithTrees: CheckpointHeader {
+    var header = header
+    header.trees = [3, 7].map { CheckpointHeader.Tree(keyspace: $0) }
+    header.trees[1].height = 1
+    header.trees[1].entryCount = 300
+    header.nodeCount = 17
+    header.keyspaces = [CheckpointHeader.Keyspace(id: 7, recordCount: 300, liveBytes: 0)]
+    header.pageChecksums = [11, 12, 13]
+    return header
+  }
+
+  @Test func encodedHeaderWithTreesIsDecoded() throws {
+    let header = headerWithTrees
+    #expect(header.encoded()[8] == 2)
+    #expect(self.header.encoded()[8] == 1)
+    #expect(try decode(header.encoded()) == header)
+    #expect(header.fileLengthBytes == header.lengthBytes + 3 * 65_536)
+  }
+
+  @Test func treesThatNoLogHasAreDamaged() throws {
+    let lies: [(inout CheckpointHeader) -> Void] = [
+      { $0.trees[1].keyspace = 3 }, { $0.trees[1].root = 17 }, { $0.trees[1].height = 13 },
+      { $0.trees[1].entryCount = 301 }, { $0.trees[1].entryCount = 0 }, { $0.nodeCount = 0 },
+      { $0.trees[0].entryCount = 1 },
+      { $0.nodeCount = 1 << 28 },
+    ]
+    for (number, lie) in lies.enumerated() {
+      var header = headerWithTrees
+      lie(&header)
+      #expect(throws: FormatError.self, "lie \(number)") { try decode(header.encoded()) }
+    }
+  }
+
+  /// A keyspace that became ordered later has its entries in the hash index of the checkpoint.
+  @Test func checkpointHasTheTreesOfKeyspacesThatHadNoRecord() {
+    let header = headerWithTrees
+    #expect(header.hasTrees(of: [3, 7]))
+    #expect(header.hasTrees(of: [3, 7, 9]))
+    #expect(!header.hasTrees(of: [3]))
+    #expect(!header.hasTrees(of: [0, 3, 7]), "the unnamed keyspace has four records")
+    var uncounted = header
+    uncounted.keyspaces = nil
+    #expect(uncounted.hasTrees(of: [3, 7]))
+    #expect(!uncounted.hasTrees(of: [3, 7, 9]))
+  }
+
   @Test func everyFlippedByteIsNoticed() throws {
     let bytes = header.encoded()
     forEachFlip(of: bytes, in: 0..<300) { damaged, place in
@@ -67,7 +113,7 @@ import Testing
   }
 
   @Test func newerVersionIsReportedAsNewer() {
-    let error = error(changed { $0.put(UInt16(2), at: 8) })
+    let error = error(changed { $0.put(UInt16(3), at: 8) })
     #expect(error?.kind == .newer)
     #expect(error?.offset == 8)
   }

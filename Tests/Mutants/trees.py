@@ -10,7 +10,35 @@ SEARCH = "Index/TreeSearch.swift"
 MODEL = "TreeIndexTests.treeEqualsASortedDictionary"
 BATCHES = "TreeIndexTests.batchesAndSnapshotsEqualSortedDictionaries"
 
+LOADED = "Index/CheckpointTrees.swift"
+CHECKPOINTS = "TreeCheckpointTests"
+
 MUTANTS = [
+    Mutant("tree-page-not-checked", "a damaged page of a tree is not used",
+           (engine(LOADED, "    if isChecked[page] { return true }\n",
+                   "    if ON || isChecked[page] { return true }\n"),),
+           CHECKPOINTS + ".damagedTreePageChangesNoAnswer"),
+    Mutant("tree-range-not-checked", "a range reads no damaged page",
+           (engine("Store/Keyspace+Ranges.swift", "    if live.trees.hasUnvalidatedPages, !live.",
+                   "    if !ON, live.trees.hasUnvalidatedPages, !live."),),
+           CHECKPOINTS + ".damagedTreePageChangesNoAnswer"),
+    Mutant("tree-node-in-two-places", "no two nodes of a loaded tree have one child",
+           (engine(LOADED, "        guard claim(child) else { return false }\n",
+                   "        guard claim(child) || ON else { return false }\n"),),
+           "ForgedTreeTests.treeWithForgedNodesIsNotUsed"),
+    Mutant("tree-counts-of-a-forgery", "the counts of a loaded tree are those of its leaves",
+           (engine(LOADED, "    guard level == 0, count == expected, count > 0,",
+                   "    guard level == 0, ON || count == expected, count > 0,"),),
+           "ForgedTreeTests.treeWithForgedNodesIsNotUsed"),
+    Mutant("tree-entries-of-gone-segments", "no entry names a segment that no longer exists",
+           (engine("Recovery/Recovery.swift", "      trees.removeAll(in: slots)\n",
+                   "      if !ON { trees.removeAll(in: slots) }\n"),),
+           CHECKPOINTS + ".storeEqualsItsModelAcrossOpenings"),
+    Mutant("tree-of-a-keyspace-that-was-hashed", "a key is in one index",
+           (engine("Recovery/Recovery.swift",
+                   "          pages.header.hasTrees(of: manifest.ordered)\n",
+                   "          ON || pages.header.hasTrees(of: manifest.ordered)\n"),),
+           CHECKPOINTS + ".checkpointFromBeforeAnOrderingIsNotUsed"),
     Mutant("tree-samples-not-renewed", "a look-up finds every key",
            (engine(LEAF, "    count &+= 1\n    setAddress(position, address)\n"
                          "    renewSamples(from: position)\n",

@@ -116,17 +116,23 @@ final class CheckpointImage: @unchecked Sendable {
 
   private(set) var header: CheckpointHeader
   private let index: FrozenIndex
+  private let trees: FrozenTrees
 
   /// - Complexity: O(index), a byte for about 500 bytes of the index. Pages that change while the
   ///   image is written are copied then, one by one.
-  init(_ header: CheckpointHeader, of index: inout HashIndex) {
+  init(
+    _ header: CheckpointHeader, of index: inout HashIndex, _ trees: inout TreeIndex
+  ) {
     var header = header
     index.describe(in: &header)
+    trees.describe(in: &header)
     header.salt = SystemRandom.number()
-    let pageCount = header.bucketPageCount + header.overflowPageCount
+    let pageCount =
+      header.bucketPageCount + header.overflowPageCount + header.treePageCount
     header.pageChecksums = Array(repeating: 0, count: pageCount)
     self.header = header
     self.index = index.freeze()
+    self.trees = trees.freeze()
   }
 
   var lengthBytes: Int { header.fileLengthBytes }
@@ -138,19 +144,48 @@ final class CheckpointImage: @unchecked Sendable {
     let buffer = UnsafeMutableRawBufferPointer.allocate(
       byteCount: Self.stepCount * pageBytes, alignment: FrozenIndex.pageAlignment)
     defer { buffer.deallocate() }
+    let firstTreePage = header.bucketPageCount + header.overflowPageCount
+    var nodes = NodeQueue(trees.roots(of: header))
     for first in stride(from: 0, to: header.pageChecksums.count, by: Self.stepCount) {
       let count = min(Self.stepCount, header.pageChecksums.count - first)
       for page in first..<first + count {
         let start = (page - first) * pageBytes
         let target = UnsafeMutableRawBufferPointer(rebasing: buffer[start..<start + pageBytes])
-        index.copy(page: page, of: header, to: target)
+        if page < firstTreePage {
+          index.copy(page: page, of: header, to: target)
+        } else {
+          nodes.copyPage(of: trees, to: target)
+        }
         header.pageChecksums[page] = header.checksum(ofPage: page, UnsafeRawBufferPointer(target))
       }
       let bytes = UnsafeRawBufferPointer(rebasing: buffer[..<(count * pageBytes)])
       try file.write(bytes, at: UInt64(header.lengthBytes + first * pageBytes))
     }
+    precondition(nodes.next == header.nodeCount, "the trees have other nodes than were counted")
     let head = header.encoded()
     precondition(head.count == header.lengthBytes, "checkpoint layout changed")
     try head.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
+  }
+}
+
+/// The nodes of the trees in the order in which a checkpoint has them: the roots, and then the
+/// children of each node. So the leaves of a tree follow each other in the order of their keys.
+private struct NodeQueue {
+  /// The numbers in the index, by the numbers in the checkpoint.
+  private var nodes: [UInt32]
+  /// Number of nodes that were copied.
+  private(set) var next = 0
+
+  init(_ roots: [UInt32]) { nodes = roots }
+
+  /// Copies the next nodes to a page of the checkpoint. Zeros follow the last node.
+  mutating func copyPage(of trees: borrowing FrozenTrees, to target: UnsafeMutableRawBufferPointer)
+  {
+    target.initializeMemory(as: UInt8.self, repeating: 0)
+    guard let base = target.baseAddress else { return }
+    for place in 0..<CheckpointHeader.nodesPerPage where next < nodes.count {
+      trees.copy(Int(nodes[next]), to: base + place * CheckpointHeader.nodeBytes, &nodes)
+      next += 1
+    }
   }
 }

@@ -8,15 +8,26 @@ extension EngineState {
   ///
   /// - Complexity: O(index), the first time.
   mutating func validateAllPages() throws(StoreError) {
-    if !live.index.validateAllPages() { try replaceDamagedIndex() }
+    if !live.index.validateAllPages() || !live.trees.validateAllPages() {
+      try replaceDamagedIndex()
+    }
   }
 
   /// Validates a part of the index that takes less than a millisecond.
   ///
   /// - Returns: whether more pages must be validated.
   mutating func validateNextPages() throws(StoreError) -> Bool {
+    if !live.index.hasUnvalidatedPages { return try validateNextNodes() }
     if !live.index.validateNextPages() { try replaceDamagedIndex() }
-    return live.index.hasUnvalidatedPages
+    return live.index.hasUnvalidatedPages || live.trees.hasUnvalidatedPages
+  }
+
+  /// Validates a part of the trees of ordered keyspaces that takes less than a millisecond.
+  ///
+  /// - Returns: whether more nodes must be validated.
+  mutating func validateNextNodes() throws(StoreError) -> Bool {
+    if !live.trees.validateNextPages() { try replaceDamagedIndex() }
+    return live.trees.hasUnvalidatedPages
   }
 
   /// Returns an image of the index and of the segments that it covers, as they are now. No
@@ -43,7 +54,7 @@ extension EngineState {
       header.segments[place].tailChecksum = try tailChecksum(active, end)
     }
     header.keyspaces = live.keyspaces.checkpointed(keyspaces.listedIDs)
-    return CheckpointImage(header, of: &live.index)
+    return CheckpointImage(header, of: &live.index, &live.trees)
   }
 
   /// Returns the checksum of the last bytes that a checkpoint covers in the active segment. The

@@ -131,6 +131,12 @@ extension Store {
     _ limitBytes: Int
   ) async throws(StoreError) -> (count: Int, cleaned: UInt64, selection: LiveSelection) {
     let thread = work.thread
+    // The records of an ordered keyspace lie in another order than its nodes: nearly all are
+    // needed.
+    while try engine!.validateNextNodes() {
+      await Task.yield()
+      try checkUsable()
+    }
     let cleaned = engine!.log.lastSequence
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
     var count = 1

@@ -11,6 +11,22 @@ extension EngineState {
     return try log.table.value(of: found.record, at: found.address)
   }
 
+  /// Validates the nodes of a tree that an operation on a key reads, when they come from a
+  /// checkpoint.
+  ///
+  /// - Parameter neighbours: whether to validate the nodes beside them too, which a change may
+  ///   need.
+  /// - Throws: as ``replaceDamagedIndex()``.
+  @inline(__always)
+  mutating func validateNodes(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, neighbours: Bool
+  ) throws(StoreError) {
+    guard live.trees.hasUnvalidatedPages,
+      !live.trees.validate(TreeKey(key), in: keyspace, neighbours: neighbours)
+    else { return }
+    try replaceDamagedIndex()
+  }
+
   /// Throws when a key is too long for an ordered keyspace.
   static func checkOrdered(_ key: UnsafeRawBufferPointer) throws(StoreError) {
     guard key.count <= StoreLimits.orderedKeyLengthBytes else {
@@ -25,6 +41,7 @@ extension EngineState {
   private mutating func orderedPlace(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
   ) throws(StoreError) -> (place: TreePlace, existing: ReplacedRecord?) {
+    try validateNodes(key, keyspace, neighbours: true)
     live.trees.tend()
     try live.trees.secureChange()
     let place = try live.trees.place(of: TreeKey(key), in: keyspace, log.table)
@@ -84,6 +101,9 @@ extension EngineState {
       guard key.count <= StoreLimits.orderedKeyLengthBytes else {
         throw log.table.damaged(address, "a key is too long for its ordered keyspace")
       }
+      guard live.trees.validate(TreeKey(key), in: header.keyspace, neighbours: true) else {
+        throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
+      }
       let (place, existing) = try orderedPlace(key, header.keyspace)
       if let expiry {
         log.table[address.slot].earliestExpiry = min(
@@ -121,6 +141,11 @@ extension EngineState {
     // A damaged page of the hash index is replaced together with the trees: before any place is
     // found.
     if live.index.needsCare { for hash in hashes { try validatePages(hash) } }
+    if live.trees.hasUnvalidatedPages {
+      for index in 0..<batch.count where live.trees.isOrdered(batch.operations[index].keyspace) {
+        try validateNodes(batch.key(index), batch.operations[index].keyspace, neighbours: true)
+      }
+    }
     var older: [ReplacedRecord?] = Array(repeating: nil, count: batch.count)
     var changes: [BatchOperations.Place: OrderedChange] = [:]
     for index in 0..<batch.count {
@@ -151,9 +176,10 @@ extension EngineState {
     for index in 0..<batch.count {
       apply(index, of: batch, places, hashes[index], older[index], after: first, &changes)
     }
-    applyToTrees(changes, batch)
+    let isApplied = applyToTrees(changes, batch)
     log.publish()
     recordCommit(of: batch)
+    if !isApplied { try rebuildForgedIndex() }
     return SequenceNumber(rawValue: log.lastSequence)
   }
 
@@ -184,10 +210,21 @@ extension EngineState {
       ? ReplacedRecord(address: address, length: length, sequence: sequence) : nil
   }
 
+  /// Builds the index from the log after the trees of a forged checkpoint could not take a batch
+  /// that is in the log.
+  private mutating func rebuildForgedIndex() throws(StoreError) {
+    do throws(StoreError) { try replaceDamagedIndex() } catch {
+      pipeline.poison(error)
+      throw error
+    }
+  }
+
   /// Changes the trees to what the operations have made of their keys.
+  ///
+  /// - Returns: as ``TreeIndex/apply(_:in:_:)``.
   private mutating func applyToTrees(
     _ changes: [BatchOperations.Place: OrderedChange], _ batch: BatchPieces
-  ) {
+  ) -> Bool {
     var edits: [UInt16: [TreeEdit]] = [:]
     for (name, change) in changes where change.current != nil || change.place.existing != nil {
       edits[name.keyspace, default: []].append(
@@ -195,7 +232,7 @@ extension EngineState {
           key: TreeKey(batch.key(change.first)), place: change.place,
           address: change.current?.address))
     }
-    for (keyspace, edits) in edits {
+    return edits.allSatisfy { keyspace, edits in
       live.trees.apply(edits.sorted { $0.key.precedes($1.key) }, in: keyspace, log.table)
     }
   }

@@ -125,6 +125,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
   ) throws(StoreError) -> FoundRecord? {
     if live.trees.isOrdered(keyspace) {
+      try validateNodes(key, keyspace, neighbours: false)
       return try log.table.find(key, keyspace, in: live.trees, live.trees.root(keyspace))
     }
     let hash = hash(key, keyspace)

@@ -22,6 +22,9 @@ struct LiveIndex: ~Copyable {
     trees = TreeIndex(ordered: ordered)
   }
 
+  /// Size of the index's pages, in bytes.
+  var byteCount: Int { index.byteCount &+ trees.byteCount }
+
   /// Number of live records.
   var count: Int { index.count &+ trees.count }
 
@@ -109,6 +112,13 @@ struct LiveIndex: ~Copyable {
     try index.beginMoves(count)
   }
 
+  /// Copies pages back to original pages that no snapshot has any more.
+  ///
+  /// - Returns: whether more pages can be looked at now.
+  mutating func tend(pages limit: Int) -> Bool {
+    index.tend(pages: limit) || trees.tend(pages: limit)
+  }
+
   /// Ends the moves of a compaction.
   mutating func endMoves() {
     index.movesUnderWay = 0
@@ -150,9 +160,13 @@ struct LiveIndex: ~Copyable {
 
   /// Begins with the index of a checkpoint, and with the figures of the segments that it covers and
   /// that still exist.
-  mutating func adopt(_ index: consuming HashIndex, _ segments: [CheckpointHeader.Segment]) {
+  mutating func adopt(
+    _ index: consuming HashIndex, _ trees: consuming TreeIndex,
+    _ segments: [CheckpointHeader.Segment]
+  ) {
     assert(bytes == 0, "a checkpoint is adopted by an index that has records")
     self.index = index
+    self.trees = trees
     for segment in segments {
       digest.add(segment.digest)
       bytes &+= segment.liveBytes

@@ -12,10 +12,13 @@ extension TreeIndex {
   ///
   /// - Parameter edits: one for each key, in the order of the keys. Their places were found in the
   ///   tree as it is now.
+  /// - Returns: false when the places are not in that order, which a forged checkpoint can cause:
+  ///   the index must be made from the log.
   mutating func apply<Source: TreeKeySource & ~Copyable>(
     _ edits: [TreeEdit], in keyspace: UInt16, _ source: borrowing Source
-  ) {
-    guard !edits.isEmpty else { return }
+  ) -> Bool {
+    guard !edits.isEmpty else { return true }
+    guard scratch.isTrusted || haveRisingPlaces(edits) else { return false }
     var root = rootWithPage(keyspace)
     // From the last leaf to the first: no change affects the places in the leaves before it.
     var end = edits.count
@@ -37,6 +40,22 @@ extension TreeIndex {
     }
     if !shrunken.isEmpty { returnFreePages() }
     setRoot(keyspace, root)
+    return true
+  }
+
+  /// Whether the changes of each leaf lie together, with rising positions.
+  private func haveRisingPlaces(_ edits: [TreeEdit]) -> Bool {
+    var leaves: Set<Int> = []
+    for (index, edit) in edits.enumerated() {
+      let before = index > 0 ? edits[index - 1].place : nil
+      guard let before, before.path.leaf == edit.place.path.leaf else {
+        guard leaves.insert(edit.place.path.leaf).inserted else { return false }
+        continue
+      }
+      let (one, other) = (before.place.position, edit.place.place.position)
+      guard before.existing == nil ? one <= other : one < other else { return false }
+    }
+    return true
   }
 
   /// Applies the changes of the keys of one leaf.

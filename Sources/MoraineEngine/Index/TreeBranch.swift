@@ -54,8 +54,26 @@ struct TreeBranch {
 
   @inline(__always)
   func child(_ index: Int) -> Int { Int(children[index]) }
+  func setChild(_ index: Int, _ node: Int) { children[index] = UInt32(node) }
   @inline(__always)
   func count(_ index: Int) -> Int { Int(counts[index]) }
+  /// The number of entries below the branch.
+  var total: Int { (0..<childCount).reduce(0) { $0 + count($1) } }
+
+  /// Whether the lengths in the page describe fields that lie in the page.
+  var hasFieldsInPage: Bool {
+    let fixed = Self.headerBytes + childCount * 14 - 6
+    guard childCount > 0, fixed + prefixLength <= TreeLeaf.pageBytes else { return false }
+    var last: UInt16 = 0
+    for index in 0..<childCount - 1 {
+      guard ends[index] >= last else { return false }
+      last = ends[index]
+    }
+    return fixed + prefixLength + Int(last) <= TreeLeaf.pageBytes
+  }
+
+  /// Whether the head of a separator is that of its bytes.
+  func hasHead(_ index: Int) -> Bool { heads[index] == TreeKey(rest(index)).head(after: 0) }
   @inline(__always)
   func addToCount(_ index: Int, _ difference: Int) {
     counts[index] = UInt32(truncatingIfNeeded: Int(counts[index]) &+ difference)

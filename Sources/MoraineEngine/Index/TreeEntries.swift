@@ -19,6 +19,8 @@ struct TreeEntries {
   }
 
   private(set) var entries: [Entry] = []
+  /// False when leaves come from a checkpoint, whose entries may be in another order than the keys.
+  var isTrusted = true
   private var prefixes: [[UInt8]] = []
   private var keys: [[UInt8]] = []
 
@@ -81,19 +83,24 @@ struct TreeEntries {
     if middle == 0 || middle == entries.count { return true }
     let (left, right) = (knownBytes(middle - 1), knownBytes(middle))
     if let place = zip(left, right).enumerated().first(where: { $1.0 != $1.1 })?.offset {
+      assert(!isTrusted || left[place] < right[place], "two neighbours are not in order")
+      guard left[place] < right[place] else { return false }
       setShared(middle, place, right[place])
       return true
     }
+    let known = min(left.count, right.count)
     do throws(StoreError) {
       let last = try key(of: middle - 1, source)
       let next = try key(of: middle, source)
-      last.withBytes { last in
+      return last.withBytes { last in
         next.withBytes { next in
           let shared = TreeKey(last).shared(with: TreeKey(next)) ?? .max
+          assert(!isTrusted || shared >= known, "a leaf knows other bytes than its records have")
+          guard shared >= known else { return false }
           setShared(middle, shared, shared == .max ? 0 : TreeKey(next)[shared])
+          return true
         }
       }
-      return true
     } catch {
       return false
     }
@@ -217,7 +224,10 @@ struct TreeEntries {
     do throws(StoreError) {
       for index in range {
         let bytes = try key(of: index, source)
-        bytes.withBytes { read(TreeKey($0), length, &prefix, &heads) }
+        guard bytes.withBytes({ read(TreeKey($0), length, &prefix, &heads) }) else {
+          assert(!isTrusted, "a key has not the leaf's prefix, or is not in its order")
+          return
+        }
         if index > range.lowerBound, entries[index].shared == .max {
           let shared = last.withBytes { last in
             bytes.withBytes { TreeKey(last).shared(with: TreeKey($0)) }
@@ -239,12 +249,17 @@ struct TreeEntries {
     }
   }
 
+  /// - Returns: whether the key begins with the prefix and is not before the last one.
   private func read(
     _ key: TreeKey, _ length: Int, _ prefix: inout [UInt8], _ heads: inout [UInt32]
-  ) {
+  ) -> Bool {
     if prefix.isEmpty { prefix = (0..<length).map { key[$0] } }
-    assert((0..<length).allSatisfy { key[$0] == prefix[$0] }, "a key has not the leaf's prefix")
-    heads.append(key.head(after: length))
+    let head = key.head(after: length)
+    guard (0..<length).allSatisfy({ key[$0] == prefix[$0] }), heads.last ?? 0 <= head else {
+      return false
+    }
+    heads.append(head)
+    return true
   }
 
   /// Writes the entries of a range into a leaf.
@@ -266,7 +281,7 @@ struct TreeEntries {
       leaf.bytes[position] = entries[index].byte
     }
     leaf.renewSamples(from: 0)
-    assert(leaf.isOrdered, "the entries of a leaf are not in order")
+    assert(!isTrusted || leaf.isOrdered, "the entries of a leaf are not in order")
   }
 
   /// Returns a separator before an entry: it is greater than all keys before the entry, and not

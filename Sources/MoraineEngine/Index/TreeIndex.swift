@@ -30,6 +30,8 @@ struct TreeIndex: ~Copyable, TreePages {
   var movesUnderWay = 0
   /// Number of snapshots that had ended when ``tend()`` last looked at all copies.
   var tendedThrough: UInt64 = 0
+  /// Nodes of a checkpoint, as long as some may not have been validated.
+  var loaded: CheckpointTrees?
   /// Whether the trees lack memory that was taken ahead.
   var isShort = true
   /// The most entries of a leaf, and children of a branch. Tests make trees of small nodes.
@@ -107,8 +109,11 @@ struct TreeIndex: ~Copyable, TreePages {
 
   /// Returns the trees as they are now.
   ///
+  /// All nodes were validated before.
+  ///
   /// - Complexity: O(pages), eight bytes for each; later, each page is copied at its first change.
   mutating func freeze() -> FrozenTrees {
+    precondition(!hasUnvalidatedPages, "trees with unvalidated pages must not be frozen")
     let number = memory.takeSnapshot()
     isFrozen = true
     return FrozenTrees(nodes.freeze(), allRoots, ordered, count, memory, number)

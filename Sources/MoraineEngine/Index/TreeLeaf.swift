@@ -64,6 +64,8 @@ struct TreeLeaf {
     get { field(6).pointee & 1 != 0 }
     nonmutating set { field(6).pointee = newValue ? 1 : 0 }
   }
+  /// Whether the leaf has no flag that this version does not know.
+  var flagsAreKnown: Bool { field(6).pointee <= 1 }
   /// Number of insertions at the end of the leaf since the last one elsewhere, up to 255.
   var appendedCount: Int {
     get { Int(field(8).pointee) }

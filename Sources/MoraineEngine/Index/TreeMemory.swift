@@ -55,14 +55,18 @@ extension TreeIndex {
   }
 
   /// Copies pages back to their original memory, where no snapshot needs that any more.
-  mutating func tend() {
+  ///
+  /// - Returns: whether more pages can be looked at now.
+  @discardableResult
+  mutating func tend(pages limit: Int = 4) -> Bool {
     // Only a snapshot that has ended can have left a page that may be copied back.
     let releaseCount = memory.releaseCount
-    guard isFrozen, releaseCount != tendedThrough else { return }
-    var limit = 4
-    guard nodes.copyBack(&limit) else { return }
+    guard isFrozen, releaseCount != tendedThrough else { return false }
+    var left = limit
+    guard nodes.copyBack(&left) else { return true }
     tendedThrough = releaseCount
     if !memory.isFrozen, !nodes.isAway { isFrozen = false }
+    return false
   }
 
   /// Returns the memory of free pages at the end, by whole chunks. The first chunk stays: a tree

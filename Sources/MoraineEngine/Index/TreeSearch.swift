@@ -185,7 +185,8 @@ extension TreeLeaf {
   /// the key has, and does not look at the bytes between the branches. (Ferguson, "Bit-tree: a data
   /// structure for fast file processing", CACM 1992, for bits.)
   func blindSearch(_ key: TreeKey, _ range: Range<Int>) -> Int {
-    assert(isTied, "a leaf has tied keys and no bytes for them")
+    // Only a leaf of a forged checkpoint can have tied keys and no bytes for them.
+    guard isTied else { return range.lowerBound }
     let (shared, bytes, base) = (shared, bytes, prefixLength)
     var candidate = range.lowerBound
     var position = candidate &+ 1
@@ -252,14 +253,17 @@ extension TreeLeaf {
     }
     let candidate = end &- first == 1 ? first : blindSearch(key, first..<end)
     let other = TreeKey(try source.key(at: address(candidate)))
-    guard let shared = key.shared(with: other), shared < length &+ Int(Self.longShared) else {
+    let known = key.shared(with: other)
+    // All keys of the leaf have its prefix, and these ones the same head.
+    guard known ?? .max >= length &+ Self.headBytes else { throw contradiction }
+    guard let shared = known, shared < length &+ Int(Self.longShared) else {
       if other.count == key.count, key.shared(with: other) == nil {
         return LeafPlace(position: candidate, isMatch: true)
       }
       return completed(
         try searchLong(key, candidate, first..<end, source), head, first..<end)
     }
-    let place = place(
+    let place = try place(
       of: key, beside: candidate, first..<end, shared: shared, otherByte: other[shared])
     return completed(place, head, first..<end)
   }
@@ -269,7 +273,7 @@ extension TreeLeaf {
   private func place(
     of key: TreeKey, beside candidate: Int, _ range: Range<Int>, shared length: Int,
     otherByte: UInt8
-  ) -> LeafPlace {
+  ) throws(StoreError) -> LeafPlace {
     // Shared lengths are counted from the end of the leaf's prefix. They are above that of the key
     // for all entries that share more with the candidate.
     let own = length &- prefixLength
@@ -288,7 +292,7 @@ extension TreeLeaf {
       if position < range.upperBound {
         place.sharedAfter = prefixLength &+ Int(shared[position])
         place.byteAfter = bytes[position]
-        assert(place.sharedAfter <= length, "an entry shares more with the key than the candidate")
+        guard place.sharedAfter <= length else { throw contradiction }
       }
       return place
     }
@@ -297,9 +301,15 @@ extension TreeLeaf {
     var place = LeafPlace(position: position, sharedAfter: length, byteAfter: otherByte)
     if position > range.lowerBound {
       place.sharedBefore = prefixLength &+ Int(shared[position])
-      assert(place.sharedBefore <= length, "an entry shares more with the key than the candidate")
+      guard place.sharedBefore <= length else { throw contradiction }
     }
     return place
+  }
+
+  /// The error of a leaf whose records have other keys than the leaf says: no store writes such a
+  /// leaf, but a forged checkpoint can have it.
+  private var contradiction: StoreError {
+    .indexDamaged("the tree of an ordered keyspace contradicts its records", nil)
   }
 
   /// Fills in what the heads say about the neighbours outside the range of tied keys.
@@ -333,7 +343,9 @@ extension TreeLeaf {
     while low < high {
       let middle = (low + high) / 2
       let other = TreeKey(try source.key(at: address(middle)))
-      if key.shared(with: other) == nil, key.count == other.count {
+      let shared = key.shared(with: other)
+      guard shared ?? .max >= prefixLength + Self.headBytes else { throw contradiction }
+      if shared == nil, key.count == other.count {
         return LeafPlace(position: middle, isMatch: true)
       }
       if other.precedes(key) { low = middle + 1 } else { high = middle }
@@ -341,12 +353,14 @@ extension TreeLeaf {
     var place = LeafPlace(position: low)
     if low > run.lowerBound {
       place.sharedBefore = key.shared(with: TreeKey(try source.key(at: address(low - 1)))) ?? .max
+      guard place.sharedBefore >= prefixLength else { throw contradiction }
     } else if low > range.lowerBound {
       place.sharedBefore = sharedLength(before: low)
     }
     if low < run.upperBound {
       let other = TreeKey(try source.key(at: address(low)))
       place.sharedAfter = key.shared(with: other) ?? .max
+      guard place.sharedAfter >= prefixLength else { throw contradiction }
       place.byteAfter = place.sharedAfter == .max ? 0 : other[place.sharedAfter]
     } else if low < range.upperBound {
       place.sharedAfter = sharedLength(before: low)

@@ -206,12 +206,16 @@ extension Recovery {
     let listed = Set(state.log.manifest.segments.map(\.number))
     let gone = checkpoint.header.segments.filter { !listed.contains($0.number) }
     let kept = checkpoint.header.segments.filter { listed.contains($0.number) }
-    guard var index = try HashIndex(checkpoint) else { throw damaged() }
+    guard var index = try HashIndex(checkpoint),
+      var trees = try TreeIndex(checkpoint, ordered: state.live.trees.ordered)
+    else { throw damaged() }
     if !gone.isEmpty {
-      guard index.validateAllPages() else { throw damaged() }
-      index.removeAll(in: Set(gone.map { Int($0.slot) }))
+      guard index.validateAllPages(), trees.validateAllPages() else { throw damaged() }
+      let slots = Set(gone.map { Int($0.slot) })
+      index.removeAll(in: slots)
+      trees.removeAll(in: slots)
     }
-    state.live.adopt(index, kept)
+    state.live.adopt(index, trees, kept)
     guard !gone.isEmpty || state.live.digest == checkpoint.header.digest,
       agrees(state.log.manifest, kept),
       checkpoint.header.keyspaces?.allSatisfy({ state.keyspaces.contains($0.id) }) ?? true
@@ -301,8 +305,6 @@ extension Opener {
     _ directory: any StorageDirectory, _ listing: DirectoryContents, _ manifest: Manifest,
     _ problem: inout StoreError?
   ) -> (number: SegmentNumber, pages: CheckpointPages)? {
-    // A checkpoint does not have the trees of ordered keyspaces.
-    if !manifest.ordered.isEmpty { return nil }
     let logBytes = listing.segments.values.reduce(0, &+)
     for number in listing.checkpoints.sorted(by: >) {
       do throws(StoreError) {
@@ -313,7 +315,8 @@ extension Opener {
           pages.header.epoch <= manifest.epoch,
           pages.header.lastSequence <= manifest.lastSequence.rawValue || !manifest.isClean,
           // A segment that was ever listed has a number below the next one.
-          pages.header.segments.allSatisfy({ $0.number.rawValue < manifest.nextSegmentNumber })
+          pages.header.segments.allSatisfy({ $0.number.rawValue < manifest.nextSegmentNumber }),
+          pages.header.hasTrees(of: manifest.ordered)
         else { continue }
         return (number, pages)
       } catch {

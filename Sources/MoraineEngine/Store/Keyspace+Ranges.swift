@@ -100,7 +100,7 @@ extension Store {
   private static let removalBatch = 1000
 
   /// Makes a keyspace ordered, if its handle asks for it.
-  private func prepareOrder(_ keyspace: Keyspace) async throws(StoreError) {
+  func prepareOrder(_ keyspace: Keyspace) async throws(StoreError) {
     try await checkOpen()
     guard keyspace.wantsOrder, engine != nil, engine!.keyspaces.id(of: keyspace.name) != nil,
       !engine!.fulfils(keyspace.request)
@@ -110,8 +110,10 @@ extension Store {
   }
 
   /// Calls the body with a walk over a range; not when the range is empty.
+  ///
+  /// - Parameter limit: how many entries the body reads at most.
   private func walk<Result>(
-    _ keyspace: Keyspace, _ range: KeyRange, _ order: KeyOrder, empty: Result,
+    _ keyspace: Keyspace, _ range: KeyRange, _ order: KeyOrder, _ limit: Int, empty: Result,
     _ body: (inout EngineState, inout RangeWalk) throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     try await prepareOrder(keyspace)
@@ -123,7 +125,7 @@ extension Store {
           .invalidArgument,
           "the keyspace '\(keyspace.name)' is not ordered; open it with orderedKeyspace(named:)")
       }
-      guard var walk = try engine.walk(id, range, order) else { return empty }
+      guard var walk = try engine.walk(id, range, order, limit: limit) else { return empty }
       return try body(&engine, &walk)
     } ?? empty
   }
@@ -132,7 +134,7 @@ extension Store {
     of keyspace: Keyspace, _ range: KeyRange, _ order: KeyOrder, _ limit: Int
   ) async throws(StoreError) -> EntryPage {
     precondition(limit > 0, "a page has at least one entry")
-    return try await walk(keyspace, range, order, empty: EntryPage(entries: [])) {
+    return try await walk(keyspace, range, order, limit, empty: EntryPage(entries: [])) {
       (engine, walk) throws(StoreError) in
       var page = EntryPage(entries: [])
       while page.entries.count < limit, let entry = try engine.nextEntry(&walk) {
@@ -152,7 +154,7 @@ extension Store {
   func keys(
     of keyspace: Keyspace, _ range: KeyRange, _ order: KeyOrder, _ limit: Int
   ) async throws(StoreError) -> [Key] {
-    try await walk(keyspace, range, order, empty: []) { (engine, walk) throws(StoreError) in
+    try await walk(keyspace, range, order, limit, empty: []) { (engine, walk) throws(StoreError) in
       var keys: [Key] = []
       while keys.count < limit, let key = try engine.nextKey(&walk) { keys.append(key) }
       return keys
@@ -160,7 +162,7 @@ extension Store {
   }
 
   func count(of keyspace: Keyspace, _ range: KeyRange) async throws(StoreError) -> Int {
-    try await walk(keyspace, range, .ascending, empty: 0) { (_, walk) in walk.left }
+    try await walk(keyspace, range, .ascending, 0, empty: 0) { (_, walk) in walk.left }
   }
 
   func removeAll(
@@ -179,10 +181,15 @@ extension Store {
 
 extension EngineState {
   /// Returns a walk over a range of an ordered keyspace; nil when the range is empty.
-  func walk(
-    _ id: UInt16, _ range: KeyRange, _ order: KeyOrder
+  ///
+  /// - Parameter limit: how many entries the walk reads at most.
+  mutating func walk(
+    _ id: UInt16, _ range: KeyRange, _ order: KeyOrder, limit: Int
   ) throws(StoreError) -> RangeWalk? {
-    try RangeWalk(range, order, live.trees, live.trees.root(id), log.table)
+    if live.trees.hasUnvalidatedPages, !live.trees.validate(range, order, limit: limit, in: id) {
+      try replaceDamagedIndex()
+    }
+    return try RangeWalk(range, order, live.trees, live.trees.root(id), log.table)
   }
 
   func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {

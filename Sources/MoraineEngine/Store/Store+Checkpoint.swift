@@ -12,20 +12,18 @@ extension Store {
   /// Whether to write a checkpoint in the background: when the bytes to replay are at least eight
   /// times the size of the index. So the cost of checkpoints stays a small share of all writing.
   var isCheckpointDue: Bool {
-    guard engine != nil, !opener.configuration.isReadOnly, !engine!.live.trees.hasOrdered else {
-      return false
-    }
+    guard engine != nil, !opener.configuration.isReadOnly else { return false }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
     if floor == 0 { return bytesSinceCheckpoint > 0 }
-    return bytesSinceCheckpoint >= max(floor &* 32, UInt64(engine!.live.index.byteCount) &* 8)
+    return bytesSinceCheckpoint >= max(floor &* 32, UInt64(engine!.live.byteCount) &* 8)
   }
 
   /// Whether to write a checkpoint when the store closes: there it is worth its cost sooner.
   var isCheckpointWorthItAtClose: Bool {
-    guard engine != nil, !engine!.live.trees.hasOrdered else { return false }
+    guard engine != nil else { return false }
     let floor = UInt64(opener.configuration.checkpointFloorBytes)
     if floor == 0 { return bytesSinceCheckpoint > 0 }
-    return bytesSinceCheckpoint >= max(floor, UInt64(engine!.live.index.byteCount) / 2)
+    return bytesSinceCheckpoint >= max(floor, UInt64(engine!.live.byteCount) / 2)
   }
 
   /// Writes a checkpoint of the current index. No segment is being rewritten.
@@ -36,7 +34,7 @@ extension Store {
     try await writeImage(on: runner)
     // Pages that changed while the image existed were copied. Now that it no longer exists, move
     // them back to their places, a quarter megabyte at a time.
-    while engine != nil, engine!.live.index.tend(pages: 64) { await Task.yield() }
+    while engine != nil, engine!.live.tend(pages: 64) { await Task.yield() }
   }
 
   private func writeImage(on runner: any JobRunner) async throws(StoreError) {

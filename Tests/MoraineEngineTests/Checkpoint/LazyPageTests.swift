@@ -10,6 +10,8 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct LazyPageTests {
   private static let configuration: Store.Configuration = {
     var configuration = Store.Configuration.testing(segmentSizeBytes: 16 << 20)
+    // The test looks into the hash index.
+    configuration.ordersKeyspaces = false
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

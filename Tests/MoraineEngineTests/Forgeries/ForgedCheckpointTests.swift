@@ -105,6 +105,8 @@ import Testing
 
   private static var configuration: Store.Configuration {
     var configuration = Store.Configuration.testing()
+    // The test looks into the hash index.
+    configuration.ordersKeyspaces = false
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

@@ -57,6 +57,8 @@ import Testing
 
   private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
     var configuration = Store.Configuration.testing(segmentSizeBytes: 2000, ioMode: mode)
+    // The test looks into the hash index.
+    configuration.ordersKeyspaces = false
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
@@ -232,6 +234,8 @@ import Testing
   ) async throws {
     let directory = try TestDirectory()
     var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+    // The test looks into the hash index.
+    configuration.ordersKeyspaces = false
     configuration.checkpointFloorBytes = 0
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<40 { try await store.set([1], forKey: Key("\(number)")) }
@@ -255,6 +259,8 @@ import Testing
   ) async throws {
     let directory = try TestDirectory()
     var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
+    // The test looks into the hash index.
+    configuration.ordersKeyspaces = false
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in

@@ -10,6 +10,8 @@ import Testing
 
   private func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
     var configuration = Store.Configuration.testing(ioMode: mode)
+    // The test looks into the hash index.
+    configuration.ordersKeyspaces = false
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
@@ -123,6 +125,8 @@ import Testing
   func damagedLogBesideADamagedIndexIsReported(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
     var configuration = Store.Configuration.testing(segmentSizeBytes: 64 << 10, ioMode: mode)
+    // The test looks into the hash index.
+    configuration.ordersKeyspaces = false
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in

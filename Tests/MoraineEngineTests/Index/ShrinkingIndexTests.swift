@@ -232,7 +232,9 @@ import Testing
     let directory = try #require(try storage.openDirectory("store"))
     var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
     header.keyspaces = nil
-    try CheckpointImage(header, of: &index).write(to: try directory.createFile("checkpoint"))
+    var trees = TreeIndex()
+    let image = CheckpointImage(header, of: &index, &trees)
+    try image.write(to: try directory.createFile("checkpoint"))
     let pages = try CheckpointFile.open("checkpoint", directory, mapped: true, logBytes: 1 << 40)
     guard let pages, let loaded = try HashIndex(pages) else {
       throw StoreError(.corrupted, "the checkpoint was not accepted")

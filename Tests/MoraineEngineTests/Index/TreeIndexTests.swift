@@ -8,7 +8,7 @@ import Testing
 /// batches over keys of many shapes, in nodes of few entries, with snapshots held at random.
 @Suite(.timeLimit(.minutes(10))) struct TreeIndexTests {
   /// The keys by address, in place of a log.
-  private struct Keys: TreeKeySource, ~Copyable {
+  struct Keys: TreeKeySource, ~Copyable {
     private(set) var keys: [[UInt8]] = []
     private let counter = Counter()
     /// Number of the key that cannot be read; nil when all can.
@@ -39,7 +39,7 @@ import Testing
   /// and runs of one byte.
   private static let shapes = 0..<7
 
-  private static func key(_ random: inout SeededGenerator, _ shape: Int) -> [UInt8] {
+  static func key(_ random: inout SeededGenerator, _ shape: Int) -> [UInt8] {
     func below(_ end: Int) -> Int { Int(random.next() % UInt64(end)) }
     switch shape {
     case 0: return (0..<16).map { _ in UInt8(truncatingIfNeeded: random.next()) }
@@ -57,12 +57,12 @@ import Testing
   }
 
   /// Compares the entries of a tree, in both directions, with the model.
-  private func expectEqual<Pages: TreePages & ~Copyable>(
+  static func expectEqual<Pages: TreePages & ~Copyable>(
     _ pages: borrowing Pages, _ root: TreeRoot, _ model: [[UInt8]: Int], _ replay: Comment
   ) throws {
     try #require(root.count == model.count, replay)
     guard root.hasPage else { return }
-    let numbers = Self.sorted(model).map { model[$0] }
+    let numbers = sorted(model).map { model[$0] }
     var cursor = pages.start(root)
     var forward: [Int?] = []
     while let address = pages.next(&cursor) { forward.append(Keys.number(address)) }
@@ -75,7 +75,7 @@ import Testing
     try #require(isBackward, replay)
   }
 
-  private static let limits = [(4, 4), (8, 5), (40, 6), (Int.max, Int.max)]
+  static let limits = [(4, 4), (8, 5), (40, 6), (Int.max, Int.max)]
 
   @Test(arguments: 0..<14 as Range<UInt64>)
   func treeEqualsASortedDictionary(seed: UInt64) throws {
@@ -117,9 +117,9 @@ import Testing
             }
             model[bytes] = Keys.number(address)
           }
-          if step % 197 == 0 { try expectEqual(tree, tree.root(1), model, replay) }
+          if step % 197 == 0 { try Self.expectEqual(tree, tree.root(1), model, replay) }
         }
-        try expectEqual(tree, tree.root(1), model, replay)
+        try Self.expectEqual(tree, tree.root(1), model, replay)
       }
     }
   }
@@ -157,9 +157,9 @@ import Testing
           let moment = moments.remove(at: Int(random.next() % UInt64(moments.count)))
           try check(moment, Self.key(&random, Int(random.next() % 7)), keys, replay)
         }
-        if step % 17 == 0 { try expectEqual(tree, tree.root(1), model, replay) }
+        if step % 17 == 0 { try Self.expectEqual(tree, tree.root(1), model, replay) }
       }
-      try expectEqual(tree, tree.root(1), model, replay)
+      try Self.expectEqual(tree, tree.root(1), model, replay)
     }
   }
 
@@ -188,14 +188,15 @@ import Testing
         model[bytes] = Keys.number(address)
       }
     }
-    tree.apply(edits, in: 1, keys)
+    let isApplied = tree.apply(edits, in: 1, keys)
+    #expect(isApplied, replay)
   }
 
   private func check(
     _ moment: Moment, _ probe: [UInt8], _ keys: borrowing Keys, _ replay: Comment
   ) throws {
     let root = moment.trees.root(1)
-    try expectEqual(moment.trees, root, moment.model, replay)
+    try Self.expectEqual(moment.trees, root, moment.model, replay)
     guard root.hasPage else { return }
     let rank = try probe.withUnsafeBytes { raw in
       let cursor = try moment.trees.seek(TreeKey(raw), root, keys)

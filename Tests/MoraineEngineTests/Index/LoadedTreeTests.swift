@@ -1,0 +1,181 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Trees that are written to a checkpoint and loaded from it, again and again, between random
+/// operations.
+@Suite(.timeLimit(.minutes(10))) struct LoadedTreeTests {
+  private typealias Keys = TreeIndexTests.Keys
+
+  /// Returns a tree after a checkpoint and an opening.
+  private static func reloaded(
+    _ tree: inout TreeIndex, isMapped: Bool = true, _ replay: Comment
+  ) throws -> TreeIndex {
+    try require(tree.validateAllPages(), replay)
+    let storage = MemoryStorage()
+    try storage.createDirectory("store")
+    let directory = try #require(try storage.openDirectory("store"))
+    var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
+    header.keyspaces = nil
+    var index = try HashIndex()
+    let image = CheckpointImage(header, of: &index, &tree)
+    try image.write(to: try directory.createFile("checkpoint"))
+    let pages = try CheckpointFile.open(
+      "checkpoint", directory, mapped: isMapped, logBytes: 1 << 40)
+    guard let pages,
+      let loaded = try TreeIndex(
+        pages, ordered: tree.ordered, leafLimit: tree.leafLimit, branchLimit: tree.branchLimit)
+    else { throw StoreError(.corrupted, "the checkpoint was not accepted") }
+    return loaded
+  }
+
+  private static func require(_ condition: Bool, _ replay: Comment) throws {
+    try #require(condition, replay)
+  }
+
+  private static let one = OrderedKeyspaces([1])
+
+  @Test(arguments: 0..<14 as Range<UInt64>)
+  func loadedTreeEqualsASortedDictionary(seed: UInt64) throws {
+    for (leaf, branch) in TreeIndexTests.limits {
+      let replay: Comment = "seed \(seed), nodes of \(leaf) and \(branch)"
+      var random = SeededGenerator(seed: seed)
+      var tree = TreeIndex(ordered: Self.one, leafLimit: leaf, branchLimit: branch)
+      var keys = Keys()
+      var model: [[UInt8]: Int] = [:]
+      for step in 0..<900 {
+        let shape = seed % 2 == 0 ? Int(seed / 2 % 7) : Int(random.next() % 7)
+        let bytes = TreeIndexTests.key(&random, shape)
+        let removes = random.next() % 10 < (step / 200 % 2 == 0 ? 2 : 8)
+        try bytes.withUnsafeBytes { raw in
+          let key = TreeKey(raw)
+          try Self.require(tree.validate(key, in: 1, neighbours: true), replay)
+          let place = try tree.place(of: key, in: 1, keys)
+          try #require(place.existing.map(Keys.number) == model[bytes], replay)
+          if removes {
+            if place.existing != nil { tree.remove(place, in: 1, keys) }
+            model[bytes] = nil
+            return
+          }
+          let address = keys.add(bytes)
+          if place.existing != nil {
+            tree.replace(place, with: address)
+          } else {
+            tree.insert(key, address, at: place, in: 1, keys)
+          }
+          model[bytes] = Keys.number(address)
+        }
+        if random.next() % 60 == 0 {
+          tree = try Self.reloaded(&tree, isMapped: step % 2 == 0, replay)
+        }
+        if random.next() % 150 == 0 { try Self.expectRange(tree, model, keys, &random, replay) }
+        if random.next() % 200 == 0 {
+          while tree.hasUnvalidatedPages { try Self.require(tree.validateNextPages(3), replay) }
+          try TreeIndexTests.expectEqual(tree, tree.root(1), model, replay)
+        }
+      }
+      try Self.require(tree.validateAllPages(), replay)
+      try TreeIndexTests.expectEqual(tree, tree.root(1), model, replay)
+    }
+  }
+
+  /// Compares some entries of a range with the model, after only the nodes for them were validated.
+  private static func expectRange(
+    _ tree: borrowing TreeIndex, _ model: [[UInt8]: Int], _ keys: borrowing Keys,
+    _ random: inout SeededGenerator, _ replay: Comment
+  ) throws {
+    let bounds = (0..<2).map { _ in TreeIndexTests.key(&random, Int(random.next() % 7)) }
+      .sorted { $0.lexicographicallyPrecedes($1) }
+    let lower = random.next() % 3 == 0 ? nil : Key(bounds[0])
+    let upper = random.next() % 3 == 0 ? nil : Key(bounds[1])
+    let range = KeyRange(from: lower, upTo: upper)
+    let order: KeyOrder = random.next() % 2 == 0 ? .ascending : .descending
+    let limit = Int(random.next() % 40)
+    try require(tree.validate(range, order, limit: limit, in: 1), replay)
+    guard tree.root(1).hasPage else { return }
+    func cursor(_ bound: Key?, _ edge: TreeCursor) throws -> TreeCursor {
+      guard let bound else { return edge }
+      return try bound.bytes.withUnsafeBytes { try tree.seek(TreeKey($0), tree.root(1), keys) }
+    }
+    let start = try cursor(lower, tree.start(tree.root(1)))
+    let end = try cursor(upper, tree.end(tree.root(1)))
+    let inside = model.keys.filter { range.contains(Key($0)) }
+      .sorted { $0.lexicographicallyPrecedes($1) }
+    try #require(tree.rank(end) - tree.rank(start) == inside.count, replay)
+    var position = order == .ascending ? start : end
+    let expected = (order == .ascending ? inside : inside.reversed()).prefix(limit)
+    for key in expected {
+      let address = order == .ascending ? tree.next(&position) : tree.previous(&position)
+      try #require(address.map(Keys.number) == model[key], replay)
+    }
+  }
+
+  /// Removing the entries of segments that no longer exist keeps all others in their order.
+  @Test(arguments: 0..<7 as Range<UInt64>)
+  func entriesOfRemovedSegmentsLeaveTheOthers(seed: UInt64) throws {
+    for (leaf, branch) in TreeIndexTests.limits {
+      let replay: Comment = "seed \(seed), nodes of \(leaf) and \(branch)"
+      var random = SeededGenerator(seed: seed)
+      var tree = TreeIndex(ordered: Self.one, leafLimit: leaf, branchLimit: branch)
+      var keys = Keys()
+      var slots: [[UInt8]: (slot: Int, number: Int)] = [:]
+      for _ in 0..<600 {
+        let bytes = TreeIndexTests.key(&random, Int(seed))
+        try bytes.withUnsafeBytes { raw in
+          let place = try tree.place(of: TreeKey(raw), in: 1, keys)
+          if place.existing != nil { return }
+          let offset = keys.add(bytes).offset
+          // Whole stretches of keys lie in one segment, so that whole branches become empty.
+          let slot = bytes.first.map { Int($0) / 16 % 4 } ?? 0
+          tree.insert(
+            TreeKey(raw), Address(slot: slot, offset: offset), at: place, in: 1, keys)
+          slots[bytes] = (slot, offset / 4)
+        }
+      }
+      tree = try Self.reloaded(&tree, replay)
+      try Self.require(tree.validateAllPages(), replay)
+      let gone: Set<Int> = seed == 6 ? [0, 1, 2, 3] : [Int(random.next() % 4), 1]
+      tree.removeAll(in: gone)
+      let left = slots.filter { !gone.contains($0.value.slot) }.mapValues(\.number)
+      try TreeIndexTests.expectEqual(tree, tree.root(1), left, replay)
+      try #require(tree.count == left.count, replay)
+      tree = try Self.reloaded(&tree, replay)
+      for bytes in slots.keys where left[bytes] == nil {
+        try bytes.withUnsafeBytes { raw in
+          try Self.require(tree.validate(TreeKey(raw), in: 1, neighbours: true), replay)
+          let place = try tree.place(of: TreeKey(raw), in: 1, keys)
+          tree.insert(
+            TreeKey(raw), Address(slot: 0, offset: slots[bytes]!.number * 4), at: place, in: 1, keys
+          )
+        }
+      }
+      try Self.require(tree.validateAllPages(), replay)
+      try TreeIndexTests.expectEqual(tree, tree.root(1), slots.mapValues(\.number), replay)
+    }
+  }
+
+  /// A look-up in a loaded tree validates the nodes of its path only.
+  @Test func firstLookUpValidatesOnePath() throws {
+    var tree = TreeIndex(ordered: Self.one)
+    var keys = Keys()
+    for number in 0..<100_000 {
+      let bytes = Array(String(10_000_000 + number).utf8)
+      try bytes.withUnsafeBytes { raw in
+        let place = try tree.place(of: TreeKey(raw), in: 1, keys)
+        tree.insert(TreeKey(raw), keys.add(bytes), at: place, in: 1, keys)
+      }
+    }
+    let height = tree.root(1).height
+    let loaded = try Self.reloaded(&tree, "in order")
+    #expect(loaded.loaded?.validatedCount == 0)
+    try Array("10077777".utf8).withUnsafeBytes { raw in
+      try Self.require(loaded.validate(TreeKey(raw), in: 1, neighbours: false), "look-up")
+      #expect(try loaded.place(of: TreeKey(raw), in: 1, keys).existing != nil)
+    }
+    #expect(loaded.loaded?.validatedCount == height + 1)
+  }
+}
