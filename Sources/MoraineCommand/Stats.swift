@@ -8,8 +8,8 @@ struct Stats: AsyncParsableCommand {
       With --json one object: count, segmentCount, diskBytes, liveBytes,
       indexBytes, lastSequence, durableSequence, syncCount, digest, isPoisoned,
       appendedBytes, compactionBytes, checkpointBytes, compactionCount,
-      spaceAmplification, writeAmplification, and keyspaces, an array of name, count,
-      liveBytes, the unnamed one first; with --segments also segments, an array of
+      spaceAmplification, writeAmplification, and keyspaces, as the command keyspaces
+      prints them; with --segments also segments, an array of
       number, lengthBytes, liveBytes, recordCount, isSealed, isCompacted.
       Written bytes are counted since the store was opened. This command writes
       nothing, so writeAmplification is null here; ask the program that writes, as
@@ -35,7 +35,9 @@ struct Stats: AsyncParsableCommand {
       return try Output.line(object + "}")
     }
     try Output.line(Self.table(statistics, report))
-    if keyspaces.count > 1 { try Output.line("\n" + KeyspaceList.text(keyspaces)) }
+    if keyspaces.count > 1 || keyspaces.contains(where: \.isOrdered) {
+      try Output.line("\n" + KeyspaceList.text(keyspaces))
+    }
     if segments { try Output.line("\n" + SegmentList.text(list)) }
   }
 

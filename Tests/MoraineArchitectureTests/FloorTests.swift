@@ -8,8 +8,8 @@ import Testing
   /// From the lowest to the highest.
   static let floors = [
     "API", "Concurrency", "Files", "Peers", "Watchers", "Index", "Commit", "Segments", "Engine",
-    "Checkpoint", "Recovery", "Snapshots", "Store", "Sharing", "Compaction", "Observation",
-    "Registry", "Backup", "Salvage",
+    "Checkpoint", "Recovery", "Snapshots", "Store", "Transactions", "Sharing", "Compaction",
+    "Observation", "Registry", "Backup", "Salvage",
   ]
 
   @Test func everyFolderHasAFloor() throws {

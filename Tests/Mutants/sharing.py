@@ -38,9 +38,8 @@ MUTANTS = [
            "SharedErrorTests.oldManifestIsAnError"),
     Mutant("batch-reads-without-the-lock", "P9: one writer at a time, from the batch's reading on",
            (engine("Store/Store+Writes.swift",
-                   "    try await passGate()\n    guard isShared, !opener.configuration.isReadOnly",
-                   "    try await passGate()\n"
-                   "    guard isShared, !ON, !opener.configuration.isReadOnly"),),
+                   "    try await passGate()\n    guard isShared else {\n",
+                   "    try await passGate()\n    guard isShared, !ON else {\n"),),
            "SharedStoreTests.batchInASharedStoreSeesNoOtherWriterBetweenReadAndWrite"),
     Mutant("others-not-followed", "a read sees what any process has acknowledged",
            (engine("Sharing/Store+PeerWrites.swift",

@@ -22,10 +22,17 @@ struct ManifestListing {
     head.add("createdMilliseconds", manifest.createdMilliseconds)
     head.add("backup", manifest.isBackup)
     try Output.line(head.line(json: json))
+    if manifest.ordered.contains(0) {
+      var line = Fields()
+      line.add("keyspace", 0)
+      line.add("ordered", true)
+      try Output.line(line.line(json: json))
+    }
     for keyspace in manifest.keyspaces {
       var line = Fields()
       line.add("keyspace", keyspace.id)
       line.add("name", bytes: Array(keyspace.name.utf8))
+      line.add("ordered", manifest.ordered.contains(keyspace.id))
       try Output.line(line.line(json: json))
     }
     for epoch in manifest.epochs {

@@ -15,6 +15,9 @@ struct Load: AsyncParsableCommand {
       a batch; batches before a bad line stay in the store. A bad line ends the
       command with the number of the line and exit code 2.
 
+      With --ordered the keyspace is ordered: scan then prints it in the order of its
+      keys. A keyspace that exists becomes ordered.
+
         moraine load users.moraine users.jsonl --key email
         zcat log.jsonl.gz | moraine load log.moraine --batch 10000
       """)
@@ -22,6 +25,7 @@ struct Load: AsyncParsableCommand {
   @OptionGroup var keyspace: KeyspaceOptions
   @Argument(help: "The file. Default, and -: standard input.") var file: String?
   @Option(help: "The field that holds the key.") var key = "id"
+  @Flag(help: "Load into an ordered keyspace.") var ordered = false
   @Option(help: "Commit after each group of this number of lines.") var batch: Int?
 
   func validate() throws {
@@ -31,7 +35,7 @@ struct Load: AsyncParsableCommand {
   func run() async throws {
     var loading = Loading(
       options: store, keyspace: keyspace, inputName: file ?? "standard input",
-      batchLimit: batch)
+      batchLimit: batch, isOrdered: ordered)
     var lines = try open()
     let bar = ProgressBar("loading")
     do {

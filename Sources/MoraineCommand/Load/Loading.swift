@@ -8,6 +8,8 @@ struct Loading: ~Copyable {
   private let inputName: String
   /// Nil if all of the input is one batch.
   private let batchLimit: Int?
+  /// Whether the keyspace must be ordered.
+  private let isOrdered: Bool
   private var pending: [(Key, [UInt8])] = []
   /// The store, opened at the first commit: a program that reads the same store can produce the
   /// input, and a bad first line changes nothing.
@@ -15,8 +17,10 @@ struct Loading: ~Copyable {
   private(set) var storedCount = 0
 
   init(
-    options: StoreOptions, keyspace: KeyspaceOptions, inputName: String, batchLimit: Int?
+    options: StoreOptions, keyspace: KeyspaceOptions, inputName: String, batchLimit: Int?,
+    isOrdered: Bool
   ) {
+    self.isOrdered = isOrdered
     self.options = options
     self.keyspace = keyspace
     self.inputName = inputName
@@ -75,7 +79,8 @@ struct Loading: ~Copyable {
     store = opened
     let models = pending
     pending = []
-    let target = try keyspace(opened)
+    let target =
+      isOrdered ? try opened.orderedKeyspace(named: keyspace.name) : try keyspace(opened)
     do {
       try await opened.write { batch in
         for (key, value) in models { try batch.set(value, forKey: key, in: target) }

@@ -56,6 +56,9 @@ public struct StoreError: Error, Sendable {
     public static let cancelled = Code("cancelled")
     /// An argument names nothing that the call could use, for example a path that is no path.
     public static let invalidArgument = Code("invalidArgument")
+    /// Every attempt of a transaction has met a write of another task or process to what it had
+    /// read. Nothing was written. See ``StoreError/conflict``.
+    public static let conflict = Code("conflict")
     /// A model could not be encoded.
     public static let encodingFailed = Code("encodingFailed")
     /// A stored value could not be decoded.
@@ -68,13 +71,18 @@ public struct StoreError: Error, Sendable {
     let file: String?
     let offset: UInt64?
     let errno: Errno?
+    let conflict: Conflict?
 
-    init(_ code: Code, _ message: String, _ file: String?, _ offset: UInt64?, _ errno: Errno?) {
+    init(
+      _ code: Code, _ message: String, _ file: String? = nil, _ offset: UInt64? = nil,
+      _ errno: Errno? = nil, _ conflict: Conflict? = nil
+    ) {
       self.code = code
       self.message = message
       self.file = file
       self.offset = offset
       self.errno = errno
+      self.conflict = conflict
     }
   }
 
@@ -106,6 +114,24 @@ public struct StoreError: Error, Sendable {
   public var offset: UInt64? { storage.offset }
   /// The error of the operating system.
   public var errno: Errno? { storage.errno }
+  /// What has changed, in an error with the code ``Code/conflict``; nil in others.
+  public var conflict: Conflict? { storage.conflict }
+
+  /// What a transaction had read, and another writer has changed before the transaction's end.
+  public struct Conflict: Hashable, Sendable {
+    /// The name of the keyspace; empty for the unnamed one.
+    public let keyspace: String
+    /// The first key that was found changed; nil when the number of keys of a keyspace has changed.
+    public let key: Key?
+  }
+
+  init(_ conflict: Conflict, attempts: Int) {
+    let what = conflict.key.map { "the key '\($0)'" } ?? "a key"
+    let message =
+      "other writers changed \(what) of the keyspace '\(conflict.keyspace)' during each of "
+      + "\(attempts) attempts of a transaction; make the transaction shorter, or try again"
+    storage = Storage(.conflict, message, nil, nil, nil, conflict)
+  }
 }
 
 extension StoreError: CustomStringConvertible {

@@ -56,7 +56,8 @@ enum CheckpointFile {
   /// - Parameter logBytes: the bytes of the log. A record takes at least 24 bytes. An index has
   ///   fewer than 16 slots of 8 bytes for each of its keys, or compaction makes it smaller: this is
   ///   less than eight times the log, and the size of an empty index. A longer file would take
-  ///   memory that the log does not account for.
+  ///   memory that the log does not account for. Trees of few keys each, with 4 KiB for a tree, can
+  ///   be longer: opening then reads the log, which is short.
   /// - Throws: `.io`, also when the kernel has no more mappings.
   static func open(
     _ name: String, _ directory: any StorageDirectory, mapped: Bool, logBytes: UInt64

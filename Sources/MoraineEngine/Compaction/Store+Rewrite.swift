@@ -31,6 +31,7 @@ extension Store {
     let newSlot: Int?
     var isContradicted = false
     do throws(StoreError) {
+      try await validateNodes()
       output.share(try await sharedDictionary(for: inputs, work))
       let (count, cleaned, selection) = try await copy(wanted, reader, output, work, limitBytes)
       slots = Array(wanted[..<count])
@@ -74,6 +75,15 @@ extension Store {
     send(.compacted(report, elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
     compaction.recordRewriting(outputBytes: output.isEmpty ? 0 : UInt64(output.lengthBytes))
     return (slots.count, output.isEmpty ? 0 : 1)
+  }
+
+  /// Validates the trees, in parts. The records of an ordered keyspace lie in another order than its
+  /// nodes, so a compaction needs nearly all of them.
+  private func validateNodes() async throws(StoreError) {
+    while try engine!.validateNextNodes() {
+      await Task.yield()
+      try checkUsable()
+    }
   }
 
   /// Returns whether the records that were selected as live account for the live bytes and the
@@ -131,12 +141,6 @@ extension Store {
     _ limitBytes: Int
   ) async throws(StoreError) -> (count: Int, cleaned: UInt64, selection: LiveSelection) {
     let thread = work.thread
-    // The records of an ordered keyspace lie in another order than its nodes: nearly all are
-    // needed.
-    while try engine!.validateNextNodes() {
-      await Task.yield()
-      try checkUsable()
-    }
     let cleaned = engine!.log.lastSequence
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
     var count = 1

@@ -176,6 +176,8 @@ extension TreeIndex {
     }
     loaded = trees
     scratch.isTrusted = false
+    // The copies of the last nodes may have taken the memory that was taken ahead.
+    isShort = true
   }
 
   /// Whether some nodes may not have been validated.
@@ -188,7 +190,14 @@ extension TreeIndex {
   /// - Returns: false when a node is not what was written: the index must be made from the log.
   func validate(_ key: TreeKey, in keyspace: UInt16, neighbours: Bool) -> Bool {
     guard loaded != nil, root(keyspace).hasPage else { return true }
-    return validatedPath(root(keyspace), neighbours: neighbours) { $0.index(of: key) } != nil
+    return validatedPath(of: key, root(keyspace), neighbours: neighbours) != nil
+  }
+
+  /// Validates the nodes from a root to the leaf of a key.
+  ///
+  /// - Returns: the path; nil when a node is not what was written.
+  func validatedPath(of key: TreeKey, _ root: TreeRoot, neighbours: Bool) -> TreePath? {
+    validatedPath(root, neighbours: neighbours) { $0.index(of: key) }
   }
 
   /// Validates the nodes from a root to a leaf.
@@ -433,7 +442,9 @@ extension TreeBranch {
     var last = bounds.lower
     for index in 0..<childCount - 1 {
       let next = separator(index)
-      guard next.count <= Self.separatorLimit, hasHead(index) else { return false }
+      guard next.count <= StoreLimits.orderedKeyLengthBytes + 1, hasHead(index) else {
+        return false
+      }
       if let last, !Self.precedes(last, next) { return false }
       last = next
     }

@@ -27,6 +27,10 @@ extension TreeIndex {
       let group = edits[end - 1].place.path.leaf
       var first = end - 1
       while first > 0, edits[first - 1].place.path.leaf == group { first -= 1 }
+      guard scratch.isTrusted || leads(to: edits[first], root) else {
+        setRoot(keyspace, root)
+        return false
+      }
       if apply(edits[first..<end], &root, source) { shrunken.append(edits[first].key) }
       end = first
     }
@@ -35,12 +39,27 @@ extension TreeIndex {
       root = TreeRoot()
     }
     for key in shrunken where root.hasPage {
+      // Merges of branches may have brought other neighbours.
+      guard loaded == nil || validatedPath(of: key, root, neighbours: true) != nil else {
+        setRoot(keyspace, root)
+        return false
+      }
       let path = path(of: key, root)
       if isNearlyEmpty(leaf(path.leaf)) { shrink(path, &root, source) }
     }
     if !shrunken.isEmpty { returnFreePages() }
     setRoot(keyspace, root)
     return true
+  }
+
+  /// Whether the key of a change leads to the leaf of its place, also after changes of later
+  /// leaves.
+  private func leads(to edit: TreeEdit, _ root: TreeRoot) -> Bool {
+    if edit.place.path.depth == 0 { return root.height == 0 }
+    if loaded != nil {
+      return validatedPath(of: edit.key, root, neighbours: true)?.leaf == edit.place.path.leaf
+    }
+    return path(of: edit.key, root).leaf == edit.place.path.leaf
   }
 
   /// Whether the changes of each leaf lie together, with rising positions.

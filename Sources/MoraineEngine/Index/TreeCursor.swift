@@ -58,6 +58,12 @@ extension TreePages where Self: ~Copyable {
 }
 
 extension TreeCursor {
+  /// The leaf at the cursor.
+  var leaf: Int { path.leaf }
+
+  /// Moves past entries of the leaf at the cursor.
+  mutating func skip(_ count: Int) { position += count }
+
   fileprivate func rank<Pages: TreePages & ~Copyable>(in pages: borrowing Pages) -> Int {
     var rank = position
     for level in 0..<path.depth {

@@ -232,8 +232,11 @@ struct TreeEntries {
           let shared = last.withBytes { last in
             bytes.withBytes { TreeKey(last).shared(with: TreeKey($0)) }
           }
-          if let shared { exact.append((index, shared, bytes[shared])) }
+          if let shared {
+            exact.append((index, shared, bytes.withBytes { TreeKey($0)[shared] }))
+          }
         }
+        if !isTrusted, index > range.lowerBound, !follows(bytes, last, entries[index]) { return }
         last = bytes
       }
     } catch {
@@ -246,6 +249,17 @@ struct TreeEntries {
       entries[index] = Entry(
         address: old.address, prefix: prefixes.count - 1, head: head, key: nil, shared: old.shared,
         byte: old.byte)
+    }
+  }
+
+  /// Whether a key that was read follows the last one, and shares with it what its entry says.
+  private func follows(_ key: [UInt8], _ last: [UInt8], _ entry: Entry) -> Bool {
+    last.withBytes { last in
+      key.withBytes { key in
+        let shared = TreeKey(last).shared(with: TreeKey(key)) ?? .max
+        return TreeKey(last).precedes(TreeKey(key))
+          && (entry.shared == .max || entry.shared == shared)
+      }
     }
   }
 

@@ -546,7 +546,9 @@ extension TreeIndex {
       root = TreeRoot()
       return
     }
-    while root.height > 0, TreeBranch(page(root.node)).childCount == 1 {
+    while root.height > 0, loaded?.isValidated(root.node) ?? true,
+      TreeBranch(page(root.node)).childCount == 1
+    {
       free(root.node)
       root.node = TreeBranch(page(root.node)).child(0)
       root.height -= 1

@@ -21,6 +21,9 @@ final class PeerAccess {
   /// Number of states that this store has had. It shows whether a state that another thread has
   /// read may still replace the current one.
   private(set) var stateCount: UInt64 = 0
+  /// Number of states that were read from the files. While it stays, the store has one state, which
+  /// is only appended to, and the files of its snapshots exist.
+  private(set) var readStateCount: UInt64 = 0
   private var hasCompactor = false
   /// Whether segments are being rewritten. They keep their slots until that ends.
   private(set) var keepsSlots = false
@@ -118,7 +121,10 @@ extension PeerAccess {
   func isLastPublisher(_ version: UInt64) -> Bool { version == adoptedVersion }
 
   /// Records that the store has another state now.
-  func recordNewState() { stateCount += 1 }
+  func recordNewState() {
+    stateCount += 1
+    readStateCount += 1
+  }
 
   /// Records that the store has a state that was read from the files of a page.
   func recordNewState(nonce: UInt64, version: UInt64) {

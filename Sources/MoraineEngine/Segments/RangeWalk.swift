@@ -7,14 +7,16 @@ struct RangeWalk {
   /// Number of entries that the walk has not passed yet.
   private(set) var left: Int
   private let order: KeyOrder
+  let keyspace: UInt16
 
   /// - Returns: nil when the range is empty.
   /// - Throws: the errors of reading the records that decide where the range begins and ends.
   /// - Complexity: O(log n).
   init?<Pages: TreePages & ~Copyable, Table: RecordSource & ~Copyable>(
     _ range: KeyRange, _ order: KeyOrder, _ pages: borrowing Pages, _ root: TreeRoot,
-    _ table: borrowing Table
+    in keyspace: UInt16, _ table: borrowing Table
   ) throws(StoreError) {
+    self.keyspace = keyspace
     guard root.hasPage else { return nil }
     let start = try Self.cursor(range.lowerBound, pages.start(root), pages, root, table)
     let end = try Self.cursor(range.upperBound, pages.end(root), pages, root, table)
@@ -45,12 +47,44 @@ struct RangeWalk {
   }
 }
 
+extension RangeWalk {
+  /// Moves two ascending walks, of two states of one tree, past entries that lie in the same place
+  /// of the same page. A page that a snapshot has is never changed, so these entries are the same.
+  mutating func skipCommon<Pages: TreePages & ~Copyable, Others: TreePages & ~Copyable>(
+    _ pages: borrowing Pages, _ other: inout RangeWalk, _ others: borrowing Others
+  ) {
+    assert(order == .ascending && other.order == .ascending, "a walk goes the other way")
+    let page = pages.page(cursor.leaf)
+    guard left > 0, other.left > 0, cursor.position == other.cursor.position,
+      page == others.page(other.cursor.leaf)
+    else { return }
+    let count = min(TreeLeaf(page).count - cursor.position, min(left, other.left))
+    guard count > 0 else { return }
+    cursor.skip(count)
+    other.cursor.skip(count)
+    left -= count
+    other.left -= count
+  }
+}
+
 extension RecordSource where Self: ~Copyable {
-  /// Returns the record of an entry of a range, verified.
+  /// Returns the record of an entry, verified.
   @inline(__always)
   func entryRecord(at address: Address) throws(StoreError) -> RecordReference {
     let record = try record(at: address)
     try verify(record, at: address)
+    return record
+  }
+
+  /// Returns the record of an entry of a range, verified.
+  @inline(__always)
+  func entryRecord(
+    at address: Address, of walk: borrowing RangeWalk
+  ) throws(StoreError) -> RecordReference {
+    let record = try entryRecord(at: address)
+    guard record.header.keyspace == walk.keyspace, record.header.kind.effect == .sets else {
+      throw .indexDamaged("a tree names a record that is no value of its keyspace", nil)
+    }
     return record
   }
 }

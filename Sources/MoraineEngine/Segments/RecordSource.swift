@@ -126,6 +126,9 @@ extension RecordSource where Self: ~Copyable {
   func key(at address: Address) throws(StoreError) -> UnsafeRawBufferPointer {
     let record = try record(at: address)
     try verify(record, at: address)
+    guard record.key.count <= StoreLimits.orderedKeyLengthBytes else {
+      throw .indexDamaged("a tree names a record whose key is too long for it", nil)
+    }
     return record.key
   }
 
@@ -145,7 +148,7 @@ extension RecordSource where Self: ~Copyable {
     let address = TreeLeaf(pages.page(found.node)).address(found.position)
     let record = try record(at: address)
     if record.header.keyLength == key.count, record.header.keyspace == keyspace,
-      record.key.elementsEqualFast(key)
+      record.header.kind.effect == .sets, record.key.elementsEqualFast(key)
     {
       return FoundRecord(record: record, address: address)
     }

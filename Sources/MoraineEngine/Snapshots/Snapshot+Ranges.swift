@@ -37,7 +37,7 @@ extension Store.Snapshot {
     }
     try withExtendedLifetime(state) {
       while let address = walk.next(state.live.trees) {
-        let record = try state.segments.entryRecord(at: address)
+        let record = try state.segments.entryRecord(at: address, of: walk)
         guard try body(record.key.bytes) else { return }
       }
     }
@@ -64,7 +64,7 @@ extension Store.Snapshot {
     var window = AddressWindow()
     try withExtendedLifetime(state) {
       while let address = window.next(&walk, state) {
-        let record = try state.segments.entryRecord(at: address)
+        let record = try state.segments.entryRecord(at: address, of: walk)
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
       }
@@ -103,6 +103,22 @@ extension Store.Snapshot {
     try state?.walk(number, range.keyRange, .ascending)?.left ?? 0
   }
 
+  /// Whether the keyspace was ordered.
+  var isOrdered: Bool {
+    guard let state, let number else { return false }
+    return state.live.isOrdered(number)
+  }
+
+  /// Returns the first entries of a range, at most `limit`.
+  func entries(
+    _ range: KeyRange, _ order: KeyOrder, limit: Int
+  ) throws(StoreError) -> [Store.Entry] {
+    guard let state, var walk = try state.walk(number, range, order) else { return [] }
+    var entries: [Store.Entry] = []
+    while entries.count < limit, let entry = try state.nextEntry(&walk) { entries.append(entry) }
+    return entries
+  }
+
   private func entry(
     _ range: KeyRange, _ order: KeyOrder
   ) throws(StoreError) -> Store.Entry? {
@@ -139,7 +155,7 @@ extension SnapshotState {
   /// Returns a walk over a range; nil when the range is empty.
   ///
   /// - Parameter keyspace: nil when nothing had been written to the keyspace.
-  fileprivate func walk(
+  func walk(
     _ keyspace: UInt16?, _ range: KeyRange, _ order: KeyOrder
   ) throws(StoreError) -> RangeWalk? {
     guard let keyspace else { return nil }
@@ -148,14 +164,15 @@ extension SnapshotState {
         .invalidArgument, "the keyspace is not ordered; open it with orderedKeyspace(named:)")
     }
     return try reading { () throws(StoreError) in
-      try RangeWalk(range, order, live.trees, live.trees.root(keyspace), segments)
+      try RangeWalk(
+        range, order, live.trees, live.trees.root(keyspace), in: keyspace, segments)
     }
   }
 
   fileprivate func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {
     guard let address = walk.next(live.trees) else { return nil }
     return try reading { () throws(StoreError) in
-      try segments.entry(of: try segments.entryRecord(at: address), at: address)
+      try segments.entry(of: try segments.entryRecord(at: address, of: walk), at: address)
     }
   }
 }

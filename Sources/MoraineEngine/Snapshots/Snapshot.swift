@@ -90,6 +90,25 @@ extension Store {
       }
     }
 
+    /// Returns the value of a key and the number of the operation that had set it, or nil when the
+    /// key did not exist. Throws the errors of ``value(forKey:)``.
+    public func versionedValue(forKey key: Key) throws(StoreError) -> VersionedValue? {
+      guard let number else { return nil }
+      return try withState { (state) throws(StoreError) in
+        try key.bytes.withBytes { (bytes) throws(StoreError) in
+          try state.reading { () throws(StoreError) in
+            let hash = state.segments.hash(bytes, number)
+            guard let found = try state.found(bytes, number, hash: hash) else { return nil }
+            let sequence = SequenceNumber(rawValue: found.record.header.sequence)
+            try state.segments.verify(found.record, at: found.address)
+            return VersionedValue(
+              value: try state.segments.value(of: found.record, at: found.address),
+              sequence: sequence)
+          }
+        }
+      } ?? nil
+    }
+
     /// Returns whether a key existed. Throws the errors of ``value(forKey:)``.
     public func contains(_ key: Key) throws(StoreError) -> Bool {
       guard let number else { return false }
@@ -165,6 +184,17 @@ extension Store.Snapshot {
         guard try body(record.key.bytes, value.bytes) else { return }
       }
     }
+  }
+}
+
+extension Store.Snapshot {
+  /// Returns every entry of the keyspace, in the order of the log.
+  func allEntries() throws(StoreError) -> [Store.Entry] {
+    guard let state, let number else { return [] }
+    var walk = LogWalk(keyspace: number, slots: state.segments.order)
+    var entries: [Store.Entry] = []
+    while let entry = try state.next(&walk) { entries.append(entry) }
+    return entries
   }
 }
 

@@ -141,6 +141,7 @@ extension Store {
         page.entries.append(entry)
       }
       if walk.left > 0, let last = page.entries.last {
+        guard range.contains(last.key) else { throw Self.disorder }
         let rest =
           order == .ascending
           ? KeyRange(from: last.key.successor, upTo: range.upperBound)
@@ -172,11 +173,20 @@ extension Store {
     while true {
       let keys = try await keys(of: keyspace, range, .ascending, Self.removalBatch)
       if keys.isEmpty { return removed }
+      let before = removed
       _ = try await writeUnit(durability) { (batch) throws(StoreError) in
         for key in keys where try batch.removeValue(forKey: key, in: keyspace) { removed += 1 }
       }
+      // Another writer may have removed some of them, but the next round finds other keys then.
+      if removed == before, try await self.keys(of: keyspace, range, .ascending, 1) == [keys[0]] {
+        throw Self.disorder
+      }
     }
   }
+
+  /// The error of a tree whose entries do not have the order of their keys.
+  private static let disorder = StoreError.indexDamaged(
+    "the entries of an ordered keyspace are not in the order of their keys", nil)
 }
 
 extension EngineState {
@@ -189,16 +199,16 @@ extension EngineState {
     if live.trees.hasUnvalidatedPages, !live.trees.validate(range, order, limit: limit, in: id) {
       try replaceDamagedIndex()
     }
-    return try RangeWalk(range, order, live.trees, live.trees.root(id), log.table)
+    return try RangeWalk(range, order, live.trees, live.trees.root(id), in: id, log.table)
   }
 
   func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {
     guard let address = walk.next(live.trees) else { return nil }
-    return try log.table.entry(of: try log.table.entryRecord(at: address), at: address)
+    return try log.table.entry(of: try log.table.entryRecord(at: address, of: walk), at: address)
   }
 
   func nextKey(_ walk: inout RangeWalk) throws(StoreError) -> Key? {
     guard let address = walk.next(live.trees) else { return nil }
-    return Key([UInt8](try log.table.entryRecord(at: address).key))
+    return Key([UInt8](try log.table.entryRecord(at: address, of: walk).key))
   }
 }

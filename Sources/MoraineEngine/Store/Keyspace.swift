@@ -96,6 +96,8 @@ extension Keyspace: Hashable {
 public struct KeyspaceStatistics: Hashable, Sendable {
   /// The keyspace's name; empty for the unnamed one.
   public internal(set) var name: String
+  /// Whether the keyspace is ordered.
+  public internal(set) var isOrdered = false
   /// Number of live keys.
   public internal(set) var count = 0
   /// Bytes of the live keys' records in the log.

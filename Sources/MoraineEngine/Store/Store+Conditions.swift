@@ -98,7 +98,7 @@ extension Store {
 
   /// Opens the store for good before a condition is looked at: another process may have created the
   /// store since this one looked for it.
-  private func beginForCondition() async throws(StoreError) {
+  func beginForCondition() async throws(StoreError) {
     guard engine == nil, !isShared, !opener.configuration.isReadOnly else { return }
     try await passGate()
     guard engine == nil else { return }

@@ -265,6 +265,7 @@ extension Store {
     var result = KeyspaceStatistics(name: keyspace)
     guard let id = id(of: keyspace) else { return result }
     let figures = try engine!.figures(of: id)
+    result.isOrdered = engine!.live.isOrdered(id)
     result.count = figures.count
     result.liveBytes = figures.liveBytes
     return result
@@ -345,7 +346,7 @@ extension Store {
   private func describeEngine(in result: inout Store.Statistics) {
     result.appendedBytes = engine!.log.appendedBytes
     result.count = engine!.live.count
-    result.indexBytes = engine!.live.index.byteCount + engine!.live.trees.byteCount
+    result.indexBytes = engine!.live.byteCount
     result.lastSequence = SequenceNumber(rawValue: engine!.log.lastSequence)
     result.digest = engine!.live.digest
     for slot in engine!.log.table.readingOrder {
@@ -412,14 +413,22 @@ extension Store {
   ///   index checkpoint.
   public func snapshot() async throws(StoreError) -> Store.Snapshot {
     try await checkOpen()
+    return try currentSnapshot()
+  }
+
+  /// Returns a snapshot of what this process has.
+  func currentSnapshot() throws(StoreError) -> Store.Snapshot {
     guard engine != nil else { return Store.Snapshot(nil) }
     let (sequence, count) = (engine!.log.lastSequence, compaction.count)
     let ordered = engine!.live.trees.ordered
-    if let last = readers.snapshot(at: sequence, compactionCount: count, ordered) {
+    let states = peers.readStateCount
+    if let last = readers.snapshot(
+      at: sequence, compactionCount: count, stateCount: states, ordered)
+    {
       return Store.Snapshot(last)
     }
     let handle = SnapshotHandle(try SnapshotState(&engine!, readers.live))
-    readers.keep(handle, compactionCount: count)
+    readers.keep(handle, compactionCount: count, stateCount: states)
     return Store.Snapshot(handle)
   }
 }

@@ -213,8 +213,14 @@ extension Store {
   /// - Returns: whether the caller now holds the gate; in a store that is not shared it needs none.
   func beginUnit() async throws(StoreError) -> Bool {
     try await passGate()
-    guard isShared, !opener.configuration.isReadOnly else {
+    guard isShared else {
       try await checkOpen()
+      return false
+    }
+    guard !opener.configuration.isReadOnly else {
+      // Another task may have taken the gate while this one followed the other processes.
+      try await checkOpen()
+      try await passGate()
       return false
     }
     writing.roomGate.take()

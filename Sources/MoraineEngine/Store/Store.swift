@@ -267,23 +267,26 @@ struct ReaderState {
   let live = LiveSnapshots()
   private weak var lastSnapshot: SnapshotHandle?
   private var lastCompactionCount: UInt64 = 0
+  private var lastStateCount: UInt64 = 0
   /// Change sequences that wait for an operation.
   var waiters = Waiters()
   private var isAwaitingPoison = false
 
   /// Returns the last snapshot, if it still exists and shows the current state of the store.
   func snapshot(
-    at sequence: UInt64, compactionCount: UInt64, _ ordered: OrderedKeyspaces
+    at sequence: UInt64, compactionCount: UInt64, stateCount: UInt64, _ ordered: OrderedKeyspaces
   ) -> SnapshotHandle? {
     guard let lastSnapshot, lastSnapshot.state.sequence.rawValue == sequence,
-      lastCompactionCount == compactionCount, lastSnapshot.state.live.trees.ordered == ordered
+      lastCompactionCount == compactionCount, lastStateCount == stateCount,
+      lastSnapshot.state.live.trees.ordered == ordered
     else { return nil }
     return lastSnapshot
   }
 
   /// Keeps a snapshot for the next reader, as long as a reader holds it.
-  mutating func keep(_ snapshot: SnapshotHandle, compactionCount: UInt64) {
+  mutating func keep(_ snapshot: SnapshotHandle, compactionCount: UInt64, stateCount: UInt64) {
     lastSnapshot = snapshot
+    lastStateCount = stateCount
     lastCompactionCount = compactionCount
   }
 
@@ -351,6 +354,29 @@ final class WritingState {
   /// Held while the manifest is replaced: rotation and compaction take turns.
   let manifestGate = AsyncGate()
   private var lacksSpace = false
+  /// The number of the turn of a transaction that holds the room gate; nil when none does.
+  private var turn: UInt64?
+  private var turnCount: UInt64 = 0
+
+  /// Records that a transaction holds the room gate.
+  ///
+  /// - Returns: the number of its turn.
+  func beginTurn() -> UInt64 {
+    precondition(roomGate.isHeld && turn == nil, "a turn begins without the gate")
+    turnCount += 1
+    turn = turnCount
+    return turnCount
+  }
+
+  /// Takes the gate over from a turn. The caller releases it.
+  ///
+  /// - Returns: false when the turn has ended before.
+  func takeTurn(_ number: UInt64) -> Bool {
+    guard turn == number else { return false }
+    assert(roomGate.isHeld, "a turn has lost the gate")
+    turn = nil
+    return true
+  }
 
   /// Records that an operation found no space.
   ///

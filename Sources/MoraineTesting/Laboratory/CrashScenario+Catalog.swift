@@ -16,8 +16,8 @@ extension CrashScenario {
   public static func named(_ name: String) -> CrashScenario? { catalog.first { $0.name == name } }
 
   private static let stories: [CrashScenario] =
-    basics + durabilities + rotations + compactions + keyspaces + checkpoints + lives + limits
-    + sharing + snapshots
+    basics + durabilities + rotations + compactions + keyspaces + orders + checkpoints + lives
+    + limits + sharing + snapshots
 
   static func story(
     _ name: String, _ summary: String, segmentSizeBytes: Int = 20_000,
@@ -84,6 +84,24 @@ extension CrashScenario {
       configuration, shape in
       configuration.checkpointFloorBytes = 0
       shape.keyspaceCount = 3
+      shape.weights = [
+        .put: 6, .delete: 3, .batch: 2, .compactSegments: 3, .compact: 1, .reopen: 1, .kill: 1,
+      ]
+    },
+  ]
+
+  static let orders = [
+    story("ordered", "all keys are in trees", segmentSizeBytes: 600) { configuration, shape in
+      configuration.ordersKeyspaces = true
+      shape.keyCount = 40
+      shape.weights = [.put: 6, .delete: 2, .batch: 2, .kill: 1]
+    },
+    story("ordered-compaction", "trees, checkpoints and compactions", segmentSizeBytes: 300) {
+      configuration, shape in
+      configuration.ordersKeyspaces = true
+      configuration.checkpointFloorBytes = 0
+      shape.keyspaceCount = 3
+      shape.keyCount = 20
       shape.weights = [
         .put: 6, .delete: 3, .batch: 2, .compactSegments: 3, .compact: 1, .reopen: 1, .kill: 1,
       ]

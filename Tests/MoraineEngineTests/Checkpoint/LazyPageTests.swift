@@ -9,9 +9,7 @@ import Testing
 /// few at a time.
 @Suite(.timeLimit(.minutes(10))) struct LazyPageTests {
   private static let configuration: Store.Configuration = {
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 16 << 20)
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed(segmentSizeBytes: 16 << 20)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

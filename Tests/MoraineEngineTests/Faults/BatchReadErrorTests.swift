@@ -8,7 +8,7 @@ import Testing
 /// A batch looks up the records that it replaces; a failed look-up fails the batch before anything
 /// is written.
 @Suite struct BatchReadErrorTests {
-  private static let configuration = Store.Configuration.testing(
+  private static let configuration = Store.Configuration.hashed(
     segmentSizeBytes: 4000, ioMode: .positional)
 
   /// Regression: the keys were looked up again after the batch was in the log. A read that failed

@@ -104,9 +104,7 @@ import Testing
   private static func link(to bucket: Int) -> UInt64 { 0xFFFFF << 28 | UInt64(bucket) }
 
   private static var configuration: Store.Configuration {
-    var configuration = Store.Configuration.testing()
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed()
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

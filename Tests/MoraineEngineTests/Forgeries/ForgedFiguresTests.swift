@@ -56,9 +56,7 @@ import Testing
   }
 
   private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000, ioMode: mode)
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed(segmentSizeBytes: 2000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
@@ -233,9 +231,7 @@ import Testing
     mode: Store.Configuration.IOMode, field: Int
   ) async throws {
     let directory = try TestDirectory()
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed(segmentSizeBytes: 1000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     try await withStore(at: directory.path, configuration: configuration) { store in
       for number in 0..<40 { try await store.set([1], forKey: Key("\(number)")) }
@@ -258,9 +254,7 @@ import Testing
     mode: Store.Configuration.IOMode
   ) async throws {
     let directory = try TestDirectory()
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: mode)
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed(segmentSizeBytes: 1000, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in

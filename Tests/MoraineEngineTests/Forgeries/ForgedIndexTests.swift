@@ -9,9 +9,7 @@ import Testing
   private static let modes = [Store.Configuration.IOMode.mapped, .positional]
 
   private func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
-    var configuration = Store.Configuration.testing(ioMode: mode)
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed(ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration
@@ -124,9 +122,7 @@ import Testing
   @Test(arguments: modes)
   func damagedLogBesideADamagedIndexIsReported(mode: Store.Configuration.IOMode) async throws {
     let directory = try TestDirectory()
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 64 << 10, ioMode: mode)
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed(segmentSizeBytes: 64 << 10, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     try await withStore(at: directory.path, configuration: configuration) { store in

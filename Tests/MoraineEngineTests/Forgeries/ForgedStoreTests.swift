@@ -99,14 +99,14 @@ import Testing
   @Test(arguments: newer + hostile)
   func everyForgeryIsATypedErrorAndChangesNothing(_ lie: Lie) async throws {
     let directory = try TestDirectory()
-    try await withStore(at: directory.path, configuration: .testing()) { store in
+    try await withStore(at: directory.path, configuration: .hashed()) { store in
       for number in 0..<4 { try await store.set([UInt8](0..<40), forKey: "key \(number)") }
     }
     let forgery = Forgery(directory: directory)
     try lie.tell(forgery)
     let before = try forgery.contents()
     for isReadOnly in [true, false] {
-      var configuration = Store.Configuration.testing()
+      var configuration = Store.Configuration.hashed()
       configuration.isReadOnly = isReadOnly
       do throws(StoreError) {
         _ = try Store(at: directory.path, configuration: configuration)

@@ -83,6 +83,10 @@ import Testing
       try await store.write { batch in
         for key in keys { try batch.set(value(key), forKey: key, in: keyspace) }
       }
+      // Records that a forged tree must not return.
+      let other = try store.keyspace(named: "other")
+      for number in 0..<300 { try await other.set([7], forKey: Key("path/\(number)")) }
+      for number in 0..<50 { try await other.removeValue(forKey: Key("path/\(number)")) }
     }
     return directory
   }
@@ -126,6 +130,14 @@ import Testing
         // Addresses and, in these leaves with tied keys, the lengths that keys share.
         let place = leaf + 192 + 324 * 4 + Int(random.next() % UInt64(324 * 8))
         bytes[place] = UInt8(truncatingIfNeeded: random.next() >> 8)
+        // Two entries exchanged, in half of the seeds, also with those of another leaf.
+        guard seed % 2 == 0 else { continue }
+        let other = forged.leaf(Int(random.next() % UInt64(forged.childCount)))
+        let (one, two) = (Int(random.next() % 200), Int(random.next() % 200))
+        for byte in 0..<6 {
+          bytes.swapAt(
+            leaf + 192 + 324 * 4 + one * 6 + byte, other + 192 + 324 * 4 + two * 6 + byte)
+        }
       }
     }
     let store = try Store(at: directory.path, configuration: Self.configuration)
@@ -141,13 +153,17 @@ import Testing
           try await store.write { batch in
             for key in keys { try batch.set(Self.value(key), forKey: key, in: keyspace) }
           }
-        case 3: _ = try await keyspace.entries(in: key..., limit: 30)
+        case 3:
+          let page = try await keyspace.entries(in: key..., limit: 30)
+          for entry in page.entries { #expect(entry.value == Self.value(entry.key), replay) }
+          if let token = page.next { _ = try await keyspace.entries(after: token, limit: 9) }
         default:
           let value = try await keyspace.value(forKey: key)
           #expect(value == nil || value == Self.value(key), replay)
         }
       }
     }
+    await Self.attempt(replay) { try await keyspace.removeAll(in: Self.keys[9]..<Self.keys[700]) }
     await Self.attempt(replay) { try await store.compact() }
     await Self.attempt(replay) { _ = try await store.verify() }
     await Self.attempt(replay) { try await store.close() }

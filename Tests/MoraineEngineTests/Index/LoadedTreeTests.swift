@@ -83,6 +83,41 @@ import Testing
     }
   }
 
+  /// Batches change a tree of which only the nodes that they need were validated.
+  @Test(arguments: 0..<14 as Range<UInt64>)
+  func batchesOnALoadedTreeEqualASortedDictionary(seed: UInt64) throws {
+    for (leaf, branch) in TreeIndexTests.limits {
+      let replay: Comment = "seed \(seed), nodes of \(leaf) and \(branch)"
+      var random = SeededGenerator(seed: seed)
+      var tree = TreeIndex(ordered: Self.one, leafLimit: leaf, branchLimit: branch)
+      var keys = Keys()
+      var model: [[UInt8]: Int] = [:]
+      for step in 0..<250 {
+        var batch: [[UInt8]: Bool] = [:]
+        let size = 1 + random.next() % (random.next() % 9 == 0 ? 200 : 8)
+        // Neighbours are removed together, so that whole branches become empty.
+        let removes = step / 25 % 2 == 1
+        let sorted = model.keys.sorted { $0.lexicographicallyPrecedes($1) }
+        let first = sorted.isEmpty ? 0 : Int(random.next() % UInt64(sorted.count))
+        for number in 0..<Int(size) {
+          if removes, first + number < sorted.count {
+            batch[sorted[first + number]] = true
+          } else {
+            let shape = seed % 2 == 0 ? Int(seed / 2 % 7) : Int(random.next() % 7)
+            batch[TreeIndexTests.key(&random, shape)] = false
+          }
+        }
+        try TreeIndexTests.apply(batch, to: &tree, &keys, &model, replay)
+        if random.next() % 8 == 0 {
+          tree = try Self.reloaded(&tree, isMapped: step % 2 == 0, replay)
+          try #require(tree.root(1).count == model.count, replay)
+        }
+      }
+      try Self.require(tree.validateAllPages(), replay)
+      try TreeIndexTests.expectEqual(tree, tree.root(1), model, replay)
+    }
+  }
+
   /// Compares some entries of a range with the model, after only the nodes for them were validated.
   private static func expectRange(
     _ tree: borrowing TreeIndex, _ model: [[UInt8]: Int], _ keys: borrowing Keys,

@@ -122,7 +122,7 @@ import Testing
   /// A store that is only read after a snapshot was released; and a checkpoint, which takes a
   /// snapshot.
   @Test func readsAndCheckpointsReturnPagesHome() async throws {
-    var configuration = Store.Configuration.testing()
+    var configuration = Store.Configuration.hashed()
     configuration.compaction = .manual
     configuration.checkpointFloorBytes = 0
     let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)

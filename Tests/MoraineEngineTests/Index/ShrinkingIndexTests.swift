@@ -285,7 +285,7 @@ import Testing
   private static func configuration(
     _ mode: Store.Configuration.IOMode = .mapped
   ) -> Store.Configuration {
-    var configuration = Store.Configuration.testing(segmentSizeBytes: 16 << 20, ioMode: mode)
+    var configuration = Store.Configuration.hashed(segmentSizeBytes: 16 << 20, ioMode: mode)
     configuration.checkpointFloorBytes = 0
     configuration.compaction = .manual
     return configuration

@@ -151,7 +151,7 @@ import Testing
           let shape = seed % 2 == 0 ? Int(seed / 2 % 7) : Int(random.next() % 7)
           batch[Self.key(&random, shape)] = random.next() % 10 < (step / 30 % 2 == 0 ? 2 : 7)
         }
-        try apply(batch, to: &tree, &keys, &model, replay)
+        try Self.apply(batch, to: &tree, &keys, &model, replay)
         if random.next() % 12 == 0 { moments.append(Moment(tree.freeze(), model)) }
         if moments.count > 3 || (!moments.isEmpty && random.next() % 20 == 0) {
           let moment = moments.remove(at: Int(random.next() % UInt64(moments.count)))
@@ -163,7 +163,7 @@ import Testing
     }
   }
 
-  private func apply(
+  static func apply(
     _ batch: [[UInt8]: Bool], to tree: inout TreeIndex, _ keys: inout Keys,
     _ model: inout [[UInt8]: Int], _ replay: Comment
   ) throws {
@@ -177,6 +177,8 @@ import Testing
     var edits: [TreeEdit] = []
     for (bytes, copy) in zip(sorted, copies) {
       let key = TreeKey(UnsafeRawBufferPointer(copy))
+      let isSound = tree.validate(key, in: 1, neighbours: true)
+      try #require(isSound, replay)
       let place = try tree.place(of: key, in: 1, keys)
       try #require(place.existing.map(Keys.number) == model[bytes], replay)
       if batch[bytes] == true {
@@ -234,7 +236,7 @@ import Testing
     let all = (0..<20_000).map { Array("app/user/\(100_000 + $0 / 16)/item/\($0 % 16 + 10)".utf8) }
     for start in stride(from: 0, to: all.count, by: batchSize) {
       let part = all[start..<min(start + batchSize, all.count)]
-      try apply(
+      try Self.apply(
         Dictionary(uniqueKeysWithValues: part.map { ($0, false) }), to: &tree, &keys, &model, "put")
     }
     #expect(tree.root(1).count == all.count)
@@ -248,10 +250,10 @@ import Testing
     var keys = Keys()
     var model: [[UInt8]: Int] = [:]
     let all = (0..<300).map { Array("key\($0)".utf8) }
-    try apply(
+    try Self.apply(
       Dictionary(uniqueKeysWithValues: all.map { ($0, false) }), to: &tree, &keys, &model, "put")
     #expect(tree.root(1).count == 300 && tree.root(1).height > 2)
-    try apply(
+    try Self.apply(
       Dictionary(uniqueKeysWithValues: all.map { ($0, true) }), to: &tree, &keys, &model, "remove")
     #expect(tree.root(1) == TreeRoot())
     #expect(tree.pageCount == 0)

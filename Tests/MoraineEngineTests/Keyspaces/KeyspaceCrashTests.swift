@@ -61,7 +61,7 @@ import Testing
   /// Damage: a record of a keyspace that no manifest has listed.
   @Test func aRecordOfAnUnknownKeyspaceIsAnError() async throws {
     let disk = SimulatedDisk()
-    let store = try disk.openStore(configuration: .testing())
+    let store = try disk.openStore(configuration: .hashed())
     try await store.keyspace(named: "users").set([1], forKey: "a")
     try await store.close()
     let directory = try #require(try disk.openDirectory("store"))

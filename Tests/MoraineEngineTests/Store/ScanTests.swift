@@ -23,9 +23,7 @@ import Testing
   }
 
   private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
-    var configuration = Store.Configuration.testing(ioMode: mode)
-    // The test looks into the hash index.
-    configuration.ordersKeyspaces = false
+    var configuration = Store.Configuration.hashed(ioMode: mode)
     configuration.segmentSizeBytes = 64 << 20
     configuration.durability = .none
     configuration.compaction = .manual

@@ -34,6 +34,16 @@ final class TestDirectory: Sendable {
 }
 
 extension Store.Configuration {
+  /// Returns the configuration of a test that looks into the hash index, or at the bytes of a
+  /// manifest without ordered keyspaces.
+  static func hashed(
+    segmentSizeBytes: Int = 64 << 20, ioMode: IOMode = .mapped
+  ) -> Store.Configuration {
+    var configuration = testing(segmentSizeBytes: segmentSizeBytes, ioMode: ioMode)
+    configuration.ordersKeyspaces = false
+    return configuration
+  }
+
   static func testing(
     segmentSizeBytes: Int = 64 << 20, ioMode: IOMode = .mapped, durability: Durability = .none
   ) -> Store.Configuration {

@@ -1,0 +1,197 @@
+import MoraineFormat
+import MoraineStorage
+
+extension Store {
+  /// Runs a transaction: reads, decisions and writes that take effect together, as if nothing else
+  /// had happened between them, even when the body waits for something else in between.
+  ///
+  /// ```swift
+  /// try await store.transaction { transaction in
+  ///   let balance = try transaction.value(forKey: "balance", in: accounts)
+  ///   let price = try await shop.price(of: item)  // other writers go on
+  ///   guard let rest = balance.less(price) else { throw Shop.tooExpensive }
+  ///   try transaction.set(rest, forKey: "balance", in: accounts)
+  ///   try transaction.set(item, forKey: order, in: orders)
+  /// }
+  /// ```
+  ///
+  /// The body sees the store as it was when the attempt began, and holds no other writer up. If
+  /// another writer has changed what the body has read, its writes are given up, and the body runs
+  /// again: so the body must have no other effect, or one that may happen twice. Committed
+  /// transactions are strictly serializable, also beside plain writes and other processes of a
+  /// shared store. After three attempts other writers wait up to five milliseconds for the next
+  /// one, so a short body always succeeds.
+  ///
+  /// A transaction that writes what it has read of one key is cheaper as
+  /// ``update(_:durability:_:)``, and one whose body never waits as ``write(durability:_:)``:
+  /// neither takes a snapshot.
+  ///
+  /// - Parameters:
+  ///   - retries: how often the body may run again, at least 0.
+  ///   - durability: what to wait for after the commit; nil for the configuration's durability.
+  ///   - body: runs outside of the store's actor, and may run several times.
+  /// - Returns: the result of the body.
+  /// - Throws: `.conflict` after the last attempt, with keyspace and key in
+  ///   ``StoreError/conflict``; `.cancelled`; the errors of the body, of ``snapshot()`` and of
+  ///   ``write(durability:_:)``. After an error of the body nothing is written.
+  public nonisolated func transaction<Result: Sendable>(
+    retries: Int = 10, durability: Durability? = nil,
+    _ body: @Sendable (Transaction) async throws -> Result
+  ) async throws -> Result {
+    precondition(retries >= 0, "a transaction runs at least once")
+    var conflictCount = 0
+    while true {
+      let start = try await beginTransaction(hasTurn: conflictCount >= Self.attemptsWithoutTurn)
+      let transaction = Transaction(self, start)
+      var conflict: StoreError.Conflict?
+      do {
+        let result = try await body(transaction)
+        conflict = try await commit(transaction.end(), durability)
+        if conflict == nil { return result }
+      } catch {
+        _ = transaction.end()
+        await endTurn(start)
+        if let keyspace = transaction.keyspaceToOrder {
+          try await prepareOrder(keyspace)
+          continue
+        }
+        guard conflictCount < retries, try await isOutdated(start, error) else { throw error }
+      }
+      conflictCount += 1
+      if let conflict, conflictCount > retries {
+        throw StoreError(conflict, attempts: conflictCount)
+      }
+      try await Self.pause(after: conflictCount)
+    }
+  }
+
+  /// Number of attempts after which the next ones hold up other writers.
+  private static let attemptsWithoutTurn = 3
+
+  /// Waits before the next attempt. Two transactions that conflict with each other must not meet
+  /// again and again, so the time is random.
+  private static nonisolated func pause(after conflictCount: Int) async throws(StoreError) {
+    let longest = UInt64(50_000) << UInt64(min(conflictCount, 6))
+    do {
+      try await Task.sleep(nanoseconds: SystemRandom.number() % longest)
+    } catch {
+      throw StoreError(.cancelled, "the task was cancelled between two attempts of a transaction")
+    }
+  }
+
+  /// Commits a transaction, unless another writer has changed what it has read. Ends its turn.
+  ///
+  /// - Returns: the conflict; nil when the transaction is committed.
+  private func commit(
+    _ contents: TransactionContents, _ durability: Durability?
+  ) async throws(StoreError) -> StoreError.Conflict? {
+    if contents.isReadOnly {
+      endTurn(contents.start)
+      // What was read may not be durable yet.
+      if durability != nil { try await waitForDurability(of: nil, durability) }
+      return nil
+    }
+    guard !opener.configuration.isReadOnly else {
+      throw StoreError(.readOnly, "the store was opened for reading only")
+    }
+    let hasTurn = contents.start.turn.map { writing.takeTurn($0) } ?? false
+    var hasGate = hasTurn
+    if !hasTurn {
+      try await beginForCondition()
+      hasGate = try await beginUnit()
+    }
+    let sequence: SequenceNumber?
+    do {
+      defer { if hasTurn { releaseTurn() } else { endUnit(hasGate) } }
+      if let conflict = try conflict(with: contents) { return conflict }
+      var batch = WriteBatch(store: self)
+      try contents.write(to: &batch, of: self)
+      sequence = try await commit(batch.take(), hasGate: hasGate)
+    }
+    // During the commit the gate was held, and no compaction could begin.
+    compactAfterDeleting()
+    try await waitForDurability(of: sequence, durability)
+    return nil
+  }
+
+  private func conflict(
+    with contents: TransactionContents
+  ) throws(StoreError) -> StoreError.Conflict? {
+    guard engine != nil else { return nil }
+    let isSameState = contents.start.stateCount == peers.readStateCount
+    do throws(StoreError) {
+      return try engine!.conflict(with: contents, isSameState: isSameState)
+    } catch {
+      // Another process has removed files that the snapshot reads.
+      guard error.code == .corrupted, !isSameState else { throw error }
+      return StoreError.Conflict(keyspace: "", key: nil)
+    }
+  }
+
+  /// Returns whether an error comes from files that another process has replaced since the snapshot
+  /// was taken: the next attempt reads the new files.
+  private func isOutdated(
+    _ start: TransactionStart, _ error: any Error
+  ) async throws(StoreError) -> Bool {
+    guard let error = error as? StoreError, error.code == .corrupted else { return false }
+    if start.stateCount != peers.readStateCount { return true }
+    return try await wasReplaced(error)
+  }
+}
+
+/// The beginning of an attempt of a transaction.
+struct TransactionStart: Sendable {
+  let snapshot: Store.Snapshot
+  /// The count of the states that this process has read, at the snapshot.
+  let stateCount: UInt64
+  /// The number of the attempt's turn: while it lasts, no other writer writes. Nil for an attempt
+  /// without a turn.
+  let turn: UInt64?
+}
+
+// A turn lets a transaction succeed that has met conflicts: no other writer writes, for a short
+// time.
+extension Store {
+  /// The time after which a turn ends, whether the body has returned or not.
+  private static let longestTurn = Duration.milliseconds(5)
+
+  /// Takes the snapshot of an attempt.
+  ///
+  /// - Parameter hasTurn: whether to keep other writers out, until ``endTurn(_:)`` or until the
+  ///   longest time of a turn has passed.
+  private func beginTransaction(hasTurn: Bool) async throws(StoreError) -> TransactionStart {
+    guard hasTurn else {
+      try await checkOpen()
+      return TransactionStart(
+        snapshot: try currentSnapshot(), stateCount: peers.readStateCount, turn: nil)
+    }
+    if try await !beginUnit() { writing.roomGate.take() }
+    let snapshot: Store.Snapshot
+    do throws(StoreError) { snapshot = try currentSnapshot() } catch {
+      releaseTurn()
+      throw error
+    }
+    let turn = writing.beginTurn()
+    // The task must run soon, whatever the priority of the transaction: others wait for it.
+    Task(priority: .high) { [weak self] in
+      // A cancelled wait ends the turn too.
+      do { try await Task.sleep(for: Self.longestTurn) } catch {}
+      await self?.endTurn(turn)
+    }
+    return TransactionStart(snapshot: snapshot, stateCount: peers.readStateCount, turn: turn)
+  }
+
+  /// Lets other writers write again, unless the turn has ended before.
+  private func endTurn(_ start: TransactionStart) {
+    if let turn = start.turn { endTurn(turn) }
+  }
+
+  private func endTurn(_ turn: UInt64) {
+    if writing.takeTurn(turn) { releaseTurn() }
+  }
+
+  private func releaseTurn() {
+    if isShared, !opener.configuration.isReadOnly { releaseWriterLease() }
+    writing.roomGate.release()
+  }
+}
