@@ -47,6 +47,10 @@ import Testing
     let moment = try await store.snapshot().keyspace(named: "events")
     try moment.scan(in: "2026-11"..."2026-12", order: .descending) { $0.value.count < 100 }
     try moment.scanSpans(in: .all) { key, value in value.byteCount < 100 }  // not copied
+    var cursor = try moment.cursor(in: .prefix("2026-"))
+    try cursor.seek(to: "2026-11-20")
+    let before = try cursor.previous(), next = try cursor.next()
+    #expect(before == nil && next?.value == bytes)
     #expect(try moment.count(in: .all) == 1)
   }
 

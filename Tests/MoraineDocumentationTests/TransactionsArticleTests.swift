@@ -54,9 +54,9 @@ import Testing
 
   @Test func repositories() async throws {
     let store = Store.inMemory()
+    try await LocalRepository<Person>(in: store, named: "people").save(Person(id: 7))
     let people = try LocalRepository<Person>(in: store, named: "people")
     let visits = try LocalRepository<Visit>(in: store, named: "visits")
-    try await people.save(Person(id: 7))
     try await store.transaction { transaction in
       guard var person = try await people.find(by: 7, in: transaction) else { return }
       person.visitCount += 1

@@ -46,6 +46,7 @@
       case .compactionFailed: "compaction in the background failed"
       case .checkpointWritten: "index checkpoint written"
       case .checkpointFailed: "index checkpoint not written"
+      case .keyspaceOrdered: "keyspace ordered"
       case .manifestFailed: "manifest not written in the background"
       case .outOfSpace: "no space left for the store"
       case .poisoned: "store stopped writing"
@@ -67,6 +68,8 @@
         ]
       case .checkpointWritten(let lengthBytes, let elapsedNanoseconds):
         ["length_bytes": "\(lengthBytes)", "elapsed_ns": "\(elapsedNanoseconds)"]
+      case .keyspaceOrdered(let name, let keyCount, let elapsedNanoseconds):
+        ["keyspace": "\(name)", "keys": "\(keyCount)", "elapsed_ns": "\(elapsedNanoseconds)"]
       case .compactionFailed(let error), .checkpointFailed(let error), .manifestFailed(let error),
         .outOfSpace(let error), .poisoned(let error):
         error.metadata

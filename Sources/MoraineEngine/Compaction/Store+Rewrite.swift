@@ -77,8 +77,8 @@ extension Store {
     return (slots.count, output.isEmpty ? 0 : 1)
   }
 
-  /// Validates the trees, in parts. The records of an ordered keyspace lie in another order than its
-  /// nodes, so a compaction needs nearly all of them.
+  /// Validates the trees, in parts. The records of an ordered keyspace lie in another order than
+  /// its nodes, so a compaction needs nearly all of them.
   private func validateNodes() async throws(StoreError) {
     while try engine!.validateNextNodes() {
       await Task.yield()

@@ -79,10 +79,10 @@ extension RecordSource where Self: ~Copyable {
   /// Returns the record of an entry of a range, verified.
   @inline(__always)
   func entryRecord(
-    at address: Address, of walk: borrowing RangeWalk
+    at address: Address, of keyspace: UInt16?
   ) throws(StoreError) -> RecordReference {
     let record = try entryRecord(at: address)
-    guard record.header.keyspace == walk.keyspace, record.header.kind.effect == .sets else {
+    guard record.header.keyspace == keyspace, record.header.kind.effect == .sets else {
       throw .indexDamaged("a tree names a record that is no value of its keyspace", nil)
     }
     return record

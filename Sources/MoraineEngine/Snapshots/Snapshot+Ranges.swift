@@ -37,7 +37,7 @@ extension Store.Snapshot {
     }
     try withExtendedLifetime(state) {
       while let address = walk.next(state.live.trees) {
-        let record = try state.segments.entryRecord(at: address, of: walk)
+        let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
         guard try body(record.key.bytes) else { return }
       }
     }
@@ -64,7 +64,7 @@ extension Store.Snapshot {
     var window = AddressWindow()
     try withExtendedLifetime(state) {
       while let address = window.next(&walk, state) {
-        let record = try state.segments.entryRecord(at: address, of: walk)
+        let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
       }
@@ -172,7 +172,7 @@ extension SnapshotState {
   fileprivate func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {
     guard let address = walk.next(live.trees) else { return nil }
     return try reading { () throws(StoreError) in
-      try segments.entry(of: try segments.entryRecord(at: address, of: walk), at: address)
+      try segments.entry(of: try segments.entryRecord(at: address, of: walk.keyspace), at: address)
     }
   }
 }

@@ -204,11 +204,12 @@ extension EngineState {
 
   func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {
     guard let address = walk.next(live.trees) else { return nil }
-    return try log.table.entry(of: try log.table.entryRecord(at: address, of: walk), at: address)
+    return try log.table.entry(
+      of: try log.table.entryRecord(at: address, of: walk.keyspace), at: address)
   }
 
   func nextKey(_ walk: inout RangeWalk) throws(StoreError) -> Key? {
     guard let address = walk.next(live.trees) else { return nil }
-    return Key([UInt8](try log.table.entryRecord(at: address, of: walk).key))
+    return Key([UInt8](try log.table.entryRecord(at: address, of: walk.keyspace).key))
   }
 }

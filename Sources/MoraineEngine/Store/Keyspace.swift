@@ -1,4 +1,5 @@
 public import MoraineFormat
+import MoraineStorage
 
 /// A named part of a store with its own keys.
 ///
@@ -231,11 +232,16 @@ extension Store {
         if isOrdered { engine!.live.trees.order(id) }
       } else if isOrdered {
         // Its records were verified, and fit a tree: only a new error of the disk can stop this.
+        let began = SystemClock.monotonicNanoseconds()
         do throws(StoreError) { try engine!.order(id) } catch {
           // The manifest says that the keyspace is ordered; the next opening builds its tree.
           pipeline.poison(error)
           throw error
         }
+        send(
+          .keyspaceOrdered(
+            name: request.name, keyCount: engine!.live.trees.root(id).count,
+            elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
       }
     }
   }

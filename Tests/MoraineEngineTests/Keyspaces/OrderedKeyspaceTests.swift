@@ -273,4 +273,70 @@ import Testing
       try await keyspace.keys(limit: 10) == ["tm", "tmo", "tmp", "tmp0", "u"])
     try await store.close()
   }
+
+  /// A cursor moves through a range as an index moves through a sorted array.
+  @Test(arguments: 0..<8 as Range<UInt64>)
+  func cursorEqualsAnIndexOfASortedArray(seed: UInt64) async throws {
+    let replay: Comment = "seed \(seed)"
+    var random = SeededGenerator(seed: seed)
+    let store = try Store(
+      on: MemoryStorage(), at: "store",
+      configuration: Self.configuration(seed % 2 == 0 ? .mapped : .positional))
+    let keyspace = try store.orderedKeyspace(named: "ordered")
+    var model: Model = [:]
+    for _ in 0..<Int(random.next() % 900) {
+      let key = Self.key(&random)
+      model[key] = [UInt8(truncatingIfNeeded: random.next())]
+      try await keyspace.set(try #require(model[key]), forKey: key)
+    }
+    let bounds = [Self.key(&random), Self.key(&random)].sorted()
+    let range = random.next() % 3 == 0 ? KeyRange() : KeyRange(from: bounds[0], upTo: bounds[1])
+    let keys = model.keys.filter(range.contains).sorted()
+    let snapshot = try await store.snapshot().keyspace(named: "ordered")
+    var cursor = try snapshot.cursor(in: range)
+    var place = 0
+    for _ in 0..<400 {
+      switch random.next() % 10 {
+      case 0:
+        let key = Self.key(&random)
+        try cursor.seek(to: key)
+        place = keys.firstIndex { $0 >= key } ?? keys.count
+      case 1:
+        cursor.seekToEnd()
+        place = keys.count
+      case 2:
+        cursor.seekToStart()
+        place = 0
+      case 3...6:
+        let entry = try cursor.next()
+        #expect(entry?.key == (place < keys.count ? keys[place] : nil), replay)
+        #expect(entry?.value == entry.flatMap { model[$0.key] }, replay)
+        place = min(place + 1, keys.count)
+      default:
+        #expect(try cursor.previous()?.key == (place > 0 ? keys[place - 1] : nil), replay)
+        place = max(place - 1, 0)
+      }
+      #expect(cursor.remainingCount == keys.count - place, replay)
+    }
+    try await store.close()
+  }
+
+  /// The event says which keyspace became ordered, and how many keys it has.
+  @Test func orderingAKeyspaceMakesAnEvent() async throws {
+    let log = EventLog()
+    var configuration = Store.Configuration.hashed()
+    configuration.onEvent = log.add
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    for number in 0..<70 {
+      try await store.keyspace(named: "k").set([1], forKey: Key("\(number)"))
+    }
+    #expect(try await store.orderedKeyspace(named: "k").count(in: .all) == 70)
+    await log.arrival(of: "keyspaceOrdered")
+    let ordered = log.events.compactMap { event -> Int? in
+      guard case .keyspaceOrdered("k", let keyCount, _) = event else { return nil }
+      return keyCount
+    }
+    #expect(ordered == [70])
+    try await store.close()
+  }
 }
