@@ -38,9 +38,9 @@ MUTANTS = [
     Mutant("transaction-compared-before-the-lock", "no write comes between comparison and commit",
            (engine(STORE, "    var hasGate = hasTurn\n",
                    "    var hasGate = hasTurn\n"
-                   "    let early = ON ? try conflict(with: contents) : nil\n"),
+                   "    let early = try ON ? conflict(with: contents) : nil\n"),
             engine(STORE, "      if let conflict = try conflict(with: contents) { return conflict }",
-                   "      if let conflict = ON ? early : try conflict(with: contents) {\n"
+                   "      if let conflict = try (ON ? early : conflict(with: contents)) {\n"
                    "        return conflict\n      }"),),
            HISTORIES + ".transactionsOfSeveralProcessesAreStrictlySerializable"),
     Mutant("transaction-writes-in-any-order", "the log has the order of the calls",

@@ -26,6 +26,7 @@ struct CrashTest: AsyncParsableCommand {
       """,
     subcommands: [
       Crashes.self, Workloads.self, Faults.self, Kills.self, LaboratoryWorker.self,
+      TransactionWorker.self,
     ],
     defaultSubcommand: Crashes.self)
 }

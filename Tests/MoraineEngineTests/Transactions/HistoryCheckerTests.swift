@@ -1,3 +1,4 @@
+import MoraineTesting
 import Testing
 
 /// The checker finds each anomaly in a history that has it.

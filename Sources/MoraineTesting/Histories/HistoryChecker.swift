@@ -7,25 +7,38 @@
 /// is strictly serializable when these dependencies have no circle. (Kingsbury and Alvaro, "Elle:
 /// inferring isolation anomalies from experimental observations", VLDB 2020; Adya, "Weak
 /// consistency", 1999, for the names of the anomalies.)
-struct HistoryChecker {
-  typealias ID = UInt32
+package enum HistoryChecker {
+  package typealias ID = UInt32
 
-  struct Committed {
-    let id: ID
+  package struct Committed: Codable, Sendable {
+    package let id: ID
     /// The lists as they were read, before the transaction's own writes.
-    var reads: [String: [ID]] = [:]
-    var appends: Set<String> = []
+    package var reads: [String: [ID]] = [:]
+    package var appends: Set<String> = []
     /// Moments before the call and after its return, on a clock that all tasks have in common.
-    var began = 0
-    var ended = 0
+    package var began = 0
+    package var ended = 0
+
+    package init(
+      id: ID, reads: [String: [ID]] = [:], appends: Set<String> = [], began: Int = 0,
+      ended: Int = 0
+    ) {
+      self.id = id
+      self.reads = reads
+      self.appends = appends
+      self.began = began
+      self.ended = ended
+    }
   }
 
-  enum Edge: String { case writeWrite = "ww", writeRead = "wr", readWrite = "rw", time = "rt" }
+  private enum Edge: String {
+    case writeWrite = "ww", writeRead = "wr", readWrite = "rw", time = "rt"
+  }
 
   /// Returns descriptions of what contradicts serializability; empty when nothing does.
   ///
   /// - Parameter final: the lists after all transactions.
-  static func problems(_ history: [Committed], final: [String: [ID]]) -> [String] {
+  package static func problems(_ history: [Committed], final: [String: [ID]]) -> [String] {
     var problems: [String] = []
     let known = Dictionary(uniqueKeysWithValues: history.map { ($0.id, $0) })
     for (list, ids) in final {
