@@ -19,9 +19,9 @@ MUTANTS = [
                    "    if ON || isChecked[page] { return true }\n"),),
            CHECKPOINTS + ".damagedTreePageChangesNoAnswer"),
     Mutant("tree-range-not-checked", "a range reads no damaged page",
-           (engine("Store/Keyspace+Ranges.swift", "    if live.trees.hasUnvalidatedPages, !live.",
-                   "    if !ON, live.trees.hasUnvalidatedPages, !live."),),
-           CHECKPOINTS + ".damagedTreePageChangesNoAnswer"),
+           (engine(LOADED, "      guard next.isSound else { return false }\n",
+                   "      guard next.isSound else { return ON }\n"),),
+           "LoadedTreeTests.damagedNodeIsFoundByWhateverReadsIt"),
     Mutant("tree-node-in-two-places", "no two nodes of a loaded tree have one child",
            (engine(LOADED, "        guard claim(child) else { return false }\n",
                    "        guard claim(child) || ON else { return false }\n"),),
@@ -79,7 +79,9 @@ MUTANTS = [
            (engine(SEARCH, "while position < range.upperBound, shared[position] > length "
                            "{ position &+= 1 }",
                    "while !ON, position < range.upperBound, shared[position] > length "
-                   "{ position &+= 1 }"),), MODEL),
+                   "{ position &+= 1 }"),), MODEL,
+           equivalent="An entry of the branch shares as many bytes with the key as any other does: "
+                      "the skipping only saves comparisons."),
     Mutant("condition-not-checked", "compare and set: nothing is written over another value",
            (engine("Store/WriteBatch.swift",
                    "    case .absent: return try !contains(place)\n",

@@ -11,7 +11,7 @@
   F(leveldb_close) F(leveldb_put) F(leveldb_delete) F(leveldb_write) F(leveldb_get)                \
   F(leveldb_writeoptions_create) F(leveldb_writeoptions_set_sync) F(leveldb_writeoptions_destroy)  \
   F(leveldb_readoptions_create) F(leveldb_readoptions_destroy) F(leveldb_create_iterator)          \
-  F(leveldb_iter_seek_to_first) F(leveldb_iter_valid) F(leveldb_iter_next) F(leveldb_iter_key)     \
+  F(leveldb_iter_seek_to_first) F(leveldb_iter_seek) F(leveldb_iter_valid) F(leveldb_iter_next) F(leveldb_iter_key)     \
   F(leveldb_iter_value) F(leveldb_iter_get_error) F(leveldb_iter_destroy)                          \
   F(leveldb_writebatch_create) F(leveldb_writebatch_put) F(leveldb_writebatch_delete)              \
   F(leveldb_writebatch_clear) F(leveldb_writebatch_destroy) F(leveldb_compact_range)               \
@@ -30,6 +30,7 @@ struct peer_store {
 };
 
 struct peer_reader {
+  leveldb_iterator_t *iterator;
   peer_store *store;
   leveldb_readoptions_t *options;
   char *value;
@@ -145,9 +146,17 @@ static int get(peer_reader *reader, peer_bytes key, peer_bytes *value) {
   return reader->value ? 0 : 1;
 }
 
-static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
-  leveldb_iterator_t *iterator = p_leveldb_create_iterator(reader->store->db, reader->options);
-  p_leveldb_iter_seek_to_first(iterator);
+static int scan(peer_reader *reader, peer_bytes from,
+                bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+  // One iterator serves all scans of a reader, until the reader is refreshed.
+  if (!reader->iterator)
+    reader->iterator = p_leveldb_create_iterator(reader->store->db, reader->options);
+  leveldb_iterator_t *iterator = reader->iterator;
+  if (from.length) {
+    p_leveldb_iter_seek(iterator, from.bytes, from.length);
+  } else {
+    p_leveldb_iter_seek_to_first(iterator);
+  }
   while (p_leveldb_iter_valid(iterator)) {
     peer_bytes key, value;
     key.bytes = p_leveldb_iter_key(iterator, &key.length);
@@ -157,11 +166,17 @@ static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_byte
   }
   char *error = NULL;
   p_leveldb_iter_get_error(iterator, &error);
-  p_leveldb_iter_destroy(iterator);
   return failed("scan", error);
 }
 
+static int refresh(peer_reader *reader) {
+  if (reader->iterator) p_leveldb_iter_destroy(reader->iterator);
+  reader->iterator = NULL;
+  return 0;
+}
+
 static void close_reader(peer_reader *reader) {
+  refresh(reader);
   if (reader->value) p_leveldb_free(reader->value);
   p_leveldb_readoptions_destroy(reader->options);
   free(reader);
@@ -173,7 +188,7 @@ const peer_api peer_leveldb = {
     .settings = "512 MB block cache, bloom filter of 10 bits, 64 MB write buffer, Snappy",
     .load = load, .version = version, .message = peer_message, .open = open_store,
     .close = close_store, .put = put, .remove = remove_key, .begin = begin, .commit = commit,
-    .compact = compact, .reader = open_reader, .get = get, .scan = scan,
+    .compact = compact, .reader = open_reader, .refresh = refresh, .get = get, .scan = scan,
     .close_reader = close_reader,
 };
 #else

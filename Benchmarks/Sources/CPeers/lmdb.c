@@ -19,6 +19,7 @@ struct peer_store {
 struct peer_reader {
   peer_store *store;
   MDB_txn *txn;
+  MDB_cursor *cursor;
 };
 
 static const char *load(void) {
@@ -119,7 +120,13 @@ static peer_reader *open_reader(peer_store *store) {
   return NULL;
 }
 
+static void close_cursor(peer_reader *reader) {
+  if (reader->cursor) p_mdb_cursor_close(reader->cursor);
+  reader->cursor = NULL;
+}
+
 static int refresh(peer_reader *reader) {
+  close_cursor(reader);
   p_mdb_txn_reset(reader->txn);
   return failed("renew", p_mdb_txn_renew(reader->txn));
 }
@@ -133,21 +140,23 @@ static int get(peer_reader *reader, peer_bytes key, peer_bytes *value) {
   return 0;
 }
 
-static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
-  MDB_cursor *cursor;
-  int code = p_mdb_cursor_open(reader->txn, reader->store->dbi, &cursor);
+static int scan(peer_reader *reader, peer_bytes from,
+                bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+  int code = 0;
+  // One cursor serves all scans of a reader.
+  if (!reader->cursor)
+    code = p_mdb_cursor_open(reader->txn, reader->store->dbi, &reader->cursor);
   if (code) return failed("cursor", code);
-  MDB_val name, data;
-  while (!(code = p_mdb_cursor_get(cursor, &name, &data, MDB_NEXT))) {
-    if (!visit(context, (peer_bytes){name.mv_data, name.mv_size},
-               (peer_bytes){data.mv_data, data.mv_size}))
-      break;
-  }
-  p_mdb_cursor_close(cursor);
+  MDB_val name = val(from), data;
+  code = p_mdb_cursor_get(reader->cursor, &name, &data, from.length ? MDB_SET_RANGE : MDB_FIRST);
+  while (!code && visit(context, (peer_bytes){name.mv_data, name.mv_size},
+                        (peer_bytes){data.mv_data, data.mv_size}))
+    code = p_mdb_cursor_get(reader->cursor, &name, &data, MDB_NEXT);
   return code == MDB_NOTFOUND ? 0 : failed("scan", code);
 }
 
 static void close_reader(peer_reader *reader) {
+  close_cursor(reader);
   p_mdb_txn_abort(reader->txn);
   free(reader);
 }

@@ -16,7 +16,7 @@
   F(rocksdb_writeoptions_create) F(rocksdb_writeoptions_set_sync) F(rocksdb_writeoptions_destroy)  \
   F(rocksdb_readoptions_create) F(rocksdb_readoptions_destroy) F(rocksdb_get_pinned)               \
   F(rocksdb_pinnableslice_value) F(rocksdb_pinnableslice_destroy) F(rocksdb_create_iterator)       \
-  F(rocksdb_iter_seek_to_first) F(rocksdb_iter_valid) F(rocksdb_iter_next) F(rocksdb_iter_key)     \
+  F(rocksdb_iter_seek_to_first) F(rocksdb_iter_seek) F(rocksdb_iter_valid) F(rocksdb_iter_next) F(rocksdb_iter_key)     \
   F(rocksdb_iter_value) F(rocksdb_iter_get_error) F(rocksdb_iter_destroy)                          \
   F(rocksdb_writebatch_create) F(rocksdb_writebatch_put) F(rocksdb_writebatch_delete)              \
   F(rocksdb_writebatch_clear) F(rocksdb_writebatch_destroy) F(rocksdb_compact_range)               \
@@ -32,6 +32,7 @@ struct peer_store {
 };
 
 struct peer_reader {
+  rocksdb_iterator_t *iterator;
   peer_store *store;
   rocksdb_readoptions_t *options;
   rocksdb_pinnableslice_t *pinned;
@@ -156,9 +157,17 @@ static int get(peer_reader *reader, peer_bytes key, peer_bytes *value) {
   return 0;
 }
 
-static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
-  rocksdb_iterator_t *iterator = p_rocksdb_create_iterator(reader->store->db, reader->options);
-  p_rocksdb_iter_seek_to_first(iterator);
+static int scan(peer_reader *reader, peer_bytes from,
+                bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+  // One iterator serves all scans of a reader, until the reader is refreshed.
+  if (!reader->iterator)
+    reader->iterator = p_rocksdb_create_iterator(reader->store->db, reader->options);
+  rocksdb_iterator_t *iterator = reader->iterator;
+  if (from.length) {
+    p_rocksdb_iter_seek(iterator, from.bytes, from.length);
+  } else {
+    p_rocksdb_iter_seek_to_first(iterator);
+  }
   while (p_rocksdb_iter_valid(iterator)) {
     peer_bytes key, value;
     key.bytes = p_rocksdb_iter_key(iterator, &key.length);
@@ -168,11 +177,17 @@ static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_byte
   }
   char *error = NULL;
   p_rocksdb_iter_get_error(iterator, &error);
-  p_rocksdb_iter_destroy(iterator);
   return failed("scan", error);
 }
 
+static int refresh(peer_reader *reader) {
+  if (reader->iterator) p_rocksdb_iter_destroy(reader->iterator);
+  reader->iterator = NULL;
+  return 0;
+}
+
 static void close_reader(peer_reader *reader) {
+  refresh(reader);
   if (reader->pinned) p_rocksdb_pinnableslice_destroy(reader->pinned);
   p_rocksdb_readoptions_destroy(reader->options);
   free(reader);
@@ -185,7 +200,7 @@ const peer_api peer_rocksdb = {
                 "LZ4, dynamic level bytes, 6 background jobs, bytes_per_sync 1 MB; get_pinned",
     .load = load, .version = version, .message = peer_message, .open = open_store,
     .close = close_store, .put = put, .remove = remove_key, .begin = begin, .commit = commit,
-    .compact = compact, .reader = open_reader, .get = get, .scan = scan,
+    .compact = compact, .reader = open_reader, .refresh = refresh, .get = get, .scan = scan,
     .close_reader = close_reader,
 };
 #else

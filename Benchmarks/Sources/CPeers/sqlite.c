@@ -21,7 +21,7 @@ struct peer_store {
 
 struct peer_reader {
   sqlite3 *db;
-  sqlite3_stmt *get;
+  sqlite3_stmt *get, *scan;
 };
 
 static const char *load(void) {
@@ -129,6 +129,7 @@ static peer_reader *open_reader(peer_store *store) {
 
 static int refresh(peer_reader *reader) {
   p_sqlite3_reset(reader->get);
+  if (reader->scan) p_sqlite3_reset(reader->scan);
   return execute(reader->db, "COMMIT; BEGIN");
 }
 
@@ -143,9 +144,15 @@ static int get(peer_reader *reader, peer_bytes key, peer_bytes *value) {
   return 0;
 }
 
-static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
-  sqlite3_stmt *statement;
-  if (prepare(reader->db, "SELECT k, v FROM t", &statement)) return -1;
+static int scan(peer_reader *reader, peer_bytes from,
+                bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+  if (!reader->scan && prepare(reader->db, "SELECT k, v FROM t WHERE k>=?1 ORDER BY k",
+                               &reader->scan))
+    return -1;
+  sqlite3_stmt *statement = reader->scan;
+  p_sqlite3_reset(statement);
+  p_sqlite3_bind_blob(statement, 1, from.length ? from.bytes : "", (int)from.length,
+                      SQLITE_STATIC);
   int code;
   while ((code = p_sqlite3_step(statement)) == SQLITE_ROW) {
     peer_bytes key = {p_sqlite3_column_blob(statement, 0),
@@ -155,12 +162,13 @@ static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_byte
     if (!visit(context, key, value)) break;
   }
   code = failed("scan", code, reader->db);
-  p_sqlite3_finalize(statement);
+  p_sqlite3_reset(statement);
   return code;
 }
 
 static void close_reader(peer_reader *reader) {
   p_sqlite3_finalize(reader->get);
+  p_sqlite3_finalize(reader->scan);
   p_sqlite3_close_v2(reader->db);
   free(reader);
 }

@@ -137,7 +137,9 @@ static const char *visit_each(void *argument, const char *key, int32_t key_lengt
   return nothing;
 }
 
-static int scan(peer_reader *reader, bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+static int scan(peer_reader *reader, peer_bytes from,
+                bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+  (void)from;
   struct walk walk = {visit, context};
   return failed("process_each",
                 p_tkrzw_dbm_process_each(reader->store->dbm, visit_each, &walk, false));

@@ -35,8 +35,9 @@ extension Store.Snapshot {
       }
       return
     }
+    var window = AddressWindow()
     try withExtendedLifetime(state) {
-      while let address = walk.next(state.live.trees) {
+      while let address = window.next(&walk, state) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
         guard try body(record.key.bytes) else { return }
       }
@@ -129,12 +130,16 @@ extension Store.Snapshot {
 
 /// The next addresses of a walk. Their records are fetched from memory before they are read.
 private struct AddressWindow {
-  private static let length = 24
+  private static let longest = 24
   private var addresses: [Address] = []
   private var first = 0
+  /// Number of addresses that are known ahead, times two. It grows with each entry: a short walk
+  /// should fetch few records that it does not read.
+  private var halves = 4
 
   mutating func next(_ walk: inout RangeWalk, _ state: SnapshotState) -> Address? {
-    while addresses.count - first < Self.length, let address = walk.next(state.live.trees) {
+    if halves < 2 * Self.longest { halves += 1 }
+    while addresses.count - first < halves / 2, let address = walk.next(state.live.trees) {
       if first > 1024 {
         addresses.removeFirst(first)
         first = 0

@@ -109,6 +109,9 @@ import Testing
       #expect(try await keyspace.value(forKey: key) == Self.value(key), "\(key)")
     }
     #expect(try await keyspace.keys(limit: 5000) == Self.keys)
+    for bound in stride(from: 100, to: 1500, by: 100) {
+      #expect(try await keyspace.count(in: ..<Self.keys[bound]) == bound)
+    }
     for key in Self.keys where key.bytes.last == 48 { try await keyspace.removeValue(forKey: key) }
     #expect(try await keyspace.count(in: .all) == 1350)
     try await store.compact()

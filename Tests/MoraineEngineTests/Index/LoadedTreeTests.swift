@@ -12,8 +12,11 @@ import Testing
   private typealias Keys = TreeIndexTests.Keys
 
   /// Returns a tree after a checkpoint and an opening.
+  ///
+  /// - Parameter damage: changes the bytes of the checkpoint.
   private static func reloaded(
-    _ tree: inout TreeIndex, isMapped: Bool = true, _ replay: Comment
+    _ tree: inout TreeIndex, isMapped: Bool = true, _ replay: Comment,
+    damage: (any StorageFile) throws -> Void = { _ in }
   ) throws -> TreeIndex {
     try require(tree.validateAllPages(), replay)
     let storage = MemoryStorage()
@@ -23,7 +26,9 @@ import Testing
     header.keyspaces = nil
     var index = try HashIndex()
     let image = CheckpointImage(header, of: &index, &tree)
-    try image.write(to: try directory.createFile("checkpoint"))
+    let file = try directory.createFile("checkpoint")
+    try image.write(to: file)
+    try damage(file)
     let pages = try CheckpointFile.open(
       "checkpoint", directory, mapped: isMapped, logBytes: 1 << 40)
     guard let pages,
@@ -191,6 +196,45 @@ import Testing
       try Self.require(tree.validateAllPages(), replay)
       try TreeIndexTests.expectEqual(tree, tree.root(1), slots.mapValues(\.number), replay)
     }
+  }
+
+  /// A damaged node is found by a range that reaches it, by a look-up of its keys, and by a change
+  /// of a neighbour. The tree is so large that loading checks only its end.
+  @Test(arguments: 0..<12 as Range<UInt64>)
+  func damagedNodeIsFoundByWhateverReadsIt(seed: UInt64) throws {
+    let replay: Comment = "seed \(seed)"
+    var random = SeededGenerator(seed: seed)
+    var tree = TreeIndex(ordered: Self.one, leafLimit: 4, branchLimit: 4)
+    var keys = Keys()
+    let all = (0..<6000).map { Array(String(100_000 + $0).utf8) }
+    for bytes in all {
+      try bytes.withUnsafeBytes { raw in
+        let place = try tree.place(of: TreeKey(raw), in: 1, keys)
+        tree.insert(TreeKey(raw), keys.add(bytes), at: place, in: 1, keys)
+      }
+    }
+    let whole = try Self.reloaded(&tree, replay)
+    let header = try #require(whole.loaded?.header)
+    let mapped = header.nodeCount / 512 * 512
+    try #require(mapped >= 512, replay)
+    let place =
+      header.treeOffset + Int(random.next() % UInt64(mapped)) * CheckpointHeader.nodeBytes
+      + Int(random.next() % 200)
+    var loaded = try Self.reloaded(&tree, isMapped: seed % 2 == 0, replay) { file in
+      try [0xA5].withUnsafeBytes { try file.write($0, at: UInt64(place)) }
+    }
+    let order: KeyOrder = seed % 3 == 0 ? .descending : .ascending
+    let isWholeSound = loaded.validate(KeyRange(), order, limit: .max, in: 1)
+    #expect(!isWholeSound, replay)
+    let again = try Self.reloaded(&tree, replay) { file in
+      try [0xA5].withUnsafeBytes { try file.write($0, at: UInt64(place)) }
+    }
+    let isFound = all.contains { bytes in
+      bytes.withUnsafeBytes { !again.validate(TreeKey($0), in: 1, neighbours: false) }
+    }
+    #expect(isFound, replay)
+    let areAllSound = loaded.validateAllPages()
+    #expect(!areAllSound, replay)
   }
 
   /// A look-up in a loaded tree validates the nodes of its path only.

@@ -52,9 +52,10 @@ typedef struct {
   int (*refresh)(peer_reader *reader);
   // The value is good until the next call with this reader.
   int (*get)(peer_reader *reader, peer_bytes key, peer_bytes *value);
-  // Every record, in the order that is cheapest, until `visit` returns false.
-  int (*scan)(peer_reader *reader, bool (*visit)(void *context, peer_bytes key, peer_bytes value),
-              void *context);
+  // The records until `visit` returns false: from a key on, in the order of the keys; with an empty
+  // key all, in the order that is cheapest.
+  int (*scan)(peer_reader *reader, peer_bytes from,
+              bool (*visit)(void *context, peer_bytes key, peer_bytes value), void *context);
   void (*close_reader)(peer_reader *reader);
 } peer_api;
 

@@ -8,14 +8,16 @@ struct Plan: Sendable {
   /// The engines that store keys and values. Each is a separate type, so that the code that calls
   /// it is specialized for it.
   static var engines: [Report.Engine] {
-    [MoraineMaker().engine, SnapshotMaker.engine] + PeerMaker.all.map(\.engine)
+    [MoraineMaker().engine, SnapshotMaker.engine, OrderedMaker().engine]
+      + PeerMaker.all.map(\.engine)
       + Repositories.engine + [NothingMaker().engine]
   }
 
   var workloads: [any Workload] {
     [
       Basics(size), Batches(size), DurableCommits(size), YCSB(size), RedbStyle(size),
-      LargeValues(size), Records(size), Latencies(size), OpenCurve(size), SpaceCurve(size),
+      OrderedKeys(size), LargeValues(size), Records(size), Latencies(size), OpenCurve(size),
+      SpaceCurve(size),
     ]
   }
 
@@ -29,6 +31,9 @@ struct Plan: Sendable {
   func engines(of group: String) -> [String] {
     if group == Repositories.name { return Repositories.engines }
     let peers = PeerMaker.all.filter { $0.engine.missing == nil }.map(\.engine.name)
+    if group == OrderedKeys.name {
+      return [OrderedMaker.name] + peers.filter { $0 != "tkrzw" }
+    }
     // The harness alone has no meaning for durable commits or space.
     let floor = group == Basics.name ? [NothingMaker().engine.name] : []
     return [MoraineMaker.name] + peers + floor
@@ -46,6 +51,7 @@ struct Plan: Sendable {
     }
     switch engine {
     case MoraineMaker.name: try await workload.run(MoraineMaker(), in: folder, &recorder)
+    case OrderedMaker.name: try await workload.run(OrderedMaker(), in: folder, &recorder)
     case NothingMaker().engine.name:
       try await workload.run(NothingMaker(), in: folder, &recorder)
     default:

@@ -52,7 +52,7 @@ struct PeerInterface: @unchecked Sendable {
   let get: @convention(c) (OpaquePointer?, peer_bytes, UnsafeMutablePointer<peer_bytes>?) -> Int32
   let scan:
     @convention(c) (
-      OpaquePointer?,
+      OpaquePointer?, peer_bytes,
       (@convention(c) (UnsafeMutableRawPointer?, peer_bytes, peer_bytes) -> Bool)?,
       UnsafeMutableRawPointer?
     ) -> Int32
@@ -68,7 +68,7 @@ struct PeerInterface: @unchecked Sendable {
     (begin, commit, compact, refresh) = (api.begin, api.commit, api.compact, api.refresh)
     reader = api.reader ?? { _ in nil }
     get = api.get ?? { _, _, _ in -1 }
-    scan = api.scan ?? { _, _, _ in -1 }
+    scan = api.scan ?? { _, _, _, _ in -1 }
     closeReader = api.close_reader ?? { _ in }
     message = api.message ?? { nil }
   }

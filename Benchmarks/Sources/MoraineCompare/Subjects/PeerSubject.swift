@@ -85,13 +85,52 @@ struct PeerReader: SubjectReader {
     try withUnsafeMutablePointer(to: &sum) { sum in
       try api.check(
         api.scan(
-          reader,
+          reader, peer_bytes(),
           { context, key, value in
             context!.assumingMemoryBound(to: ScanSum.self).pointee.add(key.buffer, value.buffer)
             return true
           }, sum))
     }
     return sum
+  }
+
+  /// The records of a range that are still to be read, and the sum of those that were.
+  private struct Range {
+    var sum = ScanSum()
+    var left: Int
+  }
+
+  func range(from key: KeyBytes?, limit: Int, readsValues: Bool) throws -> ScanSum {
+    var range = Range(left: limit)
+    func scan(_ from: peer_bytes) throws {
+      try withUnsafeMutablePointer(to: &range) { range in
+        try api.check(
+          api.scan(reader, from, readsValues ? Self.addEntry : Self.addKey, range))
+      }
+    }
+    if let key {
+      try key.withBytes { (bytes) throws in try scan(peer_bytes(bytes)) }
+    } else {
+      try scan(peer_bytes())
+    }
+    return range.sum
+  }
+
+  private typealias Visit =
+    @convention(c) (UnsafeMutableRawPointer?, peer_bytes, peer_bytes) -> Bool
+
+  private static let addEntry: Visit = { context, key, value in
+    let range = context!.assumingMemoryBound(to: Range.self)
+    range.pointee.sum.add(key.buffer, value.buffer)
+    range.pointee.left -= 1
+    return range.pointee.left > 0
+  }
+
+  private static let addKey: Visit = { context, key, value in
+    let range = context!.assumingMemoryBound(to: Range.self)
+    range.pointee.sum.add(key: key.buffer)
+    range.pointee.left -= 1
+    return range.pointee.left > 0
   }
 
   func close() { api.closeReader(reader) }

@@ -42,6 +42,9 @@ protocol SubjectReader {
   /// Reads every record in the cheapest order. Returns the sum of the lengths and first bytes, so
   /// that the compiler cannot omit a read.
   mutating func scan() async throws -> ScanSum
+  /// Reads records in the order of their keys, from a key on or from the first one; where
+  /// `readsValues` is false, only their keys. Only engines with an order have this.
+  mutating func range(from key: KeyBytes?, limit: Int, readsValues: Bool) async throws -> ScanSum
   /// Compares the values of these keys. Returns true when all are correct.
   mutating func has(
     _ numbers: ArraySlice<Int>, of data: Dataset, generation: Int
@@ -60,6 +63,11 @@ extension SubjectReader {
     }
     return true
   }
+  mutating func range(
+    from key: KeyBytes?, limit: Int, readsValues: Bool
+  ) async throws -> ScanSum {
+    throw PeerError(description: "the engine has no order")
+  }
   mutating func close() {}
 }
 
@@ -73,6 +81,13 @@ struct ScanSum: Equatable {
     count += 1
     bytes &+= key.count &+ value.count
     firstBytes &+= Int(value.first ?? 0) &+ Int(key.last ?? 0)
+  }
+
+  @inline(__always)
+  mutating func add(key: UnsafeRawBufferPointer) {
+    count += 1
+    bytes &+= key.count
+    firstBytes &+= Int(key.last ?? 0)
   }
 }
 
