@@ -29,6 +29,7 @@
         if report.checkpointProblem != nil { return .warning }
         return report.wasClean ? .info : .notice
       case .segmentSealed, .compacted, .checkpointWritten: return .debug
+      case .keyspaceOrdered: return .info
       case .compactionFailed(let error): return error.code == .corrupted ? .error : .warning
       case .checkpointFailed, .manifestFailed: return .warning
       case .outOfSpace: return .error

@@ -48,21 +48,24 @@ struct OrderedSubject: Subject {
   func compact() async throws { try await store.compact() }
   func close() async throws { try await store.close() }
 
-  func reader() async throws -> OrderedReader {
-    OrderedReader(keyspace: keyspace, snapshot: try await keyspace.snapshot())
-  }
+  func reader() -> OrderedReader { OrderedReader(keyspace: keyspace) }
 }
 
 struct OrderedReader: SubjectReader {
   let keyspace: Keyspace
-  private var snapshot: Store.Snapshot
+  /// Taken by the first range: the first snapshot after opening checks the whole index.
+  private var snapshot: Store.Snapshot?
 
-  init(keyspace: Keyspace, snapshot: Store.Snapshot) {
-    self.keyspace = keyspace
-    self.snapshot = snapshot
+  init(keyspace: Keyspace) { self.keyspace = keyspace }
+
+  mutating func refresh() { snapshot = nil }
+
+  private mutating func current() async throws -> Store.Snapshot {
+    if let snapshot { return snapshot }
+    let new = try await keyspace.snapshot()
+    snapshot = new
+    return new
   }
-
-  mutating func refresh() async throws { snapshot = try await keyspace.snapshot() }
 
   @inline(__always)
   func has(_ key: KeyBytes, _ value: [UInt8]) async throws -> Bool {
@@ -72,9 +75,14 @@ struct OrderedReader: SubjectReader {
   @inline(__always)
   func contains(_ key: KeyBytes) async throws -> Bool { try await keyspace.contains(Key(key)) }
 
-  func scan() throws -> ScanSum { try range(from: nil, limit: .max, readsValues: true) }
+  mutating func scan() async throws -> ScanSum {
+    try await range(from: nil, limit: .max, readsValues: true)
+  }
 
-  func range(from key: KeyBytes?, limit: Int, readsValues: Bool) throws -> ScanSum {
+  mutating func range(
+    from key: KeyBytes?, limit: Int, readsValues: Bool
+  ) async throws -> ScanSum {
+    let snapshot = try await current()
     var sum = ScanSum()
     var left = limit
     let range = KeyRange(from: key.map { Key($0) })
