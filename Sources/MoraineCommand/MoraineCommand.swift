@@ -31,8 +31,7 @@ struct MoraineCommand: AsyncParsableCommand {
     subcommands: [
       Put.self, Get.self, Delete.self, Scan.self, Load.self, Dump.self, Stats.self,
       Keyspaces.self, Verify.self, Compact.self, Backup.self, Restore.self, Watch.self, Doctor.self,
-      Inspect.self, Bench.self,
-      CrashTest.self, Drive.self,
+      Inspect.self, Bench.self, CrashTest.self, Drive.self,
     ])
 
   static func main() async {

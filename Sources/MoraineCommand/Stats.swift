@@ -9,8 +9,8 @@ struct Stats: AsyncParsableCommand {
       indexBytes, lastSequence, durableSequence, syncCount, digest, isPoisoned,
       appendedBytes, compactionBytes, checkpointBytes, compactionCount,
       spaceAmplification, writeAmplification, and keyspaces, as the command keyspaces
-      prints them; with --segments also segments, an array of
-      number, lengthBytes, liveBytes, recordCount, isSealed, isCompacted.
+      prints them; with --segments also segments, an array of number, lengthBytes,
+      liveBytes, recordCount, isSealed, isCompacted.
       Written bytes are counted since the store was opened. This command writes
       nothing, so writeAmplification is null here; ask the program that writes, as
       drive's stats command does.
