@@ -182,9 +182,29 @@ extension RecordHeader {
       length: length, sequence: word & 0x00FF_FFFF_FFFF_FFFF, kind: kind, codec: codec,
       batch: batch, flags: UInt8(truncatingIfNeeded: lengths), keyspace: 0, rawLength: 0,
       batchCount: 0, keyOffset: fixedLength, keyLength: Int(lengths &>> 8))
-    guard header.takeOptionalFields(base) else { return nil }
+    if header.flags == Flag.keyspace, batch != .end {
+      // Nearly all records of keyspaces that have a name.
+      guard header.takeKeyspace(base) else { return nil }
+    } else if !header.takeOptionalFields(base) {
+      return nil
+    }
     if codec == .raw { header.rawLength = header.storedLength }
     return header.isSound ? header : nil
+  }
+
+  /// Reads the fields of a record that has no optional field besides the number of its keyspace.
+  @inline(__always)
+  private mutating func takeKeyspace(_ base: UnsafeRawPointer) -> Bool {
+    let start = keyOffset &+ (codec == .raw ? 0 : 4)
+    guard start &+ 2 <= length else { return false }
+    if codec != .raw {
+      rawLength = Int(
+        UInt32(littleEndian: base.loadUnaligned(fromByteOffset: keyOffset, as: UInt32.self)))
+    }
+    keyspace = UInt16(
+      littleEndian: base.loadUnaligned(fromByteOffset: start, as: UInt16.self))
+    keyOffset = start &+ 2
+    return true
   }
 
   private mutating func takeOptionalFields(_ base: UnsafeRawPointer) -> Bool {
