@@ -52,6 +52,15 @@ extension TreePages where Self: ~Copyable {
   @inline(__always)
   func next(_ cursor: inout TreeCursor) -> Address? { cursor.next(in: self) }
 
+  /// Returns the address of an entry at a distance from the cursor; nil when it is not in the same
+  /// leaf.
+  @inline(__always)
+  func address(_ cursor: TreeCursor, _ distance: Int) -> Address? {
+    let leaf = TreeLeaf(page(cursor.leaf))
+    let position = cursor.position &+ distance
+    return position >= 0 && position < leaf.count ? leaf.address(position) : nil
+  }
+
   /// Returns the address of the entry before the cursor, and moves the cursor before it.
   @inline(__always)
   func previous(_ cursor: inout TreeCursor) -> Address? { cursor.previous(in: self) }

@@ -48,6 +48,21 @@ struct RangeWalk {
 }
 
 extension RangeWalk {
+  /// The leaf that the walk has reached.
+  var leaf: Int { cursor.leaf }
+
+  /// Returns the address of a later entry of the leaf that the walk has reached; nil when that leaf
+  /// or the range has no such entry.
+  ///
+  /// - Parameter count: number of entries between the walk and the wanted one.
+  @inline(__always)
+  func address<Pages: TreePages & ~Copyable>(
+    ahead count: Int, _ pages: borrowing Pages
+  ) -> Address? {
+    guard count < left else { return nil }
+    return pages.address(cursor, order == .ascending ? count : -1 &- count)
+  }
+
   /// Moves two ascending walks, of two states of one tree, past entries that lie in the same place
   /// of the same page. A page that a snapshot has is never changed, so these entries are the same.
   mutating func skipCommon<Pages: TreePages & ~Copyable, Others: TreePages & ~Copyable>(

@@ -35,9 +35,9 @@ extension Store.Snapshot {
       }
       return
     }
-    var window = AddressWindow()
+    var ahead = RecordsAhead()
     try withExtendedLifetime(state) {
-      while let address = window.next(&walk, state) {
+      while let address = ahead.next(&walk, state) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
         guard try body(record.key.bytes) else { return }
       }
@@ -62,9 +62,9 @@ extension Store.Snapshot {
       return
     }
     let scratch = ScratchBuffer()
-    var window = AddressWindow()
+    var ahead = RecordsAhead()
     try withExtendedLifetime(state) {
-      while let address = window.next(&walk, state) {
+      while let address = ahead.next(&walk, state) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
@@ -128,31 +128,32 @@ extension Store.Snapshot {
   }
 }
 
-/// The next addresses of a walk. Their records are fetched from memory before they are read.
-private struct AddressWindow {
+/// Fetches the records of a walk from memory before they are read.
+private struct RecordsAhead {
   private static let longest = 24
-  private var addresses: [Address] = []
-  private var first = 0
-  /// Number of addresses that are known ahead, times two. It grows with each entry: a short walk
-  /// should fetch few records that it does not read.
-  private var halves = 4
+  private var leaf = -1
+  /// Number of entries of the leaf, from the walk's place on, whose records are on their way.
+  private var fetched = 0
+  /// Number of records to fetch ahead. It grows with each entry: a short walk should fetch few
+  /// records that it does not read.
+  private var distance = 6
 
+  @inline(__always)
   mutating func next(_ walk: inout RangeWalk, _ state: SnapshotState) -> Address? {
-    if halves < 2 * Self.longest { halves += 1 }
-    while addresses.count - first < halves / 2, let address = walk.next(state.live.trees) {
-      if first > 1024 {
-        addresses.removeFirst(first)
-        first = 0
-      }
-      addresses.append(address)
-      if address.slot < state.segments.count, let base = state.segments.views[address.slot].base {
-        CPU.prefetch(base + address.offset)
-        CPU.prefetch(base + address.offset + 64)
-      }
+    guard let address = walk.next(state.live.trees) else { return nil }
+    fetched = walk.leaf == leaf && fetched > 0 ? fetched &- 1 : 0
+    leaf = walk.leaf
+    while fetched < distance, let ahead = walk.address(ahead: fetched, state.live.trees) {
+      fetched &+= 1
+      guard ahead.slot < state.segments.count, let base = state.segments.views[ahead.slot].base
+      else { continue }
+      // Most records are in three lines.
+      CPU.prefetch(base + ahead.offset)
+      CPU.prefetch(base + ahead.offset + 64)
+      CPU.prefetch(base + ahead.offset + 128)
     }
-    guard first < addresses.count else { return nil }
-    first += 1
-    return addresses[first - 1]
+    if distance < Self.longest { distance &+= 1 }
+    return address
   }
 }
 
