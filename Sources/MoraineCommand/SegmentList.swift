@@ -8,7 +8,7 @@ enum SegmentList {
       [
         "\(segment.number)", Units.number(segment.lengthBytes), Units.number(segment.liveBytes),
         Units.number(segment.recordCount), Units.ratio(segment.liveRatio),
-        segment.isCompacted ? "compacted" : segment.isSealed ? "" : "open",
+        kind(segment),
       ]
     }
     let widths = head.indices.map { column in
@@ -22,12 +22,18 @@ enum SegmentList {
     }.joined(separator: "\n")
   }
 
+  private static func kind(_ segment: SegmentStatistics) -> String {
+    if segment.isClustered { return "compacted in key order" }
+    return segment.isCompacted ? "compacted" : segment.isSealed ? "" : "open"
+  }
+
   static func json(_ segments: [SegmentStatistics]) -> String {
     let objects: [JSONObject] = segments.map { segment in
       [
         "number": segment.number, "lengthBytes": segment.lengthBytes,
         "liveBytes": segment.liveBytes, "recordCount": segment.recordCount,
         "isSealed": segment.isSealed, "isCompacted": segment.isCompacted,
+        "isClustered": segment.isClustered,
       ]
     }
     return objects.json

@@ -10,7 +10,7 @@ struct Stats: AsyncParsableCommand {
       appendedBytes, compactionBytes, checkpointBytes, compactionCount,
       spaceAmplification, writeAmplification, and keyspaces, as the command keyspaces
       prints them; with --segments also segments, an array of number, lengthBytes,
-      liveBytes, recordCount, isSealed, isCompacted.
+      liveBytes, recordCount, isSealed, isCompacted, isClustered.
       Written bytes are counted since the store was opened. This command writes
       nothing, so writeAmplification is null here; ask the program that writes, as
       drive's stats command does.

@@ -84,7 +84,7 @@ NEWER = {
     "an ordered keyspace of another index": section(5, 1, b"\0\0\2\0"),
     "another segment version": segment(patch(8, "<H", 2)),
     "header bytes that must be zero": segment(patch(110, "<B", 1)),
-    "a header flag to be understood": segment(patch(96, "<I", 1 << 16)),
+    "a header flag to be understood": segment(patch(96, "<I", 1 << 17)),
     "an encrypted segment": segment(patch(96, "<I", 4)),
     "a record of an unknown kind": record(PUT, 15, "<B", 9),
     "a record of an unknown codec": record(PUT, 15, "<B", 0x31),
@@ -121,6 +121,9 @@ FORBIDDEN = {
     "a batch count": record(PUT, 15, "<B", 0x81),
     "a batch without an end": record(PUT, 15, "<B", 0x41),
     "a keyspace that is not listed": record(PUT, 16, "<H", 1 | 2 << 8),
+    "a clustered segment that no compaction wrote": segment(patch(96, "<I", 1 << 16)),
+    "a clustered segment that the manifest does not name so":
+        segment(patch(96, "<I", 1 << 16 | 1)),
     "a sequence number that does not rise": record(PUT, 8, "<I", 1),
     "a footer of another count": record(FOOTER, 20, "<Q", 9),
     "a footer of another first number": record(FOOTER, 28, "<Q", 2),

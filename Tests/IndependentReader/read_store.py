@@ -235,6 +235,7 @@ class Reader:
         """Applies the complete units. Returns their end, the footer, count, first, last."""
         offset = end = segment.start
         pending, footer, self.promise = [], None, 0
+        before = self.state.last
         count = first = last = 0
         while footer is None:
             record = segment.record(offset, len(segment.data))
@@ -247,27 +248,30 @@ class Reader:
                 if record.kind == FOOTER:
                     footer = record
                 continue
-            pending.append(self.checked(segment, record, pending))
+            pending.append(self.checked(segment, record, pending, before))
             if record.batch == 1:
                 continue
             if record.batch == 2 and record.count != len(pending):
                 segment.fail(record.offset, "the count of records in the batch is wrong")
             for operation in pending:
                 self.state.apply(operation)
-                count, first, last = count + 1, first or operation.sequence, operation.sequence
+                count, last = count + 1, max(last, operation.sequence)
+                first = min(first or operation.sequence, operation.sequence)
             pending, end = [], offset
         if footer and tuple(number(footer.value, at, 8) for at in (0, 8, 16)) != (
                 count, first, last):
             segment.fail(footer.offset, "the footer does not match the records")
         return end, footer, count, first, last
 
-    def checked(self, segment, record, pending):
+    def checked(self, segment, record, pending, before):
         if record.keyspace < 0xFF00 and record.keyspace not in self.manifest.keyspaces:
             segment.fail(record.offset, "the manifest does not list the keyspace")
         if record.offset >= 1 << 30:
             segment.fail(record.offset, "a record begins after 1 GiB")
-        if record.sequence <= self.state.last:
+        if record.sequence <= (before if segment.is_clustered else self.state.last):
             segment.fail(record.offset, "the sequence number does not rise")
+        if segment.is_clustered and record.batch:
+            segment.fail(record.offset, "a clustered segment contains a batch")
         if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):
             segment.fail(record.offset, "the batch is incomplete")
         self.state.last = max(self.state.last, record.sequence)

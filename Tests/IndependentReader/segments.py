@@ -21,6 +21,7 @@ class Segment:
         self.name, self.data, self.number = name, data, entry.number
         self._check_header(manifest, entry)
         self.is_compacted = bool(number(data, 96, 4) & 1)
+        self.is_clustered = bool(number(data, 96, 4) & 1 << 16)
         self.dictionary = data[128:128 + number(data, 100, 4)]
         self.seed = data[16:32] + data[32:40] + data[40:48] + data[80:88]
 
@@ -41,8 +42,13 @@ class Segment:
         if crc32c(data[:124] + data[128:self.start]) != number(data, 124, 4):
             self.fail(124, "the checksum of the header is wrong")
         flags = number(data, 96, 4)
-        if number(data, 8, 2) != 1 or number(data, 10, 2) or any(data[108:124]) or flags >> 16:
+        if number(data, 8, 2) != 1 or number(data, 10, 2) or any(data[108:124]) or flags >> 17:
             self.refuse(8, "the format version is newer than this reader")
+        is_clustered = bool(flags & 1 << 16)
+        if is_clustered and not flags & 1:
+            self.fail(96, "a clustered segment was not written by compaction")
+        if is_clustered != bool(entry.flags & 8) or (is_clustered and not entry.flags & 1):
+            self.fail(96, "the manifest disagrees on the order of the records")
         if number(data, 104, 4) and not flags & 4:
             self.fail(96, "the header names an encryption key, but no encryption")
         if flags & 4:

@@ -58,6 +58,7 @@ struct ManifestListing {
     line.add("sealed", segment.isSealed)
     line.add("cut", segment.flags.contains(.cut))
     line.add("compacted", segment.flags.contains(.compacted))
+    line.add("clustered", segment.flags.contains(.clustered))
     try Output.line(line.line(json: json))
   }
 }

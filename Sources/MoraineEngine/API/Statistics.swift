@@ -84,6 +84,8 @@ public struct SegmentStatistics: Hashable, Sendable {
   public internal(set) var isSealed = false
   /// Whether compaction wrote the segment.
   public internal(set) var isCompacted = false
+  /// Whether compaction wrote the records of ordered keyspaces in the order of their keys.
+  public internal(set) var isClustered = false
 
   /// Live share of the segment, 0 to 1.
   public var liveRatio: Double {

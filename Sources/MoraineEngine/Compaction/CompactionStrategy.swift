@@ -76,6 +76,8 @@ struct SegmentFigures: Equatable {
   var isPinned = false
   /// Whether compaction wrote the segment.
   var isCompacted = false
+  /// Whether the segment may contain records of ordered keyspaces that are not in key order.
+  var isUnclustered = false
   /// Length of the file, in bytes.
   var fileBytes = 0
 
@@ -156,7 +158,9 @@ struct ThoroughStrategy: CompactionStrategy {
     let window = window(log)
     let isWorthIt =
       window.count > 1
-      || log.segments[window].contains { $0.garbageBytes > 0 || (mayShrink && !$0.isCompacted) }
+      || log.segments[window].contains {
+        $0.garbageBytes > 0 || $0.isUnclustered || (mayShrink && !$0.isCompacted)
+      }
     return isWorthIt ? window : nil
   }
 

@@ -141,6 +141,10 @@ struct CompactionCandidate {
   let sequence: UInt64
   let keyspace: UInt16
   let isDelete: Bool
+  /// Whether the input is mapped: then the record stays in memory.
+  let isMapped: Bool
+  /// Whether the keyspace was ordered when the compaction began.
+  let isOrdered: Bool
   /// Time of expiry in milliseconds since 1970; `UInt64.max` for a record that does not expire.
   let expiryMilliseconds: UInt64
   /// The key of a record, where the input is not mapped and the keyspace was ordered when the
@@ -154,7 +158,7 @@ struct CompactionCandidate {
 /// Safety of `@unchecked Sendable`: one compaction passes the reader from call to call, and each
 /// call waits until the one before it has returned.
 final class CompactionReader: @unchecked Sendable {
-  private static let chunkRecords = 2048
+  static let chunkRecords = 2048
   private static let chunkBytes = 512 << 10
   private let inputs: [CompactionInput]
   private let directory: any StorageDirectory
@@ -165,7 +169,7 @@ final class CompactionReader: @unchecked Sendable {
   private var scanner: SegmentScanner?
   private var readBytes = 0
   /// Decompresses the values of the segment that the last chunk came from.
-  var values = SegmentValues(dictionary: [], name: "")
+  private(set) var values = SegmentValues(dictionary: [], name: "", seed: Checksum())
 
   /// - Parameter sampling: selects the puts that are read; nil for all records.
   init(
@@ -223,16 +227,17 @@ final class CompactionReader: @unchecked Sendable {
         let header = record.reference.header
         guard header.kind.isOperation else { continue }
         if let sampling, !sampling.takes(header) { continue }
+        // A mapped input keeps the key itself.
+        let isMapped = inputs[next].mapping != nil
+        let isOrdered = ordered.contains(header.keyspace)
         result.append(
           CompactionCandidate(
             address: Address(slot: slot, offset: record.offset), length: header.length,
             hash: KeyHash.hash(record.reference.key, keyspace: header.keyspace, with: hashKey),
             sequence: header.sequence, keyspace: header.keyspace,
-            isDelete: header.kind.effect == .removes,
+            isDelete: header.kind.effect == .removes, isMapped: isMapped, isOrdered: isOrdered,
             expiryMilliseconds: record.reference.expiryMilliseconds ?? .max,
-            // A mapped input keeps the key itself.
-            orderedKey: inputs[next].mapping == nil && ordered.contains(header.keyspace)
-              ? [UInt8](record.reference.key) : nil))
+            orderedKey: !isMapped && isOrdered ? [UInt8](record.reference.key) : nil))
       }
     }
     return result
@@ -243,7 +248,8 @@ final class CompactionReader: @unchecked Sendable {
     assert(
       input.firstOffset.isMultiple(of: recordAlignment), "an input begins at an unaligned offset")
     let source = try Self.source(input, directory)
-    values = SegmentValues(dictionary: try Self.dictionary(input, source), name: input.name)
+    values = SegmentValues(
+      dictionary: try Self.dictionary(input, source), name: input.name, seed: input.seed)
     return SegmentScanner(
       source: source, name: input.name, seed: input.seed, offset: input.firstOffset)
   }
@@ -286,23 +292,13 @@ final class CompactionReader: @unchecked Sendable {
       "a record ends after its segment")
     let base = try source.bytes(at: candidate.address.offset, count: candidate.length)
     // Without a mapping, these bytes may have been read from the file again.
-    guard inputs[next].mapping != nil || checksumMatches(base, candidate),
-      let header = RecordHeader.parse(base, length: candidate.length)
-    else {
-      throw .corrupted(
-        "a record changed while it was copied", inputs[next].name,
-        at: candidate.address.offset)
+    if !candidate.isMapped {
+      try values.verify(base, length: candidate.length, at: candidate.address.offset)
+    }
+    guard let header = RecordHeader.parse(base, length: candidate.length) else {
+      throw values.changed(at: candidate.address.offset)
     }
     return RecordReference(base: base, header: header)
-  }
-
-  private func checksumMatches(
-    _ base: UnsafeRawPointer, _ candidate: CompactionCandidate
-  ) -> Bool {
-    let checksum = RecordHeader.checksum(
-      of: base, length: candidate.length, at: UInt64(candidate.address.offset),
-      seed: inputs[next].seed)
-    return checksum == RecordHeader.storedChecksum(at: base)
   }
 }
 
@@ -328,6 +324,7 @@ final class CompactionOutput: @unchecked Sendable {
   private let seed: Checksum
   private let limitBytes: Int
   private var recoder = ValueRecoder(.none)
+  private var waiting = KeyOrderBuffer()
   private var buffer: [UInt8] = []
   private var written = 0
 
@@ -342,28 +339,60 @@ final class CompactionOutput: @unchecked Sendable {
   var name: String { header.number.fileName }
   var lengthBytes: Int { written + buffer.count }
   var isEmpty: Bool { recordCount == 0 }
+  /// Length of the output with the records that wait for their turn, in bytes.
+  var expectedBytes: Int { lengthBytes + waiting.waitingBytes }
 
   /// Sets the dictionary that the values share. Called before the first record is appended.
   func share(_ dictionary: SharedDictionary) {
-    precondition(isEmpty, "the dictionary must be set before the first record")
+    precondition(
+      isEmpty && waiting.isEmpty, "the dictionary must be set before the first record")
     assert(header.dictionary.isEmpty, "an output gets a second dictionary")
     header.dictionary = dictionary.bytes
     if !dictionary.bytes.isEmpty { header.flags.insert(.hasDictionary) }
     recoder = ValueRecoder(dictionary)
   }
 
+  /// Copies a record, or keeps a record of an ordered keyspace until ``writeWaiting(_:)``.
+  ///
+  /// - Throws: as ``append(_:_:_:)``.
+  func add(
+    _ record: RecordReference, _ candidate: CompactionCandidate, _ values: SegmentValues
+  ) throws(StoreError) {
+    guard candidate.isOrdered else { return try append(record, candidate, values) }
+    assert(header.flags.contains(.clustered), "an output does not say that it is in key order")
+    if !waiting.hasRoom(for: candidate) { while try writeWaiting(.max) > 0 {} }
+    waiting.add(record, candidate, values)
+  }
+
+  /// Copies the next records that wait, in the order of their keys.
+  ///
+  /// - Returns: the number of bytes that were copied; 0 when no record is left.
+  /// - Throws: `.corrupted` when a record is not what was read before; as ``append(_:_:_:)``.
+  func writeWaiting(_ count: Int) throws(StoreError) -> Int {
+    let before = waiting.waitingBytes
+    var left = count
+    while left > 0,
+      try waiting.writeNext({ (record, candidate, values) throws(StoreError) in
+        try append(record, candidate, values)
+      })
+    {
+      left -= 1
+    }
+    return before - waiting.waitingBytes
+  }
+
   /// Copies a record with its sequence number, key and value to its new offset.
   ///
   /// - Throws: `.limitExceeded` when the record would begin at an offset that no address can
   ///   express: values that had a dictionary may have become longer.
-  func append(
-    _ record: RecordReference, _ candidate: CompactionCandidate, _ values: inout SegmentValues
+  private func append(
+    _ record: RecordReference, _ candidate: CompactionCandidate, _ values: SegmentValues
   ) throws(StoreError) {
     if isEmpty { try begin() }
     assert(file != nil, "a record is added to an output without a file")
     var copy = RecordCopy(record.base, record.header)
     try recoder.recode(
-      &copy, record, from: candidate.address.slot, at: candidate.address.offset, &values)
+      &copy, record, from: candidate.address.slot, at: candidate.address.offset, values)
     let offset = lengthBytes
     guard offset < limitBytes else {
       throw StoreError(.limitExceeded, "the live records do not fit into one segment", file: name)
@@ -371,10 +400,14 @@ final class CompactionOutput: @unchecked Sendable {
     assert(offset.isMultiple(of: recordAlignment), "a copy begins at an unaligned offset")
     assert(copy.length <= StoreLimits.recordLengthBytes, "a copy is longer than a record can be")
     place(copy.length) { copy.write(to: $0, at: UInt64(offset), seed: seed) }
+    let isFirst = recordCount == 0
     recordCount += 1
     assert(lengthBytes == offset + aligned(copy.length), "a copy has another length than its room")
-    if firstSequence == 0 { firstSequence = candidate.sequence }
-    lastSequence = candidate.sequence
+    assert(
+      self.header.flags.contains(.clustered) || candidate.sequence > lastSequence,
+      "the sequence numbers of an output do not rise")
+    firstSequence = isFirst ? candidate.sequence : min(firstSequence, candidate.sequence)
+    lastSequence = max(lastSequence, candidate.sequence)
     earliestExpiry = min(earliestExpiry, candidate.expiryMilliseconds)
     if candidate.isDelete {
       deleteBytes += aligned(copy.length)
@@ -423,6 +456,7 @@ final class CompactionOutput: @unchecked Sendable {
 
   /// Appends the footer, and makes the segment and its name durable.
   func finish(_ pipeline: CommitPipeline) throws(StoreError) {
+    precondition(waiting.isEmpty, "records that a compaction has read are not copied")
     guard let file else { return }
     precondition(
       lengthBytes == header.headerLength + Int(liveBytes) + deleteBytes,

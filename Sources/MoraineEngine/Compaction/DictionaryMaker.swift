@@ -138,7 +138,7 @@ struct ValueRecoder: ~Copyable {
   /// - Parameter slot: the slot of the input that the record comes from.
   mutating func recode(
     _ copy: inout RecordCopy, _ record: RecordReference, from slot: Int, at offset: Int,
-    _ values: inout SegmentValues
+    _ values: SegmentValues
   ) throws(StoreError) {
     let header = record.header
     assert(
@@ -165,23 +165,25 @@ struct ValueRecoder: ~Copyable {
   }
 }
 
-/// Decompresses the values of one segment, whose dictionary was verified. One thread uses it at a
-/// time.
-struct SegmentValues: ~Copyable {
+/// Decompresses the values of one segment, whose dictionary was verified, and verifies its records
+/// again. One thread uses it at a time.
+final class SegmentValues {
   private let dictionaryLength: Int
   private let name: String
+  private let seed: Checksum
   // Also decompresses values without a dictionary: they refer to no bytes before their own.
   private var decompressor: DictionaryDecompressor
 
-  init(dictionary: [UInt8], name: String) {
+  init(dictionary: [UInt8], name: String, seed: Checksum) {
     dictionaryLength = dictionary.count
     self.name = name
+    self.seed = seed
     decompressor = DictionaryDecompressor(dictionary: dictionary)
   }
 
   /// Returns the value of a record whose checksum was verified. The value is valid until the next
   /// call.
-  mutating func value(
+  func value(
     of record: RecordReference, at offset: Int
   ) throws(StoreError) -> UnsafeRawBufferPointer {
     let header = record.header
@@ -199,5 +201,19 @@ struct SegmentValues: ~Copyable {
       throw .corrupted("a compressed value cannot be decompressed", name, at: offset)
     }
     return value
+  }
+
+  /// Verifies the checksum of a record that was read before.
+  ///
+  /// - Throws: `.corrupted` when the file now contains other bytes.
+  func verify(
+    _ base: UnsafeRawPointer, length: Int, at offset: Int
+  ) throws(StoreError) {
+    let checksum = RecordHeader.checksum(of: base, length: length, at: UInt64(offset), seed: seed)
+    guard checksum == RecordHeader.storedChecksum(at: base) else { throw changed(at: offset) }
+  }
+
+  func changed(at offset: Int) -> StoreError {
+    .corrupted("a record changed while it was copied", name, at: offset)
   }
 }

@@ -3,8 +3,9 @@ import MoraineStorage
 import Synchronization
 
 extension Store {
-  /// Rewrites the log so that it contains little besides live records, and makes the index smaller
-  /// when most of its keys were deleted.
+  /// Rewrites the log so that it contains little besides live records, with those of ordered
+  /// keyspaces in the order of their keys, and makes the index smaller when most of its keys were
+  /// deleted.
   ///
   /// Reads and writes continue during a compaction. The compaction needs extra space for at most
   /// about one segment at a time, and none for segments without live records. Cancelling the task
@@ -399,7 +400,8 @@ extension EngineState {
           ? 0 : Int(clamping: view.deleteBytes),
         isDamaged: log.table.damage[slot] != nil,
         cannotMerge: log.table.unmergeable.contains(slot), isPinned: place >= firstPinned,
-        isCompacted: info.isCompacted, fileBytes: view.end)
+        isCompacted: info.isCompacted,
+        isUnclustered: live.trees.hasOrdered && !info.isClustered, fileBytes: view.end)
     }
   }
 

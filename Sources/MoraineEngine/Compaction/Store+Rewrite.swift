@@ -25,7 +25,7 @@ extension Store {
       inputs, directory, engine!.log.manifest.hashKey,
       engine!.live.trees.ordered)
     let output = CompactionOutput(
-      engine!.compactionHeader(), directory, limitBytes: work.outputLimitBytes)
+      engine!.compactionHeader(wanted), directory, limitBytes: work.outputLimitBytes)
     let pipeline = pipeline
     let slots: [Int]
     let newSlot: Int?
@@ -152,12 +152,15 @@ extension Store {
         "the records are not of the segment read last, or of a later one")
       // Copy at least two segments, or nothing would be gained.
       while slots[count - 1] != candidates[0].address.slot {
-        if count > 1, output.lengthBytes > limitBytes { return (count, cleaned, selection) }
+        if count > 1, output.expectedBytes > limitBytes {
+          try await writeWaiting(output, work)
+          return (count, cleaned, selection)
+        }
         count += 1
       }
       let isKept = try engine!.selectLive(candidates, cleanedThrough: cleanedBefore)
       for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
-        output.lastDroppedDelete = candidate.sequence
+        output.lastDroppedDelete = max(output.lastDroppedDelete, candidate.sequence)
       }
       for (candidate, isKept) in zip(candidates, isKept) where isKept && !candidate.isDelete {
         selection.add(candidate)
@@ -168,12 +171,31 @@ extension Store {
         isOverLimit: automaticStrategy.isOverLimit(engine!.compactionFigures()))
       try await thread.run { () throws(StoreError) in
         for (candidate, isKept) in zip(candidates, isKept) where isKept {
-          try output.append(try reader.record(candidate), candidate, &reader.values)
+          try output.add(try reader.record(candidate), candidate, reader.values)
         }
       }
       try await sleep(pause, work)
     }
+    try await writeWaiting(output, work)
     return (slots.count, cleaned, selection)
+  }
+
+  /// Copies the records that wait for their turn in the order of the keys.
+  private func writeWaiting(
+    _ output: CompactionOutput, _ work: CompactionWork
+  ) async throws(StoreError) {
+    while true {
+      let bytes = try await work.thread.run { () throws(StoreError) in
+        try output.writeWaiting(CompactionReader.chunkRecords)
+      }
+      if bytes == 0 { return }
+      try checkUsable()
+      compaction.advance(readingBytes: UInt64(bytes))
+      let pause = work.pacer.pause(
+        afterReading: bytes, appendedBytes: engine!.log.appendedBytes,
+        isOverLimit: automaticStrategy.isOverLimit(engine!.compactionFigures()))
+      try await sleep(pause, work)
+    }
   }
 }
 
@@ -308,11 +330,14 @@ extension EngineState {
 
   /// Returns the header of the next segment that compaction writes. The segment's number is used up
   /// from now on.
-  mutating func compactionHeader() -> SegmentHeader {
+  mutating func compactionHeader(_ inputs: [Int]) -> SegmentHeader {
     var header = SegmentHeader(
       storeID: log.manifest.storeID, epoch: log.manifest.epoch,
       number: log.takeSegmentNumber(), salt: SystemRandom.number())
-    header.flags = [.compacted]
+    header.flags = .compacted
+    if live.trees.hasOrdered || inputs.contains(where: { log.table.infos[$0].isClustered }) {
+      header.flags.insert(.clustered)
+    }
     header.generation = log.manifest.generation + 1
     header.createdMilliseconds = SystemClock.wallMilliseconds()
     return header
@@ -407,6 +432,7 @@ extension EngineState {
       number: output.header.number, epoch: output.header.epoch, salt: output.header.salt,
       mapping: mapping, dictionary: dictionary)
     info.flags = [.sealed, .compacted]
+    if output.header.flags.contains(.clustered) { info.flags.insert(.clustered) }
     info.incomingBytes = output.liveBytes
     let slot = log.table.place(view, info)
     log.table.retire(range, for: slot)

@@ -109,9 +109,9 @@ extension EngineState {
         log.table[address.slot].earliestExpiry = min(
           expiry, log.table[address.slot].earliestExpiry)
       }
-      log.lastSequence = header.sequence
       log.countRecord(
         header.sequence, header.kind.effect, length: header.length, in: address.slot)
+      log.lastSequence = max(log.lastSequence, header.sequence)
       if let existing, existing.sequence > header.sequence { return }
       live.apply(
         header.kind.effect, TreeKey(key), at: address, length: header.length,

@@ -257,13 +257,14 @@ extension Log {
     _ sequence: UInt64, _ effect: RecordKind.Effect, length: Int, in slot: Int
   ) {
     assert(effect != .none, "only records with a key are counted")
-    assert(sequence > table[slot].lastSequence, "sequence numbers in a segment do not ascend")
+    assert(
+      sequence > table[slot].lastSequence || table.infos[slot].isClustered,
+      "sequence numbers in a segment do not ascend")
     if effect == .removes {
       table[slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     }
     table[slot].recordCount &+= 1
-    if table[slot].firstSequence == 0 { table[slot].firstSequence = sequence }
-    table[slot].lastSequence = sequence
+    table[slot].count(sequence)
   }
 }
 

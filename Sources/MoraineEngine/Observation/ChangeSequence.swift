@@ -13,7 +13,7 @@ import Synchronization
 /// - No delete is missing silently: where compaction has dropped a delete, the iterator throws
 ///   `.cursorExpired`.
 /// - An iterator reads the log, so it holds only a few hundred changes in memory, however far it
-///   lags.
+///   lags, and at most a mebibyte of places where compaction wrote the log in the order of keys.
 /// - The sequence ends when the store is closed or the task is cancelled.
 /// ```swift
 /// for try await change in store.changes() { print(change.key, change.sequence) }

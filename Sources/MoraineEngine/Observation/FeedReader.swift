@@ -65,14 +65,3 @@ final class FeedReader: @unchecked Sendable {
     return begun
   }
 }
-
-/// The progress of an iterator.
-struct FeedPlace {
-  /// The last sequence number that the iterator has seen.
-  var sequence: UInt64
-  /// The segment in which the next read begins. It is used only while that segment exists.
-  var segment: SegmentNumber?
-  var offset = 0
-  /// The iterator does not need deletes up to this number, because it began without any contents.
-  var deletesNotNeededThrough: UInt64 = 0
-}

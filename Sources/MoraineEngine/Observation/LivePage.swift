@@ -15,8 +15,7 @@ package struct LivePage: Sendable {
 /// page with all records up to the end that the log has then, so the walk ends whatever is written
 /// while it runs.
 package struct LiveWalk: Sendable {
-  fileprivate static let pageCount = 256
-  fileprivate static let pageBytes = 1 << 20
+  fileprivate static let pageLimits = FeedLimits(count: 256, bytes: 1 << 20)
 
   fileprivate var place = FeedPlace(sequence: 0)
   /// The last sequence number of this round; nil before the first round.
@@ -58,8 +57,8 @@ extension EngineState {
     walk.end = end
     var page = LivePage()
     page.entries = try readLive(
-      &walk.place, keyspace: id, through: end, count: isBounded ? LiveWalk.pageCount : .max,
-      bytes: isBounded ? LiveWalk.pageBytes : .max)
+      &walk.place, keyspace: id, through: end,
+      isBounded ? LiveWalk.pageLimits : FeedLimits(count: .max, bytes: .max))
     if walk.place.sequence < end {
       page.next = walk
     } else if end < log.lastSequence {
@@ -76,37 +75,16 @@ extension EngineState {
   /// compared: while compaction moves the records of a segment, the log may have the new address of
   /// a record and the index the old one.
   fileprivate mutating func readLive(
-    _ place: inout FeedPlace, keyspace: UInt16, through end: UInt64, count: Int, bytes: Int
+    _ place: inout FeedPlace, keyspace: UInt16, through end: UInt64, _ limits: FeedLimits
   ) throws(StoreError) -> [Store.Entry] {
     var result: [Store.Entry] = []
-    var left = bytes
-    for slot in log.table.order where log.table[slot].lastSequence > place.sequence {
-      if place.segment != log.table.infos[slot].number {
-        place.segment = log.table.infos[slot].number
-        place.offset = log.table[slot].firstOffset
-      }
-      while place.offset < log.table[slot].operationsEnd {
-        guard left > 0, result.count < count else { return result }
-        let address = Address(slot: slot, offset: place.offset)
-        let record = try log.table.record(at: address)
-        try log.table.verify(record, at: address)
-        let header = record.header
-        if header.sequence > end {
-          place.sequence = end
-          return result
-        }
-        place.offset += aligned(header.length)
-        left -= header.length
-        guard header.kind.isOperation, header.sequence > place.sequence
-        else { continue }
-        place.sequence = header.sequence
-        guard header.kind.effect == .sets, header.keyspace == keyspace,
-          let entry = try liveEntry([UInt8](record.key), header.sequence, keyspace)
-        else { continue }
-        result.append(entry)
-      }
+    for address in try nextOperations(&place, keyspace: keyspace, through: end, limits) {
+      let record = try operation(at: address)
+      guard record.header.kind.effect == .sets,
+        let entry = try liveEntry([UInt8](record.key), record.header.sequence, keyspace)
+      else { continue }
+      result.append(entry)
     }
-    place.sequence = end
     return result
   }
 

@@ -161,12 +161,10 @@ extension Store {
 }
 
 extension EngineState {
-  /// Limits of one step of a feed: the number of changes, and the bytes of the log.
-  private static let feedCount = 256
-  private static let feedBytes = 1 << 20
+  /// Limits of one step of a feed.
+  private static let feedLimits = FeedLimits(count: 256, bytes: 1 << 20)
 
-  /// Reads the next changes from the log, which holds them in order: compaction merges only
-  /// neighbouring segments, and records keep their sequence numbers.
+  /// Reads the next changes from the log.
   ///
   /// - Parameter keyspace: nil for the unnamed keyspace and all keyspaces that have a name.
   /// - Returns: at most 256 changes, from at most about a megabyte. An empty array may mean that
@@ -175,31 +173,13 @@ extension EngineState {
     _ place: inout FeedPlace, keyspace: UInt16?
   ) throws(StoreError) -> [Store.Change] {
     var result: [Store.Change] = []
-    var left = Self.feedBytes
-    for slot in log.table.order where log.table[slot].lastSequence > place.sequence {
-      if place.segment != log.table.infos[slot].number {
-        place.segment = log.table.infos[slot].number
-        place.offset = log.table[slot].firstOffset
-      }
-      while place.offset < log.table[slot].operationsEnd {
-        guard left > 0, result.count < Self.feedCount else { return result }
-        let address = Address(slot: slot, offset: place.offset)
-        let record = try log.table.record(at: address)
-        try log.table.verify(record, at: address)
-        let header = record.header
-        place.offset += aligned(header.length)
-        left -= header.length
-        guard header.kind.isOperation, header.sequence > place.sequence
-        else { continue }
-        place.sequence = header.sequence
-        guard keyspace ?? header.keyspace == header.keyspace,
-          let name = keyspaces.name(of: header.keyspace)
-        else { continue }
-        result.append(try change(record, at: address, in: name))
-      }
+    for address in try nextOperations(
+      &place, keyspace: keyspace, through: .max, Self.feedLimits)
+    {
+      let record = try operation(at: address)
+      guard let name = keyspaces.name(of: record.header.keyspace) else { continue }
+      result.append(try change(record, at: address, in: name))
     }
-    // An operation that failed has used its sequence number.
-    place.sequence = max(place.sequence, log.lastSequence)
     return result
   }
 

@@ -472,9 +472,16 @@ enum SegmentOpening {
         .newerFormat,
         "the segment is encrypted, which this version cannot read; update this program", file: name)
     }
-    let info = SegmentInfo(
+    let isClustered = header.flags.contains(.clustered)
+    guard isClustered == entry.flags.contains(.clustered), entry.isSealed || !isClustered else {
+      throw .corrupted(
+        "the header and the manifest disagree on the order of the records", name, at: 96)
+    }
+    var info = SegmentInfo(
       number: entry.number, epoch: entry.epoch, salt: header.salt, mapping: mapping,
       dictionary: header.dictionary)
+    // A replay needs the order of the records; the caller sets the other flags.
+    info.flags = entry.flags.intersection(.clustered)
     var view = SegmentView(
       base: mapping?.base, end: header.headerLength, seed: header.checksumSeed)
     view.dictionaryLength = header.dictionary.count

@@ -30,6 +30,9 @@ struct Replay {
   private var pending: [Operation] = []
   private var ready: [Operation] = []
   private var lastSequence: UInt64 = 0
+  /// The last sequence number before the segment.
+  private var sequenceBefore: UInt64 = 0
+  private var isClustered = false
   private var result: ReplayResult
   /// Sequence number up to which the digests of marks and footers are compared.
   var digestsThrough = UInt64.max
@@ -43,6 +46,8 @@ struct Replay {
 
   mutating func run(_ state: inout EngineState) throws(StoreError) -> ReplayResult {
     lastSequence = state.log.lastSequence
+    sequenceBefore = lastSequence
+    isClustered = state.log.table.infos[slot].isClustered
     while !result.hasFooter, result.stop == nil {
       let before = scanner.offset
       switch try scanner.next() {
@@ -98,16 +103,20 @@ struct Replay {
     guard record.offset < StoreLimits.recordOffsetBytes else {
       throw .corrupted("a record begins after the limit of 1 GiB", name, at: record.offset)
     }
-    guard header.sequence > lastSequence else {
+    let floor = isClustered ? sequenceBefore : lastSequence
+    guard header.sequence > floor else {
       throw .corrupted(
-        "sequence \(header.sequence) is not above the previous \(lastSequence)", name,
+        "sequence \(header.sequence) is not above the previous \(floor)", name,
         at: record.offset)
+    }
+    guard !isClustered || header.batch == .alone else {
+      throw .corrupted("a segment in key order contains a batch", name, at: record.offset)
     }
     guard pending.isEmpty || (header.batch != .alone && header.sequence == lastSequence + 1) else {
       throw .corrupted(
         "incomplete batch: another operation precedes its last record", name, at: record.offset)
     }
-    lastSequence = header.sequence
+    lastSequence = max(lastSequence, header.sequence)
     guard state.keyspaces.contains(header.keyspace) else {
       throw .corrupted(
         "the manifest does not list keyspace \(header.keyspace)", name, at: record.offset)
@@ -187,9 +196,9 @@ extension EngineState {
     if let expiry = record.expiryMilliseconds {
       log.table[address.slot].earliestExpiry = min(expiry, log.table[address.slot].earliestExpiry)
     }
-    log.lastSequence = header.sequence
     log.countRecord(
       header.sequence, header.kind.effect, length: header.length, in: address.slot)
+    log.lastSequence = max(log.lastSequence, header.sequence)
     // Only with a checkpoint: it may cover records that come later in the log.
     if let existing, existing.record.header.sequence > header.sequence { return }
     live.apply(

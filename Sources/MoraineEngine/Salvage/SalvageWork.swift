@@ -128,8 +128,8 @@ struct SalvageWork: Sendable {
     for (number, file) in files.holders.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
       let plan = Plan(number: number, file: file, entry: nil, knownLength: lengths[number])
       guard let segment = try load(plan) else { continue }
-      let first = segment.survivors.first?.sequence ?? 0
-      ranges.append((plan, first, segment.survivors.last?.sequence ?? first))
+      let range = segment.sequences ?? 0...0
+      ranges.append((plan, range.lowerBound, range.upperBound))
     }
     group(ranges)
   }
@@ -154,13 +154,13 @@ struct SalvageWork: Sendable {
     for name in names.sorted() {
       guard let header = files.headers[name], files.isOurs(header),
         let segment = try load(Plan(number: header.number, file: name, entry: nil)),
-        let first = segment.survivors.first, let last = segment.survivors.last
+        let range = segment.sequences
       else { continue }
       result.append(
         UnlistedSegment(
           file: name.fileName, recordCount: UInt64(segment.survivors.count),
-          firstSequence: SequenceNumber(rawValue: first.sequence),
-          lastSequence: SequenceNumber(rawValue: last.sequence)))
+          firstSequence: SequenceNumber(rawValue: range.lowerBound),
+          lastSequence: SequenceNumber(rawValue: range.upperBound)))
     }
     return result
   }
@@ -182,6 +182,14 @@ extension SalvageWork {
     /// Whether a sync mark or the manifest states that everything before some offset of the segment
     /// was durable.
     var hasDurableBytes = false
+
+    /// The lowest and the highest sequence number of the survivors; nil without survivors.
+    var sequences: ClosedRange<UInt64>? {
+      guard let first = survivors.first?.sequence else { return nil }
+      return survivors.reduce(first...first) { range, survivor in
+        min(range.lowerBound, survivor.sequence)...max(range.upperBound, survivor.sequence)
+      }
+    }
   }
 
   /// The operations of a group that can be recovered, in ascending order of sequence numbers.
@@ -268,7 +276,7 @@ extension SalvageWork {
         : "its header is damaged, and no consecutive records confirm its fields"
       return Segment(plan: plan, bytes: source, head: nil, losses: [whole(plan, source, reason)])
     }
-    var salvage = SegmentSalvage(source, seed: head.seed, plan)
+    var salvage = SegmentSalvage(source, head, plan)
     try salvage.run(from: head.firstOffset)
     var segment = Segment(plan: plan, bytes: source, head: head, survivors: salvage.survivors)
     // The dictionary lies between a damaged header and the first record.
@@ -302,7 +310,7 @@ extension SalvageWork {
       let hole = SegmentSalvage.Hole(
         range: segment.bytes.bytes.count..<segment.bytes.bytes.count,
         reason: "the manifest lists \(entry.recordCount) records, but the segment has "
-          + "\(segment.survivors.count)", after: segment.survivors.last?.sequence ?? 0)
+          + "\(segment.survivors.count)", after: segment.sequences?.upperBound ?? 0)
       segment.losses.append(loss(hole, segment.plan, segment.bytes))
     }
     guard missing == 0 || segment.losses.count == 1 else { return }

@@ -28,6 +28,9 @@ struct SegmentSalvage {
   let plan: SalvageWork.Plan
   /// Offset at which the records end, as other files state it; otherwise the length of the file.
   let limit: Int
+  /// Whether sequence numbers need not rise: the segment is in the order of keys, or no file says
+  /// that it is not.
+  let isClustered: Bool
   /// Offset up to which the segment is known to have been durable.
   private(set) var promise: Int
 
@@ -38,16 +41,18 @@ struct SegmentSalvage {
   private(set) var tail: Hole?
   /// Index of the survivor with which an unfinished batch begins.
   private(set) var unfinished: Int?
-  private(set) var lastSequence: UInt64
+  private(set) var lastSequence: UInt64 = 0
   private var batchCount = 0
 
-  init(_ source: SalvageBytes, seed: Checksum, _ plan: SalvageWork.Plan) {
+  init(_ source: SalvageBytes, _ head: SalvagedHeader, _ plan: SalvageWork.Plan) {
     self.source = source
-    self.seed = seed
+    seed = head.seed
     self.plan = plan
+    isClustered =
+      head.header?.flags.contains(.clustered) ?? plan.entry?.flags.contains(.clustered) ?? true
     limit = plan.limit ?? source.bytes.count
     promise = plan.promise
-    lastSequence = plan.sequences.lowest == 0 ? 0 : plan.sequences.lowest - 1
+    lastSequence = sequenceBefore
   }
 
   /// - Parameter first: offset of the first record.
@@ -64,7 +69,7 @@ struct SegmentSalvage {
       }
       let next = nextRecord(after: offset, to: end)
       if next == nil, plan.limit == nil, isEmpty(offset..<end) { break }
-      addHole(offset..<(next ?? end), before: next.map { firstSequence(from: $0) })
+      addHole(offset..<(next ?? end), next: next)
       offset = next ?? end
     }
     finish(offset)
@@ -88,24 +93,37 @@ struct SegmentSalvage {
         unfinished = nil
       }
       assert(
-        survivors.last.map { $0.offset < offset && $0.sequence < header.sequence } ?? true,
+        survivors.last.map { last in
+          last.offset < offset && (isClustered || last.sequence < header.sequence)
+        } ?? true,
         "the records of a segment are out of order")
       survivors.append(Survivor(offset: offset, sequence: header.sequence))
     }
   }
 
-  private mutating func addHole(_ range: Range<Int>, before: UInt64?) {
+  /// - Parameter next: the offset of the first record after the hole.
+  private mutating func addHole(_ range: Range<Int>, next: Int?) {
+    let afterAll = max(plan.sequences.highest, plan.sequences.highest &+ 1)
+    let before = next.map { isClustered ? afterAll : firstSequence(from: $0) }
     assert(!range.isEmpty, "a hole has no bytes")
     assert(
       holes.last.map { $0.range.upperBound <= range.lowerBound } ?? true, "two holes overlap")
     let problem = source.problem(in: range)?.message
     holes.append(
       Hole(
-        range: range, reason: problem ?? "damaged", after: lastSequence, before: before,
+        range: range, reason: problem ?? "damaged", after: sequenceBeforeHole, before: before,
         breaksBatch: unfinished != nil, damaged: damagedRecords(in: range, before: before)))
     // The end of the batch may have been in the hole. So the records after the hole do not show
     // that the batch is unfinished.
     if before != nil { unfinished = nil }
+  }
+
+  /// The sequence number that precedes all records of a hole. In key order, a hole may contain any
+  /// of the segment's records.
+  private var sequenceBeforeHole: UInt64 { isClustered ? sequenceBefore : lastSequence }
+
+  private var sequenceBefore: UInt64 {
+    plan.sequences.lowest == 0 ? 0 : plan.sequences.lowest - 1
   }
 
   /// Completes the last hole. Bytes that the manifest, another segment or a sync mark counts must
@@ -131,7 +149,7 @@ struct SegmentSalvage {
     } else {
       holes.append(
         Hole(
-          range: offset..<end, reason: "the records are missing", after: lastSequence,
+          range: offset..<end, reason: "the records are missing", after: sequenceBeforeHole,
           breaksBatch: unfinished != nil))
     }
   }
@@ -178,7 +196,7 @@ extension SegmentSalvage {
   /// recognized by its sequence number, which must lie between those around the hole.
   func damagedRecords(in range: Range<Int>, before: UInt64?) -> [Int] {
     var places: [Int] = []
-    var (place, last) = (range.lowerBound, lastSequence)
+    var (place, last) = (range.lowerBound, sequenceBeforeHole)
     source.bytes.withUnsafeBytes { bytes in
       while place + RecordHeader.fixedLength <= range.upperBound {
         guard
@@ -191,7 +209,7 @@ extension SegmentSalvage {
           continue
         }
         places.append(place)
-        last = header.sequence
+        if !isClustered { last = header.sequence }
         place += aligned(header.length)
       }
     }
@@ -239,13 +257,14 @@ extension SegmentSalvage {
       == RecordHeader.storedChecksum(at: base)
   }
 
-  /// Returns whether a record can follow the last one. The sequence numbers of puts and deletes
-  /// rise, and lie in the segment's range. A mark has the number of the last operation before it.
+  /// Returns whether a record can follow the last one. The sequence numbers of puts and deletes lie
+  /// in the segment's range, and rise unless the segment is in the order of keys. A mark has the
+  /// number of the last operation before it.
   private func canFollow(_ header: RecordHeader) -> Bool {
     guard header.kind.isOperation else {
       return header.sequence >= lastSequence || survivors.isEmpty
     }
-    return header.sequence > lastSequence && header.sequence <= plan.sequences.highest
+    return header.sequence > sequenceBeforeHole && header.sequence <= plan.sequences.highest
   }
 }
 

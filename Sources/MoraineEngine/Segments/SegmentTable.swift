@@ -268,6 +268,9 @@ struct SegmentInfo {
   var incomingBytes: UInt64 = 0
   /// Whether compaction wrote the segment, and has looked for a dictionary then.
   var isCompacted: Bool { flags.contains(.compacted) }
+  /// Whether the records of ordered keyspaces lie in the order of their keys, so that sequence
+  /// numbers do not rise.
+  var isClustered: Bool { flags.contains(.clustered) }
 
   func entry(_ view: SegmentView) -> Manifest.Segment {
     var entry = Manifest.Segment(number: number, epoch: epoch)
@@ -283,6 +286,13 @@ struct SegmentInfo {
 }
 
 extension SegmentView {
+  /// Adds the sequence number of a record to the range of these numbers.
+  @inline(__always)
+  mutating func count(_ sequence: UInt64) {
+    if sequence > lastSequence { lastSequence = sequence }
+    if firstSequence == 0 || sequence < firstSequence { firstSequence = sequence }
+  }
+
   /// Counts a record of the segment that became live.
   ///
   /// - Parameters:

@@ -17,8 +17,7 @@ struct LogAudit: ~Copyable {
     mutating func add(_ header: RecordHeader, hash: UInt64, isLive: Bool) {
       let size = UInt64(aligned(header.length))
       view.recordCount += 1
-      if view.firstSequence == 0 { view.firstSequence = header.sequence }
-      view.lastSequence = header.sequence
+      view.count(header.sequence)
       switch header.kind.effect {
       case .sets: putBytes += size
       case .removes: view.deleteBytes += size
@@ -101,7 +100,8 @@ struct LogAudit: ~Copyable {
     empty.end = view.end
     sums[slot] = Sums(view: empty)
     var units = UnitCheck(
-      engine.log.table.fileName(slot), engine.log.table.isRetiring ? 0 : lastSequence)
+      engine.log.table.fileName(slot), engine.log.table.isRetiring ? 0 : lastSequence,
+      isClustered: engine.log.table.infos[slot].isClustered)
     var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
     while let record = try next(&scanner) {
       try units.process(record, engine.keyspaces)
@@ -412,15 +412,20 @@ private struct DigestCheck {
 }
 
 /// A check of the order of a segment's records, whatever their keys: sequence numbers rise, batches
-/// are whole, marks and keyspaces are possible.
+/// are whole, marks and keyspaces are possible. In a clustered segment, sequence numbers are above
+/// those of the segments before.
 private struct UnitCheck {
   let name: String
   var lastSequence: UInt64
+  private let sequenceBefore: UInt64
+  private let isClustered: Bool
   private var batchCount = 0
 
-  init(_ name: String, _ lastSequence: UInt64) {
+  init(_ name: String, _ lastSequence: UInt64, isClustered: Bool) {
     self.name = name
     self.lastSequence = lastSequence
+    sequenceBefore = lastSequence
+    self.isClustered = isClustered
   }
 
   mutating func process(
@@ -437,8 +442,12 @@ private struct UnitCheck {
       }
       return
     }
-    guard header.sequence > lastSequence else {
-      throw damaged("sequence \(header.sequence) is not above the previous \(lastSequence)")
+    let floor = isClustered ? sequenceBefore : lastSequence
+    guard header.sequence > floor else {
+      throw damaged("sequence \(header.sequence) is not above the previous \(floor)")
+    }
+    guard !isClustered || header.batch == .alone else {
+      throw damaged("a segment in key order contains a batch")
     }
     guard batchCount == 0 || (header.batch != .alone && header.sequence == lastSequence + 1) else {
       throw damaged("incomplete batch: another operation precedes its last record")
@@ -446,7 +455,7 @@ private struct UnitCheck {
     guard keyspaces.contains(header.keyspace) else {
       throw damaged("the manifest does not list keyspace \(header.keyspace)")
     }
-    lastSequence = header.sequence
+    lastSequence = max(lastSequence, header.sequence)
     batchCount += 1
     if header.batch == .more { return }
     guard header.batch == .alone || header.batchCount == batchCount else {

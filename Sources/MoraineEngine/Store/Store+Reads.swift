@@ -338,7 +338,8 @@ extension Store {
       result.recordCount = view.recordCount
       result.lastSequence = SequenceNumber(rawValue: view.lastSequence)
       result.isSealed = info.flags.contains(.sealed)
-      result.isCompacted = info.flags.contains(.compacted)
+      result.isCompacted = info.isCompacted
+      result.isClustered = info.isClustered
       return result
     }
   }

@@ -10,6 +10,8 @@ package struct Manifest: Equatable, Sendable {
       /// `lengthBytes`.
       package static let cut = Flags(rawValue: 1 << 1)
       package static let compacted = Flags(rawValue: 1 << 2)
+      /// The segment's header has the flag of the same name.
+      package static let clustered = Flags(rawValue: 1 << 3)
     }
 
     package var number: SegmentNumber

@@ -7,7 +7,11 @@ package struct SegmentHeader: Equatable, Sendable {
     package static let received = Flags(rawValue: 1 << 1)
     package static let encrypted = Flags(rawValue: 1 << 2)
     package static let hasDictionary = Flags(rawValue: 1 << 3)
+    /// Compaction wrote the records in the order of keys: their sequence numbers do not rise.
+    package static let clustered = Flags(rawValue: 1 << 16)
+    /// Bits that a reader refuses when it does not know them.
     static let mustUnderstand: UInt32 = 0xFFFF_0000
+    static let unknown = mustUnderstand & ~clustered.rawValue
   }
 
   /// The segment that the store appended to before this one.
@@ -148,12 +152,13 @@ extension SegmentHeader {
       throw FormatError(newer: "format version \(version)", at: 8)
     }
     guard reserved == 0, reservedBytes.allSatisfy({ $0 == 0 }),
-      flags.rawValue & Flags.mustUnderstand == 0
+      flags.rawValue & Flags.unknown == 0
     else {
       throw FormatError(newer: "header flags that this version does not know", at: 96)
     }
     guard headerLength == claimedLength, flags.contains(.hasDictionary) == !dictionary.isEmpty,
-      flags.contains(.encrypted) || encryptionKeyID == 0
+      flags.contains(.encrypted) || encryptionKeyID == 0,
+      flags.contains(.compacted) || !flags.contains(.clustered)
     else { throw FormatError("header fields contradict each other", at: 96) }
     // Recovery continues to count from this number.
     guard predecessor.lastSequence <= .max else {

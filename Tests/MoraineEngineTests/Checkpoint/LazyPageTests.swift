@@ -102,12 +102,12 @@ extension Store {
     let reader = CompactionReader(
       inputs, directory, engine!.log.manifest.hashKey, OrderedKeyspaces())
     let output = CompactionOutput(
-      engine!.compactionHeader(), directory, limitBytes: StoreLimits.recordOffsetBytes)
+      engine!.compactionHeader(slots), directory, limitBytes: StoreLimits.recordOffsetBytes)
     let cleaned = engine!.log.lastSequence
     while let candidates = try reader.chunk() {
       let isKept = try engine!.selectLive(candidates, cleanedThrough: .max)
       for (candidate, isKept) in zip(candidates, isKept) where isKept {
-        try output.append(try reader.record(candidate), candidate, &reader.values)
+        try output.add(try reader.record(candidate), candidate, reader.values)
       }
     }
     try output.finish(pipeline)

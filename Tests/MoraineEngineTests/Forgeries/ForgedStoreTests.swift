@@ -30,7 +30,10 @@ import Testing
       }
     },
     Lie("segment version 2", .newerFormat) { try $0.changeHeader { $0[8] = 2 } },
-    Lie("segment flag to be understood", .newerFormat) { try $0.changeHeader { $0[98] = 1 } },
+    Lie("segment flag to be understood", .newerFormat) { try $0.changeHeader { $0[98] = 2 } },
+    Lie("clustered segment that no compaction wrote", .corrupted) {
+      try $0.changeHeader { $0[98] = 1 }
+    },
     Lie("encrypted segment", .newerFormat) { try $0.changeHeader { $0[96] = 4 } },
     Lie("record of kind 9", .newerFormat) { try $0.changeFirstRecord { $0[15] = 9 } },
     Lie("record with an unknown flag", .newerFormat) { try $0.changeFirstRecord { $0[16] = 0x40 } },

@@ -1,0 +1,302 @@
+import Foundation
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Compaction of ordered keyspaces: it writes their records in the order of their keys.
+@Suite(.timeLimit(.minutes(5))) struct ClusteredCompactionTests {
+  private typealias Model = [Key: [UInt8]]
+
+  private static func configuration(_ mode: Store.Configuration.IOMode) -> Store.Configuration {
+    var configuration = Store.Configuration.hashed(segmentSizeBytes: 32 << 10, ioMode: mode)
+    configuration.compaction.isAutomatic = false
+    return configuration
+  }
+
+  /// Writes random values to an ordered keyspace and to a hashed one, and deletes some.
+  private static func fill(
+    _ store: Store, _ model: inout Model, _ random: inout SeededGenerator, count: Int = 1500,
+    deletes: Bool = true
+  ) async throws {
+    let (ordered, hashed) = (
+      try store.orderedKeyspace(named: "k"), try store.keyspace(named: "hashed")
+    )
+    for _ in 0..<count {
+      let key = Key("app/\(random.next() % 40)/\(random.next() % 40)")
+      if deletes, random.next() % 5 == 0 {
+        try await ordered.removeValue(forKey: key)
+        model[key] = nil
+      } else {
+        let value = [UInt8](repeating: UInt8(random.next() % 200), count: Int(random.next() % 60))
+        try await ordered.set(value, forKey: key)
+        model[key] = value
+      }
+      if random.next() % 4 == 0 { try await hashed.set([1], forKey: key) }
+    }
+  }
+
+  private static func expect(
+    _ store: Store, equals model: Model, _ replay: Comment
+  ) async throws {
+    let verification = try await store.verify()
+    #expect(verification.isSound, "\(replay): \(verification.problems)")
+    let entries = try await store.orderedKeyspace(named: "k").entries(limit: 100_000).entries
+    #expect(entries.map(\.key) == model.keys.sorted(), replay)
+    #expect(entries.map(\.value) == model.keys.sorted().map { model[$0] }, replay)
+  }
+
+  @Test(arguments: OrderedKeyspaceTests.modes, 0..<6 as Range<UInt64>)
+  func clusteredStoreEqualsASortedDictionaryInEveryOpening(
+    mode: Store.Configuration.IOMode, seed: UInt64
+  ) async throws {
+    let storage = MemoryStorage()
+    var random = SeededGenerator(seed: seed)
+    var model: Model = [:]
+    for run in 0..<4 {
+      let replay: Comment = "seed \(seed), run \(run)"
+      var configuration = Self.configuration(mode)
+      // Every other opening reads the whole log.
+      configuration.checkpointFloorBytes = run % 2 == 0 ? 0 : .max
+      let store = try Store(on: storage, at: "store", configuration: configuration)
+      if run > 0 { try await Self.expect(store, equals: model, replay) }
+      try await Self.fill(store, &model, &random)
+      _ = try await store.compact()
+      #expect(try await store.segmentStatistics().contains(where: \.isClustered), replay)
+      try await Self.expect(store, equals: model, replay)
+      // A second compaction finds nothing to do.
+      #expect(try await store.compact().inputSegmentCount <= 1, replay)
+      try await Self.fill(store, &model, &random, count: 200)
+      try await Self.expect(store, equals: model, replay)
+      try await store.close()
+    }
+  }
+
+  @Test func compactionWritesOrderedRecordsByKeyAndOthersBySequence() async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: Self.configuration(.mapped))
+    var model: Model = [:]
+    var random = SeededGenerator(seed: 1)
+    try await Self.fill(store, &model, &random)
+    _ = try await store.compact()
+    try await store.close()
+    var clustered = 0
+    for segment in try directory.segments() where try segment.header.flags.contains(.clustered) {
+      clustered += 1
+      let bytes = [UInt8](try Data(contentsOf: segment))
+      let records = try GoldenStore.places(in: bytes).filter(\.header.kind.isOperation)
+      let keyspaces = Dictionary(grouping: records, by: \.header.keyspace)
+      #expect(keyspaces.count == 2)
+      let id = try #require(keyspaces.keys.min())
+      let keys = try #require(keyspaces[id]).map { place, header in
+        Key([UInt8](bytes[place + header.keyOffset..<place + header.valueOffset]))
+      }
+      #expect(keys == keys.sorted() && keys.count > 10)
+      #expect(keys != model.keys.shuffled(using: &random))
+      let others = try #require(keyspaces[keyspaces.keys.max()!]).map(\.header.sequence)
+      #expect(others == others.sorted() && others.count > 10)
+      let sequences = try #require(keyspaces[id]).map(\.header.sequence)
+      #expect(sequences != sequences.sorted(), "the order of the keys is that of the puts")
+    }
+    #expect(clustered > 0)
+  }
+
+  /// The feed returns the changes of a clustered segment in the order in which they happened, and
+  /// so does a walk over the live records.
+  @Test(arguments: OrderedKeyspaceTests.modes)
+  func changesOfAClusteredLogComeInTheOrderOfTheirSequenceNumbers(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let store = try Store(
+      on: MemoryStorage(), at: "store", configuration: Self.configuration(mode))
+    var model: Model = [:]
+    var random = SeededGenerator(seed: 7)
+    try await Self.fill(store, &model, &random, deletes: false)
+    let ordered = try store.orderedKeyspace(named: "k")
+    let snapshot = try await store.snapshot().keyspace(named: "k")
+    var wanted: [SequenceNumber] = []
+    for key in model.keys {
+      wanted.append(try #require(try snapshot.versionedValue(forKey: key)).sequence)
+    }
+    wanted.sort()
+    _ = try await store.compact()
+    #expect(try await store.segmentStatistics().allSatisfy { $0.isClustered || !$0.isSealed })
+    var found: [SequenceNumber] = []
+    for try await change in store.contentsAndChanges() {
+      if change.keyspace == "k" { found.append(change.sequence) }
+      if found.count == wanted.count { break }
+    }
+    #expect(found == wanted)
+    var walked: [SequenceNumber] = []
+    var next: LiveWalk? = LiveWalk()
+    while let walk = next {
+      let page = try await ordered.livePage(walk)
+      walked += page.entries.map(\.sequence)
+      next = page.next
+    }
+    #expect(walked == wanted)
+    // From the middle on.
+    let middle = wanted[wanted.count / 2]
+    found = []
+    for try await change in ordered.changes(after: middle) {
+      found.append(change.sequence)
+      if found.count == wanted.count { break }
+      if change.sequence == wanted.last { break }
+    }
+    #expect(found == wanted.filter { $0 > middle })
+    try await store.close()
+  }
+
+  /// A segment with more changes than a window, in steps of a few bytes.
+  @Test(arguments: OrderedKeyspaceTests.modes, [1, 7, 100])
+  func feedOfALongClusteredSegmentMissesNoChange(
+    mode: Store.Configuration.IOMode, windowCount: Int
+  ) async throws {
+    let store = try Store(
+      on: MemoryStorage(), at: "store", configuration: Self.configuration(mode))
+    var model: Model = [:]
+    var random = SeededGenerator(seed: 11)
+    try await Self.fill(store, &model, &random)
+    _ = try await store.compact()
+    let found = try await store.feedSequences(windowCount: windowCount)
+    #expect(found.count >= model.count)
+    #expect(found == found.sorted() && Set(found).count == found.count)
+    #expect(found == (try await store.feedSequences(windowCount: 1 << 16)))
+    try await store.close()
+  }
+
+  @Test func salvageOfADamagedClusteredSegmentLosesOnlyTheDamagedRecord() async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: Self.configuration(.mapped))
+    var model: Model = [:]
+    var random = SeededGenerator(seed: 3)
+    try await Self.fill(store, &model, &random, count: 400)
+    _ = try await store.compact()
+    try await store.close()
+    let segment = try #require(
+      try directory.segments().first { try $0.header.flags.contains(.clustered) })
+    let records = try GoldenStore.places(in: [UInt8](try Data(contentsOf: segment)))
+    try segment.flip(at: records[records.count / 2].offset + RecordHeader.fixedLength)
+    let report = try await Store.salvage(
+      directory.path, to: FilePath(directory.url.path).appending("salvaged"))
+    #expect(report.losses.count == 1)
+    let salvaged = try Store(
+      at: FilePath(directory.url.path).appending("salvaged"),
+      configuration: Self.configuration(.mapped))
+    let count = try await salvaged.keyspace(named: "k").count()
+    #expect(count == model.count - 1)
+    try await salvaged.close()
+  }
+}
+
+extension Store {
+  /// Returns the sequence numbers of all operations of the log, as a feed reads them.
+  fileprivate func feedSequences(windowCount: Int) throws -> [UInt64] {
+    var place = FeedPlace(sequence: 0)
+    place.windowCount = windowCount
+    var result: [UInt64] = []
+    while place.sequence < engine!.log.lastSequence {
+      for address in try engine!.nextOperations(
+        &place, keyspace: nil, through: .max, FeedLimits(count: 5, bytes: 300))
+      {
+        result.append(try engine!.operation(at: address).header.sequence)
+      }
+    }
+    return result
+  }
+}
+
+/// The buffer of a compaction that orders records by key.
+@Suite struct KeyOrderBufferTests {
+  private static let seed = Checksum(77)
+
+  /// Encodes a put as it lies at an offset of a segment.
+  private static func record(_ key: [UInt8], _ sequence: UInt64, at offset: Int) -> [UInt8] {
+    key.withUnsafeBytes { key in
+      let draft = RecordDraft(
+        sequence: sequence, kind: .put, keyspace: 1, key: key,
+        value: UnsafeRawBufferPointer(start: nil, count: 0), compressed: nil)
+      var bytes = [UInt8](repeating: 0, count: aligned(draft.length))
+      bytes.withUnsafeMutableBytes {
+        draft.write(to: $0.baseAddress!, at: UInt64(offset), seed: seed)
+      }
+      return bytes
+    }
+  }
+
+  private static func candidate(
+    _ length: Int, _ sequence: UInt64, at offset: Int, isMapped: Bool
+  ) -> CompactionCandidate {
+    CompactionCandidate(
+      address: Address(slot: 0, offset: offset), length: length, hash: 0, sequence: sequence,
+      keyspace: 1, isDelete: false, isMapped: isMapped, isOrdered: true,
+      expiryMilliseconds: .max, orderedKey: isMapped ? nil : [])
+  }
+
+  @Test(arguments: [true, false], 0..<20 as Range<UInt64>)
+  func recordsLeaveTheBufferInTheOrderOfTheirKeys(isMapped: Bool, seed: UInt64) throws {
+    var random = SeededGenerator(seed: seed)
+    var buffer = KeyOrderBuffer(heldLimitBytes: 4096)
+    let values = SegmentValues(dictionary: [], name: "input", seed: Self.seed)
+    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 16)
+    defer { memory.deallocate() }
+    for _ in 0..<3 {
+      var (offset, sequence) = (128, UInt64(1))
+      var expected: [(key: Key, sequence: UInt64)] = []
+      while expected.count < 400 {
+        let prefix = [UInt8](repeating: 9, count: Int(random.next() % 2) * 12)
+        let key = prefix + (0..<(random.next() % 10)).map { _ in UInt8(random.next() % 3) }
+        let bytes = Self.record(key, sequence, at: offset)
+        memory[offset..<offset + bytes.count].copyBytes(from: bytes)
+        let base = UnsafeRawPointer(memory.baseAddress! + offset)
+        let length = RecordHeader.length(at: base)
+        let candidate = Self.candidate(length, sequence, at: offset, isMapped: isMapped)
+        guard buffer.hasRoom(for: candidate) else { break }
+        let header = try #require(RecordHeader.parse(base, length: length))
+        buffer.add(RecordReference(base: base, header: header), candidate, values)
+        expected.append((Key(key), sequence))
+        offset += bytes.count
+        // Numbers need not rise in an input that is in key order itself.
+        sequence = random.next() % (1 << 40) + 1
+      }
+      #expect(isMapped ? expected.count == 400 : expected.count > 50)
+      if !isMapped { memory.initializeMemory(as: UInt8.self, repeating: 0) }
+      var found: [(key: Key, sequence: UInt64)] = []
+      while try buffer.writeNext({ record, _, _ in
+        found.append((Key([UInt8](record.key)), record.header.sequence))
+      }) {}
+      expected.sort { ($0.key, $0.sequence) < ($1.key, $1.sequence) }
+      #expect(found.map(\.key) == expected.map(\.key), "seed \(seed)")
+      #expect(found.map(\.sequence) == expected.map(\.sequence), "seed \(seed)")
+      #expect(buffer.isEmpty && buffer.waitingBytes == 0)
+    }
+  }
+
+  @Test func recordThatChangesInItsMappingIsNotCopied() throws {
+    var buffer = KeyOrderBuffer()
+    let values = SegmentValues(dictionary: [], name: "input", seed: Self.seed)
+    let bytes = Self.record([1, 2, 3], 5, at: 128)
+    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 16)
+    defer { memory.deallocate() }
+    memory.copyBytes(from: bytes)
+    let base = UnsafeRawPointer(memory.baseAddress!)
+    let length = RecordHeader.length(at: base)
+    let header = try #require(RecordHeader.parse(base, length: length))
+    buffer.add(
+      RecordReference(base: base, header: header),
+      Self.candidate(length, 5, at: 128, isMapped: true), values)
+    memory[header.keyOffset + 1] ^= 1
+    let next: (inout KeyOrderBuffer) throws -> Bool = { buffer in
+      try buffer.writeNext { _, _, _ in Issue.record("a changed record is copied") }
+    }
+    do {
+      _ = try next(&buffer)
+      Issue.record("a changed record is not noticed")
+    } catch let error as StoreError {
+      #expect(error.code == .corrupted && error.file == "input" && error.offset == 128)
+    }
+  }
+}
