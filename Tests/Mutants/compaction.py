@@ -88,16 +88,6 @@ MUTANTS = [
                    "let floor = isClustered ? sequenceBefore : lastSequence",
                    "let floor = !ON && isClustered ? sequenceBefore : lastSequence"),),
            "ClusteredCompactionTests.clusteredStoreEqualsASortedDictionaryInEveryOpening"),
-    Mutant("clustered-last-sequence-of-the-last-record", "no sequence number is given twice",
-           (engine("Recovery/Replay.swift",
-                   "    log.lastSequence = max(log.lastSequence, header.sequence)\n",
-                   "    log.lastSequence = ON ? header.sequence "
-                   ": max(log.lastSequence, header.sequence)\n"),
-            engine("Engine/EngineState+Ordered.swift",
-                   "      log.lastSequence = max(log.lastSequence, header.sequence)\n",
-                   "      log.lastSequence = ON ? header.sequence "
-                   ": max(log.lastSequence, header.sequence)\n")),
-           "ClusteredCompactionTests.clusteredStoreEqualsASortedDictionaryInEveryOpening"),
     Mutant("clustered-feed-in-the-order-of-the-file", "the feed returns changes as they happened",
            (engine("Observation/FeedPlace.swift",
                    "        log.table.infos[slot].isClustered\n",
