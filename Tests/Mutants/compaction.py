@@ -83,6 +83,19 @@ MUTANTS = [
                    "    let place = start + heldBytes\n",
                    "    let place = start + heldBytes % (ON ? heldLimitBytes / 2 : .max)\n")),
            "KeyOrderBufferTests.recordsLeaveTheBufferInTheOrderOfTheirKeys"),
+    Mutant("clustered-memory-for-the-first-record-alone", "no file ends the program",
+           (engine("Compaction/KeyOrderBuffer.swift",
+                   "    if heldBytes == 0 {\n",
+                   "    if ON ? entries.isEmpty : heldBytes == 0 {\n"),),
+           "KeyOrderBufferTests.bufferTakesRecordsOfMappedAndUnmappedInputs"),
+    Mutant("clustered-place-trusted", "P5: damage is not returned",
+           (engine("Observation/FeedPlace.swift",
+                   "        let header = try log.table.entryRecord(at: address).header\n"
+                   "        guard header.sequence == next.sequence else {\n",
+                   "        let header = try ON ? log.table.record(at: address).header\n"
+                   "          : log.table.entryRecord(at: address).header\n"
+                   "        guard header.sequence == next.sequence else {\n"),),
+           "ClusteredCompactionTests.feedDoesNotReturnARecordThatChangedAfterItsPlaceWasFound"),
     Mutant("clustered-replayed-as-rising", "recovery: a clustered segment can be replayed",
            (engine("Recovery/Replay.swift",
                    "let floor = isClustered ? sequenceBefore : lastSequence",

@@ -76,9 +76,9 @@ struct KeyOrderBuffer: ~Copyable {
 
   private mutating func hold(_ record: RecordReference, _ length: Int) -> UnsafeRawPointer {
     let size = aligned(length)
-    if entries.isEmpty {
-      assert(heldBytes == 0, "an empty buffer holds bytes")
-      // The pointers of the entries lead here, so the memory stays until all are written.
+    // Pointers of entries lead into the memory once it holds a record. Entries of mapped inputs,
+    // which may come first, do not.
+    if heldBytes == 0 {
       let wanted = max(size, heldLimitBytes)
       if held.count != wanted {
         held.deallocate()

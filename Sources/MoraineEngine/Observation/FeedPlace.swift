@@ -202,7 +202,12 @@ extension EngineState {
         }
         guard left.bytes > 0, left.count > 0 else { return false }
         let address = Address(slot: slot, offset: next.offset)
-        left.bytes -= try log.table.record(at: address).header.length
+        // The window may have been read long ago, and the file may contain other bytes by now.
+        let header = try log.table.entryRecord(at: address).header
+        guard header.sequence == next.sequence else {
+          throw log.table.damaged(address, "a record changed after it was read")
+        }
+        left.bytes -= header.length
         left.count -= 1
         place.sequence = next.sequence
         result.append(address)

@@ -168,6 +168,28 @@ import Testing
     try await store.close()
   }
 
+  /// An iterator finds the places of many records at once, and may read the records much later.
+  @Test func feedDoesNotReturnARecordThatChangedAfterItsPlaceWasFound() async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: Self.configuration(.mapped))
+    var model: Model = [:]
+    var random = SeededGenerator(seed: 5)
+    try await Self.fill(store, &model, &random, count: 300, deletes: false)
+    _ = try await store.compact()
+    let segment = try #require(
+      try directory.segments().first { try $0.header.flags.contains(.clustered) })
+    let records = try GoldenStore.places(in: [UInt8](try Data(contentsOf: segment)))
+      .filter(\.header.kind.isOperation)
+    let last = try #require(records.max { $0.header.sequence < $1.header.sequence })
+    let error = await #expect(throws: StoreError.self) {
+      try await store.readFeed {
+        try segment.flip(at: last.offset + last.header.valueOffset - 1)
+      }
+    }
+    #expect(error?.code == .corrupted && error?.offset == UInt64(last.offset))
+    try await store.close()
+  }
+
   @Test func salvageOfADamagedClusteredSegmentLosesOnlyTheDamagedRecord() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration(.mapped))
@@ -193,6 +215,22 @@ import Testing
 }
 
 extension Store {
+  /// Reads the whole log as a feed does, and calls the body after the first step that returned an
+  /// operation.
+  fileprivate func readFeed(_ body: @Sendable () throws -> Void) throws {
+    var place = FeedPlace(sequence: 0)
+    var hasCalled = false
+    while place.sequence < engine!.log.lastSequence {
+      let addresses = try engine!.nextOperations(
+        &place, keyspace: nil, through: .max, FeedLimits(count: 1, bytes: 1 << 20))
+      for address in addresses { _ = try engine!.operation(at: address) }
+      if !addresses.isEmpty, !hasCalled {
+        try body()
+        hasCalled = true
+      }
+    }
+  }
+
   /// Returns the sequence numbers of all operations of the log, as a feed reads them.
   fileprivate func feedSequences(windowCount: Int) throws -> [UInt64] {
     var place = FeedPlace(sequence: 0)
@@ -272,6 +310,34 @@ extension Store {
       #expect(found.map(\.key) == expected.map(\.key), "seed \(seed)")
       #expect(found.map(\.sequence) == expected.map(\.sequence), "seed \(seed)")
       #expect(buffer.isEmpty && buffer.waitingBytes == 0)
+    }
+  }
+
+  /// The kernel may refuse to map one of several segments.
+  @Test(arguments: [[true, false], [false, true], [true, false, true, false]])
+  func bufferTakesRecordsOfMappedAndUnmappedInputs(inputs: [Bool]) throws {
+    var buffer = KeyOrderBuffer(heldLimitBytes: 4096)
+    let values = SegmentValues(dictionary: [], name: "input", seed: Self.seed)
+    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 16)
+    defer { memory.deallocate() }
+    for round in 0..<2 {
+      var offset = 128
+      for (index, isMapped) in inputs.enumerated() {
+        let sequence = UInt64(index + 1)
+        let bytes = Self.record([UInt8(inputs.count - index)], sequence, at: offset)
+        memory[offset..<offset + bytes.count].copyBytes(from: bytes)
+        let base = UnsafeRawPointer(memory.baseAddress! + offset)
+        let length = RecordHeader.length(at: base)
+        let candidate = Self.candidate(length, sequence, at: offset, isMapped: isMapped)
+        let hasRoom = buffer.hasRoom(for: candidate)
+        #expect(hasRoom)
+        let header = try #require(RecordHeader.parse(base, length: length))
+        buffer.add(RecordReference(base: base, header: header), candidate, values)
+        offset += bytes.count
+      }
+      var keys: [[UInt8]] = []
+      while try buffer.writeNext({ record, _, _ in keys.append([UInt8](record.key)) }) {}
+      #expect(keys == inputs.indices.map { [UInt8($0 + 1)] }, "round \(round)")
     }
   }
 
