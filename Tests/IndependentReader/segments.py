@@ -47,7 +47,7 @@ class Segment:
         is_clustered = bool(flags & 1 << 16)
         if is_clustered and not flags & 1:
             self.fail(96, "a clustered segment was not written by compaction")
-        if is_clustered != bool(entry.flags & 8) or (is_clustered and not entry.flags & 1):
+        if is_clustered != bool(entry.flags & 8) or (is_clustered and entry.flags & 7 != 5):
             self.fail(96, "the manifest disagrees on the order of the records")
         if number(data, 104, 4) and not flags & 4:
             self.fail(96, "the header names an encryption key, but no encryption")

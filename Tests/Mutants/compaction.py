@@ -71,9 +71,10 @@ MUTANTS = [
            "KeyOrderBufferTests.recordThatChangesInItsMappingIsNotCopied"),
     Mutant("clustered-tie-by-head", "a compaction writes the records of a keyspace by key",
            (engine("Compaction/KeyOrderBuffer.swift",
-                   "return difference != 0 ? difference < 0 : first.sequence < second.sequence",
-                   "return !ON && difference != 0 "
-                   "? difference < 0 : first.sequence < second.sequence"),),
+                   "      if first.key.precedes(second.key) { return true }\n"
+                   "      if second.key.precedes(first.key) { return false }\n",
+                   "      if !ON, first.key.precedes(second.key) { return true }\n"
+                   "      if !ON, second.key.precedes(first.key) { return false }\n"),),
            "KeyOrderBufferTests.recordsLeaveTheBufferInTheOrderOfTheirKeys"),
     Mutant("clustered-part-overwritten", "P1: no record is lost by a compaction",
            (engine("Compaction/KeyOrderBuffer.swift",

@@ -120,6 +120,10 @@ struct SegmentPrefix {
         directory, name, limit: lengthBytes)
     else { throw .corrupted("a segment file is missing", name, at: 0) }
     let header = try SegmentFile.header(source, name)
+    // Compaction ends what a backup can be restored to, so only a forged manifest asks for this.
+    guard !header.flags.contains(.clustered) else {
+      throw .corrupted("a segment in key order cannot be cut", name, at: 96)
+    }
     offset = header.headerLength
     var scanner = SegmentScanner(
       source: source, name: name, seed: header.checksumSeed, offset: header.headerLength)

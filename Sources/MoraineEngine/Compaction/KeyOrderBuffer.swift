@@ -10,7 +10,7 @@ struct KeyOrderBuffer: ~Copyable {
   /// A record that waits, and the bytes that decide its place.
   private struct Entry {
     let base: UnsafeRawPointer
-    let key: UnsafeRawBufferPointer
+    let key: TreeKey
     let candidate: CompactionCandidate
     let values: SegmentValues
   }
@@ -20,15 +20,16 @@ struct KeyOrderBuffer: ~Copyable {
     let keyspace: UInt16
     /// The eight bytes of the key after those that all keys of the keyspace share, as a number.
     let head: UInt64
-    let key: UnsafeRawBufferPointer
+    let key: TreeKey
     let sequence: UInt64
     let index: Int
 
     static func precedes(_ first: Place, _ second: Place) -> Bool {
       if first.keyspace != second.keyspace { return first.keyspace < second.keyspace }
       if first.head != second.head { return first.head < second.head }
-      let difference = KeyOrderBuffer.difference(first.key, second.key)
-      return difference != 0 ? difference < 0 : first.sequence < second.sequence
+      if first.key.precedes(second.key) { return true }
+      if second.key.precedes(first.key) { return false }
+      return first.sequence < second.sequence
     }
   }
 
@@ -68,8 +69,7 @@ struct KeyOrderBuffer: ~Copyable {
     assert(candidate.isOrdered, "a record without an order waits for its turn")
     var base = record.base
     if !candidate.isMapped { base = hold(record, candidate.length) }
-    let key = UnsafeRawBufferPointer(
-      start: base + record.header.keyOffset, count: record.header.keyLength)
+    let key = TreeKey(RecordReference(base: base, header: record.header).key)
     entries.append(Entry(base: base, key: key, candidate: candidate, values: values))
     waitingBytes += aligned(candidate.length)
   }
@@ -131,52 +131,27 @@ struct KeyOrderBuffer: ~Copyable {
   }
 
   private mutating func sort() {
-    var shared: [UInt16: (key: UnsafeRawBufferPointer, count: Int)] = [:]
+    var shared: [UInt16: (key: TreeKey, count: Int)] = [:]
     for index in entries.indices {
       let (key, keyspace) = (entries[index].key, entries[index].candidate.keyspace)
       guard let known = shared[keyspace] else {
         shared[keyspace] = (key, key.count)
         continue
       }
-      let count = Self.sharedCount(known.key, key, limit: known.count)
-      if count < known.count { shared[keyspace]?.count = count }
+      if let count = known.key.shared(with: key), count < known.count {
+        shared[keyspace]?.count = count
+      }
     }
     order.reserveCapacity(entries.count)
     for index in entries.indices {
       let (key, candidate) = (entries[index].key, entries[index].candidate)
+      let start = shared[candidate.keyspace]?.count ?? 0
       order.append(
         Place(
           keyspace: candidate.keyspace,
-          head: Self.head(key, after: shared[candidate.keyspace]?.count ?? 0), key: key,
-          sequence: candidate.sequence, index: index))
+          head: UInt64(key.head(after: start)) << 32 | UInt64(key.head(after: start + 4)),
+          key: key, sequence: candidate.sequence, index: index))
     }
     order.sort(by: Place.precedes)
-  }
-
-  /// Returns the number of bytes with which both keys begin.
-  private static func sharedCount(
-    _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, limit: Int
-  ) -> Int {
-    let most = min(limit, second.count)
-    var count = 0
-    while count < most, first[count] == second[count] { count += 1 }
-    return count
-  }
-
-  private static func head(_ key: UnsafeRawBufferPointer, after start: Int) -> UInt64 {
-    var head: UInt64 = 0
-    for place in start..<start + 8 {
-      head = head << 8 | (place < key.count ? UInt64(key[place]) : 0)
-    }
-    return head
-  }
-
-  /// Returns a negative number when the first key precedes the second, 0 when they are equal.
-  private static func difference(
-    _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer
-  ) -> Int {
-    let common = sharedCount(first, second, limit: first.count)
-    guard common < min(first.count, second.count) else { return first.count - second.count }
-    return Int(first[common]) - Int(second[common])
   }
 }

@@ -473,7 +473,10 @@ enum SegmentOpening {
         "the segment is encrypted, which this version cannot read; update this program", file: name)
     }
     let isClustered = header.flags.contains(.clustered)
-    guard isClustered == entry.flags.contains(.clustered), entry.isSealed || !isClustered else {
+    guard isClustered == entry.flags.contains(.clustered),
+      !isClustered || entry.flags.isSuperset(of: [.sealed, .compacted]),
+      !isClustered || !entry.flags.contains(.cut)
+    else {
       throw .corrupted(
         "the header and the manifest disagree on the order of the records", name, at: 96)
     }

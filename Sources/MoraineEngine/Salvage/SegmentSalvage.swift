@@ -103,7 +103,7 @@ struct SegmentSalvage {
 
   /// - Parameter next: the offset of the first record after the hole.
   private mutating func addHole(_ range: Range<Int>, next: Int?) {
-    let afterAll = max(plan.sequences.highest, plan.sequences.highest &+ 1)
+    let afterAll = min(plan.sequences.highest, SequenceNumber.max.rawValue) + 1
     let before = next.map { isClustered ? afterAll : firstSequence(from: $0) }
     assert(!range.isEmpty, "a hole has no bytes")
     assert(

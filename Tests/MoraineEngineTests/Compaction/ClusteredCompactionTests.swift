@@ -39,6 +39,16 @@ import Testing
     }
   }
 
+  /// Returns a clustered segment, and its puts and deletes.
+  private static func clusteredSegment(
+    in directory: TestDirectory
+  ) throws -> (URL, [(offset: Int, header: RecordHeader)]) {
+    let segment = try #require(
+      try directory.segments().first { try $0.header.flags.contains(.clustered) })
+    let records = try GoldenStore.places(in: [UInt8](try Data(contentsOf: segment)))
+    return (segment, records.filter(\.header.kind.isOperation))
+  }
+
   private static func expect(
     _ store: Store, equals model: Model, _ replay: Comment
   ) async throws {
@@ -176,10 +186,7 @@ import Testing
     var random = SeededGenerator(seed: 5)
     try await Self.fill(store, &model, &random, count: 300, deletes: false)
     _ = try await store.compact()
-    let segment = try #require(
-      try directory.segments().first { try $0.header.flags.contains(.clustered) })
-    let records = try GoldenStore.places(in: [UInt8](try Data(contentsOf: segment)))
-      .filter(\.header.kind.isOperation)
+    let (segment, records) = try Self.clusteredSegment(in: directory)
     let last = try #require(records.max { $0.header.sequence < $1.header.sequence })
     let error = await #expect(throws: StoreError.self) {
       try await store.readFeed {
@@ -198,9 +205,7 @@ import Testing
     try await Self.fill(store, &model, &random, count: 400)
     _ = try await store.compact()
     try await store.close()
-    let segment = try #require(
-      try directory.segments().first { try $0.header.flags.contains(.clustered) })
-    let records = try GoldenStore.places(in: [UInt8](try Data(contentsOf: segment)))
+    let (segment, records) = try Self.clusteredSegment(in: directory)
     try segment.flip(at: records[records.count / 2].offset + RecordHeader.fixedLength)
     let report = try await Store.salvage(
       directory.path, to: FilePath(directory.url.path).appending("salvaged"))
@@ -249,59 +254,57 @@ extension Store {
 
 /// The buffer of a compaction that orders records by key.
 @Suite struct KeyOrderBufferTests {
-  private static let seed = Checksum(77)
+  /// The bytes of a segment that a compaction reads.
+  private final class Input {
+    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 16)
+    private let values = SegmentValues(dictionary: [], name: "input", seed: Checksum(77))
+    private var offset = 128
 
-  /// Encodes a put as it lies at an offset of a segment.
-  private static func record(_ key: [UInt8], _ sequence: UInt64, at offset: Int) -> [UInt8] {
-    key.withUnsafeBytes { key in
-      let draft = RecordDraft(
-        sequence: sequence, kind: .put, keyspace: 1, key: key,
-        value: UnsafeRawBufferPointer(start: nil, count: 0), compressed: nil)
-      var bytes = [UInt8](repeating: 0, count: aligned(draft.length))
-      bytes.withUnsafeMutableBytes {
-        draft.write(to: $0.baseAddress!, at: UInt64(offset), seed: seed)
+    deinit { memory.deallocate() }
+
+    /// Writes a put after those before, and adds it to a buffer.
+    ///
+    /// - Returns: false when the buffer has no room.
+    func add(
+      _ key: [UInt8], _ sequence: UInt64, isMapped: Bool, to buffer: inout KeyOrderBuffer
+    ) throws -> Bool {
+      let base = try #require(memory.baseAddress) + offset
+      let length = key.withUnsafeBytes { key in
+        let draft = RecordDraft(
+          sequence: sequence, kind: .put, keyspace: 1, key: key,
+          value: UnsafeRawBufferPointer(start: nil, count: 0), compressed: nil)
+        draft.write(to: base, at: UInt64(offset), seed: Checksum(77))
+        return draft.length
       }
-      return bytes
+      let candidate = CompactionCandidate(
+        address: Address(slot: 0, offset: offset), length: length, hash: 0, sequence: sequence,
+        keyspace: 1, isDelete: false, isMapped: isMapped, isOrdered: true,
+        expiryMilliseconds: .max, orderedKey: isMapped ? nil : [])
+      guard buffer.hasRoom(for: candidate) else { return false }
+      let header = try #require(RecordHeader.parse(base, length: length))
+      buffer.add(RecordReference(base: base, header: header), candidate, values)
+      offset += aligned(length)
+      return true
     }
-  }
-
-  private static func candidate(
-    _ length: Int, _ sequence: UInt64, at offset: Int, isMapped: Bool
-  ) -> CompactionCandidate {
-    CompactionCandidate(
-      address: Address(slot: 0, offset: offset), length: length, hash: 0, sequence: sequence,
-      keyspace: 1, isDelete: false, isMapped: isMapped, isOrdered: true,
-      expiryMilliseconds: .max, orderedKey: isMapped ? nil : [])
   }
 
   @Test(arguments: [true, false], 0..<20 as Range<UInt64>)
   func recordsLeaveTheBufferInTheOrderOfTheirKeys(isMapped: Bool, seed: UInt64) throws {
     var random = SeededGenerator(seed: seed)
     var buffer = KeyOrderBuffer(heldLimitBytes: 4096)
-    let values = SegmentValues(dictionary: [], name: "input", seed: Self.seed)
-    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 16)
-    defer { memory.deallocate() }
     for _ in 0..<3 {
-      var (offset, sequence) = (128, UInt64(1))
+      let input = Input()
       var expected: [(key: Key, sequence: UInt64)] = []
       while expected.count < 400 {
         let prefix = [UInt8](repeating: 9, count: Int(random.next() % 2) * 12)
         let key = prefix + (0..<(random.next() % 10)).map { _ in UInt8(random.next() % 3) }
-        let bytes = Self.record(key, sequence, at: offset)
-        memory[offset..<offset + bytes.count].copyBytes(from: bytes)
-        let base = UnsafeRawPointer(memory.baseAddress! + offset)
-        let length = RecordHeader.length(at: base)
-        let candidate = Self.candidate(length, sequence, at: offset, isMapped: isMapped)
-        guard buffer.hasRoom(for: candidate) else { break }
-        let header = try #require(RecordHeader.parse(base, length: length))
-        buffer.add(RecordReference(base: base, header: header), candidate, values)
-        expected.append((Key(key), sequence))
-        offset += bytes.count
         // Numbers need not rise in an input that is in key order itself.
-        sequence = random.next() % (1 << 40) + 1
+        let sequence = random.next() % (1 << 40) + 1
+        guard try input.add(key, sequence, isMapped: isMapped, to: &buffer) else { break }
+        expected.append((Key(key), sequence))
       }
       #expect(isMapped ? expected.count == 400 : expected.count > 50)
-      if !isMapped { memory.initializeMemory(as: UInt8.self, repeating: 0) }
+      if !isMapped { input.memory.initializeMemory(as: UInt8.self, repeating: 0) }
       var found: [(key: Key, sequence: UInt64)] = []
       while try buffer.writeNext({ record, _, _ in
         found.append((Key([UInt8](record.key)), record.header.sequence))
@@ -309,7 +312,8 @@ extension Store {
       expected.sort { ($0.key, $0.sequence) < ($1.key, $1.sequence) }
       #expect(found.map(\.key) == expected.map(\.key), "seed \(seed)")
       #expect(found.map(\.sequence) == expected.map(\.sequence), "seed \(seed)")
-      #expect(buffer.isEmpty && buffer.waitingBytes == 0)
+      let (isEmpty, waitingBytes) = (buffer.isEmpty, buffer.waitingBytes)
+      #expect(isEmpty && waitingBytes == 0)
     }
   }
 
@@ -317,23 +321,12 @@ extension Store {
   @Test(arguments: [[true, false], [false, true], [true, false, true, false]])
   func bufferTakesRecordsOfMappedAndUnmappedInputs(inputs: [Bool]) throws {
     var buffer = KeyOrderBuffer(heldLimitBytes: 4096)
-    let values = SegmentValues(dictionary: [], name: "input", seed: Self.seed)
-    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 16)
-    defer { memory.deallocate() }
     for round in 0..<2 {
-      var offset = 128
+      let input = Input()
       for (index, isMapped) in inputs.enumerated() {
-        let sequence = UInt64(index + 1)
-        let bytes = Self.record([UInt8(inputs.count - index)], sequence, at: offset)
-        memory[offset..<offset + bytes.count].copyBytes(from: bytes)
-        let base = UnsafeRawPointer(memory.baseAddress! + offset)
-        let length = RecordHeader.length(at: base)
-        let candidate = Self.candidate(length, sequence, at: offset, isMapped: isMapped)
-        let hasRoom = buffer.hasRoom(for: candidate)
-        #expect(hasRoom)
-        let header = try #require(RecordHeader.parse(base, length: length))
-        buffer.add(RecordReference(base: base, header: header), candidate, values)
-        offset += bytes.count
+        let key = [UInt8(inputs.count - index)]
+        let isTaken = try input.add(key, UInt64(index + 1), isMapped: isMapped, to: &buffer)
+        #expect(isTaken)
       }
       var keys: [[UInt8]] = []
       while try buffer.writeNext({ record, _, _ in keys.append([UInt8](record.key)) }) {}
@@ -343,25 +336,14 @@ extension Store {
 
   @Test func recordThatChangesInItsMappingIsNotCopied() throws {
     var buffer = KeyOrderBuffer()
-    let values = SegmentValues(dictionary: [], name: "input", seed: Self.seed)
-    let bytes = Self.record([1, 2, 3], 5, at: 128)
-    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 16)
-    defer { memory.deallocate() }
-    memory.copyBytes(from: bytes)
-    let base = UnsafeRawPointer(memory.baseAddress!)
-    let length = RecordHeader.length(at: base)
-    let header = try #require(RecordHeader.parse(base, length: length))
-    buffer.add(
-      RecordReference(base: base, header: header),
-      Self.candidate(length, 5, at: 128, isMapped: true), values)
-    memory[header.keyOffset + 1] ^= 1
-    let next: (inout KeyOrderBuffer) throws -> Bool = { buffer in
-      try buffer.writeNext { _, _, _ in Issue.record("a changed record is copied") }
-    }
+    let input = Input()
+    let isTaken = try input.add([1, 2, 3], 5, isMapped: true, to: &buffer)
+    #expect(isTaken)
+    input.memory[128 + RecordHeader.fixedLength + 3] ^= 1
     do {
-      _ = try next(&buffer)
+      _ = try buffer.writeNext { _, _, _ in Issue.record("a changed record is copied") }
       Issue.record("a changed record is not noticed")
-    } catch let error as StoreError {
+    } catch {
       #expect(error.code == .corrupted && error.file == "input" && error.offset == 128)
     }
   }
