@@ -10,8 +10,8 @@ struct FeedPlace {
   /// The records of the segment in the order of their sequence numbers, where they lie in the order
   /// of their keys.
   fileprivate var window: SequenceWindow?
-  /// Number of records that a window should have.
-  var windowCount = 1 << 16
+  /// Number of records that a window has room for.
+  var windowCount = 1 << 17
   /// The iterator does not need deletes up to this number, because it began without any contents.
   var deletesNotNeededThrough: UInt64 = 0
 
@@ -21,50 +21,51 @@ struct FeedPlace {
   }
 }
 
-/// The places of those records of a clustered segment whose sequence numbers lie in a window.
+/// The offsets of the records of a clustered segment that have the lowest sequence numbers after
+/// the feed's place.
 ///
-/// The records lie in the order of their keys, so each window reads the whole segment once. The
-/// window is so wide that most segments need few of them.
+/// The records lie in the order of their keys, so each window reads the whole segment once.
 private struct SequenceWindow {
-  /// Width of the widest window, in windows without gaps.
-  private static let mostGaps: UInt64 = 4
+  private struct Entry {
+    let sequence: UInt64
+    let offset: Int
+  }
 
-  private let end: UInt64
-  private let width: Int
-  private(set) var first: UInt64
-  /// Offset of the record of each number from ``first`` on; 0 where the segment has none.
-  private var offsets: [UInt32] = []
-  /// The lowest number after the window.
-  private var following = UInt64.max
-  /// Offset of the next record to read.
-  private var offset = 0
+  private let count: Int
+  /// The entries that the steps of the reading have found. Each step adds an array of its own,
+  /// because a step changes a copy of the feed's place, and must not copy all entries.
+  private var found: [[Entry]] = []
+  private var foundCount = 0
+  /// After the reading: the window in the order of the sequence numbers.
+  private var entries: [Entry] = []
+  /// The window contains no record with this number or a higher one, because its room was used for
+  /// lower numbers.
+  private var end = UInt64.max
+  /// Numbers up to this one are not wanted.
+  private var sequence: UInt64
+  /// While the segment is read: the offset of the next record to read.
+  private var offset: Int
+  /// The first entry that was not returned.
+  private var position = 0
   private(set) var isRead = false
 
   /// - Parameters:
   ///   - sequence: the last sequence number that is not wanted.
-  ///   - count: number of records that a window should have.
+  ///   - count: number of records that the window has room for.
   init(of view: SegmentView, after sequence: UInt64, count: Int) {
     precondition(count > 0, "a window has no room for a record")
     assert(sequence < view.lastSequence, "a segment without wanted records is read")
-    first = max(sequence + 1, view.firstSequence)
-    end = view.lastSequence + 1
-    // Records that are gone leave gaps between the numbers.
-    let gaps = (view.lastSequence &- view.firstSequence) / max(1, view.recordCount)
-    width = count * Int(max(1, min(Self.mostGaps, gaps)))
-    begin(at: first, view)
-  }
-
-  private mutating func begin(at sequence: UInt64, _ view: SegmentView) {
-    first = sequence
-    let count = Int(clamping: min(UInt64(width), end - sequence))
-    offsets = Array(repeating: 0, count: count)
-    (following, offset, isRead) = (.max, view.firstOffset, false)
+    self.sequence = sequence
+    self.count = count
+    offset = view.firstOffset
   }
 
   /// Reads records, and counts their bytes down.
   mutating func read(
     _ slot: Int, _ keyspace: UInt16?, _ table: borrowing SegmentTable, _ left: inout Int
   ) throws(StoreError) {
+    var new: [Entry] = []
+    defer { found.append(new) }
     while offset < table[slot].operationsEnd {
       guard left > 0 else { return }
       let address = Address(slot: slot, offset: offset)
@@ -72,35 +73,52 @@ private struct SequenceWindow {
       defer { offset += aligned(header.length) }
       left -= header.length
       guard header.kind.isOperation, keyspace ?? header.keyspace == header.keyspace,
-        header.sequence >= first
+        header.sequence > sequence, header.sequence < end
       else { continue }
-      let index = header.sequence - first
-      if index < offsets.count {
-        offsets[Int(index)] = UInt32(truncatingIfNeeded: offset)
-      } else {
-        following = min(following, header.sequence)
-      }
+      new.append(Entry(sequence: header.sequence, offset: offset))
+      foundCount += 1
+      guard foundCount == 2 * count else { continue }
+      found.append(new)
+      new = takeLowest()
+      foundCount = new.count
     }
-    isRead = true
+    found.append(new)
+    new = []
+    entries = takeLowest()
+    (found, foundCount, isRead) = ([], 0, true)
   }
 
-  /// Returns the next record after a sequence number; nil at the end of the window.
-  func next(after sequence: UInt64) -> (sequence: UInt64, offset: Int)? {
+  /// Removes all entries that were found, and returns those that the window has room for.
+  private mutating func takeLowest() -> [Entry] {
+    var lowest = found.flatMap(\.self)
+    found = []
+    lowest.sort { $0.sequence < $1.sequence }
+    guard lowest.count > count else { return lowest }
+    end = lowest[count].sequence
+    lowest.removeSubrange(count...)
+    return lowest
+  }
+
+  /// The next record of the window; nil at its end.
+  var next: (sequence: UInt64, offset: Int)? {
     assert(isRead, "a window is used before it was read")
-    var index = sequence < first ? 0 : Int(clamping: sequence - first + 1)
-    while index < offsets.count {
-      if offsets[index] != 0 { return (first + UInt64(index), Int(offsets[index])) }
-      index += 1
-    }
-    return nil
+    guard position < entries.count else { return nil }
+    return (entries[position].sequence, entries[position].offset)
+  }
+
+  /// Moves past ``next``.
+  mutating func consume() {
+    position += 1
+    assert(position <= entries.count, "a window has no such entry")
   }
 
   /// Moves on to the records after the window.
   ///
   /// - Returns: false when there are none.
   mutating func advance(_ view: SegmentView) -> Bool {
-    guard following < end else { return false }
-    begin(at: following, view)
+    guard end != .max, let last = entries.last else { return false }
+    (sequence, end, offset, position, isRead) = (last.sequence, .max, view.firstOffset, 0, false)
+    entries = []
     return true
   }
 }
@@ -195,7 +213,7 @@ extension EngineState {
         try window.read(slot, keyspace, log.table, &left.bytes)
         guard window.isRead else { return false }
       }
-      while let next = window.next(after: place.sequence) {
+      while let next = window.next {
         if next.sequence > end {
           place.sequence = end
           return true
@@ -210,6 +228,7 @@ extension EngineState {
         left.bytes -= header.length
         left.count -= 1
         place.sequence = next.sequence
+        window.consume()
         result.append(address)
       }
       guard window.advance(view) else { break }
