@@ -339,8 +339,13 @@ final class CompactionOutput: @unchecked Sendable {
   var name: String { header.number.fileName }
   var lengthBytes: Int { written + buffer.count }
   var isEmpty: Bool { recordCount == 0 }
-  /// Length of the output with the records that wait for their turn, in bytes.
-  var expectedBytes: Int { lengthBytes + waiting.waitingBytes }
+  /// Returns the expected length of the output with the records that wait for their turn, in bytes.
+  ///
+  /// - Parameter shrinkage: the part of their length that a dictionary leaves of these records.
+  func expectedBytes(shrinkage: Double) -> Int {
+    assert((0...1).contains(shrinkage), "records shrink to less than nothing, or grow")
+    return lengthBytes + Int(Double(waiting.waitingBytes) * shrinkage)
+  }
 
   /// Sets the dictionary that the values share. Called before the first record is appended.
   func share(_ dictionary: SharedDictionary) {

@@ -152,7 +152,7 @@ extension Store {
         "the records are not of the segment read last, or of a later one")
       // Copy at least two segments, or nothing would be gained.
       while slots[count - 1] != candidates[0].address.slot {
-        if count > 1, output.expectedBytes > limitBytes {
+        if count > 1, output.expectedBytes(shrinkage: work.shrinkage) > limitBytes {
           try await writeWaiting(output, work)
           return (count, cleaned, selection)
         }
