@@ -109,8 +109,7 @@ extension EngineState {
         log.table[address.slot].earliestExpiry = min(
           expiry, log.table[address.slot].earliestExpiry)
       }
-      log.countRecord(
-        header.sequence, header.kind.effect, length: header.length, in: address.slot)
+      log.countReplayed(header, in: address.slot)
       log.lastSequence = max(log.lastSequence, header.sequence)
       if let existing, existing.sequence > header.sequence { return }
       live.apply(

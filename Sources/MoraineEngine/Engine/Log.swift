@@ -251,20 +251,34 @@ extension Log {
     pipeline.publish(sequence: lastSequence, offset: end)
   }
 
-  /// Counts a record in the figures of its segment.
+  /// Counts a record that was appended, in the figures of its segment.
   @inline(__always)
   func countRecord(
     _ sequence: UInt64, _ effect: RecordKind.Effect, length: Int, in slot: Int
   ) {
-    assert(effect != .none, "only records with a key are counted")
     assert(
-      sequence > table[slot].lastSequence || table.infos[slot].isClustered,
+      sequence > table[slot].lastSequence, "sequence numbers in a segment do not ascend")
+    countBytes(effect, length: length, in: slot)
+    table[slot].countAppended(sequence)
+  }
+
+  /// Counts a record that was read, in the figures of its segment.
+  @inline(__always)
+  func countReplayed(_ header: RecordHeader, in slot: Int) {
+    assert(
+      header.sequence > table[slot].lastSequence || table.infos[slot].isClustered,
       "sequence numbers in a segment do not ascend")
+    countBytes(header.kind.effect, length: header.length, in: slot)
+    table[slot].count(header.sequence)
+  }
+
+  @inline(__always)
+  private func countBytes(_ effect: RecordKind.Effect, length: Int, in slot: Int) {
+    assert(effect != .none, "only records with a key are counted")
     if effect == .removes {
       table[slot].deleteBytes &+= UInt64(truncatingIfNeeded: aligned(length))
     }
     table[slot].recordCount &+= 1
-    table[slot].count(sequence)
   }
 }
 

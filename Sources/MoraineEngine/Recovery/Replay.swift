@@ -196,8 +196,7 @@ extension EngineState {
     if let expiry = record.expiryMilliseconds {
       log.table[address.slot].earliestExpiry = min(expiry, log.table[address.slot].earliestExpiry)
     }
-    log.countRecord(
-      header.sequence, header.kind.effect, length: header.length, in: address.slot)
+    log.countReplayed(header, in: address.slot)
     log.lastSequence = max(log.lastSequence, header.sequence)
     // Only with a checkpoint: it may cover records that come later in the log.
     if let existing, existing.record.header.sequence > header.sequence { return }

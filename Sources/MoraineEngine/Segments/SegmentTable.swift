@@ -286,6 +286,14 @@ struct SegmentInfo {
 }
 
 extension SegmentView {
+  /// Adds the sequence number of an appended record, which is the highest of the segment, to the
+  /// range of these numbers.
+  @inline(__always)
+  mutating func countAppended(_ sequence: UInt64) {
+    if firstSequence == 0 { firstSequence = sequence }
+    lastSequence = sequence
+  }
+
   /// Adds the sequence number of a record to the range of these numbers.
   @inline(__always)
   mutating func count(_ sequence: UInt64) {
