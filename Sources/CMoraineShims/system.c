@@ -250,6 +250,19 @@ void moraine_prefill(int fd, off_t offset, void *base, size_t length) {
   moraine_prefault(base, length);
 }
 
+void moraine_announce_mapped(void *base, size_t length) {
+  (void)madvise(base, length, MADV_WILLNEED);
+}
+
+void moraine_announce(int fd, off_t offset, size_t length) {
+#if defined(__linux__)
+  (void)posix_fadvise(fd, offset, (off_t)length, POSIX_FADV_WILLNEED);
+#else
+  struct radvisory part = {.ra_offset = offset, .ra_count = (int)length};
+  (void)fcntl(fd, F_RDADVISE, &part);
+#endif
+}
+
 void moraine_unload(void *base, size_t length) {
 #if defined(__linux__)
   (void)madvise(base, length, MADV_DONTNEED);

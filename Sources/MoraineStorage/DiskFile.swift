@@ -135,6 +135,13 @@ final class DiskFile: StorageFile, Parkable {
     }
   }
 
+  func announceRead(from start: Int, to end: Int) throws(StorageError) {
+    guard end > start else { return }
+    try use { (descriptor) throws(StorageError) in
+      moraine_announce(descriptor, off_t(start), end - start)
+    }
+  }
+
   func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
     guard let base = bytes.baseAddress else { return }
     let count = bytes.count

@@ -20,6 +20,13 @@ final class DiskMapping: FileMapping, @unchecked Sendable {
     if length > 0 { moraine_unload(base, length) }
   }
 
+  func announceRead(from start: Int, to end: Int) {
+    let first = start & ~(CPU.pageBytes - 1)
+    let last = min(end, lengthBytes)
+    guard last > first else { return }
+    moraine_announce_mapped(base + first, last - first)
+  }
+
   func prefault(from start: Int, to end: Int) {
     let first = start & ~(CPU.pageBytes - 1)
     guard end > first else { return }

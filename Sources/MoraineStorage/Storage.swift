@@ -192,6 +192,8 @@ package protocol StorageFile: AnyObject, Sendable {
   func readMedium(
     into target: UnsafeMutableRawBufferPointer, at offset: UInt64
   ) throws(StorageError) -> Int?
+  /// Begins to read bytes from the disk, without waiting for them; a hint.
+  func announceRead(from start: Int, to end: Int) throws(StorageError)
   /// Maps the file's first bytes, shared with other users of the file. The mapping may reach beyond
   /// the file's end; access only bytes that ``allocate(from:to:)`` has reserved.
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping
@@ -213,6 +215,8 @@ package protocol StorageFile: AnyObject, Sendable {
 }
 
 extension StorageFile {
+  package func announceRead(from start: Int, to end: Int) throws(StorageError) {}
+
   /// Storage without descriptors gives none back.
   package func allowParking() {}
 
@@ -252,11 +256,15 @@ package protocol FileMapping: AnyObject, Sendable {
   var lengthBytes: Int { get }
   /// Makes pages present before they are used; a hint.
   func prefault(from start: Int, to end: Int)
+  /// Begins to read bytes from the disk, without waiting for them; a hint.
+  func announceRead(from start: Int, to end: Int)
   /// Declares that the bytes up to `end` are not written any more and are about to be synced. A
   /// hint: it makes the sync cheaper for threads that continue in other segments.
   func finishWriting(to end: Int)
 }
 
 extension FileMapping {
+  package func announceRead(from start: Int, to end: Int) {}
+
   package func finishWriting(to end: Int) {}
 }

@@ -61,6 +61,13 @@ extension TreePages where Self: ~Copyable {
     return position >= 0 && position < leaf.count ? leaf.address(position) : nil
   }
 
+  /// Moves the cursor from the edge of a leaf to the next leaf, or to the one before.
+  ///
+  /// - Returns: false when the tree has none; the cursor has not moved.
+  func moveToLeaf(_ cursor: inout TreeCursor, isForward: Bool) -> Bool {
+    cursor.moveToLeaf(in: self, isForward: isForward)
+  }
+
   /// Returns the address of the entry before the cursor, and moves the cursor before it.
   @inline(__always)
   func previous(_ cursor: inout TreeCursor) -> Address? { cursor.previous(in: self) }
@@ -69,6 +76,15 @@ extension TreePages where Self: ~Copyable {
 extension TreeCursor {
   /// The leaf at the cursor.
   var leaf: Int { path.leaf }
+
+  /// Whether this cursor comes before another one of the same tree.
+  func precedes(_ other: TreeCursor) -> Bool {
+    assert(path.depth == other.path.depth, "cursors of two trees are compared")
+    for level in 0..<path.depth where path.index(level) != other.path.index(level) {
+      return path.index(level) < other.path.index(level)
+    }
+    return position < other.position
+  }
 
   /// Moves past entries of the leaf at the cursor.
   mutating func skip(_ count: Int) { position += count }
@@ -92,6 +108,7 @@ extension TreeCursor {
       return leaf.address(position &- 1)
     }
     guard moveToLeaf(in: pages, isForward: true) else { return nil }
+    assert(TreeLeaf(pages.page(path.leaf)).count > 0, "a leaf has no entry")
     position = 1
     return TreeLeaf(pages.page(path.leaf)).address(0)
   }
@@ -102,16 +119,15 @@ extension TreeCursor {
   ) -> Address? {
     if position == 0 {
       guard moveToLeaf(in: pages, isForward: false) else { return nil }
-      position = TreeLeaf(pages.page(path.leaf)).count
     }
     position &-= 1
     return TreeLeaf(pages.page(path.leaf)).address(position)
   }
 
-  /// Moves to the next leaf, or to the one before.
+  /// Moves before the first entry of the next leaf, or after the last entry of the leaf before.
   ///
   /// - Returns: false when there is none; the cursor has not moved.
-  private mutating func moveToLeaf<Pages: TreePages & ~Copyable>(
+  fileprivate mutating func moveToLeaf<Pages: TreePages & ~Copyable>(
     in pages: borrowing Pages, isForward: Bool
   ) -> Bool {
     var level = path.depth
@@ -122,6 +138,7 @@ extension TreeCursor {
         ? index + 1 < TreeBranch(pages.page(path.node(level))).childCount : index > 0
       {
         descend(in: pages, from: level, isForward: isForward)
+        position = isForward ? 0 : TreeLeaf(pages.page(path.leaf)).count
         return true
       }
     }

@@ -4,8 +4,8 @@ import MoraineStorage
 /// A walk over the entries of a range of an ordered keyspace, in the order of their keys.
 struct RangeWalk {
   private var cursor: TreeCursor
-  /// Number of entries that the walk has not passed yet.
-  private(set) var left: Int
+  /// The place where the walk ends.
+  private let end: TreeCursor
   private let order: KeyOrder
   let keyspace: UInt16
 
@@ -18,11 +18,11 @@ struct RangeWalk {
   ) throws(StoreError) {
     self.keyspace = keyspace
     guard root.hasPage else { return nil }
-    let start = try Self.cursor(range.lowerBound, pages.start(root), pages, root, table)
-    let end = try Self.cursor(range.upperBound, pages.end(root), pages, root, table)
-    left = pages.rank(end) - pages.rank(start)
-    guard left > 0 else { return nil }
-    cursor = order == .ascending ? start : end
+    let lower = try Self.cursor(range.lowerBound, pages.start(root), pages, root, table)
+    let upper = try Self.cursor(range.upperBound, pages.end(root), pages, root, table)
+    // The bounds may have the wrong order in the range itself, and in a forged tree.
+    guard lower.precedes(upper) else { return nil }
+    (cursor, end) = order == .ascending ? (lower, upper) : (upper, lower)
     self.order = order
   }
 
@@ -36,14 +36,38 @@ struct RangeWalk {
     }
   }
 
-  /// Returns the address of the next entry's record.
+  /// Returns the address of the next entry's record; nil at the end of the range.
   @inline(__always)
   mutating func next<Pages: TreePages & ~Copyable>(_ pages: borrowing Pages) -> Address? {
-    guard left > 0 else { return nil }
-    left &-= 1
-    let address = order == .ascending ? pages.next(&cursor) : pages.previous(&cursor)
-    precondition(address != nil, "a tree has fewer entries than its branches count")
-    return address
+    guard hasNext(pages) else { return nil }
+    return order == .ascending ? pages.next(&cursor) : pages.previous(&cursor)
+  }
+
+  /// Returns whether the range has another entry. Moves from the edge of a leaf to the next leaf.
+  @inline(__always)
+  mutating func hasNext<Pages: TreePages & ~Copyable>(_ pages: borrowing Pages) -> Bool {
+    if cursor.leaf == end.leaf { return isBeforeEnd }
+    let isInside =
+      order == .ascending
+      ? cursor.position < TreeLeaf(pages.page(cursor.leaf)).count : cursor.position > 0
+    return isInside || enterLeaf(pages)
+  }
+
+  /// Whether the walk has not reached the end in the end's leaf.
+  private var isBeforeEnd: Bool {
+    order == .ascending ? cursor.position < end.position : cursor.position > end.position
+  }
+
+  private mutating func enterLeaf<Pages: TreePages & ~Copyable>(_ pages: borrowing Pages) -> Bool {
+    guard pages.moveToLeaf(&cursor, isForward: order == .ascending) else { return false }
+    return cursor.leaf == end.leaf ? isBeforeEnd : true
+  }
+
+  /// Returns the number of entries that the walk has not passed yet.
+  ///
+  /// - Complexity: O(log n).
+  func remainingCount<Pages: TreePages & ~Copyable>(_ pages: borrowing Pages) -> Int {
+    abs(pages.rank(end) - pages.rank(cursor))
   }
 }
 
@@ -52,15 +76,14 @@ extension RangeWalk {
   var leaf: Int { cursor.leaf }
 
   /// Returns the address of a later entry of the leaf that the walk has reached; nil when that leaf
-  /// or the range has no such entry.
+  /// has no such entry. The entry may lie after the end of the range.
   ///
   /// - Parameter count: number of entries between the walk and the wanted one.
   @inline(__always)
   func address<Pages: TreePages & ~Copyable>(
     ahead count: Int, _ pages: borrowing Pages
   ) -> Address? {
-    guard count < left else { return nil }
-    return pages.address(cursor, order == .ascending ? count : -1 &- count)
+    pages.address(cursor, order == .ascending ? count : -1 &- count)
   }
 
   /// Moves two ascending walks, of two states of one tree, past entries that lie in the same place
@@ -70,15 +93,19 @@ extension RangeWalk {
   ) {
     assert(order == .ascending && other.order == .ascending, "a walk goes the other way")
     let page = pages.page(cursor.leaf)
-    guard left > 0, other.left > 0, cursor.position == other.cursor.position,
-      page == others.page(other.cursor.leaf)
+    guard cursor.position == other.cursor.position, page == others.page(other.cursor.leaf)
     else { return }
-    let count = min(TreeLeaf(page).count - cursor.position, min(left, other.left))
+    let count = min(remainingInLeaf(pages), other.remainingInLeaf(others))
     guard count > 0 else { return }
     cursor.skip(count)
     other.cursor.skip(count)
-    left -= count
-    other.left -= count
+  }
+
+  /// Returns the number of entries of the reached leaf that the walk has not passed yet.
+  func remainingInLeaf<Pages: TreePages & ~Copyable>(_ pages: borrowing Pages) -> Int {
+    if cursor.leaf == end.leaf { return abs(end.position - cursor.position) }
+    return order == .ascending
+      ? TreeLeaf(pages.page(cursor.leaf)).count - cursor.position : cursor.position
   }
 }
 

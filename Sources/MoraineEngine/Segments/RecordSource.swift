@@ -9,6 +9,8 @@ protocol RecordSource: ~Copyable, TreeKeySource {
   func fileName(_ slot: Int) -> String
   /// Reads bytes of a segment that is not mapped. They are valid until the next call.
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer
+  /// Begins to read a part of the log from the disk, without waiting for it; a hint.
+  func announce(_ part: LogPart) throws(StoreError)
   /// Returns the dictionary that the values of a segment share; empty when there is none.
   func dictionary(of slot: Int) -> [UInt8]
   /// Returns the value of a verified record that was compressed with the dictionary of its segment.

@@ -130,6 +130,9 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
       ? order : order[..<retiring.place] + retiring.slots + order[retiring.place...]
   }
 
+  /// Number of bytes in the segments of ``readingOrder``.
+  var totalBytes: UInt64 { readingOrder.reduce(0) { $0 + UInt64(views[$1].end) } }
+
   /// Whether live records are still moving out of segments that are being retired.
   var isRetiring: Bool { !retiring.slots.isEmpty }
 
@@ -190,6 +193,16 @@ extension SegmentTable {
       throw damaged(address, "the file ends before its last record")
     }
     return UnsafeRawPointer(base)
+  }
+
+  func announce(_ part: LogPart) throws(StoreError) {
+    if let mapping = infos[part.slot].mapping {
+      return mapping.announceRead(from: part.start, to: min(part.end, views[part.slot].end))
+    }
+    let file = try files.file(for: part.slot, named: fileName(part.slot))
+    try storing { () throws(StorageError) in
+      try file.announceRead(from: part.start, to: min(part.end, views[part.slot].end))
+    }
   }
 
   /// Returns the first bytes of a segment, valid until the next call.

@@ -14,7 +14,8 @@ extension Store.Snapshot {
     _ body: (Store.Entry) throws -> Bool
   ) throws {
     guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
-    while let entry = try state.nextEntry(&walk) {
+    var ahead = RecordsAhead()
+    while let entry = try state.nextEntry(&walk, &ahead) {
       guard try body(entry) else { return }
     }
   }
@@ -29,15 +30,15 @@ extension Store.Snapshot {
     _ body: (RawSpan) throws -> Bool
   ) throws {
     guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
+    var ahead = RecordsAhead()
     guard state.isMapped else {
-      while let entry = try state.nextEntry(&walk) {
+      while let entry = try state.nextEntry(&walk, &ahead) {
         guard try body(entry.key.bytes.span.bytes) else { return }
       }
       return
     }
-    var ahead = RecordsAhead()
     try withExtendedLifetime(state) {
-      while let address = ahead.next(&walk, state) {
+      while let address = try ahead.next(&walk, state.live.trees, state.segments) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
         guard try body(record.key.bytes) else { return }
       }
@@ -55,16 +56,16 @@ extension Store.Snapshot {
   ) throws {
     guard let state, var walk = try state.walk(number, range.keyRange, order) else { return }
     // Another reader may overwrite the buffer of bytes that were read from a file.
+    var ahead = RecordsAhead()
     guard state.isMapped else {
-      while let entry = try state.nextEntry(&walk) {
+      while let entry = try state.nextEntry(&walk, &ahead) {
         guard try body(entry.key.bytes.span.bytes, entry.value.span.bytes) else { return }
       }
       return
     }
     let scratch = ScratchBuffer()
-    var ahead = RecordsAhead()
     try withExtendedLifetime(state) {
-      while let address = ahead.next(&walk, state) {
+      while let address = try ahead.next(&walk, state.live.trees, state.segments) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
@@ -101,7 +102,9 @@ extension Store.Snapshot {
   /// - Throws: the errors of ``scan(in:order:_:)``.
   /// - Complexity: O(log n).
   public func count(in range: some KeyRangeConvertible) throws(StoreError) -> Int {
-    try state?.walk(number, range.keyRange, .ascending)?.left ?? 0
+    guard let state else { return 0 }
+    return try state.walk(number, range.keyRange, .ascending)?
+      .remainingCount(state.live.trees) ?? 0
   }
 
   /// Whether the keyspace was ordered.
@@ -116,7 +119,10 @@ extension Store.Snapshot {
   ) throws(StoreError) -> [Store.Entry] {
     guard let state, var walk = try state.walk(number, range, order) else { return [] }
     var entries: [Store.Entry] = []
-    while entries.count < limit, let entry = try state.nextEntry(&walk) { entries.append(entry) }
+    var ahead = RecordsAhead(limit: limit)
+    while entries.count < limit, let entry = try state.nextEntry(&walk, &ahead) {
+      entries.append(entry)
+    }
     return entries
   }
 
@@ -124,36 +130,8 @@ extension Store.Snapshot {
     _ range: KeyRange, _ order: KeyOrder
   ) throws(StoreError) -> Store.Entry? {
     guard let state, var walk = try state.walk(number, range, order) else { return nil }
-    return try state.nextEntry(&walk)
-  }
-}
-
-/// Fetches the records of a walk from memory before they are read.
-private struct RecordsAhead {
-  private static let longest = 24
-  private var leaf = -1
-  /// Number of entries of the leaf, from the walk's place on, whose records are on their way.
-  private var fetched = 0
-  /// Number of records to fetch ahead. It grows with each entry: a short walk should fetch few
-  /// records that it does not read.
-  private var distance = 6
-
-  @inline(__always)
-  mutating func next(_ walk: inout RangeWalk, _ state: SnapshotState) -> Address? {
-    guard let address = walk.next(state.live.trees) else { return nil }
-    fetched = walk.leaf == leaf && fetched > 0 ? fetched &- 1 : 0
-    leaf = walk.leaf
-    while fetched < distance, let ahead = walk.address(ahead: fetched, state.live.trees) {
-      fetched &+= 1
-      guard ahead.slot < state.segments.count, let base = state.segments.views[ahead.slot].base
-      else { continue }
-      // Most records are in three lines.
-      CPU.prefetch(base + ahead.offset)
-      CPU.prefetch(base + ahead.offset + 64)
-      CPU.prefetch(base + ahead.offset + 128)
-    }
-    if distance < Self.longest { distance &+= 1 }
-    return address
+    var ahead = RecordsAhead(limit: 1)
+    return try state.nextEntry(&walk, &ahead)
   }
 }
 
@@ -175,10 +153,13 @@ extension SnapshotState {
     }
   }
 
-  fileprivate func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {
-    guard let address = walk.next(live.trees) else { return nil }
-    return try reading { () throws(StoreError) in
-      try segments.entry(of: try segments.entryRecord(at: address, of: walk.keyspace), at: address)
+  fileprivate func nextEntry(
+    _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
+  ) throws(StoreError) -> Store.Entry? {
+    try reading { () throws(StoreError) in
+      guard let address = try ahead.next(&walk, live.trees, segments) else { return nil }
+      return try segments.entry(
+        of: try segments.entryRecord(at: address, of: walk.keyspace), at: address)
     }
   }
 }

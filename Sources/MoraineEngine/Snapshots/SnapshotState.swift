@@ -240,6 +240,15 @@ struct SnapshotSegments: ~Copyable, RecordSource {
     return bytes
   }
 
+  func announce(_ part: LogPart) throws(StoreError) {
+    let end = min(part.end, views[part.slot].end)
+    if let mapping = infos[part.slot].mapping {
+      mapping.announceRead(from: part.start, to: end)
+    } else {
+      try files.announce(from: part.start, to: end, of: part.slot, named: fileName(part.slot))
+    }
+  }
+
   func valueWithDictionary(
     _ record: RecordReference, at address: Address
   ) throws(StoreError) -> [UInt8] {
@@ -255,6 +264,14 @@ final class SnapshotFiles {
 
   init(_ directory: any StorageDirectory, mayPark: Bool) {
     files = FileCache(directory: directory, mayPark: mayPark)
+  }
+
+  /// Begins to read bytes from the disk, without waiting for them.
+  func announce(
+    from start: Int, to end: Int, of slot: Int, named name: String
+  ) throws(StoreError) {
+    let file = try files.file(for: slot, named: name)
+    try storing { () throws(StorageError) in try file.announceRead(from: start, to: end) }
   }
 
   /// - Returns: nil when the file ends before the last of the bytes.

@@ -134,13 +134,16 @@ extension Store {
     of keyspace: Keyspace, _ range: KeyRange, _ order: KeyOrder, _ limit: Int
   ) async throws(StoreError) -> EntryPage {
     precondition(limit > 0, "a page has at least one entry")
-    return try await walk(keyspace, range, order, limit, empty: EntryPage(entries: [])) {
+    // One entry more than the page has shows whether another page follows.
+    let most = limit == .max ? limit : limit + 1
+    return try await walk(keyspace, range, order, most, empty: EntryPage(entries: [])) {
       (engine, walk) throws(StoreError) in
       var page = EntryPage(entries: [])
-      while page.entries.count < limit, let entry = try engine.nextEntry(&walk) {
+      var ahead = RecordsAhead(limit: limit)
+      while page.entries.count < limit, let entry = try engine.nextEntry(&walk, &ahead) {
         page.entries.append(entry)
       }
-      if walk.left > 0, let last = page.entries.last {
+      if walk.hasNext(engine.live.trees), let last = page.entries.last {
         guard range.contains(last.key) else { throw Self.disorder }
         let rest =
           order == .ascending
@@ -157,13 +160,16 @@ extension Store {
   ) async throws(StoreError) -> [Key] {
     try await walk(keyspace, range, order, limit, empty: []) { (engine, walk) throws(StoreError) in
       var keys: [Key] = []
-      while keys.count < limit, let key = try engine.nextKey(&walk) { keys.append(key) }
+      var ahead = RecordsAhead(limit: limit)
+      while keys.count < limit, let key = try engine.nextKey(&walk, &ahead) { keys.append(key) }
       return keys
     }
   }
 
   func count(of keyspace: Keyspace, _ range: KeyRange) async throws(StoreError) -> Int {
-    try await walk(keyspace, range, .ascending, 0, empty: 0) { (_, walk) in walk.left }
+    try await walk(keyspace, range, .ascending, 0, empty: 0) { (engine, walk) in
+      walk.remainingCount(engine.live.trees)
+    }
   }
 
   func removeAll(
@@ -202,14 +208,18 @@ extension EngineState {
     return try RangeWalk(range, order, live.trees, live.trees.root(id), in: id, log.table)
   }
 
-  func nextEntry(_ walk: inout RangeWalk) throws(StoreError) -> Store.Entry? {
-    guard let address = walk.next(live.trees) else { return nil }
+  func nextEntry(
+    _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
+  ) throws(StoreError) -> Store.Entry? {
+    guard let address = try ahead.next(&walk, live.trees, log.table) else { return nil }
     return try log.table.entry(
       of: try log.table.entryRecord(at: address, of: walk.keyspace), at: address)
   }
 
-  func nextKey(_ walk: inout RangeWalk) throws(StoreError) -> Key? {
-    guard let address = walk.next(live.trees) else { return nil }
+  func nextKey(
+    _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
+  ) throws(StoreError) -> Key? {
+    guard let address = try ahead.next(&walk, live.trees, log.table) else { return nil }
     return Key([UInt8](try log.table.entryRecord(at: address, of: walk.keyspace).key))
   }
 }
