@@ -28,7 +28,7 @@
       case .opened(let report):
         if report.checkpointProblem != nil { return .warning }
         return report.wasClean ? .info : .notice
-      case .segmentSealed, .compacted, .checkpointWritten: return .debug
+      case .segmentSealed, .compacted, .checkpointWritten, .keyspaceOrdering: return .debug
       case .keyspaceOrdered: return .info
       case .compactionFailed(let error): return error.code == .corrupted ? .error : .warning
       case .checkpointFailed, .manifestFailed: return .warning
@@ -47,6 +47,7 @@
       case .compactionFailed: "compaction in the background failed"
       case .checkpointWritten: "index checkpoint written"
       case .checkpointFailed: "index checkpoint not written"
+      case .keyspaceOrdering: "keyspace being ordered"
       case .keyspaceOrdered: "keyspace ordered"
       case .manifestFailed: "manifest not written in the background"
       case .outOfSpace: "no space left for the store"
@@ -69,6 +70,11 @@
         ]
       case .checkpointWritten(let lengthBytes, let elapsedNanoseconds):
         ["length_bytes": "\(lengthBytes)", "elapsed_ns": "\(elapsedNanoseconds)"]
+      case .keyspaceOrdering(let name, let progress):
+        [
+          "keyspace": "\(name)", "completed_bytes": "\(progress.completedBytes)",
+          "total_bytes": "\(progress.totalBytes)",
+        ]
       case .keyspaceOrdered(let name, let keyCount, let elapsedNanoseconds):
         ["keyspace": "\(name)", "keys": "\(keyCount)", "elapsed_ns": "\(elapsedNanoseconds)"]
       case .compactionFailed(let error), .checkpointFailed(let error), .manifestFailed(let error),

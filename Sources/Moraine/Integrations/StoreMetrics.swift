@@ -76,7 +76,7 @@
       case .manifestFailed: manifestFailures.increment()
       case .outOfSpace: outOfSpace.increment()
       case .poisoned: poisonings.increment()
-      case .keyspaceOrdered, .suspended, .closed: break
+      case .keyspaceOrdering, .keyspaceOrdered, .suspended, .closed: break
       }
     }
 

@@ -102,7 +102,11 @@ public enum StoreEvent: Sendable {
   /// An index checkpoint was not written, so that opening takes longer, or the checkpoint that it
   /// replaces was not removed. See ``Store/checkpointFailure``.
   case checkpointFailed(StoreError)
-  /// A keyspace that had keys is ordered now. The store answered no other call in that time.
+  /// A keyspace that has keys is being ordered. The store has processed another segment: first it
+  /// verifies all segments, and then it builds the tree.
+  case keyspaceOrdering(name: String, Store.Progress)
+  /// A keyspace that had keys is ordered now. The store answered no other call in that time, in
+  /// which it built the tree.
   case keyspaceOrdered(name: String, keyCount: Int, elapsedNanoseconds: UInt64)
   /// The manifest could not be written after a segment was sealed in the background, for example
   /// because the disk was full. Nothing is lost: the next manifest says the same.

@@ -216,7 +216,7 @@ extension Store {
       let before = engine!.log.manifest
       let known = engine!.keyspaces.id(of: request.name)
       let isOrdered = request.isOrdered || opener.configuration.ordersKeyspaces
-      if let known, isOrdered { try engine!.checkCanBeOrdered(known) }
+      if let known, isOrdered { try await checkCanBeOrdered(known, request.name) }
       let id = if let known { known } else { try engine!.list(keyspace: request.name).id }
       if isOrdered { engine!.log.manifest.order(id) }
       do throws(StoreError) {
@@ -231,19 +231,50 @@ extension Store {
         engine!.keyspaces.add(listed)
         if isOrdered { engine!.live.trees.order(id) }
       } else if isOrdered {
-        // Its records were verified, and fit a tree: only a new error of the disk can stop this.
-        let began = SystemClock.monotonicNanoseconds()
-        do throws(StoreError) { try engine!.order(id) } catch {
-          // The manifest says that the keyspace is ordered; the next opening builds its tree.
-          pipeline.poison(error)
-          throw error
-        }
-        send(
-          .keyspaceOrdered(
-            name: request.name, keyCount: engine!.live.trees.root(id).count,
-            elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
+        try moveToTree(id, request.name)
       }
     }
+  }
+
+  /// Verifies all records of a keyspace that is to be ordered. The caller has the manifest's gate,
+  /// so the segments stay the same. Other tasks may read between two segments.
+  private func checkCanBeOrdered(_ id: UInt16, _ name: String) async throws(StoreError) {
+    assert(writing.manifestGate.isHeld, "segments may be replaced while they are checked")
+    try engine!.validateAllPages()
+    let slots = engine!.log.table.readingOrder
+    let total = engine!.log.table.totalBytes
+    var checked: UInt64 = 0
+    for slot in slots {
+      try engine!.checkCanBeOrdered(id, slot)
+      checked += UInt64(engine!.log.table[slot].end)
+      send(
+        .keyspaceOrdering(
+          name: name, Store.Progress(completedBytes: checked, totalBytes: 2 * total)))
+      await Task.yield()
+      try checkUsable()
+    }
+  }
+
+  /// Builds the tree of a keyspace whose records were verified, and fit a tree.
+  private func moveToTree(_ id: UInt16, _ name: String) throws(StoreError) {
+    let began = SystemClock.monotonicNanoseconds()
+    let total = engine!.log.table.totalBytes
+    do throws(StoreError) {
+      try engine!.order(id) { done in
+        send(
+          .keyspaceOrdering(
+            name: name, Store.Progress(completedBytes: total + done, totalBytes: 2 * total)))
+      }
+    } catch {
+      // Only a new error of the disk can stop this. The manifest says that the keyspace is ordered;
+      // the next opening builds its tree.
+      pipeline.poison(error)
+      throw error
+    }
+    send(
+      .keyspaceOrdered(
+        name: name, keyCount: engine!.live.trees.root(id).count,
+        elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
   }
 }
 
@@ -257,40 +288,40 @@ extension EngineState {
     return !request.isOrdered || live.isOrdered(id) ? id : nil
   }
 
-  /// Throws when a record of a keyspace is damaged, or has a key that is too long for an ordered
-  /// one. Records that are not live count too: an opening replays them.
+  /// Throws when a segment has a damaged record, or a record of a keyspace with a key that is too
+  /// long for an ordered one. Records that are not live count too: an opening replays them.
   ///
-  /// - Complexity: O(bytes of the log).
-  mutating func checkCanBeOrdered(_ id: UInt16) throws(StoreError) {
-    try validateAllPages()
-    for slot in log.table.readingOrder {
-      var offset = log.table[slot].firstOffset
-      while offset < log.table[slot].operationsEnd {
-        let address = Address(slot: slot, offset: offset)
-        let record = try log.table.record(at: address)
-        try log.table.verify(record, at: address)
-        offset += aligned(record.header.length)
-        guard record.header.kind.isOperation, record.header.keyspace == id,
-          record.key.count > StoreLimits.orderedKeyLengthBytes
-        else { continue }
-        throw StoreError(
-          .keyTooLarge,
-          "a key of the keyspace has \(record.key.count) bytes; the limit of an ordered keyspace "
-            + "is \(StoreLimits.orderedKeyLengthBytes). Remove such keys, and compact the store",
-          file: log.table.fileName(slot), offset: UInt64(address.offset))
-      }
+  /// - Complexity: O(bytes of the segment).
+  fileprivate func checkCanBeOrdered(_ id: UInt16, _ slot: Int) throws(StoreError) {
+    var offset = log.table[slot].firstOffset
+    while offset < log.table[slot].operationsEnd {
+      let address = Address(slot: slot, offset: offset)
+      let record = try log.table.entryRecord(at: address)
+      offset += aligned(record.header.length)
+      guard record.header.kind.isOperation, record.header.keyspace == id,
+        record.key.count > StoreLimits.orderedKeyLengthBytes
+      else { continue }
+      throw StoreError(
+        .keyTooLarge,
+        "a key of the keyspace has \(record.key.count) bytes; the limit of an ordered keyspace "
+          + "is \(StoreLimits.orderedKeyLengthBytes). Remove such keys, and compact the store",
+        file: log.table.fileName(slot), offset: UInt64(address.offset))
     }
   }
 
   /// Moves the entries of a keyspace from the hash index to a tree.
   ///
+  /// - Parameter onProgress: called after each segment with the number of bytes of the log that
+  ///   were processed.
   /// - Throws: the errors of reading the keys, `.limitExceeded`; then nothing has changed.
   /// - Complexity: O(bytes of the log).
-  mutating func order(_ id: UInt16) throws(StoreError) {
+  mutating func order(
+    _ id: UInt16, onProgress: (UInt64) -> Void = { _ in }
+  ) throws(StoreError) {
     try validateAllPages()
     precondition(live.trees.root(id).count == 0, "a keyspace is ordered twice")
     do throws(StoreError) {
-      let entries = try addToTree(id)
+      let entries = try addToTree(id, onProgress)
       try live.index.secureRemovals(entries.count)
       live.trees.order(id)
       for entry in entries { live.index.remove(entry.address, entry.hash) }
@@ -302,9 +333,10 @@ extension EngineState {
 
   /// Adds the live records of a keyspace to its tree.
   private mutating func addToTree(
-    _ id: UInt16
+    _ id: UInt16, _ onProgress: (UInt64) -> Void
   ) throws(StoreError) -> [(address: Address, hash: UInt64)] {
     var entries: [(address: Address, hash: UInt64)] = []
+    var done: UInt64 = 0
     for slot in log.table.readingOrder {
       var cursor = LogCursor(slot: slot, keyspace: id, asksAlways: true)
       while let (address, record) = try cursor.nextRecord(live, log.table) {
@@ -320,6 +352,8 @@ extension EngineState {
           entries.append((address, hash(bytes, id)))
         }
       }
+      done += UInt64(log.table[slot].end)
+      onProgress(done)
     }
     return entries
   }

@@ -321,6 +321,32 @@ import Testing
     try await store.close()
   }
 
+  /// The progress reaches its end: it counts each byte of the log twice.
+  @Test func orderingAKeyspaceTellsItsProgress() async throws {
+    let log = EventLog()
+    var configuration = Store.Configuration.hashed()
+    configuration.segmentSizeBytes = 1 << 20
+    configuration.onEvent = log.add
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    var generator = SeededGenerator(seed: 5)
+    let random = (0..<60_000).map { _ in UInt8.random(in: 0...255, using: &generator) }
+    for number in 0..<70 {
+      try await store.keyspace(named: "k").set(random, forKey: Key("\(number)"))
+    }
+    let segmentCount = try await store.statistics().segmentCount
+    try #require(segmentCount > 1)
+    #expect(try await store.orderedKeyspace(named: "k").count(in: .all) == 70)
+    await log.arrival(of: "keyspaceOrdered")
+    let steps = log.events.compactMap { event -> Store.Progress? in
+      guard case .keyspaceOrdering("k", let progress) = event else { return nil }
+      return progress
+    }
+    #expect(steps.count == 2 * segmentCount)
+    #expect(steps.map(\.completedBytes) == steps.map(\.completedBytes).sorted())
+    #expect(steps.last.map { $0.completedBytes == $0.totalBytes } == true)
+    try await store.close()
+  }
+
   /// The event says which keyspace became ordered, and how many keys it has.
   @Test func orderingAKeyspaceMakesAnEvent() async throws {
     let log = EventLog()

@@ -51,6 +51,7 @@ extension StoreEvent {
     case .compactionFailed: "compactionFailed"
     case .checkpointWritten: "checkpointWritten"
     case .checkpointFailed: "checkpointFailed"
+    case .keyspaceOrdering: "keyspaceOrdering"
     case .keyspaceOrdered: "keyspaceOrdered"
     case .manifestFailed: "manifestFailed"
     case .outOfSpace: "outOfSpace"
