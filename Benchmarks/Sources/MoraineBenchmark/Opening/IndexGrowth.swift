@@ -10,14 +10,14 @@ struct IndexGrowth {
     let data = TestData(count: 2 * count)
     let store = try Store(at: path, configuration: Opening.configuration)
     for (done, number) in data.order.enumerated() {
-      if done >= count, (done - count) % step == 0 { await read(store) }
+      if done >= count, (done - count) % step == 0 { try await read(store) }
       try await store.set(data.value(number), forKey: data.key(number))
     }
-    await read(store)
+    try await read(store)
     try await store.close()
   }
 
-  private mutating func read(_ store: Store) async {
+  private mutating func read(_ store: Store) async throws {
     let statistics = try await store.statistics()
     readings.append((statistics.count, statistics.indexBytesPerKey))
   }
