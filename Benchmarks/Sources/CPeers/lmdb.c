@@ -1,19 +1,27 @@
 #include "loading.h"
 
 #if __has_include(<lmdb.h>)
+#include <errno.h>
+#include <fcntl.h>
 #include <lmdb.h>
+#include <unistd.h>
 
 #define FUNCTIONS(F)                                                                               \
   F(mdb_env_create) F(mdb_env_set_mapsize) F(mdb_env_set_maxreaders) F(mdb_env_open)               \
-  F(mdb_env_close) F(mdb_txn_begin) F(mdb_txn_commit) F(mdb_txn_abort) F(mdb_txn_reset)            \
-  F(mdb_txn_renew) F(mdb_dbi_open) F(mdb_put) F(mdb_del) F(mdb_get) F(mdb_cursor_open)             \
-  F(mdb_cursor_get) F(mdb_cursor_close) F(mdb_strerror) F(mdb_version)
+  F(mdb_env_copyfd2) F(mdb_env_close) F(mdb_txn_begin) F(mdb_txn_commit) F(mdb_txn_abort)          \
+  F(mdb_txn_reset) F(mdb_txn_renew) F(mdb_dbi_open) F(mdb_put) F(mdb_del) F(mdb_get)               \
+  F(mdb_cursor_open) F(mdb_cursor_get) F(mdb_cursor_close) F(mdb_strerror) F(mdb_version)
 FUNCTIONS(PEER_FUNCTION)
 
 struct peer_store {
   MDB_env *env;
   MDB_dbi dbi;
   MDB_txn *batch;
+  bool appends;
+  // For opening it again.
+  size_t map;
+  unsigned int flags;
+  char path[1024];
 };
 
 struct peer_reader {
@@ -57,25 +65,35 @@ static int open_table(peer_store *store) {
   return p_mdb_txn_commit(txn);
 }
 
+// Opens the environment and its table. On failure there is no environment.
+static int open_environment(peer_store *store) {
+  int code = p_mdb_env_create(&store->env);
+  if (code) return failed("open", code);
+  code = p_mdb_env_set_mapsize(store->env, store->map);
+  if (!code) code = p_mdb_env_set_maxreaders(store->env, 512);
+  if (!code) code = p_mdb_env_open(store->env, store->path, store->flags, 0644);
+  if (!code) code = open_table(store);
+  if (!code) return 0;
+  p_mdb_env_close(store->env);
+  store->env = NULL;
+  return failed("open", code);
+}
+
 static peer_store *open_store(const char *path, const peer_options *options) {
   peer_store *store = calloc(1, sizeof *store);
   // Pages are half full after random inserts, and a commit copies the path to one.
-  size_t map = options->expected_bytes * 8 + ((size_t)1 << 30);
-  unsigned int flags = MDB_NOSUBDIR | MDB_NORDAHEAD | MDB_NOTLS;
-  if (!options->sync) flags |= MDB_WRITEMAP | MDB_NOSYNC;
-  int code = p_mdb_env_create(&store->env);
-  if (!code) code = p_mdb_env_set_mapsize(store->env, map);
-  if (!code) code = p_mdb_env_set_maxreaders(store->env, 512);
-  if (!code) code = p_mdb_env_open(store->env, path, flags, 0644);
-  if (!code) code = open_table(store);
-  if (!failed("open", code)) return store;
-  if (store->env) p_mdb_env_close(store->env);
+  store->map = options->expected_bytes * 8 + ((size_t)1 << 30);
+  store->flags = MDB_NOSUBDIR | MDB_NORDAHEAD | MDB_NOTLS;
+  if (!options->sync) store->flags |= MDB_WRITEMAP | MDB_NOSYNC;
+  store->appends = options->appends;
+  snprintf(store->path, sizeof store->path, "%s", path);
+  if (!open_environment(store)) return store;
   free(store);
   return NULL;
 }
 
 static int close_store(peer_store *store) {
-  p_mdb_env_close(store->env);
+  if (store->env) p_mdb_env_close(store->env);
   free(store);
   return 0;
 }
@@ -86,7 +104,8 @@ static int change(peer_store *store, peer_bytes key, const peer_bytes *value) {
   int code = txn ? 0 : p_mdb_txn_begin(store->env, NULL, 0, &txn);
   if (code) return failed("begin", code);
   MDB_val name = val(key), data = value ? val(*value) : (MDB_val){0};
-  code = value ? p_mdb_put(txn, store->dbi, &name, &data, 0)
+  unsigned int flags = store->batch && store->appends ? MDB_APPEND : 0;
+  code = value ? p_mdb_put(txn, store->dbi, &name, &data, flags)
                : p_mdb_del(txn, store->dbi, &name, NULL);
   if (store->batch) return failed("put", code);
   if (code) {
@@ -110,6 +129,22 @@ static int commit(peer_store *store) {
   MDB_txn *txn = store->batch;
   store->batch = NULL;
   return failed("commit", p_mdb_txn_commit(txn));
+}
+
+// As `mdb_copy -c`: a copy without free pages, in the order of the keys, takes the place of the
+// file. Its pages are in the kernel's memory, where `mdb_env_copy2` would write beside it.
+static int compact(peer_store *store) {
+  char copy[sizeof store->path + 8];
+  snprintf(copy, sizeof copy, "%s.copy", store->path);
+  int file = open(copy, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (file < 0) return peer_fail("copy", strerror(errno));
+  int code = p_mdb_env_copyfd2(store->env, file, MDB_CP_COMPACT);
+  close(file);
+  if (code) return failed("copy", code);
+  p_mdb_env_close(store->env);
+  store->env = NULL;
+  if (rename(copy, store->path)) return peer_fail("rename", strerror(errno));
+  return open_environment(store);
 }
 
 static peer_reader *open_reader(peer_store *store) {
@@ -140,8 +175,10 @@ static int get(peer_reader *reader, peer_bytes key, peer_bytes *value) {
   return 0;
 }
 
-static int scan(peer_reader *reader, peer_bytes from,
+static int scan(peer_reader *reader, peer_bytes from, bool reads_values,
                 bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
+  // The cursor returns the address of a value, which costs nothing.
+  (void)reads_values;
   int code = 0;
   // One cursor serves all scans of a reader.
   if (!reader->cursor)
@@ -164,11 +201,12 @@ static void close_reader(peer_reader *reader) {
 const peer_api peer_lmdb = {
     .name = "lmdb",
     .title = "LMDB",
-    .settings = "NORDAHEAD; without sync NOSYNC and WRITEMAP; one transaction a put, one kept for a "
-                "row of reads and renewed where others write",
+    .settings = "NORDAHEAD; without sync NOSYNC and WRITEMAP; one transaction a put, APPEND for "
+                "batches in key order; one transaction kept for a row of reads and renewed where "
+                "others write; compacted by a copy with CP_COMPACT",
     .load = load, .version = version, .message = peer_message, .open = open_store,
     .close = close_store, .put = put, .remove = remove_key, .begin = begin, .commit = commit,
-    .reader = open_reader, .refresh = refresh, .get = get, .scan = scan,
+    .compact = compact, .reader = open_reader, .refresh = refresh, .get = get, .scan = scan,
     .close_reader = close_reader,
 };
 #else

@@ -7,14 +7,15 @@ _Thread_local char peer_message_text[512];
 const char *peer_message(void) { return peer_message_text; }
 
 int peer_fail(const char *what, const char *why) {
-  snprintf(peer_message_text, sizeof peer_message_text, "%s: %s", what, why ? why : "no reason given");
+  snprintf(peer_message_text, sizeof peer_message_text, "%s: %s", what,
+           why ? why : "no reason given");
   return -1;
 }
 
 void *peer_open_library(const char *name) {
 #ifdef __APPLE__
-  static const char *const places[] = {"/opt/homebrew/lib/lib%s.dylib", "/usr/local/lib/lib%s.dylib",
-                                       "lib%s.dylib"};
+  static const char *const places[] = {"/opt/homebrew/lib/lib%s.dylib",
+                                       "/usr/local/lib/lib%s.dylib", "lib%s.dylib"};
 #else
   static const char *const places[] = {"lib%s.so"};
 #endif

@@ -21,7 +21,7 @@ struct peer_store {
 
 struct peer_reader {
   sqlite3 *db;
-  sqlite3_stmt *get, *scan;
+  sqlite3_stmt *get, *scan, *scan_keys;
 };
 
 static const char *load(void) {
@@ -52,7 +52,7 @@ static sqlite3 *connect(const char *path) {
   sqlite3 *db = NULL;
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   if (failed("open", p_sqlite3_open_v2(path, &db, flags, NULL), db) ||
-      execute(db, "PRAGMA mmap_size=1073741824; PRAGMA cache_size=-65536;"
+      execute(db, "PRAGMA mmap_size=2147418112; PRAGMA cache_size=-65536;"
                   "PRAGMA journal_mode=WAL; PRAGMA temp_store=MEMORY")) {
     p_sqlite3_close_v2(db);
     return NULL;
@@ -68,7 +68,8 @@ static peer_store *open_store(const char *path, const peer_options *options) {
   store->db = connect(path);
   if (store->db &&
       !execute(store->db, options->sync ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=OFF") &&
-      !execute(store->db, "CREATE TABLE IF NOT EXISTS t(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID") &&
+      !execute(store->db,
+               "CREATE TABLE IF NOT EXISTS t(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID") &&
       !prepare(store->db, "INSERT INTO t VALUES(?1,?2) ON CONFLICT(k) DO UPDATE SET v=excluded.v",
                &store->put) &&
       !prepare(store->db, "DELETE FROM t WHERE k=?1", &store->remove))
@@ -129,7 +130,6 @@ static peer_reader *open_reader(peer_store *store) {
 
 static int refresh(peer_reader *reader) {
   p_sqlite3_reset(reader->get);
-  if (reader->scan) p_sqlite3_reset(reader->scan);
   return execute(reader->db, "COMMIT; BEGIN");
 }
 
@@ -144,21 +144,25 @@ static int get(peer_reader *reader, peer_bytes key, peer_bytes *value) {
   return 0;
 }
 
-static int scan(peer_reader *reader, peer_bytes from,
+static int scan(peer_reader *reader, peer_bytes from, bool reads_values,
                 bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
-  if (!reader->scan && prepare(reader->db, "SELECT k, v FROM t WHERE k>=?1 ORDER BY k",
-                               &reader->scan))
+  sqlite3_stmt **place = reads_values ? &reader->scan : &reader->scan_keys;
+  if (!*place && prepare(reader->db,
+                         reads_values ? "SELECT k, v FROM t WHERE k>=?1 ORDER BY k"
+                                      : "SELECT k FROM t WHERE k>=?1 ORDER BY k",
+                         place))
     return -1;
-  sqlite3_stmt *statement = reader->scan;
-  p_sqlite3_reset(statement);
+  sqlite3_stmt *statement = *place;
   p_sqlite3_bind_blob(statement, 1, from.length ? from.bytes : "", (int)from.length,
                       SQLITE_STATIC);
   int code;
   while ((code = p_sqlite3_step(statement)) == SQLITE_ROW) {
     peer_bytes key = {p_sqlite3_column_blob(statement, 0),
                       (size_t)p_sqlite3_column_bytes(statement, 0)};
-    peer_bytes value = {p_sqlite3_column_blob(statement, 1),
-                        (size_t)p_sqlite3_column_bytes(statement, 1)};
+    peer_bytes value = {0};
+    if (reads_values)
+      value = (peer_bytes){p_sqlite3_column_blob(statement, 1),
+                           (size_t)p_sqlite3_column_bytes(statement, 1)};
     if (!visit(context, key, value)) break;
   }
   code = failed("scan", code, reader->db);
@@ -169,6 +173,7 @@ static int scan(peer_reader *reader, peer_bytes from,
 static void close_reader(peer_reader *reader) {
   p_sqlite3_finalize(reader->get);
   p_sqlite3_finalize(reader->scan);
+  p_sqlite3_finalize(reader->scan_keys);
   p_sqlite3_close_v2(reader->db);
   free(reader);
 }
@@ -176,8 +181,9 @@ static void close_reader(peer_reader *reader) {
 const peer_api peer_sqlite = {
     .name = "sqlite",
     .title = "SQLite",
-    .settings = "WAL, synchronous FULL or OFF, 1 GB of mmap_size, 64 MB cache, WITHOUT ROWID, "
-                "prepared statements; one statement a put, one read transaction for a row of reads",
+    .settings = "WAL, synchronous FULL or OFF, 2 GB of mmap_size, its most, 64 MB cache, WITHOUT "
+                "ROWID, prepared statements; one statement a put, one read transaction for a row "
+                "of reads",
     .load = load, .version = version, .message = peer_message, .open = open_store,
     .close = close_store, .put = put, .remove = remove_key, .begin = begin, .commit = commit,
     .compact = compact, .reader = open_reader, .refresh = refresh, .get = get, .scan = scan,

@@ -137,9 +137,9 @@ static const char *visit_each(void *argument, const char *key, int32_t key_lengt
   return nothing;
 }
 
-static int scan(peer_reader *reader, peer_bytes from,
+static int scan(peer_reader *reader, peer_bytes from, bool reads_values,
                 bool (*visit)(void *, peer_bytes, peer_bytes), void *context) {
-  (void)from;
+  (void)from, (void)reads_values;
   struct walk walk = {visit, context};
   return failed("process_each",
                 p_tkrzw_dbm_process_each(reader->store->dbm, visit_each, &walk, false));
@@ -153,8 +153,8 @@ static void close_reader(peer_reader *reader) {
 const peer_api peer_tkrzw = {
     .name = "tkrzw",
     .title = "Tkrzw",
-    .settings = "HashDBM, MemoryMapParallelFile, UPDATE_APPENDING, twice as many buckets as records; "
-                "no batches of several keys",
+    .settings = "HashDBM, MemoryMapParallelFile, UPDATE_APPENDING, twice as many buckets as "
+                "records; no batches of several keys",
     .load = load, .version = version, .message = peer_message, .open = open_store,
     .close = close_store, .put = put, .remove = remove_key, .compact = compact,
     .reader = open_reader, .get = get, .scan = scan, .close_reader = close_reader,

@@ -161,6 +161,20 @@ struct ChartTests {
     #expect(!rows.contains { $0.hasPrefix("space") })
   }
 
+  @Test func orderedKeysHaveAPictureOfTheirOwn() throws {
+    var report = Report.sample
+    report.engines.append(
+      .init(name: "ordered", title: "Moraine, ordered", version: "", settings: ""))
+    report.rows.append(.init(name: "seek", group: "ordered keys", unit: "µs", meaning: ""))
+    report.figures.append(.init(engine: "ordered", row: "seek", values: [1]))
+    report.figures.append(.init(engine: "lmdb", row: "seek", values: [3]))
+    let pictures = ChartBook.pictures(report)
+    #expect(pictures.map(\.name) == ["throughput.svg", "ordered.svg"])
+    #expect(!ChartBook.throughputRows(report).contains("seek"))
+    let text = try #require(pictures.last?.text)
+    #expect(text.contains("seek: LMDB 3.0×") && text.contains("Moraine 1.00 µs"))
+  }
+
   /// Returns the names of all elements. Records an issue where the text is no XML.
   private func elements(_ text: String, _ name: String) throws -> Set<String> {
     let names = ElementNames()

@@ -67,6 +67,16 @@ struct TextTableTests {
     #expect(report.text.contains("0*"))
   }
 
+  @Test func anOrderedKeyspaceIsComparedWithThePeers() {
+    var report = Report.sample
+    report.engines.append(
+      .init(name: "ordered", title: "Moraine, ordered", version: "", settings: ""))
+    report.figures[0].engine = "ordered"
+    #expect(report.ours("fillrandom") == 0.5)
+    #expect(report.bestPeer(report.rows[0])?.engine == "tkrzw")
+    #expect(report.bestPeer(report.rows[0])?.ratio == 2)
+  }
+
   @Test func moraineInAnotherWayIsNoPeer() {
     var report = Report.sample
     report.engines.append(

@@ -24,6 +24,8 @@ typedef struct {
   // For those whose table or file has a size to be chosen.
   uint64_t expected_count;
   uint64_t expected_bytes;
+  // The puts of each batch are in the order of the keys, after every stored key.
+  bool appends;
 } peer_options;
 
 // Calls return 0, or -1 with words in `message`; what finds nothing returns 1.
@@ -44,7 +46,8 @@ typedef struct {
   // The puts between the two are one unit; NULL where the engine has none.
   int (*begin)(peer_store *store);
   int (*commit)(peer_store *store);
-  // Gives back what space it can, as its documentation says; NULL where there is no such call.
+  // Makes the store as small as its documentation says is possible, while no reader is open; NULL
+  // where there is no such call.
   int (*compact)(peer_store *store);
 
   peer_reader *(*reader)(peer_store *store);
@@ -53,8 +56,8 @@ typedef struct {
   // The value is good until the next call with this reader.
   int (*get)(peer_reader *reader, peer_bytes key, peer_bytes *value);
   // The records until `visit` returns false: from a key on, in the order of the keys; with an empty
-  // key all, in the order that is cheapest.
-  int (*scan)(peer_reader *reader, peer_bytes from,
+  // key all, in the order that is cheapest. Without `reads_values` the values may be empty.
+  int (*scan)(peer_reader *reader, peer_bytes from, bool reads_values,
               bool (*visit)(void *context, peer_bytes key, peer_bytes value), void *context);
   void (*close_reader)(peer_reader *reader);
 } peer_api;

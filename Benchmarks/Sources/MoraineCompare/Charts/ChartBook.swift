@@ -21,6 +21,18 @@ enum ChartBook {
     let candidates = [
       ("throughput.svg", ThroughputChart.draw(report, rows: throughputRows(report))),
       (
+        "ordered.svg",
+        ThroughputChart.draw(
+          report, rows: speedRows(report, group: OrderedKeys.name),
+          title: "Ordered keyspaces, keys put in random order")
+      ),
+      (
+        "ascending.svg",
+        ThroughputChart.draw(
+          report, rows: speedRows(report, group: AscendingKeys.name),
+          title: "Ordered keyspaces, keys put in their order")
+      ),
+      (
         "latency-put.svg",
         LatencyChart.draw(report, row: "put latency", title: "How long single puts take")
       ),
@@ -34,10 +46,19 @@ enum ChartBook {
     return candidates.compactMap { name, text in text.map { (name: name, text: $0) } }
   }
 
+  /// Returns the rows of speed of a group that a peer has as well, in the report's order.
+  private static func speedRows(_ report: Report, group: String) -> [String] {
+    report.rows.filter { $0.group == group && isSpeed($0) && report.bestPeer($0) != nil }
+      .map(\.name)
+  }
+
   /// Returns up to ten rows of speed that a peer has as well, in the report's order: first the most
-  /// common rows, then others. The table has all rows, which would be too many for a picture.
+  /// common rows, then others. The table has all rows, which would be too many for a picture. The
+  /// groups of ordered keys have pictures of their own.
   static func throughputRows(_ report: Report) -> [String] {
-    let rows = report.rows.filter { isSpeed($0) && report.bestPeer($0) != nil }.map(\.name)
+    let rows = report.rows.filter {
+      !Plan.orderedGroups.contains($0.group) && isSpeed($0) && report.bestPeer($0) != nil
+    }.map(\.name)
     let first = rows.filter(headlines.contains)
     let shown = Set((first + rows.filter { !first.contains($0) }).prefix(10))
     return rows.filter(shown.contains)

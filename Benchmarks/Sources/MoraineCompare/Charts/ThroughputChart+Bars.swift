@@ -50,7 +50,7 @@ extension ThroughputChart {
 
   /// Returns Moraine's own figure, and the durability of the row.
   private func detail(_ row: Report.Row) -> String {
-    let own = FigureText.figure(report.median("moraine", row.name) ?? 0)
+    let own = FigureText.figure(report.ours(row.name) ?? 0)
     let durability = row.durability.map { ", durability \($0)" } ?? ""
     return Card.shortened("Moraine \(own) \(row.unit)\(durability)", to: 35)
   }

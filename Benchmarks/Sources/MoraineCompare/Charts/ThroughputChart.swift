@@ -24,17 +24,22 @@ struct ThroughputChart {
   static let furthest = 1e4
 
   let report: Report
+  let title: String
   let bands: [Band]
   let scale: Scale
 
   /// Returns the picture of the rows with these names, or nil when no peer has a figure in any of
   /// them.
-  static func draw(_ report: Report, rows names: [String]) -> String? {
-    ThroughputChart(report, rows: names)?.picture
+  static func draw(
+    _ report: Report, rows names: [String],
+    title: String = "Moraine's throughput, compared with each peer's"
+  ) -> String? {
+    ThroughputChart(report, rows: names, title: title)?.picture
   }
 
-  private init?(_ report: Report, rows names: [String]) {
+  private init?(_ report: Report, rows names: [String], title: String) {
     self.report = report
+    self.title = title
     let peers = report.engines.map(\.name).filter(Report.isPeer)
     bands = names.compactMap { name in
       guard let row = report.rows.first(where: { $0.name == name }),
@@ -62,7 +67,7 @@ struct ThroughputChart {
     let top = (key.last?.y ?? Card.top) + 48
     let bottom = top + bands.map(\.height).reduce(0, +)
     var svg = Card.draw(
-      "Moraine's throughput, compared with each peer's",
+      title,
       meaning:
         "Times as fast as the peer in the same row, on a logarithmic axis; the number is that "
         + "of the best peer",

@@ -1,8 +1,8 @@
 /// The ratios between engines, for the table and the charts.
 extension Report {
-  /// Returns whether the engine is Moraine itself, or Moraine's snapshots.
+  /// Returns whether the engine is Moraine: its actor, its snapshots or its ordered keyspaces.
   static func isMoraine(_ engine: String) -> Bool {
-    engine == "moraine" || engine == "snapshot"
+    engine == "moraine" || engine == "snapshot" || engine == "ordered"
   }
 
   /// Returns whether the engine does the work of the row. The harness alone does nothing, so it is
@@ -16,6 +16,10 @@ extension Report {
     figure(engine, row)?.median
   }
 
+  /// Returns Moraine's figure that is compared with the peers': the actor's, or in rows of ordered
+  /// keys that of the ordered keyspace.
+  func ours(_ row: String) -> Double? { median("moraine", row) ?? median("ordered", row) }
+
   /// Returns whether a round differed from the median by more than a fifth of it.
   func isUnsteady(_ engine: String, _ row: String) -> Bool {
     guard let figure = figure(engine, row) else { return false }
@@ -25,7 +29,7 @@ extension Report {
 
   /// Returns how many times as good as the peer Moraine is. Above 1, Moraine is ahead.
   func ratio(to peer: String, _ row: Row) -> Double? {
-    guard let ours = median("moraine", row.name), let theirs = median(peer, row.name),
+    guard let ours = ours(row.name), let theirs = median(peer, row.name),
       ours > 0, theirs > 0
     else { return nil }
     let ratio = row.lessIsBetter ? theirs / ours : ours / theirs

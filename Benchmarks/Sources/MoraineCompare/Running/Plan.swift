@@ -13,25 +13,26 @@ struct Plan: Sendable {
       + Repositories.engine + [NothingMaker().engine]
   }
 
-  var workloads: [any Workload] {
-    [
-      Basics(size), Batches(size), DurableCommits(size), YCSB(size), RedbStyle(size),
-      OrderedKeys(size), LargeValues(size), Records(size), Latencies(size), OpenCurve(size),
-      SpaceCurve(size),
-    ]
+  /// Each is made only where it is needed, because it may have data of many keys.
+  static let workloads: [any Workload.Type] = [
+    Basics.self, Batches.self, DurableCommits.self, YCSB.self, RedbStyle.self, OrderedKeys.self,
+    AscendingKeys.self, LargeValues.self, Records.self, Latencies.self, OpenCurve.self,
+    SpaceCurve.self,
+  ]
+  /// The groups of engines that have their keys in order.
+  static let orderedGroups = [OrderedKeys.name, AscendingKeys.name]
+
+  var rows: [Report.Row] {
+    Plan.workloads.flatMap { $0.init(size).rows } + Repositories(size).rows
   }
 
-  var rows: [Report.Row] { workloads.flatMap(\.rows) + Repositories(size).rows }
-
-  var groups: [String] {
-    workloads.map { type(of: $0).name } + [Repositories.name]
-  }
+  var groups: [String] { Plan.workloads.map { $0.name } + [Repositories.name] }
 
   /// Returns the engines to measure in a group. A snapshot is measured with its store.
   func engines(of group: String) -> [String] {
     if group == Repositories.name { return Repositories.engines }
     let peers = PeerMaker.all.filter { $0.engine.missing == nil }.map(\.engine.name)
-    if group == OrderedKeys.name {
+    if Plan.orderedGroups.contains(group) {
       return [OrderedMaker.name] + peers.filter { $0 != "tkrzw" }
     }
     // The harness alone has no meaning for durable commits or space.
@@ -46,9 +47,10 @@ struct Plan: Sendable {
       try await Repositories(size).run(engine, in: folder, &recorder)
       return recorder
     }
-    guard let workload = workloads.first(where: { type(of: $0).name == group }) else {
+    guard let type = Plan.workloads.first(where: { $0.name == group }) else {
       throw NotThere(what: "group", name: group, known: groups)
     }
+    let workload = type.init(size)
     switch engine {
     case MoraineMaker.name: try await workload.run(MoraineMaker(), in: folder, &recorder)
     case OrderedMaker.name: try await workload.run(OrderedMaker(), in: folder, &recorder)

@@ -64,7 +64,9 @@ struct RunCommand: AsyncParsableCommand {
 
   private static var command: String {
     // The script inserts the subcommand before the user's arguments.
-    "Scripts/compare " + CommandLine.arguments.dropFirst(2).joined(separator: " ")
+    (["Scripts/compare"]
+      + CommandLine.arguments.dropFirst(2).map { $0.contains(" ") ? "\"\($0)\"" : $0 })
+      .joined(separator: " ")
   }
 }
 

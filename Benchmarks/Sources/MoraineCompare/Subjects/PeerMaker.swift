@@ -23,6 +23,7 @@ struct PeerMaker: SubjectMaker {
   func open(in path: String, _ options: SubjectOptions) throws -> PeerSubject {
     var given = peer_options()
     given.sync = options.sync
+    given.appends = options.appends
     given.expected_count = UInt64(options.expectedCount)
     given.expected_bytes = UInt64(options.expectedBytes)
     let store = try withUnsafePointer(to: given) { given in
@@ -52,7 +53,7 @@ struct PeerInterface: @unchecked Sendable {
   let get: @convention(c) (OpaquePointer?, peer_bytes, UnsafeMutablePointer<peer_bytes>?) -> Int32
   let scan:
     @convention(c) (
-      OpaquePointer?, peer_bytes,
+      OpaquePointer?, peer_bytes, Bool,
       (@convention(c) (UnsafeMutableRawPointer?, peer_bytes, peer_bytes) -> Bool)?,
       UnsafeMutableRawPointer?
     ) -> Int32
@@ -68,7 +69,7 @@ struct PeerInterface: @unchecked Sendable {
     (begin, commit, compact, refresh) = (api.begin, api.commit, api.compact, api.refresh)
     reader = api.reader ?? { _ in nil }
     get = api.get ?? { _, _, _ in -1 }
-    scan = api.scan ?? { _, _, _, _ in -1 }
+    scan = api.scan ?? { _, _, _, _, _ in -1 }
     closeReader = api.close_reader ?? { _ in }
     message = api.message ?? { nil }
   }

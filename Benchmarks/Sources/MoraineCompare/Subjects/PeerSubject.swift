@@ -85,7 +85,7 @@ struct PeerReader: SubjectReader {
     try withUnsafeMutablePointer(to: &sum) { sum in
       try api.check(
         api.scan(
-          reader, peer_bytes(),
+          reader, peer_bytes(), true,
           { context, key, value in
             context!.assumingMemoryBound(to: ScanSum.self).pointee.add(key.buffer, value.buffer)
             return true
@@ -105,7 +105,8 @@ struct PeerReader: SubjectReader {
     func scan(_ from: peer_bytes) throws {
       try withUnsafeMutablePointer(to: &range) { range in
         try api.check(
-          api.scan(reader, from, readsValues ? Self.addEntry : Self.addKey, range))
+          api.scan(
+            reader, from, readsValues, readsValues ? Self.addEntry : Self.addKey, range))
       }
     }
     if let key {

@@ -89,6 +89,13 @@ struct ScanSum: Equatable {
     bytes &+= key.count
     firstBytes &+= Int(key.last ?? 0)
   }
+
+  @inline(__always)
+  static func += (sum: inout ScanSum, other: ScanSum) {
+    sum.count += other.count
+    sum.bytes &+= other.bytes
+    sum.firstBytes &+= other.firstBytes
+  }
 }
 
 /// Makes stores of one engine.
@@ -102,6 +109,8 @@ protocol SubjectMaker: Sendable {
 struct SubjectOptions: Sendable {
   /// Whether every commit is on the disk when it returns.
   var sync = false
+  /// Whether the keys of all batches ascend, so that an engine may append them.
+  var appends = false
   var expectedCount: Int
   var expectedBytes: Int
 

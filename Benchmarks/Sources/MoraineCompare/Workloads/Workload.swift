@@ -4,6 +4,7 @@ import Foundation
 /// Rows that one process measures one after the other.
 protocol Workload: Sendable {
   static var name: String { get }
+  init(_ size: Size)
   var rows: [Report.Row] { get }
   /// - Parameter folder: an empty folder that only this run uses.
   func run<Maker: SubjectMaker>(

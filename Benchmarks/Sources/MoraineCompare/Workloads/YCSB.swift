@@ -1,7 +1,8 @@
 import BenchmarkSupport
 
 /// The workloads of Cooper, Silberstein, Tam, Ramakrishnan and Sears, "Benchmarking cloud serving
-/// systems with YCSB", SoCC 2010, except E, whose short ranges need an ordered index.
+/// systems with YCSB", SoCC 2010, except E, which is
+/// `ShortRanges`.
 ///
 /// Keys are drawn as in the standard's implementation: zipfian with 0.99, and the popular keys are
 /// scattered. In D the latest keys are the popular ones.
