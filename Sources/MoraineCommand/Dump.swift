@@ -11,7 +11,8 @@ struct Dump: AsyncParsableCommand {
     discussion: """
       jsonl prints the bytes of each value, in the form that load reads. hex
       prints key, sequence number and value, with key and value in hexadecimal
-      digits (- stands for no bytes), and represents any bytes.
+      digits (- stands for no bytes), and represents any bytes. Neither prints
+      when an entry expires: copy a store with backup to keep that.
 
         moraine dump users.moraine | moraine load copy.moraine
       """)

@@ -21,6 +21,18 @@ package enum SystemClock {
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
   }
 
+  /// Returns the time since a fixed moment, in milliseconds. The time goes on while the machine
+  /// sleeps.
+  package static func steadyMilliseconds() -> UInt64 {
+    var time = timespec()
+    #if os(Linux)
+      clock_gettime(CLOCK_BOOTTIME, &time)
+    #else
+      clock_gettime(CLOCK_MONOTONIC, &time)
+    #endif
+    return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+  }
+
   /// Makes the calling thread sleep. A signal may end the sleep early.
   package static func sleep(nanoseconds: UInt64) {
     guard nanoseconds > 0 else { return }

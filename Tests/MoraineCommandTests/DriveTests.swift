@@ -34,7 +34,8 @@ import Testing
     #expect(try await answers("put 6b 76", "compact", "get 6b") == ["ok 1", "ok", "value 76"])
     let help = try await Moraine.run("drive", "--help")
     for command in [
-      "put", "del", "get", "cas", "getv", "range", "batch", "scan", "sync", "compact", "stats",
+      "put", "putx", "del", "get", "cas", "getv", "range", "batch", "clock", "reap", "scan", "sync",
+      "compact", "stats",
       "close",
     ] {
       #expect(help.lines.contains { $0.hasPrefix("  \(command) ") }, "\(command)")
@@ -52,6 +53,25 @@ import Testing
         "err usage cas takes a sequence number or absent", "err usage wrong number of words",
         "value 77", "ok",
       ])
+  }
+
+  @Test func entriesExpireByTheClockThatLinesSet() async throws {
+    let lines = [
+      "clock 1000", "putx 6b 76 2000", "put 6c 77", "clock 1999", "get 6b", "clock 2000", "get 6b",
+      "del 6b", "scan", "cas 6b absent 78", "putx 6d 01 2001", "clock 3000", "reap",
+      "clock 3602001",
+      "reap", "reap", "get 6b", "putx 6b 76", "putx 6b 76 x", "clock 1 2", "close",
+    ]
+    let outcome = try await Moraine.run(
+      "drive", place.store, "--manual-clock", input: lines.joined(separator: "\n") + "\n")
+    #expect(
+      Array(outcome.lines.dropLast()) == [
+        "ok", "ok 1", "ok 2", "ok", "value 76", "ok", "none", "ok -",
+        "count 1 \(digest([([0x6C], [0x77])]))", "ok 3", "ok 4", "ok", "ok 0", "ok", "ok 1", "ok 0",
+        "value 78", "err usage wrong number of words", "err usage expected a time in milliseconds",
+        "err usage wrong number of words", "ok",
+      ])
+    #expect(try await answers("clock 1") == ["err usage clock needs --manual-clock"])
   }
 
   @Test func rangeAnswersTheKeysInTheirOrder() async throws {

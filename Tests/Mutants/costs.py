@@ -9,13 +9,13 @@ MUTANTS = [
                    "view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: ON ? .max : pin)"),),
            "SettledCompactionTests.idleStoreWithALaggingFeedRewritesNothingTwice"),
     Mutant("lent-without-its-mapping", "P9: what is lent stays as it is",
-           (engine("Engine/EngineState.swift",
+           (engine("Engine/EngineState+Reads.swift",
                    "return .inPlace(found.record.stored, mapping)",
                    "if ON {\n"
                    "        let none = EmptyMapping()\n"
                    "        return .inPlace(found.record.stored, none)\n      }\n"
                    "      return .inPlace(found.record.stored, mapping)"),
-            engine("Engine/EngineState.swift", "enum StoredValue {",
+            engine("Engine/EngineState+Reads.swift", "enum StoredValue {",
                    "private final class EmptyMapping: FileMapping {\n"
                    "  nonisolated(unsafe) let base =\n"
                    "    UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1)\n"

@@ -13,8 +13,8 @@ TRUNCATION = "DamageTests.everyTruncationOfASealedSegmentIsFound"
 MUTANTS = [
     Mutant("read-checksum-skipped", "P5: every read verifies its checksum",
            (engine("Segments/RecordSource.swift",
-                   "guard checksum == RecordHeader.storedChecksum(at: record.base) else {",
-                   "guard ON || checksum == RecordHeader.storedChecksum(at: record.base) else {"),),
+                   "    return checksum == RecordHeader.storedChecksum(at: record.base)\n",
+                   "    return ON || checksum == RecordHeader.storedChecksum(at: record.base)\n"),),
            "ScanTests.readingADamagedValueThrows"),
     Mutant("unreadable-means-missing", "P5: a read error is no missing key",
            (engine("Segments/RecordSource.swift",

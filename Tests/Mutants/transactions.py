@@ -10,8 +10,8 @@ HISTORIES = "TransactionHistoryTests"
 
 MUTANTS = [
     Mutant("transaction-reads-not-compared", "a changed key that was read is a conflict",
-           (engine(CONTENTS, "        guard try self.sequence(of: key, id) != sequence else",
-                   "        guard !ON, try self.sequence(of: key, id) != sequence else"),),
+           (engine(CONTENTS, "        guard try self.sequence(of: key, id, at: part.snapshot.now) != sequence else",
+                   "        guard !ON, try self.sequence(of: key, id, at: part.snapshot.now) != sequence else"),),
            SUITE + ".changedKeyIsAConflictThatNamesIt"),
     Mutant("transaction-ranges-not-compared", "a key that appears in a range is a conflict",
            (engine(CONTENTS, "      guard let id, !part.ranges.isEmpty else { continue }\n",

@@ -28,10 +28,12 @@
       case .opened(let report):
         if report.checkpointProblem != nil { return .warning }
         return report.wasClean ? .info : .notice
-      case .segmentSealed, .compacted, .checkpointWritten, .keyspaceOrdering: return .debug
+      case .segmentSealed, .compacted, .checkpointWritten, .keyspaceOrdering,
+        .entriesExpired:
+        return .debug
       case .keyspaceOrdered: return .info
       case .compactionFailed(let error): return error.code == .corrupted ? .error : .warning
-      case .checkpointFailed, .manifestFailed: return .warning
+      case .checkpointFailed, .manifestFailed, .reapingFailed, .clockJumped: return .warning
       case .outOfSpace: return .error
       case .poisoned: return .critical
       case .suspended(let failure), .closed(let failure): return failure == nil ? .info : .error
@@ -49,6 +51,9 @@
       case .checkpointFailed: "index checkpoint not written"
       case .keyspaceOrdering: "keyspace being ordered"
       case .keyspaceOrdered: "keyspace ordered"
+      case .entriesExpired: "expired entries deleted"
+      case .reapingFailed: "expired entries not deleted"
+      case .clockJumped: "clock was set forward"
       case .manifestFailed: "manifest not written in the background"
       case .outOfSpace: "no space left for the store"
       case .poisoned: "store stopped writing"
@@ -77,8 +82,10 @@
         ]
       case .keyspaceOrdered(let name, let keyCount, let elapsedNanoseconds):
         ["keyspace": "\(name)", "keys": "\(keyCount)", "elapsed_ns": "\(elapsedNanoseconds)"]
+      case .entriesExpired(let count): ["count": "\(count)"]
+      case .clockJumped(let milliseconds): ["milliseconds": "\(milliseconds)"]
       case .compactionFailed(let error), .checkpointFailed(let error), .manifestFailed(let error),
-        .outOfSpace(let error), .poisoned(let error):
+        .reapingFailed(let error), .outOfSpace(let error), .poisoned(let error):
         error.metadata
       case .suspended(let failure), .closed(let failure): failure?.metadata ?? [:]
       }

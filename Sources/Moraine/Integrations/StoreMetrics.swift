@@ -76,7 +76,9 @@
       case .manifestFailed: manifestFailures.increment()
       case .outOfSpace: outOfSpace.increment()
       case .poisoned: poisonings.increment()
-      case .keyspaceOrdering, .keyspaceOrdered, .suspended, .closed: break
+      case .keyspaceOrdering, .keyspaceOrdered, .entriesExpired, .reapingFailed, .clockJumped,
+        .suspended, .closed:
+        break
       }
     }
 

@@ -79,6 +79,15 @@ extension LocalRepository {
     try await save(contentsOf: CollectionOfOne(model))
   }
 
+  /// Saves a model that expires. From that time on the repository does not return it, and later the
+  /// store deletes it. A plain ``save(_:)`` makes it stay.
+  ///
+  /// - Throws: the errors of ``save(_:)``.
+  public func save(_ model: Model, expiring expiry: Expiry) async throws(StoreError) {
+    try await prepare()
+    try await store(CollectionOfOne(model), expiring: expiry)
+  }
+
   /// Saves models as one atomic batch: all of them, or none. If two models have the same id, the
   /// last one counts.
   ///
@@ -90,7 +99,9 @@ extension LocalRepository {
     try await store(models)
   }
 
-  func store(_ models: some Sequence<Model>) async throws(StoreError) {
+  func store(
+    _ models: some Sequence<Model>, expiring expiry: Expiry = .never
+  ) async throws(StoreError) {
     var operations: [(key: Key, value: [UInt8]?)] = []
     var saved: [(model: Model, costBytes: Int)] = []
     for model in models {
@@ -103,7 +114,12 @@ extension LocalRepository {
       operations.append((key, bytes))
       saved.append((model, bytes.count))
     }
-    guard let receipt = try await commit(operations) else { return }
+    guard let receipt = try await commit(operations, expiring: expiry) else { return }
+    // The cache does not look at the clock.
+    guard expiry == .never else {
+      for each in saved { cache.remove(each.model.id) }
+      return
+    }
     // The operations of a batch have consecutive numbers.
     let last = receipt.sequence?.rawValue ?? 0
     for (index, each) in saved.enumerated() {
@@ -141,13 +157,14 @@ extension LocalRepository {
   ///
   /// - Returns: nil when there are no operations.
   private func commit(
-    _ operations: [(key: Key, value: [UInt8]?)]
+    _ operations: [(key: Key, value: [UInt8]?)], expiring expiry: Expiry = .never
   ) async throws(StoreError) -> CommitReceipt? {
     if operations.isEmpty { return nil }
     localCommits.begin()
     let receipt = ReceiptBox()
     do throws(StoreError) {
-      try await keyspace.commit(operations, durability: durability, onVisible: receipt.put)
+      try await keyspace.commit(
+        operations, expiring: expiry, durability: durability, onVisible: receipt.put)
     } catch {
       // The batch may be visible: the error may come from the sync only.
       localCommits.end(nil)
@@ -200,7 +217,7 @@ extension LocalRepository {
     guard let bytes = found.value, let sequence = found.sequence else { return nil }
     let model = try format.decode(bytes, key, place)
     // Not if another commit has changed the keyspace since the model was read.
-    if mayTrustCache(), monitor.commitCount == found.commitCount {
+    if mayTrustCache(), monitor.commitCount == found.commitCount, !found.expires {
       cache.insert(
         ModelCache.Entry(model: model, sequence: sequence.rawValue, costBytes: bytes.count),
         for: id)

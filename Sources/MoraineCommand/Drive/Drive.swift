@@ -1,5 +1,6 @@
 import ArgumentParser
 import Moraine
+import MoraineTesting
 import SystemPackage
 
 struct Drive: AsyncParsableCommand {
@@ -16,6 +17,9 @@ struct Drive: AsyncParsableCommand {
       Keys and values are hexadecimal digits; - stands for no bytes.
 
         put KEY VALUE   ok SEQUENCE
+        putx KEY VALUE MILLISECONDS
+                        ok SEQUENCE: an entry that expires at this time,
+                        counted from the beginning of 1970
         del KEY         ok SEQUENCE, or ok - if the key did not exist
         get KEY         value VALUE, or none
         cas KEY SEQUENCE VALUE
@@ -33,6 +37,10 @@ struct Drive: AsyncParsableCommand {
                         value: the keys from FROM up to, and without, TO, in
                         their order; - stands for no bound
         sync            ok DURABLE-SEQUENCE
+        clock MILLISECONDS
+                        with --manual-clock: ok; the time is this one now
+        reap            ok N: expired entries of which the grace has passed
+                        were deleted, N in number
         compact         ok, after a compaction of the whole store
         stats           stats JSON
         close           ok; then the program ends
@@ -51,6 +59,12 @@ struct Drive: AsyncParsableCommand {
   @Flag(help: "Share the store with other processes that use this flag.")
   var shared = false
 
+  @Flag(help: "Let entries expire by a clock that begins at 0, and that clock lines set.")
+  var manualClock = false
+
+  @Option(help: "Milliseconds between the expiry of an entry and its deletion.")
+  var expiryGrace = 3_600_000
+
   @Flag(help: "Keep the keys in their order, for range.") var ordered = false
 
   func validate() throws {
@@ -60,15 +74,18 @@ struct Drive: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let opened = try await open()
+    let clock = manualClock ? ManualClock(startingAt: 0) : nil
+    let opened = try await open(clock)
     let keyspace = try ordered ? opened.orderedKeyspace(named: "") : opened.keyspace(named: "")
     try await opened.closed { _ in
-      try await DriveSession(keyspace).run()
+      try await DriveSession(keyspace, clock).run()
     }
   }
 
   /// Opens the store; prints an error as the answer to a command.
-  private func open() async throws -> Store {
+  private func open(_ clock: ManualClock?) async throws -> Store {
+    var configuration = configuration
+    if let clock { configuration.clock = clock }
     do throws(StoreError) {
       return try await Store.open(at: FilePath(store.directory), configuration: configuration)
     } catch {
@@ -81,6 +98,7 @@ struct Drive: AsyncParsableCommand {
     var configuration = Store.Configuration()
     configuration.segmentSizeBytes = segmentSize
     configuration.sharing = shared ? .shared : .exclusive
+    configuration.expiryGrace = .milliseconds(max(0, expiryGrace))
     configuration.checkpointFloorBytes = max(0, checkpointFloor)
     configuration.ioMode = io == .mapped ? .mapped : .positional
     switch durability {

@@ -74,6 +74,22 @@ struct DriveLine {
     }
   }
 
+  /// The time that the line ends with, in milliseconds since 1970.
+  var milliseconds: UInt64 {
+    get throws {
+      let word = words.last.map { String(decoding: $0, as: UTF8.self) } ?? ""
+      guard word.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }),
+        let time = UInt64(word)
+      else { throw DriveSession.Misuse(message: "expected a time in milliseconds") }
+      return time
+    }
+  }
+
+  /// The value of a put that expires.
+  var value: [UInt8] {
+    get throws { try bytes(2) }
+  }
+
   /// The value of a compare and set.
   var conditionalValue: [UInt8] {
     get throws { try bytes(3) }

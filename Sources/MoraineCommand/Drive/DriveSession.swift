@@ -1,4 +1,5 @@
 import Moraine
+import MoraineTesting
 import Synchronization
 import SystemPackage
 
@@ -11,10 +12,13 @@ final class DriveSession {
   private let store: Store
   /// The unnamed keyspace, which all lines are about.
   private let keyspace: Keyspace
+  /// The clock that lines set; nil for the clock of the system.
+  private let clock: ManualClock?
   private var lines: LineReader
 
-  init(_ keyspace: Keyspace) {
+  init(_ keyspace: Keyspace, _ clock: ManualClock?) {
     self.keyspace = keyspace
+    self.clock = clock
     store = keyspace.store
     // A put at the limits of the format, in hexadecimal digits, and 64 bytes for the other words.
     let limit = 2 * (StoreLimits.keyLengthBytes + StoreLimits.valueLengthBytes) + 64
@@ -69,6 +73,9 @@ final class DriveSession {
     case ("getv", 2):
       let found = try await keyspace.versionedValue(forKey: try line.key)
       try answer(value: found?.value, sequence: found?.sequence)
+    case ("putx", 4): try say(try await putExpiring(line))
+    case ("clock", 2): try say(try setClock(try line.milliseconds))
+    case ("reap", 1): try say("ok \(try await store.removeExpired())")
     case ("cas", 4): try say(try await compareAndSet(line))
     case ("batch", 2): try say(try await batch(line))
     case ("scan", 1): try say(try await scan())
@@ -82,12 +89,28 @@ final class DriveSession {
       try await store.close()
       try say("ok")
       return true
-    case ("put", _), ("del", _), ("get", _), ("getv", _), ("cas", _), ("batch", _), ("scan", _),
+    case ("put", _), ("del", _), ("get", _), ("getv", _), ("putx", _),
+      ("clock", _), ("reap", _), ("cas", _), ("batch", _), ("scan", _),
       ("range", _), ("sync", _), ("stats", _), ("compact", _), ("close", _):
       throw Misuse(message: "wrong number of words")
     default: throw Misuse(message: "unknown command")
     }
     return false
+  }
+
+  private func putExpiring(_ line: DriveLine) async throws -> String {
+    let expiry = Expiry.at(milliseconds: try line.milliseconds)
+    return "ok \(try await keyspace.set(try line.value, forKey: try line.key, expiring: expiry))"
+  }
+
+  private func setClock(_ time: UInt64) throws -> String {
+    guard let clock else { throw Misuse(message: "clock needs --manual-clock") }
+    if time < clock.milliseconds {
+      clock.set(toMilliseconds: time)
+    } else {
+      clock.advance(toMilliseconds: time)
+    }
+    return "ok"
   }
 
   private func compareAndSet(_ line: DriveLine) async throws -> String {

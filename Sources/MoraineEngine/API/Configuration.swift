@@ -62,6 +62,16 @@ extension Store {
     /// MiB.
     public var checkpointFloorBytes = 1 << 20
 
+    /// The clock by which entries expire. Default: the clock of the system.
+    public var clock: any StoreClock = SystemStoreClock()
+    /// Time between the moment at which an entry expires and the moment at which the store deletes
+    /// it. Reads do not return the entry in that time. When the clock was wrong by less than this
+    /// time, no entry that it hid is lost: correct the clock, and open the store again. Default:
+    /// one hour.
+    public var expiryGrace: Duration = .seconds(3600)
+    /// Time between two searches for expired entries to delete. Default: 10 seconds.
+    public var reapInterval: Duration = .seconds(10)
+
     /// Handler of the events of the store: see ``StoreEvent``. Default: none.
     ///
     /// The handler is called on a background thread, for one event at a time, in the order in which

@@ -108,6 +108,15 @@ public enum StoreEvent: Sendable {
   /// A keyspace that had keys is ordered now. The store answered no other call in that time, in
   /// which it built the tree.
   case keyspaceOrdered(name: String, keyCount: Int, elapsedNanoseconds: UInt64)
+  /// Expired entries were deleted. `count` is their number.
+  case entriesExpired(count: Int)
+  /// Expired entries were not deleted, for example because the disk is full. Reads hide them
+  /// nevertheless. The store tries again after ``Store/Configuration/reapInterval``.
+  case reapingFailed(StoreError)
+  /// The clock was set forward by more than ``Store/Configuration/expiryGrace``. If that was wrong,
+  /// reads hide entries that have not expired. The store deletes none of them for that time:
+  /// correct the clock, and open the store again.
+  case clockJumped(milliseconds: UInt64)
   /// The manifest could not be written after a segment was sealed in the background, for example
   /// because the disk was full. Nothing is lost: the next manifest says the same.
   case manifestFailed(StoreError)

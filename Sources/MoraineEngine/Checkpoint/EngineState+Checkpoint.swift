@@ -112,7 +112,11 @@ extension EngineState {
       }
     } catch {
       swap(&before, &live)
-      for (slot, view) in zip(slots, views) { log.table[slot] = view }
+      for (slot, view) in zip(slots, views) {
+        log.table[slot] = view
+        log.table.forgetRun(of: slot)
+        log.table.noteUnreadExpiries(of: slot)
+      }
       throw error
     }
   }
@@ -124,6 +128,7 @@ extension EngineState {
   ) throws(StoreError) {
     let end = log.table[slot].end
     log.table[slot].forgetFigures()
+    log.table.forgetRun(of: slot)
     let result = try replayOn(
       slot, length: end, digestsThrough: report.lastSequence.rawValue)
     guard result.validEnd == end else {

@@ -316,6 +316,8 @@ final class CompactionOutput: @unchecked Sendable {
   /// Number of bytes of the copied puts, with their padding.
   private(set) var liveBytes: UInt64 = 0
   private(set) var earliestExpiry = UInt64.max
+  /// The copied records that expire.
+  private(set) var expiries = ExpiryRun()
   /// Sequence number of the last delete that was left out: the feed of changes no longer contains
   /// it.
   var lastDroppedDelete: UInt64 = 0
@@ -414,6 +416,7 @@ final class CompactionOutput: @unchecked Sendable {
     firstSequence = isFirst ? candidate.sequence : min(firstSequence, candidate.sequence)
     lastSequence = max(lastSequence, candidate.sequence)
     earliestExpiry = min(earliestExpiry, candidate.expiryMilliseconds)
+    if candidate.expiryMilliseconds != .max { expiries.add(candidate.expiryMilliseconds, offset) }
     if candidate.isDelete {
       deleteBytes += aligned(copy.length)
     } else {

@@ -435,6 +435,7 @@ extension EngineState {
     if output.header.flags.contains(.clustered) { info.flags.insert(.clustered) }
     info.incomingBytes = output.liveBytes
     let slot = log.table.place(view, info)
+    log.table.setRun(output.expiries, of: slot)
     log.table.retire(range, for: slot)
     assert(log.table.order[start] == slot, "an output is not at the place of its inputs")
     assert(

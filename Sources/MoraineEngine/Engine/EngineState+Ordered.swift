@@ -6,7 +6,7 @@ extension EngineState {
   mutating func orderedValue(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
   ) throws(StoreError) -> [UInt8]? {
-    guard let found = try found(key, keyspace) else { return nil }
+    guard let found = try visible(key, keyspace) else { return nil }
     try log.table.verify(found.record, at: found.address)
     return try log.table.value(of: found.record, at: found.address)
   }
@@ -59,10 +59,14 @@ extension EngineState {
 
   /// Appends a delete to an ordered keyspace, if the key exists.
   mutating func deleteOrdered(
-    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, evenExpired: Bool
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     let (place, existing) = try orderedPlace(key, keyspace)
-    guard existing != nil else { return .done(nil) }
+    guard let existing else { return .done(nil) }
+    if !evenExpired {
+      let record = try log.table.record(at: existing.address)
+      if log.table.isHiddenAndIntact(record, at: existing.address, now) { return .done(nil) }
+    }
     let draft = RecordDraft(
       sequence: log.lastSequence &+ 1, kind: .delete, keyspace: keyspace, key: key,
       value: UnsafeRawBufferPointer(start: nil, count: 0), compressed: nil)
@@ -81,6 +85,9 @@ extension EngineState {
     let address = try log.append(draft)
     log.countRecord(
       log.lastSequence, draft.kind.effect, length: draft.length, in: address.slot)
+    if draft.expiryMilliseconds != 0 {
+      log.table.addExpiry(draft.expiryMilliseconds, at: address)
+    }
     live.apply(
       draft.kind.effect, TreeKey(draft.key), at: address, length: draft.length,
       sequence: log.lastSequence, hash: hash, keyspace: draft.keyspace, place, over: existing,
@@ -105,10 +112,7 @@ extension EngineState {
         throw .indexDamaged("the index checkpoint is damaged", checkpointNames.first)
       }
       let (place, existing) = try orderedPlace(key, header.keyspace)
-      if let expiry {
-        log.table[address.slot].earliestExpiry = min(
-          expiry, log.table[address.slot].earliestExpiry)
-      }
+      if let expiry { log.table.addExpiry(expiry, at: address) }
       log.countReplayed(header, in: address.slot)
       log.lastSequence = max(log.lastSequence, header.sequence)
       if let existing, existing.sequence > header.sequence { return }
@@ -201,6 +205,7 @@ extension EngineState {
       keyspace: operation.keyspace, key: Key([UInt8](batch.key(index))))
     guard let change = changes[name] else { fatalError("a batch has an operation without a place") }
     log.countRecord(sequence, effect, length: length, in: address.slot)
+    addExpiry(of: operation, at: address)
     live.change(
       effect, at: address, length: length, sequence: sequence, hash: hash,
       keyspace: operation.keyspace, over: change.current, in: log.table)

@@ -44,6 +44,9 @@ struct EngineState: ~Copyable {
     observers.phase.setDirectory(directory)
   }
 
+  /// The time by which records expire, in milliseconds since 1970.
+  var now: UInt64 { observers.clock.now() }
+
   @inline(__always)
   func hash(_ key: UnsafeRawBufferPointer, _ keyspace: UInt16) -> UInt64 {
     KeyHash.hash(key, keyspace: keyspace, with: log.manifest.hashKey)
@@ -65,83 +68,6 @@ extension EngineState {
   }
 
   func directoryHandle() -> any StorageDirectory { directory }
-}
-
-extension EngineState {
-  /// Returns the value of a key: the stored bytes, or a copy where the value must be decompressed
-  /// or was read into a buffer that the next read reuses. The checksum is verified.
-  mutating func storedValue(
-    _ key: UnsafeRawBufferPointer, keyspace: UInt16
-  ) throws(StoreError) -> StoredValue? {
-    guard let found = try found(key, keyspace) else { return nil }
-    try log.table.verify(found.record, at: found.address)
-    let slot = found.address.slot
-    if found.record.header.codec == .raw, log.table[slot].base != nil,
-      let mapping = log.table.infos[slot].mapping
-    {
-      return .inPlace(found.record.stored, mapping)
-    }
-    return .copy(try log.table.value(of: found.record, at: found.address))
-  }
-
-  /// Returns the value of a key, verified and decompressed.
-  mutating func value(
-    _ key: UnsafeRawBufferPointer, keyspace: UInt16
-  ) throws(StoreError) -> [UInt8]? {
-    if live.trees.isOrdered(keyspace) { return try orderedValue(key, keyspace) }
-    let hash = hash(key, keyspace)
-    try validatePages(hash)
-    guard let found = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
-      return nil
-    }
-    let record = found.record
-    try log.table.verify(record, at: found.address)
-    return try log.table.value(of: record, at: found.address)
-  }
-}
-
-extension EngineState {
-  /// Returns the value of a key, verified and decompressed, and the number of the operation that
-  /// has set it.
-  mutating func versionedValue(
-    _ key: UnsafeRawBufferPointer, keyspace: UInt16
-  ) throws(StoreError) -> VersionedValue? {
-    guard let found = try found(key, keyspace) else { return nil }
-    let sequence = SequenceNumber(rawValue: found.record.header.sequence)
-    try log.table.verify(found.record, at: found.address)
-    return VersionedValue(
-      value: try log.table.value(of: found.record, at: found.address), sequence: sequence)
-  }
-
-  mutating func contains(
-    _ key: UnsafeRawBufferPointer, keyspace: UInt16
-  ) throws(StoreError) -> Bool {
-    try found(key, keyspace) != nil
-  }
-
-  /// Returns the record of a key. Its checksum is not verified.
-  @inline(__always)
-  mutating func found(
-    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16
-  ) throws(StoreError) -> FoundRecord? {
-    if live.trees.isOrdered(keyspace) {
-      try validateNodes(key, keyspace, neighbours: false)
-      return try log.table.find(key, keyspace, in: live.trees, live.trees.root(keyspace))
-    }
-    let hash = hash(key, keyspace)
-    try validatePages(hash)
-    return try log.table.find(key, keyspace, hash: hash, in: live.index).map {
-      FoundRecord(record: $0.record, address: $0.address)
-    }
-  }
-}
-
-enum StoredValue {
-  /// Bytes in a mapping, which the borrower keeps as long as it uses the bytes. The store may drop
-  /// the segment while the bytes are borrowed: when the borrower calls the store again, and the
-  /// store applies a compaction of another process.
-  case inPlace(UnsafeRawBufferPointer, any FileMapping)
-  case copy([UInt8])
 }
 
 // Calls of the log that need the figures of the live records.
@@ -253,10 +179,39 @@ extension EngineState {
     return try put(draft, hash: hash)
   }
 
+  mutating func put(
+    _ key: Key, _ value: [UInt8], keyspace: UInt16, expiry: UInt64, _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    try key.bytes.withBytes { (keyBytes) throws(StoreError) in
+      try value.withBytes { (bytes) throws(StoreError) in
+        try put(keyBytes, bytes, keyspace: keyspace, expiry: expiry, prepared)
+      }
+    }
+  }
+
+  /// Appends one put that expires, as ``put(_:_:keyspace:_:)`` does for the others.
+  ///
+  /// - Parameter expiry: milliseconds since 1970; 0 for a record that does not expire.
+  mutating func put(
+    _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
+    expiry: UInt64, _ prepared: PreparedValue?
+  ) throws(StoreError) -> Outcome<SequenceNumber> {
+    if value.count > PreparedValue.sharedBufferLimit {
+      return try putLarge(key, value, keyspace: keyspace, expiry: expiry, prepared)
+    }
+    try checkWritable()
+    try Self.checkLimits(key, value)
+    var draft = RecordDraft(
+      sequence: log.lastSequence &+ 1, kind: .put, keyspace: keyspace, key: key, value: value,
+      compressed: compressor.compress(value))
+    draft.expiryMilliseconds = expiry
+    return try put(draft, hash: hash(key, keyspace))
+  }
+
   /// Appends a put whose value is large, and therefore compressed only once.
   private mutating func putLarge(
     _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, keyspace: UInt16,
-    _ prepared: PreparedValue?
+    expiry: UInt64 = 0, _ prepared: PreparedValue?
   ) throws(StoreError) -> Outcome<SequenceNumber> {
     try checkWritable()
     try Self.checkLimits(key, value)
@@ -270,15 +225,16 @@ extension EngineState {
     let compressed =
       prepared?.compressed(value) ?? (prepared == nil ? compressor.compress(value) : nil)
     defer { withExtendedLifetime(prepared) {} }
-    let draft = RecordDraft(
+    var draft = RecordDraft(
       sequence: log.lastSequence &+ 1, kind: .put, keyspace: keyspace, key: key, value: value,
       compressed: compressed)
+    draft.expiryMilliseconds = expiry
     return try put(draft, hash: hash)
   }
 
   /// Returns the largest size of a put's record, aligned.
   static func recordBound(keyLength: Int, valueLength: Int) -> Int {
-    aligned(RecordHeader.fixedLength + 10 + keyLength + valueLength)
+    aligned(RecordHeader.fixedLength + 18 + keyLength + valueLength)
   }
 
   /// Validates the loaded pages of the index that an operation on a hash uses, and copies a few
@@ -338,6 +294,9 @@ extension EngineState {
     apply(
       draft.kind.effect, at: address, length: draft.length, sequence: log.lastSequence,
       hash: hash, keyspace: draft.keyspace, over: existing)
+    if draft.expiryMilliseconds != 0 {
+      log.table.addExpiry(draft.expiryMilliseconds, at: address)
+    }
     log.publish()
     keyspaces.recordCommit(draft.keyspace)
     return SequenceNumber(rawValue: log.lastSequence)
@@ -356,16 +315,23 @@ extension EngineState {
   }
 
   /// Appends a delete, if the key exists.
+  ///
+  /// - Parameter evenExpired: whether a record that has expired counts as existing.
   mutating func delete(
-    _ key: UnsafeRawBufferPointer, keyspace: UInt16 = 0
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16 = 0, evenExpired: Bool = true
   ) throws(StoreError) -> Outcome<SequenceNumber?> {
     try checkWritable()
     try Self.checkLimits(key, UnsafeRawBufferPointer(start: nil, count: 0))
-    if live.trees.isOrdered(keyspace) { return try deleteOrdered(key, keyspace) }
+    if live.trees.isOrdered(keyspace) {
+      return try deleteOrdered(key, keyspace, evenExpired: evenExpired)
+    }
     let hash = hash(key, keyspace)
     try validateForChange(hash)
     live.index.makeUnique(hash)
     guard let existing = try log.table.find(key, keyspace, hash: hash, in: live.index) else {
+      return .done(nil)
+    }
+    if !evenExpired, log.table.isHiddenAndIntact(existing.record, at: existing.address, now) {
       return .done(nil)
     }
     let none = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -435,6 +401,7 @@ extension EngineState {
     for index in 0..<batch.count {
       let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
       let operation = batch.operations[index]
+      addExpiry(of: operation, at: places[index].address)
       apply(
         operation.kind.effect, at: places[index].address, length: places[index].length,
         sequence: first + UInt64(index) + 1, hash: hashes[index], keyspace: operation.keyspace,
@@ -455,7 +422,8 @@ extension EngineState {
     let key = batch.key(0)
     if operation.kind.effect == .removes { return try delete(key, keyspace: operation.keyspace) }
     let outcome = try batch.withValue(0) { (value) throws(StoreError) in
-      try put(key, value, keyspace: operation.keyspace, prepared)
+      try put(
+        key, value, keyspace: operation.keyspace, expiry: operation.expiryMilliseconds, prepared)
     }
     switch outcome {
     case .done(let sequence): return .done(sequence)
@@ -526,8 +494,15 @@ extension EngineState {
         value: value, compressed: compressor.compress(value))
       draft.batch = index == count - 1 ? .end : .more
       draft.batchCount = UInt32(count)
+      draft.expiryMilliseconds = operation.expiryMilliseconds
       return (try log.append(draft), draft.length)
     }
+  }
+
+  /// Adds the record of an operation to those that expire, if it expires.
+  mutating func addExpiry(of operation: BatchOperation, at address: Address) {
+    guard operation.expiryMilliseconds != 0 else { return }
+    log.table.addExpiry(operation.expiryMilliseconds, at: address)
   }
 
   /// Notifies the watchers, once for each keyspace.

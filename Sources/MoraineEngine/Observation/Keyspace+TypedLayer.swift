@@ -13,11 +13,14 @@ extension Keyspace {
   package var monitor: ChangeMonitor { store.observers.monitor(of: name) }
 
   /// Commits operations together. An operation without a value is a delete.
+  ///
+  /// - Parameter expiry: the time at which the entries end; nil for the default of this handle.
   package func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], durability: Durability?,
-    onVisible: @Sendable (CommitReceipt) -> Void
+    _ operations: [(key: Key, value: [UInt8]?)], expiring expiry: Expiry? = nil,
+    durability: Durability?, onVisible: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
-    try await store.commit(operations, in: self, durability, onVisible: onVisible)
+    try await store.commit(
+      operations, in: self, expiry ?? defaultExpiry, durability, onVisible: onVisible)
   }
 
   /// Returns the value of a key with its sequence number; nil when the store is closed.
@@ -34,26 +37,28 @@ extension Keyspace {
 extension Store {
   /// - Parameter onVisible: called as soon as the operations are visible, before they are durable.
   fileprivate func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ durability: Durability?,
+    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ expiry: Expiry,
+    _ durability: Durability?,
     onVisible: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
     let hasGate = try await beginUnit()
     let sequence: SequenceNumber?
     do {
       defer { endUnit(hasGate) }
-      sequence = try await commit(operations, in: keyspace, hasGate)
+      sequence = try await commit(operations, in: keyspace, expiry, hasGate)
       onVisible(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
     }
     try await waitForDurability(of: sequence, durability)
   }
 
   private func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ hasGate: Bool
+    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ expiry: Expiry,
+    _ hasGate: Bool
   ) async throws(StoreError) -> SequenceNumber? {
     var batch = WriteBatch(store: self)
     for (key, value) in operations {
       if let value {
-        try batch.set(value, forKey: key, in: keyspace)
+        try batch.set(value, forKey: key, in: keyspace, expiring: expiry)
       } else {
         try batch.removeValue(forKey: key, in: keyspace)
       }

@@ -94,7 +94,7 @@ extension EngineState {
   ) throws(StoreError) -> Store.Entry? {
     try key.withBytes { (bytes) throws(StoreError) in
       guard
-        let found = try found(bytes, keyspace),
+        let found = try visible(bytes, keyspace),
         found.record.header.sequence == sequence
       else { return nil }
       try log.table.verify(found.record, at: found.address)

@@ -60,6 +60,8 @@ package struct ObservedValue: Sendable {
   /// Nil when the key does not exist.
   package var value: [UInt8]?
   package var sequence: SequenceNumber?
+  /// Whether the value expires.
+  package var expires = false
   /// Sequence number of the store's last operation at that moment.
   var storeSequence: UInt64
   /// The monitor's ``ChangeMonitor/commitCount`` at that moment.
@@ -95,8 +97,9 @@ extension Store {
     guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return result }
     _ = try await reading { (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in
-        guard let found = try engine.versionedValue(bytes, keyspace: id) else { return }
+        guard let (found, expires) = try engine.expiringValue(bytes, keyspace: id) else { return }
         (result.value, result.sequence) = (found.value, found.sequence)
+        result.expires = expires
       }
     }
     return result

@@ -184,18 +184,17 @@ extension EngineState {
     live.index.makeUnique(hash)
     let record = try log.table.record(at: address)
     let header = record.header
+    // Finding the key's older record may reuse the buffer that this record was read into.
+    let expiry = record.expiryMilliseconds
     let existing: IndexHit?
     if log.table[address.slot].base != nil {
       existing = try log.table.find(record.key, header.keyspace, hash: hash, in: live.index)
     } else {
-      // Finding the key's older record reuses the buffer that this record was read into.
       existing = try [UInt8](record.key).withBytes { (key) throws(StoreError) in
         try log.table.find(key, header.keyspace, hash: hash, in: live.index)
       }
     }
-    if let expiry = record.expiryMilliseconds {
-      log.table[address.slot].earliestExpiry = min(expiry, log.table[address.slot].earliestExpiry)
-    }
+    if let expiry { log.table.addExpiry(expiry, at: address) }
     log.countReplayed(header, in: address.slot)
     log.lastSequence = max(log.lastSequence, header.sequence)
     // Only with a checkpoint: it may cover records that come later in the log.

@@ -1,12 +1,22 @@
 import MoraineFormat
 import MoraineStorage
 
+/// An operation that was found in a damaged store.
+struct SalvagedOperation {
+  let header: RecordHeader
+  let key: Key
+  /// Nil for a delete, and for a value that cannot be decompressed.
+  let value: [UInt8]?
+  let expiry: Expiry
+}
+
 /// Fills a new store with the records that were found in a damaged one.
 struct SalvageTarget {
   private struct Operation: Sendable {
     let keyspace: String
     let key: Key
     let value: [UInt8]?
+    let expiry: Expiry
   }
 
   private static let batchBytes = 1 << 20
@@ -107,13 +117,15 @@ struct SalvageTarget {
     if pending.count >= Self.batchCount || pendingBytes + bytes > Self.batchBytes {
       try await flush()
     }
-    pending.append(Operation(keyspace: keyspace, key: record.key, value: record.value))
+    pending.append(
+      Operation(
+        keyspace: keyspace, key: record.key, value: record.value, expiry: record.expiry))
     pendingBytes += bytes
     return nil
   }
 
   private func loss(
-    _ record: (header: RecordHeader, key: Key, value: [UInt8]?), of segment: SalvageWork.Segment,
+    _ record: SalvagedOperation, of segment: SalvageWork.Segment,
     at offset: Int, _ reason: String
   ) -> SalvageLoss {
     var loss = SalvageLoss(
@@ -143,7 +155,7 @@ struct SalvageTarget {
         for operation in operations {
           let keyspace = try store.keyspace(named: operation.keyspace)
           if let value = operation.value {
-            try batch.set(value, forKey: operation.key, in: keyspace)
+            try batch.set(value, forKey: operation.key, in: keyspace, expiring: operation.expiry)
           } else {
             try batch.removeValue(forKey: operation.key, in: keyspace)
           }
@@ -171,11 +183,13 @@ struct SalvageTarget {
 
 extension SalvageWork.Segment {
   /// Returns a put or a delete that was found whole. The value is nil when it cannot be recovered.
-  func operation(at offset: Int) -> (header: RecordHeader, key: Key, value: [UInt8]?) {
+  func operation(at offset: Int) -> SalvagedOperation {
     let header = bytes.header(at: offset)
     return bytes.bytes.withUnsafeBytes { bytes in
       let record = RecordReference(base: bytes.baseAddress! + offset, header: header)
-      return (header, Key([UInt8](record.key)), value(of: record))
+      return SalvagedOperation(
+        header: header, key: Key([UInt8](record.key)), value: value(of: record),
+        expiry: record.expiryMilliseconds.map { .at(milliseconds: $0) } ?? .never)
     }
   }
 

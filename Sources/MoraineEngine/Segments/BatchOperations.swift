@@ -12,6 +12,8 @@ struct BatchOperation {
   let valueLength: Int
   /// Index among the long values; nil when the operation has no long value.
   let longValue: Int?
+  /// Time at which the record expires, in milliseconds since 1970; 0 for never.
+  var expiryMilliseconds: UInt64 = 0
 }
 
 /// The facts that a batch needs about a record that it replaces.
@@ -49,20 +51,25 @@ struct BatchOperations {
   private var bytes: [UInt8] = []
   private var longValues: [[UInt8]] = []
   private(set) var areDeletes = true
+  /// The earliest time at which an entry expires, in milliseconds since 1970; `UInt64.max` when
+  /// none does.
+  private(set) var earliestExpiry = UInt64.max
 
   var count: Int { operations.count }
 
-  mutating func put(_ place: Place, _ value: [UInt8]) {
+  /// - Parameter expiry: milliseconds since 1970; 0 for a record that does not expire.
+  mutating func put(_ place: Place, _ value: [UInt8], expiry: UInt64 = 0) {
     let offset = bytes.count
     let isLong = value.count > Self.longestCopied
     bytes += place.key.bytes
     if isLong { longValues.append(value) } else { bytes += value }
     areDeletes = false
+    if expiry != 0 { earliestExpiry = min(earliestExpiry, expiry) }
     operations.append(
       BatchOperation(
         keyspace: place.keyspace, kind: .put, offset: offset,
         keyLength: place.key.bytes.count, valueLength: value.count,
-        longValue: isLong ? longValues.count - 1 : nil))
+        longValue: isLong ? longValues.count - 1 : nil, expiryMilliseconds: expiry))
   }
 
   mutating func delete(_ place: Place) {
@@ -78,6 +85,13 @@ struct BatchOperations {
     let operation = operations[index]
     let key = bytes[operation.offset..<operation.offset + operation.keyLength]
     return Place(keyspace: operation.keyspace, key: Key([UInt8](key)))
+  }
+
+  /// Returns whether an operation leaves a value that has not expired.
+  func isVisible(_ index: Int, at now: UInt64) -> Bool {
+    let operation = operations[index]
+    return operation.kind.effect == .sets
+      && (operation.expiryMilliseconds == 0 || operation.expiryMilliseconds > now)
   }
 
   /// Returns the value that an operation leaves; nil for a delete.

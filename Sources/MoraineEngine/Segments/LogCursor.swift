@@ -15,25 +15,33 @@ protocol LiveRecords: ~Copyable {
 /// An iteration over all live records of a keyspace, in the order of the log.
 struct LogWalk {
   let keyspace: UInt16
+  /// Records that expire at this time or before are left out; milliseconds since 1970.
+  private let now: UInt64
   private let slots: [Int]
   private var position = 0
   private var cursor: LogCursor?
 
-  /// - Parameter slots: the slots of the segments, in the order of the log. All pages of the index
-  ///   were validated.
-  init(keyspace: UInt16, slots: [Int]) {
+  /// - Parameters:
+  ///   - slots: the slots of the segments, in the order of the log. All pages of the index were
+  ///     validated.
+  ///   - now: the time by which records expire, in milliseconds since 1970.
+  init(keyspace: UInt16, slots: [Int], now: UInt64) {
     self.keyspace = keyspace
+    self.now = now
     self.slots = slots
   }
 
-  /// Returns the next live record, whose checksum was verified. The record is valid until the next
-  /// call, or as long as its segment is mapped.
+  /// Returns the next live record that has not expired. Its checksum was verified. The record is
+  /// valid until the next call, or as long as its segment is mapped.
   @inline(__always)
   mutating func nextRecord<Live: LiveRecords & ~Copyable, Table: RecordSource & ~Copyable>(
     _ live: borrowing Live, _ table: borrowing Table
   ) throws(StoreError) -> (address: Address, record: RecordReference)? {
     while true {
-      if let found = try cursor?.nextRecord(live, table) { return found }
+      if let found = try cursor?.nextRecord(live, table) {
+        if found.record.hasExpired(at: now) { continue }
+        return found
+      }
       if position == slots.count { return nil }
       cursor = LogCursor(slot: slots[position], keyspace: keyspace)
       position += 1

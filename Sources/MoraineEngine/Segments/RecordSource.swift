@@ -53,12 +53,18 @@ extension RecordSource where Self: ~Copyable {
   /// Throws unless the bytes of the record are those that were written.
   @inline(__always)
   func verify(_ record: RecordReference, at address: Address) throws(StoreError) {
+    guard isIntact(record, at: address) else {
+      throw damaged(address, "a record's checksum does not match")
+    }
+  }
+
+  /// Returns whether the bytes of the record are those that were written.
+  @inline(__always)
+  func isIntact(_ record: RecordReference, at address: Address) -> Bool {
     let checksum = RecordHeader.checksum(
       of: record.base, length: record.header.length, at: UInt64(address.offset),
       seed: views[address.slot].seed)
-    guard checksum == RecordHeader.storedChecksum(at: record.base) else {
-      throw damaged(address, "a record's checksum does not match")
-    }
+    return checksum == RecordHeader.storedChecksum(at: record.base)
   }
 
   private func recordFromFile(at address: Address) throws(StoreError) -> RecordReference {
@@ -120,6 +126,29 @@ extension RecordSource where Self: ~Copyable {
       try verify(record, at: address)
     }
     return nil
+  }
+}
+
+extension RecordSource where Self: ~Copyable {
+  /// Returns whether a record is hidden because its time has come. A damaged record is not hidden.
+  ///
+  /// - Parameter now: milliseconds since 1970; not asked for when the record does not expire.
+  /// - Throws: `.corrupted` when the record that would be hidden is damaged.
+  @inline(__always)
+  func isHidden(
+    _ record: RecordReference, at address: Address, _ now: @autoclosure () -> UInt64
+  ) throws(StoreError) -> Bool {
+    guard record.hasExpired(at: now()) else { return false }
+    try verify(record, at: address)
+    return true
+  }
+
+  /// Returns whether a record is hidden because its time has come; false for a damaged record,
+  /// which can be deleted.
+  func isHiddenAndIntact(
+    _ record: RecordReference, at address: Address, _ now: @autoclosure () -> UInt64
+  ) -> Bool {
+    record.hasExpired(at: now()) && isIntact(record, at: address)
   }
 }
 
@@ -299,10 +328,18 @@ struct RecordReference {
   var stored: UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(start: base + header.valueOffset, count: header.storedLength)
   }
-  /// Expiry of a put, in milliseconds since 1970; nil when the put has none. The field is reserved:
-  /// reads return the record whatever the time is, and so compaction keeps it.
+  /// Expiry of a put, in milliseconds since 1970; nil when the put has none. Reads hide a record
+  /// whose time has come. Compaction keeps it: only a delete ends it for good.
   var expiryMilliseconds: UInt64? {
     header.kind == .put ? header.expiryMilliseconds(at: base) : nil
+  }
+
+  /// Whether the record's time has come.
+  ///
+  /// - Parameter now: milliseconds since 1970; not asked for when the record does not expire.
+  @inline(__always)
+  func hasExpired(at now: @autoclosure () -> UInt64) -> Bool {
+    header.hasExpiry && expiryMilliseconds ?? .max <= now()
   }
 }
 

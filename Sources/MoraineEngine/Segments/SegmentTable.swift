@@ -18,6 +18,8 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
   /// Segments that must be rewritten alone: a dictionary makes them so small that their records do
   /// not fit into one segment with others.
   private(set) var unmergeable: Set<Int> = []
+  /// The records that expire, by slot; a slot without such records has no run.
+  private var runs: [Int: ExpiryRun] = [:]
   let files: FileCache
   let dictionaries = DictionaryCache()
   let hashKey: HashKey
@@ -49,13 +51,15 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     return slot
   }
 
-  /// Adds a segment after all others, in a slot that ``keepSlots(_:)`` has kept for it.
+  /// Adds a segment that an index checkpoint covers after all others, in a slot that
+  /// ``keepSlots(_:)`` has kept for it.
   mutating func append(_ view: SegmentView, _ info: SegmentInfo, in slot: Int) {
     precondition(slot < count, "a slot that was not kept")
     assert(!freeSlots.contains(slot), "a segment gets a slot that is free for others")
     views[slot] = view
     infos[slot] = info
     order.append(slot)
+    noteUnreadExpiries(of: slot)
     assertOrder()
   }
 
@@ -164,6 +168,7 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     assert(!freeSlots.contains(slot), "a segment is removed twice")
     order.removeAll { $0 == slot }
     retiring.slots.removeAll { $0 == slot }
+    runs[slot] = nil
     files.forget(slot)
     dictionaries.forget(slot)
     damage[slot] = nil
@@ -172,6 +177,107 @@ struct SegmentTable: ~Copyable, RehashSource, RecordSource {
     infos[slot].dictionary = []
     views[slot] = SegmentView(base: nil, end: 0, seed: views[slot].seed)
     freeSlots.append(slot)
+  }
+}
+
+// Records that expire.
+extension SegmentTable {
+  /// Adds a record that expires to the run of its segment.
+  mutating func addExpiry(_ time: UInt64, at address: Address) {
+    views[address.slot].earliestExpiry = min(time, views[address.slot].earliestExpiry)
+    runs[address.slot, default: ExpiryRun()].add(time, address.offset)
+  }
+
+  /// Notes that an index checkpoint covers records of a segment which expire, and that these
+  /// records were not read.
+  mutating func noteUnreadExpiries(of slot: Int) {
+    guard views[slot].earliestExpiry != .max else { return }
+    runs[slot, default: ExpiryRun()].unreadEnd = views[slot].end
+  }
+
+  /// Removes the run of a segment whose records are about to be read again.
+  mutating func forgetRun(of slot: Int) { runs[slot] = nil }
+
+  /// Sets the run of a segment that compaction has written.
+  mutating func setRun(_ run: ExpiryRun, of slot: Int) {
+    assert(runs[slot] == nil, "a segment gets a second run of expiries")
+    if run.count > 0 { runs[slot] = run }
+  }
+
+  /// Whether any record expires.
+  var hasExpiries: Bool { !runs.isEmpty }
+
+  /// A time before which no record expires; `UInt64.max` when no record expires.
+  var earliestExpiry: UInt64 {
+    runs.keys.reduce(.max) { min($0, views[$1].earliestExpiry) }
+  }
+
+  /// The earliest expiry of the records that can be deleted: those after damage are not known.
+  var earliestKnownExpiry: UInt64 {
+    runs.reduce(.max) { least, entry in
+      min(
+        least,
+        entry.value.unreadEnd > 0
+          ? views[entry.key].earliestExpiry : entry.value.earliest ?? .max)
+    }
+  }
+
+  /// Returns the segments in which records have expired.
+  func slotsWithExpired(through time: UInt64) -> [Int] {
+    if runs.isEmpty { return [] }
+    return readingOrder.filter { runs[$0] != nil && views[$0].earliestExpiry <= time }
+  }
+
+  /// Removes the next record of a segment that has expired from the segment's run, in which all of
+  /// its records are.
+  mutating func popExpired(through time: UInt64, in slot: Int) -> (time: UInt64, offset: Int)? {
+    assert(runs[slot]?.unreadEnd ?? 0 == 0, "records that expire were not read yet")
+    return runs[slot]?.popExpired(through: time)
+  }
+
+  /// Sets the earliest expiries of the segments after their expired records were deleted.
+  mutating func settleExpiries() {
+    for (slot, run) in runs where run.unreadEnd == 0 {
+      views[slot].earliestExpiry = min(run.earliest ?? .max, run.damageFloor)
+      if run.count == 0, run.damageFloor == .max { runs[slot] = nil }
+    }
+  }
+
+  /// Whether an index checkpoint covers records of a segment that expire, and that were not read.
+  func hasUnreadExpiries(of slot: Int) -> Bool { runs[slot].map { $0.unreadEnd > 0 } ?? false }
+
+  /// Returns the offsets of the records of a segment that have expired. All are in its run.
+  func expired(through time: UInt64, in slot: Int) -> [Int] {
+    runs[slot]?.expired(through: time) ?? []
+  }
+
+  /// Reads the records that expire and that an index checkpoint covers.
+  ///
+  /// A damaged record ends the reading: the records after it are hidden when their time has come,
+  /// but are not deleted before the segment is repaired.
+  ///
+  /// - Throws: the errors of reading, except `.corrupted`.
+  /// - Complexity: O(bytes of the segment), the first time after opening; otherwise O(1).
+  mutating func readExpiries(of slot: Int) throws(StoreError) {
+    guard let end = runs[slot]?.unreadEnd, end > 0 else { return }
+    var run = runs[slot] ?? ExpiryRun()
+    run.unreadEnd = 0
+    var offset = views[slot].firstOffset
+    while offset < min(end, views[slot].operationsEnd) {
+      let address = Address(slot: slot, offset: offset)
+      do throws(StoreError) {
+        let record = try entryRecord(at: address)
+        if let time = record.expiryMilliseconds { run.add(time, offset) }
+        offset += aligned(record.header.length)
+      } catch {
+        guard error.code == .corrupted else { throw error }
+        noteDamage(error, among: [slot])
+        run.damageFloor = views[slot].earliestExpiry
+        break
+      }
+    }
+    views[slot].earliestExpiry = min(run.earliest ?? .max, run.damageFloor)
+    runs[slot] = run.count > 0 || run.damageFloor != .max ? run : nil
   }
 }
 

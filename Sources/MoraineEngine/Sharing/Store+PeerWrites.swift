@@ -136,6 +136,7 @@ extension Store {
     }
     peers.recordNewState()
     recordFollowedVersion(news.version)
+    scheduleReaping()
     return .followed
   }
 
@@ -256,6 +257,7 @@ extension Store {
       // later one.
       observers.openedSequence.store(engine!.log.lastSequence, ordering: .relaxed)
     }
+    scheduleReaping()
     guard let page = engine?.log.link?.page else { return }
     let followed = engine!.followed
     peers.recordNewState(nonce: followed.nonce, version: followed.version)

@@ -16,6 +16,7 @@ extension Store {
     defer { lifecycle.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
     lifecycle.suspend()
+    compaction.reaping.cancel()
     observers.setUsable(false)
     await compaction.waitForEnd()
     await writing.roomGate.waitUntilFree()
@@ -49,6 +50,7 @@ extension Store {
     defer { writing.roomGate.release() }
     if lifecycle.existed { try await openAgain() }
     lifecycle.resume()
+    scheduleReaping()
     wakeForChange()
     // `close()` waits for the gate, and then closes the state that was just opened.
     if isClosed { throw closedError }

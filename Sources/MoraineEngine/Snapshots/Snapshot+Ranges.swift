@@ -40,6 +40,7 @@ extension Store.Snapshot {
     try withExtendedLifetime(state) {
       while let address = try ahead.next(&walk, state.live.trees, state.segments) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
+        if record.hasExpired(at: state.now) { continue }
         guard try body(record.key.bytes) else { return }
       }
     }
@@ -67,6 +68,7 @@ extension Store.Snapshot {
     try withExtendedLifetime(state) {
       while let address = try ahead.next(&walk, state.live.trees, state.segments) {
         let record = try state.segments.entryRecord(at: address, of: walk.keyspace)
+        if record.hasExpired(at: state.now) { continue }
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
         guard try body(record.key.bytes, value.bytes) else { return }
       }
@@ -100,11 +102,16 @@ extension Store.Snapshot {
   /// Returns the number of keys in a range.
   ///
   /// - Throws: the errors of ``scan(in:order:_:)``.
-  /// - Complexity: O(log n).
+  /// - Complexity: O(log n); O(keys) when the store has expired entries that it has not deleted.
   public func count(in range: some KeyRangeConvertible) throws(StoreError) -> Int {
-    guard let state else { return 0 }
-    return try state.walk(number, range.keyRange, .ascending)?
-      .remainingCount(state.live.trees) ?? 0
+    guard let state, var walk = try state.walk(number, range.keyRange, .ascending) else {
+      return 0
+    }
+    guard state.mayHaveExpired else { return walk.remainingCount(state.live.trees) }
+    var ahead = RecordsAhead()
+    var count = 0
+    while try state.nextRecord(&walk, &ahead) { count += 1 }
+    return count
   }
 
   /// Whether the keyspace was ordered.
@@ -157,9 +164,32 @@ extension SnapshotState {
     _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
   ) throws(StoreError) -> Store.Entry? {
     try reading { () throws(StoreError) in
-      guard let address = try ahead.next(&walk, live.trees, segments) else { return nil }
-      return try segments.entry(
-        of: try segments.entryRecord(at: address, of: walk.keyspace), at: address)
+      while let address = try ahead.next(&walk, live.trees, segments) {
+        let record = try segments.entryRecord(at: address, of: walk.keyspace)
+        if record.hasExpired(at: now) { continue }
+        return try segments.entry(of: record, at: address)
+      }
+      return nil
+    }
+  }
+
+  /// Whether the store had records that had expired.
+  fileprivate var mayHaveExpired: Bool {
+    segments.order.contains { segments.views[$0].earliestExpiry <= now }
+  }
+
+  /// Moves a walk past the next record that has not expired.
+  ///
+  /// - Returns: false at the end of the range.
+  fileprivate func nextRecord(
+    _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
+  ) throws(StoreError) -> Bool {
+    try reading { () throws(StoreError) in
+      while let address = try ahead.next(&walk, live.trees, segments) {
+        let record = try segments.entryRecord(at: address, of: walk.keyspace)
+        if !record.hasExpired(at: now) { return true }
+      }
+      return false
     }
   }
 }

@@ -39,10 +39,14 @@ extension Store {
 
     var state: SnapshotState? { handle?.state }
 
+    /// The time by which the snapshot hides expired entries, in milliseconds since 1970.
+    var now: UInt64 { state?.now ?? 0 }
+
     /// Sequence number of the last operation that the snapshot shows.
     public var sequence: SequenceNumber { state?.sequence ?? .none }
 
-    /// Number of keys at that moment, in all keyspaces together.
+    /// Number of keys at that moment, in all keyspaces together. Entries count that had expired and
+    /// were not deleted.
     public var count: Int { state?.live.count ?? 0 }
 
     /// Returns the named keyspace at the same moment; the empty name is the unnamed keyspace.
@@ -153,7 +157,7 @@ extension Store.Snapshot {
   /// - Complexity: O(bytes of the log).
   public func scan(_ body: (Store.Entry) throws -> Bool) throws {
     guard let state, let number else { return }
-    var walk = LogWalk(keyspace: number, slots: state.segments.order)
+    var walk = LogWalk(keyspace: number, slots: state.segments.order, now: state.now)
     while let entry = try state.next(&walk) {
       guard try body(entry) else { return }
     }
@@ -177,7 +181,7 @@ extension Store.Snapshot {
       return try scan { try body($0.key.bytes.span.bytes, $0.value.span.bytes) }
     }
     let scratch = ScratchBuffer()
-    var walk = LogWalk(keyspace: number, slots: state.segments.order)
+    var walk = LogWalk(keyspace: number, slots: state.segments.order, now: state.now)
     try withExtendedLifetime(state) {
       while let (address, record) = try walk.nextRecord(state.live, state.segments) {
         let value = try state.segments.borrowedValue(of: record, at: address, scratch)
@@ -188,19 +192,33 @@ extension Store.Snapshot {
 }
 
 extension Store.Snapshot {
-  /// Returns every entry of the keyspace, in the order of the log.
-  func allEntries() throws(StoreError) -> [Store.Entry] {
-    guard let state, let number else { return [] }
-    var walk = LogWalk(keyspace: number, slots: state.segments.order)
+  /// Returns every entry of the keyspace that has not expired, in the order of the log, and the
+  /// keys of those that have.
+  func allEntries() throws(StoreError) -> (entries: [Store.Entry], expired: [Key]) {
+    guard let state, let number else { return ([], []) }
+    var walk = LogWalk(keyspace: number, slots: state.segments.order, now: 0)
     var entries: [Store.Entry] = []
-    while let entry = try state.next(&walk) { entries.append(entry) }
-    return entries
+    var expired: [Key] = []
+    while let (entry, hasExpired) = try state.nextOfAll(&walk) {
+      if hasExpired { expired.append(entry.key) } else { entries.append(entry) }
+    }
+    return (entries, expired)
   }
 }
 
 extension SnapshotState {
   fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Store.Entry? {
     try reading { () throws(StoreError) in try walk.next(live, segments) }
+  }
+
+  /// Returns the next entry of a walk that leaves none out, and whether the entry has expired.
+  fileprivate func nextOfAll(
+    _ walk: inout LogWalk
+  ) throws(StoreError) -> (entry: Store.Entry, hasExpired: Bool)? {
+    try reading { () throws(StoreError) in
+      guard let (address, record) = try walk.nextRecord(live, segments) else { return nil }
+      return (try segments.entry(of: record, at: address), record.hasExpired(at: now))
+    }
   }
 }
 

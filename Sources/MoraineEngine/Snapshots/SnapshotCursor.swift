@@ -31,23 +31,30 @@ extension Store {
       self.place = place
     }
 
-    /// Number of entries of the range after the cursor.
+    /// Number of entries of the range after the cursor. Entries count that had expired and were
+    /// not deleted.
     public var remainingCount: Int { place.map { $0.end - $0.rank } ?? 0 }
 
     /// Returns the entry after the cursor, and moves past it; nil at the end of the range.
     ///
     /// - Throws: `.corrupted`, `.io`. The cursor has then moved, and can go on.
     public mutating func next() throws(StoreError) -> Store.Entry? {
-      guard let state, place != nil, let address = place?.next(state) else { return nil }
-      return try state.entry(at: address, keyspace: place?.keyspace)
+      guard let state else { return nil }
+      while let address = place?.next(state) {
+        if let entry = try state.entry(at: address, keyspace: place?.keyspace) { return entry }
+      }
+      return nil
     }
 
     /// Returns the entry before the cursor, and moves before it; nil at the beginning of the range.
     ///
     /// - Throws: as ``next()``.
     public mutating func previous() throws(StoreError) -> Store.Entry? {
-      guard let state, place != nil, let address = place?.previous(state) else { return nil }
-      return try state.entry(at: address, keyspace: place?.keyspace)
+      guard let state else { return nil }
+      while let address = place?.previous(state) {
+        if let entry = try state.entry(at: address, keyspace: place?.keyspace) { return entry }
+      }
+      return nil
     }
 
     /// Moves to the place before the first entry whose key is not less than a key. Outside of the
@@ -145,11 +152,13 @@ extension SnapshotState {
     }
   }
 
+  /// Returns the entry at an address; nil when it had expired.
   fileprivate func entry(
     at address: Address, keyspace: UInt16?
-  ) throws(StoreError) -> Store.Entry {
+  ) throws(StoreError) -> Store.Entry? {
     try reading { () throws(StoreError) in
-      try segments.entry(of: try segments.entryRecord(at: address, of: keyspace), at: address)
+      let record = try segments.entryRecord(at: address, of: keyspace)
+      return record.hasExpired(at: now) ? nil : try segments.entry(of: record, at: address)
     }
   }
 }

@@ -17,6 +17,9 @@ final class SnapshotState: @unchecked Sendable {
   let live: FrozenRecords
   let segments: SnapshotSegments
   let sequence: SequenceNumber
+  /// The time at which the snapshot was taken, in milliseconds since 1970: later it hides no other
+  /// records than then.
+  let now: UInt64
   private let keyspaces: [String: UInt16]
   let isMapped: Bool
   private let turn = Mutex<Void>(())
@@ -27,6 +30,7 @@ final class SnapshotState: @unchecked Sendable {
     try engine.live.prepareToFreeze()
     self.live = FrozenRecords(&engine.live)
     segments = SnapshotSegments(engine.log.table, engine.directory)
+    now = engine.log.table.hasExpiries ? engine.now : 0
     sequence = SequenceNumber(rawValue: engine.log.lastSequence)
     keyspaces = engine.keyspaces.numbers
     isMapped = segments.isMapped
@@ -53,9 +57,19 @@ final class SnapshotState: @unchecked Sendable {
     return try segments.value(of: found.record, at: found.address)
   }
 
-  /// Returns the record of a key. Its checksum is not verified.
+  /// Returns the record of a key, unless it had expired. Its checksum is not verified.
   @inline(__always)
   func found(
+    _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
+  ) throws(StoreError) -> FoundRecord? {
+    guard let found = try record(key, keyspace, hash: hash),
+      try !segments.isHidden(found.record, at: found.address, now)
+    else { return nil }
+    return found
+  }
+
+  @inline(__always)
+  private func record(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
   ) throws(StoreError) -> FoundRecord? {
     if live.isOrdered(keyspace) {

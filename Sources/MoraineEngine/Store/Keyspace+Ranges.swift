@@ -77,7 +77,7 @@ extension Keyspace {
   /// Returns the number of keys in a range.
   ///
   /// - Throws: the errors of ``entries(in:order:limit:)``.
-  /// - Complexity: O(log n).
+  /// - Complexity: O(log n); O(keys) when the store has expired entries that it has not deleted.
   public func count(in range: some KeyRangeConvertible) async throws(StoreError) -> Int {
     try await store.count(of: self, range.keyRange)
   }
@@ -167,8 +167,9 @@ extension Store {
   }
 
   func count(of keyspace: Keyspace, _ range: KeyRange) async throws(StoreError) -> Int {
-    try await walk(keyspace, range, .ascending, 0, empty: 0) { (engine, walk) in
-      walk.remainingCount(engine.live.trees)
+    try await walk(keyspace, range, .ascending, 0, empty: 0) {
+      (engine, walk) throws(StoreError) in
+      try engine.count(&walk)
     }
   }
 
@@ -202,7 +203,9 @@ extension EngineState {
   mutating func walk(
     _ id: UInt16, _ range: KeyRange, _ order: KeyOrder, limit: Int
   ) throws(StoreError) -> RangeWalk? {
-    if live.trees.hasUnvalidatedPages, !live.trees.validate(range, order, limit: limit, in: id) {
+    // Entries that have expired are passed too, and do not count.
+    let most = log.table.hasExpiries ? Int.max : limit
+    if live.trees.hasUnvalidatedPages, !live.trees.validate(range, order, limit: most, in: id) {
       try replaceDamagedIndex()
     }
     return try RangeWalk(range, order, live.trees, live.trees.root(id), in: id, log.table)
@@ -211,15 +214,36 @@ extension EngineState {
   func nextEntry(
     _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
   ) throws(StoreError) -> Store.Entry? {
-    guard let address = try ahead.next(&walk, live.trees, log.table) else { return nil }
-    return try log.table.entry(
-      of: try log.table.entryRecord(at: address, of: walk.keyspace), at: address)
+    guard let (address, record) = try nextRecord(&walk, &ahead) else { return nil }
+    return try log.table.entry(of: record, at: address)
+  }
+
+  /// Returns the next record that has not expired.
+  private func nextRecord(
+    _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
+  ) throws(StoreError) -> (address: Address, record: RecordReference)? {
+    while let address = try ahead.next(&walk, live.trees, log.table) {
+      let record = try log.table.entryRecord(at: address, of: walk.keyspace)
+      if !record.hasExpired(at: now) { return (address, record) }
+    }
+    return nil
+  }
+
+  /// Returns the number of the entries of a walk that have not expired.
+  func count(_ walk: inout RangeWalk) throws(StoreError) -> Int {
+    if log.table.slotsWithExpired(through: now).isEmpty {
+      return walk.remainingCount(live.trees)
+    }
+    var ahead = RecordsAhead()
+    var count = 0
+    while try nextRecord(&walk, &ahead) != nil { count += 1 }
+    return count
   }
 
   func nextKey(
     _ walk: inout RangeWalk, _ ahead: inout RecordsAhead
   ) throws(StoreError) -> Key? {
-    guard let address = try ahead.next(&walk, live.trees, log.table) else { return nil }
-    return Key([UInt8](try log.table.entryRecord(at: address, of: walk.keyspace).key))
+    guard let (_, record) = try nextRecord(&walk, &ahead) else { return nil }
+    return Key([UInt8](record.key))
   }
 }

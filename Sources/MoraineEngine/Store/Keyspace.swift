@@ -17,9 +17,14 @@ public struct Keyspace: Sendable {
   public let name: String
   /// Whether the first use makes the keyspace ordered.
   let wantsOrder: Bool
+  /// The expiry of a write through this handle that does not say another one.
+  let defaultExpiry: Expiry
 
-  init(store: Store, name: String, wantsOrder: Bool = false) {
+  init(
+    store: Store, name: String, wantsOrder: Bool = false, defaultExpiry: Expiry = .never
+  ) {
     (self.store, self.name, self.wantsOrder) = (store, name, wantsOrder)
+    self.defaultExpiry = defaultExpiry
   }
 
   /// The length of the longest name, in bytes of UTF-8.
@@ -33,14 +38,19 @@ extension Store {
   ///
   /// - Parameter name: up to 255 bytes of UTF-8, compared as Swift compares text; empty for the
   ///   keyspace that the store's own methods use.
+  /// - Parameter defaultLifetime: time after which an entry expires that is set through this handle
+  ///   without an expiry; nil for entries that do not expire. The store does not keep this default.
   /// - Throws: `.keyTooLarge` when the name is longer.
-  public nonisolated func keyspace(named name: String) throws(StoreError) -> Keyspace {
+  public nonisolated func keyspace(
+    named name: String, defaultLifetime: Duration? = nil
+  ) throws(StoreError) -> Keyspace {
     guard name.utf8.count <= Keyspace.nameLengthBytes else {
       throw StoreError(
         .keyTooLarge,
         "the keyspace name has \(name.utf8.count) bytes; the limit is \(Keyspace.nameLengthBytes)")
     }
-    return Keyspace(store: self, name: name)
+    return Keyspace(
+      store: self, name: name, defaultExpiry: defaultLifetime.map { .after($0) } ?? .never)
   }
 
   /// Returns a keyspace whose keys are in the order of their bytes: ranges, prefixes, the first and
@@ -51,10 +61,13 @@ extension Store {
   /// makes an existing keyspace ordered: that takes one pass over its keys, during which other
   /// calls wait. It stays ordered.
   ///
-  /// - Parameter name: as for ``keyspace(named:)``.
-  public nonisolated func orderedKeyspace(named name: String) throws(StoreError) -> Keyspace {
-    let keyspace = try keyspace(named: name)
-    return Keyspace(store: self, name: keyspace.name, wantsOrder: true)
+  /// - Parameters: as for ``keyspace(named:defaultLifetime:)``.
+  public nonisolated func orderedKeyspace(
+    named name: String, defaultLifetime: Duration? = nil
+  ) throws(StoreError) -> Keyspace {
+    let keyspace = try keyspace(named: name, defaultLifetime: defaultLifetime)
+    return Keyspace(
+      store: self, name: keyspace.name, wantsOrder: true, defaultExpiry: keyspace.defaultExpiry)
   }
 
   /// Returns the sorted names of the keyspaces that were ever written to, except the unnamed one.
@@ -155,7 +168,11 @@ extension Keyspace {
   public func set(
     _ value: [UInt8], forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber {
-    try await store.set(value, forKey: key, in: request, durability: durability)
+    guard defaultExpiry == .never else {
+      return try await store.set(
+        value, forKey: key, in: request, expiring: defaultExpiry, durability: durability)
+    }
+    return try await store.set(value, forKey: key, in: request, durability: durability)
   }
 
   /// Removes a key and its value. See ``Store/removeValue(forKey:durability:)``.

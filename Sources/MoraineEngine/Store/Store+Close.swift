@@ -15,6 +15,7 @@ extension Store {
     // From here on no call begins new work; a compaction under way ends at its next step.
     let isFirst = lifecycle.close()
     observers.phase.beginClosing()
+    compaction.reaping.cancel()
     observers.setUsable(false)
     wakeForChange()
     // An opening of the same directory in this process waits for this close, and may block a thread

@@ -11,22 +11,25 @@ extension Store {
   /// process, writes between the look at the present value and this write.
   ///
   /// - Parameters:
-  ///   - condition: what must be true of the present value.
+  ///   - condition: what must be true of the present value. A value that has expired is absent.
+  ///   - expiry: the time at which the new entry ends.
   ///   - durability: what to wait for after the write; nil for the configuration's durability.
   /// - Returns: the operation's sequence number; nil when the condition does not hold, and nothing
   ///   was written.
   /// - Throws: the errors of ``set(_:forKey:durability:)`` and of ``value(forKey:)``.
   /// - Complexity: O(key + value), one hop to the actor.
   public func set(
-    _ value: [UInt8], forKey key: Key, if condition: WriteCondition, durability: Durability? = nil
+    _ value: [UInt8], forKey key: Key, if condition: WriteCondition,
+    expiring expiry: Expiry = .never,
+    durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber? {
     try await writeUnit(durability) { (batch) throws(StoreError) in
-      _ = try batch.set(value, forKey: key, if: condition)
+      _ = try batch.set(value, forKey: key, if: condition, expiring: expiry)
     }
   }
 
   /// Removes a key if a condition on its present value holds. See
-  /// ``set(_:forKey:if:durability:)``.
+  /// ``set(_:forKey:if:expiring:durability:)``.
   ///
   /// - Returns: the operation's sequence number; nil when the condition does not hold or the key
   ///   does not exist, and nothing was written.
@@ -138,12 +141,13 @@ extension Keyspace {
     try await store.versionedValue(forKey: key, in: name)
   }
 
-  /// Stores a value if a condition holds. See ``Store/set(_:forKey:if:durability:)``.
+  /// Stores a value if a condition holds. See ``Store/set(_:forKey:if:expiring:durability:)``.
   public func set(
-    _ value: [UInt8], forKey key: Key, if condition: WriteCondition, durability: Durability? = nil
+    _ value: [UInt8], forKey key: Key, if condition: WriteCondition, expiring expiry: Expiry? = nil,
+    durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber? {
     try await store.writeUnit(durability) { (batch) throws(StoreError) in
-      _ = try batch.set(value, forKey: key, in: self, if: condition)
+      _ = try batch.set(value, forKey: key, in: self, if: condition, expiring: expiry)
     }
   }
 

@@ -112,12 +112,18 @@ extension Store {
 
   /// Returns the number of keys in all keyspaces together.
   ///
+  /// Entries that have expired are not counted. The call looks at each of them that was not deleted
+  /// yet.
+  ///
   /// - Throws: `.closed`, `.suspended`; in a shared store the errors of reading what other
   ///   processes have written.
   /// - Complexity: O(1).
   public func count() async throws(StoreError) -> Int {
     try await checkOpen()
-    return engine?.live.count ?? 0
+    return try await reading { (engine) throws(StoreError) in
+      let expired = try engine.expiredCount(in: nil)
+      return engine.live.count - expired
+    } ?? 0
   }
 
   /// Returns the sequence number of the last operation.
@@ -157,10 +163,11 @@ extension Store {
     guard engine != nil else { return }
     try await holdFiles()
     try checkUsable()
-    var walk = LogWalk(keyspace: keyspace, slots: [])
+    var walk = LogWalk(keyspace: keyspace, slots: [], now: 0)
     let entry = try await reading { (engine) throws(StoreError) in
       try engine.validateAllPages()
-      walk = LogWalk(keyspace: keyspace, slots: engine.log.table.readingOrder)
+      walk = LogWalk(
+        keyspace: keyspace, slots: engine.log.table.readingOrder, now: engine.now)
       return try engine.next(&walk)
     }
     guard let first = entry ?? nil else { return }
@@ -266,7 +273,7 @@ extension Store {
     guard let id = id(of: keyspace) else { return result }
     let figures = try engine!.figures(of: id)
     result.isOrdered = engine!.live.isOrdered(id)
-    result.count = figures.count
+    result.count = figures.count - (try engine!.expiredCount(in: id))
     result.liveBytes = figures.liveBytes
     return result
   }
@@ -277,7 +284,7 @@ extension EngineState {
   mutating func entries(in keyspace: UInt16) throws(StoreError) -> [Store.Entry] {
     try validateAllPages()
     var result: [Store.Entry] = []
-    var walk = LogWalk(keyspace: keyspace, slots: log.table.readingOrder)
+    var walk = LogWalk(keyspace: keyspace, slots: log.table.readingOrder, now: now)
     while let entry = try next(&walk) { result.append(entry) }
     return result
   }
@@ -424,7 +431,8 @@ extension Store {
     let ordered = engine!.live.trees.ordered
     let states = peers.readStateCount
     if let last = readers.snapshot(
-      at: sequence, compactionCount: count, stateCount: states, ordered)
+      at: sequence, compactionCount: count, stateCount: states, ordered,
+      earliestExpiry: engine!.log.table.earliestExpiry, now: observers.clock.now())
     {
       return Store.Snapshot(last)
     }

@@ -29,13 +29,19 @@ extension Store {
 
   /// Puts a value without waiting. Returns nil when the put must wait: for other writers, for other
   /// processes, for the store's creation, or for room.
+  ///
+  /// - Parameter expiry: milliseconds since 1970; 0 for an entry that does not expire.
   @inline(__always)
   func putAtOnce(
-    _ key: Key, _ value: [UInt8], _ keyspace: UInt16
+    _ key: Key, _ value: [UInt8], _ keyspace: UInt16, expiry: UInt64 = 0
   ) throws(StoreError) -> SequenceNumber? {
     guard !writing.roomGate.isHeld, !isClosed, engine != nil, !isShared else { return nil }
     do throws(StoreError) {
-      if case .done(let done) = try engine!.put(key, value, keyspace: keyspace) {
+      let outcome =
+        expiry == 0
+        ? try engine!.put(key, value, keyspace: keyspace)
+        : try engine!.put(key, value, keyspace: keyspace, expiry: expiry, nil)
+      if case .done(let done) = outcome {
         wakeForChange()
         return done
       }
@@ -83,7 +89,7 @@ extension Store {
     let sequence = try await withRoom(isDelete: true, mayWait: true) {
       (engine) throws(StoreError) in
       try key.bytes.withBytes { (bytes) throws(StoreError) in
-        try engine.delete(bytes, keyspace: keyspace)
+        try engine.delete(bytes, keyspace: keyspace, evenExpired: false)
       }
     }
     compactAfterDeleting()
@@ -120,12 +126,14 @@ extension Store {
   func commit(_ batch: BatchCommit, hasGate: Bool) async throws(StoreError) -> SequenceNumber? {
     if batch.isEmpty { return nil }
     let isDelete = batch.areDeletes
+    let earliest = batch.earliestExpiry
     let prepared = batch.isOneLargeValue ? PreparedValue() : nil
     let sequence = try await withRoom(
       isDelete: isDelete, creating: batch.written, hasGate: hasGate
     ) { (engine) throws(StoreError) in
       try engine.commit(batch.numbered(in: engine.keyspaces), isDelete: isDelete, prepared)
     }
+    if earliest != .max { scheduleReaping(for: earliest) }
     compactAfterDeleting()
     return sequence
   }

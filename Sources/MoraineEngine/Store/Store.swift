@@ -84,6 +84,7 @@ public actor Store {
     if let events = pipeline.events, let report = state?.report { events.send(.opened(report)) }
     if page != nil { state!.reportPeerSeals() }
     let observers = opener.observers
+    let earliestExpiry = state?.log.table.earliestExpiry ?? .max
     if let last = state?.log.lastSequence {
       observers.openedSequence.store(last, ordering: .releasing)
     }
@@ -104,6 +105,7 @@ public actor Store {
       observers.setUsable(false)
     }
     observers.phase.opened(self)
+    if earliestExpiry != .max { Task.detached { [weak self] in await self?.scheduleReaping() } }
   }
 
   deinit { pipeline.stop() }
@@ -116,7 +118,7 @@ public actor Store {
     let path = try storing { () throws(StorageError) in try storage.absolute(directory) }
     return Opener(
       storage: storage, path: path, configuration: configuration.bounded(),
-      pipeline: pipeline, observers: Observers())
+      pipeline: pipeline, observers: Observers(clock: configuration.clock))
   }
 
   /// Opens the store like ``init(at:configuration:)``, but does not block the caller's thread.
@@ -274,9 +276,11 @@ struct ReaderState {
 
   /// Returns the last snapshot, if it still exists and shows the current state of the store.
   func snapshot(
-    at sequence: UInt64, compactionCount: UInt64, stateCount: UInt64, _ ordered: OrderedKeyspaces
+    at sequence: UInt64, compactionCount: UInt64, stateCount: UInt64, _ ordered: OrderedKeyspaces,
+    earliestExpiry: UInt64, now: @autoclosure () -> UInt64
   ) -> SnapshotHandle? {
-    guard let lastSnapshot, lastSnapshot.state.sequence.rawValue == sequence,
+    guard let lastSnapshot, earliestExpiry == .max || earliestExpiry > now(),
+      lastSnapshot.state.sequence.rawValue == sequence,
       lastCompactionCount == compactionCount, lastStateCount == stateCount,
       lastSnapshot.state.live.trees.ordered == ordered
     else { return nil }
@@ -410,6 +414,8 @@ final class CompactionState {
   private(set) var isForFullDisk = false
   /// Whether the compaction under way has taken the space that is reserved for a full disk.
   private(set) var hasReserve = false
+  /// The deletion of expired entries, which makes garbage for compaction.
+  let reaping = ReapingState()
   private var awaitsRoom = false
   private var nextCheckLiveBytes = UInt64.max
   private var isRecheckRequested = false

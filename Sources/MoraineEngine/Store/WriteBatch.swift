@@ -8,9 +8,12 @@ public struct WriteBatch: ~Copyable {
   private var keyspaces = [KeyspaceRequest(name: "", isOrdered: false)]
   /// Index of each key's last operation. Nil until a read needs it.
   private var latest: [BatchOperations.Place: Int]?
+  /// The time by which entries expire for the whole batch, in milliseconds since 1970.
+  private let now: UInt64
 
   init(store: Store) {
     self.store = store
+    now = store.observers.clock.now()
   }
 
   /// Number of operations so far. All operations on one key count.
@@ -19,6 +22,13 @@ public struct WriteBatch: ~Copyable {
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`.
   public mutating func set(_ value: [UInt8], forKey key: Key) throws(StoreError) {
     try set(value, BatchOperations.Place(keyspace: 0, key: key))
+  }
+
+  /// Sets a value that expires. See ``set(_:forKey:)``.
+  public mutating func set(
+    _ value: [UInt8], forKey key: Key, expiring expiry: Expiry
+  ) throws(StoreError) {
+    try set(value, BatchOperations.Place(keyspace: 0, key: key), expiry)
   }
 
   /// - Returns: whether the key existed.
@@ -50,11 +60,12 @@ public struct WriteBatch: ~Copyable {
   /// - Returns: whether the condition holds; otherwise the batch is unchanged.
   /// - Throws: the errors of ``set(_:forKey:)`` and of ``value(forKey:)``.
   public mutating func set(
-    _ value: [UInt8], forKey key: Key, if condition: WriteCondition
+    _ value: [UInt8], forKey key: Key, if condition: WriteCondition,
+    expiring expiry: Expiry = .never
   ) throws(StoreError) -> Bool {
     let place = BatchOperations.Place(keyspace: 0, key: key)
     guard try holds(condition, place) else { return false }
-    try set(value, place)
+    try set(value, place, expiry)
     return true
   }
 
@@ -79,7 +90,14 @@ extension WriteBatch {
   public mutating func set(
     _ value: [UInt8], forKey key: Key, in keyspace: Keyspace
   ) throws(StoreError) {
-    try set(value, place(key, keyspace))
+    try set(value, place(key, keyspace), keyspace.defaultExpiry)
+  }
+
+  /// Sets a value that expires in a keyspace of the same store. See ``set(_:forKey:)``.
+  public mutating func set(
+    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace, expiring expiry: Expiry
+  ) throws(StoreError) {
+    try set(value, place(key, keyspace), expiry)
   }
 
   /// Removes a key from a keyspace of the same store. See ``removeValue(forKey:)``.
@@ -105,11 +123,12 @@ extension WriteBatch {
   /// Sets a value in a keyspace of the same store if a condition holds. See
   /// ``set(_:forKey:if:)``.
   public mutating func set(
-    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace, if condition: WriteCondition
+    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace, if condition: WriteCondition,
+    expiring expiry: Expiry? = nil
   ) throws(StoreError) -> Bool {
     let place = place(key, keyspace)
     guard try holds(condition, place) else { return false }
-    try set(value, place)
+    try set(value, place, expiry ?? keyspace.defaultExpiry)
     return true
   }
 
@@ -138,7 +157,7 @@ extension WriteBatch {
 
 extension WriteBatch {
   private mutating func set(
-    _ value: [UInt8], _ place: BatchOperations.Place
+    _ value: [UInt8], _ place: BatchOperations.Place, _ expiry: Expiry = .never
   ) throws(StoreError) {
     try place.key.bytes.withBytes { (keyBytes) throws(StoreError) in
       try value.withBytes { (bytes) throws(StoreError) in
@@ -146,7 +165,7 @@ extension WriteBatch {
       }
     }
     latest?[place] = operations.count
-    operations.put(place, value)
+    operations.put(place, value, expiry: expiry.recorded(now: now))
   }
 
   private mutating func remove(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
@@ -157,7 +176,9 @@ extension WriteBatch {
   }
 
   private mutating func value(_ place: BatchOperations.Place) throws(StoreError) -> [UInt8]? {
-    if let index = lastOperation(on: place) { return operations.value(of: index) }
+    if let index = lastOperation(on: place) {
+      return operations.isVisible(index, at: now) ? operations.value(of: index) : nil
+    }
     let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) {
@@ -190,9 +211,7 @@ extension WriteBatch {
   }
 
   private mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
-    if let index = lastOperation(on: place) {
-      return operations.operations[index].kind.effect == .sets
-    }
+    if let index = lastOperation(on: place) { return operations.isVisible(index, at: now) }
     let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.ownContains(place.key, in: name)) } catch {
@@ -219,6 +238,8 @@ struct BatchCommit {
 
   var isEmpty: Bool { operations.count == 0 }
   var areDeletes: Bool { operations.areDeletes }
+  /// The earliest time at which an entry of the batch expires; `UInt64.max` when none does.
+  var earliestExpiry: UInt64 { operations.earliestExpiry }
 
   /// Whether it pays to compress the batch's value once for all attempts.
   var isOneLargeValue: Bool {

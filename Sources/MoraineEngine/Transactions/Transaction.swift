@@ -68,9 +68,11 @@ extension Store.Transaction {
 
   /// Stores a value under a key. A write alone conflicts with no other writer.
   ///
+  /// - Parameter expiry: the time at which the entry ends, counted from the commit; nil for the
+  ///   default of the keyspace. The transaction itself sees its entry until it is committed.
   /// - Throws: `.keyTooLarge`, `.valueTooLarge`.
   public func set(
-    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace? = nil
+    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace? = nil, expiring expiry: Expiry? = nil
   ) throws(StoreError) {
     let name = name(keyspace)
     let isOrdered = keyspace?.wantsOrder == true || contents[name].snapshot.isOrdered
@@ -80,7 +82,7 @@ extension Store.Transaction {
         try EngineState.checkLimits(keyBytes, bytes)
       }
     }
-    contents.write(value, key, name, keyspace)
+    contents.write(value, key, name, keyspace, expiry ?? keyspace?.defaultExpiry ?? .never)
   }
 
   /// Removes a key and its value, if the key exists when the transaction is committed.
@@ -187,9 +189,10 @@ extension Store.Transaction {
     of keyspace: Keyspace? = nil, isTracked: Bool = true
   ) throws(StoreError) -> [Store.Entry] {
     let name = name(keyspace)
-    let stored = try contents[name].snapshot.allEntries()
+    let (stored, expired) = try contents[name].snapshot.allEntries()
     if isTracked {
       for entry in stored { contents[name].reads[entry.key] = entry.sequence }
+      for key in expired { contents[name].reads[key] = SequenceNumber.none }
       contents[name].countAtBeginning = stored.count
     }
     let own = contents[name].writes

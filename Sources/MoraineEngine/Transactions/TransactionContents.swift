@@ -42,6 +42,8 @@ struct TransactionContents: Sendable {
   struct Write: Sendable {
     /// Nil when the key is removed.
     let value: [UInt8]?
+    /// The time at which the entry ends.
+    let expiry: Expiry
     /// The number of the call among those of the transaction.
     let number: Int
   }
@@ -56,9 +58,11 @@ struct TransactionContents: Sendable {
 
   var snapshot: Store.Snapshot { start.snapshot }
 
-  mutating func write(_ value: [UInt8]?, _ key: Key, _ name: String, _ keyspace: Keyspace?) {
+  mutating func write(
+    _ value: [UInt8]?, _ key: Key, _ name: String, _ keyspace: Keyspace?, _ expiry: Expiry = .never
+  ) {
     writeCount += 1
-    self[name].writes[key] = Write(value: value, number: writeCount)
+    self[name].writes[key] = Write(value: value, expiry: expiry, number: writeCount)
     // One of several handles may ask for order.
     let wantsOrder = self[name].keyspace?.wantsOrder == true
     if !wantsOrder { self[name].keyspace = keyspace }
@@ -83,7 +87,7 @@ struct TransactionContents: Sendable {
     }
     for (keyspace, key, write) in writes.sorted(by: { $0.2.number < $1.2.number }) {
       if let value = write.value {
-        try batch.set(value, forKey: key, in: keyspace)
+        try batch.set(value, forKey: key, in: keyspace, expiring: write.expiry)
       } else {
         try batch.removeValue(forKey: key, in: keyspace)
       }
@@ -111,12 +115,13 @@ extension EngineState {
     for (name, part) in contents.parts {
       let id = keyspaces.id(of: name)
       for (key, sequence) in part.reads {
-        guard try self.sequence(of: key, id) != sequence else { continue }
+        guard try self.sequence(of: key, id, at: part.snapshot.now) != sequence else { continue }
         return StoreError.Conflict(keyspace: name, key: key)
       }
       if let count = part.countAtBeginning {
-        guard try id.map({ (id) throws(StoreError) in try figures(of: id).count }) ?? 0 == count
-        else { return StoreError.Conflict(keyspace: name, key: nil) }
+        guard try visibleCount(of: id, at: part.snapshot.now) == count else {
+          return StoreError.Conflict(keyspace: name, key: nil)
+        }
       }
       guard let id, !part.ranges.isEmpty else { continue }
       guard live.isOrdered(id) else {
@@ -124,7 +129,9 @@ extension EngineState {
         guard !part.snapshot.isOrdered else {
           throw .indexDamaged("the keyspace '\(name)' is not ordered any more", nil)
         }
-        if try figures(of: id).count > 0 { return StoreError.Conflict(keyspace: name, key: nil) }
+        guard try visibleCount(of: id, at: part.snapshot.now) == 0 else {
+          return StoreError.Conflict(keyspace: name, key: nil)
+        }
         continue
       }
       for range in part.ranges {
@@ -135,12 +142,23 @@ extension EngineState {
     return nil
   }
 
+  /// Returns the number of entries of a keyspace, without those that had expired when the
+  /// transaction began.
+  private mutating func visibleCount(of id: UInt16?, at now: UInt64) throws(StoreError) -> Int {
+    guard let id else { return 0 }
+    return try figures(of: id).count - (try expiredCount(in: id, at: now))
+  }
+
   /// Returns the number of the operation that has set the value of a key; `.none` when the key does
-  /// not exist.
-  private mutating func sequence(of key: Key, _ id: UInt16?) throws(StoreError) -> SequenceNumber {
+  /// not exist, or had expired when the transaction began: time that passes is no conflict.
+  private mutating func sequence(
+    of key: Key, _ id: UInt16?, at now: UInt64
+  ) throws(StoreError) -> SequenceNumber {
     guard let id else { return .none }
     return try key.bytes.withBytes { (bytes) throws(StoreError) in
-      guard let found = try found(bytes, id) else { return .none }
+      guard let found = try found(bytes, id),
+        try !log.table.isHidden(found.record, at: found.address, now)
+      else { return .none }
       return SequenceNumber(rawValue: found.record.header.sequence)
     }
   }
@@ -153,35 +171,43 @@ extension EngineState {
   ) throws(StoreError) -> Key? {
     var new = try walk(id, range, .ascending, limit: .max)
     guard let state = snapshot.state, let number = snapshot.number, state.live.isOrdered(number)
-    else {
-      guard let address = new?.next(live.trees) else { return nil }
-      return try version(address).key
-    }
+    else { return try nextVersion(&new, at: snapshot.now)?.key }
     var old = try state.walk(number, range, .ascending)
     while true {
       if new != nil, old != nil { new?.skipCommon(live.trees, &old!, state.live.trees) }
-      let (mine, theirs) = (new?.next(live.trees), old?.next(state.live.trees))
-      if mine == nil, theirs == nil { return nil }
-      let now = try mine.map { (address) throws(StoreError) in try version(address) }
-      let before = try theirs.map { (address) throws(StoreError) in try state.version(address) }
+      let now = try nextVersion(&new, at: snapshot.now)
+      let before = try state.nextVersion(&old)
+      if now == nil, before == nil { return nil }
       if now?.sequence == before?.sequence { continue }
       return [now?.key, before?.key].compactMap { $0 }.min()
     }
   }
 
-  private func version(_ address: Address) throws(StoreError) -> (key: Key, sequence: UInt64) {
-    let record = try log.table.record(at: address)
-    return (Key([UInt8](record.key)), record.header.sequence)
+  /// Returns the next entry of a walk that had not expired at a time.
+  private func nextVersion(
+    _ walk: inout RangeWalk?, at now: UInt64
+  ) throws(StoreError) -> (key: Key, sequence: UInt64)? {
+    while let address = walk?.next(live.trees) {
+      let record = try log.table.record(at: address)
+      if try log.table.isHidden(record, at: address, now) { continue }
+      return (Key([UInt8](record.key)), record.header.sequence)
+    }
+    return nil
   }
 }
 
 extension SnapshotState {
-  fileprivate func version(
-    _ address: Address
-  ) throws(StoreError) -> (key: Key, sequence: UInt64) {
+  /// Returns the next entry of a walk that had not expired when the snapshot was taken.
+  fileprivate func nextVersion(
+    _ walk: inout RangeWalk?
+  ) throws(StoreError) -> (key: Key, sequence: UInt64)? {
     try reading { () throws(StoreError) in
-      let record = try segments.record(at: address)
-      return (Key([UInt8](record.key)), record.header.sequence)
+      while let address = walk?.next(live.trees) {
+        let record = try segments.record(at: address)
+        if try segments.isHidden(record, at: address, now) { continue }
+        return (Key([UInt8](record.key)), record.header.sequence)
+      }
+      return nil
     }
   }
 }

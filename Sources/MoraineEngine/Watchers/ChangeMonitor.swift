@@ -44,10 +44,15 @@ final class Observers: Sendable {
   let pins = FeedPins()
   let others = PeerVersion()
   let phase = StorePhase()
+  let clock: ExpiryClock
   /// The last operation that the store knew of when it was last opened or read again. The pipeline
   /// knows the later operations, or the page that the processes of a shared store have in common.
   let openedSequence = Atomic<UInt64>(0)
   private let monitors = Mutex(Monitors())
+
+  init(clock: any StoreClock = SystemStoreClock()) {
+    self.clock = ExpiryClock(clock)
+  }
 
   private struct Monitors {
     var all: [String: ChangeMonitor] = [:]

@@ -74,6 +74,10 @@ package struct RecordCopy {
 }
 
 extension RecordHeader {
+  /// Whether the record has a time at which it expires.
+  @inlinable @inline(__always)
+  public var hasExpiry: Bool { flags & Flag.expiry != 0 }
+
   /// Returns the time at which the record expires, in milliseconds since 1970; nil when it does not
   /// expire.
   ///

@@ -9,6 +9,8 @@ public struct RecordDraft {
   public var batch: BatchRole = .alone
   public var batchCount: UInt32 = 0
   public var keyspace: UInt16 = 0
+  /// Time at which the record expires, in milliseconds since 1970; 0 for never.
+  public var expiryMilliseconds: UInt64 = 0
   public var rawLength: Int = 0
   public var key: UnsafeRawBufferPointer
   public var stored: UnsafeRawBufferPointer
@@ -46,7 +48,7 @@ public struct RecordDraft {
   @inlinable @inline(__always)
   public var length: Int {
     RecordHeader.fixedLength &+ (codec == .raw ? 0 : 4) &+ (batch == .end ? 4 : 0)
-      &+ (keyspace == 0 ? 0 : 2) &+ key.count &+ stored.count
+      &+ (keyspace == 0 ? 0 : 2) &+ (expiryMilliseconds == 0 ? 0 : 8) &+ key.count &+ stored.count
   }
 
   /// Writes the record at `target`. It writes the length prefix last, so that an interrupted write
@@ -76,7 +78,8 @@ public struct RecordDraft {
     let kindByte = kind.rawValue | codec.rawValue &<< 4 | batch.rawValue &<< 6
     let word = sequence | UInt64(kindByte) &<< 56
     target.storeBytes(of: word.littleEndian, toByteOffset: 8, as: UInt64.self)
-    let flags: UInt8 = keyspace == 0 ? 0 : RecordHeader.Flag.keyspace
+    var flags: UInt8 = keyspace == 0 ? 0 : RecordHeader.Flag.keyspace
+    if expiryMilliseconds != 0 { flags |= RecordHeader.Flag.expiry }
     let lengths = UInt32(flags) | UInt32(truncatingIfNeeded: key.count) &<< 8
     target.storeBytes(of: lengths.littleEndian, toByteOffset: 16, as: UInt32.self)
     var position = RecordHeader.fixedLength
@@ -92,6 +95,11 @@ public struct RecordDraft {
     if keyspace != 0 {
       target.storeBytes(of: keyspace.littleEndian, toByteOffset: position, as: UInt16.self)
       position &+= 2
+    }
+    if expiryMilliseconds != 0 {
+      target.storeBytes(
+        of: expiryMilliseconds.littleEndian, toByteOffset: position, as: UInt64.self)
+      position &+= 8
     }
     if let base = key.baseAddress {
       (target + position).copyMemory(from: base, byteCount: key.count)

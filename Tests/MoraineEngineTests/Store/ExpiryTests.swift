@@ -1,63 +1,361 @@
 import Foundation
-import MoraineEngine
 import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
 import Testing
 
-/// The expiry of a record is reserved: version 1 writers set none. Reads return a record whose
-/// expiry has passed, so compaction keeps it.
-@Suite struct ExpiryTests {
-  /// Returns the files that a killed process leaves: one record whose first eight bytes after the
-  /// header become its expiry, and one record without an expiry.
-  private func store(expiring milliseconds: UInt64) async throws -> TestDirectory {
-    let directory = try TestDirectory()
-    let store = try Store(at: directory.path, configuration: .testing(ioMode: .positional))
-    try await store.set([UInt8](0..<30), forKey: "12345678")
-    try await store.set([1], forKey: "stays")
-    let copy = try TestDirectory()
-    try FileManager.default.copyItem(at: directory.store, to: copy.store)
-    try await store.close()
-    try Forgery(directory: copy).changeFirstRecord { record in
-      record[16] = RecordHeader.Flag.expiry
-      record.store(milliseconds, at: RecordHeader.fixedLength)
-    }
-    return copy
+@testable import MoraineEngine
+
+/// Entries that expire: no read returns them from their time on, and the store deletes them later.
+@Suite(.timeLimit(.minutes(10))) struct ExpiryTests {
+  static let modes = [Store.Configuration.IOMode.mapped, .positional]
+
+  private let clock = ManualClock(startingAt: 1_000_000)
+
+  private func configuration(
+    _ mode: Store.Configuration.IOMode = .mapped, grace: Duration = .seconds(60)
+  ) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4096, ioMode: mode)
+    configuration.clock = clock
+    configuration.expiryGrace = grace
+    // The tests call the reaper themselves, unless they say something else.
+    configuration.reapInterval = .seconds(1_000_000)
+    return configuration
   }
 
-  private let keyBehindTheExpiry = Key([UInt8](0..<8))
+  /// Returns whether each kind of read finds a key, in the order of the names in the test.
+  private func answers(_ store: Store, _ keyspace: Keyspace, _ key: Key) async throws -> [Bool] {
+    let snapshot = try await store.snapshot().keyspace(named: keyspace.name)
+    var scanned = false
+    try await keyspace.scan {
+      if $0.key == key { scanned = true }
+      return true
+    }
+    var read = false
+    _ = try await store.write { batch in
+      read = try batch.value(forKey: key, in: keyspace) != nil
+    }
+    let inTransaction = try await store.transaction { transaction in
+      try transaction.contains(key, in: keyspace)
+    }
+    return [
+      try await keyspace.value(forKey: key) != nil, try await keyspace.contains(key),
+      try await keyspace.versionedValue(forKey: key) != nil,
+      try await keyspace.expiry(forKey: key) != nil,
+      try await keyspace.withValue(forKey: key) { _ in true } ?? false,
+      try snapshot.value(forKey: key) != nil, try snapshot.contains(key),
+      try snapshot.values(forKeys: [key])[0] != nil, scanned, read, inTransaction,
+      try await keyspace.count() == 1, try await store.count() == 1,
+    ]
+  }
 
-  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func compactionKeepsARecordWhoseExpiryHasPassed(mode: Store.Configuration.IOMode) async throws {
-    let directory = try await store(expiring: 1000)
-    let configuration = Store.Configuration.testing(ioMode: mode)
-    let store = try Store(at: directory.path, configuration: configuration)
-    #expect(try await store.count() == 2)
-    let value = try await store.value(forKey: keyBehindTheExpiry)
-    #expect(value?.count == 22)
-    // Makes garbage, so that the record's segment is rewritten.
-    try await store.removeValue(forKey: "stays")
-    let before = try await store.lastSequence()
-    #expect(try await store.compact().inputSegmentCount > 0)
-    #expect(try await store.value(forKey: keyBehindTheExpiry) == value)
-    #expect(try await store.lastSequence() == before, "compaction deletes nothing")
-    #expect(try await store.compact().inputSegmentCount == 0, "nothing is left to compact")
-    #expect(try await store.verify().isSound)
+  private func orderedAnswers(
+    _ store: Store, _ keyspace: Keyspace, _ key: Key
+  ) async throws
+    -> [Bool]
+  {
+    let snapshot = try await store.snapshot().keyspace(named: keyspace.name)
+    var (scanned, spans, keys) = (false, false, false)
+    try snapshot.scan(in: .all) { _ in
+      scanned = true; return true
+    }
+    try snapshot.scanSpans(in: .all) { _, _ in
+      spans = true; return true
+    }
+    try snapshot.scanKeys(in: .all) { _ in
+      keys = true; return true
+    }
+    var cursor = try snapshot.cursor()
+    let next = try cursor.next() != nil
+    cursor.seekToEnd()
+    let previous = try cursor.previous() != nil
+    return [
+      try await !keyspace.entries(limit: 10).entries.isEmpty,
+      try await !keyspace.keys(limit: 10).isEmpty, try await keyspace.first() != nil,
+      try await keyspace.last() != nil, try await keyspace.count(in: .all) == 1,
+      try snapshot.count(in: .all) == 1, try snapshot.first() != nil, scanned, spans, keys, next,
+      previous,
+    ]
+  }
+
+  @Test(arguments: modes, [false, true])
+  func readsEndInTheMillisecondOfTheExpiry(
+    mode: Store.Configuration.IOMode, isOrdered: Bool
+  ) async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration(mode))
+    let keyspace =
+      try isOrdered ? store.orderedKeyspace(named: "k") : store.keyspace(named: "k")
+    try await keyspace.set([7], forKey: "key", expiring: .at(milliseconds: 1_000_500))
+    #expect(try await keyspace.expiry(forKey: "key") == .at(milliseconds: 1_000_500))
+    for (time, isThere) in [(1_000_000, true), (1_000_499, true), (1_000_500, false)] {
+      clock.advance(toMilliseconds: UInt64(time))
+      let answers = try await answers(store, keyspace, "key")
+      #expect(answers.allSatisfy { $0 == isThere }, "at \(time): \(answers)")
+      guard isOrdered else { continue }
+      let ordered = try await orderedAnswers(store, keyspace, "key")
+      #expect(ordered.allSatisfy { $0 == isThere }, "at \(time): \(ordered)")
+    }
     try await store.close()
-    let again = try Store(at: directory.path, configuration: configuration)
-    #expect(try await again.count() == 1)
+  }
+
+  @Test func snapshotKeepsItsMomentOfTime() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+    try await store.set([7], forKey: "key", expiring: .after(.seconds(1)))
+    let before = try await store.snapshot()
+    clock.advance(by: .seconds(1))
+    #expect(try before.value(forKey: "key") == [7])
+    let after = try await store.snapshot()
+    #expect(try after.value(forKey: "key") == nil, "a later snapshot has another moment")
+    #expect(!after.isSame(as: before))
+    try await store.close()
+  }
+
+  @Test func expiredKeyIsAbsentForConditionsAndDeletes() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+    let first = try await store.set([7], forKey: "key", expiring: .after(.seconds(1)))
+    clock.advance(by: .seconds(1))
+    #expect(try await store.removeValue(forKey: "key") == nil)
+    #expect(try await store.set([8], forKey: "key", if: .sequence(first)) == nil)
+    #expect(try await store.set([8], forKey: "key", if: .value([7])) == nil)
+    #expect(
+      try await store.set([8], forKey: "key", if: .absent, expiring: .after(.seconds(5))) != nil)
+    #expect(try await store.value(forKey: "key") == [8])
+    try await store.set([9], forKey: "key")
+    #expect(try await store.expiry(forKey: "key") == .never, "a plain set makes an entry stay")
+    clock.advance(by: .seconds(100))
+    #expect(try await store.value(forKey: "key") == [9])
+    #expect(try await store.removeExpired() == 0)
+    try await store.close()
+  }
+
+  @Test(arguments: [false, true])
+  func timeThatPassesIsNoConflict(isOrdered: Bool) async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+    let keyspace =
+      try isOrdered ? store.orderedKeyspace(named: "k") : store.keyspace(named: "k")
+    try await keyspace.set([1], forKey: "old", expiring: .after(.seconds(1)))
+    try await keyspace.set([1], forKey: "key", expiring: .after(.seconds(2)))
+    clock.advance(by: .seconds(1))
+    try await store.transaction(retries: 0) { [clock] transaction in
+      #expect(try transaction.value(forKey: "old", in: keyspace) == nil)
+      #expect(try transaction.value(forKey: "key", in: keyspace) == [1])
+      #expect(try transaction.allEntries(of: keyspace).count == 1)
+      if isOrdered { #expect(try transaction.count(of: keyspace) == 1) }
+      clock.advance(by: .seconds(5))
+      try await store.set([1], forKey: "another write")
+      try transaction.set([2], forKey: "result", in: keyspace, expiring: .after(.seconds(1)))
+    }
+    #expect(try await keyspace.value(forKey: "result") == [2])
+    clock.advance(by: .seconds(1))
+    #expect(try await keyspace.value(forKey: "result") == nil)
+    try await store.close()
+  }
+
+  /// An entry that was hidden at the beginning exists again, or another one is there in its place.
+  @Test(arguments: [false, true])
+  func keysThatAppearInPlaceOfExpiredKeysAreConflicts(isOrdered: Bool) async throws {
+    for isReaped in [false, true] {
+      let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+      let keyspace =
+        try isOrdered ? store.orderedKeyspace(named: "k") : store.keyspace(named: "k")
+      try await keyspace.set([1], forKey: "hidden", expiring: .after(.seconds(1)))
+      try await keyspace.set([1], forKey: "key")
+      clock.advance(by: .seconds(1))
+      let error = await #expect(throws: StoreError.self) {
+        try await store.transaction(retries: 0) { [clock] transaction in
+          #expect(try transaction.allEntries(of: keyspace).count == 1)
+          if isReaped {
+            clock.advance(by: .seconds(100))
+            #expect(try await store.removeExpired() == 1)
+            try await keyspace.set([2], forKey: "other")
+          } else {
+            try await keyspace.set([2], forKey: "hidden")
+          }
+          try transaction.set([2], forKey: "result", in: keyspace)
+        }
+      }
+      #expect(error?.code == .conflict, "the hidden key was reaped: \(isReaped)")
+      try await store.close()
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func reapingIsNoConflict(isOrdered: Bool) async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+    let keyspace =
+      try isOrdered ? store.orderedKeyspace(named: "k") : store.keyspace(named: "k")
+    try await keyspace.set([1], forKey: "hidden", expiring: .after(.seconds(1)))
+    try await keyspace.set([1], forKey: "key")
+    clock.advance(by: .seconds(1))
+    try await store.transaction(retries: 0) { [clock] transaction in
+      #expect(try transaction.allEntries(of: keyspace).count == 1)
+      if isOrdered { #expect(try transaction.entries(of: keyspace).count == 1) }
+      clock.advance(by: .seconds(100))
+      #expect(try await store.removeExpired() == 1)
+      try transaction.set([2], forKey: "result", in: keyspace)
+    }
+    #expect(try await keyspace.value(forKey: "result") == [2])
+    try await store.close()
+  }
+
+  @Test func deleteRemovesADamagedEntryThatLooksExpired() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store", configuration: configuration())
+    try await store.set([1, 2, 3], forKey: "key", expiring: .after(.seconds(100)))
+    let directory = try #require(try storage.openDirectory("store"))
+    let file = try #require(try directory.openFile("0000000001.segment", .readWrite))
+    let past = [UInt8]([1, 0, 0, 0, 0, 0, 0, 0])
+    try past.withUnsafeBytes { try file.write($0, at: 128 + 20) }
+    #expect(try await store.removeValue(forKey: "key") != nil)
+    #expect(try await store.value(forKey: "key") == nil)
+    try await store.close()
+  }
+
+  @Test(arguments: modes, [false, true])
+  func reaperDeletesWhatExpiredAndNothingElse(
+    mode: Store.Configuration.IOMode, isOrdered: Bool
+  ) async throws {
+    let storage = MemoryStorage()
+    let configuration = configuration(mode)
+    var store = try Store(on: storage, at: "store", configuration: configuration)
+    var generator = SeededGenerator(seed: 11)
+    var model: [Key: (value: [UInt8], expiry: UInt64)] = [:]
+    for round in 0..<12 {
+      let keyspace =
+        try isOrdered ? store.orderedKeyspace(named: "k") : store.keyspace(named: "k")
+      for _ in 0..<200 {
+        let key = Key("key-\(Int.random(in: 0..<300, using: &generator))")
+        let value = [UInt8](
+          repeating: UInt8(round), count: Int.random(in: 0..<60, using: &generator))
+        switch Int.random(in: 0..<4, using: &generator) {
+        case 0:
+          try await keyspace.set(value, forKey: key)
+          model[key] = (value, .max)
+        case 1:
+          let isThere = model[key].map { $0.expiry > clock.milliseconds } ?? false
+          #expect(try await (keyspace.removeValue(forKey: key) != nil) == isThere)
+          if isThere { model[key] = nil }
+        default:
+          let expiry = clock.milliseconds + UInt64.random(in: 1...200_000, using: &generator)
+          try await keyspace.set(value, forKey: key, expiring: .at(milliseconds: expiry))
+          model[key] = (value, expiry)
+        }
+      }
+      clock.advance(by: .milliseconds(Int.random(in: 0..<60_000, using: &generator)))
+      let now = clock.milliseconds
+      model = model.filter { $0.value.expiry > now - 60_000 }
+      if round % 3 == 1 { try await store.compact() }
+      if round % 3 == 2 {
+        try await store.close()
+        store = try Store(on: storage, at: "store", configuration: configuration)
+      }
+      let reopened =
+        try isOrdered ? store.orderedKeyspace(named: "k") : store.keyspace(named: "k")
+      try await store.removeExpired()
+      let visible = model.filter { $0.value.expiry > now }
+      #expect(try await reopened.count() == visible.count, "round \(round)")
+      #expect(
+        try await store.statistics().count == model.count,
+        "round \(round): entries stay until the grace has passed, and no longer")
+      for (key, entry) in visible { #expect(try await reopened.value(forKey: key) == entry.value) }
+      #expect(try await store.verify().isSound)
+    }
+    try await store.close()
+  }
+
+  @Test func backgroundDeletesAfterTheGraceWithAnEvent() async throws {
+    let log = EventLog()
+    var configuration = configuration()
+    configuration.reapInterval = .seconds(1)
+    configuration.onEvent = log.add
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    try await store.set([1], forKey: "key", expiring: .after(.seconds(10)))
+    try await store.set([1], forKey: "stays")
+    while clock.sleeperCount == 0 { await Task.yield() }
+    clock.advance(by: .seconds(69))
+    #expect(try await store.statistics().count == 2)
+    clock.advance(by: .seconds(1))
+    await log.arrival(of: "entriesExpired")
+    #expect(try await store.statistics().count == 1)
+    try await store.close()
+    #expect(clock.sleeperCount == 0, "a closed store waits for no expiry")
+  }
+
+  @Test func openingBeginsToWaitForTheNextExpiry() async throws {
+    let storage = MemoryStorage()
+    var configuration = configuration()
+    configuration.reapInterval = .seconds(1)
+    configuration.checkpointFloorBytes = 0
+    let first = try Store(on: storage, at: "store", configuration: configuration)
+    try await first.set([1], forKey: "key", expiring: .after(.seconds(10)))
+    try await first.close()
+    let log = EventLog()
+    configuration.onEvent = log.add
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    while clock.sleeperCount == 0 { await Task.yield() }
+    clock.advance(by: .seconds(70))
+    await log.arrival(of: "entriesExpired")
+    #expect(try await store.statistics().count == 0)
+    try await store.close()
+  }
+
+  @Test func clockThatIsSetForwardDeletesNothingForTheGrace() async throws {
+    let log = EventLog()
+    var configuration = configuration()
+    configuration.onEvent = log.add
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    try await store.set([1], forKey: "key", expiring: .after(.seconds(10)))
+    clock.set(toMilliseconds: 1_000_000_000)
+    #expect(try await store.value(forKey: "key") == nil)
+    #expect(try await store.removeExpired() == 0)
+    await log.arrival(of: "clockJumped")
+    clock.set(toMilliseconds: 1_000_001)
+    try await store.close()
+    let again = try Store(on: storage, at: "store", configuration: self.configuration())
+    #expect(try await again.value(forKey: "key") == [1], "the clock was corrected in time")
     try await again.close()
   }
 
-  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
-  func recordThatHasNotExpiredKeepsItsExpiry(mode: Store.Configuration.IOMode) async throws {
-    let directory = try await store(expiring: .max - 1)
-    let store = try Store(at: directory.path, configuration: .testing(ioMode: mode))
-    // Makes garbage, so that the record's segment is rewritten.
-    try await store.removeValue(forKey: "stays")
-    #expect(try await store.compact().inputSegmentCount > 0)
-    #expect(try await store.value(forKey: keyBehindTheExpiry)?.count == 22)
+  @Test func hiddenEntryDoesNotComeBackWhenTheClockIsSetBack() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+    try await store.set([1], forKey: "key", expiring: .after(.seconds(10)))
+    clock.advance(by: .seconds(10))
+    #expect(try await store.value(forKey: "key") == nil)
+    clock.set(toMilliseconds: 1_000_000)
+    #expect(try await store.value(forKey: "key") == nil)
     try await store.close()
-    let bytes = try Data(contentsOf: try #require(try directory.segments().first))
-    #expect(bytes[128 + 16] == RecordHeader.Flag.expiry)
-    #expect(bytes[148..<156].elementsEqual([0xFE] + [UInt8](repeating: 0xFF, count: 7)))
+  }
+
+  @Test func feedContainsTheDeleteWhenItIsWritten() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration())
+    try await store.set([1], forKey: "key", expiring: .after(.seconds(1)))
+    clock.advance(by: .seconds(61))
+    #expect(try await store.removeExpired() == 1)
+    var changes: [[UInt8]?] = []
+    for try await change in store.changes(after: .none) {
+      changes.append(change.value)
+      if changes.count == 2 { break }
+    }
+    #expect(changes == [[1], nil])
+    try await store.close()
+  }
+
+  @Test(arguments: modes)
+  func damagedRecordDoesNotReadAsExpired(mode: Store.Configuration.IOMode) async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store", configuration: configuration(mode))
+    try await store.set([1, 2, 3], forKey: "key", expiring: .after(.seconds(100)))
+    // The expiry follows the fixed part of the first record.
+    let directory = try #require(try storage.openDirectory("store"))
+    let file = try #require(try directory.openFile("0000000001.segment", .readWrite))
+    let past = [UInt8]([1, 0, 0, 0, 0, 0, 0, 0])
+    try past.withUnsafeBytes { try file.write($0, at: 128 + 20) }
+    await #expect(throws: StoreError.self) { try await store.value(forKey: "key") }
+    await #expect(throws: StoreError.self) { try await store.contains("key") }
+    let snapshot = try await store.snapshot()
+    #expect(throws: StoreError.self) { try snapshot.value(forKey: "key") }
+    try await store.close()
   }
 }

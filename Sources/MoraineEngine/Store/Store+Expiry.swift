@@ -1,0 +1,393 @@
+public import MoraineFormat
+import MoraineStorage
+
+extension Store {
+  /// Stores a value that expires under a key. See ``set(_:forKey:durability:)``.
+  ///
+  /// From its expiry on, no read returns the entry. ``Configuration/expiryGrace`` later, the store
+  /// deletes it; the change feed contains that delete. A plain ``set(_:forKey:durability:)`` makes
+  /// the entry stay.
+  @discardableResult
+  public func set(
+    _ value: [UInt8], forKey key: Key, expiring expiry: Expiry, durability: Durability? = nil
+  ) async throws(StoreError) -> SequenceNumber {
+    try await set(
+      value, forKey: key, in: KeyspaceRequest(name: "", isOrdered: false), expiring: expiry,
+      durability: durability)
+  }
+
+  /// Returns the time at which an entry ends: ``Expiry/never``, or a time in milliseconds; nil when
+  /// the key does not exist.
+  ///
+  /// - Throws: the errors of ``value(forKey:)``.
+  public func expiry(forKey key: Key) async throws(StoreError) -> Expiry? {
+    try await expiry(forKey: key, in: "")
+  }
+
+  func set(
+    _ value: [UInt8], forKey key: Key, in keyspace: KeyspaceRequest, expiring expiry: Expiry,
+    durability: Durability?
+  ) async throws(StoreError) -> SequenceNumber {
+    let time = expiry.recorded(now: observers.clock.now())
+    let sequence: SequenceNumber
+    if engine != nil, let id = engine!.id(fulfilling: keyspace),
+      let done = try putAtOnce(key, value, id, expiry: time)
+    {
+      sequence = done
+    } else {
+      try await passGate()
+      let prepared = PreparedValue()
+      let isListed = !keyspace.name.isEmpty || keyspace.isOrdered
+      sequence = try await withRoom(mayWait: true, creating: isListed ? [keyspace] : []) {
+        (engine) throws(StoreError) in
+        guard let id = engine.keyspaces.id(of: keyspace.name) else {
+          fatalError("a write uses a keyspace that was not created")
+        }
+        return try engine.put(key, value, keyspace: id, expiry: time, prepared)
+      }
+    }
+    if time != 0 { scheduleReaping(for: time) }
+    if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
+    return sequence
+  }
+
+  func expiry(forKey key: Key, in keyspace: String) async throws(StoreError) -> Expiry? {
+    try await checkOpen()
+    guard let id = engine?.keyspaces.id(of: keyspace) else { return nil }
+    return try await reading { (engine) throws(StoreError) in
+      try key.bytes.withBytes { (bytes) throws(StoreError) in
+        try engine.expiry(bytes, keyspace: id)
+      }
+    } ?? nil
+  }
+}
+
+extension Keyspace {
+  /// Stores a value that expires under a key. See ``Store/set(_:forKey:expiring:durability:)``.
+  @discardableResult
+  public func set(
+    _ value: [UInt8], forKey key: Key, expiring expiry: Expiry, durability: Durability? = nil
+  ) async throws(StoreError) -> SequenceNumber {
+    try await store.set(
+      value, forKey: key, in: request, expiring: expiry, durability: durability)
+  }
+
+  /// Returns the time at which an entry ends. See ``Store/expiry(forKey:)``.
+  public func expiry(forKey key: Key) async throws(StoreError) -> Expiry? {
+    try await store.expiry(forKey: key, in: name)
+  }
+}
+
+/// The deletion of expired entries in the background.
+///
+/// Part of the store's actor: no other isolation uses it.
+final class ReapingState {
+  private var task: Task<Void, Never>?
+  /// The expiry for which a task waits; `UInt64.max` when none does.
+  private(set) var awaited = UInt64.max
+  /// The time before which the background does not look for expired entries.
+  private(set) var nextLook: UInt64 = 0
+  /// The least difference between the clock and its steady time so far, in milliseconds.
+  private var baseline: Int64?
+  /// The steady time until which nothing is deleted, because the clock was set forward.
+  private var heldUntil: UInt64 = 0
+
+  /// Replaces the task that waits.
+  ///
+  /// - Parameter expiry: the expiry for which the task waits.
+  func wait(for expiry: UInt64, _ task: Task<Void, Never>) {
+    self.task?.cancel()
+    (self.task, awaited) = (task, expiry)
+  }
+
+  /// Records that the awaited time has come.
+  ///
+  /// - Parameter nextLook: the time of the next look, at the earliest.
+  func beginLook(next nextLook: UInt64) {
+    (task, awaited) = (nil, .max)
+    self.nextLook = nextLook
+  }
+
+  /// Sets the time of the first look, at the earliest.
+  func setFirstLook(_ time: UInt64) { nextLook = time }
+
+  /// Ends the waiting. Nothing is deleted in the background until ``wait(for:_:)``.
+  func cancel() {
+    task?.cancel()
+    (task, awaited) = (nil, .max)
+  }
+
+  /// Compares the clock with its steady time.
+  ///
+  /// - Parameter grace: milliseconds that the clock may gain; 0 for any number.
+  /// - Returns: the number of milliseconds by which the clock was set forward; 0 when it was not.
+  func jump(of clock: any StoreClock, beyond grace: UInt64) -> UInt64 {
+    let steady = clock.steadyMilliseconds
+    let difference = Int64(clamping: clock.milliseconds) - Int64(clamping: steady)
+    guard let known = baseline, difference > known else {
+      baseline = difference
+      return 0
+    }
+    guard grace > 0, difference - known > Int64(clamping: grace) else { return 0 }
+    baseline = difference
+    heldUntil = steady.addingReportingOverflow(grace).partialValue
+    return UInt64(difference - known)
+  }
+
+  deinit { task?.cancel() }
+
+  /// Whether nothing may be deleted, because the clock was set forward.
+  func isHeld(_ clock: any StoreClock) -> Bool { clock.steadyMilliseconds < heldUntil }
+}
+
+// The reaper: it deletes expired entries with ordinary deletes, so that logs, digests, followers
+// and backups know nothing of time.
+extension Store {
+  private static let reapedTogether = 256
+  /// Milliseconds between two looks of the background, at least.
+  private static let leastInterval: UInt64 = 100
+
+  /// Deletes all entries that expired ``Configuration/expiryGrace`` ago or earlier. The store does
+  /// the same in the background, every ``Configuration/reapInterval`` while entries expire.
+  ///
+  /// - Returns: the number of deleted entries; 0 while the store does not trust its clock, see
+  ///   ``StoreEvent/clockJumped(milliseconds:)``.
+  /// - Throws: the errors of ``removeValue(forKey:durability:)``; the batches before stay.
+  /// - Complexity: O(deleted entries). The first call after opening also reads the segments that
+  ///   contain expired entries.
+  @discardableResult
+  public func removeExpired() async throws(StoreError) -> Int {
+    try await checkOpen()
+    guard let limit = reapingLimit() else { return 0 }
+    var count = 0
+    while true {
+      try await waitForMoves()
+      guard let next = try await reapBatch(through: limit) else { break }
+      count += next
+      await Task.yield()
+    }
+    if engine != nil { engine!.log.table.settleExpiries() }
+    if count > 0 { send(.entriesExpired(count: count)) }
+    return count
+  }
+
+  /// The latest expiry of an entry that may be deleted now; nil when nothing may be deleted.
+  private func reapingLimit() -> UInt64? {
+    let clock = observers.clock.base
+    let grace = opener.configuration.expiryGrace.wholeMilliseconds
+    let jump = compaction.reaping.jump(of: clock, beyond: grace)
+    if jump > 0 { send(.clockJumped(milliseconds: jump)) }
+    let now = clock.milliseconds
+    guard !compaction.reaping.isHeld(clock), now >= grace else { return nil }
+    return now - grace
+  }
+
+  /// Waits until no compaction moves records: its output already contains records whose index
+  /// entries do not name it yet.
+  private func waitForMoves() async throws(StoreError) {
+    while engine != nil, engine!.log.table.isRetiring {
+      if let poison = pipeline.poison { throw poison }
+      await compaction.waitForEnd()
+      try checkUsable()
+    }
+  }
+
+  /// Deletes some expired entries as one batch.
+  ///
+  /// - Returns: their number; nil when no other entries have expired.
+  private func reapBatch(through limit: UInt64) async throws(StoreError) -> Int? {
+    let hasGate = try await beginUnit()
+    defer { endUnit(hasGate) }
+    guard engine != nil else { return nil }
+    try engine!.validateAllPages()
+    if engine!.log.table.isRetiring { return 0 }
+    // One segment at a time: other calls may run in between.
+    if try engine!.readNextExpiries(through: limit) { return 0 }
+    let (expired, isMore) = try engine!.takeExpired(through: limit, count: Self.reapedTogether)
+    if expired.isEmpty { return isMore ? 0 : nil }
+    var operations = BatchOperations()
+    for entry in expired { operations.delete(entry.place) }
+    do throws(StoreError) {
+      _ = try await withRoom(isDelete: true, hasGate: hasGate) { (engine) throws(StoreError) in
+        try engine.commit(operations, isDelete: true, nil)
+      }
+    } catch {
+      if engine != nil { engine!.giveBack(expired) }
+      throw error
+    }
+    compactAfterDeleting()
+    return expired.count
+  }
+
+  /// Begins to wait for the next expiry, if any entry expires.
+  func scheduleReaping() {
+    guard engine != nil, engine!.log.table.hasExpiries else { return }
+    scheduleReaping(for: engine!.log.table.earliestKnownExpiry)
+  }
+
+  /// Lets the background delete an entry when the grace after its expiry has passed.
+  func scheduleReaping(for expiry: UInt64) {
+    guard expiry < compaction.reaping.awaited, !opener.configuration.isReadOnly, !isClosed,
+      !isSuspended, !pipeline.hasPoison
+    else { return }
+    let clock = observers.clock.base
+    let interval = reapMilliseconds
+    if compaction.reaping.nextLook == 0 {
+      _ = compaction.reaping.jump(of: clock, beyond: 0)
+      compaction.reaping.setFirstLook(
+        clock.milliseconds.addingReportingOverflow(interval).partialValue)
+    }
+    let grace = opener.configuration.expiryGrace.wholeMilliseconds
+    let (due, isNever) = expiry.addingReportingOverflow(grace)
+    if isNever { return }
+    // The clock may have been set back since the last look.
+    let latest = clock.milliseconds.addingReportingOverflow(interval).partialValue
+    let wake = max(due, min(compaction.reaping.nextLook, latest))
+    compaction.reaping.wait(
+      for: expiry,
+      Task.detached(priority: .utility) { [weak self] in
+        do { try await clock.sleep(until: wake) } catch { return }
+        await self?.reapInBackground()
+      })
+  }
+
+  private var reapMilliseconds: UInt64 {
+    max(Self.leastInterval, opener.configuration.reapInterval.wholeMilliseconds)
+  }
+
+  private func reapInBackground() async {
+    guard !Task.isCancelled, !isClosed, !isSuspended else { return }
+    let interval = reapMilliseconds
+    let now = observers.clock.base.milliseconds
+    compaction.reaping.beginLook(next: now.addingReportingOverflow(interval).partialValue)
+    do throws(StoreError) { try await removeExpired() } catch {
+      // Closing interrupts the deletion, and poison has its own event.
+      if !isClosed, !isSuspended, !pipeline.hasPoison { send(.reapingFailed(error)) }
+    }
+    scheduleReaping()
+  }
+}
+
+/// An expired entry that is about to be deleted.
+struct ExpiredEntry {
+  let place: BatchOperations.Place
+  let segment: SegmentNumber
+  let address: Address
+  let time: UInt64
+}
+
+extension EngineState {
+  /// Returns the time at which an entry ends; nil when the key does not exist.
+  mutating func expiry(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16
+  ) throws(StoreError) -> Expiry? {
+    guard let found = try visible(key, keyspace) else { return nil }
+    try log.table.verify(found.record, at: found.address)
+    return found.record.expiryMilliseconds.map { .at(milliseconds: $0) } ?? .never
+  }
+
+  /// Returns the number of live entries that have expired.
+  ///
+  /// - Parameters:
+  ///   - keyspace: nil for all keyspaces.
+  ///   - time: milliseconds since 1970; nil for now.
+  /// - Complexity: O(expired entries that were not deleted yet).
+  mutating func expiredCount(
+    in keyspace: UInt16?, at time: UInt64? = nil
+  ) throws(StoreError) -> Int {
+    guard log.table.hasExpiries else { return 0 }
+    let now = time ?? now
+    let slots = log.table.slotsWithExpired(through: now)
+    if slots.isEmpty { return 0 }
+    try validateAllPages()
+    var count = 0
+    for slot in slots {
+      try log.table.readExpiries(of: slot)
+      for offset in log.table.expired(through: now, in: slot) {
+        let address = Address(slot: slot, offset: offset)
+        guard let record = try expiring(at: address, through: now),
+          keyspace ?? record.header.keyspace == record.header.keyspace
+        else { continue }
+        if isLive(record, at: address) { count += 1 }
+      }
+    }
+    return count
+  }
+
+  /// Returns a record that expires; nil when the record is damaged, which verification and
+  /// compaction report, or expires later.
+  ///
+  /// - Throws: the errors of reading, except `.corrupted`.
+  private mutating func expiring(
+    at address: Address, through time: UInt64
+  ) throws(StoreError) -> RecordReference? {
+    let record: RecordReference
+    do throws(StoreError) { record = try log.table.entryRecord(at: address) } catch {
+      guard error.code == .corrupted else { throw error }
+      log.table.noteDamage(error, among: [address.slot])
+      return nil
+    }
+    return record.hasExpired(at: time) ? record : nil
+  }
+
+  /// Reads the expiries of the next segment that has expired entries and was not read since
+  /// opening.
+  ///
+  /// - Returns: false when there is no such segment.
+  mutating func readNextExpiries(through time: UInt64) throws(StoreError) -> Bool {
+    let unread = log.table.slotsWithExpired(through: time).first {
+      log.table.hasUnreadExpiries(of: $0)
+    }
+    guard let unread else { return false }
+    try log.table.readExpiries(of: unread)
+    return true
+  }
+
+  private func isLive(_ record: RecordReference, at address: Address) -> Bool {
+    live.holds(address, hash(record.key, record.header.keyspace), record)
+  }
+
+  /// Removes expired entries from the runs of the segments, and returns those that are live.
+  ///
+  /// - Parameter count: the largest number of entries.
+  /// - Returns: also whether the call ended early, because it has looked at many entries.
+  mutating func takeExpired(
+    through time: UInt64, count: Int
+  ) throws(StoreError) -> (entries: [ExpiredEntry], isMore: Bool) {
+    precondition(!log.table.isRetiring, "expired entries are taken while records move")
+    var result: [ExpiredEntry] = []
+    var places: Set<BatchOperations.Place> = []
+    var left = 16 * count
+    for slot in log.table.slotsWithExpired(through: time)
+    where !log.table.hasUnreadExpiries(of: slot) {
+      while result.count < count, left > 0,
+        let next = log.table.popExpired(through: time, in: slot)
+      {
+        left -= 1
+        let address = Address(slot: slot, offset: next.offset)
+        guard let record = try expiring(at: address, through: time),
+          isLive(record, at: address)
+        else { continue }
+        let place = BatchOperations.Place(
+          keyspace: record.header.keyspace, key: Key([UInt8](record.key)))
+        guard places.insert(place).inserted else { continue }
+        result.append(
+          ExpiredEntry(
+            place: place, segment: log.table.infos[slot].number, address: address,
+            time: next.time))
+      }
+    }
+    return (result, left == 0 || result.count == count)
+  }
+
+  /// Puts back entries that could not be deleted. Another segment may have replaced theirs: then it
+  /// has them.
+  mutating func giveBack(_ entries: [ExpiredEntry]) {
+    for entry in entries
+    where log.table.infos[entry.address.slot].number == entry.segment
+      && log.table.readingOrder.contains(entry.address.slot)
+    {
+      log.table.addExpiry(entry.time, at: entry.address)
+    }
+  }
+}
