@@ -98,10 +98,9 @@ struct GoldenDamage {
     _ store: Store, compacts: Bool
   ) async throws(StoreError) -> GoldenStore.Contents {
     let found = try await store.goldenContents()
-    for key in golden.expected.keys {
-      let value = try await store.value(forKey: key)
-      precondition(value == found[key]?.value, "\(key): iterating and asking differ")
-    }
+    let difference = try await store.goldenDifference(
+      from: found, keys: golden.expected.keys)
+    precondition(difference == nil, "iterating and asking differ: \(difference ?? "")")
     guard compacts else { return found }
     try await store.compact()
     let after = try await store.goldenContents()

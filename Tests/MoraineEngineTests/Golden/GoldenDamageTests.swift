@@ -95,8 +95,9 @@ import Testing
     golden: GoldenStore, mode: Store.Configuration.IOMode
   ) async throws {
     var other = golden
-    let key = try #require(other.expected.keys.first)
-    other.expected[key] = GoldenStore.Record(key: key.bytes, sequence: 1, value: [1, 2, 3])
+    let place = try #require(other.expected.keys.first)
+    other.expected[place] = GoldenStore.Record(
+      key: place.key.bytes, sequence: 1, value: [1, 2, 3])
     let damage = try GoldenDamage(other, mode)
     let name = "MANIFEST"
     let complaint = try await damage.complaint(name, golden.files[name], from: 0)

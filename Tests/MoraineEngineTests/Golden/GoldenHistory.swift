@@ -20,9 +20,13 @@ struct GoldenHistory: Sendable {
   }
 
   /// - Parameter value: nil for a delete.
-  mutating func add(_ key: [UInt8], _ value: [UInt8]?, isLast: Bool = true) {
+  mutating func add(
+    _ key: [UInt8], _ value: [UInt8]?, in keyspace: String = "", isLast: Bool = true
+  ) {
     count += 1
-    live[Key(key)] = value.map { GoldenStore.Record(key: key, sequence: count, value: $0) }
+    live[GoldenStore.Place(keyspace: keyspace, key: Key(key))] = value.map {
+      GoldenStore.Record(key: key, sequence: count, value: $0)
+    }
     text += isLast ? "" : "+ "
     text +=
       value.map { "put \(GoldenHex.text(key)) \(GoldenHex.text($0))\n" }

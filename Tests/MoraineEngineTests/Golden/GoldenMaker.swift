@@ -20,7 +20,10 @@ import Testing
 
   /// Dictionaries, deletes that compaction had to keep, an index checkpoint, a log after it.
   @Test(.enabled(if: isWanted)) func compacted() async throws {
-    guard let recipe = try await GoldenRecipe("compacted", segmentSizeBytes: 16_384) else { return }
+    guard
+      let recipe = try await GoldenRecipe(
+        "compacted", segmentSizeBytes: 16_384, hasCheckpoint: true)
+    else { return }
     var random = SeededGenerator(seed: 2)
     // A dictionary has at least 2 KiB, and must pay.
     let shared = (0..<16).map { _ in recipe.noise(150, &random) }
@@ -35,6 +38,40 @@ import Testing
     for number in 0..<8 { try await recipe.put([0xf0, UInt8(number)], recipe.noise(40, &random)) }
     for number in 0..<5 { try await recipe.delete([0xf0, UInt8(number)]) }
     try await recipe.store.compact()
+    try await recipe.finish()
+  }
+
+  /// Ordered keyspaces, one of which is the unnamed one, beside a hashed keyspace: segments in the
+  /// order of keys, an index checkpoint with trees, a log after the compaction.
+  @Test(.enabled(if: isWanted)) func ordered() async throws {
+    guard
+      let recipe = try await GoldenRecipe(
+        "ordered", segmentSizeBytes: 16_384, hasCheckpoint: true)
+    else { return }
+    var random = SeededGenerator(seed: 4)
+    let unnamed = try recipe.store.orderedKeyspace(named: "")
+    let users = try recipe.store.orderedKeyspace(named: "users")
+    let plain = try recipe.store.keyspace(named: "plain")
+    // Keys that differ in the zeros at their ends alone.
+    let short: [[UInt8]] = [[], [0], [0, 0], [1], [1, 0], [1, 0, 0], [255]]
+    for key in short { try await recipe.put(key, key.reversed(), in: unnamed) }
+    // Enough keys for a branch above the leaves; most agree in more bytes than a leaf has of them.
+    let keys = (0..<380).map { Array("user/\(10 + $0 / 20)/item/\(10 + $0 % 20)".utf8) }
+    for (place, key) in keys.shuffled(using: &random).enumerated() {
+      try await recipe.put(key, recipe.noise(place % 3, &random), in: users)
+      if place % 40 == 0 {
+        try await recipe.put(
+          [0xc0, UInt8(place / 40)], Array(repeating: 7, count: 90), in: plain)
+      }
+    }
+    for key in keys[..<9] { try await recipe.delete(key, in: users) }
+    try await recipe.store.compact()
+    for key in keys[20..<26] { try await recipe.put(key, recipe.noise(5, &random), in: users) }
+    for key in keys[30..<34] { try await recipe.delete(key, in: users) }
+    try await recipe.put(Array("user/10/item/12".utf8), [12], in: users)
+    try await recipe.delete([0, 0], in: unnamed)
+    try await recipe.put([1, 0], Array("later".utf8), in: unnamed)
+    try await recipe.delete([0xc0, 3], in: plain)
     try await recipe.finish()
   }
 

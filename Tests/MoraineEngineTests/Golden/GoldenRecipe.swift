@@ -9,23 +9,28 @@ final class GoldenRecipe {
   private(set) var store: Store
   private let target: URL
   private let directory: TestDirectory
+  private let hasCheckpoint: Bool
   private var history = GoldenHistory()
 
   /// Returns nil when the store already exists.
-  init?(_ name: String, segmentSizeBytes: Int) async throws {
+  init?(
+    _ name: String, segmentSizeBytes: Int, hasCheckpoint: Bool = false
+  ) async throws {
+    self.hasCheckpoint = hasCheckpoint
     target = GoldenStore.root.appending(path: "v\(formatVersion)/\(name)")
     if FileManager.default.fileExists(atPath: target.path) { return nil }
     directory = try TestDirectory()
     store = try Store(
-      at: directory.path, configuration: Self.configuration(name, segmentSizeBytes))
+      at: directory.path, configuration: Self.configuration(hasCheckpoint, segmentSizeBytes))
   }
 
-  private static func configuration(_ name: String, _ segmentSizeBytes: Int) -> Store.Configuration
-  {
+  private static func configuration(
+    _ hasCheckpoint: Bool, _ segmentSizeBytes: Int
+  ) -> Store.Configuration {
     // Nothing is preallocated in this mode.
     var configuration = Store.Configuration.testing(
       segmentSizeBytes: segmentSizeBytes, ioMode: .positional)
-    configuration.checkpointFloorBytes = name == "compacted" ? 0 : .max
+    configuration.checkpointFloorBytes = hasCheckpoint ? 0 : .max
     configuration.compaction = .manual
     return configuration
   }
@@ -34,17 +39,26 @@ final class GoldenRecipe {
     try await store.close()
     store = try Store(
       at: directory.path,
-      configuration: Self.configuration(target.lastPathComponent, segmentSizeBytes))
+      configuration: Self.configuration(hasCheckpoint, segmentSizeBytes))
   }
 
-  func put(_ key: [UInt8], _ value: [UInt8]) async throws {
-    try await store.set(value, forKey: Key(key))
-    history.add(key, value)
+  func put(_ key: [UInt8], _ value: [UInt8], in keyspace: Keyspace? = nil) async throws {
+    if let keyspace {
+      try await keyspace.set(value, forKey: Key(key))
+    } else {
+      try await store.set(value, forKey: Key(key))
+    }
+    history.add(key, value, in: keyspace?.name ?? "")
   }
 
-  func delete(_ key: [UInt8]) async throws {
-    guard try await store.removeValue(forKey: Key(key)) != nil else { return }
-    history.add(key, nil)
+  func delete(_ key: [UInt8], in keyspace: Keyspace? = nil) async throws {
+    let isRemoved =
+      if let keyspace {
+        try await keyspace.removeValue(forKey: Key(key)) != nil
+      } else {
+        try await store.removeValue(forKey: Key(key)) != nil
+      }
+    if isRemoved { history.add(key, nil, in: keyspace?.name ?? "") }
   }
 
   func batch(_ operations: [(key: [UInt8], value: [UInt8]?)]) async throws {
@@ -116,7 +130,11 @@ final class GoldenRecipe {
       let bytes = [UInt8](try Data(contentsOf: directory.store.appending(path: name)))
       try Data(change((name, bytes)).bytes).write(to: folder.appending(path: name))
     }
-    try Data(lines(history.last).utf8).write(to: target.appending(path: "expected.hex"))
+    for keyspace in Set(history.last.keys.map(\.keyspace)).union([""]) {
+      let contents = history.last.filter { $0.key.keyspace == keyspace }
+      let name = keyspace.isEmpty ? "expected.hex" : "expected.\(keyspace).hex"
+      try Data(lines(contents).utf8).write(to: target.appending(path: name))
+    }
     guard keepsHistory else { return }
     try Data(history.text.utf8).write(to: target.appending(path: "history.txt"))
   }

@@ -7,15 +7,21 @@ import Testing
 /// A store that an earlier version wrote, kept in `Tests/Golden/v<format>/<name>`.
 ///
 /// `store` is the directory as it was left, and `expected.hex` is the output of `moraine dump
-/// --format hex`. Where the store was left uncleanly, `history.txt` holds every operation in order,
-/// which gives the contents of a shorter log.
+/// --format hex`; `expected.NAME.hex` is that of the keyspace with this name. Where the store was
+/// left uncleanly, `history.txt` holds every operation in order, which gives the contents of a
+/// shorter log.
 struct GoldenStore: Sendable, CustomTestStringConvertible {
   struct Record: Equatable, Sendable {
     let key: [UInt8]
     let sequence: UInt64
     let value: [UInt8]
   }
-  typealias Contents = [Key: Record]
+  /// A key of a keyspace.
+  struct Place: Hashable, Sendable {
+    var keyspace = ""
+    let key: Key
+  }
+  typealias Contents = [Place: Record]
 
   let url: URL
   var files: [String: [UInt8]]
@@ -51,21 +57,32 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
       files[name] = [UInt8](try Data(contentsOf: store.appending(path: name)))
     }
     self.files = files
-    expected = try Self.parse(
-      String(contentsOf: url.appending(path: "expected.hex"), encoding: .utf8))
+    expected = try Self.expected(in: url)
     let history = url.appending(path: "history.txt")
     self.history =
       FileManager.default.fileExists(atPath: history.path)
       ? GoldenHistory(try String(contentsOf: history, encoding: .utf8)) : nil
   }
 
+  private static func expected(in folder: URL) throws -> Contents {
+    var contents: Contents = [:]
+    for name in try FileManager.default.contentsOfDirectory(atPath: folder.path) {
+      let parts = name.split(separator: ".")
+      guard parts.first == "expected", parts.last == "hex" else { continue }
+      let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
+      contents.merge(parse(text, keyspace: parts.count == 3 ? String(parts[1]) : "")) { $1 }
+    }
+    return contents
+  }
+
   /// The lines of `moraine dump --format hex`.
-  static func parse(_ text: String) throws -> Contents {
+  static func parse(_ text: String, keyspace: String) -> Contents {
     var contents: Contents = [:]
     for line in text.split(separator: "\n") {
       let words = line.split(separator: " ")
       let (key, value) = (GoldenHex.bytes(words[0]), GoldenHex.bytes(words[2]))
-      contents[Key(key)] = Record(key: key, sequence: UInt64(words[1])!, value: value)
+      contents[Place(keyspace: keyspace, key: Key(key))] = Record(
+        key: key, sequence: UInt64(words[1])!, value: value)
     }
     return contents
   }
@@ -84,20 +101,54 @@ struct GoldenStore: Sendable, CustomTestStringConvertible {
 }
 
 extension Store {
-  /// Returns all records of the store.
+  /// Returns all records of all keyspaces.
   func goldenContents() async throws(StoreError) -> GoldenStore.Contents {
     var contents: GoldenStore.Contents = [:]
     do {
-      try await scan { entry in
-        contents[entry.key] = GoldenStore.Record(
-          key: entry.key.bytes, sequence: entry.sequence.rawValue, value: entry.value)
-        return true
+      for name in [""] + (try await keyspaceNames()) {
+        let keyspace = try keyspace(named: name)
+        try await keyspace.scan { entry in
+          contents[GoldenStore.Place(keyspace: name, key: entry.key)] = GoldenStore.Record(
+            key: entry.key.bytes, sequence: entry.sequence.rawValue, value: entry.value)
+          return true
+        }
       }
     } catch let error {
       guard let known = error as? StoreError else { fatalError("not a store's error: \(error)") }
       throw known
     }
     return contents
+  }
+}
+
+extension Store {
+  /// Returns what differs from the contents when each key is read alone, and each ordered keyspace
+  /// as a range; nil when nothing does.
+  func goldenDifference(
+    from contents: GoldenStore.Contents, keys: some Sequence<GoldenStore.Place>
+  ) async throws(StoreError) -> String? {
+    for place in keys {
+      let value = try await keyspace(named: place.keyspace).value(forKey: place.key)
+      if value != contents[place]?.value { return "\(place) has another value" }
+    }
+    for name in [""] + (try await keyspaceNames()) {
+      let keyspace = try keyspace(named: name)
+      guard try await keyspace.statistics().isOrdered else { continue }
+      let expected = contents.filter { $0.key.keyspace == name }
+        .sorted { $0.key.key < $1.key.key }
+      for order in [KeyOrder.ascending, .descending] {
+        let entries = try await keyspace.entries(order: order, limit: .max).entries
+        let wanted = order == .ascending ? expected : expected.reversed()
+        if entries.map(\.key) != wanted.map(\.key.key)
+          || entries.map(\.value) != wanted.map(\.value.value)
+        {
+          return "the range of \(name) has other entries"
+        }
+      }
+      let count = try await keyspace.count(in: .all)
+      if count != expected.count { return "\(name) counts \(count) keys" }
+    }
+    return nil
   }
 }
 

@@ -34,14 +34,15 @@ import Testing
         let key: Key = "written later \(number)"
         let sequence = try await store.set([UInt8(number)], forKey: key)
         #expect(expected.values.allSatisfy { $0.sequence < sequence.rawValue })
-        expected[key] = GoldenStore.Record(
+        expected[GoldenStore.Place(key: key)] = GoldenStore.Record(
           key: key.bytes, sequence: sequence.rawValue, value: [UInt8(number)])
       }
-      for key in golden.expected.keys.sorted(by: { $0.bytes.lexicographicallyPrecedes($1.bytes) })
-        .prefix(3)
-      {
-        try await store.removeValue(forKey: key)
-        expected[key] = nil
+      for name in golden.keyspaces {
+        let places = golden.expected.keys.filter { $0.keyspace == name }
+        for place in places.sorted(by: { $0.key < $1.key }).prefix(3) {
+          try await store.keyspace(named: name).removeValue(forKey: place.key)
+          expected[place] = nil
+        }
       }
       #expect(try await store.goldenContents() == expected)
     }
@@ -52,7 +53,7 @@ import Testing
     }
     try await withStore(at: directory.path, configuration: configuration) { store in
       #expect(try await store.goldenContents() == expected)
-      for (key, record) in expected { #expect(try await store.value(forKey: key) == record.value) }
+      #expect(try await store.goldenDifference(from: expected, keys: expected.keys) == nil)
       let report = try await store.verify()
       #expect(report.isSound, "\(report.problems)")
     }
@@ -62,14 +63,15 @@ import Testing
   @Test func version1StoresHoldTheirFeatures() throws {
     let golden = Dictionary(
       uniqueKeysWithValues: GoldenStore.all.map { ($0.testDescription, $0) })
-    #expect(Set(golden.keys).isSuperset(of: ["v1/plain", "v1/compacted", "v1/killed"]))
+    #expect(
+      Set(golden.keys).isSuperset(of: ["v1/plain", "v1/compacted", "v1/killed", "v1/ordered"]))
     let plain = try #require(golden["v1/plain"])
     let compacted = try #require(golden["v1/compacted"])
     let killed = try #require(golden["v1/killed"])
     #expect(plain.segments.count > 2)
     #expect(try plain.records().contains { $0.kind == .put && $0.codec == .lz4 })
     #expect(try plain.records().contains { $0.batch == .end })
-    #expect(plain.expected[Key([])] != nil)
+    #expect(plain.expected[GoldenStore.Place(key: [])] != nil)
     #expect(compacted.files.keys.contains { $0.hasSuffix(".index") })
     #expect(try compacted.records().contains { $0.codec == .lz4Dictionary })
     #expect(try compacted.records(ofCompacted: true).contains { $0.kind == .delete })
@@ -77,9 +79,29 @@ import Testing
     #expect(killed.history?.end(of: killed.expected) == killed.history?.states.keys.max())
     #expect(!(try killed.manifest.isClean))
   }
+
+  /// The store with ordered keyspaces has a tree with a branch, and a segment in key order.
+  @Test func version1HasAStoreWithOrderedKeyspaces() throws {
+    let golden = try #require(GoldenStore.all.first { $0.testDescription == "v1/ordered" })
+    #expect(try golden.manifest.ordered.count == 2)
+    #expect(try golden.manifest.segments.contains { $0.flags.contains(.clustered) })
+    #expect(try golden.manifest.segments.contains { !$0.flags.contains(.compacted) })
+    #expect(golden.keyspaces == ["", "plain", "users"])
+    let name = try #require(golden.files.keys.first { $0.hasSuffix(".index") })
+    let bytes = try #require(golden.files[name])
+    #expect(bytes.load(UInt16.self, at: 8) == 2)
+    let head = try bytes.withUnsafeBytes { bytes in
+      let length = try CheckpointHeader.claimedLength(bytes)
+      return try CheckpointHeader(decoding: UnsafeRawBufferPointer(rebasing: bytes[..<length]))
+    }
+    #expect(head.trees.map(\.height).max() == 1 && head.trees.count == 2)
+  }
 }
 
 extension GoldenStore {
+  /// The names of the keyspaces with records.
+  var keyspaces: [String] { Set(expected.keys.map(\.keyspace)).sorted() }
+
   var segments: [String] { files.keys.filter { $0.hasSuffix(".segment") }.sorted() }
 
   var manifest: Manifest {
