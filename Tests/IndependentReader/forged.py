@@ -29,9 +29,10 @@ def manifest(change):
 
 
 def segment(change):
-    """Changes the first segment, and corrects the checksum of its header."""
+    """Changes the first segment of the store, and corrects the checksum of its header."""
     def forge(directory):
-        path = os.path.join(directory, "0000000001.segment")
+        path = min(os.path.join(directory, name) for name in os.listdir(directory)
+                   if name.endswith(".segment"))
         with open(path, "rb") as file:
             data = bytearray(file.read())
         change(data)
@@ -45,18 +46,19 @@ def patch(offset, layout, value):
     return lambda data: struct.pack_into(layout, data, offset, value)
 
 
-def record(kind, offset, layout, value):
-    """Changes the last record of a kind, and corrects its checksum."""
+def record(kind, offset, layout, value, which=-1):
+    """Changes one record of a kind, the last by default, and corrects its checksum."""
     def change(data):
-        place, last = number(data, 12, 4), None
+        place, places = number(data, 12, 4), []
         while place + 20 <= len(data) and number(data, place, 4) >= 20:
             if data[place + 15] & 15 == kind:
-                last = place
+                places.append(place)
             place += (number(data, place, 4) + 3) // 4 * 4
-        length = number(data, last, 4)
-        struct.pack_into(layout, data, last + offset, value)
-        seed = data[16:48] + data[80:88] + struct.pack("<QI", last, length)
-        struct.pack_into("<I", data, last + 4, crc32c(seed + data[last + 8:last + length]))
+        wanted = places[which]
+        length = number(data, wanted, 4)
+        struct.pack_into(layout, data, wanted + offset, value)
+        seed = data[16:48] + data[80:88] + struct.pack("<QI", wanted, length)
+        struct.pack_into("<I", data, wanted + 4, crc32c(seed + data[wanted + 8:wanted + length]))
     return segment(change)
 
 
@@ -146,6 +148,24 @@ ALLOWED = {
     "keyspaces": section(2, 1, b"\1\0\0\1a\7\0\0\1b"),
     "an unknown header flag": segment(patch(96, "<I", 1 << 9)),
 }
+# Forgeries of a store whose first segment is clustered. Its records are a = 3, b = 2, c = 4, d = 1;
+# the next segment has b = 5, so that b = 2 is not live.
+CLUSTERED_NEWER = {
+    "a record of an unknown kind in a clustered segment": record(PUT, 15, "<B", 9),
+}
+CLUSTERED_FORBIDDEN = {
+    "a clustered segment that its header does not name so": segment(patch(96, "<I", 1)),
+    "a sequence number that occurs twice": record(PUT, 8, "<I", 3, which=1),
+    "a sequence number that occurs twice, not in neighbours": record(PUT, 8, "<I", 1, which=1),
+    "a batch in a clustered segment": record(PUT, 15, "<B", 0x41, which=1),
+    "a clustered record after the next segment": record(PUT, 8, "<I", 9, which=1),
+    "a clustered footer of another first number": record(FOOTER, 28, "<Q", 2),
+    "a clustered footer of another last number": record(FOOTER, 36, "<Q", 3),
+}
+CLUSTERED_ALLOWED = {
+    "nothing in a clustered store": manifest(lambda data: None),
+    "an unknown header flag of a clustered segment": segment(patch(96, "<I", 1 << 16 | 1 << 9 | 1)),
+}
 
 
 def forge(source, target, change):
@@ -161,29 +181,43 @@ def verdict(directory):
         return None, 7 if isinstance(violation, Newer) else 3, str(violation)
 
 
-def make(moraine, scratch):
-    """Makes a store of one segment with marks and a footer, and a folder for its forgeries."""
-    store, target = (os.path.join(scratch, name) for name in ("forged-from", "forged"))
+def make(moraine, store, lines, *options):
+    """Makes a store."""
     shutil.rmtree(store, ignore_errors=True)
     os.makedirs(store)
     subprocess.run(
-        [moraine, "drive", store, "--durability", "none"], check=True, text=True,
-        stdout=subprocess.DEVNULL, input="put 6b31 76\nsync\nput 6b32 7777777777\nsync\nclose\n")
-    return store, target
+        [moraine, "drive", store, "--durability", "none", *options], check=True, text=True,
+        stdout=subprocess.DEVNULL, input="".join(line + "\n" for line in lines))
+    return store
+
+
+def forgeries(moraine, scratch):
+    """Makes the stores to forge. Returns the store, the forgeries and the verdict for each group."""
+    plain = make(
+        moraine, os.path.join(scratch, "forged-from"),
+        ["put 6b31 76", "sync", "put 6b32 7777777777", "sync", "close"])
+    clustered = make(
+        moraine, os.path.join(scratch, "forged-from-clustered"),
+        ["put 64 01", "put 62 02", "put 61 03", "put 63 04", "compact", "put 62 05", "close"],
+        "--ordered")
+    return [(plain, NEWER, 7), (plain, FORBIDDEN, 3), (plain, ALLOWED, 0),
+            (clustered, CLUSTERED_NEWER, 7), (clustered, CLUSTERED_FORBIDDEN, 3),
+            (clustered, CLUSTERED_ALLOWED, 0)]
 
 
 def check(moraine, scratch):
     """Checks that the reader and the program refuse the forbidden files, and no others."""
-    directory, target = make(moraine, scratch)
-    sound = read_store.lines(directory)
-    for cases, expected, outcome in ((NEWER, None, 7), (FORBIDDEN, None, 3), (ALLOWED, sound, 0)):
+    target, count = os.path.join(scratch, "forged"), 0
+    for store, cases, outcome in forgeries(moraine, scratch):
+        expected = read_store.lines(store) if outcome == 0 else None
         for name, change in cases.items():
-            forge(directory, target, change)
+            forge(store, target, change)
             lines, found, text = verdict(target)
             assert (lines, found) == (expected, outcome), f"forged: {name}: {text}"
             code = verify(moraine, target).returncode
             assert code == outcome, f"forged: {name}: verify exits {code}"
-    return len(NEWER) + len(FORBIDDEN) + len(ALLOWED)
+            count += 1
+    return count
 
 
 def verify(moraine, target):
@@ -194,12 +228,12 @@ def main():
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
-    store, target = make(sys.argv[1], sys.argv[2])
-    for cases, heading in ((NEWER, "newer"), (FORBIDDEN, "forbidden"), (ALLOWED, "allowed")):
+    target = os.path.join(sys.argv[2], "forged")
+    for store, cases, outcome in forgeries(sys.argv[1], sys.argv[2]):
         for name, change in cases.items():
             forge(store, target, change)
             program = verify(sys.argv[1], target)
-            print(f"{heading}: {name}: moraine verify exits {program.returncode}; "
+            print(f"expected {outcome}: {name}: moraine verify exits {program.returncode}; "
                   f"reader: {verdict(target)[2]}")
     return 0
 

@@ -236,6 +236,8 @@ class Reader:
         offset = end = segment.start
         pending, footer, self.promise = [], None, 0
         before = self.state.last
+        # The numbers that were read: needed only where they do not rise.
+        self.sequences = set()
         count = first = last = 0
         while footer is None:
             record = segment.record(offset, len(segment.data))
@@ -270,6 +272,10 @@ class Reader:
             segment.fail(record.offset, "a record begins after 1 GiB")
         if record.sequence <= (before if segment.is_clustered else self.state.last):
             segment.fail(record.offset, "the sequence number does not rise")
+        if segment.is_clustered:
+            if record.sequence in self.sequences:
+                segment.fail(record.offset, "the sequence number occurs twice")
+            self.sequences.add(record.sequence)
         if segment.is_clustered and record.batch:
             segment.fail(record.offset, "a clustered segment contains a batch")
         if pending and (record.batch == 0 or record.sequence != pending[-1].sequence + 1):

@@ -99,21 +99,54 @@ struct LogAudit: ~Copyable {
     empty.forgetFigures()
     empty.end = view.end
     sums[slot] = Sums(view: empty)
+    let isClustered = engine.log.table.infos[slot].isClustered
     var units = UnitCheck(
       engine.log.table.fileName(slot), engine.log.table.isRetiring ? 0 : lastSequence,
-      isClustered: engine.log.table.infos[slot].isClustered)
+      isClustered: isClustered)
+    var repetitions = RepetitionCheck()
     var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
     while let record = try next(&scanner) {
       try units.process(record, engine.keyspaces)
+      if isClustered, record.reference.header.kind.isOperation {
+        repetitions.add(record.reference.header.sequence)
+      }
       try process(record, slot, &engine)
       reportProgress(at: scanner.offset)
     }
     try units.end(at: view.end, isOpen: !engine.log.table.infos[slot].flags.contains(.sealed))
+    if isClustered { try finish(&repetitions, slot, engine) }
     lastSequence = max(lastSequence, units.lastSequence)
     let sum = sums[slot]?.view
     report.recordCount += sum?.recordCount ?? 0
     report.checkedBytes += UInt64(view.end)
     progress?(Store.Progress(completedBytes: report.checkedBytes, totalBytes: total))
+  }
+
+  /// Checks that no sequence number occurs twice in a clustered segment, of which the check has
+  /// the numbers. In other segments the numbers rise.
+  private func finish(
+    _ check: inout RepetitionCheck, _ slot: Int, _ engine: borrowing EngineState
+  ) throws(StoreError) {
+    let view = engine.log.table[slot]
+    while check.endPass() {
+      var scanner = try engine.scanner(slot, from: view.firstOffset, length: view.end)
+      while let record = try next(&scanner) {
+        let header = record.reference.header
+        if header.kind.isOperation { check.add(header.sequence) }
+      }
+    }
+    guard let repeated = check.repeated else { return }
+    // The offset is known after the segment is read once more, which is done only here.
+    var (scanner, count) = (try engine.scanner(slot, from: view.firstOffset, length: view.end), 0)
+    while let record = try next(&scanner) {
+      let header = record.reference.header
+      guard header.kind.isOperation, header.sequence == repeated else { continue }
+      count += 1
+      guard count == 2 else { continue }
+      throw .corrupted(
+        "sequence \(repeated) occurs twice in a segment in key order", scanner.name,
+        at: record.offset)
+    }
   }
 
   private func next(
@@ -413,7 +446,7 @@ private struct DigestCheck {
 
 /// A check of the order of a segment's records, whatever their keys: sequence numbers rise, batches
 /// are whole, marks and keyspaces are possible. In a clustered segment, sequence numbers are above
-/// those of the segments before.
+/// those of the segments before; ``RepetitionCheck`` checks that each occurs once.
 private struct UnitCheck {
   let name: String
   var lastSequence: UInt64
@@ -469,5 +502,52 @@ private struct UnitCheck {
     guard batchCount == 0 || isOpen else {
       throw .corrupted("incomplete batch: its last record is missing", name, at: place)
     }
+  }
+}
+
+/// A check that no number occurs twice, in bounded memory: a pass holds the lowest numbers that no
+/// earlier pass has checked. The caller adds all numbers again in each pass.
+struct RepetitionCheck {
+  /// A number that occurs twice; nil when none was found.
+  private(set) var repeated: UInt64?
+  private let limit: Int
+  private var numbers: [UInt64] = []
+  /// Numbers up to this one were checked in earlier passes.
+  private var checkedThrough: UInt64?
+  /// Numbers above this one are left to later passes.
+  private var ceiling = UInt64.max
+
+  /// - Parameter limit: number of the lowest numbers that a pass holds, at least 1. At most twice
+  ///   as many are in memory: 32 MiB.
+  init(limit: Int = 1 << 21) {
+    assert(limit > 0, "a pass makes progress")
+    self.limit = limit
+  }
+
+  mutating func add(_ number: UInt64) {
+    guard repeated == nil, number <= ceiling else { return }
+    if let checkedThrough, number <= checkedThrough { return }
+    numbers.append(number)
+    guard numbers.count == 2 * limit else { return }
+    sort()
+    ceiling = numbers[limit - 1]
+    numbers.removeLast(limit)
+  }
+
+  /// Ends a pass.
+  ///
+  /// - Returns: whether another pass is needed.
+  mutating func endPass() -> Bool {
+    sort()
+    guard repeated == nil, ceiling < .max else { return false }
+    (checkedThrough, ceiling) = (ceiling, .max)
+    numbers.removeAll(keepingCapacity: true)
+    return true
+  }
+
+  private mutating func sort() {
+    guard repeated == nil else { return }
+    numbers.sort()
+    repeated = zip(numbers, numbers.dropFirst()).first { $0 == $1 }?.0
   }
 }

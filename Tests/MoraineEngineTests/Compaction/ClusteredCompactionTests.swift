@@ -197,6 +197,32 @@ import Testing
     try await store.close()
   }
 
+  /// The record that has the number of another one is not live: no digest shows it.
+  @Test(arguments: OrderedKeyspaceTests.modes)
+  func verifyingFindsASequenceNumberThatOccursTwice(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    let directory = try TestDirectory()
+    try await withStore(at: directory.path, configuration: Self.configuration(mode)) { store in
+      let keyspace = try store.orderedKeyspace(named: "k")
+      for key in ["d", "b", "a", "c"] as [Key] { try await keyspace.set([1], forKey: key) }
+      try await store.compact()
+      try await keyspace.set([2], forKey: "b")
+    }
+    let (segment, records) = try Self.clusteredSegment(in: directory)
+    #expect(records.map(\.header.sequence) == [3, 2, 4, 1])
+    let place = try Forgery(directory: directory).changeRecord(
+      in: segment, where: { $0.key == Array("b".utf8) },
+      { bytes, _ in bytes.store(UInt32(3), at: 8) })
+    let store = try Store(at: directory.path, configuration: Self.configuration(mode))
+    let problems = try await store.verify().problems
+    #expect(problems.map(\.code) == [.corrupted])
+    #expect(problems.first?.file == segment.lastPathComponent)
+    #expect(problems.first?.offset == UInt64(place))
+    #expect(problems.first?.message.contains("sequence 3 occurs twice") == true)
+    try await store.close()
+  }
+
   @Test func salvageOfADamagedClusteredSegmentLosesOnlyTheDamagedRecord() async throws {
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration(.mapped))
@@ -346,5 +372,42 @@ extension Store {
     } catch {
       #expect(error.code == .corrupted && error.file == "input" && error.offset == 128)
     }
+  }
+}
+
+/// The search for a number that occurs twice.
+@Suite struct RepetitionCheckTests {
+  private static func check(_ numbers: [UInt64], limit: Int) -> (UInt64?, passCount: Int) {
+    var check = RepetitionCheck(limit: limit)
+    var passCount = 0
+    repeat {
+      for number in numbers { check.add(number) }
+      passCount += 1
+    } while check.endPass()
+    return (check.repeated, passCount)
+  }
+
+  @Test(arguments: [1, 2, 7, 100, 1000], 0..<20 as Range<UInt64>)
+  func numberThatOccursTwiceIsFoundWhereverItIs(limit: Int, seed: UInt64) {
+    var random = SeededGenerator(seed: seed)
+    // Dense numbers, numbers far apart, and numbers with equal low bits.
+    let factor = [1, 1 << 20, 1 << 47][Int(seed % 3)] as UInt64
+    let numbers = (1...300).shuffled(using: &random).map { UInt64($0) * factor }
+    let (found, passCount) = Self.check(numbers, limit: limit)
+    #expect(found == nil, "seed \(seed)")
+    #expect(passCount <= 300 / limit + 1, "seed \(seed)")
+    for number in [numbers[0], numbers[299], factor, 300 * factor] {
+      let place = Int(random.next() % 301)
+      var repeated = numbers
+      repeated.insert(number, at: place)
+      #expect(Self.check(repeated, limit: limit).0 == number, "seed \(seed), at \(place)")
+    }
+  }
+
+  @Test func manyEqualNumbersNeedOnePass() {
+    let (found, passCount) = Self.check(Array(repeating: 5, count: 1000), limit: 10)
+    #expect(found == 5 && passCount == 1)
+    let (nothing, onePass) = Self.check([], limit: 10)
+    #expect(nothing == nil && onePass == 1)
   }
 }
