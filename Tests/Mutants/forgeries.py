@@ -56,6 +56,9 @@ MUTANTS = [
                    "guard repeated == nil, ON ? number < ceiling : number <= ceiling "
                    "else { return }"),),
            "RepetitionCheckTests.numberThatOccursTwiceIsFoundWhereverItIs"),
+    Mutant("verify-trusts-tied-keys", "a store that verifies keeps its keys in order",
+           (engine(AUDIT, "        } else if let last,\n", "        } else if !ON, let last,\n"),),
+           "ForgedTreeTests.verifyingFindsALeafThatDescribesOtherKeys"),
     Mutant("verify-trusts-the-figures", "verifying compares the figures of each segment",
            (engine(AUDIT, "      if !wrong.isEmpty {\n", "      if !ON, !wrong.isEmpty {\n"),),
            "ForgedFiguresTests.verifyingFindsForgedFigures"),

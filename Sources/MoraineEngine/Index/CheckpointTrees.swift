@@ -431,6 +431,22 @@ extension TreeLeaf {
   }
 }
 
+extension TreeLeaf {
+  /// Whether an entry says what its key shares with the key before it. The place of a new key
+  /// follows from that, where keys are tied.
+  func describes(_ key: Key, after last: Key, _ position: Int) -> Bool {
+    guard position > 0, heads[position] == heads[position - 1] else { return true }
+    let common = key.bytes.withBytes { key in
+      last.bytes.withBytes { TreeKey(key).shared(with: TreeKey($0)) }
+    }
+    guard isTied, let common, common - prefixLength < Int(Self.longShared) else {
+      return isTied && shared[position] == Self.longShared
+    }
+    return Int(shared[position]) == common - prefixLength
+      && bytes[position] == (common < key.bytes.count ? key.bytes[common] : 0)
+  }
+}
+
 extension TreeBranch {
   /// Whether the page is a branch at this level, with this number of entries below it, whose fields
   /// agree with each other, and whose separators rise between the bounds.

@@ -344,7 +344,8 @@ struct LogAudit: ~Copyable {
     }
   }
 
-  /// Checks that the keys of each tree rise, and that its branches count its entries.
+  /// Checks that the keys of each tree rise, that its leaves say what tied keys share, and that its
+  /// branches count its entries.
   private mutating func compareTrees(_ engine: borrowing EngineState) {
     for id in engine.live.trees.ordered.numbers {
       let root = engine.live.trees.root(id)
@@ -355,17 +356,27 @@ struct LogAudit: ~Copyable {
       {
         contradict(engine, "the tree of keyspace \(id) counts its entries wrongly")
       }
-      var last: Key?
-      for address in addresses {
-        do throws(StoreError) {
-          let key = Key([UInt8](try engine.log.table.record(at: address).key))
-          if let last, last >= key {
-            contradict(engine, "the keys of keyspace \(id) are not in their order")
-          }
-          last = key
-        } catch {
-          // The scan finds damage where it lies.
+      if root.hasPage { compareKeys(engine.live.trees.start(root), id, engine) }
+    }
+  }
+
+  private mutating func compareKeys(
+    _ start: TreeCursor, _ id: UInt16, _ engine: borrowing EngineState
+  ) {
+    var (cursor, last) = (start, Key?.none)
+    while let address = engine.live.trees.next(&cursor) {
+      do throws(StoreError) {
+        let key = Key([UInt8](try engine.log.table.record(at: address).key))
+        if let last, last >= key {
+          contradict(engine, "the keys of keyspace \(id) are not in their order")
+        } else if let last,
+          !engine.live.trees.leaf(cursor.leaf).describes(key, after: last, cursor.position - 1)
+        {
+          contradict(engine, "the tree of keyspace \(id) describes other keys than the log has")
         }
+        last = key
+      } catch {
+        // The scan finds damage where it lies.
       }
     }
   }

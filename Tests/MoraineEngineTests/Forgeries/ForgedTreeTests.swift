@@ -172,6 +172,34 @@ import Testing
     await Self.attempt(replay) { try await store.close() }
   }
 
+  /// Every key is found, whatever the leaf says of two tied keys beyond the byte in which they
+  /// differ. Regression: verifying called the store sound, and the next key came to a place after
+  /// a greater one.
+  @Test func verifyingFindsALeafThatDescribesOtherKeys() async throws {
+    let directory = try TestDirectory()
+    let common = String(repeating: "x", count: 60)
+    let keys = [Key(common + "a1"), Key(common + "b2")]
+    try await withStore(at: directory.path, configuration: Self.configuration) { store in
+      let keyspace = try store.orderedKeyspace(named: "paths")
+      for key in keys { try await keyspace.set([1], forKey: key) }
+    }
+    try CheckpointForgery(directory: directory).change { header, bytes in
+      let leaf = header.treeOffset
+      let prefixLength = Int(bytes.load(UInt16.self, at: leaf + 4))
+      #expect(Int(bytes[leaf + 3432 + 1]) == 60 - prefixLength)
+      #expect(bytes[leaf + 3756 + 1] == UInt8(ascii: "b"))
+      bytes[leaf + 3432 + 1] += 1
+      bytes[leaf + 3756 + 1] = UInt8(ascii: "2")
+    }
+    let store = try Store(at: directory.path, configuration: Self.configuration)
+    let keyspace = try store.orderedKeyspace(named: "paths")
+    #expect(try await keyspace.keys(limit: 5) == keys)
+    let problems = try await store.verify().problems
+    #expect(problems.map(\.code) == [.corrupted])
+    #expect(problems.first?.message.contains("describes other keys") == true)
+    try await store.close()
+  }
+
   private static func attempt(_ replay: Comment, _ body: () async throws -> Void) async {
     do { try await body() } catch {
       let codes: [StoreError.Code] = [.corrupted, .newerFormat, .poisoned]
