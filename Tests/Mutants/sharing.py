@@ -136,4 +136,10 @@ MUTANTS = [
            (engine("Peers/SharedLink.swift", "      if published != version {",
                    "      if published != version, !ON {"),),
            "SharedWaitTests.waitForAWriterCountsObservedTimePerWriter"),
+    Mutant("sync-of-own-writes-only", "sync() waits for the writes of all processes",
+           (engine("Store/Store+Writes.swift",
+                   "    try await catchUpAsWriter()\n    try await pipeline.waitUntilAllDurable()\n",
+                   "    if !ON { try await catchUpAsWriter() }\n"
+                   "    try await pipeline.waitUntilAllDurable()\n"),),
+           "SharedDurabilityTests.syncMakesWritesOfOthersDurable"),
 ]

@@ -7,6 +7,7 @@ STORE = "Transactions/Store+Transactions.swift"
 READS = "Transactions/Transaction.swift"
 SUITE = "TransactionTests"
 HISTORIES = "TransactionHistoryTests"
+CRASHES = "CrashHistoryTests.historyThatCrashesInterruptIsStrictlySerializable"
 
 MUTANTS = [
     Mutant("transaction-reads-not-compared", "a changed key that was read is a conflict",
@@ -51,4 +52,52 @@ MUTANTS = [
            (engine(READS, "      if next < own.count, own[next].key == entry.key { continue }\n",
                    "      if !ON, next < own.count, own[next].key == entry.key { continue }\n"),),
            SUITE + ".rangesShowOwnWritesInOrder"),
+    # Bugs that a test without crashes does not see.
+    Mutant("transaction-ranges-not-compared-after-recovery", "P11: in a recovered store too",
+           (engine(CONTENTS, "      for range in part.ranges {\n",
+                   "      for range in part.ranges where !ON || log.manifest.cuts.isEmpty {\n"),),
+           CRASHES),
+    Mutant("transaction-committed-in-several-batches", "P1: no part of a transaction",
+           (engine(STORE,
+                   "      var batch = WriteBatch(store: self)\n"
+                   "      try contents.write(to: &batch, of: self)\n"
+                   "      sequence = try await commit(batch.take(), hasGate: hasGate)\n",
+                   """      var last: SequenceNumber?
+      for (name, part) in contents.parts where ON {
+        for (key, value) in part.writesInOrder {
+          var single = WriteBatch(store: self)
+          let keyspace = part.keyspace ?? Keyspace(store: self, name: name)
+          if let value {
+            try single.set(value, forKey: key, in: keyspace)
+          } else {
+            _ = try single.removeValue(forKey: key, in: keyspace)
+          }
+          last = try await commit(single.take(), hasGate: hasGate)
+        }
+      }
+      var batch = WriteBatch(store: self)
+      if !ON { try contents.write(to: &batch, of: self) }
+      let whole = try await commit(batch.take(), hasGate: hasGate)
+      sequence = whole ?? last
+"""),),
+           CRASHES),
+    Mutant("transaction-not-waited-for", "P1: a transaction with .sync is durable",
+           (engine(STORE, "    try await waitForDurability(of: sequence, durability)\n    return nil\n",
+                   "    if !ON { try await waitForDurability(of: sequence, durability) }\n"
+                   "    return nil\n"),),
+           CRASHES),
+    Mutant("transaction-reads-not-waited-for", "P1: what a transaction with .sync has read is durable",
+           (engine(STORE,
+                   "      try await waitForDurability(of: nil, durability)\n",
+                   "      if !ON { try await waitForDurability(of: nil, durability) }\n"),),
+           CRASHES),
+    Mutant("transaction-reads-of-others-not-waited-for", "P1: also what another process has written",
+           (engine(STORE, "      try await catchUpAsWriter()\n",
+                   "      if !ON { try await catchUpAsWriter() }\n"),),
+           "SharedDurabilityTests.durableReadingMakesWritesOfOthersDurable"),
+    Mutant("transaction-calls-removed-files-damage", "P5: only damage is called damage",
+           (engine(STORE, "        guard try await isOutdated(start, error) else { throw error }\n",
+                   "        guard !ON || conflictCount < retries, try await isOutdated(start, error)\n"
+                   "        else { throw error }\n"),),
+           SUITE + ".filesThatAnotherOpeningHasRemovedAreAConflict"),
 ]

@@ -121,7 +121,8 @@ public struct StoreError: Error, Sendable {
   public struct Conflict: Hashable, Sendable {
     /// The name of the keyspace; empty for the unnamed one.
     public let keyspace: String
-    /// The first key that was found changed; nil when the number of keys of a keyspace has changed.
+    /// The first key that was found changed; nil when the number of keys of a keyspace has changed,
+    /// or when another process has removed files that the transaction had not read yet.
     public let key: Key?
   }
 

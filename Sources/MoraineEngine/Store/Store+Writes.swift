@@ -164,15 +164,18 @@ extension Store {
     }
   }
 
-  /// Waits until all writes before the call are on stable storage.
+  /// Waits until all writes before the call are on stable storage, in a shared store also those of
+  /// other processes.
   ///
   /// - Returns: the sequence number up to which all operations are on stable storage.
-  /// - Throws: `.poisoned` with the failure of the sync, `.closed`, `.usedAfterFork`.
+  /// - Throws: `.poisoned` with the failure of the sync, `.closed`, `.usedAfterFork`; in a shared
+  ///   store `.locked` when another process has been writing for a minute.
   @discardableResult
   public func sync() async throws(StoreError) -> SequenceNumber {
     try await passGate()
     guard engine != nil else { return .none }
     try engine!.checkProcess()
+    try await catchUpAsWriter()
     try await pipeline.waitUntilAllDurable()
     return durableSequence
   }

@@ -32,7 +32,8 @@ extension Store {
   ///   - body: runs outside of the store's actor, and may run several times.
   /// - Returns: the result of the body.
   /// - Throws: `.conflict` after the last attempt, with keyspace and key in
-  ///   ``StoreError/conflict``; `.cancelled`; the errors of the body, of ``snapshot()`` and of
+  ///   ``StoreError/conflict``, also when the body reads a file that a compaction of another
+  ///   process has removed; `.cancelled`; the errors of the body, of ``snapshot()`` and of
   ///   ``write(durability:_:)``. After an error of the body nothing is written.
   public nonisolated func transaction<Result: Sendable>(
     retries: Int = 10, durability: Durability? = nil,
@@ -55,7 +56,8 @@ extension Store {
           try await prepareOrder(keyspace)
           continue
         }
-        guard conflictCount < retries, try await isOutdated(start, error) else { throw error }
+        guard try await isOutdated(start, error) else { throw error }
+        conflict = StoreError.Conflict(keyspace: "", key: nil)
       }
       conflictCount += 1
       if let conflict, conflictCount > retries {
@@ -87,8 +89,10 @@ extension Store {
   ) async throws(StoreError) -> StoreError.Conflict? {
     if contents.isReadOnly {
       endTurn(contents.start)
-      // What was read may not be durable yet.
-      if durability != nil { try await waitForDurability(of: nil, durability) }
+      guard let durability, durability != Durability.none else { return nil }
+      // What was read may not be durable yet, and another process may have written it.
+      try await catchUpAsWriter()
+      try await waitForDurability(of: nil, durability)
       return nil
     }
     guard !opener.configuration.isReadOnly else {

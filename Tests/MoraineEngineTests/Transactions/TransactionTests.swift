@@ -503,4 +503,26 @@ import Testing
     }
     #expect(error?.code == .closed)
   }
+
+  /// A sound store must not be reported as damaged.
+  @Test func filesThatAnotherOpeningHasRemovedAreAConflict() async throws {
+    let storage = MemoryStorage()
+    let configuration = Store.Configuration.shared(.positional, segmentSizeBytes: 400)
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let other = try Store(on: storage, at: "store", configuration: configuration)
+    for number in 0..<30 { try await store.set([1], forKey: Key("\(number)")) }
+    let error = await #expect(throws: StoreError.self) {
+      try await store.transaction(retries: 0) { transaction in
+        for number in 0..<30 { try await other.set([2], forKey: Key("\(number)")) }
+        try await other.compact()
+        _ = try transaction.value(forKey: "0")
+      }
+    }
+    #expect(error?.code == .conflict)
+    #expect(error?.conflict == StoreError.Conflict(keyspace: "", key: nil))
+    let value = try await store.transaction(retries: 1) { try $0.value(forKey: "0") }
+    #expect(value == [2])
+    try await store.close()
+    try await other.close()
+  }
 }
