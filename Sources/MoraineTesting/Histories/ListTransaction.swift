@@ -95,14 +95,16 @@ package struct ListTransaction: Sendable {
 
   private static func key(_ number: Int) -> Key { Key("list \(10 + number)") }
 
-  private static func list(_ bytes: [UInt8]?) -> [HistoryChecker.ID] {
+  /// Returns the list that a value contains; the empty list when there is no value.
+  package static func list(_ bytes: [UInt8]?) -> [HistoryChecker.ID] {
     guard let bytes else { return [] }
     return stride(from: 0, to: bytes.count, by: 4).map { place in
       bytes[place..<place + 4].reversed().reduce(0) { $0 << 8 | HistoryChecker.ID($1) }
     }
   }
 
-  private static func bytes(_ list: [HistoryChecker.ID]) -> [UInt8] {
+  /// Returns the value that contains a list.
+  package static func bytes(_ list: [HistoryChecker.ID]) -> [UInt8] {
     list.flatMap { id in (0..<4).map { UInt8(truncatingIfNeeded: id >> (8 * $0)) } }
   }
 }
