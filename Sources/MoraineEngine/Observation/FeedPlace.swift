@@ -225,6 +225,10 @@ extension EngineState {
         guard header.sequence == next.sequence else {
           throw log.table.damaged(address, "a record changed after it was read")
         }
+        guard next.sequence > place.sequence else {
+          throw log.table.damaged(
+            address, "the sequence number \(next.sequence) occurs twice in the segment")
+        }
         left.bytes -= header.length
         left.count -= 1
         place.sequence = next.sequence
