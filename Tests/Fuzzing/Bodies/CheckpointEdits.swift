@@ -45,7 +45,12 @@ enum CheckpointEdits {
   /// Corrects the checksums of every page and of the header.
   static func mend(_ bytes: inout [UInt8]) {
     let head = headLength(bytes)
-    let first = CheckpointHeader.fixedLength + Int(bytes.load(UInt32.self, at: 76)) * 112
+    let keyspaceCount = Int(bytes.load(UInt16.self, at: 116))
+    let first =
+      CheckpointHeader.fixedLength + Int(bytes.load(UInt32.self, at: 76)) * 112
+      // No keyspaces follow when they were not counted.
+      + (keyspaceCount == 0xFFFF ? 0 : keyspaceCount * 24)
+      + Int(bytes.load(UInt16.self, at: 118)) * 16
     let pageCount = Int(bytes.load(UInt32.self, at: 104))
     var header = CheckpointHeader(storeID: StoreIdentifier(low: 0, high: 0))
     header.salt = bytes.load(UInt64.self, at: 108)

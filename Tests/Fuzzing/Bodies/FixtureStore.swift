@@ -18,14 +18,7 @@ package enum FixtureStore {
     .removingLastComponent()
 
   private static func load() throws -> StoreFiles {
-    let path = folder.appending("Fixture")
-    guard let directory = try DiskStorage().openDirectory(path) else {
-      throw Finding("there is no \(path)")
-    }
-    var files = StoreFiles()
-    for entry in try directory.entries() where entry.kind == .regular {
-      files[entry.name] = try directory.read(entry.name)
-    }
+    let files = try StoreFiles(inFolder: "Fixture")
     try require(files[checkpointName] != nil, "the fixture has no checkpoint")
     return files
   }

@@ -1,7 +1,7 @@
 /// Targets of fuzzing. Each takes any bytes; no input may lead to a trap, a hang, or a wrong
 /// answer.
 public enum FuzzTarget: String, CaseIterable, Sendable {
-  case record, segment, manifest, checkpoint, lz4, operations, store
+  case record, segment, manifest, checkpoint, lz4, operations, store, ordered, clustered
 
   /// Runs one input.
   ///
@@ -16,6 +16,8 @@ public enum FuzzTarget: String, CaseIterable, Sendable {
     case .lz4: try CompressionBody.run(&bytes)
     case .operations: try await OperationsBody.run(&bytes)
     case .store: try await StoreBody.run(&bytes)
+    case .ordered: try await OrderedBody.run(&bytes)
+    case .clustered: try await ClusteredBody.run(&bytes)
     }
   }
 }

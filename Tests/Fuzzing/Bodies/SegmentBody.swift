@@ -9,6 +9,8 @@ enum SegmentBody {
   private static let isPositional = FuzzFlags(rawValue: 8)
   private static let hasWatermark = FuzzFlags(rawValue: 16)
   private static let isCut = FuzzFlags(rawValue: 32)
+  private static let isClustered = FuzzFlags(rawValue: 64)
+  private static let isOrdered = FuzzFlags(rawValue: 128)
 
   static func run(_ input: inout FuzzInput) async throws {
     let flags = FuzzFlags(&input)
@@ -21,30 +23,36 @@ enum SegmentBody {
     manifest.generation = 1
     manifest.nextSegmentNumber = 2
     var keys: [Key] = []
-    var state: [Place: StateDigest] = [:]
+    var state: [Place: (sequence: UInt64, digest: StateDigest?)] = [:]
     segment.forEachRecord { _, record, base in
       guard record.kind == .put || record.kind == .delete else { return }
       let key = UnsafeRawBufferPointer(start: base + record.keyOffset, count: record.keyLength)
       let hash = KeyHash.hash(key, keyspace: record.keyspace, with: SegmentBytes.hashKey)
       let place = Place(keyspace: record.keyspace, key: Array(key))
-      state[place] = record.kind == .put ? .of(hash: hash, sequence: record.sequence) : nil
+      if state[place]?.sequence ?? 0 < record.sequence {
+        let digest = StateDigest.of(hash: hash, sequence: record.sequence)
+        state[place] = (record.sequence, record.kind == .put ? digest : nil)
+      }
       keys.append(Key(place.key))
       entry.recordCount += 1
       let sequence = SequenceNumber(rawValue: record.sequence)
-      if entry.recordCount == 1 { entry.firstSequence = sequence }
-      entry.lastSequence = sequence
+      let isFirst = entry.recordCount == 1
+      entry.firstSequence = isFirst ? sequence : min(entry.firstSequence, sequence)
+      entry.lastSequence = max(entry.lastSequence, sequence)
     }
     if flags.contains(isSealed) {
       entry.flags = flags.contains(isCut) ? [.sealed, .cut] : .sealed
       entry.lengthBytes = UInt64(segment.bytes.count)
       manifest.lastSequence = entry.lastSequence
-      for digest in state.values { manifest.digest.add(digest) }
+      for record in state.values { record.digest.map { manifest.digest.add($0) } }
+      if flags.contains(isClustered) { entry.flags.formUnion([.compacted, .clustered]) }
     } else {
       entry = Manifest.Segment(number: SegmentBytes.number, epoch: 1)
       manifest.watermarkSegment = watermark > 0 ? 1 : 0
       manifest.watermarkOffset = watermark
     }
     manifest.segments = [entry]
+    if flags.contains(isOrdered) { manifest.ordered = [0] }
     let files = StoreFiles([
       Manifest.fileName: manifest.encoded(), SegmentBytes.number.fileName: segment.bytes,
     ])
@@ -61,10 +69,11 @@ enum SegmentBody {
     var segment: SegmentBytes
     if flags.contains(isHeaderGiven) {
       segment = SegmentBytes(input.rest())
-      if !flags.contains(isUntouched) { segment.mendHeader() }
     } else {
       segment = SegmentBytes(records: input.rest())
     }
+    if flags.contains(isClustered) { segment.setClustered() }
+    if flags.contains(isHeaderGiven), !flags.contains(isUntouched) { segment.mendHeader() }
     if !flags.contains(isUntouched) { segment.mendRecords() }
     return segment
   }

@@ -34,6 +34,14 @@ struct SegmentBytes {
     mendHeaderChecksum()
   }
 
+  /// Sets the flags of a segment that compaction wrote in the order of keys.
+  mutating func setClustered() {
+    guard bytes.count >= SegmentHeader.fixedLength else { return }
+    bytes[96] |= 1
+    bytes[98] |= 1
+    mendHeaderChecksum()
+  }
+
   mutating func mendHeaderChecksum() {
     guard bytes.count >= SegmentHeader.fixedLength else { return }
     let length = min(max(headerLength, SegmentHeader.fixedLength), bytes.count)

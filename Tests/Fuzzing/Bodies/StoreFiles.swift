@@ -1,4 +1,5 @@
 import MoraineEngine
+import MoraineFormat
 package import MoraineStorage
 import SystemPackage
 
@@ -34,6 +35,32 @@ package struct StoreFiles {
   subscript(name: String) -> [UInt8]? {
     get { files[name] }
     set { files[name] = newValue }
+  }
+}
+
+extension StoreFiles {
+  /// Reads a fixture.
+  ///
+  /// - Parameter name: the name of the folder in `Tests/Fuzzing`.
+  init(inFolder name: String) throws {
+    let path = FixtureStore.folder.appending(name)
+    guard let directory = try DiskStorage().openDirectory(path) else {
+      throw Finding("there is no \(path)")
+    }
+    files = [:]
+    for entry in try directory.entries() where entry.kind == .regular {
+      files[entry.name] = try directory.read(entry.name)
+    }
+  }
+
+  var checkpointName: String? { files.keys.first { $0.hasSuffix(".index") } }
+
+  var segmentNames: [String] { files.keys.filter { $0.hasSuffix(".segment") }.sorted() }
+
+  mutating func removeCheckpoints() { files = files.filter { !$0.key.hasSuffix(".index") } }
+
+  func manifest() throws -> Manifest {
+    try (files[Manifest.fileName] ?? []).withUnsafeBytes { try Manifest(decoding: $0) }
   }
 }
 

@@ -2,12 +2,17 @@ import MoraineFuzzing
 import MoraineStorage
 import SystemPackage
 
-/// Writes the first inputs of every target, and the fixture if none exists.
+/// Writes the first inputs of every target, and each fixture that does not exist.
 enum Seeds {
   static func write() async throws {
-    let fixture = FixtureStore.folder.appending("Fixture")
+    let (fixture, ordered) = (
+      FixtureStore.folder.appending("Fixture"), FixtureStore.folder.appending("OrderedFixture")
+    )
     if try DiskStorage().openDirectory(fixture) == nil {
       try await write(FixtureStore.make().files, to: fixture)
+    }
+    if try DiskStorage().openDirectory(ordered) == nil {
+      try await write(OrderedFixture.make().files, to: ordered)
     }
     for target in FuzzTarget.allCases {
       let folder = FixtureStore.folder.appending("Corpus").appending(target.rawValue)
