@@ -22,6 +22,8 @@ import Testing
     configuration.expiryGrace = .milliseconds(10)
     configuration.reapInterval = .seconds(1_000_000)
     configuration.checkpointFloorBytes = 0
+    // The experiment needs the same calls in each run: the tests compact themselves.
+    configuration.compaction = .manual
     return configuration
   }
 
