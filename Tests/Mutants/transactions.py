@@ -11,8 +11,8 @@ CRASHES = "CrashHistoryTests.historyThatCrashesInterruptIsStrictlySerializable"
 
 MUTANTS = [
     Mutant("transaction-reads-not-compared", "a changed key that was read is a conflict",
-           (engine(CONTENTS, "        guard try self.sequence(of: key, id, at: part.snapshot.now) != sequence else",
-                   "        guard !ON, try self.sequence(of: key, id, at: part.snapshot.now) != sequence else"),),
+           (engine(CONTENTS, "      for (key, sequence) in part.reads {\n",
+                   "      for (key, sequence) in part.reads where !ON {\n"),),
            SUITE + ".changedKeyIsAConflictThatNamesIt"),
     Mutant("transaction-ranges-not-compared", "a key that appears in a range is a conflict",
            (engine(CONTENTS, "      guard let id, !part.ranges.isEmpty else { continue }\n",
