@@ -61,8 +61,14 @@ final class SimulatedNames: Sendable {
   }
 
   /// The directory, with the present and the durable file of each name.
+  ///
+  /// No name changes while the bytes of the files are copied: otherwise another thread could replace
+  /// a file and write to the next one, and the copy would have the old file beside the new bytes.
   func directory(at path: String) -> DiskMoment.Directory {
-    let state = state.withLock { $0 }
+    state.withLock { Self.directory(at: path, $0) }
+  }
+
+  private static func directory(at path: String, _ state: State) -> DiskMoment.Directory {
     let names = Set(state.current.keys).union(state.synced.keys).union(state.between.keys).sorted()
     return DiskMoment.Directory(
       path: path, isSynced: state.isNameSynced,
