@@ -36,7 +36,7 @@ MUTANTS = [
                    "ON || earliestExpiry == .max || earliestExpiry > now()"),),
            SUITE + ".snapshotKeepsItsMomentOfTime"),
     Mutant("expiry-clock-goes-back", "expiry: a hidden entry does not come back",
-           (engine("Watchers/ExpiryClock.swift",
+           (engine("Watchers/ChangeMonitor.swift",
                    "    latest.max(base.milliseconds, ordering: .relaxed).newValue\n",
                    "    ON ? base.milliseconds\n"
                    "      : latest.max(base.milliseconds, ordering: .relaxed).newValue\n"),),

@@ -43,9 +43,9 @@ MUTANTS = [
            "ScanTests.verifyMissesNoEntry"),
     Mutant("batch-reads-what-it-has-replaced", "a batch reads its own writes",
            (engine("Store/WriteBatch.swift",
-                   "    latest?[place] = operations.count\n    operations.put(place, value, expiry: expiry.recorded(now: now))",
+                   "    latest?[place] = operations.count\n    operations.put(place, value",
                    "    if !ON { latest?[place] = operations.count }\n"
-                   "    operations.put(place, value, expiry: expiry.recorded(now: now))"),),
+                   "    operations.put(place, value"),),
            "BatchValueTests.batchAndStoreReadTheWritesOfTheBatch"),
     Mutant("long-value-of-another", "what a batch was given is what is there",
            (engine("Segments/BatchOperations.swift", "longValue: isLong ? longValues.count - 1 : nil",

@@ -87,13 +87,6 @@ struct BatchOperations {
     return Place(keyspace: operation.keyspace, key: Key([UInt8](key)))
   }
 
-  /// Returns whether an operation leaves a value that has not expired.
-  func isVisible(_ index: Int, at now: UInt64) -> Bool {
-    let operation = operations[index]
-    return operation.kind.effect == .sets
-      && (operation.expiryMilliseconds == 0 || operation.expiryMilliseconds > now)
-  }
-
   /// Returns the value that an operation leaves; nil for a delete.
   func value(of index: Int) -> [UInt8]? {
     let operation = operations[index]

@@ -168,11 +168,8 @@ extension Keyspace {
   public func set(
     _ value: [UInt8], forKey key: Key, durability: Durability? = nil
   ) async throws(StoreError) -> SequenceNumber {
-    guard defaultExpiry == .never else {
-      return try await store.set(
-        value, forKey: key, in: request, expiring: defaultExpiry, durability: durability)
-    }
-    return try await store.set(value, forKey: key, in: request, durability: durability)
+    try await store.set(
+      value, forKey: key, in: request, expiring: defaultExpiry, durability: durability)
   }
 
   /// Removes a key and its value. See ``Store/removeValue(forKey:durability:)``.
@@ -186,27 +183,31 @@ extension Keyspace {
 
 extension Store {
   func set(
-    _ value: [UInt8], forKey key: Key, in keyspace: KeyspaceRequest, durability: Durability?
+    _ value: [UInt8], forKey key: Key, in keyspace: KeyspaceRequest, expiring expiry: Expiry,
+    durability: Durability?
   ) async throws(StoreError) -> SequenceNumber {
-    if keyspace.name.isEmpty, !keyspace.isOrdered {
+    let isUnnamed = keyspace.name.isEmpty && !keyspace.isOrdered
+    if isUnnamed, expiry == .never {
       return try await set(value, forKey: key, durability: durability)
     }
+    let time = expiry == .never ? 0 : expiry.recorded(now: observers.clock.now())
     let sequence: SequenceNumber
     if engine != nil, let id = engine!.id(fulfilling: keyspace),
-      let done = try putAtOnce(key, value, id)
+      let done = try putAtOnce(key, value, id, expiry: time)
     {
       sequence = done
     } else {
       try await passGate()
       let prepared = PreparedValue()
-      sequence = try await withRoom(mayWait: true, creating: [keyspace]) {
+      sequence = try await withRoom(mayWait: true, creating: isUnnamed ? [] : [keyspace]) {
         (engine) throws(StoreError) in
         guard let id = engine.keyspaces.id(of: keyspace.name) else {
           fatalError("a write uses a keyspace that was not created")
         }
-        return try engine.put(key, value, keyspace: id, prepared)
+        return try engine.put(key, value, keyspace: id, expiry: time, prepared)
       }
     }
+    if time != 0 { scheduleReaping(for: time) }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return sequence
   }

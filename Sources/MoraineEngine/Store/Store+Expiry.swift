@@ -24,33 +24,6 @@ extension Store {
     try await expiry(forKey: key, in: "")
   }
 
-  func set(
-    _ value: [UInt8], forKey key: Key, in keyspace: KeyspaceRequest, expiring expiry: Expiry,
-    durability: Durability?
-  ) async throws(StoreError) -> SequenceNumber {
-    let time = expiry.recorded(now: observers.clock.now())
-    let sequence: SequenceNumber
-    if engine != nil, let id = engine!.id(fulfilling: keyspace),
-      let done = try putAtOnce(key, value, id, expiry: time)
-    {
-      sequence = done
-    } else {
-      try await passGate()
-      let prepared = PreparedValue()
-      let isListed = !keyspace.name.isEmpty || keyspace.isOrdered
-      sequence = try await withRoom(mayWait: true, creating: isListed ? [keyspace] : []) {
-        (engine) throws(StoreError) in
-        guard let id = engine.keyspaces.id(of: keyspace.name) else {
-          fatalError("a write uses a keyspace that was not created")
-        }
-        return try engine.put(key, value, keyspace: id, expiry: time, prepared)
-      }
-    }
-    if time != 0 { scheduleReaping(for: time) }
-    if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
-    return sequence
-  }
-
   func expiry(forKey key: Key, in keyspace: String) async throws(StoreError) -> Expiry? {
     try await checkOpen()
     guard let id = engine?.keyspaces.id(of: keyspace) else { return nil }

@@ -8,12 +8,12 @@ public struct WriteBatch: ~Copyable {
   private var keyspaces = [KeyspaceRequest(name: "", isOrdered: false)]
   /// Index of each key's last operation. Nil until a read needs it.
   private var latest: [BatchOperations.Place: Int]?
-  /// The time by which entries expire for the whole batch, in milliseconds since 1970.
-  private let now: UInt64
+  /// The time by which entries expire for the whole batch, in milliseconds since 1970. Nil until an
+  /// entry that expires needs it.
+  private var time: UInt64?
 
   init(store: Store) {
     self.store = store
-    now = store.observers.clock.now()
   }
 
   /// Number of operations so far. All operations on one key count.
@@ -165,7 +165,7 @@ extension WriteBatch {
       }
     }
     latest?[place] = operations.count
-    operations.put(place, value, expiry: expiry.recorded(now: now))
+    operations.put(place, value, expiry: expiry == .never ? 0 : expiry.recorded(now: now()))
   }
 
   private mutating func remove(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
@@ -177,7 +177,7 @@ extension WriteBatch {
 
   private mutating func value(_ place: BatchOperations.Place) throws(StoreError) -> [UInt8]? {
     if let index = lastOperation(on: place) {
-      return operations.isVisible(index, at: now) ? operations.value(of: index) : nil
+      return isVisible(index) ? operations.value(of: index) : nil
     }
     let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
@@ -211,7 +211,7 @@ extension WriteBatch {
   }
 
   private mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
-    if let index = lastOperation(on: place) { return operations.isVisible(index, at: now) }
+    if let index = lastOperation(on: place) { return isVisible(index) }
     let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
       do throws(StoreError) { return .success(try store.ownContains(place.key, in: name)) } catch {
@@ -219,6 +219,21 @@ extension WriteBatch {
       }
     }
     return try answer.get()
+  }
+
+  /// Returns the time at which an entry first needed it.
+  private mutating func now() -> UInt64 {
+    if let time { return time }
+    let now = store.observers.clock.now()
+    time = now
+    return now
+  }
+
+  /// Returns whether an operation leaves a value that has not expired.
+  private mutating func isVisible(_ index: Int) -> Bool {
+    let operation = operations.operations[index]
+    guard operation.kind.effect == .sets else { return false }
+    return operation.expiryMilliseconds == 0 || operation.expiryMilliseconds > now()
   }
 
   private mutating func lastOperation(on place: BatchOperations.Place) -> Int? {
