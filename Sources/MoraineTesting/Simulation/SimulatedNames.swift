@@ -62,8 +62,9 @@ final class SimulatedNames: Sendable {
 
   /// The directory, with the present and the durable file of each name.
   ///
-  /// No name changes while the bytes of the files are copied: otherwise another thread could replace
-  /// a file and write to the next one, and the copy would have the old file beside the new bytes.
+  /// No name changes while the bytes of the files are copied: otherwise another thread could
+  /// replace a file and write to the next one, and the copy would have the old file beside the new
+  /// bytes.
   func directory(at path: String) -> DiskMoment.Directory {
     state.withLock { Self.directory(at: path, $0) }
   }
