@@ -23,6 +23,14 @@ MUTANTS = [
                    "          isLive(record, at: address)\n        else { continue }\n        let place",
                    "          ON || isLive(record, at: address)\n        else { continue }\n        let place"),),
            SUITE + ".reaperDeletesWhatExpiredAndNothingElse"),
+    Mutant("expiry-lost-in-mixed-batches", "expiry: entries end, whatever batch they were in",
+           (engine("Engine/EngineState+Ordered.swift",
+                   "      addExpiry(of: operation, at: places[index].address)\n"
+                   "      if let number",
+                   "      if !ON || ordered.numbers[index] != nil {\n"
+                   "        addExpiry(of: operation, at: places[index].address)\n      }\n"
+                   "      if let number"),),
+           SUITE + ".entriesOfABatchOverBothKindsOfKeyspaceExpire"),
     Mutant("expiry-without-grace", "expiry: entries stay until the grace has passed",
            (engine("Store/Store+Expiry.swift", "    return now - grace\n",
                    "    return now - (ON ? 0 : grace)\n"),),

@@ -128,8 +128,8 @@ extension EngineState {
 extension EngineState {
   /// What the operations so far have made of a key of an ordered keyspace.
   private struct OrderedChange {
+    let keyspace: UInt16
     let place: TreePlace
-    let hash: UInt64
     /// Index of the first operation on the key: its bytes stand for the key.
     let first: Int
     /// The record that the key has now; nil when it has none.
@@ -150,7 +150,6 @@ extension EngineState {
       }
     }
     var older: [ReplacedRecord?] = Array(repeating: nil, count: batch.count)
-    var changes: [BatchOperations.Place: OrderedChange] = [:]
     for index in 0..<batch.count {
       let (key, keyspace) = (batch.key(index), batch.operations[index].keyspace)
       guard live.trees.isOrdered(keyspace) else {
@@ -159,12 +158,9 @@ extension EngineState {
         continue
       }
       if batch.operations[index].kind.effect == .sets { try Self.checkOrdered(key) }
-      let name = BatchOperations.Place(keyspace: keyspace, key: Key([UInt8](key)))
-      guard changes[name] == nil else { continue }
-      let (place, existing) = try orderedPlace(key, keyspace)
-      changes[name] = OrderedChange(
-        place: place, hash: hashes[index], first: index, current: existing)
     }
+    let ordered = try orderedChanges(batch)
+    var changes = ordered.changes
     try live.index.secure(insertions: batch.count)
     for index in 0..<batch.count where !live.trees.isOrdered(batch.operations[index].keyspace) {
       live.index.makeUnique(hashes[index])
@@ -177,7 +173,17 @@ extension EngineState {
     let places = try appendAll(batch, after: first)
     compressor.trim()
     for index in 0..<batch.count {
-      apply(index, of: batch, places, hashes[index], older[index], after: first, &changes)
+      let operation = batch.operations[index]
+      addExpiry(of: operation, at: places[index].address)
+      if let number = ordered.numbers[index] {
+        apply(index, of: batch, places[index], hashes[index], after: first, &changes[number])
+        continue
+      }
+      let found = entry(of: index, batch, places, hashes[index], older[index], after: first)
+      apply(
+        operation.kind.effect, at: places[index].address, length: places[index].length,
+        sequence: first + UInt64(index) + 1, hash: hashes[index], keyspace: operation.keyspace,
+        over: found)
     }
     let isApplied = applyToTrees(changes, batch)
     log.publish()
@@ -186,32 +192,56 @@ extension EngineState {
     return SequenceNumber(rawValue: log.lastSequence)
   }
 
-  /// Makes one operation visible: in the hash index, or in the figures and in `changes`.
+  /// Finds the places of the keys of ordered keyspaces.
+  ///
+  /// - Returns: one change for each key, by keyspace and then by key; and for each operation the
+  ///   number of its change, nil for an operation on another keyspace.
+  private mutating func orderedChanges(
+    _ batch: BatchPieces
+  ) throws(StoreError) -> (changes: [OrderedChange], numbers: [Int?]) {
+    var sorted = (0..<batch.count).filter { live.trees.isOrdered(batch.operations[$0].keyspace) }
+    func precedes(_ one: Int, _ other: Int) -> Bool {
+      let (left, right) = (batch.operations[one].keyspace, batch.operations[other].keyspace)
+      if left != right { return left < right }
+      let (key, otherKey) = (TreeKey(batch.key(one)), TreeKey(batch.key(other)))
+      if key.precedes(otherKey) { return true }
+      return one < other && !otherKey.precedes(key)
+    }
+    // Most batches come in order.
+    let isSorted = zip(sorted, sorted.dropFirst()).allSatisfy(precedes)
+    if !isSorted { sorted.sort(by: precedes) }
+    var changes: [OrderedChange] = []
+    changes.reserveCapacity(sorted.count)
+    var numbers = [Int?](repeating: nil, count: batch.count)
+    for index in sorted {
+      if let last = changes.last, batch.areAboutTheSame(last.first, index) {
+        numbers[index] = changes.count - 1
+        continue
+      }
+      let keyspace = batch.operations[index].keyspace
+      let (place, existing) = try orderedPlace(batch.key(index), keyspace)
+      numbers[index] = changes.count
+      changes.append(
+        OrderedChange(keyspace: keyspace, place: place, first: index, current: existing))
+    }
+    return (changes, numbers)
+  }
+
+  /// Makes one operation on an ordered keyspace visible in the figures and in the change of its
+  /// key.
   private mutating func apply(
-    _ index: Int, of batch: BatchPieces, _ places: [(address: Address, length: Int)],
-    _ hash: UInt64, _ older: ReplacedRecord?, after first: UInt64,
-    _ changes: inout [BatchOperations.Place: OrderedChange]
+    _ index: Int, of batch: BatchPieces, _ place: (address: Address, length: Int),
+    _ hash: UInt64, after first: UInt64, _ change: inout OrderedChange
   ) {
     let operation = batch.operations[index]
-    let (address, length) = places[index]
     let (effect, sequence) = (operation.kind.effect, first + UInt64(index) + 1)
-    guard live.trees.isOrdered(operation.keyspace) else {
-      let found = entry(of: index, batch, places, hash, older, after: first)
-      return apply(
-        effect, at: address, length: length, sequence: sequence, hash: hash,
-        keyspace: operation.keyspace, over: found)
-    }
-    let name = BatchOperations.Place(
-      keyspace: operation.keyspace, key: Key([UInt8](batch.key(index))))
-    guard let change = changes[name] else { fatalError("a batch has an operation without a place") }
-    log.countRecord(sequence, effect, length: length, in: address.slot)
-    addExpiry(of: operation, at: address)
+    log.countRecord(sequence, effect, length: place.length, in: place.address.slot)
     live.change(
-      effect, at: address, length: length, sequence: sequence, hash: hash,
+      effect, at: place.address, length: place.length, sequence: sequence, hash: hash,
       keyspace: operation.keyspace, over: change.current, in: log.table)
-    changes[name]?.current =
+    change.current =
       effect == .sets
-      ? ReplacedRecord(address: address, length: length, sequence: sequence) : nil
+      ? ReplacedRecord(address: place.address, length: place.length, sequence: sequence) : nil
   }
 
   /// Builds the index from the log after the trees of a forged checkpoint could not take a batch
@@ -226,18 +256,23 @@ extension EngineState {
   /// Changes the trees to what the operations have made of their keys.
   ///
   /// - Returns: as ``TreeIndex/apply(_:in:_:)``.
-  private mutating func applyToTrees(
-    _ changes: [BatchOperations.Place: OrderedChange], _ batch: BatchPieces
-  ) -> Bool {
-    var edits: [UInt16: [TreeEdit]] = [:]
-    for (name, change) in changes where change.current != nil || change.place.existing != nil {
-      edits[name.keyspace, default: []].append(
-        TreeEdit(
-          key: TreeKey(batch.key(change.first)), place: change.place,
-          address: change.current?.address))
+  private mutating func applyToTrees(_ changes: [OrderedChange], _ batch: BatchPieces) -> Bool {
+    var start = 0
+    while start < changes.count {
+      let keyspace = changes[start].keyspace
+      let end = changes[start...].firstIndex { $0.keyspace != keyspace } ?? changes.count
+      var edits: [TreeEdit] = []
+      edits.reserveCapacity(end - start)
+      for change in changes[start..<end]
+      where change.current != nil || change.place.existing != nil {
+        edits.append(
+          TreeEdit(
+            key: TreeKey(batch.key(change.first)), place: change.place,
+            address: change.current?.address))
+      }
+      guard live.trees.apply(edits, in: keyspace, log.table) else { return false }
+      start = end
     }
-    return edits.allSatisfy { keyspace, edits in
-      live.trees.apply(edits.sorted { $0.key.precedes($1.key) }, in: keyspace, log.table)
-    }
+    return true
   }
 }

@@ -264,6 +264,25 @@ import Testing
     try await store.close()
   }
 
+  @Test func entriesOfABatchOverBothKindsOfKeyspaceExpire() async throws {
+    let store = Store.inMemory(configuration: configuration())
+    let keyspaces = [
+      try store.keyspace(named: "hashed"), try store.orderedKeyspace(named: "ordered"),
+    ]
+    try await store.write { batch in
+      for keyspace in keyspaces {
+        try batch.set([1], forKey: "ends", in: keyspace, expiring: .after(.seconds(1)))
+        try batch.set([2], forKey: "stays", in: keyspace)
+      }
+    }
+    clock.advance(by: .seconds(1))
+    for keyspace in keyspaces { #expect(try await keyspace.count() == 1, "\(keyspace.name)") }
+    clock.advance(by: .seconds(60))
+    try await store.removeExpired()
+    #expect(try await store.statistics().count == 2)
+    try await store.close()
+  }
+
   @Test func backgroundDeletesAfterTheGraceWithAnEvent() async throws {
     let log = EventLog()
     var configuration = configuration()
