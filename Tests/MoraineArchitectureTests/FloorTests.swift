@@ -7,7 +7,8 @@ import Testing
 @Suite struct FloorTests {
   /// From the lowest to the highest.
   static let floors = [
-    "API", "Concurrency", "Files", "Peers", "Watchers", "Index", "Commit", "Segments", "Engine",
+    "API", "Indexes", "Concurrency", "Files", "Peers", "Watchers", "Index", "Commit", "Segments",
+    "Engine",
     "Checkpoint", "Recovery", "Snapshots", "Store", "Transactions", "Sharing", "Compaction",
     "Observation", "Registry", "Backup", "Salvage",
   ]

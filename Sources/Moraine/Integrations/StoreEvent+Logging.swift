@@ -28,12 +28,13 @@
       case .opened(let report):
         if report.checkpointProblem != nil { return .warning }
         return report.wasClean ? .info : .notice
-      case .segmentSealed, .compacted, .checkpointWritten, .keyspaceOrdering,
+      case .segmentSealed, .compacted, .checkpointWritten, .keyspaceOrdering, .indexBuilding,
         .entriesExpired:
         return .debug
-      case .keyspaceOrdered: return .info
+      case .keyspaceOrdered, .indexBuilt: return .info
       case .compactionFailed(let error): return error.code == .corrupted ? .error : .warning
-      case .checkpointFailed, .manifestFailed, .reapingFailed, .clockJumped: return .warning
+      case .checkpointFailed, .manifestFailed, .indexBuildingFailed, .reapingFailed, .clockJumped:
+        return .warning
       case .outOfSpace: return .error
       case .poisoned: return .critical
       case .suspended(let failure), .closed(let failure): return failure == nil ? .info : .error
@@ -51,6 +52,9 @@
       case .checkpointFailed: "index checkpoint not written"
       case .keyspaceOrdering: "keyspace being ordered"
       case .keyspaceOrdered: "keyspace ordered"
+      case .indexBuilding: "index being built"
+      case .indexBuilt: "index built"
+      case .indexBuildingFailed: "index incomplete"
       case .entriesExpired: "expired entries deleted"
       case .reapingFailed: "expired entries not deleted"
       case .clockJumped: "clock was set forward"
@@ -82,6 +86,15 @@
         ]
       case .keyspaceOrdered(let name, let keyCount, let elapsedNanoseconds):
         ["keyspace": "\(name)", "keys": "\(keyCount)", "elapsed_ns": "\(elapsedNanoseconds)"]
+      case .indexBuilding(let keyspace, let modelCount):
+        ["keyspace": "\(keyspace)", "models": "\(modelCount)"]
+      case .indexBuilt(let keyspace, let index, let modelCount, let elapsedNanoseconds):
+        [
+          "keyspace": "\(keyspace)", "index": "\(index)", "models": "\(modelCount)",
+          "elapsed_ns": "\(elapsedNanoseconds)",
+        ]
+      case .indexBuildingFailed(let keyspace, let error):
+        error.metadata.merging(["keyspace": "\(keyspace)"]) { $1 }
       case .entriesExpired(let count): ["count": "\(count)"]
       case .clockJumped(let milliseconds): ["milliseconds": "\(milliseconds)"]
       case .compactionFailed(let error), .checkpointFailed(let error), .manifestFailed(let error),

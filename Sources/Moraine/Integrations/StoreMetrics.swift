@@ -76,8 +76,8 @@
       case .manifestFailed: manifestFailures.increment()
       case .outOfSpace: outOfSpace.increment()
       case .poisoned: poisonings.increment()
-      case .keyspaceOrdering, .keyspaceOrdered, .entriesExpired, .reapingFailed, .clockJumped,
-        .suspended, .closed:
+      case .keyspaceOrdering, .keyspaceOrdered, .indexBuilding, .indexBuilt, .indexBuildingFailed,
+        .entriesExpired, .reapingFailed, .clockJumped, .suspended, .closed:
         break
       }
     }

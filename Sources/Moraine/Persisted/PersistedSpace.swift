@@ -299,11 +299,11 @@ extension PersistedSpace {
 
   /// Writes settings as one batch, so that the disk never has a state that the program did not.
   private func write(_ pending: [PendingSetting], to keyspace: Keyspace) async {
-    var operations: [(key: Key, value: [UInt8]?)] = []
+    var operations: [KeyspaceOperation] = []
     var begun: [PendingSetting] = []
     for setting in pending where setting.box.beginSaving(setting.count) {
       do throws(StoreError) {
-        operations.append((setting.key, try setting.encoded()))
+        operations.append(KeyspaceOperation(key: setting.key, value: try setting.encoded()))
         begun.append(setting)
       } catch {
         if setting.box.couldNotSave(setting.count, error) { keep(setting) }
@@ -330,7 +330,7 @@ extension PersistedSpace {
   /// - Returns: the last sequence number of the batch. It stands for the whole batch: no other
   ///   operation has a number in between.
   private func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], to keyspace: Keyspace
+    _ operations: [KeyspaceOperation], to keyspace: Keyspace
   ) async throws(StoreError) -> UInt64? {
     let receipt = Mutex<CommitReceipt?>(nil)
     try await keyspace.commit(operations, durability: nil) { done in

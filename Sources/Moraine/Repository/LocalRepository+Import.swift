@@ -32,10 +32,11 @@ extension LocalRepository {
       throw StoreError(
         .decodingFailed, "not an array of models: \(error)", file: url.lastPathComponent)
     }
-    var latest: [Key: [UInt8]] = [:]
+    var latest: [Key: (bytes: [UInt8], row: IndexRow?)] = [:]
     for model in models {
       let key = keys.key(model.id)
-      do { latest[key] = try format.encode(model) } catch {
+      let row = try indexes?.row(of: model)
+      do { latest[key] = (try format.encode(model), row) } catch {
         throw StoreError(
           .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
       }
@@ -44,15 +45,16 @@ extension LocalRepository {
   }
 
   private func takeOver(
-    _ models: [Key: [UInt8]], _ marker: Key, _ log: Keyspace
+    _ models: [Key: (bytes: [UInt8], row: IndexRow?)], _ marker: Key, _ log: Keyspace
   ) async throws(StoreError) -> Int {
     let keyspace = keyspace
     do {
       return try await keyspace.store.write(durability: .sync) { batch in
         if try batch.contains(marker, in: log) { return 0 }
         var count = 0
-        for (key, bytes) in models where try !batch.contains(key, in: keyspace) {
-          try batch.set(bytes, forKey: key, in: keyspace)
+        for (key, model) in models where try !batch.contains(key, in: keyspace) {
+          try batch.set(
+            model.bytes, forKey: key, in: keyspace, expiring: .never, row: model.row)
           count += 1
         }
         try batch.set(Array("\(count)".utf8), forKey: marker, in: log)

@@ -16,6 +16,7 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   ///   - sharing: whether other processes, which must also pass `.shared`, may open the store at
   ///     the same time. All openings of one store in this process must pass the same value.
   ///   - format: how models are written, and which earlier versions of them can be read.
+  ///   - indexes: the values by which models are found, apart from their ids.
   ///   - cache: which models are kept in memory.
   ///   - durability: what a save waits for; nil takes the store's, which is a sync within a second.
   /// - Throws: `.io` when `filename` is not a valid name or the directory cannot be written,
@@ -24,11 +25,13 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   public init(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
       directory: directory, filename: filename, keys: .lossless, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache,
       durability: durability)
   }
@@ -40,21 +43,24 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   ///   - store: the store, which the repository keeps alive.
   ///   - name: the name of the keyspace; empty for the unnamed one.
   ///   - format: how models are written, and which earlier versions of them can be read.
+  ///   - indexes: the values by which models are found, apart from their ids.
   ///   - cache: which models are kept in memory.
   ///   - durability: what a save waits for; nil takes the store's.
   /// - Throws: `.keyTooLarge` when the name is longer than
   ///   ``/MoraineEngine/Keyspace/nameLengthBytes``.
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20), durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      in: store, named: name, keys: .lossless, format: format, cache: cache,
+      in: store, named: name, keys: .lossless, format: format, indexes: indexes, cache: cache,
       durability: durability)
   }
 
-  /// Opens the store like ``init(directory:filename:sharing:format:cache:durability:)``, in places
-  /// where an error cannot be thrown, such as the default argument of an initializer:
+  /// Opens the store like
+  /// ``init(directory:filename:sharing:format:indexes:cache:durability:)``, in places where an
+  /// error cannot be thrown, such as the default argument of an initializer:
   ///
   /// ```swift
   /// init(contacts: LocalRepository<Contact> = .opened()) { self.contacts = contacts }
@@ -66,27 +72,32 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   public static func opened(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     opened(
       directory: directory, filename: filename, keys: .lossless, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 
-  /// Opens the store like ``init(directory:filename:sharing:format:cache:durability:)``, but not on
-  /// the caller's thread.
+  /// Opens the store like
+  /// ``init(directory:filename:sharing:format:indexes:cache:durability:)``, but not on the caller's
+  /// thread.
   ///
   /// Prefer this in a task: the initializer blocks the task's thread while it opens the store, and
   /// while another task closes the same store.
   public static func open(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     try await open(
       directory: directory, filename: filename, keys: .lossless, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 }
@@ -96,11 +107,13 @@ extension LocalRepository where Model.ID == UUID {
   public init(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
       directory: directory, filename: filename, keys: .uuid, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache,
       durability: durability)
   }
@@ -108,21 +121,25 @@ extension LocalRepository where Model.ID == UUID {
   /// Creates a repository in a keyspace, for ids that are UUIDs.
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20), durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      in: store, named: name, keys: .uuid, format: format, cache: cache, durability: durability)
+      in: store, named: name, keys: .uuid, format: format, indexes: indexes, cache: cache,
+      durability: durability)
   }
 
   /// Opens a store without throwing, for ids that are UUIDs.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     opened(
       directory: directory, filename: filename, keys: .uuid, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 
@@ -130,11 +147,13 @@ extension LocalRepository where Model.ID == UUID {
   public static func open(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     try await open(
       directory: directory, filename: filename, keys: .uuid, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 }
@@ -146,11 +165,13 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   public init(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
       directory: directory, filename: filename, keys: .rawValue, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 
@@ -158,10 +179,11 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   @_disfavoredOverload
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20), durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      in: store, named: name, keys: .rawValue, format: format, cache: cache,
+      in: store, named: name, keys: .rawValue, format: format, indexes: indexes, cache: cache,
       durability: durability)
   }
 
@@ -170,11 +192,13 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   public static func opened(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     opened(
       directory: directory, filename: filename, keys: .rawValue, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 
@@ -183,11 +207,13 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   public static func open(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     try await open(
       directory: directory, filename: filename, keys: .rawValue, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 }
@@ -202,11 +228,13 @@ extension LocalRepository {
   public init(
     directory: URL? = nil, filename: String = "data",
     sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
       directory: directory, filename: filename, keys: .none, sharing: sharing, format: format,
+      indexes: indexes,
       cache: cache, durability: durability)
   }
 
@@ -217,10 +245,12 @@ extension LocalRepository {
   @_disfavoredOverload
   public init(
     in store: Store, named name: String, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20), durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      in: store, named: name, keys: .none, format: format, cache: cache, durability: durability)
+      in: store, named: name, keys: .none, format: format, indexes: indexes, cache: cache,
+      durability: durability)
   }
 }
 
@@ -229,13 +259,16 @@ extension LocalRepository {
   public init(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Store.Configuration.Sharing = .exclusive,
-    format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
+    format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [], cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     let path = try StorePlace.path(directory, filename)
     let store = try StoreRegistry.shared.store(at: path, Self.request(sharing))
+    let keyspace = try store.keyspace(named: "")
     self.init(
-      try store.keyspace(named: ""), place: path.string, format: format, keys: keys, cache: cache,
+      keyspace, place: path.string, format: format,
+      indexes: try RepositoryIndexes(indexes, of: keyspace, format), keys: keys, cache: cache,
       durability: durability)
   }
 
@@ -243,16 +276,19 @@ extension LocalRepository {
   public static func opened(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Store.Configuration.Sharing = .exclusive,
-    format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
+    format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [], cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     do throws(StoreError) {
       return try LocalRepository(
         directory: directory, filename: filename, keys: keys, sharing: sharing, format: format,
+        indexes: indexes,
         cache: cache, durability: durability)
     } catch {
       return LocalRepository(
-        Keyspace(.refusing(error)), place: error.file ?? filename, format: format, keys: keys,
+        Keyspace(.refusing(error)), place: error.file ?? filename, format: format,
+        indexes: nil, keys: keys,
         cache: .none, durability: durability)
     }
   }
@@ -261,13 +297,16 @@ extension LocalRepository {
   public static func open(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
     sharing: Store.Configuration.Sharing = .exclusive,
-    format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
+    format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [], cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     let path = try StorePlace.path(directory, filename)
     let store = try await StoreRegistry.shared.store { (path, request(sharing)) }
+    let keyspace = Keyspace(store)
     return LocalRepository(
-      Keyspace(store), place: path.string, format: format, keys: keys, cache: cache,
+      keyspace, place: path.string, format: format,
+      indexes: try RepositoryIndexes(indexes, of: keyspace, format), keys: keys, cache: cache,
       durability: durability)
   }
 
@@ -283,12 +322,15 @@ extension LocalRepository {
   /// Creates a repository in a keyspace, for all other ids, which `keys` converts to text and back.
   public init(
     in store: Store, named name: String, keys: ModelKey<Model.ID>,
-    format: ModelFormat<Model> = .json, cache: CachePolicy = .bounded(bytes: 8 << 20),
+    format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = [], cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
+    let keyspace = try store.keyspace(named: name)
     self.init(
-      try store.keyspace(named: name), place: "keyspace '\(name)'", format: format, keys: keys,
-      cache: cache, durability: durability)
+      keyspace, place: "keyspace '\(name)'", format: format,
+      indexes: try RepositoryIndexes(indexes, of: keyspace, format), keys: keys, cache: cache,
+      durability: durability)
   }
 }
 
@@ -301,18 +343,20 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   /// Returns a repository in memory, for tests and previews. Its models are released with the last
   /// reference to it.
   public static func inMemory(
-    _ models: [Model] = [], format: ModelFormat<Model> = .json
+    _ models: [Model] = [], format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = []
   ) -> LocalRepository {
-    inMemory(models, keys: .lossless, format: format)
+    inMemory(models, keys: .lossless, format: format, indexes: indexes)
   }
 }
 
 extension LocalRepository where Model.ID == UUID {
   /// Returns a repository in memory, for ids that are UUIDs.
   public static func inMemory(
-    _ models: [Model] = [], format: ModelFormat<Model> = .json
+    _ models: [Model] = [], format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = []
   ) -> LocalRepository {
-    inMemory(models, keys: .uuid, format: format)
+    inMemory(models, keys: .uuid, format: format, indexes: indexes)
   }
 }
 
@@ -322,9 +366,10 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   /// text of the key.
   @_disfavoredOverload
   public static func inMemory(
-    _ models: [Model] = [], format: ModelFormat<Model> = .json
+    _ models: [Model] = [], format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = []
   ) -> LocalRepository {
-    inMemory(models, keys: .rawValue, format: format)
+    inMemory(models, keys: .rawValue, format: format, indexes: indexes)
   }
 }
 
@@ -335,7 +380,8 @@ extension LocalRepository {
   )
   @_disfavoredOverload
   public static func inMemory(
-    _ models: [Model] = [], format: ModelFormat<Model> = .json
+    _ models: [Model] = [], format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = []
   ) -> LocalRepository {
     fatalError("the compiler does not permit this call")
   }
@@ -343,19 +389,23 @@ extension LocalRepository {
   /// Returns a repository in memory, for all other ids: `keys` converts an id to the text of its
   /// key and back.
   public static func inMemory(
-    _ models: [Model] = [], keys: ModelKey<Model.ID>, format: ModelFormat<Model> = .json
+    _ models: [Model] = [], keys: ModelKey<Model.ID>, format: ModelFormat<Model> = .json,
+    indexes: [ModelIndex<Model>] = []
   ) -> LocalRepository {
-    let keyspace: Keyspace
-    do throws(StoreError) { keyspace = try Store.inMemory().keyspace(named: "") } catch {
+    do throws(StoreError) {
+      let keyspace = try Store.inMemory().keyspace(named: "")
+      return LocalRepository(
+        keyspace, place: "memory", format: format,
+        indexes: try RepositoryIndexes(indexes, of: keyspace, format), keys: keys,
+        cache: .bounded(bytes: 8 << 20), durability: nil, first: models)
+    } catch {
       fatalError("the unnamed keyspace has a name that is too long: \(error)")
     }
-    return LocalRepository(
-      keyspace, place: "memory", format: format, keys: keys, cache: .bounded(bytes: 8 << 20),
-      durability: nil, first: models)
   }
 
   /// Saves the models that the repository was created with. Every operation calls this first.
   func prepare() async throws(StoreError) {
+    if !isRegistered { try await register() }
     if let preparation {
       try await preparation.value.get()
       return
@@ -375,5 +425,21 @@ extension LocalRepository {
     // Awaiting the task costs a little for each operation, so it is dropped.
     first = []
     preparation = nil
+  }
+}
+
+extension LocalRepository {
+  /// Adds the declared indexes to the store's catalog. If entries are missing, a task in the
+  /// background adds them.
+  private func register() async throws(StoreError) {
+    guard let indexes else { return }
+    let catalog = try await indexes.register()
+    isRegistered = true
+    let isReady = indexes.numbers.allSatisfy { catalog[$0]?.state == .ready }
+    let hasDropped = catalog.indexes.contains { $0.state == .dropped }
+    guard !keyspace.store.isReadOnly else { return }
+    if !isReady || hasDropped {
+      IndexBuilds.begin(IndexBuilder(repository: self, indexes: indexes))
+    }
   }
 }

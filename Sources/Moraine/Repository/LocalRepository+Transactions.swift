@@ -24,7 +24,7 @@ extension LocalRepository {
       throw StoreError(
         .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
     }
-    try transaction.set(bytes, forKey: key, in: keyspace)
+    try transaction.set(bytes, forKey: key, in: keyspace, row: try indexes?.row(of: model))
   }
 
   /// Deletes the model with an id, if one exists, when the transaction is committed.

@@ -29,11 +29,18 @@ where Model.ID: Sendable {
   /// Models that the repository was created with; empty after they have been saved.
   var first: [Model]
   var preparation: Task<Result<Void, StoreError>, Never>?
+  /// Nil when the repository declares no index.
+  nonisolated let indexes: RepositoryIndexes<Model>?
+  /// Whether the store's catalog has the declared indexes.
+  var isRegistered: Bool
 
   init(
-    _ keyspace: Keyspace, place: String, format: ModelFormat<Model>, keys: ModelKey<Model.ID>,
-    cache: CachePolicy, durability: Durability?, first: [Model] = []
+    _ keyspace: Keyspace, place: String, format: ModelFormat<Model>,
+    indexes: RepositoryIndexes<Model>?, keys: ModelKey<Model.ID>, cache: CachePolicy,
+    durability: Durability?, first: [Model] = []
   ) {
+    self.indexes = indexes
+    isRegistered = indexes == nil
     self.keyspace = keyspace
     self.place = place
     self.format = format
@@ -102,7 +109,7 @@ extension LocalRepository {
   func store(
     _ models: some Sequence<Model>, expiring expiry: Expiry = .never
   ) async throws(StoreError) {
-    var operations: [(key: Key, value: [UInt8]?)] = []
+    var operations: [KeyspaceOperation] = []
     var saved: [(model: Model, costBytes: Int)] = []
     for model in models {
       let key = keys.key(model.id)
@@ -111,7 +118,8 @@ extension LocalRepository {
         throw StoreError(
           .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
       }
-      operations.append((key, bytes))
+      operations.append(
+        KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: model)))
       saved.append((model, bytes.count))
     }
     guard let receipt = try await commit(operations, expiring: expiry) else { return }
@@ -120,7 +128,8 @@ extension LocalRepository {
       for each in saved { cache.remove(each.model.id) }
       return
     }
-    // The operations of a batch have consecutive numbers.
+    // The operations of a batch have consecutive numbers. Entries of indexes have some of them, so
+    // a number may be too high, but lower than those of later batches.
     let last = receipt.sequence?.rawValue ?? 0
     for (index, each) in saved.enumerated() {
       cache.insert(
@@ -146,7 +155,8 @@ extension LocalRepository {
   ) async throws(StoreError) {
     try await prepare()
     let ids = Array(ids)
-    let receipt = try await commit(ids.map { (keys.key($0), nil) })
+    let receipt = try await commit(
+      ids.map { KeyspaceOperation(key: keys.key($0), value: nil) })
     guard let last = receipt?.sequence else { return }
     for id in ids {
       cache.insert(ModelCache.Entry(model: nil, sequence: last.rawValue, costBytes: 32), for: id)
@@ -157,7 +167,7 @@ extension LocalRepository {
   ///
   /// - Returns: nil when there are no operations.
   private func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], expiring expiry: Expiry = .never
+    _ operations: [KeyspaceOperation], expiring expiry: Expiry = .never
   ) async throws(StoreError) -> CommitReceipt? {
     if operations.isEmpty { return nil }
     localCommits.begin()

@@ -161,7 +161,8 @@ final class DriveSession {
     if let failure { throw failure }
     // Not `lastSequence`: the last number of the store may already be another process's.
     let receipt = Mutex<CommitReceipt?>(nil)
-    try await keyspace.commit(operations, durability: nil) { done in
+    let numbered = operations.map { KeyspaceOperation(key: $0.key, value: $0.value) }
+    try await keyspace.commit(numbered, durability: nil) { done in
       receipt.withLock { $0 = done }
     }
     return "ok " + (receipt.withLock { $0?.sequence }.map { "\($0)" } ?? "-")

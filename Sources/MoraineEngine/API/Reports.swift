@@ -108,6 +108,15 @@ public enum StoreEvent: Sendable {
   /// A keyspace that had keys is ordered now. The store answered no other call in that time, in
   /// which it built the tree.
   case keyspaceOrdered(name: String, keyCount: Int, elapsedNanoseconds: UInt64)
+  /// An index that was added to a repository with models is being built: so many models have been
+  /// looked at.
+  case indexBuilding(keyspace: String, modelCount: Int)
+  /// An index that was added to a repository with models is ready; queries use it.
+  case indexBuilt(keyspace: String, index: String, modelCount: Int, elapsedNanoseconds: UInt64)
+  /// An index is incomplete, for example because two models have the same value in a unique index,
+  /// or a model cannot be decoded. Queries do without the index. The build continues when the
+  /// repository is opened again.
+  case indexBuildingFailed(keyspace: String, StoreError)
   /// Expired entries were deleted. `count` is their number.
   case entriesExpired(count: Int)
   /// Expired entries were not deleted, for example because the disk is full. Reads hide them

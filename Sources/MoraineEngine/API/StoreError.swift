@@ -59,6 +59,9 @@ public struct StoreError: Error, Sendable {
     /// Every attempt of a transaction has met a write of another task or process to what it had
     /// read. Nothing was written. See ``StoreError/conflict``.
     public static let conflict = Code("conflict")
+    /// Another model has the value of a unique index. Nothing was written. See
+    /// ``StoreError/duplicate``.
+    public static let notUnique = Code("notUnique")
     /// A model could not be encoded.
     public static let encodingFailed = Code("encodingFailed")
     /// A stored value could not be decoded.
@@ -72,10 +75,11 @@ public struct StoreError: Error, Sendable {
     let offset: UInt64?
     let errno: Errno?
     let conflict: Conflict?
+    let duplicate: Duplicate?
 
     init(
       _ code: Code, _ message: String, _ file: String? = nil, _ offset: UInt64? = nil,
-      _ errno: Errno? = nil, _ conflict: Conflict? = nil
+      _ errno: Errno? = nil, _ conflict: Conflict? = nil, _ duplicate: Duplicate? = nil
     ) {
       self.code = code
       self.message = message
@@ -83,6 +87,7 @@ public struct StoreError: Error, Sendable {
       self.offset = offset
       self.errno = errno
       self.conflict = conflict
+      self.duplicate = duplicate
     }
   }
 
@@ -116,6 +121,26 @@ public struct StoreError: Error, Sendable {
   public var errno: Errno? { storage.errno }
   /// What has changed, in an error with the code ``Code/conflict``; nil in others.
   public var conflict: Conflict? { storage.conflict }
+
+  /// The two models, in an error with the code ``Code/notUnique``; nil in others.
+  public var duplicate: Duplicate? { storage.duplicate }
+
+  /// Two models with the same value in a unique index.
+  public struct Duplicate: Hashable, Sendable {
+    /// The name of the index.
+    public let index: String
+    /// The key of the model that was to be saved.
+    public let key: Key
+    /// The key of the model that has the value.
+    public let holder: Key
+  }
+
+  init(_ duplicate: Duplicate) {
+    let message =
+      "the model '\(duplicate.key)' has the same value in the unique index "
+      + "'\(duplicate.index)' as the model '\(duplicate.holder)'; nothing was saved"
+    storage = Storage(.notUnique, message, nil, nil, nil, nil, duplicate)
+  }
 
   /// What a transaction had read, and another writer has changed before the transaction's end.
   public struct Conflict: Hashable, Sendable {

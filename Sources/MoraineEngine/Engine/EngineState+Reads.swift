@@ -57,6 +57,15 @@ extension EngineState {
     return (value, header.hasExpiry)
   }
 
+  /// Returns the value of a key, whether it has expired or not.
+  mutating func valueEvenExpired(
+    _ key: UnsafeRawBufferPointer, keyspace: UInt16
+  ) throws(StoreError) -> [UInt8]? {
+    guard let found = try found(key, keyspace) else { return nil }
+    try log.table.verify(found.record, at: found.address)
+    return try log.table.value(of: found.record, at: found.address)
+  }
+
   mutating func contains(
     _ key: UnsafeRawBufferPointer, keyspace: UInt16
   ) throws(StoreError) -> Bool {

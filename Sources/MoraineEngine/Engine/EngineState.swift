@@ -101,6 +101,14 @@ extension EngineState {
 enum Outcome<Value> {
   case done(Value)
   case needsRoom(Int)
+
+  /// The outcome for an attempt that may also do nothing.
+  var optional: Outcome<Value?> {
+    switch self {
+    case .done(let value): .done(value)
+    case .needsRoom(let count): .needsRoom(count)
+    }
+  }
 }
 
 extension EngineState {
@@ -425,10 +433,7 @@ extension EngineState {
       try put(
         key, value, keyspace: operation.keyspace, expiry: operation.expiryMilliseconds, prepared)
     }
-    switch outcome {
-    case .done(let sequence): return .done(sequence)
-    case .needsRoom(let count): return .needsRoom(count)
-    }
+    return outcome.optional
   }
 
   /// Returns the largest size of this operation's record.

@@ -416,6 +416,12 @@ struct KeyspaceTable {
   private var monitors: [ChangeMonitor] = []
   private var names: [UInt16: String] = [0: ""]
   private var isListed: [Bool] = []
+  /// The numbers of the keyspaces that have indexes.
+  private var indexed: Set<UInt16> = []
+  /// The numbers of the keyspaces that hold indexes.
+  private(set) var systemIDs: Set<UInt16> = []
+  /// Whether any keyspace has indexes.
+  var hasIndexes: Bool { !systemIDs.isEmpty }
 
   init(_ listed: [Manifest.Keyspace], _ observers: Observers) {
     self.observers = observers
@@ -435,11 +441,21 @@ struct KeyspaceTable {
     assert(isListed.count == monitors.count, "a keyspace has no monitor")
     isListed[Int(keyspace.id)] = true
     monitors[Int(keyspace.id)] = observers.monitor(of: keyspace.name)
+    if let name = IndexLayout.indexedName(of: keyspace.name) {
+      systemIDs.insert(keyspace.id)
+      if let id = id(of: name) { indexed.insert(id) }
+    } else if hasIndexes, ids[IndexLayout.name(for: keyspace.name)] != nil {
+      indexed.insert(keyspace.id)
+    }
   }
 
   /// Returns the number of a keyspace; nil when nothing was ever written to it. The unnamed
   /// keyspace always exists.
   func id(of name: String) -> UInt16? { name.isEmpty ? 0 : ids[name] }
+
+  /// Whether a keyspace has indexes: a write to it must keep their entries.
+  @inline(__always)
+  func isIndexed(_ id: UInt16) -> Bool { hasIndexes && indexed.contains(id) }
 
   /// All names except the unnamed one, with their numbers.
   var numbers: [String: UInt16] { ids }
@@ -455,6 +471,11 @@ struct KeyspaceTable {
   }
 
   var listedIDs: [UInt16] { isListed.indices.filter { isListed[$0] }.map { UInt16($0) } }
+
+  /// Returns the name of a keyspace whose changes a feed returns; nil for one that holds indexes.
+  func nameInFeeds(of id: UInt16) -> String? {
+    systemIDs.isEmpty || !systemIDs.contains(id) ? names[id] : nil
+  }
 
   /// Returns the name of a keyspace; nil for a keyspace of the system.
   func name(of id: UInt16) -> String? { names[id] }

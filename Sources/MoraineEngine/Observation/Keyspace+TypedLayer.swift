@@ -8,15 +8,28 @@ package struct CommitReceipt: Sendable {
   package var commitCount: UInt64
 }
 
+/// A put or a delete of one key.
+package struct KeyspaceOperation: Sendable {
+  package let key: Key
+  /// The value; nil for a delete.
+  package let value: [UInt8]?
+  /// The values in the indexes of the keyspace; nil when the writer knows no index.
+  package let row: IndexRow?
+
+  package init(key: Key, value: [UInt8]?, row: IndexRow? = nil) {
+    (self.key, self.value, self.row) = (key, value, row)
+  }
+}
+
 extension Keyspace {
   /// A counter of the commits to this keyspace by any process.
   package var monitor: ChangeMonitor { store.observers.monitor(of: name) }
 
-  /// Commits operations together. An operation without a value is a delete.
+  /// Commits operations together.
   ///
   /// - Parameter expiry: the time at which the entries end; nil for the default of this handle.
   package func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], expiring expiry: Expiry? = nil,
+    _ operations: [KeyspaceOperation], expiring expiry: Expiry? = nil,
     durability: Durability?, onVisible: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
     try await store.commit(
@@ -37,7 +50,7 @@ extension Keyspace {
 extension Store {
   /// - Parameter onVisible: called as soon as the operations are visible, before they are durable.
   fileprivate func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ expiry: Expiry,
+    _ operations: [KeyspaceOperation], in keyspace: Keyspace, _ expiry: Expiry,
     _ durability: Durability?,
     onVisible: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
@@ -52,17 +65,54 @@ extension Store {
   }
 
   private func commit(
-    _ operations: [(key: Key, value: [UInt8]?)], in keyspace: Keyspace, _ expiry: Expiry,
+    _ operations: [KeyspaceOperation], in keyspace: Keyspace, _ expiry: Expiry,
     _ hasGate: Bool
   ) async throws(StoreError) -> SequenceNumber? {
-    var batch = WriteBatch(store: self)
-    for (key, value) in operations {
-      if let value {
-        try batch.set(value, forKey: key, in: keyspace, expiring: expiry)
-      } else {
-        try batch.removeValue(forKey: key, in: keyspace)
-      }
-    }
+    var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
+    try batch.add(operations, in: keyspace, expiring: expiry)
     return try await commit(batch.take(), hasGate: hasGate)
   }
+}
+
+extension WriteBatch {
+  /// Adds operations that take effect together: records may exchange values of a unique index.
+  mutating func add(
+    _ operations: [KeyspaceOperation], in keyspace: Keyspace, expiring expiry: Expiry
+  ) throws(StoreError) {
+    if operations.count > 1, operations.contains(where: { $0.row?.hasUniqueValues == true }) {
+      for operation in operations { try removeEntries(ofKey: operation.key, in: keyspace) }
+    }
+    for operation in operations {
+      if let value = operation.value {
+        try set(
+          value, forKey: operation.key, in: keyspace, expiring: expiry, row: operation.row)
+      } else {
+        try removeValue(forKey: operation.key, in: keyspace)
+      }
+    }
+  }
+}
+
+extension Store {
+  /// Runs the body with a batch, and then applies the whole batch at once. See
+  /// ``write(durability:_:)``; only errors of the store are thrown.
+  package func writeTyped<Result: Sendable>(
+    _ body: @Sendable (inout WriteBatch) throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    var result: Result?
+    _ = try await writeUnit(Durability.none) { (batch) throws(StoreError) in
+      result = try body(&batch)
+    }
+    guard let result else { fatalError("a batch has ended without its body") }
+    return result
+  }
+
+  /// Reports an event of the typed layer.
+  package nonisolated func report(_ event: StoreEvent) { send(event) }
+
+  /// The clock by which entries expire.
+  package nonisolated var clock: any StoreClock { observers.clock.base }
+
+  /// Whether the store was opened for reading only.
+  package nonisolated var isReadOnly: Bool { opener.configuration.isReadOnly }
 }

@@ -1,4 +1,4 @@
-import MoraineFormat
+package import MoraineFormat
 import MoraineStorage
 package import SystemPackage
 
@@ -35,6 +35,11 @@ package final class KeyspaceFeed: Sendable {
 }
 
 extension Keyspace {
+  /// Returns a feed of the changes after an operation.
+  package func feed(after sequence: SequenceNumber) -> KeyspaceFeed {
+    KeyspaceFeed(self, after: sequence.rawValue)
+  }
+
   /// Returns all live records at one moment, and a feed of the changes after it.
   ///
   /// - Throws: `.corrupted`, `.io`, `.closed`.

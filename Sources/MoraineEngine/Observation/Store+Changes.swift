@@ -177,7 +177,7 @@ extension EngineState {
       &place, keyspace: keyspace, through: .max, Self.feedLimits)
     {
       let record = try operation(at: address)
-      guard let name = keyspaces.name(of: record.header.keyspace) else { continue }
+      guard let name = keyspaces.nameInFeeds(of: record.header.keyspace) else { continue }
       result.append(try change(record, at: address, in: name))
     }
     return result

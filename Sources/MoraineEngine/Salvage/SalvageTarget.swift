@@ -104,6 +104,8 @@ struct SalvageTarget {
   ) async throws(StoreError) -> SalvageLoss? {
     let record = segment.operation(at: offset)
     let keyspace = work.name(ofKeyspace: record.header.keyspace)
+    // Indexes may lack entries of lost records; a program that knows them builds them again.
+    if IndexLayout.indexedName(of: keyspace) != nil { return nil }
     if record.header.kind.effect == .sets, record.value == nil {
       return loss(
         record, of: segment, at: offset,

@@ -207,7 +207,7 @@ extension Store.Snapshot {
 }
 
 extension SnapshotState {
-  fileprivate func next(_ walk: inout LogWalk) throws(StoreError) -> Store.Entry? {
+  func next(_ walk: inout LogWalk) throws(StoreError) -> Store.Entry? {
     try reading { () throws(StoreError) in try walk.next(live, segments) }
   }
 

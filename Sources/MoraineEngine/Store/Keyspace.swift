@@ -71,12 +71,13 @@ extension Store {
   }
 
   /// Returns the sorted names of the keyspaces that were ever written to, except the unnamed one.
+  /// The keyspaces that hold the indexes of others are left out.
   ///
   /// - Throws: as ``count()``.
   /// - Complexity: O(keyspaces).
   public func keyspaceNames() async throws(StoreError) -> [String] {
     try await checkOpen()
-    return knownKeyspaceNames
+    return knownKeyspaceNames.filter { IndexLayout.indexedName(of: $0) == nil }
   }
 
   var knownKeyspaceNames: [String] {
@@ -199,13 +200,19 @@ extension Store {
     } else {
       try await passGate()
       let prepared = PreparedValue()
-      sequence = try await withRoom(mayWait: true, creating: isUnnamed ? [] : [keyspace]) {
-        (engine) throws(StoreError) in
+      let done = try await withRoom(mayWait: true, creating: isUnnamed ? [] : [keyspace]) {
+        (engine) throws(StoreError) -> Outcome<SequenceNumber?> in
         guard let id = engine.keyspaces.id(of: keyspace.name) else {
           fatalError("a write uses a keyspace that was not created")
         }
-        return try engine.put(key, value, keyspace: id, expiry: time, prepared)
+        if engine.keyspaces.isIndexed(id) { return .done(nil) }
+        return try engine.put(key, value, keyspace: id, expiry: time, prepared).optional
       }
+      guard let done else {
+        let handle = Keyspace(store: self, name: keyspace.name, wantsOrder: keyspace.isOrdered)
+        return try await putWithEntries(value, key, handle, expiry, durability)
+      }
+      sequence = done
     }
     if time != 0 { scheduleReaping(for: time) }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }

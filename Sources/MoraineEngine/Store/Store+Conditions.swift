@@ -89,7 +89,7 @@ extension Store {
     let sequence: SequenceNumber?
     do {
       defer { endUnit(hasGate) }
-      var batch = WriteBatch(store: self)
+      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
       try body(&batch)
       sequence = try await commit(batch.take(), hasGate: hasGate)
     }

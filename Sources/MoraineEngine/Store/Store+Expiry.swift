@@ -33,6 +33,15 @@ extension Store {
       }
     } ?? nil
   }
+
+  /// Returns the expiry of a key, for a caller beside which no other process writes.
+  func ownExpiry(forKey key: Key, in keyspace: String) throws(StoreError) -> Expiry? {
+    try checkUsable()
+    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return nil }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.expiry(bytes, keyspace: id)
+    }
+  }
 }
 
 extension Keyspace {

@@ -221,6 +221,9 @@ extension Store {
   /// Returns the number of a keyspace; nil when nothing was ever written to it.
   private func id(of keyspace: String) -> UInt16? { engine?.keyspaces.id(of: keyspace) }
 
+  /// Whether anything was ever written to a keyspace.
+  func hasKeyspace(_ name: String) -> Bool { id(of: name) != nil }
+
   func value(forKey key: Key, in keyspace: String) async throws(StoreError) -> [UInt8]? {
     try await checkOpen()
     guard let id = id(of: keyspace) else { return nil }
@@ -232,6 +235,15 @@ extension Store {
     try checkUsable()
     guard let id = id(of: keyspace) else { return nil }
     return try ownValue(forKey: key, keyspace: id)
+  }
+
+  /// Returns the value of a key, also when it has expired.
+  func ownStoredValue(forKey key: Key, in keyspace: String) throws(StoreError) -> [UInt8]? {
+    try checkUsable()
+    guard let id = id(of: keyspace) else { return nil }
+    return try key.bytes.withBytes { (bytes) throws(StoreError) in
+      try engine!.valueEvenExpired(bytes, keyspace: id)
+    }
   }
 
   func withValue<Result>(

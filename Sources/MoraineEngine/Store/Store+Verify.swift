@@ -5,7 +5,8 @@ extension Store {
   /// Reads every byte of the store again and checks it: the manifest, headers, checksums, and the
   /// decompression of all values, live or not. Then compares the log with the data that is derived
   /// from it: every entry of the index, the figures of each segment and keyspace, the footers and
-  /// the manifest. Damaged pages of the index checkpoint are reported once: the index is then read
+  /// the manifest. Compares the entries of repositories' indexes with the models' rows, both ways.
+  /// Damaged pages of the index checkpoint are reported once: the index is then read
   /// from the log.
   ///
   /// - Parameter onProgress: called now and then with the progress so far.
@@ -61,6 +62,8 @@ extension Store {
     audit.run(&engine!)
     let found = audit.report
     report.problems += found.problems
+    // Damaged records would be reported once more.
+    if found.problems.isEmpty { report.problems += engine!.indexProblems() }
     (report.recordCount, report.checkedBytes) = (found.recordCount, found.checkedBytes)
     return report
   }

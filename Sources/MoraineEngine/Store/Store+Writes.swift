@@ -20,8 +20,11 @@ extension Store {
     let sequence: SequenceNumber
     if let done = try putAtOnce(key, value, 0) {
       sequence = done
+    } else if let done = try await putWhenThereIsRoom(key, value) {
+      sequence = done
     } else {
-      sequence = try await putWhenThereIsRoom(key, value)
+      let keyspace = Keyspace(store: self, name: "")
+      return try await putWithEntries(value, key, keyspace, .never, durability)
     }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return sequence
@@ -35,7 +38,9 @@ extension Store {
   func putAtOnce(
     _ key: Key, _ value: [UInt8], _ keyspace: UInt16, expiry: UInt64 = 0
   ) throws(StoreError) -> SequenceNumber? {
-    guard !writing.roomGate.isHeld, !isClosed, engine != nil, !isShared else { return nil }
+    guard !writing.roomGate.isHeld, !isClosed, engine != nil, !isShared,
+      !engine!.keyspaces.isIndexed(keyspace)
+    else { return nil }
     do throws(StoreError) {
       let outcome =
         expiry == 0
@@ -52,15 +57,31 @@ extension Store {
     return nil
   }
 
+  /// - Returns: nil when the keyspace has indexes; nothing was written then.
   private func putWhenThereIsRoom(
     _ key: Key, _ value: [UInt8]
-  ) async throws(StoreError) -> SequenceNumber {
+  ) async throws(StoreError) -> SequenceNumber? {
     try await passGate()
     let prepared = PreparedValue()
     return try await withRoom(mayWait: true) { (engine) throws(StoreError) in
-      try engine.put(key, value, prepared)
+      if engine.keyspaces.isIndexed(0) { return .done(nil) }
+      return try engine.put(key, value, prepared).optional
     }
   }
+
+  /// Puts a value into a keyspace with indexes, as a batch with the changes of its entries.
+  func putWithEntries(
+    _ value: [UInt8], _ key: Key, _ keyspace: Keyspace, _ expiry: Expiry, _ durability: Durability?
+  ) async throws(StoreError) -> SequenceNumber {
+    let sequence = try await writeUnit(durability) { (batch) throws(StoreError) in
+      try batch.set(value, forKey: key, in: keyspace, expiring: expiry)
+    }
+    guard let sequence else { fatalError("a batch with a put has written nothing") }
+    return sequence
+  }
+
+  /// Whether the store has indexes, at a moment at which no other writer writes.
+  var hasIndexes: Bool { engine?.keyspaces.hasIndexes ?? false }
 
   /// Removes a key and its value.
   ///
@@ -86,13 +107,30 @@ extension Store {
   func removeValue(
     forKey key: Key, keyspace: UInt16, durability: Durability?
   ) async throws(StoreError) -> SequenceNumber? {
+    var isIndexed = false
     let sequence = try await withRoom(isDelete: true, mayWait: true) {
-      (engine) throws(StoreError) in
-      try key.bytes.withBytes { (bytes) throws(StoreError) in
+      (engine) throws(StoreError) -> Outcome<SequenceNumber?> in
+      isIndexed = engine.keyspaces.isIndexed(keyspace)
+      if isIndexed { return .done(nil) }
+      return try key.bytes.withBytes { (bytes) throws(StoreError) in
         try engine.delete(bytes, keyspace: keyspace, evenExpired: false)
       }
     }
+    if isIndexed { return try await removeWithEntries(key, keyspace, durability) }
     compactAfterDeleting()
+    if needsWait(durability) { try await waitUntilDurable(sequence) }
+    return sequence
+  }
+
+  /// Removes a key of a keyspace with indexes, as a batch with its entries.
+  private func removeWithEntries(
+    _ key: Key, _ id: UInt16, _ durability: Durability?
+  ) async throws(StoreError) -> SequenceNumber? {
+    guard let name = engine?.keyspaces.name(of: id) else { return nil }
+    let keyspace = Keyspace(store: self, name: name)
+    let sequence = try await writeUnit(Durability.none) { (batch) throws(StoreError) in
+      _ = try batch.removeValue(forKey: key, in: keyspace)
+    }
     if needsWait(durability) { try await waitUntilDurable(sequence) }
     return sequence
   }
@@ -113,7 +151,7 @@ extension Store {
     let sequence: SequenceNumber?
     do {
       defer { endUnit(hasGate) }
-      var batch = WriteBatch(store: self)
+      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
       result = try body(&batch)
       sequence = try await commit(batch.take(), hasGate: hasGate)
     }

@@ -11,9 +11,17 @@ public struct WriteBatch: ~Copyable {
   /// The time by which entries expire for the whole batch, in milliseconds since 1970. Nil until an
   /// entry that expires needs it.
   private var time: UInt64?
+  /// The keyspace of the indexes of each keyspace, both by their index in `keyspaces`. Empty in a
+  /// store without indexes.
+  private var indexKeyspaces: [UInt16: UInt16] = [:]
+  /// Whether the store has indexes.
+  private let hasIndexes: Bool
 
-  init(store: Store) {
+  /// - Parameter hasIndexes: whether the store has indexes now, while no other writer writes.
+  init(store: Store, hasIndexes: Bool) {
     self.store = store
+    self.hasIndexes = hasIndexes
+    if hasIndexes { addIndexKeyspace(of: 0) }
   }
 
   /// Number of operations so far. All operations on one key count.
@@ -142,7 +150,7 @@ extension WriteBatch {
     return try remove(place)
   }
 
-  private mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperations.Place {
+  mutating func place(_ key: Key, _ keyspace: Keyspace) -> BatchOperations.Place {
     precondition(keyspace.store === store, "a batch writes to keyspaces of its own store only")
     // The search is linear: a batch has few keyspaces.
     if let known = keyspaces.firstIndex(where: { $0.name == keyspace.name }) {
@@ -151,28 +159,82 @@ extension WriteBatch {
     }
     precondition(keyspaces.count <= Keyspace.limit, "more keyspaces than a store can have")
     keyspaces.append(keyspace.request)
-    return BatchOperations.Place(keyspace: UInt16(keyspaces.count - 1), key: key)
+    let number = UInt16(keyspaces.count - 1)
+    if hasIndexes { addIndexKeyspace(of: number) }
+    return BatchOperations.Place(keyspace: number, key: key)
   }
+
+  /// Adds the keyspace of the indexes of a keyspace, if there is one.
+  private mutating func addIndexKeyspace(of number: UInt16) {
+    let name = IndexLayout.name(for: keyspaces[Int(number)].name)
+    guard store.assumeIsolated({ $0.hasKeyspace(name) }) else { return }
+    if let known = keyspaces.firstIndex(where: { $0.name == name }) {
+      indexKeyspaces[number] = UInt16(known)
+      return
+    }
+    keyspaces.append(KeyspaceRequest(name: name, isOrdered: true))
+    indexKeyspaces[number] = UInt16(keyspaces.count - 1)
+  }
+
+  /// Returns the keyspace of the indexes of a keyspace; nil when the keyspace has no indexes.
+  func indexKeyspace(of number: UInt16) -> UInt16? {
+    indexKeyspaces.isEmpty ? nil : indexKeyspaces[number]
+  }
+
+  /// Returns the name of a keyspace of the batch.
+  func name(of number: UInt16) -> String { keyspaces[Int(number)].name }
 }
 
 extension WriteBatch {
-  private mutating func set(
-    _ value: [UInt8], _ place: BatchOperations.Place, _ expiry: Expiry = .never
+  mutating func set(
+    _ value: [UInt8], _ place: BatchOperations.Place, _ expiry: Expiry = .never,
+    _ row: IndexRow? = nil
   ) throws(StoreError) {
     try place.key.bytes.withBytes { (keyBytes) throws(StoreError) in
       try value.withBytes { (bytes) throws(StoreError) in
         try EngineState.checkLimits(keyBytes, bytes)
       }
     }
-    latest?[place] = operations.count
-    operations.put(place, value, expiry: expiry == .never ? 0 : expiry.recorded(now: now()))
+    let time = expiry == .never ? 0 : expiry.recorded(now: now())
+    if let indexes = indexKeyspace(of: place.keyspace) {
+      try updateEntries(of: place, with: row, expiry: time, in: indexes)
+    }
+    put(place, value, expiry: time)
   }
 
   private mutating func remove(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
     guard try contains(place) else { return false }
+    if let indexes = indexKeyspace(of: place.keyspace) {
+      try removeEntries(of: place, in: indexes)
+    }
+    delete(place)
+    return true
+  }
+
+  /// Adds a put, and nothing for the indexes of the keyspace.
+  mutating func put(_ place: BatchOperations.Place, _ value: [UInt8], expiry: UInt64) {
+    latest?[place] = operations.count
+    operations.put(place, value, expiry: expiry)
+  }
+
+  /// Adds a delete, and nothing for the indexes of the keyspace.
+  mutating func delete(_ place: BatchOperations.Place) {
     latest?[place] = operations.count
     operations.delete(place)
-    return true
+  }
+
+  /// Returns the value of a key as this batch leaves it, also when it has expired.
+  mutating func storedValue(_ place: BatchOperations.Place) throws(StoreError) -> [UInt8]? {
+    if let index = lastOperation(on: place) { return operations.value(of: index) }
+    let name = keyspaces[Int(place.keyspace)].name
+    let answer: Result<[UInt8]?, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) {
+        return .success(try store.ownStoredValue(forKey: place.key, in: name))
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try answer.get()
   }
 
   private mutating func value(_ place: BatchOperations.Place) throws(StoreError) -> [UInt8]? {
@@ -190,7 +252,23 @@ extension WriteBatch {
     return try answer.get()
   }
 
-  private mutating func holds(
+  /// Returns the expiry of a key that this batch has not written: milliseconds since 1970, or 0 for
+  /// never; nil when the key does not exist.
+  mutating func recordedExpiry(of place: BatchOperations.Place) throws(StoreError) -> UInt64? {
+    assert(lastOperation(on: place) == nil, "the expiry of a key that the batch has written")
+    let name = keyspaces[Int(place.keyspace)].name
+    let answer: Result<Expiry?, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) {
+        return .success(try store.ownExpiry(forKey: place.key, in: name))
+      } catch {
+        return .failure(error)
+      }
+    }
+    guard let expiry = try answer.get() else { return nil }
+    return expiry.milliseconds ?? 0
+  }
+
+  mutating func holds(
     _ condition: WriteCondition, _ place: BatchOperations.Place
   ) throws(StoreError) -> Bool {
     switch condition {
@@ -210,7 +288,7 @@ extension WriteBatch {
     }
   }
 
-  private mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
+  mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
     if let index = lastOperation(on: place) { return isVisible(index) }
     let name = keyspaces[Int(place.keyspace)].name
     let answer: Result<Bool, StoreError> = store.assumeIsolated { store in

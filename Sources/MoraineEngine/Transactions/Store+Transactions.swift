@@ -108,7 +108,7 @@ extension Store {
     do {
       defer { if hasTurn { releaseTurn() } else { endUnit(hasGate) } }
       if let conflict = try conflict(with: contents) { return conflict }
-      var batch = WriteBatch(store: self)
+      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
       try contents.write(to: &batch, of: self)
       sequence = try await commit(batch.take(), hasGate: hasGate)
     }

@@ -85,6 +85,15 @@ extension Store.Transaction {
     contents.write(value, key, name, keyspace, expiry ?? keyspace?.defaultExpiry ?? .never)
   }
 
+  /// Sets a value, and the values that its record has in the indexes of the keyspace. See
+  /// ``set(_:forKey:in:expiring:)``.
+  package func set(
+    _ value: [UInt8], forKey key: Key, in keyspace: Keyspace, row: IndexRow?
+  ) throws(StoreError) {
+    try set(value, forKey: key, in: keyspace)
+    contents.write(value, key, keyspace.name, keyspace, keyspace.defaultExpiry, row)
+  }
+
   /// Removes a key and its value, if the key exists when the transaction is committed.
   ///
   /// - Throws: `.keyTooLarge`.

@@ -44,6 +44,8 @@ struct TransactionContents: Sendable {
     let value: [UInt8]?
     /// The time at which the entry ends.
     let expiry: Expiry
+    /// The values in the indexes of the keyspace; nil when the writer knows no index.
+    let row: IndexRow?
     /// The number of the call among those of the transaction.
     let number: Int
   }
@@ -59,10 +61,11 @@ struct TransactionContents: Sendable {
   var snapshot: Store.Snapshot { start.snapshot }
 
   mutating func write(
-    _ value: [UInt8]?, _ key: Key, _ name: String, _ keyspace: Keyspace?, _ expiry: Expiry = .never
+    _ value: [UInt8]?, _ key: Key, _ name: String, _ keyspace: Keyspace?,
+    _ expiry: Expiry = .never, _ row: IndexRow? = nil
   ) {
     writeCount += 1
-    self[name].writes[key] = Write(value: value, expiry: expiry, number: writeCount)
+    self[name].writes[key] = Write(value: value, expiry: expiry, row: row, number: writeCount)
     // One of several handles may ask for order.
     let wantsOrder = self[name].keyspace?.wantsOrder == true
     if !wantsOrder { self[name].keyspace = keyspace }
@@ -85,9 +88,14 @@ struct TransactionContents: Sendable {
       let keyspace = part.keyspace ?? Keyspace(store: store, name: name)
       return part.writes.map { (keyspace, $0.key, $0.value) }
     }
+    // Records may exchange values of a unique index.
+    if writes.contains(where: { $0.2.row?.hasUniqueValues == true }) {
+      for (keyspace, key, _) in writes { try batch.removeEntries(ofKey: key, in: keyspace) }
+    }
     for (keyspace, key, write) in writes.sorted(by: { $0.2.number < $1.2.number }) {
       if let value = write.value {
-        try batch.set(value, forKey: key, in: keyspace, expiring: write.expiry)
+        try batch.set(
+          value, forKey: key, in: keyspace, expiring: write.expiry, row: write.row)
       } else {
         try batch.removeValue(forKey: key, in: keyspace)
       }

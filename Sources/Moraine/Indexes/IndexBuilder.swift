@@ -1,0 +1,290 @@
+import MoraineEngine
+import Synchronization
+
+/// Adds the missing entries of a repository's indexes.
+///
+/// A build that is interrupted continues with the models whose rows lack the index. Queries do not
+/// use an index before all models that existed at its beginning have their entries.
+struct IndexBuilder<Model: Codable & Identifiable & Sendable>: Sendable
+where Model.ID: Sendable {
+  private static var pageCount: Int { 256 }
+
+  let repository: LocalRepository<Model>
+  let indexes: RepositoryIndexes<Model>
+
+  private var store: Store { repository.keyspace.store }
+
+  /// Removes the entries of dropped indexes, builds indexes, and adds the entries of models that
+  /// another program has saved without them.
+  ///
+  /// - Throws: `.notUnique` when two models have the same value in a unique index, which then
+  ///   remains incomplete; `.decodingFailed`, `.newerFormat` for a model that cannot be read; the
+  ///   errors of reading and writing.
+  func run() async throws(StoreError) {
+    let catalog = try await indexes.register()
+    for index in catalog.indexes where index.state == .dropped {
+      try await removeEntries(of: index)
+    }
+    var failure: StoreError?
+    let building = catalog.indexes.filter {
+      $0.state == .building && indexes.numbers.contains($0.number)
+    }
+    if !building.isEmpty { failure = try await build(building) }
+    failure = try await addPending() ?? failure
+    if let failure { throw failure }
+  }
+
+  private func removeEntries(of index: IndexCatalog.Index) async throws(StoreError) {
+    let range = KeyRange.prefix(Key(IndexLayout.prefix(of: index.number)))
+    while true {
+      let keys = try await indexes.keyspace.keys(in: range, limit: Self.pageCount)
+      guard try await remove(keys, of: index) else { return }
+    }
+  }
+
+  /// Removes entries of a dropped index; the index itself when no entry is left.
+  ///
+  /// - Returns: whether entries may be left.
+  private func remove(
+    _ keys: [Key], of index: IndexCatalog.Index
+  ) async throws(StoreError) -> Bool {
+    let keyspace = indexes.keyspace
+    return try await store.writeTyped { (batch) throws(StoreError) in
+      var catalog = try IndexCatalog(
+        try batch.value(forKey: IndexLayout.catalogKey, in: keyspace), of: keyspace.name)
+      guard catalog[index.number]?.state == .dropped else { return false }
+      for key in keys { try batch.removeValue(forKey: key, in: keyspace) }
+      if !keys.isEmpty { return true }
+      catalog.indexes.removeAll { $0.number == index.number }
+      try batch.set(catalog.bytes, forKey: IndexLayout.catalogKey, in: keyspace)
+      return false
+    }
+  }
+
+  /// Adds the entries of all models.
+  ///
+  /// - Returns: the error of a model that has no entries; nil when the indexes are ready.
+  private func build(
+    _ building: [IndexCatalog.Index]
+  ) async throws(StoreError) -> StoreError? {
+    let began = ContinuousClock.now
+    let numbers = Set(building.map(\.number))
+    var (walk, done): (LiveWalk?, Int) = (LiveWalk(), 0)
+    var failure: StoreError?
+    while let place = walk {
+      let page = try await repository.keyspace.livePage(place)
+      walk = page.next
+      let missing = try await withoutEntries(page.entries, numbers)
+      failure = try await add(missing) ?? failure
+      done += page.entries.count
+      store.report(
+        .indexBuilding(keyspace: repository.keyspace.name, modelCount: done))
+    }
+    if let failure { return failure }
+    try await indexes.changeCatalog { (catalog) throws(StoreError) in
+      catalog.markReady(numbers)
+    }
+    let nanoseconds = (ContinuousClock.now - began) / .nanoseconds(1)
+    for index in building {
+      store.report(
+        .indexBuilt(
+          keyspace: repository.keyspace.name, index: index.name, modelCount: done,
+          elapsedNanoseconds: UInt64(nanoseconds)))
+    }
+    return nil
+  }
+
+  /// Returns the models that lack an entry in one of some indexes. A row alone is no proof: an
+  /// index that was removed and added again has lost entries that rows still list.
+  private func withoutEntries(
+    _ models: [Store.Entry], _ numbers: Set<UInt64>
+  ) async throws(StoreError) -> [Store.Entry] {
+    let system = try await store.snapshot().keyspace(named: indexes.keyspace.name)
+    var result: [Store.Entry] = []
+    for model in models where try !hasEntries(model.key, numbers, system) { result.append(model) }
+    return result
+  }
+
+  private func hasEntries(
+    _ key: Key, _ numbers: Set<UInt64>, _ system: Store.Snapshot
+  ) throws(StoreError) -> Bool {
+    guard let bytes = try system.value(forKey: IndexLayout.rowKey(of: key)) else { return false }
+    let row = try StoredIndexRow(bytes, of: key).row
+    guard row.covers(numbers) else { return false }
+    for entry in row.entries(for: key) where numbers.contains(entry.index) {
+      guard try system.value(forKey: entry.recordKey) == entry.recordValue else { return false }
+    }
+    return true
+  }
+
+  /// Adds the entries of the models that have a mark.
+  ///
+  /// - Returns: the error of a model that has no entries; nil when all have.
+  private func addPending() async throws(StoreError) -> StoreError? {
+    var range = IndexLayout.allPending
+    var failure: StoreError?
+    while true {
+      let marks = try await indexes.keyspace.keys(in: range, limit: Self.pageCount)
+      guard let last = marks.last else { return failure }
+      range = range.after(last, .ascending)
+      let models = try await store.snapshot().keyspace(named: repository.keyspace.name)
+      var entries: [Store.Entry] = []
+      for mark in marks {
+        let key = IndexLayout.indexedKey(of: mark)
+        if let entry = try models.entry(forKey: key) { entries.append(entry) }
+      }
+      failure = try await add(entries) ?? failure
+    }
+  }
+
+  /// Adds the entries of some models, as far as they were not saved again since.
+  ///
+  /// - Returns: the error of a model that has no entries; nil when all have.
+  private func add(_ entries: [Store.Entry]) async throws(StoreError) -> StoreError? {
+    if entries.isEmpty { return nil }
+    var failure: StoreError?
+    var rows: [(key: Key, sequence: SequenceNumber, row: IndexRow)] = []
+    for entry in entries {
+      do throws(StoreError) {
+        let model = try repository.format.decode(entry.value, entry.key, repository.place)
+        rows.append((entry.key, entry.sequence, try indexes.row(of: model)))
+      } catch {
+        failure = error
+      }
+    }
+    do throws(StoreError) {
+      try await set(rows)
+    } catch {
+      guard error.code == .notUnique || error.code == .keyTooLarge else { throw error }
+      // One after the other: a model that cannot be in an index must not keep others out.
+      for row in rows {
+        do throws(StoreError) { try await set([row]) } catch {
+          guard error.code == .notUnique || error.code == .keyTooLarge else { throw error }
+          failure = error
+        }
+      }
+    }
+    return failure
+  }
+
+  private func set(
+    _ rows: [(key: Key, sequence: SequenceNumber, row: IndexRow)]
+  ) async throws(StoreError) {
+    let keyspace = repository.keyspace
+    try await store.writeTyped { (batch) throws(StoreError) in
+      for (key, sequence, row) in rows {
+        _ = try batch.setRow(row, ofKey: key, in: keyspace, if: sequence)
+      }
+    }
+  }
+}
+
+/// The keyspaces whose indexes a task of this process builds in the background.
+enum IndexBuilds {
+  /// For each keyspace with a task, whether the task must look again at its end.
+  private static let running = Mutex<[Keyspace: Bool]>([:])
+
+  /// Begins a build in the background, unless one is under way for the keyspace; that one then
+  /// looks again.
+  static func begin<Model>(_ builder: IndexBuilder<Model>) {
+    let keyspace = builder.repository.keyspace
+    let isFirst = running.withLock { running in
+      defer { running[keyspace] = running[keyspace] != nil }
+      return running[keyspace] == nil
+    }
+    guard isFirst else { return }
+    Task.detached(priority: .utility) {
+      repeat {
+        do throws(StoreError) { try await builder.run() } catch {
+          // Closing the store interrupts the build; the next opening continues it.
+          if error.code != .closed, error.code != .suspended {
+            keyspace.store.report(.indexBuildingFailed(keyspace: keyspace.name, error))
+          }
+        }
+      } while looksAgain(at: keyspace)
+    }
+  }
+
+  /// Ends the task of a keyspace, unless it must look again.
+  private static func looksAgain(at keyspace: Keyspace) -> Bool {
+    running.withLock { running in
+      guard running[keyspace] == true else {
+        running[keyspace] = nil
+        return false
+      }
+      running[keyspace] = false
+      return true
+    }
+  }
+}
+
+/// An index of a repository, as the store has it.
+public struct IndexStatus: Hashable, Sendable {
+  /// The name of the index.
+  public let name: String
+  /// Whether queries use the index. Otherwise it is being built, or its build has failed.
+  public let isReady: Bool
+  /// The number of entries.
+  public let entryCount: Int
+}
+
+extension LocalRepository {
+  /// Waits until all declared indexes are ready, and adds missing entries itself where necessary.
+  ///
+  /// A program need not call this: the indexes are built in the background, and queries are right,
+  /// though slower, before they are ready.
+  ///
+  /// - Throws: `.notUnique` when two models have the same value in a unique index, with both keys;
+  ///   `.decodingFailed`, `.newerFormat` for a model that cannot be decoded; the errors of
+  ///   ``save(_:)``. The index then stays incomplete.
+  /// - Complexity: O(models).
+  public nonisolated func buildIndexes() async throws(StoreError) {
+    try await prepare()
+    guard let indexes else { return }
+    try await IndexBuilder(repository: self, indexes: indexes).run()
+  }
+
+  /// Returns the declared indexes, as the store has them.
+  ///
+  /// - Throws: `.corrupted`, `.io`, `.closed`.
+  public nonisolated func indexStatus() async throws(StoreError) -> [IndexStatus] {
+    try await prepare()
+    guard let indexes else { return [] }
+    let entries = try await indexes.keyspace.store.snapshot().keyspace(named: indexes.keyspace.name)
+    let catalog = try IndexCatalog(
+      try entries.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name)
+    var result: [IndexStatus] = []
+    for (index, number) in zip(indexes.definitions, indexes.numbers) {
+      let isKnown = catalog[number] != nil
+      result.append(
+        IndexStatus(
+          name: index.name, isReady: catalog[number]?.state == .ready,
+          entryCount: isKnown
+            ? try entries.count(in: KeyRange.prefix(Key(IndexLayout.prefix(of: number)))) : 0))
+    }
+    return result
+  }
+
+  /// Removes an index that this program and all others no longer declare. Its entries are removed
+  /// in the background.
+  ///
+  /// An index that is only left out of the declarations stays: an older program may need it, and
+  /// each model that this program saves gets a mark for it.
+  ///
+  /// - Throws: `.invalidArgument` when the repository declares the index; the errors of
+  ///   ``save(_:)``.
+  public nonisolated func removeIndex(named name: String) async throws(StoreError) {
+    try await prepare()
+    let indexes =
+      if let indexes { indexes } else { try RepositoryIndexes(of: keyspace, format) }
+    guard !indexes.definitions.contains(where: { $0.name == name }) else {
+      throw StoreError(
+        .invalidArgument, "the index '\(name)' is declared by this repository", file: place)
+    }
+    guard try await indexes.keyspace.contains(IndexLayout.catalogKey) else { return }
+    try await indexes.changeCatalog { (catalog) throws(StoreError) in
+      catalog.drop(named: name)
+    }
+    IndexBuilds.begin(IndexBuilder(repository: self, indexes: indexes))
+  }
+}

@@ -1,0 +1,153 @@
+import MoraineEngine
+
+/// Models of a query, and the place at which the next ones follow.
+public struct QueryPage<Model: Sendable>: Sendable {
+  /// The models, in the order of the query.
+  public let models: [Model]
+  /// The place after the last model; nil when no further model follows.
+  public let next: QueryToken?
+}
+
+/// A place in the results of a query. It names the last model by its place in the order, so models
+/// that are saved or deleted elsewhere do not move it. It can be stored.
+public struct QueryToken: Hashable, Sendable, Codable {
+  /// The encoded values that the last model is sorted by.
+  let values: [[UInt8]]
+  /// The key of the last model's id.
+  let key: [UInt8]
+  /// The key of the entry that has led to the last model; nil without an index.
+  var entry: [UInt8]? = nil
+}
+
+/// What a query does: for logs, and for tests that a query uses its index.
+public struct QueryExplanation: Hashable, Sendable, CustomStringConvertible {
+  /// The name of the index; nil when all models are decoded.
+  public let index: String?
+  /// The number of entries of the index that are read, or of all models. A limit can lower it.
+  public let candidateCount: Int
+  /// Whether conditions are applied to decoded models.
+  public let isFiltering: Bool
+  /// Whether the models are sorted in memory.
+  public let isSortingInMemory: Bool
+  /// The number of models that a program has saved that did not know all indexes, and whose entries
+  /// are not added yet.
+  public let pendingCount: Int
+
+  public var description: String {
+    let source =
+      index.map { "\(candidateCount) entries of the index '\($0)'" }
+      ?? "all \(candidateCount) models"
+    var text = source + (isFiltering ? ", decoded and filtered" : "")
+    if isSortingInMemory { text += ", sorted in memory" }
+    if pendingCount > 0 { text += ", and \(pendingCount) models without entries" }
+    return text
+  }
+}
+
+extension ModelQuery {
+  /// Returns the models.
+  ///
+  /// - Throws: `.decodingFailed`, `.newerFormat`, both with the id; `.invalidArgument` for a query
+  ///   that requires an index and has none, and when a filter throws; `.limitExceeded` when too
+  ///   many models would be sorted in memory; `.corrupted`, `.io`, `.closed`.
+  /// - Complexity: O(log n + models) with an index that answers the whole query, otherwise O(n).
+  public func fetch() async throws(StoreError) -> [Model] {
+    let run = try await QueryRun(self)
+    return try await run.found(limit: limit, after: nil).map(\.model)
+  }
+
+  /// Returns the first model; nil when there is none. Throws the errors of ``fetch()``.
+  public func first() async throws(StoreError) -> Model? {
+    if limit == 0 { return nil }
+    return try await self.limit(1).fetch().first
+  }
+
+  /// Returns the models after a place, up to the query's limit.
+  ///
+  /// - Parameter token: the place; nil for the beginning. It must come from the same query.
+  /// - Throws: the errors of ``fetch()``; `.invalidArgument` for the token of another query.
+  public func page(after token: QueryToken? = nil) async throws(StoreError) -> QueryPage<Model> {
+    if let token, token.values.count != sorting.count {
+      throw StoreError(
+        .invalidArgument, "the token comes from a query with another order",
+        file: repository.place)
+    }
+    let run = try await QueryRun(ordered)
+    let count = limit ?? .max
+    var found = try await run.found(limit: count == .max ? nil : count + 1, after: token)
+    let hasMore = found.count > count
+    if hasMore { found.removeLast() }
+    let next = hasMore ? found.last.map { $0.token(sorting) } : nil
+    return QueryPage(models: found.map(\.model), next: next)
+  }
+
+  /// Returns the number of models.
+  ///
+  /// - Throws: the errors of ``fetch()``.
+  /// - Complexity: O(log n) with an index that answers the whole query.
+  public func count() async throws(StoreError) -> Int {
+    let run = try await QueryRun(self)
+    return min(limit ?? .max, try await run.count())
+  }
+
+  /// Returns how the query would be run now.
+  ///
+  /// - Throws: the errors of ``fetch()``, without those of single models.
+  public func explain() async throws(StoreError) -> QueryExplanation {
+    let run = try await QueryRun(self)
+    return try await run.explanation()
+  }
+
+  /// The query with an order that pages can continue in: without one, that of the ids.
+  private var ordered: ModelQuery {
+    guard sorting.isEmpty else { return self }
+    var query = self
+    query.isSortedByKey = true
+    return query
+  }
+}
+
+/// A model that a query has found, and its place in the order.
+struct FoundModel<Model: Sendable>: Sendable {
+  let model: Model
+  let key: Key
+  /// The key of the entry that has led to the model; nil without an index.
+  let entry: [UInt8]?
+
+  func token(_ sorting: [QuerySorting<Model>]) -> QueryToken {
+    QueryToken(values: QueryOrder(sorting).values(of: model), key: key.bytes, entry: entry)
+  }
+}
+
+/// The order of a query's models.
+struct QueryOrder<Model: Sendable>: Sendable {
+  let sorting: [QuerySorting<Model>]
+
+  init(_ sorting: [QuerySorting<Model>]) { self.sorting = sorting }
+
+  /// Returns the encoded values that a model is sorted by.
+  func values(of model: Model) -> [[UInt8]] {
+    sorting.map {
+      var encoder = IndexEncoder()
+      $0.encode(model, &encoder)
+      return encoder.bytes
+    }
+  }
+
+  /// Returns whether one place comes before another.
+  func precedes(_ one: QueryToken, _ other: QueryToken) -> Bool {
+    for (position, sorting) in sorting.enumerated() {
+      let (left, right) = (one.values[position], other.values[position])
+      if left == right { continue }
+      return left.lexicographicallyPrecedes(right) == (sorting.order == .ascending)
+    }
+    let (left, right) = (Self.tie(one.key), Self.tie(other.key))
+    if left == right { return false }
+    return left.lexicographicallyPrecedes(right) == (sorting.last?.order != .descending)
+  }
+
+  /// Returns the bytes by which an index orders entries with equal values.
+  private static func tie(_ key: [UInt8]) -> [UInt8] {
+    key + [UInt8(truncatingIfNeeded: key.count)]
+  }
+}

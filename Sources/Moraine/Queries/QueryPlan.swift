@@ -1,0 +1,158 @@
+import MoraineEngine
+
+/// How a query finds its models.
+struct QueryPlan<Model: Sendable>: Sendable {
+  /// The index; nil when all models are decoded.
+  var index: ModelIndex<Model>?
+  /// The number of the index.
+  var number: UInt64 = 0
+  /// The keys of the entries that are read.
+  var range = KeyRange.all
+  var order = KeyOrder.ascending
+  /// Whether the entries of the range are exactly the models that fulfil the conditions, so that
+  /// the conditions need not be applied to decoded models.
+  var isExact = false
+  /// Whether the entries have the order of the query.
+  var isSorted = false
+
+  /// Two for each property with one value, and one for a property with a range.
+  fileprivate var matchedCount = 0
+}
+
+extension ModelQuery {
+  /// Returns the best plan with the indexes that are ready.
+  func plan(_ ready: Set<UInt64>) throws(StoreError) -> QueryPlan<Model> {
+    let named = try declaredIndex()
+    var best = QueryPlan<Model>()
+    if let indexes = repository.indexes {
+      for (index, number) in zip(indexes.definitions, indexes.numbers) where ready.contains(number)
+      {
+        if let named {
+          guard named.name == index.name else { continue }
+        } else if index.isPartial {
+          continue
+        }
+        let plan = plan(index, number)
+        guard plan.matchedCount > 0 || named != nil || (plan.isSorted && !sorting.isEmpty) else {
+          continue
+        }
+        if best.index == nil || plan.isBetter(than: best) { best = plan }
+      }
+    }
+    if requiresIndex, best.index == nil {
+      throw StoreError(
+        .invalidArgument,
+        "no index that is ready answers the query; declare one, or wait for buildIndexes()",
+        file: repository.place)
+    }
+    return best
+  }
+
+  /// Returns the plan with one index: equal values of its first properties, then a range of the
+  /// next one.
+  private func plan(_ index: ModelIndex<Model>, _ number: UInt64) -> QueryPlan<Model> {
+    var plan = QueryPlan(index: index, number: number)
+    let head = IndexLayout.prefix(of: number)
+    var encoder = IndexEncoder(count: index.paths.count)
+    var used: Set<Int> = []
+    var depth = 0
+    while depth < index.paths.count, let found = condition(on: index.paths[depth], index, used),
+      case .equal(let encode) = conditions[found].values
+    {
+      encode(&encoder)
+      used.insert(found)
+      plan.matchedCount += 2
+      depth += 1
+    }
+    var isCut = encoder.isCut
+    plan.range = depth == 0 ? .prefix(Key(head)) : .prefix(Key(head + encoder.bytes))
+    if depth < index.paths.count, let found = rangeCondition(on: index.paths[depth], index, used),
+      case .range(let lower, let upper) = conditions[found].values
+    {
+      used.insert(found)
+      plan.matchedCount += 1
+      let (range, isRangeCut) = keys(from: lower, to: upper, after: head, encoder)
+      plan.range = plan.range.intersection(range)
+      isCut = isCut || isRangeCut
+    }
+    plan.isExact = !isCut && used.count == conditions.count && filters.isEmpty
+    plan.isSorted = isSorted(by: index, after: depth)
+    if plan.isSorted, let order = sorting.last?.order { plan.order = order }
+    return plan
+  }
+
+  private func condition(
+    on path: PartialKeyPath<Model>, _ index: ModelIndex<Model>, _ used: Set<Int>
+  ) -> Int? {
+    conditions.indices.first {
+      guard !used.contains($0), conditions[$0].path == path,
+        conditions[$0].isAboutEach == index.isManyValued
+      else { return false }
+      if case .equal = conditions[$0].values { return true }
+      return false
+    }
+  }
+
+  private func rangeCondition(
+    on path: PartialKeyPath<Model>, _ index: ModelIndex<Model>, _ used: Set<Int>
+  ) -> Int? {
+    conditions.indices.first {
+      guard !used.contains($0), conditions[$0].path == path,
+        conditions[$0].isAboutEach == index.isManyValued
+      else { return false }
+      if case .range = conditions[$0].values { return true }
+      return false
+    }
+  }
+
+  /// Returns the keys of the entries with values between two bounds.
+  ///
+  /// - Parameters:
+  ///   - head: what the keys of all entries of the index begin with.
+  ///   - equal: the values of the properties before.
+  /// - Returns: also whether a bound was cut, so that the range may have other entries too.
+  private func keys(
+    from lower: QueryCondition<Model>.Bound?, to upper: QueryCondition<Model>.Bound?,
+    after head: [UInt8], _ equal: IndexEncoder
+  ) -> (range: KeyRange, isCut: Bool) {
+    var isCut = false
+    func key(_ bound: QueryCondition<Model>.Bound) -> (key: Key, isCut: Bool) {
+      var encoder = equal
+      bound.encode(&encoder)
+      isCut = isCut || encoder.isCut
+      return (Key(head + encoder.bytes), encoder.isCut)
+    }
+    let from = lower.map { bound in
+      let (key, isCut) = key(bound)
+      return bound.isIncluded || isCut ? key : KeyRange.prefix(key).upperBound ?? key
+    }
+    let to = upper.map { bound in
+      let (key, isCut) = key(bound)
+      return bound.isIncluded || isCut ? KeyRange.prefix(key).upperBound ?? key : key
+    }
+    return (KeyRange(from: from, upTo: to), isCut)
+  }
+
+  /// Whether the entries of an index have the order of the query, when the first `depth` properties
+  /// have one value each.
+  private func isSorted(by index: ModelIndex<Model>, after depth: Int) -> Bool {
+    if index.isManyValued, depth == 0 { return false }
+    guard let last = sorting.last else {
+      // Entries with one value are in the order of their keys.
+      return !isSortedByKey || depth == index.paths.count
+    }
+    guard sorting.allSatisfy({ $0.order == last.order }) else { return false }
+    // A property with one value does not change the order.
+    let fixed = Set(index.paths[..<depth].map { $0 as AnyKeyPath })
+    let wanted = sorting.filter { !fixed.contains($0.path) }
+    let rest = index.paths[depth...]
+    return wanted.count == rest.count && zip(wanted, rest).allSatisfy { $0.path == $1 }
+  }
+}
+
+extension QueryPlan {
+  fileprivate func isBetter(than other: QueryPlan) -> Bool {
+    if matchedCount != other.matchedCount { return matchedCount > other.matchedCount }
+    return isSorted && !other.isSorted
+  }
+}

@@ -1,0 +1,211 @@
+import Foundation
+import Moraine
+import MoraineTesting
+import Testing
+
+/// Indexes of a repository: unique values, building, and programs that do not know them.
+@Suite(.timeLimit(.minutes(10))) struct IndexTests {
+  private func people(
+    _ store: Store, _ indexes: [ModelIndex<Person>] = Person.indexes,
+    format: ModelFormat<Person> = .json
+  ) throws -> LocalRepository<Person> {
+    try LocalRepository(in: store, named: "people", format: format, indexes: indexes)
+  }
+
+  private func person(_ id: Int, _ email: String?, age: Int = 30, city: String = "Bern") -> Person {
+    Person(id: id, email: email, age: age, city: city)
+  }
+
+  @Test func uniqueIndexRefusesASecondModelWithTheValueAndNamesBoth() async throws {
+    let people = try people(Store.inMemory())
+    try await people.save(person(1, "ada@example.org"))
+    let error = await #expect(throws: StoreError.self) {
+      try await people.save(person(2, "ada@example.org"))
+    }
+    #expect(error?.code == .notUnique)
+    #expect(error?.duplicate?.index == "email")
+    #expect(error?.duplicate?.key == "2")
+    #expect(error?.duplicate?.holder == "1")
+    #expect(try await people.find(by: 2) == nil)
+    // The same model may keep its value, and another may take it once it is free.
+    try await people.save(person(1, "ada@example.org", age: 31))
+    try await people.save(person(1, "lovelace@example.org"))
+    try await people.save(person(2, "ada@example.org"))
+    #expect(try await people.find(\.email, "ada@example.org")?.id == 2)
+    try await people.delete(2)
+    try await people.save(person(3, "ada@example.org"))
+    #expect(try await people.find(\.email, "ada@example.org")?.id == 3)
+  }
+
+  @Test func batchIsRefusedAsAWholeWhenTwoOfItsModelsHaveAUniqueValue() async throws {
+    let people = try people(Store.inMemory())
+    await #expect(throws: StoreError.self) {
+      try await people.save(contentsOf: [person(1, "a"), person(2, "a")])
+    }
+    #expect(try await people.count() == 0)
+    // Nil is not a value.
+    try await people.save(contentsOf: [person(1, nil), person(2, nil)])
+    #expect(try await people.query(where: \.email, is: nil).count() == 2)
+  }
+
+  @Test func modelsOfOneBatchExchangeUniqueValues() async throws {
+    let people = try people(Store.inMemory())
+    try await people.save(contentsOf: [person(1, "a"), person(2, "b")])
+    try await people.save(contentsOf: [person(1, "b"), person(2, "a")])
+    #expect(try await people.find(\.email, "a")?.id == 2)
+    #expect(try await people.find(\.email, "b")?.id == 1)
+    try await people.keyspace.store.transaction { transaction in
+      try await people.save(person(1, "a"), in: transaction)
+      try await people.save(person(2, "b"), in: transaction)
+    }
+    #expect(try await people.find(\.email, "a")?.id == 1)
+  }
+
+  @Test func expiredModelDoesNotKeepItsUniqueValue() async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let people = try people(Store.inMemory(configuration: configuration))
+    try await people.save(person(1, "a"), expiring: .after(.seconds(5)))
+    await #expect(throws: StoreError.self) { try await people.save(person(2, "a")) }
+    clock.advance(by: .seconds(5))
+    #expect(try await people.find(\.email, "a") == nil)
+    #expect(try await people.query(where: \.age, is: 30).count() == 0)
+    try await people.save(person(2, "a"))
+    #expect(try await people.find(\.email, "a")?.id == 2)
+  }
+
+  @Test func addedIndexIsBuiltAndQueriesAreRightMeanwhile() async throws {
+    let store = Store.inMemory()
+    let plain = try people(store, [])
+    for id in 0..<1_000 { try await plain.save(person(id, "\(id)", age: id % 10)) }
+    let people = try people(store)
+    #expect(try await people.query(where: \.age, is: 3).count() == 100)
+    #expect(try await people.find(\.email, "77")?.id == 77)
+    try await people.buildIndexes()
+    #expect(try await people.indexStatus().allSatisfy(\.isReady))
+    let plan = try await people.query(where: \.age, is: 3).explain()
+    #expect(plan.index == "age")
+    #expect(plan.candidateCount == 100)
+    #expect(!plan.isFiltering)
+    #expect(try await people.query(where: \.age, is: 3).requiringIndex().count() == 100)
+  }
+
+  @Test func uniqueIndexOverDuplicatesIsNotReadyAndSaysWhy() async throws {
+    let store = Store.inMemory()
+    let plain = try people(store, [])
+    try await plain.save(contentsOf: [person(1, "a"), person(2, "a"), person(3, "c")])
+    let people = try people(store)
+    let error = await #expect(throws: StoreError.self) { try await people.buildIndexes() }
+    #expect(error?.code == .notUnique)
+    #expect(try await people.query(where: \.email, is: "a").fetch().count == 2)
+    // After one of them has changed, the index can be built.
+    try await plain.save(person(2, "b"))
+    try await people.buildIndexes()
+    #expect(try await people.find(\.email, "a")?.id == 1)
+    #expect(try await people.query(where: \.email, is: "a").explain().index == "email")
+  }
+
+  @Test func programWithoutTheIndexLeavesMarksThatTheNextOneFollows() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: (0..<20).map { person($0, "\($0)") })
+    try await people.buildIndexes()
+    let old = try self.people(store, [])
+    try await old.save(person(3, "new", age: 99))
+    try await old.delete(4)
+    try await old.save(person(50, "fifty", age: 99))
+    #expect(Set(try await people.query(where: \.age, is: 99).fetch().map(\.id)) == [3, 50])
+    #expect(try await people.find(\.email, "3") == nil)
+    #expect(try await people.find(\.email, "4") == nil)
+    try await people.buildIndexes()
+    let plan = try await people.query(where: \.age, is: 99).explain()
+    #expect(plan.pendingCount == 0)
+    #expect(plan.candidateCount == 2)
+  }
+
+  @Test func laterVersionOfTheModelsBuildsTheIndexAgain() async throws {
+    let store = Store.inMemory()
+    let first = try people(store)
+    try await first.save(person(1, "A@example.org"))
+    try await first.buildIndexes()
+    let format = ModelFormat<Person>.json(version: 2).migrating(from: 1, Person.self) {
+      var person = $0
+      person.email = person.email?.lowercased()
+      return person
+    }
+    let second = try people(store, format: format)
+    #expect(try await second.find(\.email, "a@example.org")?.id == 1)
+    try await second.buildIndexes()
+    let query = second.query(where: \.email, is: "a@example.org")
+    #expect(try await query.explain().index == "email")
+    #expect(try await query.fetch().map(\.id) == [1])
+    // The older program does not take the index back.
+    #expect(try await first.indexStatus().first { $0.name == "email" }?.isReady == false)
+    _ = try await people(store).query(where: \.age, is: 30).count()
+    #expect(try await second.indexStatus().allSatisfy(\.isReady))
+  }
+
+  @Test func removedIndexLeavesNoEntries() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: (0..<600).map { person($0, "\($0)") })
+    try await people.buildIndexes()
+    let fewer = try self.people(store, Array(Person.indexes[..<1]))
+    for name in ["age", "city, age", "tags", "active"] { try await fewer.removeIndex(named: name) }
+    try await fewer.buildIndexes()
+    let system = try store.orderedKeyspace(named: "moraine.index/people")
+    // The list, a row for each model, and an entry for each email.
+    #expect(try await system.count() == 1 + 600 + 600)
+  }
+
+  @Test func indexThatIsAddedAgainIsComplete() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: (0..<300).map { person($0, "\($0)", age: $0 % 3) })
+    try await people.buildIndexes()
+    let fewer = try self.people(store, Array(Person.indexes[..<1]))
+    try await fewer.removeIndex(named: "age")
+    try await fewer.buildIndexes()
+    let again = try self.people(store)
+    // A save that changes no value writes no entry that the row has.
+    try await again.save(person(5, "5", age: 2))
+    try await again.buildIndexes()
+    let query = again.query(where: \.age, is: 2)
+    #expect(try await query.explain().index == "age")
+    #expect(try await query.count() == 100)
+    #expect(try await store.verify().problems.isEmpty)
+  }
+
+  @Test func keyThatIsTooLongForAnIndexedKeyspaceIsRefused() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(person(1, "a"))
+    let long = Key(String(repeating: "k", count: 201))
+    let error = await #expect(throws: StoreError.self) {
+      try await people.keyspace.set([1], forKey: long)
+    }
+    #expect(error?.code == .keyTooLarge)
+    let other = await #expect(throws: StoreError.self) {
+      try await people.save(person(2, String(repeating: "e", count: 400)))
+    }
+    #expect(other?.code == .keyTooLarge)
+  }
+
+  @Test func textsThatDifferOnlyAfterTheirFirstBytesAreToldApart() async throws {
+    let people = try people(Store.inMemory())
+    let long = String(repeating: "x", count: 400)
+    try await people.save(contentsOf: [
+      person(1, nil, city: long + "a"), person(2, nil, city: long + "b"),
+      person(3, nil, city: long),
+      person(4, nil, city: "y"),
+    ])
+    try await people.buildIndexes()
+    for (city, id) in [(long + "a", 1), (long + "b", 2), (long, 3)] {
+      #expect(try await people.query(where: \.city, is: city).fetch().map(\.id) == [id])
+      #expect(try await people.query(where: \.city, is: city).count() == 1)
+    }
+    #expect(try await people.query(where: \.city, in: ..<(long + "b")).count() == 2)
+    #expect(try await people.query(where: \.city, in: (long + "b")...).count() == 2)
+  }
+}

@@ -1,0 +1,101 @@
+import Foundation
+import Moraine
+import MoraineTesting
+import Testing
+
+/// A query returns what a filter over all models returns, after any history.
+@Suite(.timeLimit(.minutes(10))) struct QueryModelTests {
+  /// The programs that use the store: with all indexes, with some, and with none.
+  private static func repositories(
+    _ store: Store
+  ) throws -> [LocalRepository<Person>] {
+    [
+      try LocalRepository(in: store, named: "people", indexes: Person.indexes),
+      try LocalRepository(in: store, named: "people", indexes: Array(Person.indexes[1...2])),
+      try LocalRepository(in: store, named: "people"),
+    ]
+  }
+
+  @Test(arguments: 0..<24 as Range<UInt64>)
+  func queryEqualsAFilterOfAllModels(seed: UInt64) async throws {
+    var random = SeededGenerator(seed: seed)
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    configuration.expiryGrace = .milliseconds(500)
+    configuration.segmentSizeBytes = 1 << 16
+    let store = Store.inMemory(configuration: configuration)
+    var programs = try Self.repositories(store)
+    for round in 0..<40 {
+      for _ in 0..<12 {
+        // The program with all indexes writes most.
+        let program = programs[random.next() % 3 == 0 ? Int(random.next() % 3) : 0]
+        try await Self.write(program, clock, &random)
+      }
+      if random.next() % 8 == 0 { programs = try Self.repositories(store) }
+      if random.next() % 8 == 0 { try await store.compact() }
+      if random.next() % 8 == 0 { clock.advance(by: .milliseconds(random.next() % 2_000)) }
+      if random.next() % 8 == 0 { try await store.removeExpired() }
+      let problems = try await store.verify().problems
+      #expect(problems.isEmpty, "seed \(seed), round \(round)")
+      for (number, program) in programs.enumerated() {
+        let found = try await difference(
+          of: program, queries: 6, &random, hasAllIndexes: number == 0)
+        #expect(found == nil, "seed \(seed), round \(round)")
+        if found != nil { return }
+      }
+    }
+    // The other programs may have saved the same email twice; the models are then corrected.
+    while let error = await Self.failureToBuild(programs[0]) {
+      let duplicate = try #require(error.duplicate, "seed \(seed): \(error)")
+      try await programs[0].keyspace.removeValue(forKey: duplicate.key)
+    }
+    #expect(try await programs[0].indexStatus().allSatisfy(\.isReady), "seed \(seed)")
+    let marks = try await programs[0].query().explain().pendingCount
+    #expect(marks == 0, "seed \(seed)")
+    let found = try await difference(of: programs[0], queries: 30, &random)
+    #expect(found == nil, "seed \(seed), at the end")
+    #expect(try await store.verify().problems.isEmpty, "seed \(seed)")
+  }
+
+  private static func failureToBuild(_ people: LocalRepository<Person>) async -> StoreError? {
+    do throws(StoreError) {
+      try await people.buildIndexes()
+      return nil
+    } catch {
+      return error
+    }
+  }
+
+  private static func write(
+    _ program: LocalRepository<Person>, _ clock: ManualClock, _ random: inout SeededGenerator
+  ) async throws {
+    let id = Int(random.next() % 40)
+    let person = Person.random(id, &random)
+    do {
+      switch random.next() % 8 {
+      case 0: try await program.delete(id)
+      case 1:
+        try await program.save(
+          person, expiring: .after(.milliseconds(random.next() % 3_000)))
+      case 2:
+        let second = Person.random(Int(random.next() % 40), &random)
+        try await program.save(contentsOf: [person, second])
+      case 3:
+        let other = Person.random(Int(random.next() % 40), &random)
+        try await program.keyspace.store.transaction { transaction in
+          _ = try await program.find(by: other.id, in: transaction)
+          try await program.save(other, in: transaction)
+          try await program.delete(id, in: transaction)
+        }
+      case 4:
+        // A program that knows nothing of models.
+        try await program.keyspace.removeValue(forKey: Key("\(id)"))
+      default: try await program.save(person)
+      }
+    } catch let error as StoreError {
+      guard error.code == .notUnique else { throw error }
+      #expect(error.duplicate != nil)
+    }
+  }
+}

@@ -1,0 +1,80 @@
+import Foundation
+import Moraine
+import MoraineTesting
+import Testing
+
+/// An observed query equals the query after each change.
+@Suite(.timeLimit(.minutes(10))) struct QueryUpdateTests {
+  /// Applies steps to an array: what a view does.
+  private static func apply(
+    _ update: QueryUpdate<Person>, to list: inout [Person]
+  ) throws {
+    if update.isReload {
+      list = Array(update.models)
+      return
+    }
+    // The values at the offsets are taken from the new state, so only the places are compared.
+    for step in update.steps {
+      switch step {
+      case .insert(let offset):
+        list.insert(Person(id: -1, age: 0, city: ""), at: offset)
+      case .remove(let offset): list.remove(at: offset)
+      case .update(let offset): list[offset] = Person(id: -1, age: 0, city: "")
+      case .move(let from, let to):
+        list.remove(at: from)
+        list.insert(Person(id: -1, age: 0, city: ""), at: to)
+      }
+    }
+    try #require(list.count == update.models.count)
+    // A model that no step has touched is the same, at the same place.
+    for (old, new) in zip(list, update.models) where old.id >= 0 { try #require(old == new) }
+    list = Array(update.models)
+  }
+
+  @Test(arguments: 0..<16 as Range<UInt64>)
+  func observedQueryEqualsTheQueryAfterEachChange(seed: UInt64) async throws {
+    var random = SeededGenerator(seed: seed)
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let people = try LocalRepository<Person>(
+      in: store, named: "people", indexes: Array(Person.indexes[1...]))
+    let others = try LocalRepository<Person>(in: store, named: "people")
+    for id in 0..<30 { try await people.save(Person.random(id, &random)) }
+    var compared = ComparedQuery.random(&random, hasAllIndexes: true)
+    while compared.precedes == nil {
+      compared = ComparedQuery.random(&random, hasAllIndexes: true)
+    }
+    var query = compared.query(people)
+    let limit = seed % 2 == 0 ? Int(seed) / 2 + 1 : Int.max
+    if limit != .max { query = query.limit(limit) }
+    var iterator = query.updates.makeAsyncIterator()
+    var list: [Person] = []
+    try Self.apply(try #require(await iterator.next(isolation: nil)), to: &list)
+    var expected = Array(compared.expected(try await people.loadAll()).prefix(limit))
+    #expect(list == expected)
+    for round in 0..<300 {
+      let id = Int(random.next() % 60)
+      switch random.next() % 5 {
+      case 0: try await people.delete(id)
+      case 1:
+        try await people.save(
+          Person.random(id, &random), expiring: .after(.milliseconds(1 + random.next() % 50)))
+      case 2: clock.advance(by: .milliseconds(random.next() % 30))
+      case 3: try await others.save(Person.random(id, &random))
+      default: try await people.save(Person.random(id, &random))
+      }
+      let before = expected
+      expected = Array(compared.expected(try await people.loadAll()).prefix(limit))
+      // Without a difference, there is nothing to wait for.
+      if expected == before { continue }
+      while list != expected {
+        let update = try #require(await iterator.next(isolation: nil))
+        try Self.apply(update, to: &list)
+      }
+      #expect(list == expected, "seed \(seed), round \(round)")
+    }
+    try await store.close()
+  }
+}
