@@ -50,8 +50,7 @@ where Model.ID: Sendable {
   ) async throws(StoreError) -> Bool {
     let keyspace = indexes.keyspace
     return try await store.writeTyped { (batch) throws(StoreError) in
-      var catalog = try IndexCatalog(
-        try batch.value(forKey: IndexLayout.catalogKey, in: keyspace), of: keyspace.name)
+      var catalog = try batch.indexCatalog(in: keyspace)
       guard catalog[index.number]?.state == .dropped else { return false }
       for key in keys { try batch.removeValue(forKey: key, in: keyspace) }
       if !keys.isEmpty { return true }

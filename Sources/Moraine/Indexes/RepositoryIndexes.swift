@@ -116,8 +116,7 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
   ) async throws(StoreError) -> IndexCatalog {
     let keyspace = keyspace
     return try await keyspace.store.writeTyped { (batch) throws(StoreError) in
-      let before = try IndexCatalog(
-        try batch.value(forKey: IndexLayout.catalogKey, in: keyspace), of: keyspace.name)
+      let before = try batch.indexCatalog(in: keyspace)
       var catalog = before
       try body(&catalog)
       if catalog != before {

@@ -24,11 +24,18 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
   /// Whether ``models`` is complete.
   public private(set) var phase = LivePhase.loading
   private var list: LiveList<Model>
+  /// The state of the query; nil without a query, and during its first loading.
+  private var queried: QueryModels<Model>?
+  @ObservationIgnored private let query: ModelQuery<Model>?
   @ObservationIgnored private let filter: (@Sendable (Model) -> Bool)?
   @ObservationIgnored private var following: Task<Void, Never>?
 
-  /// The models after the last change that was applied; empty during the first loading.
-  public var models: [Model] { list.models }
+  /// The models after the last change that was applied; empty during the first loading. With a
+  /// query, each access creates the array: use ``results``.
+  public var models: [Model] { queried.map(Array.init) ?? list.models }
+
+  /// The same models as a collection, for a list of a view. Access to it costs O(1).
+  public var results: QueryModels<Model> { queried ?? QueryModels(list.models) }
 
   /// Starts to load the models and to follow their changes.
   ///
@@ -43,7 +50,23 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
   ) {
     self.repository = repository
     self.filter = filter
+    query = nil
     list = LiveList(order: order)
+    restart()
+  }
+
+  /// Starts to load the models of a query and to follow their changes: a change costs O(log n), and
+  /// the models that the query excludes are not kept in memory.
+  ///
+  /// ```swift
+  /// @State private var list = LiveModels(users.query(where: \.city, is: "Bern").sorted(by: \.name))
+  /// var body: some View { List(list.results) { Text($0.name) } }
+  /// ```
+  public init(_ query: ModelQuery<Model>) {
+    repository = query.repository
+    self.query = query
+    filter = nil
+    list = LiveList(order: nil)
     restart()
   }
 
@@ -54,6 +77,7 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
   public func restart() {
     following?.cancel()
     phase = .loading
+    if let query { return follow(query) }
     let source = LiveSource(repository, filter: filter, order: list.order)
     following = Task { [weak self] in
       while let step = await source.next(), !Task.isCancelled {
@@ -61,6 +85,41 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
         // its owner alive.
         guard let self, take(step) else { return }
       }
+    }
+  }
+
+  private func follow(_ query: ModelQuery<Model>) {
+    let observer = QueryObserver(query)
+    following = Task { [weak self] in
+      while !Task.isCancelled {
+        let step: Result<QueryUpdate<Model>?, StoreError>
+        do throws(StoreError) { step = .success(try await observer.next()) } catch {
+          step = .failure(error)
+        }
+        guard !Task.isCancelled, let self, take(step) else { return }
+      }
+    }
+  }
+
+  /// Applies a state of the query.
+  ///
+  /// - Returns: false after the last one.
+  private func take(_ step: Result<QueryUpdate<Model>?, StoreError>) -> Bool {
+    switch step {
+    case .success(let update?):
+      queried = update.models
+      if case .loading = phase { phase = .loaded }
+      if update.isReload { phase = .loaded }
+      return true
+    case .success(nil):
+      phase = .failed(
+        StoreError(.closed, "the store was closed; open it again", file: repository.place))
+      return false
+    case .failure(let error):
+      phase = .failed(error)
+      // Without a first state there is nothing that changes could be applied to.
+      let isOfOneModel = error.code == .decodingFailed || error.code == .newerFormat
+      return isOfOneModel && queried != nil
     }
   }
 

@@ -4,14 +4,20 @@
 /// several states is cheap. Access to a position takes O(log n).
 public struct QueryModels<Model: Sendable>: RandomAccessCollection, Sendable {
   private var root: Node?
+  /// The models of a list without a query; nil with one.
+  private var list: [Model]?
 
   init() {}
 
+  /// Creates the collection of a list that no query keeps.
+  init(_ list: [Model]) { self.list = list }
+
   public var startIndex: Int { 0 }
-  public var endIndex: Int { root?.count ?? 0 }
+  public var endIndex: Int { list?.count ?? root?.count ?? 0 }
 
   public subscript(position: Int) -> Model {
     precondition(indices.contains(position), "a position outside of the models")
+    if let list { return list[position] }
     var (node, offset) = (root, position)
     while let current = node {
       let before = current.left?.count ?? 0

@@ -27,6 +27,8 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   /// The number of the last operation of the state.
   private var sequence = SequenceNumber.none
   private var hasEnded = false
+  /// The error of a model that a state lacks which was returned last.
+  private var failure: StoreError?
 
   init(_ query: ModelQuery<Model>) {
     var query = query
@@ -41,6 +43,10 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
 
   /// Waits for the next state; nil when the store was closed or the task was cancelled.
   func next() async throws(StoreError) -> QueryUpdate<Model>? {
+    if let failure {
+      self.failure = nil
+      throw failure
+    }
     while !hasEnded, !Task.isCancelled {
       do throws(StoreError) {
         guard let feed else { return try await load() }
@@ -69,7 +75,13 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     sequence = snapshot.sequence
     (kept, members, expiries) = (QueryModels(), [:], ExpiryQueue())
     let limit = keptLimit
-    let found = try await QueryRun(query, snapshot).found(limit: limit.map { $0 + 1 }, after: nil)
+    let found: [FoundModel<Model>]
+    do throws(StoreError) {
+      found = try await QueryRun(query, snapshot).found(limit: limit.map { $0 + 1 }, after: nil)
+    } catch {
+      feed = nil
+      throw error
+    }
     isCut = limit.map { found.count > $0 } ?? false
     let models = snapshot.keyspace(named: repository.keyspace.name)
     for each in found.prefix(limit ?? .max) {
@@ -162,7 +174,10 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     while let key = expiries.pop(through: time, where: { members[$1]?.expiry == $0 }) {
       steps += remove(key)
     }
-    if let failure { throw failure }
+    if let failure {
+      if steps.isEmpty { throw failure }
+      self.failure = failure
+    }
     if isCut, let limit = query.limit, kept.count < limit {
       feed = nil
       return try await load()

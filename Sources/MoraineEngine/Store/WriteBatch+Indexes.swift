@@ -113,6 +113,16 @@ extension WriteBatch {
     try removeIfStored(systemPlace(IndexLayout.pendingKey(of: key), indexes))
   }
 
+  /// Returns the list of the indexes that a system keyspace holds.
+  ///
+  /// - Throws: `.corrupted`, `.newerFormat`.
+  package mutating func indexCatalog(
+    in keyspace: Keyspace
+  ) throws(StoreError) -> IndexCatalog {
+    let bytes = try value(forKey: IndexLayout.catalogKey, in: keyspace)
+    return try IndexCatalog(bytes, of: keyspace.name)
+  }
+
   private mutating func catalog(in indexes: UInt16) throws(StoreError) -> IndexCatalog {
     try IndexCatalog(
       try storedValue(systemPlace(IndexLayout.catalogKey, indexes)), of: name(of: indexes))
