@@ -30,7 +30,8 @@ struct MoraineCommand: AsyncParsableCommand {
     version: version,
     subcommands: [
       Put.self, Get.self, Delete.self, Scan.self, Load.self, Dump.self, Stats.self,
-      Keyspaces.self, Verify.self, Compact.self, Backup.self, Restore.self, Watch.self, Doctor.self,
+      Keyspaces.self, Indexes.self, Query.self, Verify.self, Compact.self, Backup.self,
+      Restore.self, Watch.self, Doctor.self,
       Inspect.self, Bench.self, CrashTest.self, Drive.self,
     ])
 

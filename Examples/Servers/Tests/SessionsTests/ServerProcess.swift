@@ -1,0 +1,76 @@
+import Foundation
+import Subprocess
+import Synchronization
+import SystemPackage
+
+/// The built session server, started as a user starts it.
+enum ServerProcess {
+  /// Returns the path of the program, which is next to the test bundle.
+  private static func path() throws -> FilePath {
+    let bundles = Bundle.allBundles.map(\.bundlePath).filter { $0.hasSuffix(".xctest") }
+    let places = (bundles + CommandLine.arguments).map {
+      FilePath($0).removingLastComponent().appending("SessionServer")
+    }
+    guard
+      let path = places.first(where: { FileManager.default.isExecutableFile(atPath: $0.string) })
+    else { throw Failure(text: "there is no SessionServer in \(places)") }
+    return path
+  }
+
+  /// Runs the program with arguments that it refuses or that let it end by itself.
+  ///
+  /// - Returns: its exit code, which is -1 for a signal, and its errors.
+  static func run(_ arguments: [String]) async throws -> (code: Int32, errors: String) {
+    let result = try await Subprocess.run(
+      .path(try path()), arguments: Arguments(arguments), input: .none, output: .discarded,
+      error: .string(limit: 1 << 20))
+    return (code(result.terminationStatus), result.standardError)
+  }
+
+  /// Starts the server on a free port, calls the body with a client, and ends the server with a
+  /// signal.
+  ///
+  /// - Parameter body: also receives a function that sends the signal earlier.
+  /// - Returns: the exit code, which is -1 for a signal.
+  static func serve(
+    _ directory: String, endingWith signal: Signal,
+    _ body: @Sendable (Client, @escaping @Sendable () throws -> Void) async throws -> Void
+  ) async throws -> Int32 {
+    let result = try await Subprocess.run(
+      .path(try path()), arguments: [directory, "0"],
+      environment: .inherit.updating(["SWIFT_BACKTRACE": "enable=no"]),
+      input: .none, output: .sequence, error: .discarded
+    ) { execution in
+      var lines = execution.standardOutput.strings().makeAsyncIterator()
+      let line = try await lines.next() ?? ""
+      let address = line.split(separator: " ").last.map(String.init) ?? ""
+      guard address.hasPrefix("http://") else { throw Failure(text: "the server says '\(line)'") }
+      let isEnding = Mutex(false)
+      let end: @Sendable () throws -> Void = {
+        let isFirst = isEnding.withLock { isEnding in
+          defer { isEnding = true }
+          return !isEnding
+        }
+        if isFirst { try execution.send(signal: signal) }
+      }
+      do {
+        try await Client.with(address.trimmingCharacters(in: .newlines)) { client in
+          try await body(client, end)
+        }
+      } catch {
+        try end()
+        throw error
+      }
+      try end()
+    }
+    return code(result.terminationStatus)
+  }
+
+  private static func code(_ status: TerminationStatus) -> Int32 {
+    if case .exited(let code) = status { code } else { -1 }
+  }
+
+  struct Failure: Error {
+    let text: String
+  }
+}
