@@ -114,7 +114,7 @@ let package = Package(
     .testTarget(
       name: "MoraineCommandTests",
       dependencies: [
-        "MoraineCommand", "MoraineFormat", "MoraineTesting", system,
+        "Moraine", "MoraineCommand", "MoraineFormat", "MoraineTesting", system,
         .product(name: "Subprocess", package: "swift-subprocess"),
       ],
       swiftSettings: settings

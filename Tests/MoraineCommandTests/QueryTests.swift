@@ -63,7 +63,8 @@ import Testing
     #expect(
       text.lines == [
         "   entries  state     pending  keyspace, index",
-        "         3  ready           1  users, age", "         3  ready           1  users, city", "",
+        "         3  ready           1  users, age", "         3  ready           1  users, city",
+        "",
       ])
     let json = try await Moraine.run("indexes", place.store, "--json")
     let objects = try JSONSerialization.jsonObject(with: Data(json.output)) as? [[String: Any]]

@@ -59,13 +59,13 @@ MUTANTS = [
            CRASHES),
     Mutant("transaction-committed-in-several-batches", "P1: no part of a transaction",
            (engine(STORE,
-                   "      var batch = WriteBatch(store: self)\n"
+                   "      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)\n"
                    "      try contents.write(to: &batch, of: self)\n"
                    "      sequence = try await commit(batch.take(), hasGate: hasGate)\n",
                    """      var last: SequenceNumber?
       for (name, part) in contents.parts where ON {
         for (key, value) in part.writesInOrder {
-          var single = WriteBatch(store: self)
+          var single = WriteBatch(store: self, hasIndexes: hasIndexes)
           let keyspace = part.keyspace ?? Keyspace(store: self, name: name)
           if let value {
             try single.set(value, forKey: key, in: keyspace)
@@ -75,7 +75,7 @@ MUTANTS = [
           last = try await commit(single.take(), hasGate: hasGate)
         }
       }
-      var batch = WriteBatch(store: self)
+      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
       if !ON { try contents.write(to: &batch, of: self) }
       let whole = try await commit(batch.take(), hasGate: hasGate)
       sequence = whole ?? last

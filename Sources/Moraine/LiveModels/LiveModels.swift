@@ -59,7 +59,7 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
   /// the models that the query excludes are not kept in memory.
   ///
   /// ```swift
-  /// @State private var list = LiveModels(users.query(where: \.city, is: "Bern").sorted(by: \.name))
+  /// @State private var list = LiveModels(users.query(where: \.city, is: "Bern"))
   /// var body: some View { List(list.results) { Text($0.name) } }
   /// ```
   public init(_ query: ModelQuery<Model>) {

@@ -90,7 +90,12 @@ import Testing
         }
       case 4:
         // A program that knows nothing of models.
-        try await program.keyspace.removeValue(forKey: Key("\(id)"))
+        if random.next() % 2 == 0 {
+          try await program.keyspace.removeValue(forKey: Key("\(id)"))
+        } else {
+          let bytes = [UInt8](try JSONEncoder().encode(person))
+          try await program.keyspace.set(bytes, forKey: Key("\(id)"))
+        }
       default: try await program.save(person)
       }
     } catch let error as StoreError {
