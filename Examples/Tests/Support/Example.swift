@@ -8,13 +8,14 @@ public enum Example {
   private static func path(_ name: String) -> FilePath {
     // An example that ends early must fail its test, and not end the test process.
     signal(SIGPIPE, SIG_IGN)
-    let bundles = Bundle.allBundles.filter { $0.bundlePath.hasSuffix(".xctest") }.map(\.bundlePath)
-    let places =
-      (bundles + [Bundle.main.bundlePath + "/x"] + CommandLine.arguments)
-      .map { ($0 as NSString).deletingLastPathComponent + "/" + name }
-    guard let path = places.first(where: { FileManager.default.isExecutableFile(atPath: $0) })
+    let bundles = Bundle.allBundles.map(\.bundlePath).filter { $0.hasSuffix(".xctest") }
+    let places = (bundles + [Bundle.main.bundlePath + "/x"] + CommandLine.arguments)
+      // Not with `NSString`: it traps for an argument of one character.
+      .map { FilePath($0).removingLastComponent().appending(name) }
+    guard
+      let path = places.first(where: { FileManager.default.isExecutableFile(atPath: $0.string) })
     else { fatalError("there is no \(name) in \(places)") }
-    return FilePath(path)
+    return path
   }
 
   private static let environment = Environment.inherit.updating(["SWIFT_BACKTRACE": "enable=no"])
