@@ -102,6 +102,9 @@ extension TreeIndex {
     {
       leaf.insert(edit.key, address, edit.place.place)
       addToCounts(path, 1)
+    } else if edits.count == 1, hasRemovals, before > 1, let edit = edits.first {
+      leaf.remove(edit.place.place.position)
+      addToCounts(path, -1)
     } else {
       let isAppended = edits.allSatisfy { $0.place.place.position == before }
       scratch.removeAll()

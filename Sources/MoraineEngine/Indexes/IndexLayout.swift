@@ -71,7 +71,7 @@ package struct SecondaryIndexEntry: Hashable, Sendable {
   package var recordKey: Key {
     let head = IndexLayout.prefix(of: index) + value
     if isUnique { return Key(head) }
-    return Key(head + key.bytes + [UInt8(key.bytes.count)])
+    return Key(head + key.bytes + [UInt8(truncatingIfNeeded: key.bytes.count)])
   }
 
   /// The value of the entry's record.

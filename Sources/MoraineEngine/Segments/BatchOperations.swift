@@ -87,6 +87,21 @@ struct BatchOperations {
     return Place(keyspace: operation.keyspace, key: Key([UInt8](key)))
   }
 
+  /// Returns the index of the last operation on a key; nil when there is none.
+  ///
+  /// - Complexity: O(operations).
+  func lastIndex(of place: Place) -> Int? {
+    bytes.withUnsafeBytes { bytes in
+      place.key.bytes.withUnsafeBytes { key in
+        operations.lastIndex {
+          $0.keyspace == place.keyspace && $0.keyLength == key.count
+            && key.elementsEqualFast(
+              UnsafeRawBufferPointer(rebasing: bytes[$0.offset..<$0.offset + $0.keyLength]))
+        }
+      }
+    }
+  }
+
   /// Returns the value that an operation leaves; nil for a delete.
   func value(of index: Int) -> [UInt8]? {
     let operation = operations[index]

@@ -6,7 +6,7 @@ public struct WriteBatch: ~Copyable {
   /// The keyspaces that the batch writes to. An operation refers to a keyspace by its index here.
   /// The first one is the unnamed keyspace.
   private var keyspaces = [KeyspaceRequest(name: "", isOrdered: false)]
-  /// Index of each key's last operation. Nil until a read needs it.
+  /// Index of each key's last operation. Nil until a read needs it among many operations.
   private var latest: [BatchOperations.Place: Int]?
   /// The time by which entries expire for the whole batch, in milliseconds since 1970. Nil until an
   /// entry that expires needs it.
@@ -314,8 +314,12 @@ extension WriteBatch {
     return operation.expiryMilliseconds == 0 || operation.expiryMilliseconds > now()
   }
 
+  /// Number of operations up to which a search among them is faster than a dictionary.
+  private static let fewOperations = 16
+
   private mutating func lastOperation(on place: BatchOperations.Place) -> Int? {
     if latest == nil {
+      if operations.count <= Self.fewOperations { return operations.lastIndex(of: place) }
       latest = [:]
       for index in 0..<operations.count { latest?[operations.place(of: index)] = index }
     }

@@ -24,13 +24,15 @@ struct Plan: Sendable {
 
   var rows: [Report.Row] {
     Plan.workloads.flatMap { $0.init(size).rows } + Repositories(size).rows
+      + IndexedModels(size).rows
   }
 
-  var groups: [String] { Plan.workloads.map { $0.name } + [Repositories.name] }
+  var groups: [String] { Plan.workloads.map { $0.name } + [Repositories.name, IndexedModels.name] }
 
   /// Returns the engines to measure in a group. A snapshot is measured with its store.
   func engines(of group: String) -> [String] {
     if group == Repositories.name { return Repositories.engines }
+    if group == IndexedModels.name { return IndexedModels.engines }
     let peers = PeerMaker.all.filter { $0.engine.missing == nil }.map(\.engine.name)
     if Plan.orderedGroups.contains(group) {
       return [OrderedMaker.name] + peers.filter { $0 != "tkrzw" }
@@ -45,6 +47,10 @@ struct Plan: Sendable {
     var recorder = Recorder(engine: engine)
     if group == Repositories.name {
       try await Repositories(size).run(engine, in: folder, &recorder)
+      return recorder
+    }
+    if group == IndexedModels.name {
+      try await IndexedModels(size).run(engine, in: folder, &recorder)
       return recorder
     }
     guard let type = Plan.workloads.first(where: { $0.name == group }) else {
