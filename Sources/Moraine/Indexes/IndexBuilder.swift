@@ -81,7 +81,7 @@ where Model.ID: Sendable {
     }
     if let failure { return failure }
     try await indexes.changeCatalog { (catalog) throws(StoreError) in
-      catalog.markReady(numbers)
+      catalog.markReady(building)
     }
     let nanoseconds = (ContinuousClock.now - began) / .nanoseconds(1)
     for index in building {
@@ -180,16 +180,23 @@ where Model.ID: Sendable {
 
 /// The keyspaces whose indexes a task of this process builds in the background.
 enum IndexBuilds {
-  /// For each keyspace with a task, whether the task must look again at its end.
-  private static let running = Mutex<[Keyspace: Bool]>([:])
+  /// For each task, whether it must look again at its end.
+  private static let running = Mutex<[Build: Bool]>([:])
 
-  /// Begins a build in the background, unless one is under way for the keyspace; that one then
+  /// The indexes of one program. Another program may declare others for the same keyspace.
+  private struct Build: Hashable {
+    let keyspace: Keyspace
+    let numbers: [UInt64]
+  }
+
+  /// Begins a build in the background, unless the same one is under way; that one then
   /// looks again.
   static func begin<Model>(_ builder: IndexBuilder<Model>) {
     let keyspace = builder.repository.keyspace
+    let build = Build(keyspace: keyspace, numbers: builder.indexes.numbers)
     let isFirst = running.withLock { running in
-      defer { running[keyspace] = running[keyspace] != nil }
-      return running[keyspace] == nil
+      defer { running[build] = running[build] != nil }
+      return running[build] == nil
     }
     guard isFirst else { return }
     Task.detached(priority: .utility) {
@@ -200,18 +207,18 @@ enum IndexBuilds {
             keyspace.store.report(.indexBuildingFailed(keyspace: keyspace.name, error))
           }
         }
-      } while looksAgain(at: keyspace)
+      } while looksAgain(at: build)
     }
   }
 
-  /// Ends the task of a keyspace, unless it must look again.
-  private static func looksAgain(at keyspace: Keyspace) -> Bool {
+  /// Ends a task, unless it must look again.
+  private static func looksAgain(at build: Build) -> Bool {
     running.withLock { running in
-      guard running[keyspace] == true else {
-        running[keyspace] = nil
+      guard running[build] == true else {
+        running[build] = nil
         return false
       }
-      running[keyspace] = false
+      running[build] = false
       return true
     }
   }

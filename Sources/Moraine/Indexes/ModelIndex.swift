@@ -14,8 +14,8 @@ import MoraineEngine
 /// ```
 ///
 /// The name identifies the index in the store; the key paths cannot be stored. An index that is
-/// added to a repository with models is built in the background. Give an index another name when
-/// its condition, or the encoding of its values, changes.
+/// added to a repository with models is built in the background. **Give an index another name when
+/// its property, its condition or the encoding of its values changes**: the store cannot see that.
 ///
 /// Text and data are in an index with about their first 290 bytes: 290 for an index of one value,
 /// 140 for each of two, 90 for each of three.
@@ -164,7 +164,13 @@ extension ModelIndex {
     return text.utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
   }
 
-  /// Returns the values of a model in this index; none for a model that a partial index lacks.
+  /// Whether a model is in the index.
+  func hasEntries(for model: Model) -> Bool {
+    includes(model) && (!isManyValued || !encodings(model).isEmpty)
+  }
+
+  /// Returns the values of a model in this index, each once; none for a model that a partial index
+  /// lacks.
   ///
   /// - Throws: `.keyTooLarge` for a text that is too long for a unique index.
   func values(of model: Model) throws(StoreError) -> [IndexRow.Value] {
@@ -186,6 +192,8 @@ extension ModelIndex {
       values.append(
         IndexRow.Value(encoder.bytes, isUnique: isUnique && !encoder.hasAbsent))
     }
-    return values
+    guard isManyValued else { return values }
+    // The same model must have the same row in each process, also when the values are a set.
+    return Set(values).sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
   }
 }

@@ -63,11 +63,13 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
         guard result.indexes[known].state == .dropped else { continue }
         if hasSuccessor(of: index, version, in: result) { continue }
         result.indexes[known].state = .building
+        result.indexes[known].addition = .random(in: .min ... .max)
       } else {
         if hasSuccessor(of: index, version, in: result) { continue }
         result.indexes.append(
           IndexCatalog.Index(
-            number: number, name: index.name, modelVersion: version, state: .building))
+            number: number, name: index.name, modelVersion: version, state: .building,
+            addition: .random(in: .min ... .max)))
       }
       for other in result.indexes.indices
       where result.indexes[other].name == index.name && result.indexes[other].number != number {

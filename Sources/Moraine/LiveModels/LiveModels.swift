@@ -112,6 +112,7 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
       if update.isReload { phase = .loaded }
       return true
     case .success(nil):
+      if case .failed = phase { return false }
       phase = .failed(
         StoreError(.closed, "the store was closed; open it again", file: repository.place))
       return false

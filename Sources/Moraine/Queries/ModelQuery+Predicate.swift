@@ -64,7 +64,7 @@ private struct PredicateTranslation<Model: Sendable> {
       let condition = comparison.condition(on: Model.self)
     else { return false }
     conditions.append(condition)
-    return true
+    return condition.isComparedAsBySwift
   }
 }
 

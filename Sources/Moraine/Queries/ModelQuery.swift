@@ -135,7 +135,8 @@ extension ModelQuery {
   public func limit(_ count: Int) -> ModelQuery {
     precondition(count >= 0, "a query has a negative limit")
     var query = self
-    query.limit = count
+    // No result is longer, and sums with the limit do not overflow.
+    query.limit = min(count, 1 << 40)
     return query
   }
 
@@ -175,7 +176,7 @@ extension ModelQuery {
   /// Returns whether a model fulfils all conditions.
   func includes(_ model: Model) throws(StoreError) -> Bool {
     guard conditions.allSatisfy({ $0.holds(model) }) else { return false }
-    if let index = try declaredIndex(), !index.includes(model) { return false }
+    if let index = try declaredIndex(), !index.hasEntries(for: model) { return false }
     return try passesFilters(model)
   }
 

@@ -1,3 +1,4 @@
+import Foundation
 import MoraineEngine
 
 /// A condition on one property of a model, which an index of that property can answer.
@@ -18,6 +19,9 @@ struct QueryCondition<Model: Sendable>: Sendable {
   let values: Values
   /// Whether the property has many values, one of which must fulfil the condition.
   let isAboutEach: Bool
+  /// Whether Swift compares the values as an index does. Other values may have another order, such
+  /// as numbers that are not a number.
+  let isComparedAsBySwift: Bool
   /// Returns whether a model fulfils the condition.
   let holds: @Sendable (Model) -> Bool
 
@@ -28,6 +32,9 @@ struct QueryCondition<Model: Sendable>: Sendable {
     self.path = path
     self.values = values
     isAboutEach = false
+    isComparedAsBySwift =
+      Value.self is any FixedWidthInteger.Type || Value.self == String.self
+      || Value.self == Bool.self || Value.self == UUID.self
     let test = Test(values)
     holds = { test.includes($0[keyPath: path]) }
   }
@@ -39,6 +46,7 @@ struct QueryCondition<Model: Sendable>: Sendable {
     self.path = path
     self.values = values
     isAboutEach = true
+    isComparedAsBySwift = false
     let test = Test(values)
     holds = { $0[keyPath: path].contains(where: test.includes) }
   }

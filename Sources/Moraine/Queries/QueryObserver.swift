@@ -79,6 +79,8 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     do throws(StoreError) {
       found = try await QueryRun(query, snapshot).found(limit: limit.map { $0 + 1 }, after: nil)
     } catch {
+      // Reading again at once would meet the same model.
+      hasEnded = true
       feed = nil
       throw error
     }

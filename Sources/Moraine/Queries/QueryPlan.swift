@@ -66,11 +66,16 @@ extension ModelQuery {
     }
     var isCut = encoder.isCut
     plan.range = depth == 0 ? .prefix(Key(head)) : .prefix(Key(head + encoder.bytes))
-    if depth < index.paths.count, let found = rangeCondition(on: index.paths[depth], index, used),
+    var isFirst = true
+    while depth < index.paths.count,
+      let found = rangeCondition(on: index.paths[depth], index, used),
       case .range(let lower, let upper) = conditions[found].values
     {
+      // Of many values, different ones may fulfil two conditions.
+      if index.isManyValued, !isFirst { break }
       used.insert(found)
-      plan.matchedCount += 1
+      if isFirst { plan.matchedCount += 1 }
+      isFirst = false
       let (range, isRangeCut) = keys(from: lower, to: upper, after: head, encoder)
       plan.range = plan.range.intersection(range)
       isCut = isCut || isRangeCut

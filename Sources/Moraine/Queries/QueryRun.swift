@@ -99,7 +99,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
       return limit.map { Array(result.prefix($0)) } ?? result
     }
     var sorted: [(place: QueryToken, found: FoundModel<Model>)] = []
-    let bound = limit.map { max(2 * $0, 1024) } ?? .max
+    let bound = limit.map { min(max(2 * $0, 1024), query.sortedLimit) } ?? .max
     func sort() {
       sorted.sort { order.precedes($0.place, $1.place) }
       if let limit, sorted.count > limit { sorted.removeLast(sorted.count - limit) }

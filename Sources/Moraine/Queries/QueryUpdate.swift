@@ -50,8 +50,8 @@ where Model.ID: Sendable {
     fileprivate let observer: QueryObserver<Model>
 
     /// - Throws: the errors of ``ModelQuery/fetch()``. After `.decodingFailed` and `.newerFormat`
-    ///   the next call continues: without a model that was saved later, and by reading the query
-    ///   again when it could not be read at first. After another error the sequence has ended.
+    ///   the next call continues without a model that was saved later. After any other error, and
+    ///   when the whole query cannot be read, the sequence has ended.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> QueryUpdate<Model>? {

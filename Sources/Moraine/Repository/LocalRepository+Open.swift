@@ -438,7 +438,8 @@ extension LocalRepository {
     let isReady = indexes.numbers.allSatisfy { catalog[$0]?.state == .ready }
     let hasDropped = catalog.indexes.contains { $0.state == .dropped }
     guard !keyspace.store.isReadOnly else { return }
-    if !isReady || hasDropped {
+    let marks = try await indexes.keyspace.keys(in: IndexLayout.allPending, limit: 1)
+    if !isReady || hasDropped || !marks.isEmpty {
       IndexBuilds.begin(IndexBuilder(repository: self, indexes: indexes))
     }
   }

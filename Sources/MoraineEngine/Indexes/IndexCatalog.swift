@@ -20,10 +20,14 @@ package struct IndexCatalog: Equatable, Sendable {
     /// The version of the models that the program had which has added the index.
     package let modelVersion: UInt32
     package var state: State
+    /// A random number that is new each time that the index is added.
+    package var addition: UInt64
 
-    package init(number: UInt64, name: String, modelVersion: UInt32, state: State) {
+    package init(
+      number: UInt64, name: String, modelVersion: UInt32, state: State, addition: UInt64
+    ) {
       (self.number, self.name) = (number, name)
-      (self.modelVersion, self.state) = (modelVersion, state)
+      (self.modelVersion, self.state, self.addition) = (modelVersion, state, addition)
     }
   }
 
@@ -40,13 +44,18 @@ package struct IndexCatalog: Equatable, Sendable {
     Set(indexes.lazy.filter { $0.state != .dropped }.map(\.number))
   }
 
+  /// The numbers of the indexes that queries use.
+  package var ready: Set<UInt64> {
+    Set(indexes.lazy.filter { $0.state == .ready }.map(\.number))
+  }
+
   /// Returns the index with a number; nil when the catalog has none.
   package subscript(number: UInt64) -> Index? { indexes.first { $0.number == number } }
 
-  /// Marks indexes that were being built as ready.
-  package mutating func markReady(_ numbers: Set<UInt64>) {
-    for position in indexes.indices where numbers.contains(indexes[position].number) {
-      if indexes[position].state == .building { indexes[position].state = .ready }
+  /// Marks indexes that were being built as ready, unless they were removed and added again since.
+  package mutating func markReady(_ built: [Index]) {
+    for index in built {
+      if let position = indexes.firstIndex(of: index) { indexes[position].state = .ready }
     }
   }
 
@@ -65,6 +74,7 @@ package struct IndexCatalog: Equatable, Sendable {
       writer.append(index.number)
       writer.append(index.modelVersion)
       writer.append(index.state.rawValue)
+      writer.append(index.addition)
       writer.append(UInt16(index.name.utf8.count))
       writer.append(contentsOf: index.name.utf8)
     }
@@ -104,10 +114,12 @@ package struct IndexCatalog: Equatable, Sendable {
       guard let state = State(rawValue: try reader.read()) else {
         throw FormatError(newer: "an index has an unknown state", at: reader.offset)
       }
+      let addition: UInt64 = try reader.read()
       let length = Int(try reader.read(UInt16.self))
       let name = String(decoding: try reader.take(length), as: UTF8.self)
       indexes.append(
-        Index(number: number, name: name, modelVersion: modelVersion, state: state))
+        Index(
+          number: number, name: name, modelVersion: modelVersion, state: state, addition: addition))
     }
     guard reader.remaining == 0 else {
       throw FormatError("bytes follow its last index", at: reader.offset)

@@ -54,6 +54,8 @@ extension Store {
     _ durability: Durability?,
     onVisible: @Sendable (CommitReceipt) -> Void
   ) async throws(StoreError) {
+    // Another process may have created the store, with indexes.
+    if engine == nil { try await beginForCondition() }
     let hasGate = try await beginUnit()
     let sequence: SequenceNumber?
     do {

@@ -84,7 +84,8 @@ extension EngineState {
         "the index row of '\(key)' belongs to no record, or to one with another "
           + "expiry")
     }
-    for entry in stored.row.entries(for: key) where audit.isLive(entry.index) {
+    // While an index is being built, a row may list entries that were removed with it before.
+    for entry in stored.row.entries(for: key) where audit.ready.contains(entry.index) {
       guard let found = try self.stored(entry.recordKey, audit.system),
         found.value == entry.recordValue, found.expiry == expiry
       else {
@@ -140,9 +141,7 @@ private struct IndexAudit {
   }
 
   /// The numbers of the indexes that queries use.
-  var ready: Set<UInt64> {
-    Set(catalog.indexes.lazy.filter { $0.state == .ready }.map(\.number))
-  }
+  var ready: Set<UInt64> { catalog.ready }
 
   func isLive(_ index: UInt64) -> Bool {
     catalog[index].map { $0.state != .dropped } ?? false

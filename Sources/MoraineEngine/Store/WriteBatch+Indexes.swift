@@ -67,27 +67,33 @@ extension WriteBatch {
     of place: BatchOperations.Place, with row: IndexRow?, expiry: UInt64, in indexes: UInt16
   ) throws(StoreError) {
     let key = place.key
+    let catalog = try catalog(in: indexes)
+    let live = catalog.live
     guard key.bytes.count <= IndexLayout.keyLengthBytes else {
+      if live.isEmpty { return }
       throw StoreError(
         .keyTooLarge,
         "the key has \(key.bytes.count) bytes; the limit is \(IndexLayout.keyLengthBytes) in a "
           + "keyspace with indexes")
     }
-    let catalog = try catalog(in: indexes)
-    let live = catalog.live
     let new = StoredIndexRow((row ?? IndexRow([])).restricted(to: live), expiry: expiry)
     let isComplete = new.row.covers(live)
     let old = try storedRow(of: key, in: indexes)
-    if let old, isComplete, old.expiry == expiry, old.row == new.row { return }
+    // While an index is being built, a row may list entries that were removed with it before.
+    let ready = catalog.ready
+    if let old, isComplete, ready == live, old.expiry == expiry, old.row == new.row { return }
     let oldEntries = Set(old?.row.entries(for: key) ?? [])
     let newEntries = new.row.entries(for: key)
-    for entry in newEntries where entry.isUnique && !oldEntries.contains(entry) {
+    let isRenewed = old?.expiry != expiry
+    let added = newEntries.filter {
+      isRenewed || !ready.contains($0.index) || !oldEntries.contains($0)
+    }
+    for entry in added where entry.isUnique {
       try checkUnique(entry, place, catalog, in: indexes)
     }
     for entry in oldEntries.subtracting(newEntries) { try removeEntry(entry, in: indexes) }
-    let isRenewed = old?.expiry != expiry
     var written: Set<SecondaryIndexEntry> = []
-    for entry in newEntries where isRenewed || !oldEntries.contains(entry) {
+    for entry in added {
       guard written.insert(entry).inserted else { continue }
       put(systemPlace(entry.recordKey, indexes), entry.recordValue, expiry: expiry)
     }
@@ -179,6 +185,8 @@ extension WriteBatch {
     let holder = BatchOperations.Place(
       keyspace: place.keyspace, key: Key([UInt8](stored.dropFirst())))
     if try contains(holder) {
+      // The entry of a record that had expired may have outlived it.
+      guard try contains(systemPlace(entry.recordKey, indexes)) else { return }
       throw StoreError(
         StoreError.Duplicate(
           index: catalog[entry.index]?.name ?? "", key: place.key, holder: holder.key))

@@ -177,6 +177,32 @@ import Testing
     #expect(try await store.verify().problems.isEmpty)
   }
 
+  @Test func namedIndexOfManyValuesLeavesModelsWithoutValuesOut() async throws {
+    let store = Store.inMemory()
+    let plain = try people(store, [])
+    var tagged = person(1, nil)
+    tagged.tags = ["b", "a"]
+    try await plain.save(contentsOf: [tagged, person(2, nil)])
+    let people = try people(store)
+    #expect(try await people.query().using("tags").fetch().map(\.id) == [1])
+    try await people.buildIndexes()
+    #expect(try await people.query().using("tags").fetch().map(\.id) == [1])
+    #expect(try await people.query().using("tags").limit(.max).page().models.count == 1)
+  }
+
+  @Test func indexThatIsAddedAgainDuringItsBuildIsNotReadyTooEarly() throws {
+    var catalog = IndexCatalog([
+      .init(number: 1, name: "age", modelVersion: 1, state: .building, addition: 7)
+    ])
+    let built = catalog.indexes
+    catalog.indexes[0].addition = 8
+    catalog.markReady(built)
+    #expect(catalog.indexes[0].state == .building)
+    catalog.markReady(catalog.indexes)
+    #expect(catalog.indexes[0].state == .ready)
+    #expect(try IndexCatalog(catalog.bytes, of: "people") == catalog)
+  }
+
   @Test func keyThatIsTooLongForAnIndexedKeyspaceIsRefused() async throws {
     let store = Store.inMemory()
     let people = try people(store)

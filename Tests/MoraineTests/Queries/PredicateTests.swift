@@ -24,7 +24,7 @@ import Testing
       (#Predicate { 3 > $0.age }, "age", false),
       (#Predicate { $0.age == 4 }, "age", false),
       (#Predicate { $0.city == city && $0.age > low }, "city, age", false),
-      (#Predicate { $0.age > low && $0.age <= 5 && $0.city == city }, "city, age", true),
+      (#Predicate { $0.age > low && $0.age <= 5 && $0.city == city }, "city, age", false),
       (#Predicate { (low..<6).contains($0.age) }, "age", false),
       (#Predicate { (low...6).contains($0.age) }, "age", false),
       (#Predicate { $0.city == city && $0.tags.contains("a") }, "city, age", true),
