@@ -126,10 +126,20 @@ where Model.ID: Sendable {
       let marks = try await indexes.keyspace.keys(in: range, limit: Self.pageCount)
       guard let last = marks.last else { return failure }
       range = range.after(last, .ascending)
-      let models = try await store.snapshot().keyspace(named: repository.keyspace.name)
+      let snapshot = try await store.snapshot()
+      let models = snapshot.keyspace(named: repository.keyspace.name)
+      let system = snapshot.keyspace(named: indexes.keyspace.name)
+      let live = try IndexCatalog(
+        try system.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name
+      ).live
       var entries: [Store.Entry] = []
       for mark in marks {
         let key = IndexLayout.indexedKey(of: mark)
+        // The mark of a model that lacks only an index that this program does not know stays.
+        if let bytes = try system.value(forKey: IndexLayout.rowKey(of: key)) {
+          let row = try StoredIndexRow(bytes, of: key).row
+          if row.covers(live.intersection(indexes.numbers)), !row.covers(live) { continue }
+        }
         if let entry = try models.entry(forKey: key) { entries.append(entry) }
       }
       failure = try await add(entries) ?? failure
@@ -180,7 +190,7 @@ where Model.ID: Sendable {
 
 /// The keyspaces whose indexes a task of this process builds in the background.
 enum IndexBuilds {
-  /// For each task, whether it must look again at its end.
+  /// For each task, whether another look was requested since it began the last one.
   private static let running = Mutex<[Build: Bool]>([:])
 
   /// The indexes of one program. Another program may declare others for the same keyspace.

@@ -32,6 +32,9 @@ public protocol IndexValue: Sendable {
 /// rules for text are those of FoundationDB's tuple layer (its "Tuple encoding" document).
 public struct IndexEncoder: Sendable {
   private enum Mark {
+    /// The end of a property. It is below all others, so a property comes before those that begin
+    /// with the same values.
+    static let end: UInt8 = 0x01
     static let absent: UInt8 = 0x02
     static let no: UInt8 = 0x10
     static let yes: UInt8 = 0x11
@@ -52,13 +55,27 @@ public struct IndexEncoder: Sendable {
   private let limit: Int
 
   /// - Parameter count: the number of values that are encoded together.
-  init(count: Int) { limit = IndexLayout.valueLengthBytes / count - 4 }
+  init(count: Int) { limit = IndexLayout.valueLengthBytes / count - 5 }
 
   /// Creates an encoder that cuts nothing.
   init() { limit = .max / 2 }
 
   /// Appends a value.
   public mutating func append(_ value: some IndexValue) { value.encode(into: &self) }
+
+  /// Appends a property, and its end unless the property was cut: the bytes of one property never
+  /// begin with those of another one.
+  mutating func appendProperty(_ encode: (inout IndexEncoder) -> Void) {
+    let wasCut = isCut
+    isCut = false
+    encode(&self)
+    if !isCut { bytes.append(Mark.end) }
+    isCut = isCut || wasCut
+  }
+
+  mutating func appendProperty(_ value: some IndexValue) {
+    appendProperty { encoder in encoder.append(value) }
+  }
 
   mutating func appendAbsent() {
     bytes.append(Mark.absent)

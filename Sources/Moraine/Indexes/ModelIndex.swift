@@ -147,7 +147,7 @@ public struct ModelIndex<Model: Sendable>: Sendable {
     var count = 0
     for _ in repeat (each Value).self { count += 1 }
     var encoder = IndexEncoder(count: count)
-    repeat encoder.append(each values)
+    repeat encoder.appendProperty(each values)
     return encoder
   }
 }

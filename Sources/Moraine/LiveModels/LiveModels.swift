@@ -152,6 +152,9 @@ public enum LivePhase: Sendable {
   case loaded
   /// Models are missing. The error has the reason.
   ///
+  /// With a query, a model that cannot be read at the beginning ends the following, and one that
+  /// is saved later is left out until the query is read as a whole again. Otherwise:
+  ///
   /// `.decodingFailed` and `.newerFormat`: a model that cannot be read is left out. The other
   /// models are shown and follow their changes. The phase is ``loaded`` again after that model is
   /// saved again or deleted. After any other error no change is followed; ``LiveModels/restart()``

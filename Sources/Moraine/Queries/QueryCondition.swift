@@ -17,6 +17,11 @@ struct QueryCondition<Model: Sendable>: Sendable {
 
   let path: any PartialKeyPath<Model> & Sendable
   let values: Values
+  /// Whether the values are a range, and not one value.
+  var isRange: Bool {
+    if case .range = values { true } else { false }
+  }
+
   /// Whether the property has many values, one of which must fulfil the condition.
   let isAboutEach: Bool
   /// Whether Swift compares the values as an index does. Other values may have another order, such

@@ -57,6 +57,12 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         // Compaction has dropped deletes that the feed had not read.
         case .cursorExpired: feed = nil
         case .decodingFailed, .newerFormat: throw error
+        case .suspended:
+          feed = nil
+          guard await repository.keyspace.store.waitWhileSuspended() else { return nil }
+        case .closed:
+          hasEnded = true
+          return nil
         default:
           hasEnded = true
           feed = nil
@@ -74,6 +80,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     feed = repository.keyspace.feed(after: snapshot.sequence)
     sequence = snapshot.sequence
     (kept, members, expiries) = (QueryModels(), [:], ExpiryQueue())
+    failure = nil
     let limit = keptLimit
     let found: [FoundModel<Model>]
     do throws(StoreError) {
@@ -103,7 +110,16 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     let place = self.place(of: model, key)
     kept.insert(model, at: place, order)
     members[key] = Member(place: place, expiry: expiry)
-    if let expiry { expiries.add(expiry, key) }
+    guard let expiry else { return }
+    // Models that are saved again and again leave their earlier expiries in the queue.
+    if expiries.count > 2 * members.count + 64 {
+      expiries = ExpiryQueue()
+      for (key, member) in members {
+        if let expiry = member.expiry { expiries.add(expiry, key) }
+      }
+    } else {
+      expiries.add(expiry, key)
+    }
   }
 
   private func place(of model: Model, _ key: Key) -> QueryToken {
@@ -141,6 +157,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     if !changes.isEmpty { return changes }
     guard clock.milliseconds >= time, !Task.isCancelled else { return nil }
     // The wait has ended the feed. The next one begins at the same place.
+    sequence = max(sequence, feed.sequence)
     self.feed = repository.keyspace.feed(after: sequence)
     return []
   }
@@ -168,6 +185,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         let model = try repository.format.decode(bytes, change.key, repository.place)
         steps += try apply(model, change.key, try now?.expiry(forKey: change.key))
       } catch {
+        guard error.code == .decodingFailed || error.code == .newerFormat else { throw error }
         steps += remove(change.key)
         failure = error
       }
@@ -260,6 +278,8 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
 /// now is left out.
 struct ExpiryQueue: Sendable {
   private var heap: [(time: UInt64, key: Key)] = []
+
+  var count: Int { heap.count }
 
   mutating func add(_ time: UInt64, _ key: Key) {
     heap.append((time, key))

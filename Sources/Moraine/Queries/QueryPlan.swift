@@ -56,10 +56,11 @@ extension ModelQuery {
     var encoder = IndexEncoder(count: index.paths.count)
     var used: Set<Int> = []
     var depth = 0
-    while depth < index.paths.count, let found = condition(on: index.paths[depth], index, used),
+    while depth < index.paths.count,
+      let found = condition(on: index.paths[depth], index, isRange: false, used),
       case .equal(let encode) = conditions[found].values
     {
-      encode(&encoder)
+      encoder.appendProperty(encode)
       used.insert(found)
       plan.matchedCount += 2
       depth += 1
@@ -68,7 +69,7 @@ extension ModelQuery {
     plan.range = depth == 0 ? .prefix(Key(head)) : .prefix(Key(head + encoder.bytes))
     var isFirst = true
     while depth < index.paths.count,
-      let found = rangeCondition(on: index.paths[depth], index, used),
+      let found = condition(on: index.paths[depth], index, isRange: true, used),
       case .range(let lower, let upper) = conditions[found].values
     {
       // Of many values, different ones may fulfil two conditions.
@@ -86,27 +87,15 @@ extension ModelQuery {
     return plan
   }
 
+  /// Returns a condition on a property that the plan does not use yet; nil when there is none.
+  ///
+  /// - Parameter isRange: whether the condition is a range, and not one value.
   private func condition(
-    on path: PartialKeyPath<Model>, _ index: ModelIndex<Model>, _ used: Set<Int>
+    on path: PartialKeyPath<Model>, _ index: ModelIndex<Model>, isRange: Bool, _ used: Set<Int>
   ) -> Int? {
     conditions.indices.first {
-      guard !used.contains($0), conditions[$0].path == path,
-        conditions[$0].isAboutEach == index.isManyValued
-      else { return false }
-      if case .equal = conditions[$0].values { return true }
-      return false
-    }
-  }
-
-  private func rangeCondition(
-    on path: PartialKeyPath<Model>, _ index: ModelIndex<Model>, _ used: Set<Int>
-  ) -> Int? {
-    conditions.indices.first {
-      guard !used.contains($0), conditions[$0].path == path,
-        conditions[$0].isAboutEach == index.isManyValued
-      else { return false }
-      if case .range = conditions[$0].values { return true }
-      return false
+      !used.contains($0) && conditions[$0].path == path && conditions[$0].isRange == isRange
+        && conditions[$0].isAboutEach == index.isManyValued
     }
   }
 
@@ -123,7 +112,7 @@ extension ModelQuery {
     var isCut = false
     func key(_ bound: QueryCondition<Model>.Bound) -> (key: Key, isCut: Bool) {
       var encoder = equal
-      bound.encode(&encoder)
+      encoder.appendProperty(bound.encode)
       isCut = isCut || encoder.isCut
       return (Key(head + encoder.bytes), encoder.isCut)
     }

@@ -23,32 +23,43 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
   init(_ query: ModelQuery<Model>, _ snapshot: Store.Snapshot) async throws(StoreError) {
     self.query = query
     models = snapshot.keyspace(named: query.repository.keyspace.name)
-    var ready: Set<UInt64> = []
-    var pending: Set<Key> = []
-    if let indexes = query.repository.indexes {
-      entries = snapshot.keyspace(named: indexes.keyspace.name)
-      let catalog = try IndexCatalog(
-        try entries.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name)
-      ready = Set(
-        indexes.numbers.filter { catalog[$0]?.state == .ready })
-      if !ready.isEmpty { pending = try Self.pendingKeys(entries) }
-      if !pending.isEmpty {
-        if !indexes.keyspace.store.isReadOnly {
-          IndexBuilds.begin(IndexBuilder(repository: query.repository, indexes: indexes))
-        }
-      }
-    } else {
-      entries = models
+    guard let indexes = query.repository.indexes else {
+      (entries, pending) = (models, [])
+      plan = try query.plan([])
+      return
     }
-    self.pending = pending
-    plan = try query.plan(ready)
+    entries = snapshot.keyspace(named: indexes.keyspace.name)
+    let catalog = try IndexCatalog(
+      try entries.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name)
+    let plan = try query.plan(catalog.ready.intersection(indexes.numbers))
+    self.plan = plan
+    guard plan.index != nil else {
+      pending = []
+      return
+    }
+    let marked = try Self.markedRows(entries)
+    // A mark may be there for an index that this program does not know.
+    pending = Set(marked.lazy.filter { $0.value?.covers([plan.number]) != true }.map(\.key))
+    let declared = catalog.live.intersection(indexes.numbers)
+    if marked.contains(where: { $0.value?.covers(declared) != true }),
+      !indexes.keyspace.store.isReadOnly
+    {
+      IndexBuilds.begin(IndexBuilder(repository: query.repository, indexes: indexes))
+    }
   }
 
-  private static func pendingKeys(_ entries: Store.Snapshot) throws(StoreError) -> Set<Key> {
-    Set(
-      try entries.entries(in: IndexLayout.allPending, limit: .max).map {
-        IndexLayout.indexedKey(of: $0.key)
-      })
+  /// Returns the rows of the models that have a mark.
+  private static func markedRows(
+    _ entries: Store.Snapshot
+  ) throws(StoreError) -> [Key: IndexRow?] {
+    var rows: [Key: IndexRow?] = [:]
+    for mark in try entries.entries(in: IndexLayout.allPending, limit: .max) {
+      let key = IndexLayout.indexedKey(of: mark.key)
+      let bytes = try entries.value(forKey: IndexLayout.rowKey(of: key))
+      rows[key] = .some(
+        try bytes.map { (bytes) throws(StoreError) in try StoredIndexRow(bytes, of: key).row })
+    }
+    return rows
   }
 
   func explanation() async throws(StoreError) -> QueryExplanation {

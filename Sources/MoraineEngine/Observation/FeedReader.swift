@@ -30,6 +30,9 @@ final class FeedReader: @unchecked Sendable {
     pin = store.observers.pins.add(place.sequence)
   }
 
+  /// The number of the last operation that was read; nil before the first call.
+  var sequence: UInt64? { place?.sequence }
+
   /// Waits for changes and returns them. An empty array means that the feed has ended.
   func read() async throws(StoreError) -> [Store.Change] {
     if hasEnded { return [] }

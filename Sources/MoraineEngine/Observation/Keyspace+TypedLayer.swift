@@ -81,7 +81,11 @@ extension WriteBatch {
   mutating func add(
     _ operations: [KeyspaceOperation], in keyspace: Keyspace, expiring expiry: Expiry
   ) throws(StoreError) {
+    var operations = operations
     if operations.count > 1, operations.contains(where: { $0.row?.hasUniqueValues == true }) {
+      // A value that is replaced in the same batch is no reason to refuse another model.
+      var seen: Set<Key> = []
+      operations = operations.reversed().filter { seen.insert($0.key).inserted }.reversed()
       for operation in operations { try removeEntries(ofKey: operation.key, in: keyspace) }
     }
     for operation in operations {

@@ -27,6 +27,9 @@ package final class KeyspaceFeed: Sendable {
     reader = FeedReader(keyspace, after: FeedPlace(sequence: sequence))
   }
 
+  /// The number of the last operation that was read. Not for use during a call of ``next()``.
+  package var sequence: SequenceNumber { SequenceNumber(rawValue: reader.sequence ?? 0) }
+
   /// Waits for changes and returns them. An empty array means that the store was closed or the task
   /// was cancelled.
   ///

@@ -102,7 +102,7 @@ extension Store {
   }
 
   /// - Returns: false when the store was closed or the task cancelled.
-  func waitWhileSuspended() async -> Bool {
+  package func waitWhileSuspended() async -> Bool {
     while isSuspended, !isClosed, !Task.isCancelled { await parkForChange() }
     return !isClosed && !Task.isCancelled
   }

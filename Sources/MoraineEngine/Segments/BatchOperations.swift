@@ -80,6 +80,20 @@ struct BatchOperations {
     bytes += place.key.bytes
   }
 
+  /// Removes the operations after the first `count`.
+  ///
+  /// - Complexity: O(operations).
+  mutating func removeAll(after count: Int) {
+    guard count < operations.count else { return }
+    let removed = operations[count...]
+    longValues.removeLast(removed.count { $0.longValue != nil })
+    bytes.removeLast(bytes.count - removed[count].offset)
+    operations.removeLast(removed.count)
+    areDeletes = operations.allSatisfy { $0.kind.effect != .sets }
+    earliestExpiry =
+      operations.lazy.map(\.expiryMilliseconds).filter { $0 != 0 }.min() ?? .max
+  }
+
   /// Returns the keyspace and the key of an operation, as a copy that can be stored.
   func place(of index: Int) -> Place {
     let operation = operations[index]

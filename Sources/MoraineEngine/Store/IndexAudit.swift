@@ -32,7 +32,7 @@ extension EngineState {
     let now = self.now
     try forEachEntry(of: audit.system, IndexLayout.allRows, now) {
       (entry, expiry, engine) throws(StoreError) in
-      try engine.checkRow(entry, expiry, now, &audit)
+      try engine.checkRow(entry, expiry, &audit)
     }
     try forEachEntry(of: audit.system, IndexLayout.allEntries, now) {
       (entry, _, engine) throws(StoreError) in
@@ -70,7 +70,7 @@ extension EngineState {
 
   /// Checks that the record of a row exists, with each entry that the row lists.
   private mutating func checkRow(
-    _ row: Store.Entry, _ expiry: UInt64, _ now: UInt64, _ audit: inout IndexAudit
+    _ row: Store.Entry, _ expiry: UInt64, _ audit: inout IndexAudit
   ) throws(StoreError) {
     let key = IndexLayout.indexedKey(of: row.key)
     let stored = try StoredIndexRow(row.value, of: key)
@@ -89,8 +89,7 @@ extension EngineState {
       guard let found = try self.stored(entry.recordKey, audit.system),
         found.value == entry.recordValue, found.expiry == expiry
       else {
-        audit.note("the index '\(audit.indexName(entry.index))' lacks an entry of '\(key)'")
-        continue
+        return audit.note("the index '\(audit.indexName(entry.index))' lacks an entry of '\(key)'")
       }
     }
   }

@@ -146,6 +146,8 @@ extension Store {
   public func write<Result>(
     durability: Durability? = nil, _ body: sending (inout WriteBatch) throws -> Result
   ) async throws -> sending Result {
+    // Another process may have created the store, with indexes.
+    if engine == nil { try await beginForCondition() }
     let hasGate = try await beginUnit()
     let result: Result
     let sequence: SequenceNumber?

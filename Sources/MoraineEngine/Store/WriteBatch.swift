@@ -197,7 +197,9 @@ extension WriteBatch {
     }
     let time = expiry == .never ? 0 : expiry.recorded(now: now())
     if let indexes = indexKeyspace(of: place.keyspace) {
-      try updateEntries(of: place, with: row, expiry: time, in: indexes)
+      try asOneStep { (batch) throws(StoreError) in
+        try batch.updateEntries(of: place, with: row, expiry: time, in: indexes)
+      }
     }
     put(place, value, expiry: time)
   }
@@ -205,10 +207,25 @@ extension WriteBatch {
   private mutating func remove(_ place: BatchOperations.Place) throws(StoreError) -> Bool {
     guard try contains(place) else { return false }
     if let indexes = indexKeyspace(of: place.keyspace) {
-      try removeEntries(of: place, in: indexes)
+      try asOneStep { (batch) throws(StoreError) in
+        try batch.removeEntries(of: place, in: indexes)
+      }
     }
     delete(place)
     return true
+  }
+
+  /// Runs a body that adds several operations. When it throws, it has added none: the caller of the
+  /// batch may catch the error and commit the batch.
+  mutating func asOneStep<Result>(
+    _ body: (inout WriteBatch) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    let count = operations.count
+    do throws(StoreError) { return try body(&self) } catch {
+      operations.removeAll(after: count)
+      latest = nil
+      throw error
+    }
   }
 
   /// Adds a put, and nothing for the indexes of the keyspace.

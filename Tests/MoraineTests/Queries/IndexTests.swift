@@ -203,6 +203,78 @@ import Testing
     #expect(try IndexCatalog(catalog.bytes, of: "people") == catalog)
   }
 
+  /// A value of any number of parts: the bytes of one value begin with those of another one.
+  private struct Path: IndexValue, Codable, Equatable {
+    var parts: [Int]
+
+    func encode(into encoder: inout IndexEncoder) { for part in parts { encoder.append(part) } }
+  }
+
+  private struct File: Codable, Identifiable, Equatable {
+    var id: Int
+    var path: Path
+    var other: Path
+  }
+
+  @Test func valuesThatBeginWithOneAnotherAreToldApart() async throws {
+    let files = try LocalRepository<File>(
+      in: Store.inMemory(), named: "files",
+      indexes: [.index("path", on: \.path), .unique("both", on: \.path, \.other)])
+    let paths = [[], [1], [1, 2], [1, 2, 3], [2]]
+    try await files.save(
+      contentsOf: paths.enumerated().map {
+        File(id: $0, path: Path(parts: $1), other: Path(parts: [2, 3]))
+      })
+    // The parts of both properties together are the same.
+    try await files.save(File(id: 9, path: Path(parts: [1]), other: Path(parts: [2, 2, 3])))
+    try await files.buildIndexes()
+    #expect(try await files.query(where: \.path, is: Path(parts: [1])).fetch().map(\.id) == [1, 9])
+    #expect(try await files.query(where: \.path, is: Path(parts: [])).count() == 1)
+    #expect(try await files.query(where: \.path, is: Path(parts: [1, 2])).count() == 1)
+    #expect(try await files.query().sorted(by: \.path).fetch().map(\.id) == [0, 1, 9, 2, 3, 4])
+  }
+
+  @Test func undeclaredIndexCostsTheQueriesOfOthersNothing() async throws {
+    let store = Store.inMemory()
+    try await people(store).buildIndexes()
+    let fewer = try people(store, Array(Person.indexes[1...1]))
+    try await fewer.save(contentsOf: (0..<50).map { person($0, nil, age: $0 % 5) })
+    let before = try await store.snapshot().sequence
+    for _ in 0..<20 {
+      let plan = try await fewer.query(where: \.age, is: 3).explain()
+      #expect(plan.pendingCount == 0)
+      #expect(plan.index == "age")
+    }
+    try await fewer.buildIndexes()
+    #expect(try await store.snapshot().sequence == before)
+    let all = try people(store)
+    try await all.buildIndexes()
+    #expect(try await all.query(where: \.city, is: "Bern").explain().pendingCount == 0)
+    #expect(try await all.query(where: \.city, is: "Bern").count() == 50)
+  }
+
+  @Test func errorThatIsCaughtInABatchLeavesItUnchanged() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: [person(1, "a"), person(2, "b")])
+    let long = Key(String(repeating: "k", count: 201))
+    let keyspace = people.keyspace
+    try await store.write { batch in
+      let before = batch.count
+      do { try batch.set([1], forKey: long, in: keyspace) } catch {}
+      #expect(batch.count == before)
+    }
+    #expect(try await people.query(where: \.age, is: 30).count() == 2)
+    #expect(try await store.verify().problems.isEmpty)
+  }
+
+  @Test func replacedModelOfABatchTakesNoUniqueValue() async throws {
+    let people = try people(Store.inMemory())
+    try await people.save(contentsOf: [person(1, "a"), person(2, "a"), person(1, "b")])
+    #expect(try await people.find(\.email, "a")?.id == 2)
+    #expect(try await people.find(\.email, "b")?.id == 1)
+  }
+
   @Test func keyThatIsTooLongForAnIndexedKeyspaceIsRefused() async throws {
     let store = Store.inMemory()
     let people = try people(store)
