@@ -18,20 +18,33 @@ where Model.ID: Sendable {
   /// another program has saved without them.
   ///
   /// - Throws: `.notUnique` when two models have the same value in a unique index, which then
-  ///   remains incomplete; `.decodingFailed`, `.newerFormat` for a model that cannot be read; the
-  ///   errors of reading and writing.
+  ///   remains incomplete, while the others become ready; `.decodingFailed`, `.newerFormat` for a
+  ///   model that cannot be read; the errors of reading and writing.
   func run() async throws(StoreError) {
     let catalog = try await indexes.register()
     for index in catalog.indexes where index.state == .dropped {
       try await removeEntries(of: index)
     }
-    var failure: StoreError?
+    var failures = Failures()
     let building = catalog.indexes.filter {
       $0.state == .building && indexes.numbers.contains($0.number)
     }
-    if !building.isEmpty { failure = try await build(building) }
-    failure = try await addPending() ?? failure
-    if let failure { throw failure }
+    if !building.isEmpty { try await build(building, &failures) }
+    try await addPending(&failures)
+    if let error = failures.last { throw error }
+  }
+
+  /// The models that could not be added.
+  private struct Failures {
+    /// The error of the last one; nil for none.
+    var last: StoreError?
+    /// The indexes that lack one of the models.
+    var indexes: Set<UInt64> = []
+
+    mutating func add(_ error: StoreError, in indexes: some Sequence<UInt64>) {
+      last = error
+      self.indexes.formUnion(indexes)
+    }
   }
 
   private func removeEntries(of index: IndexCatalog.Index) async throws(StoreError) {
@@ -60,37 +73,35 @@ where Model.ID: Sendable {
     }
   }
 
-  /// Adds the entries of all models.
-  ///
-  /// - Returns: the error of a model that has no entries; nil when the indexes are ready.
+  /// Adds the entries of all models. An index that lacks a model afterwards does not become ready.
   private func build(
-    _ building: [IndexCatalog.Index]
-  ) async throws(StoreError) -> StoreError? {
+    _ building: [IndexCatalog.Index], _ failures: inout Failures
+  ) async throws(StoreError) {
     let began = ContinuousClock.now
     let numbers = Set(building.map(\.number))
     var (walk, done): (LiveWalk?, Int) = (LiveWalk(), 0)
-    var failure: StoreError?
     while let place = walk {
       let page = try await repository.keyspace.livePage(place)
       walk = page.next
       let missing = try await withoutEntries(page.entries, numbers)
-      failure = try await add(missing) ?? failure
+      try await add(missing, &failures)
       done += page.entries.count
       store.report(
         .indexBuilding(keyspace: repository.keyspace.name, modelCount: done))
     }
-    if let failure { return failure }
+    let incomplete = failures.indexes
+    let built = building.filter { !incomplete.contains($0.number) }
+    if built.isEmpty { return }
     try await indexes.changeCatalog { (catalog) throws(StoreError) in
-      catalog.markReady(building)
+      catalog.markReady(built)
     }
     let nanoseconds = (ContinuousClock.now - began) / .nanoseconds(1)
-    for index in building {
+    for index in built {
       store.report(
         .indexBuilt(
           keyspace: repository.keyspace.name, index: index.name, modelCount: done,
           elapsedNanoseconds: UInt64(nanoseconds)))
     }
-    return nil
   }
 
   /// Returns the models that lack an entry in one of some indexes. A row alone is no proof: an
@@ -117,14 +128,11 @@ where Model.ID: Sendable {
   }
 
   /// Adds the entries of the models that have a mark.
-  ///
-  /// - Returns: the error of a model that has no entries; nil when all have.
-  private func addPending() async throws(StoreError) -> StoreError? {
+  private func addPending(_ failures: inout Failures) async throws(StoreError) {
     var range = IndexLayout.allPending
-    var failure: StoreError?
     while true {
       let marks = try await indexes.keyspace.keys(in: range, limit: Self.pageCount)
-      guard let last = marks.last else { return failure }
+      guard let last = marks.last else { return }
       range = range.after(last, .ascending)
       let snapshot = try await store.snapshot()
       let models = snapshot.keyspace(named: repository.keyspace.name)
@@ -142,43 +150,59 @@ where Model.ID: Sendable {
         }
         if let entry = try models.entry(forKey: key) { entries.append(entry) }
       }
-      failure = try await add(entries) ?? failure
+      try await add(entries, &failures)
     }
   }
 
   /// Adds the entries of some models, as far as they were not saved again since.
-  ///
-  /// - Returns: the error of a model that has no entries; nil when all have.
-  private func add(_ entries: [Store.Entry]) async throws(StoreError) -> StoreError? {
-    if entries.isEmpty { return nil }
-    var failure: StoreError?
-    var rows: [(key: Key, sequence: SequenceNumber, row: IndexRow)] = []
+  private func add(
+    _ entries: [Store.Entry], _ failures: inout Failures
+  ) async throws(StoreError) {
+    if entries.isEmpty { return }
+    var rows: [StoredRow] = []
     for entry in entries {
       do throws(StoreError) {
         let model = try repository.format.decode(entry.value, entry.key, repository.place)
-        rows.append((entry.key, entry.sequence, try indexes.row(of: model)))
+        var parts: [IndexRow.Part] = []
+        for (index, number) in zip(indexes.definitions, indexes.numbers) {
+          do throws(StoreError) {
+            parts.append(IndexRow.Part(index: number, values: try index.values(of: model)))
+          } catch {
+            failures.add(error, in: [number])
+          }
+        }
+        rows.append((entry.key, entry.sequence, IndexRow(parts)))
       } catch {
-        failure = error
+        failures.add(error, in: indexes.numbers)
       }
     }
     do throws(StoreError) {
       try await set(rows)
     } catch {
       guard error.code == .notUnique || error.code == .keyTooLarge else { throw error }
-      // One after the other: a model that cannot be in an index must not keep others out.
-      for row in rows {
-        do throws(StoreError) { try await set([row]) } catch {
-          guard error.code == .notUnique || error.code == .keyTooLarge else { throw error }
-          failure = error
-        }
-      }
+      for row in rows { try await setEachPart(of: row, &failures) }
     }
-    return failure
   }
 
-  private func set(
-    _ rows: [(key: Key, sequence: SequenceNumber, row: IndexRow)]
+  /// The values of one model, and the number of the operation that has saved it.
+  private typealias StoredRow = (key: Key, sequence: SequenceNumber, row: IndexRow)
+
+  /// Adds one model to one index after the other: a model that cannot be in an index keeps neither
+  /// other models out of that index nor itself out of the others.
+  private func setEachPart(
+    of row: StoredRow, _ failures: inout Failures
   ) async throws(StoreError) {
+    for part in row.row.parts {
+      do throws(StoreError) {
+        try await set([(row.key, row.sequence, IndexRow([part]))])
+      } catch {
+        guard error.code == .notUnique || error.code == .keyTooLarge else { throw error }
+        failures.add(error, in: [part.index])
+      }
+    }
+  }
+
+  private func set(_ rows: [StoredRow]) async throws(StoreError) {
     let keyspace = repository.keyspace
     try await store.writeTyped { (batch) throws(StoreError) in
       for (key, sequence, row) in rows {
@@ -186,6 +210,20 @@ where Model.ID: Sendable {
       }
     }
   }
+}
+
+/// When the indexes of a repository could not be built last.
+final class IndexBuildFailure: Sendable {
+  /// The time that passes before queries begin the build again: what it met is likely to be still
+  /// there.
+  private static var pause: Duration { .seconds(30) }
+
+  private let time = Mutex<ContinuousClock.Instant?>(nil)
+
+  /// Whether a build has failed a short time ago, and none has succeeded since.
+  var isRecent: Bool { time.withLock { $0.map { $0.duration(to: .now) < Self.pause } ?? false } }
+
+  func set(_ hasFailed: Bool) { time.withLock { $0 = hasFailed ? .now : nil } }
 }
 
 /// The keyspaces whose indexes a task of this process builds in the background.
@@ -211,9 +249,13 @@ enum IndexBuilds {
     guard isFirst else { return }
     Task.detached(priority: .utility) {
       repeat {
-        do throws(StoreError) { try await builder.run() } catch {
+        do throws(StoreError) {
+          try await builder.run()
+          builder.indexes.failure.set(false)
+        } catch {
           // Closing the store interrupts the build; the next opening continues it.
           if error.code != .closed, error.code != .suspended {
+            builder.indexes.failure.set(true)
             keyspace.store.report(.indexBuildingFailed(keyspace: keyspace.name, error))
           }
         }
@@ -252,7 +294,7 @@ extension LocalRepository {
   ///
   /// - Throws: `.notUnique` when two models have the same value in a unique index, with both keys;
   ///   `.decodingFailed`, `.newerFormat` for a model that cannot be decoded; the errors of
-  ///   ``save(_:)``. The index then stays incomplete.
+  ///   ``save(_:)``. An index that lacks a model stays incomplete; the others become ready.
   /// - Complexity: O(models).
   public nonisolated func buildIndexes() async throws(StoreError) {
     try await prepare()

@@ -46,6 +46,9 @@ public struct IndexEncoder: Sendable {
     static let data: UInt8 = 0x51
   }
 
+  /// Follows the bytes of a text or data.
+  private static let endOfText: [UInt8] = [0, 0]
+
   private(set) var bytes: [UInt8] = []
   /// Whether a text or data was longer than the index holds.
   private(set) var isCut = false
@@ -110,9 +113,20 @@ public struct IndexEncoder: Sendable {
 
   /// The order of the text is that of Swift's `String`: of its characters in Unicode's form NFC.
   mutating func append(text: String) {
-    let isASCII = text.utf8.allSatisfy { $0 < 0x80 }
-    append(
-      (isASCII ? text : text.precomposedStringWithCanonicalMapping).utf8, after: Mark.text)
+    append(Self.normalized(text).utf8, after: Mark.text)
+  }
+
+  /// Appends what the bytes of all texts begin with that begin with a text.
+  mutating func append(beginningOf text: String) {
+    let wasCut = isCut
+    isCut = false
+    append(text: text)
+    if !isCut { bytes.removeLast(Self.endOfText.count) }
+    isCut = isCut || wasCut
+  }
+
+  private static func normalized(_ text: String) -> String {
+    text.utf8.allSatisfy { $0 < 0x80 } ? text : text.precomposedStringWithCanonicalMapping
   }
 
   mutating func append(data: some Sequence<UInt8>) { append(data, after: Mark.data) }
@@ -129,7 +143,7 @@ public struct IndexEncoder: Sendable {
         return
       }
     }
-    bytes += [0, 0]
+    bytes += Self.endOfText
   }
 
   private mutating func append(bits: UInt64) {

@@ -9,6 +9,8 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
   let version: Int
   /// The numbers of the definitions.
   let numbers: [UInt64]
+  /// When a build in the background has failed last.
+  let failure = IndexBuildFailure()
 
   /// Returns nil when no index is declared.
   ///

@@ -108,8 +108,11 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
     switch step {
     case .success(let update?):
       queried = update.models
-      if case .loading = phase { phase = .loaded }
-      if update.isReload { phase = .loaded }
+      switch (update.failure, phase) {
+      case (let error?, _): phase = .failed(error)
+      case (nil, .loaded): break
+      case (nil, _): phase = .loaded
+      }
       return true
     case .success(nil):
       if case .failed = phase { return false }
@@ -118,9 +121,7 @@ public final class LiveModels<Model: Codable & Identifiable & Sendable> where Mo
       return false
     case .failure(let error):
       phase = .failed(error)
-      // Without a first state there is nothing that changes could be applied to.
-      let isOfOneModel = error.code == .decodingFailed || error.code == .newerFormat
-      return isOfOneModel && queried != nil
+      return false
     }
   }
 
@@ -151,9 +152,6 @@ public enum LivePhase: Sendable {
   /// The models are complete and follow every change.
   case loaded
   /// Models are missing. The error has the reason.
-  ///
-  /// With a query, a model that cannot be read at the beginning ends the following, and one that
-  /// is saved later is left out until the query is read as a whole again. Otherwise:
   ///
   /// `.decodingFailed` and `.newerFormat`: a model that cannot be read is left out. The other
   /// models are shown and follow their changes. The phase is ``loaded`` again after that model is

@@ -36,9 +36,10 @@ extension LocalRepository {
 extension ModelQuery {
   /// Returns the query with another condition: a predicate of Foundation.
   ///
-  /// Comparisons (`==`, `<`, `<=`, `>`, `>=`, and `contains` of a range) of a property with a value
-  /// that are joined by `&&` become conditions that an index can answer. The predicate is applied
-  /// to the decoded models in any case where one of its parts is something else.
+  /// Comparisons (`==`, `<`, `<=`, `>`, `>=`, `contains` of a range, and `starts(with:)` of a text)
+  /// of a property with a value that are joined by `&&` become conditions that an index can answer.
+  /// The predicate is applied to the decoded models in any case where one of its parts is something
+  /// else.
   public func filter(_ predicate: Predicate<Model>) -> ModelQuery {
     var conditions: [QueryCondition<Model>] = []
     let translation = PredicateTranslation<Model>()
@@ -113,6 +114,15 @@ extension PredicateExpressions.RangeExpressionContains: ComparisonExpression {
   }
 }
 
+extension PredicateExpressions.SequenceStartsWith: ComparisonExpression {
+  fileprivate func condition<Model>(on model: Model.Type) -> QueryCondition<Model>? {
+    guard let property = base as? any PropertyExpression,
+      let prefix = (prefix as? any ValueExpression)?.constant as? String
+    else { return nil }
+    return property.prefixCondition(on: model, prefix)
+  }
+}
+
 /// A range of two literal values in a predicate.
 private protocol LiteralRange {
   var bounds: (lower: Any, upper: Any, includesUpper: Bool)? { get }
@@ -155,6 +165,8 @@ private protocol PropertyExpression {
   func rangeCondition<Model>(
     on model: Model.Type, _ lower: Any, _ upper: Any, _ includesUpper: Bool
   ) -> QueryCondition<Model>?
+
+  func prefixCondition<Model>(on model: Model.Type, _ prefix: String) -> QueryCondition<Model>?
 }
 
 extension PredicateExpressions.KeyPath: PropertyExpression {
@@ -162,18 +174,31 @@ extension PredicateExpressions.KeyPath: PropertyExpression {
     on model: Model.Type, _ value: Any,
     _ values: (@escaping @Sendable (inout IndexEncoder) -> Void) -> QueryCondition<Model>.Values
   ) -> QueryCondition<Model>? {
-    guard root is PredicateExpressions.Variable<Model>,
-      let type = Output.self as? any IndexValue.Type
-    else { return nil }
+    guard let type = Output.self as? any IndexValue.Type else { return nil }
     func opened<Value: IndexValue>(_ type: Value.Type) -> QueryCondition<Model>? {
-      // A literal key path of a predicate captures nothing, so another task may use it.
-      guard let path = keyPath as? KeyPath<Model, Value>, let value = value as? Value else {
+      guard let path = path(from: Model.self, to: Value.self), let value = value as? Value else {
         return nil
       }
-      let sendable = unsafeBitCast(path, to: (any KeyPath<Model, Value> & Sendable).self)
-      return QueryCondition(sendable, values { $0.append(value) })
+      return QueryCondition(path, values { $0.append(value) })
     }
     return opened(type)
+  }
+
+  /// Returns the path of a property of the model itself; nil when it is not one.
+  private func path<Model, Value>(
+    from model: Model.Type, to value: Value.Type
+  ) -> (any KeyPath<Model, Value> & Sendable)? {
+    guard root is PredicateExpressions.Variable<Model>,
+      let path = keyPath as? KeyPath<Model, Value>
+    else { return nil }
+    // A literal key path of a predicate captures nothing, so another task may use it.
+    return unsafeBitCast(path, to: (any KeyPath<Model, Value> & Sendable).self)
+  }
+
+  fileprivate func prefixCondition<Model>(
+    on model: Model.Type, _ prefix: String
+  ) -> QueryCondition<Model>? {
+    path(from: Model.self, to: String.self).map { QueryCondition($0, prefix: prefix) }
   }
 
   fileprivate func rangeCondition<Model>(

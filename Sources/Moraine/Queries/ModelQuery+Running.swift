@@ -147,7 +147,7 @@ struct QueryOrder<Model: Sendable>: Sendable {
   }
 
   /// Returns the bytes by which an index orders entries with equal values.
-  private static func tie(_ key: [UInt8]) -> [UInt8] {
+  static func tie(_ key: [UInt8]) -> [UInt8] {
     key + [UInt8(truncatingIfNeeded: key.count)]
   }
 }

@@ -61,6 +61,20 @@ extension LocalRepository {
     query().where(path, in: range)
   }
 
+  /// Returns a query of the models whose property is not nil and has a value of a range.
+  public nonisolated func query<Values: QueryRangeConvertible>(
+    where path: any KeyPath<Model, Values.Value?> & Sendable, in range: Values
+  ) -> ModelQuery<Model> {
+    query().where(path, in: range)
+  }
+
+  /// Returns a query of the models whose text begins with another text.
+  public nonisolated func query(
+    where path: any KeyPath<Model, String> & Sendable, hasPrefix prefix: String
+  ) -> ModelQuery<Model> {
+    query().where(path, hasPrefix: prefix)
+  }
+
   /// Returns a query of the models that have a value among the values of a property.
   public nonisolated func query<Elements: Sequence & SendableMetatype>(
     whereAny path: any KeyPath<Model, Elements> & Sendable, is value: Elements.Element
@@ -93,6 +107,21 @@ extension ModelQuery {
     _ path: any KeyPath<Model, Values.Value> & Sendable, in range: Values
   ) -> ModelQuery {
     adding(QueryCondition(path, range.queryRange.values(for: Model.self)))
+  }
+
+  /// Returns the query with another condition: a property that may be nil has a value of a range.
+  public func `where`<Values: QueryRangeConvertible>(
+    _ path: any KeyPath<Model, Values.Value?> & Sendable, in range: Values
+  ) -> ModelQuery {
+    adding(QueryCondition(path, in: range))
+  }
+
+  /// Returns the query with another condition: a text begins with another text, as
+  /// `String.hasPrefix(_:)` says. An index of the property can answer it.
+  public func `where`(
+    _ path: any KeyPath<Model, String> & Sendable, hasPrefix prefix: String
+  ) -> ModelQuery {
+    adding(QueryCondition(path, prefix: prefix))
   }
 
   /// Returns the query with another condition: one of the values of a property is this one.

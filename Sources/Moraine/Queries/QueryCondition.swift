@@ -13,13 +13,15 @@ struct QueryCondition<Model: Sendable>: Sendable {
   enum Values: Sendable {
     case equal(@Sendable (inout IndexEncoder) -> Void)
     case range(lower: Bound?, upper: Bound?)
+    /// Texts that begin with a text.
+    case prefix(String)
   }
 
   let path: any PartialKeyPath<Model> & Sendable
   let values: Values
-  /// Whether the values are a range, and not one value.
-  var isRange: Bool {
-    if case .range = values { true } else { false }
+  /// Whether the condition is about one value, and not about a range or a prefix.
+  var isEqual: Bool {
+    if case .equal = values { true } else { false }
   }
 
   /// Whether the property has many values, one of which must fulfil the condition.
@@ -56,6 +58,28 @@ struct QueryCondition<Model: Sendable>: Sendable {
     holds = { $0[keyPath: path].contains(where: test.includes) }
   }
 
+  /// Creates a condition on a text: it begins with another text, as `String.hasPrefix(_:)` says.
+  init(_ path: any KeyPath<Model, String> & Sendable, prefix: String) {
+    self.path = path
+    values = .prefix(prefix)
+    isAboutEach = false
+    isComparedAsBySwift = true
+    holds = { $0[keyPath: path].hasPrefix(prefix) }
+  }
+
+  /// Creates a condition on a property that may be nil: it has a value of a range.
+  init<Values: QueryRangeConvertible>(
+    _ path: any KeyPath<Model, Values.Value?> & Sendable, in range: Values
+  ) {
+    let range = range.queryRange
+    // Nil comes before all values, so a range without a lower bound begins after it.
+    let absent = Bound(encode: { encoder in encoder.appendAbsent() }, isIncluded: false)
+    guard case .range(let lower, let upper) = range.values(for: Model.self) else {
+      preconditionFailure("the values of a range are a range")
+    }
+    self.init(path, .range(lower: lower ?? absent, upper: upper))
+  }
+
   /// Compares encoded values, so that a model fulfils a condition if, and only if, an index says
   /// so.
   private struct Test: Sendable {
@@ -78,6 +102,7 @@ struct QueryCondition<Model: Sendable>: Sendable {
         (self.lower, self.upper) = (lower.map { bytes($0.encode) }, upper.map { bytes($0.encode) })
         includesLower = lower?.isIncluded ?? true
         includesUpper = upper?.isIncluded ?? true
+      case .prefix: preconditionFailure("a prefix is compared as text")
       }
     }
 

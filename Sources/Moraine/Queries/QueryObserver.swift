@@ -27,7 +27,9 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   /// The number of the last operation of the state.
   private var sequence = SequenceNumber.none
   private var hasEnded = false
-  /// The error of a model that a state lacks which was returned last.
+  /// The models that the state lacks because they cannot be decoded, and why.
+  private var unreadable: [Key: StoreError] = [:]
+  /// The error of one of these models.
   private var failure: StoreError?
 
   init(_ query: ModelQuery<Model>) {
@@ -43,10 +45,6 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
 
   /// Waits for the next state; nil when the store was closed or the task was cancelled.
   func next() async throws(StoreError) -> QueryUpdate<Model>? {
-    if let failure {
-      self.failure = nil
-      throw failure
-    }
     while !hasEnded, !Task.isCancelled {
       do throws(StoreError) {
         guard let feed else { return try await load() }
@@ -56,7 +54,6 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         switch error.code {
         // Compaction has dropped deletes that the feed had not read.
         case .cursorExpired: feed = nil
-        case .decodingFailed, .newerFormat: throw error
         case .suspended:
           feed = nil
           guard await repository.keyspace.store.waitWhileSuspended() else { return nil }
@@ -80,23 +77,18 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     feed = repository.keyspace.feed(after: snapshot.sequence)
     sequence = snapshot.sequence
     (kept, members, expiries) = (QueryModels(), [:], ExpiryQueue())
-    failure = nil
     let limit = keptLimit
-    let found: [FoundModel<Model>]
-    do throws(StoreError) {
-      found = try await QueryRun(query, snapshot).found(limit: limit.map { $0 + 1 }, after: nil)
-    } catch {
-      // Reading again at once would meet the same model.
-      hasEnded = true
-      feed = nil
-      throw error
-    }
+    let unreadable = UnreadableModels()
+    let found = try await QueryRun(query, snapshot, unreadable)
+      .found(limit: limit.map { $0 + 1 }, after: nil)
+    self.unreadable = unreadable.all
+    failure = self.unreadable.first?.value
     isCut = limit.map { found.count > $0 } ?? false
     let models = snapshot.keyspace(named: repository.keyspace.name)
     for each in found.prefix(limit ?? .max) {
       insert(each.model, each.key, try models.expiry(forKey: each.key))
     }
-    return QueryUpdate(models: shown, steps: [], isReload: true)
+    return QueryUpdate(models: shown, steps: [], isReload: true, failure: failure)
   }
 
   private var shown: QueryModels<Model> {
@@ -166,13 +158,8 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   ///
   /// - Returns: the new state; nil when the result is the same.
   private func apply(_ changes: [Store.Change]) async throws(StoreError) -> QueryUpdate<Model>? {
-    let before = kept.count
-    if changes.count > max(64, before) {
-      feed = nil
-      return try await load()
-    }
     var steps: [QueryStep] = []
-    var failure: StoreError?
+    var hasNewFailure = false
     let now = try await expiringState(changes)
     for change in changes {
       sequence = change.sequence
@@ -180,30 +167,30 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
         // A model that has expired, or was deleted later, is no longer there.
         guard let bytes = change.value, try now?.contains(change.key) ?? true else {
           steps += remove(change.key)
+          if unreadable.removeValue(forKey: change.key) != nil { hasNewFailure = true }
           continue
         }
         let model = try repository.format.decode(bytes, change.key, repository.place)
+        if unreadable.removeValue(forKey: change.key) != nil { hasNewFailure = true }
         steps += try apply(model, change.key, try now?.expiry(forKey: change.key))
       } catch {
-        guard error.code == .decodingFailed || error.code == .newerFormat else { throw error }
+        guard error.isOfOneModel else { throw error }
         steps += remove(change.key)
-        failure = error
+        unreadable[change.key] = error
+        hasNewFailure = true
       }
     }
     let time = repository.keyspace.store.clock.milliseconds
     while let key = expiries.pop(through: time, where: { members[$1]?.expiry == $0 }) {
       steps += remove(key)
     }
-    if let failure {
-      if steps.isEmpty { throw failure }
-      self.failure = failure
-    }
     if isCut, let limit = query.limit, kept.count < limit {
       feed = nil
       return try await load()
     }
-    if steps.isEmpty { return nil }
-    return QueryUpdate(models: shown, steps: steps, isReload: false)
+    if hasNewFailure { failure = unreadable.first?.value }
+    if steps.isEmpty, !hasNewFailure { return nil }
+    return QueryUpdate(models: shown, steps: steps, isReload: false, failure: failure)
   }
 
   /// Returns the present state of the repository, which has the expiries of models; nil when no

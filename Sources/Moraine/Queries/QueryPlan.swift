@@ -17,6 +17,19 @@ struct QueryPlan<Model: Sendable>: Sendable {
 
   /// Two for each property with one value, and one for a property with a range.
   fileprivate var matchedCount = 0
+
+  /// Returns whether a model with an entry comes before another in the order of the plan. Models
+  /// that lack their entries can have the same value in a unique index; their own keys then decide.
+  func comes(
+    _ entry: [UInt8], _ key: [UInt8], before other: [UInt8], _ otherKey: [UInt8]
+  ) -> Bool {
+    if entry == other {
+      let (left, right) = (QueryOrder<Model>.tie(key), QueryOrder<Model>.tie(otherKey))
+      if left == right { return false }
+      return left.lexicographicallyPrecedes(right) == (order == .ascending)
+    }
+    return entry.lexicographicallyPrecedes(other) == (order == .ascending)
+  }
 }
 
 extension ModelQuery {
@@ -57,7 +70,7 @@ extension ModelQuery {
     var used: Set<Int> = []
     var depth = 0
     while depth < index.paths.count,
-      let found = condition(on: index.paths[depth], index, isRange: false, used),
+      let found = condition(on: index.paths[depth], index, isEqual: true, used),
       case .equal(let encode) = conditions[found].values
     {
       encoder.appendProperty(encode)
@@ -69,17 +82,16 @@ extension ModelQuery {
     plan.range = depth == 0 ? .prefix(Key(head)) : .prefix(Key(head + encoder.bytes))
     var isFirst = true
     while depth < index.paths.count,
-      let found = condition(on: index.paths[depth], index, isRange: true, used),
-      case .range(let lower, let upper) = conditions[found].values
+      let found = condition(on: index.paths[depth], index, isEqual: false, used)
     {
       // Of many values, different ones may fulfil two conditions.
       if index.isManyValued, !isFirst { break }
       used.insert(found)
       if isFirst { plan.matchedCount += 1 }
       isFirst = false
-      let (range, isRangeCut) = keys(from: lower, to: upper, after: head, encoder)
+      let (range, isLarger) = keys(of: conditions[found].values, after: head, encoder)
       plan.range = plan.range.intersection(range)
-      isCut = isCut || isRangeCut
+      isCut = isCut || isLarger
     }
     plan.isExact = !isCut && used.count == conditions.count && filters.isEmpty
     plan.isSorted = isSorted(by: index, after: depth)
@@ -89,13 +101,32 @@ extension ModelQuery {
 
   /// Returns a condition on a property that the plan does not use yet; nil when there is none.
   ///
-  /// - Parameter isRange: whether the condition is a range, and not one value.
+  /// - Parameter isEqual: whether the condition is one value, and not a range or a prefix.
   private func condition(
-    on path: PartialKeyPath<Model>, _ index: ModelIndex<Model>, isRange: Bool, _ used: Set<Int>
+    on path: PartialKeyPath<Model>, _ index: ModelIndex<Model>, isEqual: Bool, _ used: Set<Int>
   ) -> Int? {
     conditions.indices.first {
-      !used.contains($0) && conditions[$0].path == path && conditions[$0].isRange == isRange
+      !used.contains($0) && conditions[$0].path == path && conditions[$0].isEqual == isEqual
         && conditions[$0].isAboutEach == index.isManyValued
+    }
+  }
+
+  /// Returns the keys of the entries with values that a condition allows.
+  ///
+  /// - Returns: also whether the range may have other entries too.
+  private func keys(
+    of values: QueryCondition<Model>.Values, after head: [UInt8], _ equal: IndexEncoder
+  ) -> (range: KeyRange, isLarger: Bool) {
+    switch values {
+    case .equal(let encode):
+      let bound = QueryCondition<Model>.Bound(encode: encode, isIncluded: true)
+      return keys(from: bound, to: bound, after: head, equal)
+    case .range(let lower, let upper): return keys(from: lower, to: upper, after: head, equal)
+    case .prefix(let text):
+      var encoder = equal
+      encoder.append(beginningOf: text)
+      // The bytes of a letter also begin those of the letter with an accent.
+      return (.prefix(Key(head + encoder.bytes)), true)
     }
   }
 
@@ -108,7 +139,7 @@ extension ModelQuery {
   private func keys(
     from lower: QueryCondition<Model>.Bound?, to upper: QueryCondition<Model>.Bound?,
     after head: [UInt8], _ equal: IndexEncoder
-  ) -> (range: KeyRange, isCut: Bool) {
+  ) -> (range: KeyRange, isLarger: Bool) {
     var isCut = false
     func key(_ bound: QueryCondition<Model>.Bound) -> (key: Key, isCut: Bool) {
       var encoder = equal

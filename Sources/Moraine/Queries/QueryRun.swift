@@ -1,4 +1,5 @@
 import MoraineEngine
+import Synchronization
 
 /// One execution of a query, at one moment.
 struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.ID: Sendable {
@@ -11,6 +12,8 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
   private let entries: Store.Snapshot
   /// The keys of the models that may lack entries.
   private let pending: Set<Key>
+  /// Where models are noted that cannot be decoded; nil when one of them is an error.
+  private let unreadable: UnreadableModels?
 
   private var repository: LocalRepository<Model> { query.repository }
 
@@ -20,8 +23,13 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     try await self.init(query, snapshot)
   }
 
-  init(_ query: ModelQuery<Model>, _ snapshot: Store.Snapshot) async throws(StoreError) {
+  /// - Parameter unreadable: where models are noted that cannot be decoded, and that the result
+  ///   then lacks; nil when one of them is an error.
+  init(
+    _ query: ModelQuery<Model>, _ snapshot: Store.Snapshot, _ unreadable: UnreadableModels? = nil
+  ) async throws(StoreError) {
     self.query = query
+    self.unreadable = unreadable
     models = snapshot.keyspace(named: query.repository.keyspace.name)
     guard let indexes = query.repository.indexes else {
       (entries, pending) = (models, [])
@@ -42,7 +50,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     pending = Set(marked.lazy.filter { $0.value?.covers([plan.number]) != true }.map(\.key))
     let declared = catalog.live.intersection(indexes.numbers)
     if marked.contains(where: { $0.value?.covers(declared) != true }),
-      !indexes.keyspace.store.isReadOnly
+      !indexes.keyspace.store.isReadOnly, !indexes.failure.isRecent
     {
       IndexBuilds.begin(IndexBuilder(repository: query.repository, indexes: indexes))
     }
@@ -69,7 +77,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
         ? try await repository.count() : try entries.count(in: plan.range),
       isFiltering: plan.index == nil
         ? !query.conditions.isEmpty || !query.filters.isEmpty : !plan.isExact,
-      isSortingInMemory: !plan.isSorted || !pending.isEmpty, pendingCount: pending.count)
+      isSortingInMemory: !plan.isSorted, pendingCount: pending.count)
   }
 
   /// Returns the number of models, without regard to the limit.
@@ -84,7 +92,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
       return seen.count
     }
     var count = 0
-    try await forEachStep(after: nil) { (found) throws(StoreError) in
+    try await forEachStep(after: nil, try pendingModels()) { (found) throws(StoreError) in
       count += found.count
       return true
     }
@@ -101,9 +109,12 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
   ) async throws(StoreError) -> [FoundModel<Model>] {
     if limit == 0 { return [] }
     let order = QueryOrder(query.sorting)
-    if plan.index != nil, plan.isSorted, pending.isEmpty, isUsable(token) {
+    let unindexed = try pendingModels()
+    if plan.index != nil, plan.isSorted, unindexed.allSatisfy({ $0.entry != nil }),
+      isUsable(token)
+    {
       var result: [FoundModel<Model>] = []
-      try await forEachStep(after: token) { (found) throws(StoreError) in
+      try await forEachStep(after: token, unindexed) { (found) throws(StoreError) in
         result += found
         return result.count < limit ?? .max
       }
@@ -115,7 +126,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
       sorted.sort { order.precedes($0.place, $1.place) }
       if let limit, sorted.count > limit { sorted.removeLast(sorted.count - limit) }
     }
-    try await forEachStep(after: nil) { (step) throws(StoreError) in
+    try await forEachStep(after: nil, unindexed) { (step) throws(StoreError) in
       for found in step {
         let place = found.token(query.sorting)
         if let token, !order.precedes(token, place) { continue }
@@ -143,24 +154,87 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
 
   /// Calls the body with the models that fulfil the query, some at a time, in the order in which
   /// the plan finds them, until it returns false.
+  ///
+  /// - Parameter unindexed: the models that may lack entries, in the order of the plan.
   private func forEachStep(
-    after token: QueryToken?,
+    after token: QueryToken?, _ unindexed: [FoundModel<Model>],
     _ body: ([FoundModel<Model>]) throws(StoreError) -> Bool
   ) async throws(StoreError) {
     guard plan.index != nil else { return try await forEachStepOfAll(body) }
     var range = plan.range
-    if let entry = token?.entry { range = range.after(Key(entry), plan.order) }
+    var rest = unindexed[...]
+    if let entry = token?.entry {
+      range = range.beginning(with: Key(entry), plan.order)
+      rest = rest.drop { !follows($0, token) }
+    }
     var seen: Set<Key> = []
     // One more than the limit shows whether a page is the last one.
     var count = max(1, min(query.limit.map { $0 + 1 } ?? .max, Self.stepCount))
     while let next = try nextEntries(&range, &seen, count: count) {
-      var found = try decoded(next.map(\.key), next.map(\.recordKey))
+      var found = try decoded(next.entries.map(\.key), next.entries.map(\.recordKey))
+      if let token { found.removeAll { !follows($0, token) } }
       if !plan.isExact { found = try included(found) }
-      guard try body(found) else { return }
+      guard try body(merged(found, &rest, through: next.last)) else { return }
       count = min(2 * count, 16 * Self.stepCount)
     }
-    if pending.isEmpty { return }
-    _ = try body(try included(try decoded(Array(pending), nil)))
+    if !rest.isEmpty { _ = try body(Array(rest)) }
+  }
+
+  /// Returns the models that may lack entries and that fulfil the query, in the order that their
+  /// entries would have. One that cannot have an entry has none here, and comes last.
+  private func pendingModels() throws(StoreError) -> [FoundModel<Model>] {
+    guard let index = plan.index, !pending.isEmpty else { return [] }
+    var result: [FoundModel<Model>] = []
+    for each in try included(try decoded(Array(pending), nil)) {
+      var keys: [Key] = []
+      do throws(StoreError) {
+        keys = try index.values(of: each.model).map {
+          SecondaryIndexEntry(
+            index: plan.number, value: $0.bytes, key: each.key, isUnique: $0.isUnique
+          ).recordKey
+        }
+      } catch {
+        guard error.code == .keyTooLarge else { throw error }
+      }
+      let entries = keys.filter(plan.range.contains).sorted()
+      let first = plan.order == .ascending ? entries.first : entries.last
+      result.append(FoundModel(model: each.model, key: each.key, entry: first?.bytes))
+    }
+    return result.sorted(by: comes)
+  }
+
+  /// Returns whether one model comes before another in the order of the plan.
+  private func comes(_ one: FoundModel<Model>, before other: FoundModel<Model>) -> Bool {
+    guard let entry = one.entry, let next = other.entry else {
+      return one.entry != nil && other.entry == nil
+    }
+    return plan.comes(entry, one.key.bytes, before: next, other.key.bytes)
+  }
+
+  /// Returns whether a model comes after the place of a token in the order of the plan.
+  private func follows(_ found: FoundModel<Model>, _ token: QueryToken?) -> Bool {
+    guard let token, let last = token.entry, let entry = found.entry else { return true }
+    return plan.comes(last, token.key, before: entry, found.key.bytes)
+  }
+
+  /// Returns the models that entries have led to, and those of the rest up to a key, in the order
+  /// of the plan. The latter are removed from the rest.
+  private func merged(
+    _ found: [FoundModel<Model>], _ rest: inout ArraySlice<FoundModel<Model>>, through key: Key
+  ) -> [FoundModel<Model>] {
+    if rest.isEmpty { return found }
+    var result: [FoundModel<Model>] = []
+    for each in found {
+      while let first = rest.first, comes(first, before: each) {
+        result.append(rest.removeFirst())
+      }
+      result.append(each)
+    }
+    let later = KeyRange.all.after(key, plan.order)
+    while let entry = rest.first?.entry, !later.contains(Key(entry)) {
+      result.append(rest.removeFirst())
+    }
+    return result
   }
 
   private func included(
@@ -178,22 +252,47 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     while true {
       let step = try models.next(&walk, limit: 16 * Self.stepCount, bytes: 8 << 20)
       if step.isEmpty { return }
-      var found: [FoundModel<Model>] = []
-      for (model, entry) in zip(try await repository.decoded(step), step)
-      where try query.includes(model) {
-        found.append(FoundModel(model: model, key: entry.key, entry: nil))
+      guard try body(try included(try await decoded(step))) else { return }
+    }
+  }
+
+  private func decoded(
+    _ entries: [Store.Entry]
+  ) async throws(StoreError) -> [FoundModel<Model>] {
+    do throws(StoreError) {
+      return zip(try await repository.decoded(entries), entries).map {
+        FoundModel(model: $0, key: $1.key, entry: nil)
       }
-      guard try body(found) else { return }
+    } catch {
+      guard unreadable != nil, error.isOfOneModel else { throw error }
+    }
+    var result: [FoundModel<Model>] = []
+    for entry in entries {
+      if let model = try model(entry.value, entry.key) {
+        result.append(FoundModel(model: model, key: entry.key, entry: nil))
+      }
+    }
+    return result
+  }
+
+  /// Returns a decoded model; nil for one that cannot be decoded and was noted.
+  private func model(_ bytes: [UInt8], _ key: Key) throws(StoreError) -> Model? {
+    do throws(StoreError) {
+      return try repository.format.decode(bytes, key, repository.place)
+    } catch {
+      guard let unreadable, error.isOfOneModel else { throw error }
+      unreadable.add(error, key)
+      return nil
     }
   }
 
   /// Reads the next entries of a range, and removes them from it.
   ///
-  /// - Returns: the entries, each model once, without those of models that may lack entries; nil at
-  ///   the end of the range.
+  /// - Returns: the entries, each model once, without those of models that may lack entries, and
+  ///   the key of the last entry; nil at the end of the range.
   private func nextEntries(
     _ range: inout KeyRange, _ seen: inout Set<Key>, count: Int
-  ) throws(StoreError) -> [SecondaryIndexEntry]? {
+  ) throws(StoreError) -> (entries: [SecondaryIndexEntry], last: Key)? {
     let records = try entries.entries(in: range, order: plan.order, limit: count)
     guard let last = records.last else { return nil }
     range = range.after(last.key, plan.order)
@@ -204,7 +303,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
       if pending.contains(entry.key) { continue }
       if !isManyValued || seen.insert(entry.key).inserted { found.append(entry) }
     }
-    return found
+    return (found, last.key)
   }
 
   /// Returns the models with some keys.
@@ -217,11 +316,24 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     result.reserveCapacity(keys.count)
     for (position, bytes) in try models.values(forKeys: keys).enumerated() {
       // An entry without a model is possible only when the clock was set back.
-      guard let bytes else { continue }
-      let model = try repository.format.decode(bytes, keys[position], repository.place)
+      guard let bytes, let model = try model(bytes, keys[position]) else { continue }
       result.append(
         FoundModel(model: model, key: keys[position], entry: entries?[position].bytes))
     }
     return result
   }
+}
+
+/// The models of a query that cannot be decoded, and why.
+final class UnreadableModels: Sendable {
+  private let errors = Mutex<[Key: StoreError]>([:])
+
+  var all: [Key: StoreError] { errors.withLock { $0 } }
+
+  func add(_ error: StoreError, _ key: Key) { errors.withLock { $0[key] = error } }
+}
+
+extension StoreError {
+  /// Whether the error concerns one model, which cannot be decoded.
+  var isOfOneModel: Bool { code == .decodingFailed || code == .newerFormat }
 }

@@ -7,9 +7,14 @@ public struct QueryUpdate<Model: Identifiable & Sendable>: Sendable where Model.
   /// The steps from the state before to this one, in their order: each offset is valid after the
   /// steps before it. Empty in a ``isReload``.
   public internal(set) var steps: [QueryStep]
-  /// Whether the state was read as a whole: the first one; and later, when so much has changed that
-  /// reading all is cheaper, or when the changes in between are not known any more.
+  /// Whether the state was read as a whole: the first one; and later, when a query with a limit has
+  /// lost so many models that those after them are needed, or when the changes in between are not
+  /// known any more.
   public internal(set) var isReload: Bool
+  /// The error of a model that cannot be decoded, and that the state lacks: `.decodingFailed` or
+  /// `.newerFormat`, with the id. Nil when there is none, and again after the model was saved or
+  /// deleted.
+  public internal(set) var failure: StoreError?
 }
 
 /// One difference between two states of an observed query.
@@ -49,9 +54,8 @@ where Model.ID: Sendable {
   public struct Iterator: AsyncIteratorProtocol {
     fileprivate let observer: QueryObserver<Model>
 
-    /// - Throws: the errors of ``ModelQuery/fetch()``. After `.decodingFailed` and `.newerFormat`
-    ///   the next call continues without a model that was saved later. After any other error, and
-    ///   when the whole query cannot be read, the sequence has ended.
+    /// - Throws: the errors of ``ModelQuery/fetch()``; the sequence has then ended. A model that
+    ///   cannot be decoded is no error here: see ``QueryUpdate/failure``.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> QueryUpdate<Model>? {

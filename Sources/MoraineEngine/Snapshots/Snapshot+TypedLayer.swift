@@ -79,4 +79,12 @@ extension KeyRange {
     case .descending: intersection(KeyRange(upTo: key))
     }
   }
+
+  /// Returns the part of the range that a walk in an order reaches at a key and after it.
+  package func beginning(with key: Key, _ order: KeyOrder) -> KeyRange {
+    switch order {
+    case .ascending: intersection(KeyRange(from: key))
+    case .descending: intersection(KeyRange(upTo: key.successor))
+    }
+  }
 }

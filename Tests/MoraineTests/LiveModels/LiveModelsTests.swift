@@ -96,6 +96,26 @@ import Testing
     await observed { failure(live) == nil }
   }
 
+  @Test func unreadableModelOfAQueryIsLeftOutAndNamed() async throws {
+    let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a")])
+    try await notes.keyspace.set(Array("nonsense".utf8), forKey: "2")
+    let live = LiveModels(notes.query().sorted(by: \.text))
+    await observed { failure(live)?.code == .decodingFailed }
+    #expect(failure(live)?.message.contains("'2'") == true)
+    #expect(live.models.map(\.id) == [1])
+    try await notes.save(Note(id: 3, text: "c"))
+    await observed { live.models.map(\.id) == [1, 3] }
+    #expect(failure(live)?.code == .decodingFailed)
+    try await notes.save(Note(id: 2, text: "b"))
+    await observed { live.models.map(\.id) == [1, 2, 3] }
+    #expect(failure(live) == nil)
+    try await notes.keyspace.set(Array("again".utf8), forKey: "3")
+    await observed { failure(live) != nil }
+    #expect(live.models.map(\.id) == [1, 2])
+    try await notes.delete(3)
+    await observed { failure(live) == nil }
+  }
+
   @Test func closedStoreIsAFailureAndLiveModelsCanRestart() async throws {
     let notes = LocalRepository<Note>.inMemory([Note(id: 1, text: "a")])
     let live = LiveModels(notes)

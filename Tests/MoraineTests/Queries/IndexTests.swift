@@ -106,6 +106,54 @@ import Testing
     #expect(try await people.query(where: \.email, is: "a").explain().index == "email")
   }
 
+  @Test func modelThatCannotBeInOneIndexKeepsTheOthersComplete() async throws {
+    let store = Store.inMemory()
+    let plain = try people(store, [])
+    try await plain.save(contentsOf: (0..<10).map { person($0, "\($0 / 2)", age: $0) })
+    let people = try people(store)
+    let error = await #expect(throws: StoreError.self) { try await people.buildIndexes() }
+    #expect(error?.code == .notUnique)
+    let status = try await people.indexStatus()
+    #expect(status.filter { !$0.isReady }.map(\.name) == ["email"])
+    #expect(status.first { $0.name == "age" }?.entryCount == 10)
+    let plan = try await people.query(where: \.age, in: 3...5).explain()
+    #expect(plan.index == "age")
+    #expect(plan.pendingCount == 0)
+    #expect(try await store.verify().problems.isEmpty)
+  }
+
+  @Test(arguments: [KeyOrder.ascending, .descending])
+  func modelsWithoutEntriesStandInTheOrderOfTheIndex(order: KeyOrder) async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: (0..<40).map { person($0, "\(10 + $0)") })
+    try await people.buildIndexes()
+    // Two models that an older program has saved have emails that others have.
+    let old = try self.people(store, [])
+    try await old.save(contentsOf: [
+      person(50, "20"), person(51, "20"), person(52, "33"), person(60, "99"), person(61, "00"),
+    ])
+    _ = await #expect(throws: StoreError.self) { try await people.buildIndexes() }
+    let query = people.query(where: \.email, in: "00"...).sorted(by: \.email, order)
+    let plan = try await query.explain()
+    #expect(plan.index == "email")
+    #expect(plan.pendingCount == 3)
+    #expect(!plan.isSortingInMemory)
+    let found = try await query.fetch()
+    #expect(Set(found.map(\.id)) == Set(0..<40).union([50, 51, 52, 60, 61]))
+    let emails = found.map { $0.email! }
+    #expect(emails == (order == .ascending ? emails.sorted() : emails.sorted().reversed()))
+    for limit in 1...7 {
+      var (paged, token): ([Person], QueryToken?) = ([], nil)
+      repeat {
+        let page = try await query.limit(limit).page(after: token)
+        paged += page.models
+        token = page.next
+      } while token != nil
+      #expect(paged == found, "pages of \(limit)")
+    }
+  }
+
   @Test func programWithoutTheIndexLeavesMarksThatTheNextOneFollows() async throws {
     let store = Store.inMemory()
     let people = try people(store)

@@ -22,12 +22,12 @@ struct Person: Codable, Identifiable, Equatable, Sendable {
 
   /// Returns a person with random values. Emails of different persons are often the same.
   static func random(_ id: Int, _ random: inout SeededGenerator) -> Person {
-    let cities = ["Bern", "Oslo", "Zug", "", "Ål", "A\u{30A}l", "Bern\u{0}", "東京"]
+    let cities = ["Bern", "Oslo", "Zug", "", "Ål", "A\u{30A}l", "Bern\u{0}", "東京", "B\u{30C}ern"]
     let tags = ["a", "b", "c", "d"]
     return Person(
       id: id,
       email: random.next() % 3 == 0 ? nil : "\(random.next() % 60)@example.org",
-      age: Int(random.next() % 12) - 3, city: cities[Int(random.next() % 8)],
+      age: Int(random.next() % 12) - 3, city: cities[Int(random.next() % 9)],
       tags: tags.filter { _ in random.next() % 3 == 0 }, isActive: random.next() % 2 == 0)
   }
 
@@ -60,6 +60,7 @@ struct ComparedQuery: Sendable {
     let city = ["Bern", "Oslo", "Zug", "", "Ål", "Bern\u{0}", "東京", "x"][Int(random.next() % 8)]
     let email = "\(random.next() % 60)@example.org"
     let tag = ["a", "b", "c", "e"][Int(random.next() % 4)]
+    let prefix = ["", "B", "Bern", "A", "Å", "A\u{30A}l", "東"][Int(random.next() % 7)]
     let all: [ComparedQuery] = [
       ComparedQuery(
         name: "email is \(email)", query: { $0.query(where: \.email, is: email) },
@@ -67,6 +68,27 @@ struct ComparedQuery: Sendable {
       ComparedQuery(
         name: "email is nil", query: { $0.query(where: \.email, is: nil) },
         isIncluded: { $0.email == nil }),
+      ComparedQuery(
+        name: "email up to \(email)", query: { $0.query(where: \.email, in: ...email) },
+        isIncluded: { $0.email.map { $0 <= email } ?? false }),
+      ComparedQuery(
+        name: "email from \(email), by email, descending",
+        query: { $0.query(where: \.email, in: email...).sorted(by: \.email, .descending) },
+        isIncluded: { $0.email.map { $0 >= email } ?? false },
+        precedes: {
+          $0.email != $1.email
+            ? $0.email! > $1.email! : Person.idsAreInOrder($1, $0)
+        }),
+      ComparedQuery(
+        name: "city begins with \(prefix), by city and age",
+        query: {
+          $0.query(where: \.city, hasPrefix: prefix).sorted(by: \.city).sorted(by: \.age)
+        },
+        isIncluded: { $0.city.hasPrefix(prefix) },
+        precedes: {
+          if $0.city != $1.city { return $0.city < $1.city }
+          return $0.age != $1.age ? $0.age < $1.age : Person.idsAreInOrder($0, $1)
+        }),
       ComparedQuery(
         name: "age in \(low)..<\(high)", query: { $0.query(where: \.age, in: low..<high) },
         isIncluded: { (low..<high).contains($0.age) }),

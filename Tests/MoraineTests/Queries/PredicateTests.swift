@@ -30,6 +30,7 @@ import Testing
       (#Predicate { $0.city == city && $0.tags.contains("a") }, "city, age", true),
       (#Predicate { $0.city == city || $0.age == 1 }, nil, true),
       (#Predicate { $0.city.starts(with: "B") && $0.age == 2 }, "age", true),
+      (#Predicate { $0.city.starts(with: "B") }, "city, age", true),
       (#Predicate { $0.email == nil }, nil, true),
     ]
     for (number, (predicate, index, isFiltering)) in predicates.enumerated() {

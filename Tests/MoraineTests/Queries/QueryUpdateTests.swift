@@ -47,7 +47,9 @@ import Testing
       compared = ComparedQuery.random(&random, hasAllIndexes: true)
     }
     var query = compared.query(people)
-    let limit = seed % 2 == 0 ? Int(seed) / 2 + 1 : Int.max
+    // A limit that is near the number of models is reached and left again and again.
+    let count = compared.expected(try await people.loadAll()).count
+    let limit = [Int(seed) / 2 + 1, Int.max, max(count, 1), count + 1][Int(seed % 4)]
     if limit != .max { query = query.limit(limit) }
     var iterator = query.updates.makeAsyncIterator()
     var list: [Person] = []
