@@ -10,6 +10,7 @@ let package = Package(
   name: "MoraineExamples",
   platforms: [.macOS(.v15)],
   products: [
+    .executable(name: "AddressBook", targets: ["AddressBook"]),
     .executable(name: "Contacts", targets: ["ContactsPort"]),
     .executable(name: "ContactsOriginal", targets: ["ContactsOriginal"]),
     .executable(name: "SharedSettings", targets: ["SharedSettings"]),
@@ -35,6 +36,12 @@ let package = Package(
       dependencies: [.product(name: "Moraine", package: "Moraine")],
       swiftSettings: settings
     ),
+    // A list that an index filters and sorts.
+    .executableTarget(
+      name: "AddressBook",
+      dependencies: [.product(name: "Moraine", package: "Moraine")],
+      swiftSettings: settings
+    ),
     // Starts the built examples as a user does.
     .target(
       name: "ExampleTesting",
@@ -43,6 +50,13 @@ let package = Package(
         .product(name: "SystemPackage", package: "swift-system"),
       ],
       path: "Tests/Support",
+      swiftSettings: settings
+    ),
+    .testTarget(
+      name: "AddressBookTests",
+      dependencies: [
+        "AddressBook", "ExampleTesting", .product(name: "Moraine", package: "Moraine"),
+      ],
       swiftSettings: settings
     ),
     .testTarget(
