@@ -43,7 +43,7 @@ let package = Package(
     // The operations that Scripts/instructions counts.
     .executableTarget(
       name: "MoraineInstructions",
-      dependencies: ["CFixedRandom", "MoraineMaterial", engine, system]),
+      dependencies: ["CFixedRandom", "MoraineMaterial", moraine, engine, system]),
     // Makes a store's hash key the same in each run.
     .target(name: "CFixedRandom"),
     .target(name: "MoraineMaterial", dependencies: [engine]),

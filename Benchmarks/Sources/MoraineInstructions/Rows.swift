@@ -15,10 +15,12 @@ enum Row: String, CaseIterable {
   case scan
   case scanSnapshot = "scan-snapshot"
   case scanLent = "scan-lent"
+  case observedFew = "observed-1000"
+  case observedMany = "observed-32000"
 }
 
-/// The work of the rows. Each row opens its own store, and all rows except `put` and `batch` first
-/// fill it with `unit` keys.
+/// The work of the rows. Each row opens its own store. All rows except `put`, `batch` and those of
+/// observed queries first fill it with `unit` keys.
 struct Rows: Sendable {
   /// A row's count is a multiple of this.
   static let unit = 10_000
@@ -45,6 +47,8 @@ struct Rows: Sendable {
     case .scan: try await scan(try await filled(), count)
     case .scanSnapshot: try scanSnapshot(try await filled().snapshot(), count)
     case .scanLent: try scanLent(try await filled().snapshot(), count)
+    case .observedFew: try await observed(try open(), modelCount: 1_000, count)
+    case .observedMany: try await observed(try open(), modelCount: 32_000, count)
     }
   }
 

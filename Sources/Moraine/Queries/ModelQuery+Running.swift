@@ -118,36 +118,3 @@ struct FoundModel<Model: Sendable>: Sendable {
     QueryToken(values: QueryOrder(sorting).values(of: model), key: key.bytes, entry: entry)
   }
 }
-
-/// The order of a query's models.
-struct QueryOrder<Model: Sendable>: Sendable {
-  let sorting: [QuerySorting<Model>]
-
-  init(_ sorting: [QuerySorting<Model>]) { self.sorting = sorting }
-
-  /// Returns the encoded values that a model is sorted by.
-  func values(of model: Model) -> [[UInt8]] {
-    sorting.map {
-      var encoder = IndexEncoder()
-      $0.encode(model, &encoder)
-      return encoder.bytes
-    }
-  }
-
-  /// Returns whether one place comes before another.
-  func precedes(_ one: QueryToken, _ other: QueryToken) -> Bool {
-    for (position, sorting) in sorting.enumerated() {
-      let (left, right) = (one.values[position], other.values[position])
-      if left == right { continue }
-      return left.lexicographicallyPrecedes(right) == (sorting.order == .ascending)
-    }
-    let (left, right) = (Self.tie(one.key), Self.tie(other.key))
-    if left == right { return false }
-    return left.lexicographicallyPrecedes(right) == (sorting.last?.order != .descending)
-  }
-
-  /// Returns the bytes by which an index orders entries with equal values.
-  static func tie(_ key: [UInt8]) -> [UInt8] {
-    key + [UInt8(truncatingIfNeeded: key.count)]
-  }
-}

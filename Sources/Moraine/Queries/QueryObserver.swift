@@ -8,7 +8,7 @@ import MoraineEngine
 actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Sendable {
   /// A model of the result.
   private struct Member {
-    let place: QueryToken
+    let place: QueryPlace
     /// Milliseconds since 1970; nil for a model that does not expire.
     let expiry: UInt64?
   }
@@ -99,8 +99,8 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   }
 
   private func insert(_ model: Model, _ key: Key, _ expiry: UInt64?) {
-    let place = self.place(of: model, key)
-    kept.insert(model, at: place, order)
+    let place = order.place(of: model, key)
+    kept.insert(model, at: place)
     members[key] = Member(place: place, expiry: expiry)
     guard let expiry else { return }
     // Models that are saved again and again leave their earlier expiries in the queue.
@@ -112,10 +112,6 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     } else {
       expiries.add(expiry, key)
     }
-  }
-
-  private func place(of model: Model, _ key: Key) -> QueryToken {
-    QueryToken(values: order.values(of: model), key: key.bytes)
   }
 
   /// Waits for changes, or until the next model of the result expires.
@@ -208,14 +204,14 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
     _ model: Model, _ key: Key, _ expiry: UInt64?
   ) throws(StoreError) -> [QueryStep] {
     guard try query.includes(model) else { return remove(key) }
-    let place = place(of: model, key)
+    let place = order.place(of: model, key)
     let (count, from) = (kept.count, takeOut(key))
-    if isCut, kept.lastPlace.map({ order.precedes($0, place) }) ?? true {
+    if isCut, kept.lastPlace.map({ $0 < place }) ?? true {
       // The model comes after those that are kept.
       return steps(from: from, to: nil, count)
     }
     insert(model, key, expiry)
-    let steps = steps(from: from, to: kept.offset(of: place, order), count)
+    let steps = steps(from: from, to: kept.offset(of: place), count)
     trimIfLong()
     return steps
   }
@@ -230,8 +226,8 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   /// - Returns: its offset; nil when it was not kept.
   private func takeOut(_ key: Key) -> Int? {
     guard let member = members.removeValue(forKey: key) else { return nil }
-    let offset = kept.offset(of: member.place, order)
-    kept.remove(at: member.place, order)
+    let offset = kept.offset(of: member.place)
+    kept.remove(at: member.place)
     return offset
   }
 
@@ -255,7 +251,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
   /// Forgets models after the limit when they have become many.
   private func trimIfLong() {
     guard let limit = keptLimit, kept.count > 2 * limit else { return }
-    for place in kept.places(from: limit) { members[Key(place.key)] = nil }
+    for place in kept.places(from: limit) { members[place.key] = nil }
     kept.trim(to: limit)
     isCut = true
   }

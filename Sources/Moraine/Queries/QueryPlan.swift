@@ -24,7 +24,7 @@ struct QueryPlan<Model: Sendable>: Sendable {
     _ entry: [UInt8], _ key: [UInt8], before other: [UInt8], _ otherKey: [UInt8]
   ) -> Bool {
     if entry == other {
-      let (left, right) = (QueryOrder<Model>.tie(key), QueryOrder<Model>.tie(otherKey))
+      let (left, right) = (QueryPlace.tie(key), QueryPlace.tie(otherKey))
       if left == right { return false }
       return left.lexicographicallyPrecedes(right) == (order == .ascending)
     }

@@ -120,16 +120,17 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
       }
       return limit.map { Array(result.prefix($0)) } ?? result
     }
-    var sorted: [(place: QueryToken, found: FoundModel<Model>)] = []
+    let from = token.map { order.place(of: $0.values, Key($0.key)) }
+    var sorted: [(place: QueryPlace, found: FoundModel<Model>)] = []
     let bound = limit.map { min(max(2 * $0, 1024), query.sortedLimit) } ?? .max
     func sort() {
-      sorted.sort { order.precedes($0.place, $1.place) }
+      sorted.sort { $0.place < $1.place }
       if let limit, sorted.count > limit { sorted.removeLast(sorted.count - limit) }
     }
     try await forEachStep(after: nil, unindexed) { (step) throws(StoreError) in
       for found in step {
-        let place = found.token(query.sorting)
-        if let token, !order.precedes(token, place) { continue }
+        let place = order.place(of: found.model, found.key)
+        if let from, !(from < place) { continue }
         sorted.append((place, found))
       }
       if sorted.count > bound { sort() }
