@@ -56,6 +56,7 @@ let package = Package(
       name: "AddressBookTests",
       dependencies: [
         "AddressBook", "ExampleTesting", .product(name: "Moraine", package: "Moraine"),
+        .product(name: "MoraineTesting", package: "Moraine"),
       ],
       swiftSettings: settings
     ),

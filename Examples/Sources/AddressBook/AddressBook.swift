@@ -29,10 +29,9 @@ struct AddressBook {
     let store = try Store(at: folder.appendingPathComponent("book"), configuration: configuration)
     let people = try LocalRepository<Person>(
       in: store, named: "people", indexes: Person.indexes)
-    // The lists would be right without this, but would decode all people at the first start.
-    try await people.buildIndexes()
     let session = Session(people, print: say)
     say("\(name) has \(try await people.count()) people")
+    await session.prepare()
     let following = Task { await session.follow() }
     for await line in lines() { await session.perform(line) }
     following.cancel()

@@ -15,6 +15,17 @@ final class Session {
     model = PeopleList(people)
   }
 
+  /// Builds the indexes. The lists would be right without this, but the first ones would decode all
+  /// people.
+  func prepare() async {
+    do { try await people.buildIndexes() } catch {
+      // A program that does not know the indexes may have given an address to two people. Lists
+      // are right nevertheless, and the index is complete when one of them has another address.
+      print(
+        error.duplicate.map { "'\($0.key)' has the email address of '\($0.holder)'" } ?? "\(error)")
+    }
+  }
+
   /// Prints the list after each change, as a view would show it, until the task is cancelled.
   func follow() async {
     while !Task.isCancelled {

@@ -6,7 +6,7 @@ import Testing
 /// A query returns what a filter over all models returns, after any history.
 @Suite(.timeLimit(.minutes(10))) struct QueryModelTests {
   /// The programs that use the store: with all indexes, with some, and with none.
-  private static func repositories(
+  static func repositories(
     _ store: Store
   ) throws -> [LocalRepository<Person>] {
     [
@@ -58,7 +58,7 @@ import Testing
     #expect(try await store.verify().problems.isEmpty, "seed \(seed)")
   }
 
-  private static func failureToBuild(_ people: LocalRepository<Person>) async -> StoreError? {
+  static func failureToBuild(_ people: LocalRepository<Person>) async -> StoreError? {
     do throws(StoreError) {
       try await people.buildIndexes()
       return nil
@@ -67,7 +67,7 @@ import Testing
     }
   }
 
-  private static func write(
+  static func write(
     _ program: LocalRepository<Person>, _ clock: ManualClock, _ random: inout SeededGenerator
   ) async throws {
     let id = Int(random.next() % 40)

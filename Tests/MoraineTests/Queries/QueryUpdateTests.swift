@@ -4,7 +4,13 @@ import MoraineTesting
 import Testing
 
 /// An observed query equals the query after each change.
-@Suite(.timeLimit(.minutes(10))) struct QueryUpdateTests {
+///
+/// `MORAINE_QUERY_CHANGES=N` makes N changes of each query.
+@Suite(.timeLimit(.minutes(60))) struct QueryUpdateTests {
+  private static var changeCount: Int {
+    ProcessInfo.processInfo.environment["MORAINE_QUERY_CHANGES"].flatMap { Int($0) } ?? 300
+  }
+
   /// Applies steps to an array: what a view does.
   private static func apply(
     _ update: QueryUpdate<Person>, to list: inout [Person]
@@ -56,7 +62,7 @@ import Testing
     try Self.apply(try #require(await iterator.next(isolation: nil)), to: &list)
     var expected = Array(compared.expected(try await people.loadAll()).prefix(limit))
     #expect(list == expected)
-    for round in 0..<300 {
+    for round in 0..<Self.changeCount {
       let id = Int(random.next() % 60)
       switch random.next() % 5 {
       case 0: try await people.delete(id)
