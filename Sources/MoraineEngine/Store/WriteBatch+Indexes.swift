@@ -29,6 +29,9 @@ extension WriteBatch {
     guard let indexes = indexKeyspace(of: place.keyspace),
       try holds(.sequence(sequence), place), let expiry = try recordedExpiry(of: place)
     else { return false }
+    // An index that was removed since the caller has read the record keeps no entry that the row
+    // does not list: it may be added again.
+    let row = row.restricted(to: try catalog(in: indexes).live)
     let known = Set(row.parts.map(\.index))
     let old = try storedRow(of: key, in: indexes)?.row ?? IndexRow([])
     let others = IndexRow(old.parts.filter { !known.contains($0.index) })

@@ -1,7 +1,8 @@
 import Foundation
-import Moraine
 import MoraineTesting
 import Testing
+
+@testable import Moraine
 
 /// Indexes of a repository: unique values, building, and programs that do not know them.
 @Suite(.timeLimit(.minutes(10))) struct IndexTests {
@@ -223,6 +224,33 @@ import Testing
     #expect(try await query.explain().index == "age")
     #expect(try await query.count() == 100)
     #expect(try await store.verify().problems.isEmpty)
+  }
+
+  @Test func indexThatIsRemovedDuringItsBuildKeepsNoEntryWithoutARow() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(person(1, "a", age: 7))
+    try await people.buildIndexes()
+    let indexes = try #require(people.indexes)
+    let row = try indexes.row(of: person(1, "a", age: 7))
+    let entry = try #require(try await people.keyspace.versionedValue(forKey: "1"))
+    for state in [IndexCatalog.State.dropped, .building] {
+      try await indexes.changeCatalog { (catalog) throws(StoreError) in
+        for position in catalog.indexes.indices where catalog.indexes[position].name == "age" {
+          catalog.indexes[position].state = state
+        }
+      }
+      guard state == .dropped else { break }
+      // A builder sets the row of a model that it has read before.
+      let keyspace = people.keyspace
+      try await store.writeTyped { (batch) throws(StoreError) in
+        _ = try batch.setRow(row, ofKey: "1", in: keyspace, if: entry.sequence)
+      }
+    }
+    #expect(try await store.verify().problems.isEmpty)
+    let age = try #require(zip(indexes.definitions, indexes.numbers).first { $0.0.name == "age" })
+    let entries = KeyRange.prefix(Key(IndexLayout.prefix(of: age.1)))
+    #expect(try await indexes.keyspace.keys(in: entries, limit: 10).isEmpty)
   }
 
   @Test func namedIndexOfManyValuesLeavesModelsWithoutValuesOut() async throws {
