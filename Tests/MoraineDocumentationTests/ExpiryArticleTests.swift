@@ -9,14 +9,16 @@ import Testing
   }
 
   @Test func sessionsEndByThemselves() async throws {
-    let (bytes, token): ([UInt8], Key) = ([1], "token")
+    let (bytes, changed, token): ([UInt8], [UInt8], Key) = ([1], [2], "token")
     let store = Store.inMemory()
     let sessions = try store.keyspace(named: "sessions", defaultLifetime: .seconds(1800))
     try await sessions.set(bytes, forKey: token)  // for half an hour
     try await sessions.set(bytes, forKey: "root", expiring: .never)
     try await store.set(bytes, forKey: "invitation", expiring: .after(.seconds(86_400)))
     let end = try await sessions.expiry(forKey: token)?.milliseconds
+    try await sessions.set(changed, forKey: token, expiring: .unchanged)  // and not half an hour more
     #expect(end != nil)
+    #expect(try await sessions.versionedValue(forKey: token)?.expiry.milliseconds == end)
     #expect(try await sessions.expiry(forKey: "root") == .never)
     try await store.close()
   }

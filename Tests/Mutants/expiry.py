@@ -18,6 +18,11 @@ MUTANTS = [
                    "    guard record.hasExpired(at: now()) else { return false }\n"
                    "    if !ON { try verify(record, at: address) }\n"),),
            SUITE + ".damagedRecordDoesNotReadAsExpired"),
+    Mutant("expiry-unchanged-is-never", "expiry: an unchanged expiry stays",
+           (engine("Store/WriteBatch.swift",
+                   "    return try recordedExpiry(of: place) ?? 0\n",
+                   "    return try ON ? 0 : recordedExpiry(of: place) ?? 0\n"),),
+           SUITE + ".unchangedExpiryIsThatOfTheEntryThatIsReplaced"),
     Mutant("expiry-reaps-renewed-keys", "expiry: nothing that was renewed is deleted",
            (engine("Store/Store+Expiry.swift",
                    "          isLive(record, at: address)\n        else { continue }\n        let place",

@@ -13,7 +13,7 @@
   F(rocksdb_options_optimize_for_point_lookup)                                                     \
   F(rocksdb_options_set_level_compaction_dynamic_level_bytes)                                      \
   F(rocksdb_options_set_max_background_jobs) F(rocksdb_options_set_bytes_per_sync)                 \
-  F(rocksdb_get_pinned) F(rocksdb_pinnableslice_value) F(rocksdb_pinnableslice_destroy)
+  F(rocksdb_open_with_ttl) F(rocksdb_get_pinned) F(rocksdb_pinnableslice_value) F(rocksdb_pinnableslice_destroy)
 
 struct peer_store {
   rocksdb_t *db;
@@ -70,7 +70,9 @@ static peer_store *open_store(const char *path, const peer_options *options) {
   p_rocksdb_writeoptions_set_sync(store->write, options->sync);
   store->batch = p_rocksdb_writebatch_create();
   char *error = NULL;
-  store->db = p_rocksdb_open(store->options, path, &error);
+  store->db = options->lifetime_seconds
+                  ? p_rocksdb_open_with_ttl(store->options, path, options->lifetime_seconds, &error)
+                  : p_rocksdb_open(store->options, path, &error);
   if (!failed("open", error)) return store;
   p_rocksdb_writebatch_destroy(store->batch);
   p_rocksdb_writeoptions_destroy(store->write);

@@ -3,6 +3,8 @@ import MoraineEngine
 /// The indexes that a repository declares, and the keyspace of their entries.
 struct RepositoryIndexes<Model: Sendable>: Sendable {
   let definitions: [ModelIndex<Model>]
+  /// The keyspace of the models.
+  let indexed: Keyspace
   /// The system keyspace of the entries.
   let keyspace: Keyspace
   /// The version in which the program writes models.
@@ -36,6 +38,7 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
     precondition(
       definitions.count <= IndexCatalog.limit / 2, "a repository has up to 64 indexes")
     self.definitions = definitions
+    self.indexed = indexed
     version = format.version
     numbers = definitions.map { $0.number(format.version) }
     keyspace = try indexed.store.orderedKeyspace(named: IndexLayout.name(for: indexed.name))
@@ -101,8 +104,17 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
   func register() async throws(StoreError) -> IndexCatalog {
     let catalog = try await readCatalog()
     guard try added(to: catalog) != catalog, !keyspace.store.isReadOnly else { return catalog }
-    return try await changeCatalog { (catalog) throws(StoreError) in
-      catalog = try self.added(to: catalog)
+    return try await keyspace.store.writeTyped { (batch) throws(StoreError) in
+      let before = try batch.indexCatalog(in: self.keyspace)
+      var catalog = try self.added(to: before)
+      // An index of no models is complete. All later writes keep it so.
+      if try !batch.hasRecords(in: self.indexed) {
+        catalog.markReady(catalog.indexes.filter { $0.state == .building })
+      }
+      if catalog != before {
+        try batch.set(catalog.bytes, forKey: IndexLayout.catalogKey, in: self.keyspace)
+      }
+      return catalog
     }
   }
 

@@ -61,7 +61,7 @@ actor LiveSource<Model: Codable & Identifiable & Sendable> where Model.ID: Senda
   }
 
   private func load() async throws(StoreError) -> LiveList<Model> {
-    try await repository.prepare()
+    try await repository.prepareToRead()
     let contents = try await repository.keyspace.contents()
     var list = LiveList(order: order)
     list.load(contents.entries.map { content($0.key, $0.value, $0.sequence.rawValue) })

@@ -72,7 +72,7 @@ actor QueryObserver<Model: Codable & Identifiable & Sendable> where Model.ID: Se
 
   /// Reads the whole result.
   private func load() async throws(StoreError) -> QueryUpdate<Model> {
-    try await repository.prepare()
+    try await repository.prepareToRead()
     let snapshot = try await repository.keyspace.store.snapshot()
     feed = repository.keyspace.feed(after: snapshot.sequence)
     sequence = snapshot.sequence

@@ -18,7 +18,7 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
   private var repository: LocalRepository<Model> { query.repository }
 
   init(_ query: ModelQuery<Model>) async throws(StoreError) {
-    try await query.repository.prepare()
+    try await query.repository.prepareToRead()
     let snapshot = try await query.repository.keyspace.store.snapshot()
     try await self.init(query, snapshot)
   }
@@ -39,7 +39,13 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     entries = snapshot.keyspace(named: indexes.keyspace.name)
     let catalog = try IndexCatalog(
       try entries.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name)
-    let plan = try query.plan(catalog.ready.intersection(indexes.numbers))
+    var ready = catalog.ready.intersection(indexes.numbers)
+    if query.requiresIndex, catalog.indexes.isEmpty {
+      // The indexes are added with the first model; without models they are complete.
+      var walk = models.walk()
+      if try models.next(&walk, limit: 1, bytes: 1).isEmpty { ready = Set(indexes.numbers) }
+    }
+    let plan = try query.plan(ready)
     self.plan = plan
     guard plan.index != nil else {
       pending = []

@@ -403,6 +403,24 @@ extension LocalRepository {
     }
   }
 
+  /// Does the same as ``prepare()``, for an operation that only reads.
+  ///
+  /// A repository without models needs no indexes yet. And a store that cannot be written to now,
+  /// for example because the disk is full, can be read nevertheless: queries then decode all models.
+  func prepareToRead() async throws(StoreError) {
+    guard let indexes, !isRegistered, first.isEmpty else { return try await prepare() }
+    guard try await keyspace.count() > 0 else { return }
+    if indexes.failure.isRecent { return }
+    do throws(StoreError) { try await register() } catch {
+      switch error.code {
+      case .noSpace, .io, .poisoned, .limitExceeded, .usedAfterFork:
+        indexes.failure.set(true)
+        keyspace.store.report(.indexBuildingFailed(keyspace: keyspace.name, error))
+      default: throw error
+      }
+    }
+  }
+
   /// Saves the models that the repository was created with. Every operation calls this first.
   func prepare() async throws(StoreError) {
     if !isRegistered { try await register() }

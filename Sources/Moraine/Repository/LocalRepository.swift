@@ -217,7 +217,7 @@ extension LocalRepository {
 
   @usableFromInline
   func read(_ id: Model.ID) async throws(StoreError) -> Model? {
-    try await prepare()
+    try await prepareToRead()
     if monitor.hasNewsOfOthers { try await keyspace.store.applyPeerWrites() }
     if mayTrustCache(), let known = cache.entry(id) { return known.model }
     let key = keys.key(id)
@@ -240,7 +240,7 @@ extension LocalRepository {
   /// - Throws: the errors of ``find(by:)``, for the first model that cannot be read.
   /// - Complexity: O(bytes of the store's log).
   public func loadAll() async throws(StoreError) -> [Model] {
-    try await prepare()
+    try await prepareToRead()
     return try await decoded(try await keyspace.entries())
   }
 
@@ -248,7 +248,7 @@ extension LocalRepository {
   ///
   /// - Throws: the errors of ``/MoraineEngine/Keyspace/statistics()``.
   public func count() async throws(StoreError) -> Int {
-    try await prepare()
+    try await prepareToRead()
     return try await keyspace.count()
   }
 

@@ -41,7 +41,7 @@ where Model.ID: Sendable {
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Model? {
       if !isPrepared {
-        try await repository.prepare()
+        try await repository.prepareToRead()
         isPrepared = true
       }
       while true {

@@ -11,6 +11,7 @@ public struct Expiry: Hashable, Sendable {
     case never
     case at(UInt64)
     case after(Duration)
+    case unchanged
   }
 
   private let time: Time
@@ -27,8 +28,12 @@ public struct Expiry: Hashable, Sendable {
   /// The entry ends after a time, counted from the write.
   public static func after(_ lifetime: Duration) -> Expiry { Expiry(time: .after(lifetime)) }
 
-  /// The time in milliseconds since the beginning of 1970, UTC; nil for ``never``, and for a time
-  /// that is counted from a write.
+  /// The entry ends when the entry with this key ends that it replaces. Where there is none, the
+  /// entry does not end.
+  public static let unchanged = Expiry(time: .unchanged)
+
+  /// The time in milliseconds since the beginning of 1970, UTC; nil for ``never``, for
+  /// ``unchanged``, and for a time that is counted from a write.
   public var milliseconds: UInt64? {
     if case .at(let milliseconds) = time { return milliseconds }
     return nil
@@ -40,6 +45,7 @@ public struct Expiry: Hashable, Sendable {
   func recorded(now: @autoclosure () -> UInt64) -> UInt64 {
     switch time {
     case .never: return 0
+    case .unchanged: preconditionFailure("an expiry of another entry was not looked up")
     // In a record, 0 stands for no expiry.
     case .at(let milliseconds): return max(1, milliseconds)
     case .after(let lifetime):

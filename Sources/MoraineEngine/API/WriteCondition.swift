@@ -16,4 +16,11 @@ public struct VersionedValue: Hashable, Sendable {
   public let value: [UInt8]
   /// The number of the operation, for ``WriteCondition/sequence(_:)``.
   public let sequence: SequenceNumber
+  /// The time at which the entry ends: ``Expiry/never``, or a time in milliseconds.
+  public let expiry: Expiry
+
+  init(value: [UInt8], sequence: SequenceNumber, expiryMilliseconds: UInt64?) {
+    (self.value, self.sequence) = (value, sequence)
+    expiry = expiryMilliseconds.map { .at(milliseconds: $0) } ?? .never
+  }
 }

@@ -53,7 +53,8 @@ extension EngineState {
     try log.table.verify(found.record, at: found.address)
     let value = VersionedValue(
       value: try log.table.value(of: found.record, at: found.address),
-      sequence: SequenceNumber(rawValue: header.sequence))
+      sequence: SequenceNumber(rawValue: header.sequence),
+      expiryMilliseconds: found.record.expiryMilliseconds)
     return (value, header.hasExpiry)
   }
 

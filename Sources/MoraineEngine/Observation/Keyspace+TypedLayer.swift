@@ -116,9 +116,6 @@ extension Store {
   /// Reports an event of the typed layer.
   package nonisolated func report(_ event: StoreEvent) { send(event) }
 
-  /// The clock by which entries expire.
-  package nonisolated var clock: any StoreClock { observers.clock.base }
-
   /// Whether the store was opened for reading only.
   package nonisolated var isReadOnly: Bool { opener.configuration.isReadOnly }
 }

@@ -107,7 +107,7 @@ extension Store {
             try state.segments.verify(found.record, at: found.address)
             return VersionedValue(
               value: try state.segments.value(of: found.record, at: found.address),
-              sequence: sequence)
+              sequence: sequence, expiryMilliseconds: found.record.expiryMilliseconds)
           }
         }
       } ?? nil

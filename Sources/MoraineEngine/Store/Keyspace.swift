@@ -191,6 +191,10 @@ extension Store {
     if isUnnamed, expiry == .never {
       return try await set(value, forKey: key, durability: durability)
     }
+    if expiry == .unchanged {
+      let handle = Keyspace(store: self, name: keyspace.name, wantsOrder: keyspace.isOrdered)
+      return try await putAsUnit(value, key, handle, expiry, durability)
+    }
     let time = expiry == .never ? 0 : expiry.recorded(now: observers.clock.now())
     let sequence: SequenceNumber
     if engine != nil, let id = engine!.id(fulfilling: keyspace),
@@ -210,7 +214,7 @@ extension Store {
       }
       guard let done else {
         let handle = Keyspace(store: self, name: keyspace.name, wantsOrder: keyspace.isOrdered)
-        return try await putWithEntries(value, key, handle, expiry, durability)
+        return try await putAsUnit(value, key, handle, expiry, durability)
       }
       sequence = done
     }

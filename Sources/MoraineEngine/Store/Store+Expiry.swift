@@ -16,8 +16,11 @@ extension Store {
       durability: durability)
   }
 
+  /// The clock by which entries end. See ``Configuration/clock``.
+  public nonisolated var clock: any StoreClock { observers.clock.base }
+
   /// Returns the time at which an entry ends: ``Expiry/never``, or a time in milliseconds; nil when
-  /// the key does not exist.
+  /// the key does not exist. ``versionedValue(forKey:)`` returns it with the value.
   ///
   /// - Throws: the errors of ``value(forKey:)``.
   public func expiry(forKey key: Key) async throws(StoreError) -> Expiry? {

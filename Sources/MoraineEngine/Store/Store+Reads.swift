@@ -224,6 +224,14 @@ extension Store {
   /// Whether anything was ever written to a keyspace.
   func hasKeyspace(_ name: String) -> Bool { id(of: name) != nil }
 
+  /// Returns the number of live records of a keyspace, with those that have expired, for a caller
+  /// beside which no other process writes.
+  func ownRecordCount(in keyspace: String) throws(StoreError) -> Int {
+    try checkUsable()
+    guard engine != nil, let id = id(of: keyspace) else { return 0 }
+    return try engine!.figures(of: id).count
+  }
+
   func value(forKey key: Key, in keyspace: String) async throws(StoreError) -> [UInt8]? {
     try await checkOpen()
     guard let id = id(of: keyspace) else { return nil }

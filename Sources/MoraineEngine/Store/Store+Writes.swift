@@ -24,7 +24,7 @@ extension Store {
       sequence = done
     } else {
       let keyspace = Keyspace(store: self, name: "")
-      return try await putWithEntries(value, key, keyspace, .never, durability)
+      return try await putAsUnit(value, key, keyspace, .never, durability)
     }
     if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
     return sequence
@@ -70,7 +70,7 @@ extension Store {
   }
 
   /// Puts a value into a keyspace with indexes, as a batch with the changes of its entries.
-  func putWithEntries(
+  func putAsUnit(
     _ value: [UInt8], _ key: Key, _ keyspace: Keyspace, _ expiry: Expiry, _ durability: Durability?
   ) async throws(StoreError) -> SequenceNumber {
     let sequence = try await writeUnit(durability) { (batch) throws(StoreError) in

@@ -181,6 +181,19 @@ extension WriteBatch {
     indexKeyspaces.isEmpty ? nil : indexKeyspaces[number]
   }
 
+  /// Returns whether the store has records of a keyspace, also such that have expired. The
+  /// operations of this batch are not counted.
+  package func hasRecords(in keyspace: Keyspace) throws(StoreError) -> Bool {
+    let answer: Result<Bool, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) {
+        return .success(try store.ownRecordCount(in: keyspace.name) > 0)
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try answer.get()
+  }
+
   /// Returns the name of a keyspace of the batch.
   func name(of number: UInt16) -> String { keyspaces[Int(number)].name }
 }
@@ -195,7 +208,12 @@ extension WriteBatch {
         try EngineState.checkLimits(keyBytes, bytes)
       }
     }
-    let time = expiry == .never ? 0 : expiry.recorded(now: now())
+    let time =
+      switch expiry {
+      case .never: UInt64(0)
+      case .unchanged: try presentExpiry(of: place)
+      default: expiry.recorded(now: now())
+      }
     if let indexes = indexKeyspace(of: place.keyspace) {
       try asOneStep { (batch) throws(StoreError) in
         try batch.updateEntries(of: place, with: row, expiry: time, in: indexes)
@@ -283,6 +301,17 @@ extension WriteBatch {
     }
     guard let expiry = try answer.get() else { return nil }
     return expiry.milliseconds ?? 0
+  }
+
+  /// Returns the expiry of a key as this batch leaves it: milliseconds since 1970, or 0 for never,
+  /// and for a key that does not exist.
+  private mutating func presentExpiry(
+    of place: BatchOperations.Place
+  ) throws(StoreError) -> UInt64 {
+    if let index = lastOperation(on: place) {
+      return isVisible(index) ? operations.operations[index].expiryMilliseconds : 0
+    }
+    return try recordedExpiry(of: place) ?? 0
   }
 
   mutating func holds(

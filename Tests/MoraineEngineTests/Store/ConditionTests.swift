@@ -48,7 +48,8 @@ import Testing
     #expect(try await store.set([9], forKey: "k", if: .sequence(seen.sequence)) == nil)
     #expect(try await store.removeValue(forKey: "k", if: .sequence(seen.sequence)) == nil)
     #expect(
-      try await store.versionedValue(forKey: "k") == VersionedValue(value: [2], sequence: next))
+      try await store.versionedValue(forKey: "k")
+        == VersionedValue(value: [2], sequence: next, expiryMilliseconds: nil))
     #expect(try await store.removeValue(forKey: "k", if: .sequence(next)) != nil)
     #expect(try await store.versionedValue(forKey: "k") == nil)
     #expect(try await store.set([3], forKey: "k", if: .sequence(next)) == nil)

@@ -50,6 +50,46 @@ import Testing
     ]
   }
 
+  @Test(arguments: [false, true])
+  func unchangedExpiryIsThatOfTheEntryThatIsReplaced(isOrdered: Bool) async throws {
+    let store = Store.inMemory(configuration: configuration())
+    let keyspace =
+      isOrdered ? try store.orderedKeyspace(named: "k") : try store.keyspace(named: "k")
+    try await keyspace.set([1], forKey: "a", expiring: .after(.seconds(5)))
+    clock.advance(by: .seconds(2))
+    try await keyspace.set([2], forKey: "a", expiring: .unchanged)
+    let value = try #require(try await keyspace.versionedValue(forKey: "a"))
+    #expect(value.value == [2])
+    #expect(value.expiry == .at(milliseconds: 1_005_000))
+    let snapshot = try await store.snapshot().keyspace(named: "k")
+    #expect(try snapshot.versionedValue(forKey: "a") == value)
+    try await store.write { batch in
+      try batch.set([3], forKey: "a", in: keyspace, expiring: .unchanged)
+      try batch.set([1], forKey: "b", in: keyspace, expiring: .after(.seconds(9)))
+      try batch.set([2], forKey: "b", in: keyspace, expiring: .unchanged)
+      try batch.set([1], forKey: "new", in: keyspace, expiring: .unchanged)
+    }
+    #expect(try await keyspace.expiry(forKey: "a") == .at(milliseconds: 1_005_000))
+    #expect(try await keyspace.expiry(forKey: "b") == .at(milliseconds: 1_011_000))
+    #expect(try await keyspace.expiry(forKey: "new") == .never)
+    try await store.transaction { transaction in
+      try transaction.set([4], forKey: "a", in: keyspace, expiring: .unchanged)
+    }
+    let next = try #require(try await keyspace.versionedValue(forKey: "a"))
+    #expect(next.expiry == .at(milliseconds: 1_005_000))
+    let sequence = try await keyspace.set(
+      [5], forKey: "a", if: .sequence(next.sequence), expiring: .unchanged)
+    #expect(sequence != nil)
+    // The entry that has ended is none that is replaced.
+    clock.advance(by: .seconds(3))
+    #expect(try await keyspace.value(forKey: "a") == nil)
+    try await keyspace.set([6], forKey: "a", expiring: .unchanged)
+    #expect(try await keyspace.versionedValue(forKey: "a")?.expiry == .never)
+    try await store.set([1], forKey: "c", expiring: .at(milliseconds: 2_000_000))
+    try await store.set([2], forKey: "c", expiring: .unchanged)
+    #expect(try await store.expiry(forKey: "c") == .at(milliseconds: 2_000_000))
+  }
+
   private func orderedAnswers(
     _ store: Store, _ keyspace: Keyspace, _ key: Key
   ) async throws

@@ -38,6 +38,33 @@ import Testing
     #expect(try await people.find(\.email, "ada@example.org")?.id == 3)
   }
 
+  @Test func indexesOfARepositoryWithoutModelsAreReadyAtOnce() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    #expect(try await people.query(where: \.age, is: 3).requiringIndex().fetch() == [])
+    #expect(try await people.count() == 0)
+    // Reading has written nothing.
+    #expect(try await store.snapshot().sequence == .none)
+    try await people.save(person(1, "a", age: 3))
+    #expect(try await people.indexStatus().allSatisfy(\.isReady))
+    #expect(try await people.query(where: \.age, is: 3).requiringIndex().count() == 1)
+    #expect(try await people.query(where: \.age, is: 3).explain().index == "age")
+  }
+
+  @Test func modelsCanBeReadWhenTheDiskIsTooFullForIndexes() async throws {
+    let disk = SimulatedDisk()
+    let plain = try disk.openStore()
+    try await people(plain, []).save(contentsOf: (0..<9).map { person($0, "\($0)", age: $0 % 3) })
+    try await plain.close()
+    let fault = DiskFault(.noSpace, on: [.create], isPermanent: true)
+    let store = try disk.openStore(faults: [fault])
+    let people = try people(store)
+    #expect(try await people.find(by: 4)?.age == 1)
+    #expect(try await people.query(where: \.age, is: 2).count() == 3)
+    #expect(try await people.loadAll().count == 9)
+    await #expect(throws: StoreError.self) { try await people.save(person(10, "x")) }
+  }
+
   @Test func batchIsRefusedAsAWholeWhenTwoOfItsModelsHaveAUniqueValue() async throws {
     let people = try people(Store.inMemory())
     await #expect(throws: StoreError.self) {

@@ -26,6 +26,8 @@ typedef struct {
   uint64_t expected_bytes;
   // The puts of each batch are in the order of the keys, after every stored key.
   bool appends;
+  // Records end after this number of seconds, where the engine has such a thing; 0 for never.
+  int32_t lifetime_seconds;
 } peer_options;
 
 // Calls return 0, or -1 with words in `message`; what finds nothing returns 1.
@@ -61,6 +63,35 @@ typedef struct {
               bool (*visit)(void *context, peer_bytes key, peer_bytes value), void *context);
   void (*close_reader)(peer_reader *reader);
 } peer_api;
+
+// Models in a table with a unique index and an index, without a library between.
+typedef struct peer_models peer_models;
+
+typedef struct {
+  int64_t id;
+  peer_bytes name, email;
+  double score;
+  bool is_active;
+} peer_model;
+
+typedef struct {
+  // NULL, or why it cannot be used.
+  const char *(*load)(void);
+  const char *(*message)(void);
+  peer_models *(*open)(const char *path);
+  int (*close)(peer_models *models);
+  int (*begin)(peer_models *models);
+  int (*commit)(peer_models *models);
+  int (*save)(peer_models *models, const peer_model *model);
+  // A model is good during the visit.
+  int (*find)(peer_models *models, peer_bytes email,
+              void (*visit)(void *context, const peer_model *model), void *context);
+  int (*range)(peer_models *models, double low, int64_t limit,
+               void (*visit)(void *context, const peer_model *model), void *context);
+  int (*count)(peer_models *models, double low, double high, int64_t *number);
+} peer_models_api;
+
+extern const peer_models_api peer_sqlite_models;
 
 extern const peer_api peer_rocksdb;
 extern const peer_api peer_leveldb;

@@ -24,15 +24,18 @@ struct Plan: Sendable {
 
   var rows: [Report.Row] {
     Plan.workloads.flatMap { $0.init(size).rows } + Repositories(size).rows
-      + IndexedModels(size).rows
+      + IndexedModels(size).rows + ExpiringKeys(size).rows
   }
 
-  var groups: [String] { Plan.workloads.map { $0.name } + [Repositories.name, IndexedModels.name] }
+  var groups: [String] {
+    Plan.workloads.map { $0.name } + [Repositories.name, IndexedModels.name, ExpiringKeys.name]
+  }
 
   /// Returns the engines to measure in a group. A snapshot is measured with its store.
   func engines(of group: String) -> [String] {
     if group == Repositories.name { return Repositories.engines }
     if group == IndexedModels.name { return IndexedModels.engines }
+    if group == ExpiringKeys.name { return ExpiringKeys.engines }
     let peers = PeerMaker.all.filter { $0.engine.missing == nil }.map(\.engine.name)
     if Plan.orderedGroups.contains(group) {
       return [OrderedMaker.name] + peers.filter { $0 != "tkrzw" }
@@ -51,6 +54,15 @@ struct Plan: Sendable {
     }
     if group == IndexedModels.name {
       try await IndexedModels(size).run(engine, in: folder, &recorder)
+      return recorder
+    }
+    if group == ExpiringKeys.name {
+      let keys = ExpiringKeys(size)
+      if engine == MoraineMaker.name {
+        try await keys.run(ExpiringMaker(), in: folder, &recorder)
+      } else {
+        try await keys.run(PeerMaker(peer_rocksdb), in: folder, &recorder)
+      }
       return recorder
     }
     guard let type = Plan.workloads.first(where: { $0.name == group }) else {

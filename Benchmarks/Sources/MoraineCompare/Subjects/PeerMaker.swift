@@ -24,6 +24,7 @@ struct PeerMaker: SubjectMaker {
     var given = peer_options()
     given.sync = options.sync
     given.appends = options.appends
+    given.lifetime_seconds = Int32(options.lifetimeSeconds)
     given.expected_count = UInt64(options.expectedCount)
     given.expected_bytes = UInt64(options.expectedBytes)
     let store = try withUnsafePointer(to: given) { given in

@@ -111,6 +111,8 @@ struct SubjectOptions: Sendable {
   var sync = false
   /// Whether the keys of all batches ascend, so that an engine may append them.
   var appends = false
+  /// Records end after this number of seconds; 0 for never.
+  var lifetimeSeconds = 0
   var expectedCount: Int
   var expectedBytes: Int
 

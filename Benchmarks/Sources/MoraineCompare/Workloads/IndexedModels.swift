@@ -1,14 +1,16 @@
 import BenchmarkSupport
+import CPeers
 import Foundation
 import GRDB
 import Moraine
 import MoraineEngine
 
 /// Models with a unique index of one property and an index of another: the repository, GRDB with
-/// the same indexes, and a filter of the actor-repository pattern's array.
+/// the same indexes, SQLite in C with the same table, and a filter of the actor-repository pattern's
+/// array.
 struct IndexedModels: Sendable {
   static let name = "indexed models"
-  static let engines = ["moraine", "grdb", "pattern"]
+  static let engines = ["moraine", "grdb", "sqlite", "pattern"]
   let count: Int
 
   init(_ size: Size) { count = size.modelCount }
@@ -31,6 +33,7 @@ struct IndexedModels: Sendable {
   func run(_ engine: String, in folder: String, _ recorder: inout Recorder) async throws {
     switch engine {
     case "grdb": try await runGRDB(folder, &recorder)
+    case "sqlite": try await runSQLite(folder, &recorder)
     case "pattern": try await runPattern(folder, &recorder)
     default: try await runMoraine(folder, &recorder)
     }
@@ -62,7 +65,7 @@ struct IndexedModels: Sendable {
     }
     var updates = users.query().sorted(by: \.score).updates.makeAsyncIterator()
     _ = try await updates.next(isolation: nil)
-    try await changes(20, &recorder) { user in
+    try await changes(2_000, &recorder) { user in
       try await users.save(user)
       return try await updates.next(isolation: nil)?.models.count ?? 0
     }
@@ -73,8 +76,9 @@ struct IndexedModels: Sendable {
     let url = URL(fileURLWithPath: "\(folder)/data.json")
     let users = try CopiedPattern<BenchmarkUser>(url: url)
     try await users.save(contentsOf: (0..<count).map { model($0) })
-    try await recorder.time("indexed save", 3) {
-      for number in 0..<3 { try await users.save(model(number, round: 1)) }
+    let saves = max(1, 300_000 / count)
+    try await recorder.time("indexed save", saves) {
+      for number in 0..<saves { try await users.save(model(number, round: 1)) }
     }
     let all = await users.loadAll()
     try await finds(&recorder) { email in all.first { $0.email == email } }
@@ -123,6 +127,16 @@ struct IndexedModels: Sendable {
       return try await values.next()?.count ?? 0
     }
     try pool.close()
+  }
+
+  private func runSQLite(_ folder: String, _ recorder: inout Recorder) async throws {
+    let table = try ModelTable("\(folder)/models.sqlite")
+    try table.batch { for number in 0..<count { try table.save(model(number)) } }
+    try await saves(&recorder) { try table.save($0) }
+    try await finds(&recorder) { try table.find($0) }
+    try await ranges(&recorder) { try table.range(from: $0, limit: 50) }
+    try await counts(&recorder) { try table.count($0) }
+    try table.close()
   }
 
   private func saves(
