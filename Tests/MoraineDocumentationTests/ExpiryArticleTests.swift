@@ -16,7 +16,7 @@ import Testing
     try await sessions.set(bytes, forKey: "root", expiring: .never)
     try await store.set(bytes, forKey: "invitation", expiring: .after(.seconds(86_400)))
     let end = try await sessions.expiry(forKey: token)?.milliseconds
-    try await sessions.set(changed, forKey: token, expiring: .unchanged)  // and not half an hour more
+    try await sessions.set(changed, forKey: token, expiring: .unchanged)  // ends as before
     #expect(end != nil)
     #expect(try await sessions.versionedValue(forKey: token)?.expiry.milliseconds == end)
     #expect(try await sessions.expiry(forKey: "root") == .never)
