@@ -406,7 +406,8 @@ extension LocalRepository {
   /// Does the same as ``prepare()``, for an operation that only reads.
   ///
   /// A repository without models needs no indexes yet. And a store that cannot be written to now,
-  /// for example because the disk is full, can be read nevertheless: queries then decode all models.
+  /// for example because the disk is full, can be read nevertheless: queries then decode all
+  /// models.
   func prepareToRead() async throws(StoreError) {
     guard let indexes, !isRegistered, first.isEmpty else { return try await prepare() }
     guard try await keyspace.count() > 0 else { return }
