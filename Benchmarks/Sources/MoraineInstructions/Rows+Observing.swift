@@ -7,8 +7,21 @@ private struct RankedModel: Codable, Identifiable {
   let rank: Int
 }
 
-/// A query returned another state than that of the change.
+/// A query returned something else than what was saved.
 private struct WrongState: Error {}
+
+/// The model of the rows with indexes.
+private struct IndexedModel: Codable, Identifiable {
+  let id: Int
+  let email: String
+  let score: Double
+
+  init(_ id: Int, round: Int = 0) {
+    self.id = id
+    email = "\(id)-\(round)@example.org"
+    score = Double((id &* 7919 &+ round &* 31) % 1_000)
+  }
+}
 
 extension Rows {
   /// Saves models, one after the other, under an observed query of all models in the order of their
@@ -25,5 +38,30 @@ extension Rows {
         update.models.count == modelCount
       else { throw WrongState() }
     }
+  }
+
+  /// Saves models again whose values in a unique index and in another one change.
+  func saveIndexed(_ store: Store, _ count: Int) async throws {
+    let models = try await indexed(store)
+    for number in 0..<count { try await models.save(IndexedModel(number % 1_000, round: number)) }
+  }
+
+  /// Finds models by a unique value.
+  func findIndexed(_ store: Store, _ count: Int) async throws {
+    let models = try await indexed(store)
+    for number in 0..<count {
+      guard try await models.find(\.email, IndexedModel(number % 1_000).email) != nil else {
+        throw WrongState()
+      }
+    }
+  }
+
+  private func indexed(_ store: Store) async throws -> LocalRepository<IndexedModel> {
+    let models = try LocalRepository<IndexedModel>(
+      in: store, named: "models",
+      indexes: [.unique("email", on: \.email), .index("score", on: \.score)])
+    try await models.save(contentsOf: (0..<1_000).map { IndexedModel($0) })
+    try await models.buildIndexes()
+    return models
   }
 }

@@ -15,6 +15,8 @@ enum Row: String, CaseIterable {
   case scan
   case scanSnapshot = "scan-snapshot"
   case scanLent = "scan-lent"
+  case saveIndexed = "save-indexed"
+  case findIndexed = "find-indexed"
   case observedFew = "observed-1000"
   case observedMany = "observed-32000"
 }
@@ -47,6 +49,8 @@ struct Rows: Sendable {
     case .scan: try await scan(try await filled(), count)
     case .scanSnapshot: try scanSnapshot(try await filled().snapshot(), count)
     case .scanLent: try scanLent(try await filled().snapshot(), count)
+    case .saveIndexed: try await saveIndexed(try open(), count)
+    case .findIndexed: try await findIndexed(try open(), count)
     case .observedFew: try await observed(try open(), modelCount: 1_000, count)
     case .observedMany: try await observed(try open(), modelCount: 32_000, count)
     }

@@ -75,6 +75,7 @@ struct Size: Codable, Sendable {
   func scaled(to count: Int) -> Size {
     var size = self
     size.count = count
+    size.modelCount = count
     size.openCounts = [count / 4, count / 2, count]
     return size
   }
