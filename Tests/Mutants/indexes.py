@@ -12,7 +12,7 @@ def moraine(path, find, replacement):
 MUTANTS = [
     Mutant("index-old-entries-stay", "indexes: a replaced record has no entries",
            (engine("Store/WriteBatch+Indexes.swift",
-                   "    for entry in oldEntries.subtracting(newEntries) {",
+                   "    for entry in oldEntries.entries where !newEntries.contains(entry) {",
                    "    for entry in ON ? [] : oldEntries.subtracting(newEntries) {"),),
            MODEL),
     Mutant("index-mark-left-out", "indexes: a record without entries has a mark",

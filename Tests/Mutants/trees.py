@@ -14,6 +14,22 @@ LOADED = "Index/CheckpointTrees.swift"
 CHECKPOINTS = "TreeCheckpointTests"
 
 MUTANTS = [
+    Mutant("tree-two-keys-between-the-same-neighbours", "trees equal sorted dictionaries",
+           (engine(BATCH, "      guard place.position != last, accepts(edit.key, place) else",
+                   "      guard ON || place.position != last, accepts(edit.key, place) else"),),
+           BATCHES),
+    Mutant("tree-positions-before-insertions", "trees equal sorted dictionaries",
+           (engine(BATCH, "      changeExisting(edit, at: edit.place.place.position + earlier)\n",
+                   "      changeExisting(edit, at: edit.place.place.position + (ON ? 0 : earlier))\n"),),
+           BATCHES),
+    Mutant("tree-positions-before-removals", "trees equal sorted dictionaries",
+           (engine(BATCH, "        place.position += change\n",
+                   "        place.position += ON ? 0 : change\n"),),
+           BATCHES),
+    Mutant("tree-equal-heads-are-accepted", "trees equal sorted dictionaries",
+           (engine(BATCH, "      if after < count, heads[after] == head { return false }\n",
+                   "      if !ON, after < count, heads[after] == head { return false }\n"),),
+           BATCHES),
     Mutant("tree-page-not-checked", "a damaged page of a tree is not used",
            (engine(LOADED, "    if isChecked[page] { return true }\n",
                    "    if ON || isChecked[page] { return true }\n"),),

@@ -96,15 +96,11 @@ extension TreeIndex {
       return false
     }
     let before = leaf.count
-    let hasRemovals = edits.contains { $0.address == nil && $0.place.existing != nil }
-    if edits.count == 1, let edit = edits.first, let address = edit.address,
-      before < min(leaf.capacity, leafLimit), leaf.accepts(edit.key, edit.place.place)
-    {
-      leaf.insert(edit.key, address, edit.place.place)
-      addToCounts(path, 1)
-    } else if edits.count == 1, hasRemovals, before > 1, let edit = edits.first {
-      leaf.remove(edit.place.place.position)
-      addToCounts(path, -1)
+    let change = edits.reduce(0) { $0 + $1.countChange }
+    let hasRemovals = edits.contains(where: \.removes)
+    if edits.count <= Self.editsInPlace, accepts(edits, leaf) {
+      leaf.apply(edits)
+      addToCounts(path, change)
     } else {
       let isAppended = edits.allSatisfy { $0.place.place.position == before }
       scratch.removeAll()
@@ -113,11 +109,117 @@ extension TreeIndex {
         over: path, &root, isAppended: isAppended,
         appendedCount: isAppended ? leaf.appendedCount + edits.count : 0, mayGive: false, source)
     }
-    let change =
-      edits.reduce(0) { $0 + ($1.address == nil ? 0 : 1) - ($1.place.existing == nil ? 0 : 1) }
     root.count += change
     count += change
     return hasRemovals
+  }
+
+  /// The most changes of a leaf that are made one after the other. Writing the leaf again costs
+  /// about as much as this number of changes.
+  private static var editsInPlace: Int { 4 }
+
+  /// Whether a leaf can take changes one after the other, without being written again.
+  private func accepts(_ edits: ArraySlice<TreeEdit>, _ leaf: TreeLeaf) -> Bool {
+    let inserted = edits.count(where: \.inserts)
+    let removed = edits.count(where: \.removes)
+    guard removed < leaf.count else { return false }
+    let room = min(leaf.capacity, leafLimit) - leaf.count
+    return leaf.isTied
+      ? inserted <= room && leaf.acceptsTied(edits)
+      : inserted - removed <= room && leaf.acceptsUntied(edits)
+  }
+}
+
+extension TreeEdit {
+  fileprivate var inserts: Bool { place.existing == nil && address != nil }
+  fileprivate var removes: Bool { place.existing != nil && address == nil }
+  /// What the change adds to the number of keys.
+  fileprivate var countChange: Int { inserts ? 1 : removes ? -1 : 0 }
+}
+
+extension TreeLeaf {
+  fileprivate func acceptsTied(_ edits: ArraySlice<TreeEdit>) -> Bool {
+    var last = -1
+    for edit in edits where edit.inserts {
+      let place = edit.place.place
+      // What two keys between the same neighbours share with each other was not compared.
+      guard place.position != last, accepts(edit.key, place) else { return false }
+      last = place.position
+    }
+    return true
+  }
+
+  /// Without bytes for tied keys, the leaf accepts keys whose heads differ from those of the
+  /// neighbours that they will have.
+  fileprivate func acceptsUntied(_ edits: ArraySlice<TreeEdit>) -> Bool {
+    func isRemoved(_ position: Int) -> Bool {
+      edits.contains { $0.removes && $0.place.place.position == position }
+    }
+    var last: (position: Int, head: UInt32)?
+    for edit in edits where edit.inserts {
+      let position = edit.place.place.position
+      let prefix = UnsafeRawBufferPointer(prefix)
+      guard prefix.isEmpty || edit.key.compare(prefix: prefix).order == 0 else { return false }
+      let head = edit.key.head(after: prefixLength)
+      var (before, after) = (position - 1, position)
+      while before >= 0, isRemoved(before) { before -= 1 }
+      while after < count, isRemoved(after) { after += 1 }
+      if let last, last.position > before {
+        guard last.head != head else { return false }
+      } else if before >= 0, heads[before] == head {
+        return false
+      }
+      if after < count, heads[after] == head { return false }
+      last = (position, head)
+    }
+    return true
+  }
+
+  /// Applies changes that the leaf accepts.
+  fileprivate func apply(_ edits: ArraySlice<TreeEdit>) {
+    isTied ? applyTied(edits) : applyUntied(edits)
+  }
+
+  private func applyTied(_ edits: ArraySlice<TreeEdit>) {
+    // All insertions come first: what a key shares with its neighbours was found while they were
+    // there. From the last one to the first, so that the positions of the others stay.
+    var earlier = 0
+    for edit in edits.reversed() where edit.inserts {
+      guard let address = edit.address else { continue }
+      insert(edit.key, address, edit.place.place)
+      earlier += 1
+    }
+    for edit in edits.reversed() {
+      if edit.inserts {
+        earlier -= 1
+        continue
+      }
+      changeExisting(edit, at: edit.place.place.position + earlier)
+    }
+  }
+
+  private func applyUntied(_ edits: ArraySlice<TreeEdit>) {
+    // All removals come first: a key may be tied with one that is removed.
+    for edit in edits.reversed() where !edit.inserts {
+      changeExisting(edit, at: edit.place.place.position)
+    }
+    var change = 0
+    for edit in edits {
+      if edit.inserts, let address = edit.address {
+        var place = edit.place.place
+        place.position += change
+        insert(edit.key, address, place)
+      }
+      change += edit.countChange
+    }
+  }
+
+  private func changeExisting(_ edit: TreeEdit, at position: Int) {
+    if edit.removes {
+      remove(position)
+    } else if edit.place.existing != nil, let address = edit.address {
+      setAddress(position, address)
+    }
   }
 }
 

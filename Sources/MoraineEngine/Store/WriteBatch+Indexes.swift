@@ -85,19 +85,19 @@ extension WriteBatch {
     // While an index is being built, a row may list entries that were removed with it before.
     let ready = catalog.ready
     if let old, isComplete, ready == live, old.expiry == expiry, old.row == new.row { return }
-    let oldEntries = Set(old?.row.entries(for: key) ?? [])
-    let newEntries = new.row.entries(for: key)
+    let oldEntries = EntryList(old?.row.entries(for: key) ?? [])
+    let newEntries = EntryList(new.row.entries(for: key))
     let isRenewed = old?.expiry != expiry
-    let added = newEntries.filter {
+    let added = newEntries.entries.filter {
       isRenewed || !ready.contains($0.index) || !oldEntries.contains($0)
     }
     for entry in added where entry.isUnique {
       try checkUnique(entry, place, catalog, in: indexes)
     }
-    for entry in oldEntries.subtracting(newEntries) { try removeEntry(entry, in: indexes) }
-    var written: Set<SecondaryIndexEntry> = []
+    for entry in oldEntries.entries where !newEntries.contains(entry) {
+      try removeEntry(entry, in: indexes)
+    }
     for entry in added {
-      guard written.insert(entry).inserted else { continue }
       put(systemPlace(entry.recordKey, indexes), entry.recordValue, expiry: expiry)
     }
     try setRow(new, of: key, in: indexes)
@@ -196,5 +196,22 @@ extension WriteBatch {
     }
     try removeEntries(of: holder, in: indexes)
     try removeIfStored(holder)
+  }
+}
+
+/// The entries of one record. Few of them are searched one after the other: hashing them would cost
+/// more.
+private struct EntryList {
+  let entries: [SecondaryIndexEntry]
+  /// Nil for few entries.
+  private let set: Set<SecondaryIndexEntry>?
+
+  init(_ entries: [SecondaryIndexEntry]) {
+    self.entries = entries
+    set = entries.count > 16 ? Set(entries) : nil
+  }
+
+  func contains(_ entry: SecondaryIndexEntry) -> Bool {
+    set?.contains(entry) ?? entries.contains(entry)
   }
 }
