@@ -18,6 +18,11 @@ MUTANTS = [
                    "    guard record.hasExpired(at: now()) else { return false }\n"
                    "    if !ON { try verify(record, at: address) }\n"),),
            SUITE + ".damagedRecordDoesNotReadAsExpired"),
+    Mutant("expiry-transaction-forgets-its-own", "expiry: an unchanged expiry stays",
+           (engine("Transactions/TransactionContents.swift",
+                   "    if expiry == .unchanged, let earlier",
+                   "    if !ON, expiry == .unchanged, let earlier"),),
+           SUITE + ".unchangedExpiryIsThatOfTheEntryThatIsReplaced"),
     Mutant("expiry-unchanged-is-never", "expiry: an unchanged expiry stays",
            (engine("Store/WriteBatch.swift",
                    "    return try recordedExpiry(of: place) ?? 0\n",

@@ -78,7 +78,7 @@ where Model.ID: Sendable {
     _ building: [IndexCatalog.Index], _ failures: inout Failures
   ) async throws(StoreError) {
     let began = ContinuousClock.now
-    let numbers = Set(building.map(\.number))
+    let numbers = building.map(\.number)
     var (walk, done): (LiveWalk?, Int) = (LiveWalk(), 0)
     while let place = walk {
       let page = try await repository.keyspace.livePage(place)
@@ -107,7 +107,7 @@ where Model.ID: Sendable {
   /// Returns the models that lack an entry in one of some indexes. A row alone is no proof: an
   /// index that was removed and added again has lost entries that rows still list.
   private func withoutEntries(
-    _ models: [Store.Entry], _ numbers: Set<UInt64>
+    _ models: [Store.Entry], _ numbers: [UInt64]
   ) async throws(StoreError) -> [Store.Entry] {
     let system = try await store.snapshot().keyspace(named: indexes.keyspace.name)
     var result: [Store.Entry] = []
@@ -116,7 +116,7 @@ where Model.ID: Sendable {
   }
 
   private func hasEntries(
-    _ key: Key, _ numbers: Set<UInt64>, _ system: Store.Snapshot
+    _ key: Key, _ numbers: [UInt64], _ system: Store.Snapshot
   ) throws(StoreError) -> Bool {
     guard let bytes = try system.value(forKey: IndexLayout.rowKey(of: key)) else { return false }
     let row = try StoredIndexRow(bytes, of: key).row
@@ -146,7 +146,7 @@ where Model.ID: Sendable {
         // The mark of a model that lacks only an index that this program does not know stays.
         if let bytes = try system.value(forKey: IndexLayout.rowKey(of: key)) {
           let row = try StoredIndexRow(bytes, of: key).row
-          if row.covers(live.intersection(indexes.numbers)), !row.covers(live) { continue }
+          if row.covers(live.filter(indexes.numbers.contains)), !row.covers(live) { continue }
         }
         if let entry = try models.entry(forKey: key) { entries.append(entry) }
       }
@@ -214,16 +214,30 @@ where Model.ID: Sendable {
 
 /// When the indexes of a repository could not be built last.
 final class IndexBuildFailure: Sendable {
-  /// The time that passes before queries begin the build again: what it met is likely to be still
-  /// there.
-  private static var pause: Duration { .seconds(30) }
+  /// The times that pass before queries begin the build again: what it met is likely to be still
+  /// there. Each failure doubles the time.
+  private static var pauses: ClosedRange<Duration> { .seconds(30)...(.seconds(3600)) }
 
-  private let time = Mutex<ContinuousClock.Instant?>(nil)
+  private struct State {
+    var end: ContinuousClock.Instant?
+    var pause = pauses.lowerBound
+  }
+
+  private let state = Mutex(State())
 
   /// Whether a build has failed a short time ago, and none has succeeded since.
-  var isRecent: Bool { time.withLock { $0.map { $0.duration(to: .now) < Self.pause } ?? false } }
+  var isRecent: Bool { state.withLock { $0.end.map { $0 > .now } ?? false } }
 
-  func set(_ hasFailed: Bool) { time.withLock { $0 = hasFailed ? .now : nil } }
+  func set(_ hasFailed: Bool) {
+    state.withLock { state in
+      guard hasFailed else {
+        state = State()
+        return
+      }
+      state.end = .now + state.pause
+      state.pause = min(state.pause * 2, Self.pauses.upperBound)
+    }
+  }
 }
 
 /// The keyspaces whose indexes a task of this process builds in the background.

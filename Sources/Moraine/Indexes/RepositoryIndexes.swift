@@ -108,13 +108,29 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
       let before = try batch.indexCatalog(in: self.keyspace)
       var catalog = try self.added(to: before)
       // An index of no models is complete. All later writes keep it so.
-      if try !batch.hasRecords(in: self.indexed) {
+      if try !self.mayHaveModels(batch) {
         catalog.markReady(catalog.indexes.filter { $0.state == .building })
       }
       if catalog != before {
         try batch.set(catalog.bytes, forKey: IndexLayout.catalogKey, in: self.keyspace)
       }
       return catalog
+    }
+  }
+
+  /// Whether there may be models. A damaged record of any keyspace prevents counting.
+  func mayHaveModels() async throws(StoreError) -> Bool {
+    do throws(StoreError) { return try await indexed.count() > 0 } catch {
+      guard error.code == .corrupted else { throw error }
+      return true
+    }
+  }
+
+  /// Whether there may be models, for a batch. See ``mayHaveModels()``.
+  private func mayHaveModels(_ batch: borrowing WriteBatch) throws(StoreError) -> Bool {
+    do throws(StoreError) { return try batch.hasRecords(in: indexed) } catch {
+      guard error.code == .corrupted else { throw error }
+      return true
     }
   }
 

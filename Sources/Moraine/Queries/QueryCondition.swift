@@ -63,7 +63,8 @@ struct QueryCondition<Model: Sendable>: Sendable {
     self.path = path
     values = .prefix(prefix)
     isAboutEach = false
-    isComparedAsBySwift = true
+    // A predicate compares characters, and so "\r" is not the beginning of "\r\n".
+    isComparedAsBySwift = false
     holds = { $0[keyPath: path].hasPrefix(prefix) }
   }
 

@@ -9,12 +9,16 @@ struct QueryPlace: Hashable, Sendable {
   /// The encoded values, then the key of the model's id.
   let bytes: [UInt8]
   let key: Key
+  /// Whether the key is in descending order. Of two places one of which begins with the other, the
+  /// shorter one then comes last; inverted bytes alone do not say that.
+  let isDescending: Bool
 
   static func < (one: QueryPlace, other: QueryPlace) -> Bool {
     one.bytes.withUnsafeBytes { left in
       other.bytes.withUnsafeBytes { right in
         let order = compare(left, right)
-        return order == 0 ? left.count < right.count : order < 0
+        if order != 0 { return order < 0 }
+        return one.isDescending ? left.count > right.count : left.count < right.count
       }
     }
   }
@@ -68,8 +72,9 @@ struct QueryOrder<Model: Sendable>: Sendable {
     for (value, sorting) in zip(values, sorting) {
       Self.append(value, in: sorting.order, to: &bytes)
     }
-    Self.append(QueryPlace.tie(key.bytes), in: sorting.last?.order ?? .ascending, to: &bytes)
-    return QueryPlace(bytes: bytes, key: key)
+    let last = sorting.last?.order ?? .ascending
+    Self.append(QueryPlace.tie(key.bytes), in: last, to: &bytes)
+    return QueryPlace(bytes: bytes, key: key, isDescending: last == .descending)
   }
 
   private static func append(_ value: [UInt8], in order: KeyOrder, to bytes: inout [UInt8]) {

@@ -34,7 +34,7 @@ struct QueryPlan<Model: Sendable>: Sendable {
 
 extension ModelQuery {
   /// Returns the best plan with the indexes that are ready.
-  func plan(_ ready: Set<UInt64>) throws(StoreError) -> QueryPlan<Model> {
+  func plan(_ ready: [UInt64]) throws(StoreError) -> QueryPlan<Model> {
     let named = try declaredIndex()
     var best = QueryPlan<Model>()
     if let indexes = repository.indexes {

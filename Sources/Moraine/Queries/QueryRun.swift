@@ -39,26 +39,26 @@ struct QueryRun<Model: Codable & Identifiable & Sendable>: Sendable where Model.
     entries = snapshot.keyspace(named: indexes.keyspace.name)
     let catalog = try IndexCatalog(
       try entries.value(forKey: IndexLayout.catalogKey), of: indexes.keyspace.name)
-    var ready = catalog.ready.intersection(indexes.numbers)
-    if query.requiresIndex, catalog.indexes.isEmpty {
-      // The indexes are added with the first model; without models they are complete.
+    var ready = catalog.ready.filter(indexes.numbers.contains)
+    if query.requiresIndex, !indexes.numbers.allSatisfy(ready.contains) {
+      // Indexes are added with the first model; without models they are complete.
       var walk = models.walk()
-      if try models.next(&walk, limit: 1, bytes: 1).isEmpty { ready = Set(indexes.numbers) }
+      if try models.next(&walk, limit: 1, bytes: 1).isEmpty { ready = indexes.numbers }
     }
     let plan = try query.plan(ready)
     self.plan = plan
+    let isBuilding = indexes.numbers.contains { catalog[$0]?.state == .building }
     guard plan.index != nil else {
       pending = []
+      if isBuilding { query.repository.buildInBackground() }
       return
     }
     let marked = try Self.markedRows(entries)
     // A mark may be there for an index that this program does not know.
     pending = Set(marked.lazy.filter { $0.value?.covers([plan.number]) != true }.map(\.key))
-    let declared = catalog.live.intersection(indexes.numbers)
-    if marked.contains(where: { $0.value?.covers(declared) != true }),
-      !indexes.keyspace.store.isReadOnly, !indexes.failure.isRecent
-    {
-      IndexBuilds.begin(IndexBuilder(repository: query.repository, indexes: indexes))
+    let declared = catalog.live.filter(indexes.numbers.contains)
+    if isBuilding || marked.contains(where: { $0.value?.covers(declared) != true }) {
+      query.repository.buildInBackground()
     }
   }
 

@@ -410,11 +410,15 @@ extension LocalRepository {
   /// models.
   func prepareToRead() async throws(StoreError) {
     guard let indexes, !isRegistered, first.isEmpty else { return try await prepare() }
-    guard try await keyspace.count() > 0 else { return }
     if indexes.failure.isRecent { return }
-    do throws(StoreError) { try await register() } catch {
+    do throws(StoreError) {
+      // Without models, the indexes are added with the first one.
+      let catalog = try await indexes.readCatalog()
+      if try indexes.added(to: catalog) != catalog, try await !indexes.mayHaveModels() { return }
+      try await register()
+    } catch {
       switch error.code {
-      case .noSpace, .io, .poisoned, .limitExceeded, .usedAfterFork:
+      case .noSpace, .io, .poisoned, .limitExceeded, .usedAfterFork, .locked:
         indexes.failure.set(true)
         keyspace.store.report(.indexBuildingFailed(keyspace: keyspace.name, error))
       default: throw error
@@ -453,13 +457,20 @@ extension LocalRepository {
   private func register() async throws(StoreError) {
     guard let indexes else { return }
     let catalog = try await indexes.register()
-    isRegistered = true
     let isReady = indexes.numbers.allSatisfy { catalog[$0]?.state == .ready }
     let hasDropped = catalog.indexes.contains { $0.state == .dropped }
-    guard !keyspace.store.isReadOnly else { return }
-    let marks = try await indexes.keyspace.keys(in: IndexLayout.allPending, limit: 1)
-    if !isReady || hasDropped || !marks.isEmpty {
-      IndexBuilds.begin(IndexBuilder(repository: self, indexes: indexes))
+    if !keyspace.store.isReadOnly {
+      let marks = try await indexes.keyspace.keys(in: IndexLayout.allPending, limit: 1)
+      if !isReady || hasDropped || !marks.isEmpty {
+        IndexBuilds.begin(IndexBuilder(repository: self, indexes: indexes))
+      }
     }
+    isRegistered = true
+  }
+
+  /// Begins to build indexes again, unless that has failed a short time ago.
+  nonisolated func buildInBackground() {
+    guard let indexes, !keyspace.store.isReadOnly, !indexes.failure.isRecent else { return }
+    IndexBuilds.begin(IndexBuilder(repository: self, indexes: indexes))
   }
 }

@@ -40,14 +40,10 @@ package struct IndexCatalog: Equatable, Sendable {
   package init(_ indexes: [Index] = []) { self.indexes = indexes }
 
   /// The numbers of the indexes in which every record must have its entries.
-  package var live: Set<UInt64> {
-    Set(indexes.lazy.filter { $0.state != .dropped }.map(\.number))
-  }
+  package var live: [UInt64] { indexes.filter { $0.state != .dropped }.map(\.number) }
 
   /// The numbers of the indexes that queries use.
-  package var ready: Set<UInt64> {
-    Set(indexes.lazy.filter { $0.state == .ready }.map(\.number))
-  }
+  package var ready: [UInt64] { indexes.filter { $0.state == .ready }.map(\.number) }
 
   /// Returns the index with a number; nil when the catalog has none.
   package subscript(number: UInt64) -> Index? { indexes.first { $0.number == number } }

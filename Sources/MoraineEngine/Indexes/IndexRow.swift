@@ -45,13 +45,15 @@ package struct IndexRow: Hashable, Sendable {
   }
 
   /// Returns the row with the parts of some indexes only.
-  func restricted(to indexes: Set<UInt64>) -> IndexRow {
-    IndexRow(parts.filter { indexes.contains($0.index) })
+  func restricted(to indexes: [UInt64]) -> IndexRow {
+    // Most rows have nothing else, and keep their memory.
+    if parts.allSatisfy({ indexes.contains($0.index) }) { return self }
+    return IndexRow(parts.filter { indexes.contains($0.index) })
   }
 
   /// Whether the row has a part for each of some indexes.
-  package func covers(_ indexes: Set<UInt64>) -> Bool {
-    indexes.isSubset(of: parts.map(\.index))
+  package func covers(_ indexes: [UInt64]) -> Bool {
+    indexes.allSatisfy { number in parts.contains { $0.index == number } }
   }
 }
 

@@ -140,7 +140,7 @@ private struct IndexAudit {
   }
 
   /// The numbers of the indexes that queries use.
-  var ready: Set<UInt64> { catalog.ready }
+  var ready: [UInt64] { catalog.ready }
 
   func isLive(_ index: UInt64) -> Bool {
     catalog[index].map { $0.state != .dropped } ?? false

@@ -65,6 +65,10 @@ struct TransactionContents: Sendable {
     _ expiry: Expiry = .never, _ row: IndexRow? = nil
   ) {
     writeCount += 1
+    var expiry = expiry
+    if expiry == .unchanged, let earlier = self[name].writes[key] {
+      expiry = earlier.value == nil ? .never : earlier.expiry
+    }
     self[name].writes[key] = Write(value: value, expiry: expiry, row: row, number: writeCount)
     // One of several handles may ask for order.
     let wantsOrder = self[name].keyspace?.wantsOrder == true

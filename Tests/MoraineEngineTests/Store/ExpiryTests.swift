@@ -80,6 +80,15 @@ import Testing
     let sequence = try await keyspace.set(
       [5], forKey: "a", if: .sequence(next.sequence), expiring: .unchanged)
     #expect(sequence != nil)
+    try await store.transaction { transaction in
+      try transaction.set([1], forKey: "t", in: keyspace, expiring: .after(.seconds(1)))
+      try transaction.set([2], forKey: "t", in: keyspace, expiring: .unchanged)
+      try transaction.set([1], forKey: "u", in: keyspace, expiring: .after(.seconds(1)))
+      try transaction.removeValue(forKey: "u", in: keyspace)
+      try transaction.set([2], forKey: "u", in: keyspace, expiring: .unchanged)
+    }
+    #expect(try await keyspace.expiry(forKey: "t") == .at(milliseconds: 1_003_000))
+    #expect(try await keyspace.expiry(forKey: "u") == .never)
     // The entry that has ended is none that is replaced.
     clock.advance(by: .seconds(3))
     #expect(try await keyspace.value(forKey: "a") == nil)

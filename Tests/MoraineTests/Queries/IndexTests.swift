@@ -51,6 +51,41 @@ import Testing
     #expect(try await people.query(where: \.age, is: 3).explain().index == "age")
   }
 
+  @Test func indexThatIsDeclaredWhenAllModelsAreDeletedIsComplete() async throws {
+    let store = Store.inMemory()
+    let first = try people(store, Array(Person.indexes[..<1]))
+    try await first.save(person(1, "a"))
+    try await first.delete(1)
+    let people = try people(store)
+    #expect(try await people.query(where: \.age, is: 3).requiringIndex().fetch() == [])
+    try await people.save(person(2, "b", age: 3))
+    #expect(try await people.query(where: \.age, is: 3).requiringIndex().count() == 1)
+  }
+
+  private struct Note: Codable, Identifiable, Equatable {
+    var id: String
+    var rank: Int
+  }
+
+  @Test(arguments: [KeyOrder.ascending, .descending])
+  func idsThatBeginWithOneAnotherHaveOneOrderWithAndWithoutAnIndex(order: KeyOrder) async throws {
+    let store = Store.inMemory()
+    // The length of the first id is the next byte of the second one.
+    let id = String(repeating: "K", count: Int(UInt8(ascii: "-")))
+    let ids = [id, id + "-2", id + "-", id + "A", "K"]
+    let plain = try LocalRepository<Note>(in: store, named: "notes")
+    try await plain.save(contentsOf: ids.map { Note(id: $0, rank: 1) })
+    let sorted = try await plain.query().sorted(by: \.rank, order).fetch()
+    let notes = try LocalRepository<Note>(
+      in: store, named: "notes", indexes: [.index("rank", on: \.rank)])
+    try await notes.buildIndexes()
+    let query = notes.query().sorted(by: \.rank, order)
+    #expect(try await query.explain().index == "rank")
+    #expect(try await query.fetch() == sorted)
+    var updates = plain.query().sorted(by: \.rank, order).updates.makeAsyncIterator()
+    #expect(try await updates.next(isolation: nil).map { Array($0.models) } == sorted)
+  }
+
   @Test func modelsCanBeReadWhenTheDiskIsTooFullForIndexes() async throws {
     let disk = SimulatedDisk()
     let plain = try disk.openStore()
