@@ -242,7 +242,7 @@ final class IndexBuildFailure: Sendable {
 
 /// The keyspaces whose indexes a task of this process builds in the background.
 enum IndexBuilds {
-  /// For each task, whether another look was requested since it began the last one.
+  /// The tasks, with whether another look was requested since the task began its last one.
   private static let running = Mutex<[Build: Bool]>([:])
 
   /// The indexes of one program. Another program may declare others for the same keyspace.
