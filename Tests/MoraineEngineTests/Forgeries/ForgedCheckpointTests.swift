@@ -58,12 +58,14 @@ import Testing
     let store = try Store(at: directory.path, configuration: Self.configuration)
     #expect(await store.recoveryReport.usedCheckpoint)
     for number in 5500..<8500 { try await store.set([1], forKey: Key("\(number)")) }
-    let before = await store.indexState()
+    let before = await store.overflowState()
     #expect(before.hasUnvalidatedPages)
+    #expect(before.released > 0)
+    #expect(before.linked + before.free + before.released == before.count)
     try await Self.check(store, keys: 8500) {
-      let after = await store.indexState()
+      let after = await store.overflowState()
       #expect(!after.hasUnvalidatedPages)
-      #expect(after.freeCount > before.freeCount)
+      #expect(after.linked + after.free == after.count)
     }
   }
 
@@ -136,9 +138,34 @@ import Testing
   }
 }
 
+/// The overflow buckets of an index.
+private struct OverflowState {
+  /// Whether part of the index may not have been checked.
+  let hasUnvalidatedPages: Bool
+  let count: Int
+  /// Number of overflow buckets in the chains.
+  let linked: Int
+  let free: Int
+  /// Number of overflow buckets that wait for the check of all pages.
+  let released: Int
+}
+
 extension Store {
-  /// Whether part of the index may not have been checked, and the number of free overflow buckets.
-  fileprivate func indexState() -> (hasUnvalidatedPages: Bool, freeCount: Int) {
-    (engine!.live.index.hasUnvalidatedPages, engine!.live.index.freeOverflow.count)
+  fileprivate func overflowState() -> OverflowState { engine!.live.index.overflowState() }
+}
+
+extension HashIndex {
+  fileprivate func overflowState() -> OverflowState {
+    var linked = 0
+    for number in 0..<buckets.count {
+      var last = bucket(number)[Self.slotsPerBucket - 1]
+      while Self.isLink(last) {
+        linked += 1
+        last = overflowBucket(Self.linkTarget(last))[Self.slotsPerBucket - 1]
+      }
+    }
+    return OverflowState(
+      hasUnvalidatedPages: hasUnvalidatedPages, count: overflow.count, linked: linked,
+      free: freeOverflow.count, released: pages?.retiredOverflow.count ?? 0)
   }
 }
