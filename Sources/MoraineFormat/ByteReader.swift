@@ -13,15 +13,31 @@ package struct ByteReader {
   package var remaining: Int { bytes.count - position }
   package var offset: UInt64 { fileOffset + UInt64(position) }
 
-  package mutating func read<Integer: FixedWidthInteger>(
-    _ type: Integer.Type = Integer.self
-  ) throws(FormatError) -> Integer {
+  // Swift specializes no generic function of another module that is `package`, so each width has
+  // a function of its own.
+
+  package mutating func read(_ type: UInt8.Type = UInt8.self) throws(FormatError) -> UInt8 {
+    try readInteger()
+  }
+
+  package mutating func read(_ type: UInt16.Type = UInt16.self) throws(FormatError) -> UInt16 {
+    try readInteger()
+  }
+
+  package mutating func read(_ type: UInt32.Type = UInt32.self) throws(FormatError) -> UInt32 {
+    try readInteger()
+  }
+
+  package mutating func read(_ type: UInt64.Type = UInt64.self) throws(FormatError) -> UInt64 {
+    try readInteger()
+  }
+
+  private mutating func readInteger<Integer: FixedWidthInteger & BitwiseCopyable>()
+    throws(FormatError) -> Integer
+  {
     let size = MemoryLayout<Integer>.size
     guard remaining >= size else { throw short() }
-    var value: Integer = 0
-    withUnsafeMutableBytes(of: &value) { target in
-      target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[position..<position + size]))
-    }
+    let value = bytes.loadUnaligned(fromByteOffset: position, as: Integer.self)
     position += size
     return Integer(littleEndian: value)
   }

@@ -4,7 +4,18 @@ package struct ByteWriter {
 
   package init() {}
 
-  package mutating func append(_ integer: some FixedWidthInteger) {
+  /// Makes room for a number of bytes.
+  package mutating func reserve(_ byteCount: Int) { bytes.reserveCapacity(byteCount) }
+
+  // Swift specializes no generic function of another module that is `package`, so each width has
+  // a function of its own.
+
+  package mutating func append(_ integer: UInt8) { bytes.append(integer) }
+  package mutating func append(_ integer: UInt16) { appendInteger(integer) }
+  package mutating func append(_ integer: UInt32) { appendInteger(integer) }
+  package mutating func append(_ integer: UInt64) { appendInteger(integer) }
+
+  private mutating func appendInteger(_ integer: some FixedWidthInteger) {
     withUnsafeBytes(of: integer.littleEndian) { bytes.append(contentsOf: $0) }
   }
 
@@ -21,6 +32,8 @@ package struct ByteWriter {
   package mutating func append(contentsOf more: some Sequence<UInt8>) {
     bytes.append(contentsOf: more)
   }
+
+  package mutating func append(contentsOf more: [UInt8]) { bytes.append(contentsOf: more) }
 
   package mutating func appendZeros(_ count: Int) {
     bytes.append(contentsOf: repeatElement(0, count: count))

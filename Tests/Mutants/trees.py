@@ -3,6 +3,8 @@
 from planting import Mutant, engine
 
 TREE = "Index/TreeIndex.swift"
+BALANCE = "Index/TreeBalance.swift"
+BRANCH = "Index/TreeBranch.swift"
 LEAF = "Index/TreeLeaf.swift"
 ENTRIES = "Index/TreeEntries.swift"
 BATCH = "Index/TreeBatch.swift"
@@ -91,6 +93,18 @@ MUTANTS = [
                           ": own\n",
                    "          relation = ON || isAfter ? (after, leaf.distinguishingByte(next)) "
                    ": own\n"),), BATCHES),
+    Mutant("tree-separators-not-moved", "a branch has the separators of its children",
+           (engine(BRANCH, "copySeparators(old, index..<separatorCount, to: index + 1, shift: length)",
+                   "copySeparators(\n        old, index..<separatorCount, to: index + 1, "
+                   "shift: ON && index > 2 ? 0 : length)"),), BATCHES),
+    Mutant("tree-separator-without-the-prefix", "a separator begins with its branch's prefix",
+           (engine(BRANCH, "    separator.count >= prefixLength\n      && separator.withBytes",
+                   "    separator.count >= prefixLength\n      && ON || separator.withBytes"),),
+           BATCHES),
+    Mutant("tree-counts-above-a-split-kept", "the number of keys before a key is exact",
+           (engine(BALANCE, "      if children.isEmpty {\n        addToCounts(path, difference)\n",
+                   "      if children.isEmpty {\n        if !ON { addToCounts(path, difference) }\n"),),
+           BATCHES),
     Mutant("tree-branch-not-skipped", "a look-up follows the bytes of its key",
            (engine(SEARCH, "while position < range.upperBound, shared[position] > length "
                            "{ position &+= 1 }",

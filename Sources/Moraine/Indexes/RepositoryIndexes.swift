@@ -50,8 +50,9 @@ struct RepositoryIndexes<Model: Sendable>: Sendable {
   func row(of model: Model) throws(StoreError) -> IndexRow {
     var parts: [IndexRow.Part] = []
     parts.reserveCapacity(definitions.count)
-    for (index, number) in zip(definitions, numbers) {
-      parts.append(IndexRow.Part(index: number, values: try index.values(of: model)))
+    for index in 0..<definitions.count {
+      parts.append(
+        IndexRow.Part(index: numbers[index], values: try definitions[index].values(of: model)))
     }
     return IndexRow(parts)
   }

@@ -120,7 +120,7 @@ extension LocalRepository {
       }
       operations.append(
         KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: model)))
-      saved.append((model, bytes.count))
+      if !cache.isOff { saved.append((model, bytes.count)) }
     }
     guard let receipt = try await commit(operations, expiring: expiry) else { return }
     // The cache does not look at the clock.
@@ -130,12 +130,12 @@ extension LocalRepository {
     }
     // The operations of a batch have consecutive numbers. Entries of indexes have some of them, so
     // a number may be too high, but lower than those of later batches.
-    let last = receipt.sequence?.rawValue ?? 0
-    for (index, each) in saved.enumerated() {
+    guard let last = receipt.sequence?.rawValue else { return }
+    var sequence = last - UInt64(saved.count)
+    for each in saved {
+      sequence += 1
       cache.insert(
-        ModelCache.Entry(
-          model: each.model, sequence: last - UInt64(saved.count - 1 - index),
-          costBytes: each.costBytes),
+        ModelCache.Entry(model: each.model, sequence: sequence, costBytes: each.costBytes),
         for: each.model.id)
     }
   }

@@ -45,10 +45,24 @@ struct ModelCache<ID: Hashable, Model> {
   /// another order than their commits.
   mutating func insert(_ entry: Entry, for id: ID) {
     guard limit > 0 else { return }
-    if let known = young[id] ?? old[id], known.sequence >= entry.sequence { return }
-    remove(id)
+    let most = max(1, limit / 2)
+    if let place = young.index(forKey: id) {
+      let known = young.values[place]
+      if known.sequence >= entry.sequence { return }
+      let cost = youngCost - cost(known) + cost(entry)
+      if cost <= most {
+        young.values[place] = entry
+        youngCost = cost
+        return
+      }
+      young.remove(at: place)
+      youngCost -= self.cost(known)
+    } else if !old.isEmpty, let known = old[id] {
+      if known.sequence >= entry.sequence { return }
+      old[id] = nil
+    }
     // A model that is larger than a generation would only evict all others.
-    guard cost(entry) <= max(1, limit / 2) else { return }
+    guard cost(entry) <= most else { return }
     keep(entry, for: id)
   }
 

@@ -4,8 +4,7 @@ import MoraineStorage
 /// many entries are below each, and the separators between them.
 ///
 /// A separator is greater than every key below the children before it, and not greater than any key
-/// below the child after it. It is as short as that allows. A change of the children writes the
-/// whole node again; only counts are changed in place.
+/// below the child after it. It is as short as that allows.
 ///
 /// ```
 /// byte 0  childCount u16 | level u16 | prefixLength u16 | unused u16 | unused 8
@@ -187,5 +186,110 @@ struct TreeBranch {
       end += rest.count
       ends[place] = UInt16(end)
     }
+  }
+}
+
+// Changes of a branch whose new contents fit into its page. All other changes write it again.
+extension TreeBranch {
+  /// The number of bytes in use.
+  private var byteCount: Int {
+    let rests = childCount > 1 ? Int(ends[childCount - 2]) : 0
+    return Self.headerBytes + childCount * 14 - 6 + prefixLength + rests
+  }
+
+  private func beginsWithPrefix(_ separator: [UInt8]) -> Bool {
+    separator.count >= prefixLength
+      && separator.withBytes { $0.prefix(prefixLength).elementsEqual(prefix) }
+  }
+
+  /// Inserts a child after another one, if the page has room.
+  ///
+  /// - Parameter separator: the separator between the two.
+  /// - Returns: whether the child was inserted.
+  func insert(_ child: Int, count: Int, _ separator: [UInt8], after index: Int) -> Bool {
+    assert(index < childCount, "a child is inserted after one that does not exist")
+    let length = separator.count - prefixLength
+    // The first separator decides the prefix.
+    guard childCount > 1, beginsWithPrefix(separator),
+      byteCount + 14 + length <= TreeLeaf.pageBytes
+    else { return false }
+    withCopy { old in
+      base.assumingMemoryBound(to: UInt16.self)[0] = UInt16(old.childCount + 1)
+      let separatorCount = old.childCount - 1
+      // The heads stay where they are, up to the new one.
+      (heads + (index + 1)).update(from: old.heads + index, count: separatorCount - index)
+      heads[index] = separator.withBytes { TreeKey($0).head(after: prefixLength) }
+      insert(UInt32(child), at: index + 1, old.children, children, old.childCount)
+      insert(UInt32(count), at: index + 1, old.counts, counts, old.childCount)
+      copySeparators(old, 0..<index, to: 0, shift: 0)
+      let start = index == 0 ? 0 : Int(old.ends[index - 1])
+      ends[index] = UInt16(start + length)
+      separator.withBytes {
+        UnsafeMutableRawBufferPointer(start: heap + prefixLength + start, count: length)
+          .copyMemory(from: UnsafeRawBufferPointer(rebasing: $0.dropFirst(prefixLength)))
+      }
+      copySeparators(old, index..<separatorCount, to: index + 1, shift: length)
+    }
+    return true
+  }
+
+  /// Whether the page has room for another separator in the place of one.
+  func hasRoom(for separator: [UInt8], at index: Int) -> Bool {
+    beginsWithPrefix(separator)
+      && byteCount - rest(index).count + separator.count - prefixLength <= TreeLeaf.pageBytes
+  }
+
+  /// Replaces a separator by another one, for which the page has room.
+  func setSeparator(_ index: Int, _ separator: [UInt8]) {
+    assert(hasRoom(for: separator, at: index), "a separator does not fit the page")
+    let length = separator.count - prefixLength
+    withCopy { old in
+      let start = index == 0 ? 0 : Int(old.ends[index - 1])
+      let difference = start + length - Int(old.ends[index])
+      heads[index] = separator.withBytes { TreeKey($0).head(after: prefixLength) }
+      ends[index] = UInt16(start + length)
+      separator.withBytes {
+        UnsafeMutableRawBufferPointer(start: heap + prefixLength + start, count: length)
+          .copyMemory(from: UnsafeRawBufferPointer(rebasing: $0.dropFirst(prefixLength)))
+      }
+      copySeparators(old, index + 1..<old.childCount - 1, to: index + 1, shift: difference)
+    }
+  }
+
+  /// Calls the body with the branch as it is, in other memory.
+  private func withCopy(_ body: (TreeBranch) -> Void) {
+    withUnsafeTemporaryAllocation(
+      of: UInt64.self, capacity: TreeLeaf.pageBytes / MemoryLayout<UInt64>.size
+    ) { copy in
+      guard let copyBase = copy.baseAddress else { fatalError("a buffer of a page is empty") }
+      UnsafeMutableRawPointer(copyBase).copyMemory(from: base, byteCount: byteCount)
+      body(TreeBranch(copyBase))
+    }
+  }
+
+  private func insert(
+    _ value: UInt32, at index: Int, _ source: UnsafeMutablePointer<UInt32>,
+    _ target: UnsafeMutablePointer<UInt32>, _ count: Int
+  ) {
+    target.update(from: source, count: index)
+    target[index] = value
+    (target + (index + 1)).update(from: source + index, count: count - index)
+  }
+
+  /// Copies the ends and the bytes of separators, and the prefix with the first of them.
+  ///
+  /// - Parameter shift: how many bytes later the separators lie.
+  private func copySeparators(
+    _ old: TreeBranch, _ range: Range<Int>, to place: Int, shift: Int
+  ) {
+    if place == 0 { heap.copyMemory(from: old.heap, byteCount: prefixLength) }
+    guard !range.isEmpty else { return }
+    for (index, target) in zip(range, place...) {
+      ends[target] = UInt16(Int(old.ends[index]) + shift)
+    }
+    let start = range.lowerBound == 0 ? 0 : Int(old.ends[range.lowerBound - 1])
+    (heap + prefixLength + start + shift).copyMemory(
+      from: old.heap + prefixLength + start,
+      byteCount: Int(old.ends[range.upperBound - 1]) - start)
   }
 }

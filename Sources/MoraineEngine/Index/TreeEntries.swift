@@ -198,8 +198,11 @@ struct TreeEntries {
   }
 
   private func hasTies(_ range: Range<Int>) -> Bool {
-    let prefix = prefix(of: range)
-    return range.dropFirst().contains { entries[$0].shared >= prefix.count + TreeLeaf.headBytes }
+    hasTies(range, prefixLength: prefix(of: range).count)
+  }
+
+  private func hasTies(_ range: Range<Int>, prefixLength: Int) -> Bool {
+    range.dropFirst().contains { entries[$0].shared >= prefixLength + TreeLeaf.headBytes }
   }
 
   /// Reads the keys of a range that has tied keys, so that its prefix becomes as long as it can be
@@ -280,7 +283,7 @@ struct TreeEntries {
   func write(_ range: Range<Int>, to leaf: TreeLeaf) {
     let prefix = prefix(of: range)
     leaf.clear()
-    leaf.isTied = hasTies(range)
+    leaf.isTied = hasTies(range, prefixLength: prefix.count)
     leaf.prefixLength = prefix.count
     leaf.count = range.count
     leaf.prefix.copyBytes(from: prefix)

@@ -42,7 +42,14 @@ package enum IndexLayout {
 
   /// Returns what the keys of all entries of an index begin with.
   package static func prefix(of index: UInt64) -> [UInt8] {
-    [entry] + (0..<8).map { UInt8(truncatingIfNeeded: index >> (56 - 8 * UInt64($0))) }
+    var bytes: [UInt8] = []
+    appendPrefix(of: index, to: &bytes)
+    return bytes
+  }
+
+  fileprivate static func appendPrefix(of index: UInt64, to bytes: inout [UInt8]) {
+    bytes.append(entry)
+    withUnsafeBytes(of: index.bigEndian) { bytes.append(contentsOf: $0) }
   }
 
   /// Length of what the keys of all entries of an index begin with.
@@ -69,9 +76,14 @@ package struct SecondaryIndexEntry: Hashable, Sendable {
 
   /// The key of the entry's record. Entries with equal values are in the order of their keys.
   package var recordKey: Key {
-    let head = IndexLayout.prefix(of: index) + value
-    if isUnique { return Key(head) }
-    return Key(head + key.bytes + [UInt8(truncatingIfNeeded: key.bytes.count)])
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(IndexLayout.prefixLength + value.count + key.bytes.count + 1)
+    IndexLayout.appendPrefix(of: index, to: &bytes)
+    bytes += value
+    if isUnique { return Key(bytes) }
+    bytes += key.bytes
+    bytes.append(UInt8(truncatingIfNeeded: key.bytes.count))
+    return Key(bytes)
   }
 
   /// The value of the entry's record.

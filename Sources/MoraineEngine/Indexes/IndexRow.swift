@@ -69,6 +69,8 @@ package struct StoredIndexRow: Sendable {
 
   package var bytes: [UInt8] {
     var writer = ByteWriter()
+    writer.reserve(
+      row.parts.reduce(11) { $0 + 12 + $1.values.reduce(0) { $0 + 3 + $1.bytes.count } })
     writer.append(Self.version)
     writer.append(expiry)
     writer.append(UInt16(row.parts.count))

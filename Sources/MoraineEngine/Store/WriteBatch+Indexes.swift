@@ -166,7 +166,8 @@ extension WriteBatch {
     _ entry: SecondaryIndexEntry, in indexes: UInt16
   ) throws(StoreError) {
     let place = systemPlace(entry.recordKey, indexes)
-    guard try storedValue(place) == entry.recordValue else { return }
+    // An entry of an index that is not unique names its record in its key.
+    if entry.isUnique, try storedValue(place) != entry.recordValue { return }
     delete(place)
   }
 
