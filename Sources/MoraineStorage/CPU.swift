@@ -11,7 +11,7 @@ import SystemPackage
 
 /// The processor and its pages of memory.
 ///
-/// Two functions are public, so that the engine inlines them: see `RecordHeader`.
+/// Three functions are public, so that the engine inlines them: see `RecordHeader`.
 public enum CPU {
   /// Fetches a cache line ahead of use. A hint.
   @inlinable @inline(__always)
@@ -23,6 +23,13 @@ public enum CPU {
   public static func slots(in bucket: UnsafePointer<UInt64>, tagged tag: UInt16) -> UInt64 {
     moraine_tag_matches(bucket, tag)
   }
+
+  /// A number that differs between most threads that run at the same time.
+  @inlinable @inline(__always)
+  public static var threadNumber: Int { Int(moraine_thread_number()) }
+
+  /// Lets another thread run.
+  package static func yieldThread() { _ = sched_yield() }
 
   /// Lowers the priority of the calling thread. A hint.
   package static func lowerThreadPriority() { moraine_lower_thread_priority() }

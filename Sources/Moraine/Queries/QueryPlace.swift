@@ -55,10 +55,11 @@ struct QueryOrder<Model: Sendable>: Sendable {
 
   init(_ sorting: [QuerySorting<Model>]) { self.sorting = sorting }
 
-  /// Returns the encoded values that a model is sorted by.
+  /// Returns the encoded values that a model is sorted by. A long text is cut as an index of one
+  /// property cuts it: a query has the same order whether an index sorts it or not.
   func values(of model: Model) -> [[UInt8]] {
     sorting.map { sorting in
-      var encoder = IndexEncoder()
+      var encoder = IndexEncoder(count: 1)
       encoder.appendProperty { sorting.encode(model, &$0) }
       return encoder.bytes
     }

@@ -92,6 +92,7 @@ extension EngineState {
       draft.kind.effect, TreeKey(draft.key), at: address, length: draft.length,
       sequence: log.lastSequence, hash: hash, keyspace: draft.keyspace, place, over: existing,
       in: log.table)
+    publishRecent(draft.key, draft.keyspace, hash, address, length: draft.length)
     log.publish()
     keyspaces.recordCommit(draft.keyspace)
     return SequenceNumber(rawValue: log.lastSequence)
@@ -186,6 +187,7 @@ extension EngineState {
         over: found)
     }
     let isApplied = applyToTrees(changes, batch)
+    publishRecent(batch, places, hashes)
     log.publish()
     recordCommit(of: batch)
     if !isApplied { try rebuildForgedIndex() }

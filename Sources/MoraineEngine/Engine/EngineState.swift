@@ -21,6 +21,8 @@ struct EngineState: ~Copyable {
   /// Number of times that a value of the size for ``PreparedValue`` was compressed; for tests.
   var largeCompressionCount = 0
   var keyspaces: KeyspaceTable
+  /// The records that the readers of a frozen index need besides.
+  var recent = RecentWriter()
   let observers: Observers
   var report = RecoveryReport()
   /// Names of the checkpoints that existed when the store was opened.
@@ -305,6 +307,7 @@ extension EngineState {
     if draft.expiryMilliseconds != 0 {
       log.table.addExpiry(draft.expiryMilliseconds, at: address)
     }
+    publishRecent(draft.key, draft.keyspace, hash, address, length: draft.length)
     log.publish()
     keyspaces.recordCommit(draft.keyspace)
     return SequenceNumber(rawValue: log.lastSequence)
@@ -415,6 +418,7 @@ extension EngineState {
         sequence: first + UInt64(index) + 1, hash: hashes[index], keyspace: operation.keyspace,
         over: found)
     }
+    publishRecent(batch, places, hashes)
     log.publish()
     recordCommit(of: batch)
     return .done(SequenceNumber(rawValue: log.lastSequence))

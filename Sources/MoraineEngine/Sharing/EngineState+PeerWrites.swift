@@ -61,7 +61,7 @@ extension EngineState {
       try replayTail(slot, to: snapshot.tailEnd)
     }
     log.lastSequence = max(log.lastSequence, snapshot.lastSequence)
-    keyspaces.recordCommitToAll()
+    recordForeignCommits()
     return true
   }
 

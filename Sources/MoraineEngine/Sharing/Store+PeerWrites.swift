@@ -245,7 +245,7 @@ extension Store {
     state.report = engine!.report
     engine = consume state
     begunFollowing()
-    engine!.keyspaces.recordCommitToAll()
+    engine!.recordForeignCommits()
   }
 
   /// Updates the records of this process about the page, after a new state was installed.
@@ -258,6 +258,7 @@ extension Store {
       observers.openedSequence.store(engine!.log.lastSequence, ordering: .relaxed)
     }
     scheduleReaping()
+    refreshReaders()
     guard let page = engine?.log.link?.page else { return }
     let followed = engine!.followed
     peers.recordNewState(nonce: followed.nonce, version: followed.version)

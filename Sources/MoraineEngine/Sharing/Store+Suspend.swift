@@ -16,6 +16,7 @@ extension Store {
     defer { lifecycle.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
     lifecycle.suspend()
+    refreshReaders()
     compaction.reaping.cancel()
     observers.setUsable(false)
     await compaction.waitForEnd()
@@ -50,6 +51,7 @@ extension Store {
     defer { writing.roomGate.release() }
     if lifecycle.existed { try await openAgain() }
     lifecycle.resume()
+    refreshReaders()
     scheduleReaping()
     wakeForChange()
     // `close()` waits for the gate, and then closes the state that was just opened.
@@ -67,7 +69,7 @@ extension Store {
     }
     checkpoints.beginCounting(
       names: engine!.checkpointNames, writtenBytes: compaction.writtenBytes)
-    engine!.keyspaces.recordCommitToAll()
+    engine!.recordForeignCommits()
     begunFollowing()
     sendOpened()
   }

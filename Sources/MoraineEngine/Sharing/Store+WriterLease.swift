@@ -94,7 +94,8 @@ extension Store {
       try await publishManifest()
     }
     pipeline.beginSegment(file: nil, sequence: engine!.log.lastSequence, offset: 0)
-    engine!.keyspaces.recordCommitToAll()
+    engine!.recordForeignCommits()
+    refreshReaders()
     guard segment.isEmpty else { return }
     try await pipeline.run { () throws(StoreError) in
       try storing { () throws(StorageError) in try directory.remove(segment.name) }

@@ -45,7 +45,15 @@ final class SnapshotState: @unchecked Sendable {
     _ body: () throws(StoreError) -> Value
   ) throws(StoreError) -> Value {
     if isMapped { return try body() }
-    return try turn.withLock { (_) throws(StoreError) in try body() }
+    return try inTurn(body)
+  }
+
+  /// Runs the body while no other reader does.
+  func inTurn<Value>(_ body: () throws(StoreError) -> Value) throws(StoreError) -> Value {
+    let result: Result<Value, StoreError> = turn.withLock { _ in
+      do throws(StoreError) { return .success(try body()) } catch { return .failure(error) }
+    }
+    return try result.get()
   }
 
   @inline(__always)
@@ -68,8 +76,9 @@ final class SnapshotState: @unchecked Sendable {
     return found
   }
 
+  /// Returns the record of a key, whether it has expired or not. Its checksum is not verified.
   @inline(__always)
-  private func record(
+  func record(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, hash: UInt64
   ) throws(StoreError) -> FoundRecord? {
     if live.isOrdered(keyspace) {
@@ -237,6 +246,19 @@ struct SnapshotSegments: ~Copyable, RecordSource {
   }
 
   deinit { views.deallocate() }
+
+  /// Makes the space after the records of a segment readable, for records that are appended later.
+  ///
+  /// - Returns: the end of the readable part.
+  func openEnd(of slot: Int) -> Int {
+    guard let mapping = infos[slot].mapping else { return .max }
+    views[slot].end = mapping.lengthBytes
+    return mapping.lengthBytes
+  }
+
+  /// Makes the records of a segment that is not mapped readable up to an end. One reader at a time
+  /// calls this function.
+  func setEnd(_ end: Int, of slot: Int) { views[slot].end = end }
 
   /// Whether all segments are mapped.
   var isMapped: Bool { order.allSatisfy { views[$0].base != nil } }

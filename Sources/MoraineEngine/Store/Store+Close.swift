@@ -17,6 +17,7 @@ extension Store {
     observers.phase.beginClosing()
     compaction.reaping.cancel()
     observers.setUsable(false)
+    refreshReaders()
     wakeForChange()
     // An opening of the same directory in this process waits for this close, and may block a thread
     // of the cooperative pool for that time. So from here on this close needs none of its threads.

@@ -306,6 +306,8 @@ extension Store {
     precondition(!hasGate || !mayWait, "an attempt that keeps the gate must not wait")
     if !hasGate { writing.roomGate.take() }
     defer { if !hasGate { writing.roomGate.release() } }
+    // Also after an error: a batch may be visible then.
+    defer { refreshStaleReaders() }
     if engine == nil { try await beginStore() }
     var hasLease = isShared ? try await acquireWriterLease() : false
     defer { if hasLease { releaseWriterLease() } }

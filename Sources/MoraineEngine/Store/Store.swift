@@ -263,10 +263,12 @@ extension Store {
   }
 }
 
-/// The readers of a store besides single calls: snapshots that still exist, and change sequences
-/// that wait.
+/// The readers of a store besides single calls: snapshots that still exist, readers on other
+/// threads, and change sequences that wait.
 struct ReaderState {
   let live = LiveSnapshots()
+  /// The index that readers use which do not call the actor.
+  let views = LiveViews()
   private weak var lastSnapshot: SnapshotHandle?
   private var lastCompactionCount: UInt64 = 0
   private var lastStateCount: UInt64 = 0
@@ -566,6 +568,7 @@ extension Store {
   /// Wakes the tasks that wait for a change.
   @inline(__always)
   func wakeForChange() {
+    refreshStaleReaders()
     readers.waiters.wakeAll()
   }
 }
