@@ -65,6 +65,18 @@ import Testing
     #expect(try await store.value(forKey: "visits") == [1])
   }
 
+  @Test func readers() async throws {
+    let store = Store.inMemory()
+    try await store.set([1], forKey: "ada")
+    try await store.keyspace(named: "events").set([2], forKey: "last")
+    let reader = try await store.reader()  // once
+    let name = try reader.value(forKey: "ada")  // in any synchronous function
+    let event = try reader.keyspace(named: "events").value(forKey: "last")
+    #expect(name == [1])
+    #expect(event == [2])
+    try await store.close()
+  }
+
   @Test func snapshots() async throws {
     let store = Store.inMemory()
     try await store.set([1], forKey: "ada")

@@ -91,6 +91,13 @@ final class LiveView: @unchecked Sendable {
       if !state.isMapped {
         state.segments.setEnd(recent.end.load(ordering: .relaxed), of: slot)
       }
+      // A damaged length must not lead to memory that is not part of the file.
+      guard
+        state.segments.isRecord(
+          at: address, before: recent.end.load(ordering: .relaxed))
+      else {
+        throw state.segments.damaged(address, "a record lies beyond the segment's end")
+      }
       let record = try state.segments.record(at: address)
       try state.segments.verify(record, at: address)
       // Another key with this hash was written, and this key was not.

@@ -256,6 +256,15 @@ struct SnapshotSegments: ~Copyable, RecordSource {
     return mapping.lengthBytes
   }
 
+  /// Whether a record lies before an end of its segment, if the segment is mapped.
+  @inline(__always)
+  func isRecord(at address: Address, before end: Int) -> Bool {
+    guard let base = views[address.slot].base else { return true }
+    let available = end &- address.offset
+    return available >= RecordHeader.fixedLength
+      && RecordHeader.length(at: base + address.offset) <= available
+  }
+
   /// Makes the records of a segment that is not mapped readable up to an end. One reader at a time
   /// calls this function.
   func setEnd(_ end: Int, of slot: Int) { views[slot].end = end }

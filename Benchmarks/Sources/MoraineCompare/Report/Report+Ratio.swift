@@ -1,8 +1,9 @@
 /// The ratios between engines, for the table and the charts.
 extension Report {
-  /// Returns whether the engine is Moraine: its actor, its snapshots or its ordered keyspaces.
+  /// Returns whether the engine is Moraine: its actor, its snapshots, its readers or its ordered
+  /// keyspaces.
   static func isMoraine(_ engine: String) -> Bool {
-    engine == "moraine" || engine == "snapshot" || engine == "ordered"
+    ["moraine", "snapshot", "reader", "ordered"].contains(engine)
   }
 
   /// Returns whether the engine does the work of the row. The harness alone does nothing, so it is

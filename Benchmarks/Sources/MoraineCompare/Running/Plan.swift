@@ -8,7 +8,7 @@ struct Plan: Sendable {
   /// The engines that store keys and values. Each is a separate type, so that the code that calls
   /// it is specialized for it.
   static var engines: [Report.Engine] {
-    [MoraineMaker().engine, SnapshotMaker.engine, OrderedMaker().engine]
+    [MoraineMaker().engine, SnapshotMaker.engine, LiveMaker.engine, OrderedMaker().engine]
       + PeerMaker.all.map(\.engine)
       + Repositories.engine + [NothingMaker().engine]
   }
@@ -24,11 +24,12 @@ struct Plan: Sendable {
 
   var rows: [Report.Row] {
     Plan.workloads.flatMap { $0.init(size).rows } + Repositories(size).rows
-      + IndexedModels(size).rows + ExpiringKeys(size).rows
+      + IndexedModels(size).rows + ExpiringKeys(size).rows + MainActorCalls(size).rows
   }
 
   var groups: [String] {
-    Plan.workloads.map { $0.name } + [Repositories.name, IndexedModels.name, ExpiringKeys.name]
+    Plan.workloads.map { $0.name }
+      + [Repositories.name, IndexedModels.name, ExpiringKeys.name, MainActorCalls.name]
   }
 
   /// Returns the engines to measure in a group. A snapshot is measured with its store.
@@ -36,6 +37,7 @@ struct Plan: Sendable {
     if group == Repositories.name { return Repositories.engines }
     if group == IndexedModels.name { return IndexedModels.engines }
     if group == ExpiringKeys.name { return ExpiringKeys.engines }
+    if group == MainActorCalls.name { return MainActorCalls.engines }
     let peers = PeerMaker.all.filter { $0.engine.missing == nil }.map(\.engine.name)
     if Plan.orderedGroups.contains(group) {
       return [OrderedMaker.name] + peers.filter { $0 != "tkrzw" }
@@ -54,6 +56,10 @@ struct Plan: Sendable {
     }
     if group == IndexedModels.name {
       try await IndexedModels(size).run(engine, in: folder, &recorder)
+      return recorder
+    }
+    if group == MainActorCalls.name {
+      try await MainActorCalls(size).run(in: folder, &recorder)
       return recorder
     }
     if group == ExpiringKeys.name {

@@ -48,6 +48,7 @@ struct MoraineSubject: Subject {
   func close() async throws { try await store.close() }
   func reader() -> MoraineReader { MoraineReader(store: store) }
   var snapshots: SnapshotMaker? { SnapshotMaker(store: store) }
+  var live: LiveMaker? { LiveMaker(store: store) }
 }
 
 /// Compares values as cheaply as a C program. `==` of arrays compares byte by byte.

@@ -15,12 +15,15 @@ protocol Subject: ReaderMaker {
   func close() async throws
   /// Readers of one moment, where the engine offers them in addition to its ordinary reads.
   var snapshots: SnapshotMaker? { get }
+  /// Readers of the present state that do not use the engine's ordinary way, where it has such.
+  var live: LiveMaker? { get }
   /// Bytes written to disk, which not every engine reports; nil where the engine does not.
   var writtenBytes: UInt64? { get async }
 }
 
 extension Subject {
   var snapshots: SnapshotMaker? { nil }
+  var live: LiveMaker? { nil }
   var writtenBytes: UInt64? { get async { nil } }
 }
 

@@ -48,6 +48,9 @@ struct Basics: Workload {
     if let snapshots = store.snapshots {
       try await ReadRows(data).run(snapshots, SnapshotMaker.engine.name, &recorder)
     }
+    if let live = store.live {
+      try await ReadRows(data).runSingleGets(live, LiveMaker.engine.name, &recorder)
+    }
     if let memory, let now = ThisProcess.anonymousBytes {
       recorder.add("memory", megabytes(now > memory ? now - memory : 0))
     }

@@ -9,11 +9,17 @@ struct ReadRows: Sendable {
   func run<Maker: ReaderMaker>(
     _ maker: Maker, _ engine: String, _ recorder: inout Recorder
   ) async throws {
+    try await runSingleGets(maker, engine, &recorder)
+    try await many(maker, engine, &recorder)
+    try await everything(maker, engine, &recorder)
+  }
+
+  func runSingleGets<Maker: ReaderMaker>(
+    _ maker: Maker, _ engine: String, _ recorder: inout Recorder
+  ) async throws {
     try await random(maker, engine, &recorder)
     for count in [2, 4] { try await random(maker, engine, on: count, &recorder) }
-    try await many(maker, engine, &recorder)
     try await missing(maker, engine, &recorder)
-    try await everything(maker, engine, &recorder)
   }
 
   private func random<Maker: ReaderMaker>(

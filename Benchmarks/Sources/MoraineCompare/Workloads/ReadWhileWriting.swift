@@ -12,6 +12,10 @@ struct ReadWhileWriting: Sendable {
 
   func run<Made: Subject>(_ store: Made, _ recorder: inout Recorder) async throws {
     recorder.add(row, try await measure(store, store, recorder.engine))
+    if let live = store.live {
+      let figure = try await measure(store, live, recorder.engine)
+      recorder.add(row, figure, engine: LiveMaker.engine.name)
+    }
     guard let snapshots = store.snapshots else { return }
     let figure = try await measure(store, snapshots, recorder.engine)
     recorder.add(row, figure, engine: SnapshotMaker.engine.name)
