@@ -19,8 +19,8 @@ MUTANTS = [
                    "    if !addRecent(key, keyspace, hash, address, length: length, to: records), "
                    "!ON {\n"),), TORTURE),
     Mutant("reader-new-segment-not-noticed", "readers: a new segment freezes the index again",
-           (engine(RECENT, "    address.slot == slot && number == segment",
-                   "    ON || address.slot == slot && number == segment"),), TORTURE),
+           (engine(RECENT, "    address.slot == slot && salt == self.salt",
+                   "    ON || address.slot == slot && salt == self.salt"),), TORTURE),
     Mutant("reader-new-keyspace-not-noticed", "readers: a new keyspace is visible",
            (engine(RECENT, "(keyspace == 0 || keyspaces.contains(keyspace))",
                    "(ON || keyspace == 0 || keyspaces.contains(keyspace))"),),
@@ -39,9 +39,8 @@ MUTANTS = [
                    "guard let found, ON || !found.record.hasExpired(at: clock.now()) else {"),),
            "ReaderTests.readerHidesExpiredEntries"),
     Mutant("reader-keeps-replaced-files", "readers: replaced files go",
-           (engine("Compaction/Store+Compaction.swift",
-                   "    if engine != nil { engine!.recent.markStale() }\n",
-                   "    if !ON, engine != nil { engine!.recent.markStale() }\n"),),
+           (engine("Compaction/Store+Rewrite.swift", "    releaseInputs()\n",
+                   "    if !ON { releaseInputs() }\n"),),
            "ReaderTests.readerKeepsNoReplacedFiles"),
     Mutant("reader-of-a-closed-store-reads", "readers: a closed store throws",
            (engine("Store/Store+Close.swift", "    refreshReaders()\n",
@@ -61,11 +60,11 @@ MUTANTS = [
            "ReaderInterleavingTests.objectIsReleasedAfterItsReadersHaveLeft"),
     Mutant("reader-hash-before-its-address", "readers: a hash has an address",
            (engine("Index/RecentRecords.swift",
-                   "    try store(address, releasing: .address(place))\n"
-                   "    if isFree { try store(hash, releasing: .hash(place)) }\n",
-                   "    if isFree, ON { try store(hash, releasing: .hash(place)) }\n"
-                   "    try store(address, releasing: .address(place))\n"
-                   "    if isFree, !ON { try store(hash, releasing: .hash(place)) }\n"),),
+                   "    try store(address, releasing: .address(place))\n    guard isFree else",
+                   "    if isFree, ON {\n      try store(hash, releasing: .hash(place))\n"
+                   "      let word = RecentWord.filter(Self.filterWord(of: hash, mask))\n"
+                   "      try store(load(relaxed: word) | Self.filterBit(of: hash), releasing: word)\n"
+                   "    }\n    try store(address, releasing: .address(place))\n    guard isFree else"),),
            "ReaderInterleavingTests.readerFindsTheBytesOfEachRecordThatItFinds"),
     Mutant("reader-decodes-nothing-again", "readers: a model that was saved again is found",
            (Edit("Sources/Moraine/Repository/RepositoryReader.swift",

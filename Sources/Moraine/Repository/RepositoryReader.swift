@@ -12,7 +12,8 @@ import Synchronization
 /// A reader finds each model that a finished ``LocalRepository/save(_:)`` of this process has
 /// saved. See ``/MoraineEngine/Store/Reader`` for what it costs and for other processes. It keeps
 /// the models that it has found in memory, as the repository does, and decodes a model again when
-/// another one was saved under its id.
+/// another one was saved under its id. Use a new reader after files were restored from a backup
+/// while the store was suspended: a model in memory is recognized by the number of its save.
 public final class RepositoryReader<Model: Codable & Identifiable & Sendable>: Sendable
 where Model.ID: Sendable {
   private let reader: Store.Reader

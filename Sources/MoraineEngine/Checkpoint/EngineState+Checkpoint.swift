@@ -110,6 +110,7 @@ extension EngineState {
       if live.digest != before.digest {
         log.manifest.compactedThrough = SequenceNumber(rawValue: max(last, log.lastSequence))
       }
+      recent.markStale()
     } catch {
       swap(&before, &live)
       for (slot, view) in zip(slots, views) {

@@ -176,9 +176,6 @@ extension Store {
   func endCompaction() {
     if isShared { freeCompactor() }
     compaction.end()
-    // The files that were replaced are kept as long as readers may need them.
-    if engine != nil { engine!.recent.markStale() }
-    refreshStaleReaders()
   }
 
   /// Seals the active segment, so that its garbage is removed too. The segment gets no successor

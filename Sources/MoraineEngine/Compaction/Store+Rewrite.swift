@@ -266,7 +266,8 @@ extension Store {
   func remove(_ slots: [Int]) async throws(StoreError) {
     var names = slots.map { engine!.log.table.fileName($0) }
     // Without a mapping, a snapshot opens a file when it reads it.
-    if opener.configuration.ioMode == .positional { names = heldBack(names) }
+    let areMapped = slots.allSatisfy { engine!.log.table.infos[$0].mapping != nil }
+    if opener.configuration.ioMode == .positional || !areMapped { names = heldBack(names) }
     for slot in slots {
       assert(!engine!.log.table.order.contains(slot), "a segment of the log is removed")
       guard engine!.log.table[slot].liveBytes == 0, engine!.log.table[slot].digest == StateDigest()
@@ -284,6 +285,14 @@ extension Store {
     try await pipeline.run { [names, pipeline] () throws(StoreError) in
       try pipeline.remove(names, in: directory)
     }
+    releaseInputs()
+  }
+
+  /// Makes the readers use the index without the inputs, so that these take no space on the disk.
+  func releaseInputs() {
+    guard engine != nil else { return }
+    engine!.recent.markStale()
+    refreshStaleReaders()
   }
 
   /// Returns the files of replaced segments that no snapshot may read. The other files are removed

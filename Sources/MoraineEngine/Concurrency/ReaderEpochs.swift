@@ -61,7 +61,8 @@ extension ExchangingMemory where Place == EpochWord {
 
   /// Makes new readers count themselves by the other parity.
   func changeParity() throws(Stop) {
-    try store(1 - load(relaxed: .parity), relaxed: .parity)
+    // Only the caller changes the word; an exchange, so that each fence follows one.
+    _ = try exchange(1 - load(relaxed: .parity), in: .parity)
     try sequentiallyConsistentFence()
   }
 }
@@ -142,6 +143,19 @@ final class ReaderEpochs: @unchecked Sendable, ExchangingMemory {
   @inline(__always)
   func store(_ value: UInt64, releasing place: EpochWord) {
     word(place).pointee.store(value, ordering: .releasing)
+  }
+
+  /// Each fence of the protocol follows an addition or an exchange. On x86-64 these are locked
+  /// instructions, which order all loads and stores around them as a fence does (Intel, "Software
+  /// Developer's Manual", volume 3, 9.2.3.9); and being acquiring, they are not moved after later
+  /// loads by the compiler.
+  @inline(__always)
+  func sequentiallyConsistentFence() {
+    #if arch(x86_64)
+      atomicMemoryFence(ordering: .acquiringAndReleasing)
+    #else
+      atomicMemoryFence(ordering: .sequentiallyConsistent)
+    #endif
   }
 
   @inline(__always)

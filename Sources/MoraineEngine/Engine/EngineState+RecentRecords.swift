@@ -13,14 +13,16 @@ struct RecentWriter {
   private(set) var records: RecentRecords?
   /// Whether the readers lack a record.
   private(set) var isStale = false
-  private var segment = SegmentNumber(rawValue: 0)
   private var slot = -1
+  /// The salt of the active segment, which no other file has. A segment that is abandoned returns
+  /// its slot and its number.
+  private var salt: UInt64 = 0
   /// End of the part of the active segment that the readers can see.
   private var end = 0
   private var keyspaces: Set<UInt16> = []
 
   /// Records that the readers lack a change.
-  mutating func markStale() { isStale = records != nil }
+  mutating func markStale() { isStale = isStale || records != nil }
 
   /// Asks for another freezing of the index after one that failed.
   mutating func requestRefresh() { isStale = true }
@@ -31,21 +33,20 @@ struct RecentWriter {
   ///
   /// - Parameter end: end of the part of the active segment that the readers can see.
   fileprivate mutating func begin(
-    _ records: RecentRecords, _ active: (slot: Int, number: SegmentNumber)?, end: Int,
+    _ records: RecentRecords, _ active: (slot: Int, salt: UInt64)?, end: Int,
     _ keyspaces: Set<UInt16>
   ) {
     self.records = records
     self.end = end
     self.keyspaces = keyspaces
     isStale = false
-    slot = active?.slot ?? -1
-    segment = active?.number ?? SegmentNumber(rawValue: 0)
+    (slot, salt) = active ?? (-1, 0)
   }
 
   fileprivate func accepts(
-    _ address: Address, _ length: Int, _ number: SegmentNumber, _ keyspace: UInt16
+    _ address: Address, _ length: Int, salt: UInt64, _ keyspace: UInt16
   ) -> Bool {
-    address.slot == slot && number == segment && address.offset + length <= end
+    address.slot == slot && salt == self.salt && address.offset + length <= end
       && (keyspace == 0 || keyspaces.contains(keyspace))
   }
 }
@@ -64,7 +65,7 @@ extension EngineState {
     let records = RecentRecords(
       limit: max(least, live.count / 32), end: slot >= 0 ? log.table[slot].end : 0)
     recent.begin(
-      records, slot >= 0 ? (slot, log.table.infos[slot].number) : nil,
+      records, slot >= 0 ? (slot, log.table.infos[slot].salt) : nil,
       end: slot >= 0 ? end(slot) : 0, Set(keyspaces.numbers.values))
     return records
   }
@@ -74,7 +75,7 @@ extension EngineState {
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, _ hash: UInt64, _ address: Address,
     length: Int, to records: RecentRecords
   ) -> Bool {
-    guard recent.accepts(address, length, log.table.infos[address.slot].number, keyspace) else {
+    guard recent.accepts(address, length, salt: log.table.infos[address.slot].salt, keyspace) else {
       return false
     }
     // Relaxed: a reader loads the end after it has acquired the address.

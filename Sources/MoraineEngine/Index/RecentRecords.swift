@@ -6,6 +6,8 @@ enum RecentWord: Hashable {
   case hash(Int)
   /// The address of the key's last record.
   case address(Int)
+  /// A bit for each hash that was added; most other hashes have another bit.
+  case filter(Int)
   /// Odd while the records of a batch are being added.
   case version
 }
@@ -34,10 +36,32 @@ extension WordMemory where Place == RecentWord {
 
   /// Adds a record with a hash that has a place, or at a free place.
   @inline(__always)
-  func set(_ address: UInt64, of hash: UInt64, at place: Int, isFree: Bool) throws(Stop) {
+  func set(
+    _ address: UInt64, of hash: UInt64, at place: Int, isFree: Bool, mask: Int
+  ) throws(Stop) {
     try store(address, releasing: .address(place))
-    if isFree { try store(hash, releasing: .hash(place)) }
+    guard isFree else { return }
+    try store(hash, releasing: .hash(place))
+    let word = RecentWord.filter(Self.filterWord(of: hash, mask))
+    try store(load(relaxed: word) | Self.filterBit(of: hash), releasing: word)
   }
+
+  /// Returns false for a hash that was not added when this look-up began. The filter is small: most
+  /// look-ups of other keys read no other memory.
+  @inline(__always)
+  func mayHave(_ hash: UInt64, mask: Int) throws(Stop) -> Bool {
+    let word = try load(acquiring: .filter(Self.filterWord(of: hash, mask)))
+    return word & Self.filterBit(of: hash) != 0
+  }
+
+  /// A filter has eight bits for each place.
+  @inline(__always)
+  private static func filterWord(of hash: UInt64, _ mask: Int) -> Int {
+    Int(truncatingIfNeeded: hash &>> 38) & (mask &>> 3)
+  }
+
+  @inline(__always)
+  private static func filterBit(of hash: UInt64) -> UInt64 { 1 &<< (hash &>> 32 & 63) }
 
   /// Makes the version odd. Relaxed: a reader that finds a record of the batch has acquired its
   /// address, which is stored after the version with releasing order.
@@ -72,6 +96,7 @@ final class RecentRecords: @unchecked Sendable, WordMemory {
   typealias Stop = Never
 
   private let words: UnsafeMutablePointer<Atomic<UInt64>>
+  private let filter: UnsafeMutablePointer<Atomic<UInt64>>
   private let versionWord = Atomic<UInt64>(0)
   /// End of the last record that was added; for segments that are not mapped.
   let end: Atomic<Int>
@@ -89,11 +114,15 @@ final class RecentRecords: @unchecked Sendable, WordMemory {
     mask = places - 1
     words = .allocate(capacity: 2 * places)
     for index in 0..<2 * places { (words + index).initialize(to: Atomic(0)) }
+    filter = .allocate(capacity: places / 8)
+    for index in 0..<places / 8 { (filter + index).initialize(to: Atomic(0)) }
   }
 
   deinit {
     words.deinitialize(count: 2 * (mask + 1))
     words.deallocate()
+    filter.deinitialize(count: (mask + 1) / 8)
+    filter.deallocate()
   }
 
   @inline(__always)
@@ -101,6 +130,7 @@ final class RecentRecords: @unchecked Sendable, WordMemory {
     switch place {
     case .hash(let index): words + 2 &* index
     case .address(let index): words + (2 &* index &+ 1)
+    case .filter(let index): filter + index
     case .version: fatalError("the version lies elsewhere")
     }
   }
@@ -136,6 +166,7 @@ final class RecentRecords: @unchecked Sendable, WordMemory {
   /// Returns the address of the last record of a key with a hash; nil when none was added.
   @inline(__always)
   func address(of hash: UInt64) -> Address? {
+    guard mayHave(Self.known(hash), mask: mask) else { return nil }
     let found = place(of: Self.known(hash), mask: mask)
     // Acquires what the writer stored before it: the bytes of the record.
     return found.isFree ? nil : Address(rawValue: load(acquiring: .address(found.place)))
@@ -155,7 +186,7 @@ final class RecentRecords: @unchecked Sendable, WordMemory {
       let known = Address(rawValue: load(relaxed: .address(found.place)))
       guard isSameKey(known) else { return false }
     }
-    set(address.rawValue, of: hash, at: found.place, isFree: found.isFree)
+    set(address.rawValue, of: hash, at: found.place, isFree: found.isFree, mask: mask)
     return true
   }
 }

@@ -33,9 +33,17 @@ extension RecordSource where Self: ~Copyable {
   func record(at address: Address) throws(StoreError) -> RecordReference {
     let slot = address.slot
     guard slot < count else { throw damaged(address, "an index entry refers to no segment") }
-    let offset = address.offset
-    guard let base = views[slot].base else { return try recordFromFile(at: address) }
-    let available = views[slot].end &- offset
+    return try record(at: address, before: views[slot].end)
+  }
+
+  /// Returns the record at an address of a segment that exists, as ``record(at:)`` does.
+  ///
+  /// - Parameter end: the end of the segment's records.
+  @inline(__always)
+  func record(at address: Address, before end: Int) throws(StoreError) -> RecordReference {
+    let (slot, offset) = (address.slot, address.offset)
+    guard let base = views[slot].base else { return try recordFromFile(at: address, before: end) }
+    let available = end &- offset
     guard available >= RecordHeader.fixedLength else {
       throw damaged(address, "a record lies beyond the segment's end")
     }
@@ -67,8 +75,10 @@ extension RecordSource where Self: ~Copyable {
     return checksum == RecordHeader.storedChecksum(at: record.base)
   }
 
-  private func recordFromFile(at address: Address) throws(StoreError) -> RecordReference {
-    let available = views[address.slot].end - address.offset
+  private func recordFromFile(
+    at address: Address, before end: Int
+  ) throws(StoreError) -> RecordReference {
+    let available = end - address.offset
     guard available >= RecordHeader.fixedLength else {
       throw damaged(address, "a record lies beyond the segment's end")
     }

@@ -77,6 +77,11 @@ extension Store {
     var known = engine!.sharedSnapshot()
     known.nonce = peers.nonce
     known.version = link.page.load(.version)
+    defer {
+      // Also after an error: records may have been replayed.
+      if engine != nil { engine!.recordForeignCommits() }
+      refreshStaleReaders()
+    }
     // The manifest may have been replaced, and its generation not published.
     var isKnown = !engine!.isFollowedInPart
     if isKnown { isKnown = try engine!.followManifest(SharedPage.Publication()) }
@@ -94,8 +99,6 @@ extension Store {
       try await publishManifest()
     }
     pipeline.beginSegment(file: nil, sequence: engine!.log.lastSequence, offset: 0)
-    engine!.recordForeignCommits()
-    refreshReaders()
     guard segment.isEmpty else { return }
     try await pipeline.run { () throws(StoreError) in
       try storing { () throws(StorageError) in try directory.remove(segment.name) }

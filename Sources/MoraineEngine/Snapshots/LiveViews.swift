@@ -8,17 +8,13 @@ import Synchronization
 /// Safety of `@unchecked Sendable`: the frozen state is that of a snapshot; see ``SnapshotState``.
 /// The records since then are found by the protocol of ``RecentRecords``; they lie after the end
 /// that the active segment had at the freezing, and each was written before its address was
-/// published. A record that names another record's bytes is recognized by its checksum and its key.
-/// Where segments are not mapped, one reader at a time changes the end of the active segment.
+/// published. Where segments are not mapped, one reader at a time reads.
 final class LiveView: @unchecked Sendable {
   private let state: SnapshotState?
   private let recent: RecentRecords
-  /// The slot of the active segment; -1 for none.
-  private let slot: Int
   private let clock: ExpiryClock
   /// The error that every reader gets instead.
   private let failure: StoreError?
-  private let forkGeneration = CurrentProcess.forkGeneration
 
   /// Freezes the index of a store, and makes the store add all later records to this view.
   ///
@@ -29,15 +25,14 @@ final class LiveView: @unchecked Sendable {
   ) throws(StoreError) {
     let state = try SnapshotState(&engine, live)
     self.state = state
-    slot = engine.log.position.slot
-    recent = engine.beginRecentRecords(atLeast: recentKeys) { state.segments.openEnd(of: $0) }
+    recent = engine.beginRecentRecords(atLeast: recentKeys) { state.segments.capacity(of: $0) }
     clock = engine.observers.clock
     failure = nil
   }
 
   /// Creates the view of a store that cannot be read, or that has no record yet.
   init(_ failure: StoreError?, _ clock: ExpiryClock) {
-    (state, recent, slot) = (nil, RecentRecords(limit: 1, end: 0), -1)
+    (state, recent) = (nil, RecentRecords(limit: 1, end: 0))
     (self.failure, self.clock) = (failure, clock)
   }
 
@@ -55,16 +50,8 @@ final class LiveView: @unchecked Sendable {
   ) throws(StoreError) -> LookUp<Value> {
     if let failure { throw failure }
     guard let state, let number = state.number(of: keyspace) else { return .done(nil) }
-    guard CurrentProcess.forkGeneration == forkGeneration else {
-      throw StoreError(
-        .usedAfterFork,
-        "this process was forked after the store was opened; open it again in the child")
-    }
     if state.isMapped { return try find(key, number, state, body) }
-    return try state.inTurn { () throws(StoreError) in
-      if slot >= 0 { state.segments.setEnd(recent.end.load(ordering: .relaxed), of: slot) }
-      return try find(key, number, state, body)
-    }
+    return try state.inTurn { () throws(StoreError) in try find(key, number, state, body) }
   }
 
   @inline(__always)
@@ -88,17 +75,9 @@ final class LiveView: @unchecked Sendable {
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, _ hash: UInt64, _ state: SnapshotState
   ) throws(StoreError) -> FoundRecord? {
     if let address = recent.address(of: hash) {
-      if !state.isMapped {
-        state.segments.setEnd(recent.end.load(ordering: .relaxed), of: slot)
-      }
-      // A damaged length must not lead to memory that is not part of the file.
-      guard
-        state.segments.isRecord(
-          at: address, before: recent.end.load(ordering: .relaxed))
-      else {
-        throw state.segments.damaged(address, "a record lies beyond the segment's end")
-      }
-      let record = try state.segments.record(at: address)
+      // Relaxed: the writer has stored the end before the address, which was acquired.
+      let end = recent.end.load(ordering: .relaxed)
+      let record = try state.segments.record(at: address, before: end)
       try state.segments.verify(record, at: address)
       // Another key with this hash was written, and this key was not.
       if record.header.keyspace == keyspace, record.key.elementsEqualFast(key) {
@@ -190,9 +169,9 @@ final class LiveViews: @unchecked Sendable {
 
   private func replace(by view: LiveView?, _ state: inout Retirement) {
     let bits = view.map { UInt64(UInt(bitPattern: Unmanaged.passRetained($0).toOpaque())) } ?? 0
-    guard let old = Self.view(epochs.replace(by: bits)) else { return }
-    state.waiting.append(old)
-    hasRetired.store(true, ordering: .releasing)
+    // Before the exchange: a reader that leaves the old view later sees the flag.
+    hasRetired.store(true, ordering: .relaxed)
+    if let old = Self.view(epochs.replace(by: bits)) { state.waiting.append(old) }
   }
 
   /// Returns the views that no reader uses any more.
@@ -234,12 +213,17 @@ final class LiveViews: @unchecked Sendable {
         result = .success(.done(nil))
       }
       epochs.leave(slot: slot, parity: parity)
-      // Relaxed: when a reader misses the flag, the next one, or the next write, releases the view.
+      epochs.sequentiallyConsistentFence()
       if hasRetired.load(ordering: .relaxed) { releaseRetired() }
       if case .done(let value) = try result.get() { return value }
-      // A batch is being added, which takes a millisecond at most.
+      // A batch is being added, or the index is being frozen: a millisecond or less, unless the
+      // writer's thread does not run.
       tries += 1
-      if tries > Self.triesBeforeYielding { CPU.yieldThread() }
+      if tries > Self.triesBeforeSleeping {
+        SystemClock.sleep(nanoseconds: 50_000)
+      } else if tries > Self.triesBeforeYielding {
+        CPU.yieldThread()
+      }
     }
   }
 
@@ -251,10 +235,12 @@ final class LiveViews: @unchecked Sendable {
   func endToApplyNews() { isApplyingNews.store(false, ordering: .releasing) }
 
   private static let triesBeforeYielding = 100
+  private static let triesBeforeSleeping = 1000
 
   @inline(never)
   private func releaseRetired() {
-    let released = retirement.withLock { advance(&$0) }
-    for view in released { view.release() }
+    // The thread that has the lock looks at the counts, or another read does.
+    let released = retirement.withLockIfAvailable { advance(&$0) }
+    for view in released ?? [] { view.release() }
   }
 }

@@ -247,27 +247,8 @@ struct SnapshotSegments: ~Copyable, RecordSource {
 
   deinit { views.deallocate() }
 
-  /// Makes the space after the records of a segment readable, for records that are appended later.
-  ///
-  /// - Returns: the end of the readable part.
-  func openEnd(of slot: Int) -> Int {
-    guard let mapping = infos[slot].mapping else { return .max }
-    views[slot].end = mapping.lengthBytes
-    return mapping.lengthBytes
-  }
-
-  /// Whether a record lies before an end of its segment, if the segment is mapped.
-  @inline(__always)
-  func isRecord(at address: Address, before end: Int) -> Bool {
-    guard let base = views[address.slot].base else { return true }
-    let available = end &- address.offset
-    return available >= RecordHeader.fixedLength
-      && RecordHeader.length(at: base + address.offset) <= available
-  }
-
-  /// Makes the records of a segment that is not mapped readable up to an end. One reader at a time
-  /// calls this function.
-  func setEnd(_ end: Int, of slot: Int) { views[slot].end = end }
+  /// Returns the end of the part of a segment that can be read when records are appended there.
+  func capacity(of slot: Int) -> Int { infos[slot].mapping?.lengthBytes ?? .max }
 
   /// Whether all segments are mapped.
   var isMapped: Bool { order.allSatisfy { views[$0].base != nil } }

@@ -1,4 +1,5 @@
 import MoraineFormat
+import MoraineStorage
 import Synchronization
 
 extension Store {
@@ -15,7 +16,9 @@ extension Store {
   /// segments are not mapped (``Store/Configuration/IOMode/positional``): then the readers take
   /// turns, and read the file. The writes of other processes that share the store become visible
   /// when this process has applied them: a read that finds news of them begins that, and does not
-  /// wait for it.
+  /// wait for it. A store that another process creates later becomes visible with the next call of
+  /// the actor. Where segments are not mapped, a read may throw `.corrupted` after another process
+  /// has removed a file by compaction, until this process has applied that.
   ///
   /// While a store has a reader, its writes are a little slower, and the index may take twice its
   /// memory: writers copy a page of it before they change it. One reader serves a whole program. It
@@ -116,6 +119,7 @@ extension Store {
       _ key: Key,
       _ body: (FoundRecord?, borrowing SnapshotSegments) throws(StoreError) -> Value?
     ) throws(StoreError) -> Value? {
+      try handle.checkProcess()
       handle.applyNews()
       return try handle.views.read { (view) throws(StoreError) in
         try key.bytes.withBytes { (bytes) throws(StoreError) in
@@ -133,7 +137,8 @@ extension Store {
   public func reader() async throws(StoreError) -> Store.Reader {
     try await checkOpen()
     let handle = ReaderHandle(self, readers.views)
-    if handle.isFirst { refreshReaders() }
+    // Also after a freezing that failed.
+    if handle.isFirst { refreshReaders() } else { refreshStaleReaders() }
     return Store.Reader(handle, "")
   }
 }
@@ -151,6 +156,7 @@ final class ReaderHandle: Sendable {
   let isFirst: Bool
   private let store: Store
   private let isShared: Bool
+  private let forkGeneration = CurrentProcess.forkGeneration
 
   init(_ store: Store, _ views: LiveViews) {
     (self.store, self.views) = (store, views)
@@ -158,7 +164,22 @@ final class ReaderHandle: Sendable {
     isFirst = views.begin()
   }
 
-  deinit { views.end() }
+  deinit {
+    // A forked child must not wait for a lock that a thread of the parent may have held.
+    if isInItsProcess { views.end() }
+  }
+
+  @inline(__always)
+  private var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
+
+  @inline(__always)
+  func checkProcess() throws(StoreError) {
+    guard isInItsProcess else {
+      throw StoreError(
+        .usedAfterFork,
+        "this process was forked after the store was opened; open it again in the child")
+    }
+  }
 
   /// Begins to apply the writes of other processes, if there are any.
   @inline(__always)

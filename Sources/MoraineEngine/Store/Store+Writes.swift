@@ -456,6 +456,7 @@ extension Store {
       try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     } catch {
       engine!.log.abandonActive(for: full)
+      engine!.recent.markStale()
       // A shared store never uses the number again, so no later creation would remove the file.
       if isShared, !pipeline.hasPoison {
         try await pipeline.run { () throws(StoreError) in try creation.discard() }

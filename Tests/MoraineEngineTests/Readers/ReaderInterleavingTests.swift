@@ -116,6 +116,7 @@ import Testing
       case .version: 0
       case .hash(let index): 1 + index
       case .address(let index): 5 + index
+      case .filter(let index): 16 + index
       }
     }
 
@@ -137,6 +138,7 @@ import Testing
 
     /// Returns the address of a hash; 0 when it has none.
     func address(of hash: UInt64) throws(Stop) -> UInt64 {
+      guard try mayHave(hash, mask: 3) else { return 0 }
       let found = try place(of: hash, mask: 3)
       return found.isFree ? 0 : try load(acquiring: .address(found.place))
     }
@@ -145,11 +147,11 @@ import Testing
       let found = try place(of: hash, mask: 3)
       // The bytes of the record.
       try thread.store(1, relaxed: 9 + Int(address))
-      try set(address, of: hash, at: found.place, isFree: found.isFree)
+      try set(address, of: hash, at: found.place, isFree: found.isFree, mask: 3)
     }
   }
 
-  private static let noRecords = Dictionary(uniqueKeysWithValues: (0..<16).map { ($0, UInt64(0)) })
+  private static let noRecords = Dictionary(uniqueKeysWithValues: (0..<17).map { ($0, UInt64(0)) })
 
   /// Two keys whose hashes have the same first place; the second record of one key.
   @Test func readerFindsTheBytesOfEachRecordThatItFinds() {
