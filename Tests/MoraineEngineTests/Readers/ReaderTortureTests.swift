@@ -36,7 +36,7 @@ import Testing
     let readers = WatchedStore(try await store.reader())
     async let end: Void = readers.run(4, seed: seed)
     var snapshot: Store.Snapshot?
-    for round in 1...400 as ClosedRange<UInt64> {
+    for round in 1...120 as ClosedRange<UInt64> {
       try await write(round, store, ordered, &random)
       readers.written.store(round, ordering: .releasing)
       #expect(try readers.oneKey(5) >= round)
