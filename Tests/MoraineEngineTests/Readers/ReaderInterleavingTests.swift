@@ -136,11 +136,11 @@ import Testing
     func releasingFence() throws(Stop) { try thread.releasingFence() }
     func sequentiallyConsistentFence() throws(Stop) { try thread.sequentiallyConsistentFence() }
 
-    /// Returns the address of a hash; 0 when it has none.
-    func address(of hash: UInt64) throws(Stop) -> UInt64 {
-      guard try mayHave(hash, mask: 3) else { return 0 }
+    /// Returns the address of a hash; nil when the hash was not added.
+    func address(of hash: UInt64) throws(Stop) -> UInt64? {
+      guard try mayHave(hash, mask: 3) else { return nil }
       let found = try place(of: hash, mask: 3)
-      return found.isFree ? 0 : try load(acquiring: .address(found.place))
+      return found.isFree ? nil : try load(acquiring: .address(found.place))
     }
 
     func add(_ address: UInt64, of hash: UInt64) throws(Stop) {
@@ -164,8 +164,9 @@ import Testing
     }
     func reader(_ hash: UInt64) -> Interleavings.Program {
       { (thread) throws(ModelThread.Stop) in
-        let address = try Recent(thread: thread).address(of: hash)
-        return address == 0 ? [0, 1] : [address, try thread.load(relaxed: 9 + Int(address))]
+        guard let address = try Recent(thread: thread).address(of: hash) else { return [0, 1] }
+        // A hash without an address has no record either.
+        return [address, address == 0 ? 0 : try thread.load(relaxed: 9 + Int(address))]
       }
     }
     var found: Set<UInt64> = []
@@ -196,7 +197,7 @@ import Testing
       var answers: [UInt64] = []
       for hash in [5, 6] as [UInt64] {
         let version = try words.beginLookUp()
-        let address = try words.address(of: hash)
+        let address = try words.address(of: hash) ?? 0
         guard try words.endLookUp(version) else { return [] }
         answers.append(address)
       }
