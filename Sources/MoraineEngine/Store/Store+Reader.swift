@@ -12,13 +12,15 @@ extension Store {
   /// ```
   ///
   /// A reader sees every write that has returned, in this process, before the read begins, and it
-  /// sees all operations of a batch or none. It waits for no lock and for no disk, except where
-  /// segments are not mapped (``Store/Configuration/IOMode/positional``): then the readers take
-  /// turns, and read the file. The writes of other processes that share the store become visible
-  /// when this process has applied them: a read that finds news of them begins that, and does not
-  /// wait for it. A store that another process creates later becomes visible with the next call of
-  /// the actor. Where segments are not mapped, a read may throw `.corrupted` after another process
-  /// has removed a file by compaction, until this process has applied that.
+  /// sees all operations of a batch or none. It waits for no other thread, except while a batch is
+  /// being added, and for the disk where the record is not in memory. Where segments are not mapped
+  /// (``Store/Configuration/IOMode/positional``), the readers take turns, and read the file.
+  ///
+  /// The writes of other processes that share the store become visible when this process has
+  /// applied them: a read that finds news of them begins that, and does not wait for it. A store
+  /// that another process creates later becomes visible with the next call of the actor. Where
+  /// segments are not mapped, a read may throw `.corrupted` after another process has removed a
+  /// file by compaction, until this process has applied that.
   ///
   /// While a store has a reader, its writes are a little slower, and the index may take twice its
   /// memory: writers copy a page of it before they change it. One reader serves a whole program. It
