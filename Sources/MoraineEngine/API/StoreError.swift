@@ -228,3 +228,12 @@ func storing<Result>(
 ) throws(StoreError) -> Result {
   do throws(StorageError) { return try body() } catch { throw StoreError(error) }
 }
+
+extension StoreError {
+  /// The error of a store that a forked child uses.
+  static var usedAfterFork: StoreError {
+    StoreError(
+      .usedAfterFork,
+      "this process was forked after the store was opened; open it again in the child")
+  }
+}

@@ -107,4 +107,14 @@ enum StoredValue {
   /// store applies a compaction of another process.
   case inPlace(UnsafeRawBufferPointer, any FileMapping)
   case copy([UInt8])
+
+  /// Calls the body with the bytes.
+  func read<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result {
+    switch self {
+    case .inPlace(let bytes, let mapping):
+      defer { withExtendedLifetime(mapping) {} }
+      return try body(bytes.bytes)
+    case .copy(let value): return try body(value.span.bytes)
+    }
+  }
 }

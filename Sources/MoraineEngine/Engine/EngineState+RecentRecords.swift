@@ -71,7 +71,7 @@ extension EngineState {
   }
 
   /// Shows a record to the readers. The record is in the log, and the index names it.
-  func addRecent(
+  private func addRecent(
     _ key: UnsafeRawBufferPointer, _ keyspace: UInt16, _ hash: UInt64, _ address: Address,
     length: Int, to records: RecentRecords
   ) -> Bool {

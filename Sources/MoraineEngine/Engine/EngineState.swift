@@ -134,11 +134,7 @@ extension EngineState {
   /// syncs belong to the parent.
   @inline(__always)
   func checkProcess() throws(StoreError) {
-    guard isInItsProcess else {
-      throw StoreError(
-        .usedAfterFork,
-        "this process was forked after the store was opened; open it again in the child")
-    }
+    guard isInItsProcess else { throw .usedAfterFork }
   }
 
   static func checkLimits(

@@ -36,12 +36,9 @@ final class LiveView: @unchecked Sendable {
     (self.failure, self.clock) = (failure, clock)
   }
 
-  /// Returns the number of a keyspace; nil when nothing was written to it.
-  func number(of keyspace: String) -> UInt16? { state?.number(of: keyspace) }
-
   /// Calls the body with the record of a key, verified; with nil when the key does not exist.
   ///
-  /// - Returns: nil when the look-up met a batch that was being added; try again then.
+  /// - Returns: `.again` when the look-up met a batch that was being added.
   /// - Throws: the errors of ``Store/Reader/value(forKey:)``.
   @inline(__always)
   func withRecord<Value>(

@@ -85,13 +85,7 @@ extension Store {
             try state.storedValue(bytes, number)
           }
         } ?? nil
-      switch stored {
-      case nil: return nil
-      case .inPlace(let bytes, let mapping):
-        defer { withExtendedLifetime(mapping) {} }
-        return try body(bytes.bytes)
-      case .copy(let value): return try body(value.span.bytes)
-      }
+      return try stored?.read(body)
     }
 
     /// Returns the value of a key and the number of the operation that had set it, or nil when the

@@ -102,12 +102,7 @@ final class SnapshotState: @unchecked Sendable {
     }
     guard let found = try found(key, keyspace, hash: hash) else { return nil }
     try segments.verify(found.record, at: found.address)
-    if found.record.header.codec == .raw,
-      let mapping = segments.mapping(of: found.address.slot)
-    {
-      return .inPlace(found.record.stored, mapping)
-    }
-    return .copy(try segments.value(of: found.record, at: found.address))
+    return try segments.storedValue(of: found)
   }
 }
 
@@ -258,6 +253,15 @@ struct SnapshotSegments: ~Copyable, RecordSource {
   func dictionary(of slot: Int) -> [UInt8] { infos[slot].dictionary }
 
   func mapping(of slot: Int) -> (any FileMapping)? { infos[slot].mapping }
+
+  /// Returns the value of a verified record: in place when it is stored uncompressed in a mapped
+  /// segment, or else a copy of it.
+  func storedValue(of found: FoundRecord) throws(StoreError) -> StoredValue {
+    if found.record.header.codec == .raw, let mapping = mapping(of: found.address.slot) {
+      return .inPlace(found.record.stored, mapping)
+    }
+    return .copy(try value(of: found.record, at: found.address))
+  }
 
   func load(_ address: Address, count: Int) throws(StoreError) -> UnsafeRawPointer {
     let bytes = try files.read(

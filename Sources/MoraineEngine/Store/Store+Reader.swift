@@ -60,20 +60,9 @@ extension Store {
     ) throws -> Result? {
       let stored = try withRecord(key) { (found, segments) throws(StoreError) -> StoredValue? in
         guard let found else { return nil }
-        if found.record.header.codec == .raw,
-          let mapping = segments.mapping(of: found.address.slot)
-        {
-          return .inPlace(found.record.stored, mapping)
-        }
-        return .copy(try segments.value(of: found.record, at: found.address))
+        return try segments.storedValue(of: found)
       }
-      switch stored {
-      case nil: return nil
-      case .inPlace(let bytes, let mapping):
-        defer { withExtendedLifetime(mapping) {} }
-        return try body(bytes.bytes)
-      case .copy(let value): return try body(value.span.bytes)
-      }
+      return try stored?.read(body)
     }
 
     /// Returns the value of a key and the number of the operation that has set it, or nil when the
@@ -176,11 +165,7 @@ final class ReaderHandle: Sendable {
 
   @inline(__always)
   func checkProcess() throws(StoreError) {
-    guard isInItsProcess else {
-      throw StoreError(
-        .usedAfterFork,
-        "this process was forked after the store was opened; open it again in the child")
-    }
+    guard isInItsProcess else { throw .usedAfterFork }
   }
 
   /// Begins to apply the writes of other processes, if there are any.

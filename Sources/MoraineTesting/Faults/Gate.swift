@@ -15,7 +15,13 @@ package final class Gate: Sendable {
   package init() {}
 
   /// Blocks the calling thread until the gate is open.
+  ///
+  /// - Precondition: the thread is not one of the cooperative pool. See ``ThreadExecutor``.
   package func pass() {
+    let blocksThePool = withUnsafeCurrentTask { task in
+      task.map { $0.unownedTaskExecutor == nil } ?? false
+    }
+    precondition(!blocksThePool, "a gate holds a thread of the cooperative pool")
     let watchers = monitor.withLock { state in
       state.arrivals += 1
       defer { state.watchers = [] }

@@ -73,7 +73,9 @@ import Testing
     storage.setScript { $0.operation == .map ? .hang(gate) : nil }
     let reading = configuration(.mapped, isReadOnly: true)
     let path = directory.path
-    let opening = Task.detached { try Store(on: storage, at: path, configuration: reading) }
+    let opening = Task.detached(executorPreference: ThreadExecutor()) {
+      try Store(on: storage, at: path, configuration: reading)
+    }
     await gate.arrival()
     let error = #expect(throws: StoreError.self) { try Store(at: path) }
     #expect(error?.code == .locked)

@@ -12,7 +12,7 @@ import Testing
 /// snapshots and writes checkpoints. For ThreadSanitizer, and to find wrong answers.
 ///
 /// `MORAINE_READER_SEEDS=N` runs seeds 0 to N - 1.
-@Suite(.timeLimit(.minutes(10))) struct ReaderTortureTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct ReaderTortureTests {
   static var seeds: Range<UInt64> {
     let text = ProcessInfo.processInfo.environment["MORAINE_READER_SEEDS"]
     return 0..<(text.flatMap { UInt64($0) } ?? 3)
@@ -34,7 +34,7 @@ import Testing
     await store.setRecentKeys([4, 64, 1 << 13][Int(seed % 3)])
     let ordered = try store.orderedKeyspace(named: "ordered")
     let readers = WatchedStore(try await store.reader())
-    async let end: Void = readers.run(4, seed: seed)
+    async let end: Void = readers.run(2, seed: seed)
     var snapshot: Store.Snapshot?
     for round in 1...120 as ClosedRange<UInt64> {
       try await write(round, store, ordered, &random)
@@ -51,7 +51,7 @@ import Testing
     await end
     let replay = Comment(rawValue: "MORAINE_READER_SEEDS=\(seed + 1), seed \(seed), \(mode)")
     #expect(readers.complaints.withLock { $0 } == [], replay)
-    #expect(readers.readCount.load(ordering: .relaxed) >= 4, replay)
+    #expect(readers.readCount.load(ordering: .relaxed) >= 2, replay)
     _ = snapshot
     try await store.close()
   }

@@ -66,7 +66,7 @@ extension SharedFollowingTests {
           return opened == number ? .hang(gate) : nil
         }
       }
-      async let answer = read.run(reader)
+      async let answer = ThreadExecutor.run { try await read.run(reader) }
       await gate.arrival()
       try await writer.compact()
       gate.open()

@@ -48,7 +48,7 @@ import Testing
     slow.setScript { event in
       event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
     }
-    async let answer = reader.value(forKey: "b")
+    async let answer = ThreadExecutor.run { try await reader.value(forKey: "b") }
     await gate.arrival()
     try await writer.sealForCompaction()
     try await writer.set([2], forKey: "c")
@@ -126,7 +126,7 @@ import Testing
       slow.setScript { event in
         event.operation == .openFile && event.file.hasSuffix(".segment") ? .hang(gate) : nil
       }
-      async let answer = reader.value(forKey: "3")
+      async let answer = ThreadExecutor.run { try await reader.value(forKey: "3") }
       await gate.arrival()
       try await writer.compact()
       slow.setScript(nil)

@@ -61,7 +61,7 @@ import Testing
     }
     var configuration = Store.Configuration.shared()
     configuration.isReadOnly = true
-    let opening = Task.detached { [configuration] in
+    let opening = Task.detached(executorPreference: ThreadExecutor()) { [configuration] in
       try Store(on: slow, at: "store", configuration: configuration)
     }
     await gate.arrival()

@@ -24,7 +24,7 @@ import Testing
     slow.setScript { event in
       event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
     }
-    async let answer = reader.value(forKey: "a")
+    async let answer = ThreadExecutor.run { try await reader.value(forKey: "a") }
     await gate.arrival()
     #expect(await reader.recoveryReport.replayedBytes == 0, "the store is not open yet")
     slow.setScript(nil)
@@ -40,7 +40,7 @@ import Testing
   ) async throws {
     let gate = Gate()
     let (reader, writer) = try await Self.outdated(gate, mode)
-    async let answer = reader.value(forKey: "3")
+    async let answer = ThreadExecutor.run { try await reader.value(forKey: "3") }
     await gate.arrival()
     #expect(await reader.compactionFailure == nil, "the store answers")
     // A second reader waits for the first.
@@ -60,7 +60,7 @@ import Testing
   ) async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate, mode)
-    async let answer = store.value(forKey: "3")
+    async let answer = ThreadExecutor.run { try await store.value(forKey: "3") }
     await gate.arrival()
     #expect(try await store.acquireWriterLease())
     try await store.set([2], forKey: "mine")
@@ -119,7 +119,7 @@ import Testing
   @Test func feedEndsWhenTheStoreIsClosedDuringAReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
-    let feed = Task { for try await _ in store.changes() {} }
+    let feed = Task(executorPreference: ThreadExecutor()) { for try await _ in store.changes() {} }
     await gate.arrival()
     let closing = Task { try await store.close() }
     while !(await store.isClosed) { await Task.yield() }
@@ -133,7 +133,7 @@ import Testing
   @Test func feedContinuesWhenTheStoreIsSuspendedDuringAReload() async throws {
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
-    let feed = Task { () async throws -> [Store.Change] in
+    let feed = Task(executorPreference: ThreadExecutor()) { () async throws -> [Store.Change] in
       var changes: [Store.Change] = []
       for try await change in store.changes() {
         changes.append(change)
@@ -158,7 +158,7 @@ import Testing
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
     let slow = try #require(store.opener.storage as? FaultStorage)
-    let answer = Task { try await store.value(forKey: "3") }
+    let answer = Task(executorPreference: ThreadExecutor()) { try await store.value(forKey: "3") }
     await gate.arrival()
     slow.setScript { event in
       event.operation == .openFile && event.file.hasSuffix(".segment") ? .fail(.ioError) : nil
@@ -179,7 +179,7 @@ import Testing
     let gate = Gate()
     let (store, other) = try await Self.outdated(gate)
     let before = await store.followedNonce
-    async let answer = store.value(forKey: "3")
+    async let answer = ThreadExecutor.run { try await store.value(forKey: "3") }
     await gate.arrival()
     await other.makePageAgain(nonce: before &+ 2)
     gate.open()

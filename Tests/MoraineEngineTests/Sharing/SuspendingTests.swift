@@ -148,7 +148,7 @@ import Testing
     slow.setScript { event in
       event.operation == .openFile && event.file == Manifest.fileName ? .hang(gate) : nil
     }
-    let reading = Task { try await app.value(forKey: "a") }
+    let reading = Task(executorPreference: ThreadExecutor()) { try await app.value(forKey: "a") }
     await gate.arrival()
     let suspending = Task { try await app.suspend() }
     while !(await app.isSuspended) { await Task.yield() }
