@@ -220,6 +220,9 @@ class Reader:
         """Returns whether an open segment after another one counts."""
         entry, end, is_whole = before
         if is_whole:
+            if segment.predecessor == (0, 0, 0):
+                # It was created before the previous segment ended.
+                return True
             if (segment.predecessor[:2] != (entry.number, end)
                     or segment.predecessor[2] < self.state.last):
                 segment.fail(48, "the segment does not follow the previous segment")

@@ -39,7 +39,7 @@ MUTANTS = [
                    "      try file.truncate(to: lengthBytes)"),),
            "HangingSyncTests.nextSegmentWaitsForTheSealOfThePreviousSegment"),
     Mutant("sealed-segment-listed-early", "rule 2: listed as sealed only when it is durable",
-           (engine("Store/Store+Writes.swift",
+           (engine("Store/Store+Rotation.swift",
                    "let next = engine!.nextManifest(sealing: full)",
                    "if ON, let full {\n"
                    "      engine!.log.table.infos[full.segment.slot].flags.insert(.sealed)\n    }\n"

@@ -85,6 +85,9 @@ extension Store {
 
     /// Whether every keyspace that is created is ordered, also the unnamed one. For tests.
     package var ordersKeyspaces = false
+    /// The length of the shortest segment whose successor is created ahead of need, in bytes. Tests
+    /// lower it.
+    package var spareFloorBytes = 1 << 20
 
     /// Creates the default configuration.
     public init() {}

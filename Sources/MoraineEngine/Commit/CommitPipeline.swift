@@ -77,6 +77,8 @@ final class CommitPipeline: JobRunner, PoolWork {
   /// The check that the store's names still lead to its files; nil while nothing is written.
   let presence = Mutex<StorePresence?>(nil)
   let nextWatcher = Atomic<UInt64>(0)
+  /// Jobs that allocate space. They wait for no sync: a writer may wait for them.
+  let allocations = SerialQueue(.brief)
   /// The relay for events; nil when there is no handler.
   let events: EventRelay?
 

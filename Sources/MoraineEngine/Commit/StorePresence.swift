@@ -9,10 +9,10 @@ import SystemPackage
 ///
 /// People delete, move and overwrite files under a running program. The writes of such a program
 /// then reach files that no name leads to, or overwrite the files that were put in their place. So
-/// the names are checked after each sync before anything is acknowledged, before each rotation,
-/// seal and rename, and after each event in the directory that the file system reports. Where a
-/// name leads elsewhere, the store stops writing for good (`.storeReplaced`). Where a call of the
-/// file system fails, the check concludes nothing from that.
+/// the names are checked after each sync before anything is acknowledged, before each segment is
+/// created, sealed or listed, and after each event in the directory that the file system reports.
+/// Where a name leads elsewhere, the store stops writing for good (`.storeReplaced`). Where a call
+/// of the file system fails, the check concludes nothing from that.
 ///
 /// In a shared store the other processes replace the manifest, and seal and compact the active
 /// segment. There a newer manifest of the same store is right.

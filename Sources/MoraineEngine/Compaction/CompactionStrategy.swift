@@ -9,16 +9,51 @@ protocol CompactionStrategy {
   func next(_ log: CompactionFigures) -> Range<Int>?
   /// Whether there is more garbage than the policy allows: then compaction does not pause.
   func isOverLimit(_ log: CompactionFigures) -> Bool
-  /// Whether writers must wait for compaction.
-  func delaysWriters(_ log: CompactionFigures) -> Bool
+  /// How writers wait for compaction.
+  func delay(_ log: CompactionFigures) -> WriterDelay
   /// Whether the active segment is worth sealing for its garbage alone.
   func sealsActive(_ log: CompactionFigures) -> Bool
 }
 
 extension CompactionStrategy {
   func isOverLimit(_ log: CompactionFigures) -> Bool { false }
-  func delaysWriters(_ log: CompactionFigures) -> Bool { false }
+  func delay(_ log: CompactionFigures) -> WriterDelay { .none }
   func sealsActive(_ log: CompactionFigures) -> Bool { false }
+}
+
+/// How a writer waits for compaction, so that the garbage stays limited.
+enum WriterDelay: Equatable {
+  case none
+  /// The writer pauses, and again whenever it has appended this number of bytes.
+  case pause(nanoseconds: UInt64, everyBytes: Int)
+  /// The writer waits until compaction has read three times as many bytes as the writer appends.
+  case untilProgress
+
+  /// Number of bytes between two delays: so many that fewer than a thousandth of small writes are
+  /// delayed. Where pauses do not suffice, there are fewer bytes.
+  static let longestPiece = 256 << 10
+  static let shortestPiece = 32 << 10
+  /// Pauses for the least garbage over the limit, and for the most, in nanoseconds.
+  private static let pauses = 200_000.0...2_000_000.0
+  /// Share of the tolerated garbage at which writers wait for progress.
+  private static let highestShare = 3.0
+
+  /// Returns the delay for a share of the garbage that is tolerated over the limit. Up to a share
+  /// of 1 the pauses grow, and after that they become more frequent.
+  init(share: Double) {
+    assert(share >= 0, "there is less garbage than none")
+    guard share < Self.highestShare else {
+      self = .untilProgress
+      return
+    }
+    let (least, most) = (Self.pauses.lowerBound, Self.pauses.upperBound)
+    let frequency = 1 + (Self.pieces - 1) * max(0, share - 1) / (Self.highestShare - 1)
+    self = .pause(
+      nanoseconds: UInt64(least + (most - least) * min(1, share)),
+      everyBytes: Int(Double(Self.longestPiece) / frequency))
+  }
+
+  private static var pieces: Double { Double(longestPiece / shortestPiece) }
 }
 
 /// The facts about a log that compaction decides from.
@@ -109,10 +144,18 @@ struct BackgroundStrategy: CompactionStrategy {
 
   func isOverLimit(_ log: CompactionFigures) -> Bool { debtBytes(log) > 0 }
 
+  /// Garbage over the limit that is not worth a delay, in bytes.
+  private static let toleratedBytes = Double(1 << 20)
+
   /// The garbage of a small store is not worth the wait, and a policy that limits the speed of
   /// compaction does not limit that of writers.
-  func delaysWriters(_ log: CompactionFigures) -> Bool {
-    policy.rateLimitBytesPerSecond == nil && debtBytes(log) > Double(1 << 20)
+  ///
+  /// A share of 1 is an eighth of the live bytes, or 16 MiB in a small store: as much as is written
+  /// while a compaction syncs and lists its output.
+  func delay(_ log: CompactionFigures) -> WriterDelay {
+    let debt = debtBytes(log) - Self.toleratedBytes
+    guard policy.rateLimitBytesPerSecond == nil, debt > 0 else { return .none }
+    return WriterDelay(share: debt / max(Double(16 << 20), Double(log.liveBytes) / 8))
   }
 
   func sealsActive(_ log: CompactionFigures) -> Bool {

@@ -160,7 +160,8 @@ struct CompactionCandidate {
 final class CompactionReader: @unchecked Sendable {
   static let chunkRecords = 2048
   private static let chunkBytes = 512 << 10
-  private let inputs: [CompactionInput]
+  /// The segments to read; none after ``release()``.
+  private(set) var inputs: [CompactionInput]
   private let directory: any StorageDirectory
   private let hashKey: HashKey
   private let ordered: OrderedKeyspaces
@@ -202,6 +203,14 @@ final class CompactionReader: @unchecked Sendable {
       }
     }
     return nil
+  }
+
+  /// Ends the use of the inputs. Where their files were removed, the system frees the space now,
+  /// which takes milliseconds: so a thread of the pool calls this function.
+  func release() {
+    inputs = []
+    scanner = nil
+    values = SegmentValues(dictionary: [], name: "", seed: Checksum())
   }
 
   /// Returns the number of bytes that were read since the last call.
@@ -489,6 +498,13 @@ final class CompactionOutput: @unchecked Sendable {
       pipeline.poison(StoreError(error))
       throw StoreError(error)
     }
+  }
+
+  /// Releases the memory that the copies took. The segment stays.
+  func release() {
+    relocations = []
+    buffer = []
+    expiries = ExpiryRun()
   }
 
   /// Removes the segment, which no manifest lists.

@@ -321,13 +321,25 @@ extension Store {
     }
   }
 
-  /// Delays a writer when garbage grows faster than compaction removes it: until the compaction has
-  /// read three times as many bytes as the writer is about to append.
-  func yieldToCompaction(before bytes: Int) async {
-    guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared, engine != nil,
-      automaticStrategy.delaysWriters(engine!.compactionFigures())
-    else { return }
-    await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
+  /// Delays a writer when garbage grows faster than compaction removes it: by a short pause, or,
+  /// when there is far too much, until the compaction has read three times as many bytes as the
+  /// writer is about to append.
+  ///
+  /// - Returns: the number of bytes after which the writer is delayed again; nil when it is not.
+  func yieldToCompaction() async -> Int? {
+    guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared, engine != nil else {
+      return nil
+    }
+    switch automaticStrategy.delay(engine!.compactionFigures()) {
+    case .none: return nil
+    case .pause(let nanoseconds, let bytes):
+      await ThreadPool.current.sleep(nanoseconds: nanoseconds)
+      return bytes
+    case .untilProgress:
+      let bytes = WriterDelay.shortestPiece
+      await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
+      return bytes
+    }
   }
 
   /// Passes the gate for a compaction. A writer that holds the gate and waits for the compaction to

@@ -19,10 +19,9 @@ extension Store {
     try engine!.checkWritable()
     guard engine!.log.table.vacancyCount > 0 else { throw SegmentTable.full }
     assert(!engine!.log.table.isRetiring, "another compaction has not ended")
-    let inputs = engine!.compactionInputs(wanted)
     let directory = engine!.directoryHandle()
     let reader = CompactionReader(
-      inputs, directory, engine!.log.manifest.hashKey,
+      engine!.compactionInputs(wanted), directory, engine!.log.manifest.hashKey,
       engine!.live.trees.ordered)
     let output = CompactionOutput(
       engine!.compactionHeader(wanted), directory, limitBytes: work.outputLimitBytes)
@@ -32,7 +31,7 @@ extension Store {
     var isContradicted = false
     do throws(StoreError) {
       try await validateNodes()
-      output.share(try await sharedDictionary(for: inputs, work))
+      output.share(try await sharedDictionary(for: reader.inputs, work))
       let (count, cleaned, selection) = try await copy(wanted, reader, output, work, limitBytes)
       slots = Array(wanted[..<count])
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
@@ -71,9 +70,13 @@ extension Store {
     // From here on the output is part of the store, whatever happens to the inputs' files.
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
-    let report = work.count(inputs[..<slots.count], output)
+    let report = work.count(reader.inputs[..<slots.count], output)
+    try await work.thread.run { () throws(StoreError) in
+      reader.release()
+      output.release()
+    }
     send(.compacted(report, elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
-    compaction.recordRewriting(outputBytes: output.isEmpty ? 0 : UInt64(output.lengthBytes))
+    compaction.recordRewriting(outputBytes: report.outputBytes)
     return (slots.count, output.isEmpty ? 0 : 1)
   }
 

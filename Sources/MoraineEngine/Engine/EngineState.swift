@@ -90,9 +90,9 @@ extension EngineState {
   mutating func appendFooter() throws(StoreError) { try log.appendFooter(live.digest) }
 
   /// Returns the job that creates the next segment: see
-  /// ``Log/nextSegmentCreation(for:liveBytes:)``.
-  mutating func nextSegmentCreation(for count: Int) -> SegmentCreation {
-    log.nextSegmentCreation(for: count, liveBytes: live.bytes)
+  /// ``Log/nextSegmentCreation(for:liveBytes:isAhead:)``.
+  mutating func nextSegmentCreation(for count: Int, isAhead: Bool = false) -> SegmentCreation {
+    log.nextSegmentCreation(for: count, liveBytes: live.bytes, isAhead: isAhead)
   }
 
   /// Segment size that fits the store: see ``Log/fittingSegmentBytes(liveBytes:)``.

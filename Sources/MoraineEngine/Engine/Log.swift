@@ -26,6 +26,8 @@ struct Log: ~Copyable {
   /// The fields of `active` that appends need, without its references.
   private(set) var position = AppendPosition()
   var manifest: Manifest
+  /// The next segment, where it was created ahead of need.
+  var spare: SpareSegment?
   /// The space that is reserved for deletes.
   var reserve: Reserve {
     didSet { position.putEnd = reserve.isFull ? position.roomEnd : 0 }
@@ -67,8 +69,10 @@ extension Log {
   /// Returns the step that must precede an append of `count` bytes.
   func capacity(for count: Int) -> AppendCapacity {
     if hasRoom(for: count) { return .enough }
-    guard let active, !active.hasFooter, active.allocated != nil else { return .rotate }
+    guard let active, !active.hasFooter else { return .rotate }
     let end = table[active.slot].end + count
+    if end <= active.allocationEnd { return .pause }
+    if active.allocated == nil { return .rotate }
     if end <= active.hardEnd { return .extendAhead }
     return end + ActiveSegment.reservedBytes > active.limit ? .rotate : .extend
   }
@@ -292,16 +296,22 @@ extension Log {
   /// Returns the job that creates the next segment, for a unit of `count` bytes. The number of the
   /// segment is used up from now on.
   ///
-  /// - Parameter liveBytes: bytes of the live records; small stores have small segments.
-  mutating func nextSegmentCreation(for count: Int, liveBytes: UInt64) -> SegmentCreation {
-    assert(active == nil || active!.hasFooter, "a segment gets a successor before its footer")
+  /// - Parameters:
+  ///   - liveBytes: bytes of the live records; small stores have small segments.
+  ///   - isAhead: whether the segment is created before the active segment ends. Its header then
+  ///     names no predecessor.
+  mutating func nextSegmentCreation(
+    for count: Int, liveBytes: UInt64, isAhead: Bool = false
+  ) -> SegmentCreation {
+    assert(
+      active == nil || active!.hasFooter || isAhead, "a segment gets a successor before its footer")
     let number = takeSegmentNumber()
     var header = SegmentHeader(
       storeID: manifest.storeID, epoch: manifest.epoch, number: number,
       salt: SystemRandom.number())
     header.generation = manifest.generation + 1
     header.createdMilliseconds = SystemClock.wallMilliseconds()
-    if let last = table.order.last {
+    if !isAhead, let last = table.order.last {
       header.predecessor = SegmentHeader.Predecessor(
         number: table.infos[last].number.rawValue, lengthBytes: UInt64(table[last].end),
         lastSequence: SequenceNumber(rawValue: lastSequence))
@@ -315,6 +325,7 @@ extension Log {
     let first = min(limit, max(needed, wish))
     return SegmentCreation(
       directory: directory, header: header, wantedLimit: limit,
+      wantedGrowth: link == nil ? configuration.segmentSizeBytes : limit,
       firstAllocation: FileBlock.covering(first), neededBytes: needed,
       wantsMapping: configuration.ioMode == .mapped, prefaulting: nextPrefaulting(),
       isOneTooMany: table.vacancyCount < 2)
@@ -324,12 +335,6 @@ extension Log {
   /// segment cannot be compacted, so in a small store a large one would be most of the store.
   static func fittingSegmentBytes(liveBytes: UInt64) -> Int {
     max(smallSegmentBytes, Int(clamping: liveBytes / 16))
-  }
-
-  /// Returns about how many bytes will be appended before room must be made again.
-  func nextStepBytes() -> Int {
-    guard let active else { return 0 }
-    return min(active.allocated == nil ? active.limit : active.step, Self.largestStep)
   }
 
   /// Adds a new segment to the table, and makes it the active segment.
@@ -342,16 +347,16 @@ extension Log {
     precondition(before?.0.hasFooter != false, "a segment is replaced before its footer is written")
     let header = creation.header
     let length = header.headerLength
-    let info = SegmentInfo(
-      number: header.number, epoch: header.epoch, salt: header.salt, mapping: created.mapping)
     let slot = table.append(
-      SegmentView(base: created.mapping?.base, end: length, seed: header.checksumSeed), info)
+      SegmentView(base: created.mapping?.base, end: length, seed: header.checksumSeed),
+      creation.info(of: created))
     if created.mapping == nil { table.cache(created.file, for: slot) }
     if configuration.isAlone { created.file.allowParking() }
     active = ActiveSegment(
       slot: slot, file: created.file, mapping: created.mapping, allocated: created.allocated,
-      limit: created.limit, step: creation.firstAllocation,
-      softEnd: link == nil ? (created.allocated ?? 0) / 2 : .max)
+      limit: created.limit, growthLimit: created.growthLimit, step: creation.firstAllocation,
+      softEnd: link == nil ? (created.allocated ?? 0) / 2 : .max,
+      middle: link == nil ? created.limit / 2 : .max)
     position.markedOffset = length
     return before
   }
@@ -399,7 +404,7 @@ extension Log {
     guard let work = extensionWork(for: 0) else { return }
     let ticket = ExtensionTicket()
     let lock = lock
-    pipeline.enqueue { refusal in
+    pipeline.allocations.enqueue { refusal in
       guard refusal == nil else { return }
       // Hold the lock, so that no other opening gets the directory while the job runs, even if the
       // store no longer exists.
@@ -473,6 +478,7 @@ extension Log {
     next.lastSequence = SequenceNumber(rawValue: lastSequence)
     next.createdMilliseconds = SystemClock.wallMilliseconds()
     next.segments = table.order.map { table.infos[$0].entry(table[$0]) }
+    if let spare { next.segments.append(spare.entry) }
     if let slot = sealing?.segment.slot ?? active?.slot {
       next.watermarkSegment = table.infos[slot].number.rawValue
       // The offset that the log itself has marked. The pipeline's own offset may still be that of

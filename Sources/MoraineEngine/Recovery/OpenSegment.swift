@@ -33,7 +33,11 @@ struct OpenSegment {
       opened = try SegmentOpening.add(entry, &state, length: try length(state.directory, name))
     }
     let (slot, start) = (opened.slot, opened.start)
-    if let before { try before.checkSuccessor(opened.header, name, &state) }
+    // A segment that was created ahead of need does not know how the segment before it ends. That
+    // its records follow is checked when they are replayed.
+    if let before, opened.header.predecessor != .none {
+      try before.checkSuccessor(opened.header, name, &state)
+    }
     state.log.lastSequence = max(state.log.lastSequence, opened.lastSequence)
     guard let source = opened.source else {
       fatalError("a segment to replay has no source of bytes")

@@ -26,12 +26,22 @@ struct ActiveSegment {
   let mapping: (any FileMapping)?
   /// End of the allocated part; nil where the file grows with each write.
   var allocated: Int?
-  /// Offset at which the segment is full. A first unit that needs more space raises the limit.
-  let limit: Int
+  /// Offset at which the segment is full. A first unit that needs more space raises the limit, and
+  /// so does an append while the next segment is being created.
+  var limit: Int
+  /// Offset up to which the limit can be raised: the end of the mapping.
+  var growthLimit = 0
   /// Number of bytes to allocate next; doubles.
   var step: Int
   /// Offset at which to begin allocating more, so that the space exists when it is needed.
   var softEnd: Int
+  /// Offset at which the next segment is to be created; `.max` when that has begun, or is not done
+  /// ahead of need.
+  var middle = Int.max
+  /// Whether the next segment is to be created now.
+  var needsSpare = false
+  /// Offset at which a writer pauses, because garbage grows faster than compaction removes it.
+  var pauseEnd = Int.max
   /// The allocation that is under way, if there is one.
   var ticket: ExtensionTicket?
   /// Whether the footer is written. No record follows the footer, even if the next segment cannot
@@ -46,8 +56,11 @@ struct ActiveSegment {
   /// Offset at which records must end, unless more space is allocated.
   var hardEnd: Int { hasFooter ? 0 : min(limit, allocated ?? limit) - Self.reservedBytes }
 
+  /// Offset at which appending stops until the next step has begun.
+  var roomEnd: Int { min(pauseEnd, middle, allocationEnd) }
+
   /// Offset at which appending stops until the next allocation has begun.
-  var roomEnd: Int {
+  var allocationEnd: Int {
     guard let allocated, allocated < limit, ticket == nil else { return hardEnd }
     return min(hardEnd, softEnd)
   }
@@ -56,19 +69,21 @@ struct ActiveSegment {
 /// The step that must precede the next append.
 enum AppendCapacity {
   case enough
+  /// The space suffices: the writer pauses, or it is time to create the next segment.
+  case pause
   /// The space suffices, and it is time to begin allocating more.
   case extendAhead
   case extend
   case rotate
 }
 
-/// The result of an allocation that runs on the committing thread.
+/// The result of an allocation that runs on the allocating thread.
 final class ExtensionTicket: Sendable {
   /// End of the allocated part after the allocation; 0 before, and when the allocation failed.
   let allocatedEnd = Atomic<Int>(0)
 }
 
-/// A job of the committing thread: allocates more space for the active segment.
+/// A job of the allocating thread: allocates more space for the active segment.
 struct ExtensionWork: Sendable {
   let file: any StorageFile
   let mapping: (any FileMapping)?

@@ -10,6 +10,9 @@ struct SegmentCreation: Sendable {
   let header: SegmentHeader
   /// Offset at which the segment is full, if the disk has space for several such segments.
   let wantedLimit: Int
+  /// Offset up to which the limit may be raised later, if the disk has space for several such
+  /// segments.
+  let wantedGrowth: Int
   let firstAllocation: Int
   /// Bytes that the first unit needs: the least that is allocated.
   let neededBytes: Int
@@ -23,6 +26,8 @@ struct SegmentCreation: Sendable {
     let mapping: (any FileMapping)?
     let allocated: Int?
     let limit: Int
+    /// End of the mapping.
+    let growthLimit: Int
   }
 
   func run(_ pipeline: CommitPipeline) throws(StoreError) -> Created {
@@ -57,6 +62,12 @@ struct SegmentCreation: Sendable {
     }
   }
 
+  /// Returns the entry of the segment in the table.
+  func info(of created: Created) -> SegmentInfo {
+    SegmentInfo(
+      number: header.number, epoch: header.epoch, salt: header.salt, mapping: created.mapping)
+  }
+
   /// Removes the segment file, which no manifest lists.
   func discard() throws(StoreError) {
     try storing { () throws(StorageError) in try directory.remove(header.number.fileName) }
@@ -64,8 +75,10 @@ struct SegmentCreation: Sendable {
 
   /// Returns the limit: at most an eighth of the free space. Compaction frees a full disk segment
   /// by segment, and the smaller the segments are, the less space it needs for the first one.
-  private func limit(_ free: Int) -> Int {
-    max(neededBytes, min(wantedLimit, max(ActiveSegment.smallestAllocation, free / 8)))
+  private func limit(_ free: Int) -> Int { fitting(wantedLimit, free) }
+
+  private func fitting(_ wish: Int, _ free: Int) -> Int {
+    max(neededBytes, min(wish, max(ActiveSegment.smallestAllocation, free / 8)))
   }
 
   /// Returns the first allocation: at most half of the free space, because the manifest needs space
@@ -82,10 +95,11 @@ struct SegmentCreation: Sendable {
     assert(limit >= neededBytes, "a segment is too small for its first unit")
     var mapping: (any FileMapping)?
     var allocated = 0
+    let growthLimit = max(limit, fitting(wantedGrowth, free))
     if wantsMapping {
       do throws(StorageError) {
         allocated = try allocate(file, allocation(free))
-        mapping = try file.map(lengthBytes: FileBlock.covering(limit), .readWrite)
+        mapping = try file.map(lengthBytes: FileBlock.covering(growthLimit), .readWrite)
       } catch {
         // The kernel may have no more mappings. Then this segment is written without one.
         guard error.isUnsupported || error.errno == .noMemory else { throw error }
@@ -94,7 +108,8 @@ struct SegmentCreation: Sendable {
     }
     try bytes.withBytes { (raw) throws(StorageError) in try file.write(raw, at: 0) }
     return Created(
-      file: file, mapping: mapping, allocated: mapping == nil ? nil : allocated, limit: limit)
+      file: file, mapping: mapping, allocated: mapping == nil ? nil : allocated, limit: limit,
+      growthLimit: growthLimit)
   }
 
   private func allocate(_ file: any StorageFile, _ wish: Int) throws(StorageError) -> Int {

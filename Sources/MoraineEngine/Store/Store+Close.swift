@@ -63,6 +63,8 @@ extension Store {
       engine = nil
       peers.recordNewState()
     }
+    // The last writer may have begun one.
+    await writing.waitForSegmentTasks()
     // After a fork, the log and the thread that would end it belong to the parent.
     guard engine?.isInItsProcess == true else { return }
     var failure: StoreError?
@@ -75,7 +77,7 @@ extension Store {
       failure = error
     }
     // Jobs run in order: when these empty jobs have run, no job uses the directory any more.
-    if let queue = peers.rereadQueue {
+    for queue in [peers.rereadQueue, pipeline.allocations].compactMap({ $0 }) {
       do throws(StoreError) { try await queue.run { () throws(StoreError) in } } catch {
         failure = failure ?? error
       }
@@ -90,11 +92,14 @@ extension Store {
     // cannot be released, all writes still become durable.
     var failure: StoreError?
     do throws(StoreError) { _ = try await releaseReserve() } catch { failure = error }
+    let spare = engine?.log.spare
+    engine?.log.spare = nil
     // A compaction may have sealed and listed the active segment already.
-    if engine?.log.active != nil {
+    if engine?.log.active != nil || spare != nil {
       try await sealActive()
       try await publishManifest()
     }
+    if let spare { try await discard(spare) }
     if isCheckpointWorthItAtClose { try await writeCheckpoint(on: pipeline) }
     if let failure { throw failure }
   }
@@ -102,6 +107,7 @@ extension Store {
   /// Ends the active segment and makes it durable. The manifest still lists it as open.
   func sealActive() async throws(StoreError) {
     let pipeline = pipeline
+    try await settleAllocation()
     try engine!.appendFooter()
     guard let seal = engine!.log.sealActive() else { return }
     try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) }

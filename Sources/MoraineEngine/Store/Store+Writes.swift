@@ -238,6 +238,7 @@ extension Store {
   /// due. For tests that need the same order of operations in each run.
   package func waitUntilIdle() async throws(StoreError) {
     await compaction.waitForEnd()
+    await writing.waitForSegmentTasks()
     try await pipeline.run { () throws(StoreError) in }
   }
 
@@ -414,104 +415,11 @@ extension Store {
     _ change: @escaping @Sendable (inout Reserve) throws(StorageError) -> Void
   ) async throws(StoreError) {
     let before = engine!.log.reserve
-    let after = try await pipeline.run { () throws(StoreError) in
+    let after = try await pipeline.allocations.run { () throws(StoreError) in
       var reserve = before
       try storing { () throws(StorageError) in try change(&reserve) }
       return reserve
     }
     if engine != nil { engine!.log.reserve = after }
-  }
-}
-
-extension Store {
-  /// Ends the active segment and begins the next one. The old segment is sealed in the background;
-  /// in a shared store it is sealed first.
-  ///
-  /// The manifest first lists both segments as open, so that an opening after a kill at any moment
-  /// finds every record. Once the old segment is durable, the manifest lists it as sealed. Until
-  /// then nothing in the new segment can become durable, and no further segment can be created: the
-  /// committing thread runs these jobs one after the other.
-  func rotate(for count: Int) async throws(StoreError) {
-    await writing.manifestGate.acquire()
-    defer { writing.manifestGate.release() }
-    let pipeline = pipeline
-    if isShared {
-      // Seal it now, under the lock: another process would have to wait for work that is left.
-      try await sealActive()
-    } else {
-      try engine!.appendFooter()
-    }
-    let creation = engine!.nextSegmentCreation(for: count)
-    let created: SegmentCreation.Created
-    do throws(StoreError) {
-      created = try await pipeline.run { () throws(StoreError) in try creation.run(pipeline) }
-    } catch {
-      engine!.log.returnNumber(creation.header.number)
-      throw error
-    }
-    let full = engine!.log.adopt(created, creation)
-    let next = engine!.nextManifest(sealing: full)
-    let publisher = engine!.log.publisher()
-    do throws(StoreError) {
-      try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
-    } catch {
-      engine!.log.abandonActive(for: full)
-      engine!.recent.markStale()
-      // A shared store never uses the number again, so no later creation would remove the file.
-      if isShared, !pipeline.hasPoison {
-        try await pipeline.run { () throws(StoreError) in try creation.discard() }
-      }
-      throw error
-    }
-    engine!.log.adoptManifest(next)
-    let length = UInt64(creation.header.headerLength)
-    guard let full else {
-      pipeline.beginSegment(
-        file: created.file, sequence: next.lastSequence.rawValue, offset: length)
-      // An earlier run may have left garbage.
-      compactIfWorthIt()
-      return
-    }
-    let seal = engine!.log.sealWork(full.segment)
-    let after = engine!.manifestAfterSealing(full.segment)
-    pipeline.beginSegment(file: created.file, offset: length) {
-      seal.runInBackground(publisher, after)
-    }
-    compactIfWorthIt()
-  }
-}
-
-extension Store {
-  /// Makes room for `count` bytes of records: in the active segment, or in the next one.
-  func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
-    let capacity = engine!.log.capacity(for: count)
-    if case .enough = capacity { return }
-    // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
-    if !isDelete { await yieldToCompaction(before: engine!.log.nextStepBytes()) }
-    switch capacity {
-    case .enough: return
-    case .extendAhead:
-      // It is not known yet whether there is space.
-      engine!.log.extendAhead()
-      return
-    case .extend: try await extend(for: count)
-    case .rotate: try await rotate(for: count)
-    }
-    // A delete may have found space only because it was reserved for deletes.
-    if !isDelete { writing.foundSpace() }
-  }
-
-  private func extend(for count: Int) async throws(StoreError) {
-    if engine!.log.active?.ticket != nil {
-      // Jobs run in order: when this empty job has run, the extension is done.
-      try await pipeline.run { () throws(StoreError) in }
-      engine!.log.redeemTicket()
-      if engine!.log.capacity(for: count) != .extend { return }
-    }
-    guard let work = engine!.log.extensionWork(for: count) else { return }
-    let end = try await pipeline.run { () throws(StoreError) in
-      try storing { () throws(StorageError) in try work.run() }
-    }
-    engine!.log.extended(to: end)
   }
 }

@@ -351,51 +351,6 @@ struct StoreLifecycle {
   }
 }
 
-/// Gates by which the writers of a store, and the tasks that replace its manifest, take turns.
-///
-/// Part of the store's actor: no other isolation uses it.
-final class WritingState {
-  /// Held by a writer that makes room for its records, or that keeps all other writers out.
-  let roomGate = AsyncGate()
-  /// Held while the manifest is replaced: rotation and compaction take turns.
-  let manifestGate = AsyncGate()
-  private var lacksSpace = false
-  /// The number of the turn of a transaction that holds the room gate; nil when none does.
-  private var turn: UInt64?
-  private var turnCount: UInt64 = 0
-
-  /// Records that a transaction holds the room gate.
-  ///
-  /// - Returns: the number of its turn.
-  func beginTurn() -> UInt64 {
-    precondition(roomGate.isHeld && turn == nil, "a turn begins without the gate")
-    turnCount += 1
-    turn = turnCount
-    return turnCount
-  }
-
-  /// Takes the gate over from a turn. The caller releases it.
-  ///
-  /// - Returns: false when the turn has ended before.
-  func takeTurn(_ number: UInt64) -> Bool {
-    guard turn == number else { return false }
-    assert(roomGate.isHeld, "a turn has lost the gate")
-    turn = nil
-    return true
-  }
-
-  /// Records that an operation found no space.
-  ///
-  /// - Returns: whether space was not known to be lacking before.
-  func beginsToLackSpace() -> Bool {
-    defer { lacksSpace = true }
-    return !lacksSpace
-  }
-
-  /// Records that a put found space.
-  func foundSpace() { lacksSpace = false }
-}
-
 /// The state of a store's compactions, of which one runs at a time.
 ///
 /// Part of the store's actor: no other isolation uses it. The work itself is done by

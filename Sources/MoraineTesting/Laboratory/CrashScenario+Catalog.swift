@@ -16,7 +16,8 @@ extension CrashScenario {
   public static func named(_ name: String) -> CrashScenario? { catalog.first { $0.name == name } }
 
   private static let stories: [CrashScenario] =
-    basics + durabilities + rotations + compactions + keyspaces + orders + checkpoints + lives
+    basics + durabilities + rotations + spares + compactions + keyspaces + orders + checkpoints
+    + lives
     + limits + sharing + snapshots
 
   static func story(
@@ -258,6 +259,14 @@ extension CrashScenario {
         $1.weights = [.concurrently: 2, .put: 1]
       }),
   ]
+
+  /// The rotations again, with segments that are created ahead of need.
+  static let spares = (rotations + lives + limits).map { story in
+    var scenario = story
+    scenario.name = "spare-" + story.name
+    scenario.configuration.spareFloorBytes = 0
+    return scenario
+  }
 
   /// Returns a scenario whose background work runs while the next steps run, on a slow disk.
   static func overlapping(_ scenario: CrashScenario) -> CrashScenario {

@@ -1,0 +1,53 @@
+import MoraineFormat
+
+/// The segment that is created ahead of need.
+extension Log {
+  /// Whether it is time to create the segment after the active one.
+  var isSpareDue: Bool {
+    guard spare == nil, let active, !active.hasFooter else { return false }
+    return active.needsSpare && table.vacancyCount > 2
+  }
+
+  /// Notes that an append of `count` bytes passes the middle of the active segment.
+  mutating func passMiddle(_ count: Int) {
+    guard var passing = active, table[passing.slot].end + count > passing.middle else { return }
+    passing.middle = .max
+    passing.needsSpare = passing.limit >= configuration.spareFloorBytes
+    active = passing
+  }
+
+  /// Raises the limit of the active segment, so that `count` bytes fit, while the next segment is
+  /// being created.
+  ///
+  /// - Returns: false when the mapping ends.
+  mutating func growActive(for count: Int) -> Bool {
+    guard let active, !active.hasFooter, active.allocated != nil else { return false }
+    let needed = table[active.slot].end + count + ActiveSegment.reservedBytes
+    guard needed <= active.growthLimit else { return false }
+    let limit = min(active.growthLimit, max(needed, active.limit + Self.largestStep))
+    assert(limit >= active.limit, "a segment's limit falls")
+    self.active?.limit = limit
+    return true
+  }
+
+  /// Makes the next pause of a writer due.
+  ///
+  /// - Parameter bytes: number of bytes until then; nil when no pause is due.
+  mutating func setPause(after bytes: Int?) {
+    guard let active else { return }
+    let end = bytes.map { table[active.slot].end + $0 } ?? .max
+    if active.pauseEnd != end { self.active?.pauseEnd = end }
+  }
+
+  /// Makes the spare segment the active one.
+  ///
+  /// - Returns: the segment that was active before, with its footer written.
+  mutating func adoptSpare() -> (segment: ActiveSegment, markedOffset: Int)? {
+    guard let spare else { fatalError("there is no spare segment") }
+    precondition(spare.isListed, "records are written to a segment that no manifest lists")
+    self.spare = nil
+    let full = adopt(spare.created, spare.creation)
+    if let full { table.infos[full.segment.slot].flags.insert(.sealed) }
+    return full
+  }
+}

@@ -1,0 +1,219 @@
+import MoraineFormat
+import MoraineStorage
+
+extension Store {
+  /// Ends the active segment and begins the next one. The old segment is sealed in the background;
+  /// in a shared store it is sealed first.
+  ///
+  /// The manifest first lists both segments as open, so that an opening after a kill at any moment
+  /// finds every record. Once the old segment is durable, the manifest lists it as sealed. Until
+  /// then nothing in the new segment can become durable, and no further segment can be created: the
+  /// committing thread runs these jobs one after the other.
+  func rotate(for count: Int) async throws(StoreError) {
+    if try await useSpare(for: count) { return }
+    await writing.manifestGate.acquire()
+    defer { writing.manifestGate.release() }
+    // The task that had the gate may have created the segment.
+    if try await useSpare(for: count) { return }
+    // The unit does not fit into the spare segment, or the creation has failed.
+    let small = engine!.log.spare
+    engine!.log.spare = nil
+    do throws(StoreError) { try await createNextSegment(for: count) } catch {
+      engine!.log.spare = small
+      throw error
+    }
+    if let small { try await discard(small) }
+  }
+
+  private func createNextSegment(for count: Int) async throws(StoreError) {
+    try await settleAllocation()
+    let pipeline = pipeline
+    if isShared {
+      // Seal it now, under the lock: another process would have to wait for work that is left.
+      try await sealActive()
+    } else {
+      try engine!.appendFooter()
+    }
+    let creation = engine!.nextSegmentCreation(for: count)
+    let created: SegmentCreation.Created
+    do throws(StoreError) {
+      created = try await pipeline.run { () throws(StoreError) in try creation.run(pipeline) }
+    } catch {
+      engine!.log.returnNumber(creation.header.number)
+      throw error
+    }
+    let full = engine!.log.adopt(created, creation)
+    let next = engine!.nextManifest(sealing: full)
+    let publisher = engine!.log.publisher()
+    do throws(StoreError) {
+      try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
+    } catch {
+      engine!.log.abandonActive(for: full)
+      engine!.recent.markStale()
+      // A shared store never uses the number again, so no later creation would remove the file.
+      if isShared, !pipeline.hasPoison {
+        try await pipeline.run { () throws(StoreError) in try creation.discard() }
+      }
+      throw error
+    }
+    engine!.log.adoptManifest(next)
+    let length = UInt64(creation.header.headerLength)
+    guard let full else {
+      pipeline.beginSegment(
+        file: created.file, sequence: next.lastSequence.rawValue, offset: length)
+      // An earlier run may have left garbage.
+      compactIfWorthIt()
+      return
+    }
+    let seal = engine!.log.sealWork(full.segment)
+    let after = engine!.manifestAfterSealing(full.segment)
+    pipeline.beginSegment(file: created.file, offset: length) {
+      seal.runInBackground(publisher, after)
+    }
+    compactIfWorthIt()
+  }
+}
+
+extension Store {
+  /// Makes room for `count` bytes of records: in the active segment, or in the next one.
+  func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
+    let capacity = engine!.log.capacity(for: count)
+    if case .enough = capacity { return }
+    // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
+    if isDelete {
+      engine!.log.setPause(after: nil)
+    } else {
+      engine!.log.setPause(after: await yieldToCompaction().map { max($0, count) })
+    }
+    try await makeRoom(for: count, capacity)
+    engine!.log.passMiddle(count)
+    prepareSpareIfDue()
+    // A delete may have found space only because it was reserved for deletes.
+    if !isDelete { writing.foundSpace() }
+  }
+
+  private func makeRoom(for count: Int, _ capacity: AppendCapacity) async throws(StoreError) {
+    switch capacity {
+    case .enough, .pause: return
+    case .extendAhead:
+      // It is not known yet whether there is space.
+      engine!.log.extendAhead()
+    case .extend: try await extend(for: count)
+    case .rotate:
+      // A longer segment costs less than waiting for the next one.
+      if writing.isPreparingSpare, engine!.log.growActive(for: count) {
+        return try await extend(for: count)
+      }
+      try await rotate(for: count)
+    }
+  }
+
+  private func extend(for count: Int) async throws(StoreError) {
+    if engine!.log.active?.ticket != nil {
+      try await settleAllocation()
+      if engine!.log.capacity(for: count) != .extend { return }
+    }
+    guard let work = engine!.log.extensionWork(for: count) else { return }
+    let end = try await pipeline.allocations.run { () throws(StoreError) in
+      try storing { () throws(StorageError) in try work.run() }
+    }
+    engine!.log.extended(to: end)
+  }
+
+  /// Waits for the allocation under way. After that, no job makes the active segment longer.
+  func settleAllocation() async throws(StoreError) {
+    guard engine?.log.active?.ticket != nil else { return }
+    // Jobs run in order: when this empty job has run, the allocation is done.
+    try await pipeline.allocations.run { () throws(StoreError) in }
+    if engine != nil { engine!.log.redeemTicket() }
+  }
+}
+
+/// Segments that are created before they are needed.
+extension Store {
+  /// Begins to create the segment after the active one, if it is time.
+  func prepareSpareIfDue() {
+    guard !writing.isPreparingSpare, engine?.log.isSpareDue == true, !isClosed, !isSuspended,
+      !pipeline.hasPoison
+    else { return }
+    writing.beginPreparingSpare()
+    Task { await self.prepareSpare() }
+  }
+
+  private func prepareSpare() async {
+    defer { writing.endPreparingSpare() }
+    do throws(StoreError) {
+      await writing.manifestGate.acquire()
+      defer { writing.manifestGate.release() }
+      guard !isClosed, !isSuspended, engine?.log.isSpareDue == true else { return }
+      engine!.log.active?.needsSpare = false
+      let creation = engine!.nextSegmentCreation(for: 0, isAhead: true)
+      let created: SegmentCreation.Created
+      do throws(StoreError) {
+        created = try await pipeline.run { [pipeline] () throws(StoreError) in
+          try creation.run(pipeline)
+        }
+      } catch {
+        engine?.log.returnNumber(creation.header.number)
+        throw error
+      }
+      engine!.log.spare = SpareSegment(creation: creation, created: created)
+      do throws(StoreError) { try await publishManifest() } catch {
+        engine!.log.spare = nil
+        if !pipeline.hasPoison {
+          try await pipeline.run { () throws(StoreError) in try creation.discard() }
+        }
+        throw error
+      }
+      engine!.log.spare?.isListed = true
+    } catch {
+      // The rotation creates the segment, and reports the error if it persists.
+    }
+  }
+
+  /// Ends the active segment and begins the spare one, without waiting for a sync. The committing
+  /// thread seals the old segment.
+  ///
+  /// - Returns: false when there is no spare segment, or when the unit does not fit.
+  private func useSpare(for count: Int) async throws(StoreError) -> Bool {
+    guard let spare = engine!.log.spare, spare.isListed, spare.fits(count) else { return false }
+    if let poison = pipeline.poison { throw poison }
+    try await settleAllocation()
+    try engine!.appendFooter()
+    let offset = UInt64(spare.creation.header.headerLength)
+    guard let full = engine!.log.adoptSpare() else {
+      pipeline.beginSegment(
+        file: spare.created.file, sequence: engine!.log.lastSequence, offset: offset)
+      return true
+    }
+    let seal = engine!.log.sealWork(full.segment)
+    pipeline.beginSegment(file: spare.created.file, offset: offset) { [pipeline] in
+      // A failure has poisoned the pipeline.
+      do throws(StoreError) { try seal.run(pipeline) } catch {}
+    }
+    writing.beginSegmentTask()
+    Task { await self.listSealedSegment() }
+    compactIfWorthIt()
+    return true
+  }
+
+  /// Publishes a manifest that lists the last full segment as sealed.
+  private func listSealedSegment() async {
+    defer { writing.endSegmentTask() }
+    do throws(StoreError) {
+      await writing.manifestGate.acquire()
+      defer { writing.manifestGate.release() }
+      guard engine != nil, !pipeline.hasPoison else { return }
+      try await publishManifest()
+    } catch {
+      // The next manifest says the same, and until then the footer does.
+      if !pipeline.hasPoison { send(.manifestFailed(error)) }
+    }
+  }
+
+  /// Removes the file of a spare segment that the manifest does not list any more.
+  func discard(_ spare: SpareSegment) async throws(StoreError) {
+    assert(engine?.log.spare == nil, "a spare segment that is listed loses its file")
+    try await pipeline.run { () throws(StoreError) in try spare.creation.discard() }
+  }
+}

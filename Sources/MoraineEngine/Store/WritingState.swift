@@ -1,0 +1,73 @@
+/// Gates by which the writers of a store, and the tasks that replace its manifest, take turns.
+///
+/// Part of the store's actor: no other isolation uses it.
+final class WritingState {
+  /// Held by a writer that makes room for its records, or that keeps all other writers out.
+  let roomGate = AsyncGate()
+  /// Held while the manifest is replaced: rotation and compaction take turns.
+  let manifestGate = AsyncGate()
+  private var lacksSpace = false
+  /// Whether a task creates the segment after the active one.
+  private(set) var isPreparingSpare = false
+  /// The number of tasks that create or list segments while writers go on.
+  private var segmentTaskCount = 0
+  private let segmentTasks = AsyncGate()
+  /// The number of the turn of a transaction that holds the room gate; nil when none does.
+  private var turn: UInt64?
+  private var turnCount: UInt64 = 0
+
+  /// Records that a transaction holds the room gate.
+  ///
+  /// - Returns: the number of its turn.
+  func beginTurn() -> UInt64 {
+    precondition(roomGate.isHeld && turn == nil, "a turn begins without the gate")
+    turnCount += 1
+    turn = turnCount
+    return turnCount
+  }
+
+  /// Takes the gate over from a turn. The caller releases it.
+  ///
+  /// - Returns: false when the turn has ended before.
+  func takeTurn(_ number: UInt64) -> Bool {
+    guard turn == number else { return false }
+    assert(roomGate.isHeld, "a turn has lost the gate")
+    turn = nil
+    return true
+  }
+
+  func beginSegmentTask() { segmentTaskCount += 1 }
+
+  func endSegmentTask() {
+    precondition(segmentTaskCount > 0, "a task that lists segments ends twice")
+    segmentTaskCount -= 1
+    segmentTasks.wakeAll()
+  }
+
+  func beginPreparingSpare() {
+    precondition(!isPreparingSpare, "two segments are created ahead of need")
+    isPreparingSpare = true
+    beginSegmentTask()
+  }
+
+  func endPreparingSpare() {
+    isPreparingSpare = false
+    endSegmentTask()
+  }
+
+  /// Waits until no task creates or lists segments.
+  nonisolated(nonsending) func waitForSegmentTasks() async {
+    while segmentTaskCount > 0 { await segmentTasks.waitForWakeUp() }
+  }
+
+  /// Records that an operation found no space.
+  ///
+  /// - Returns: whether space was not known to be lacking before.
+  func beginsToLackSpace() -> Bool {
+    defer { lacksSpace = true }
+    return !lacksSpace
+  }
+
+  /// Records that a put found space.
+  func foundSpace() { lacksSpace = false }
+}
