@@ -10,9 +10,9 @@
     /// `durabilityIntervalMilliseconds`, `segmentSizeBytes`, `ioMode` (`mapped` or `positional`),
     /// `createIfMissing`, `isReadOnly`, `sharing` (`exclusive` or `shared`),
     /// `checkpointFloorBytes`, `compaction.isAutomatic`, `compaction.spaceAmplificationLimit`,
-    /// `compaction.liveRatioLimit`, `compaction.rateLimitBytesPerSecond`,
-    /// `compaction.sharesDictionaries`. A missing key has its default. Scope the reader to the part
-    /// that has the keys: `reader.scoped(to: "store")`.
+    /// `compaction.idleSpaceAmplificationLimit`, `compaction.liveRatioLimit`,
+    /// `compaction.rateLimitBytesPerSecond`, `compaction.sharesDictionaries`. A missing key has its
+    /// default. Scope the reader to the part that has the keys: `reader.scoped(to: "store")`.
     ///
     /// - Throws: `InvalidValue` for the first value that cannot be understood or that is outside
     ///   the range of its property. No value is rounded or replaced by a default.
@@ -56,6 +56,9 @@
       try check(
         policy.spaceAmplificationLimit, "compaction.spaceAmplificationLimit",
         near.spaceAmplificationLimit)
+      try check(
+        policy.idleSpaceAmplificationLimit, "compaction.idleSpaceAmplificationLimit",
+        near.idleSpaceAmplificationLimit)
       try check(policy.liveRatioLimit, "compaction.liveRatioLimit", near.liveRatioLimit)
       if let rate = policy.rateLimitBytesPerSecond, let nearRate = near.rateLimitBytesPerSecond {
         try check(rate, "compaction.rateLimitBytesPerSecond", nearRate)
@@ -77,6 +80,8 @@
       try settings.read("isAutomatic", settings.bool, into: &isAutomatic)
       try settings.read(
         "spaceAmplificationLimit", settings.double, into: &spaceAmplificationLimit)
+      try settings.read(
+        "idleSpaceAmplificationLimit", settings.double, into: &idleSpaceAmplificationLimit)
       try settings.read("liveRatioLimit", settings.double, into: &liveRatioLimit)
       rateLimitBytesPerSecond = try settings.int("rateLimitBytesPerSecond")
       try settings.read("sharesDictionaries", settings.bool, into: &sharesDictionaries)

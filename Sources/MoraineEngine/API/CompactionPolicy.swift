@@ -12,6 +12,11 @@ public struct CompactionPolicy: Hashable, Sendable {
   /// The space amplification at which compaction begins: bytes of the log for each byte of its live
   /// records. 1.1 to 1,000,000; a value outside that range counts as the nearer end. Default: 1.5.
   public var spaceAmplificationLimit = 1.5
+  /// The space amplification down to which an idle store is compacted: a store that was written to,
+  /// and that no task has written to for two seconds since. A write ends such a compaction after
+  /// the present segment. 1.1 to 1,000,000; a value outside that range counts as the nearer end.
+  /// Default: 1.1.
+  public var idleSpaceAmplificationLimit = 1.1
   /// The highest live ratio of a segment that compaction rewrites for its garbage: 0 to 1; a value
   /// outside that range counts as the nearer end. Default: 0.95.
   public var liveRatioLimit = 0.95

@@ -88,6 +88,8 @@ extension Store {
     /// The length of the shortest segment whose successor is created ahead of need, in bytes. Tests
     /// lower it.
     package var spareFloorBytes = 1 << 20
+    /// Time without a write after which a store is idle. Tests change it.
+    package var idleInterval: Duration = .seconds(2)
 
     /// Creates the default configuration.
     public init() {}
@@ -136,6 +138,10 @@ extension CompactionPolicy {
       spaceAmplificationLimit.isNaN
       ? usual.spaceAmplificationLimit
       : spaceAmplificationLimit.clamped(to: Self.spaceAmplifications)
+    result.idleSpaceAmplificationLimit =
+      idleSpaceAmplificationLimit.isNaN
+      ? usual.idleSpaceAmplificationLimit
+      : idleSpaceAmplificationLimit.clamped(to: Self.spaceAmplifications)
     result.liveRatioLimit =
       liveRatioLimit.isNaN ? usual.liveRatioLimit : liveRatioLimit.clamped(to: Self.liveRatios)
     result.rateLimitBytesPerSecond = rateLimitBytesPerSecond.map { max(1, $0) }

@@ -56,6 +56,15 @@ enum WriterDelay: Equatable {
   private static var pieces: Double { Double(longestPiece / shortestPiece) }
 }
 
+/// The reason for a compaction in the background.
+enum CompactionOccasion {
+  /// There is more garbage than the policy allows, or a checkpoint is due.
+  case garbage
+  case fullDisk
+  /// No task writes.
+  case idleness
+}
+
 /// The facts about a log that compaction decides from.
 struct CompactionFigures {
   /// The sealed segments that compaction may rewrite, in replay order.
@@ -161,6 +170,29 @@ struct BackgroundStrategy: CompactionStrategy {
   func sealsActive(_ log: CompactionFigures) -> Bool {
     guard let active = log.active, isOverLimit(log) else { return false }
     return active.fileBytes > 1 << 20 && active.liveBytes < active.fileBytes / 4
+  }
+}
+
+/// The strategy of a store that no task writes to: removes most of the garbage, because nothing
+/// else needs the disk.
+struct IdleStrategy: CompactionStrategy {
+  let policy: CompactionPolicy
+
+  func next(_ log: CompactionFigures) -> Range<Int>? {
+    let picker = CompactionPicker(
+      segmentSizeBytes: min(log.segmentSizeBytes, log.fittingSegmentBytes),
+      spaceAmplificationLimit: policy.idleSpaceAmplificationLimit,
+      leastGarbageRatio: 1 - policy.liveRatioLimit)
+    return picker.choose(
+      Array(log.segments.prefix { !$0.isPinned }), totalBytes: log.cleanableBytes,
+      totalLiveBytes: Int(clamping: log.liveBytes))
+  }
+
+  func sealsActive(_ log: CompactionFigures) -> Bool {
+    guard let active = log.active else { return false }
+    let allowed = Double(log.liveBytes) * policy.idleSpaceAmplificationLimit
+    return Double(log.cleanableBytes) > allowed
+      && active.garbageBytes > max(1 << 20, Int(clamping: log.liveBytes / 20))
   }
 }
 

@@ -213,7 +213,7 @@ extension Store {
     let isGarbageDue =
       compactionPolicy.isAutomatic && engine?.nextCompaction(automaticStrategy) != nil
     guard isGarbageDue || isCheckpointDue else { return }
-    compactInBackground(isFull: false)
+    compactInBackground(.garbage)
   }
 
   /// Begins a compaction on a full disk if there is enough garbage to be worth the work: garbage is
@@ -222,27 +222,29 @@ extension Store {
     guard compactionPolicy.isAutomatic, engine?.compactionFigures().isWorthCleaning == true else {
       return
     }
-    compactInBackground(isFull: true)
+    compactInBackground(.fullDisk)
   }
 
   func compactIfMuchIsGarbage() {
     let figures = engine!.compactionFigures()
     let strategy = automaticStrategy
     guard strategy.sealsActive(figures) || strategy.next(figures) != nil else { return }
-    compactInBackground(isFull: false)
+    compactInBackground(.garbage)
   }
 
-  private func compactInBackground(isFull: Bool) {
+  private func compactInBackground(_ occasion: CompactionOccasion) {
     guard !compaction.isRunning, !isClosed, !isSuspended, !pipeline.hasPoison else { return }
-    compaction.begin(isForFullDisk: isFull)
-    Task(priority: .utility) { await self.runInBackground(isFull: isFull) }
+    compaction.begin(isForFullDisk: occasion == .fullDisk)
+    Task(priority: .utility) { await self.runInBackground(occasion) }
   }
 
-  private func runInBackground(isFull: Bool) async {
+  private func runInBackground(_ occasion: CompactionOccasion) async {
     assert(compaction.isRunning, "background work begins without a compaction")
-    let hasFailed = await !clean(isFull: isFull)
+    let hasFailed = await !clean(occasion)
     await restoreReserve()
     endCompaction()
+    // Also when a write has ended the compaction of an idle store: garbage may be left.
+    if !hasFailed { watchForIdleness() }
     // A delete that found this compaction under way began no other, and may have been the last.
     guard !hasFailed, !isClosed, !isSuspended, engine != nil, compaction.takeRecheckRequest()
     else { return }
@@ -254,7 +256,8 @@ extension Store {
   /// Compacts all segments that are worth it.
   ///
   /// - Returns: false when an error ended the work early.
-  private func clean(isFull: Bool) async -> Bool {
+  private func clean(_ occasion: CompactionOccasion) async -> Bool {
+    let isFull = occasion == .fullDisk
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: isFull))
     do throws(StoreError) {
       if isShared {
@@ -262,8 +265,12 @@ extension Store {
         guard try takeCompactor() else { return true }
         try await beginRewriting()
       }
-      if isFull || isActiveWorthSealing { _ = try await sealIfSpaceAllows() }
-      while !isClosed, !isSuspended, compactionPolicy.isAutomatic, let slots = chooseNext(isFull) {
+      if isFull || isActiveWorthSealing(occasion) { _ = try await sealIfSpaceAllows() }
+      let appendedBytes = engine?.log.appendedBytes
+      while !isClosed, !isSuspended, compactionPolicy.isAutomatic,
+        occasion != .idleness || engine?.log.appendedBytes == appendedBytes,
+        let slots = chooseNext(occasion)
+      {
         do throws(StoreError) {
           _ = try await rewrite(slots, work)
         } catch {
@@ -289,14 +296,20 @@ extension Store {
     }
   }
 
-  private var isActiveWorthSealing: Bool {
-    engine != nil && automaticStrategy.sealsActive(engine!.compactionFigures())
+  private func isActiveWorthSealing(_ occasion: CompactionOccasion) -> Bool {
+    guard engine != nil else { return false }
+    let figures = engine!.compactionFigures()
+    return occasion == .idleness
+      ? IdleStrategy(policy: compactionPolicy).sealsActive(figures)
+      : automaticStrategy.sealsActive(figures)
   }
 
-  private func chooseNext(_ isFull: Bool) -> [Int]? {
-    isFull
-      ? engine?.nextCompaction(FullDiskStrategy(automatic: automaticStrategy))
-      : engine?.nextCompaction(automaticStrategy)
+  private func chooseNext(_ occasion: CompactionOccasion) -> [Int]? {
+    switch occasion {
+    case .garbage: engine?.nextCompaction(automaticStrategy)
+    case .fullDisk: engine?.nextCompaction(FullDiskStrategy(automatic: automaticStrategy))
+    case .idleness: engine?.nextCompaction(IdleStrategy(policy: compactionPolicy))
+    }
   }
 
   /// Frees space when a copy does not fit: releases the reserve, or, if there is none, rewrites the
@@ -348,6 +361,43 @@ extension Store {
     compaction.beginAwaitingRoom()
     defer { compaction.endAwaitingRoom() }
     try await passGate()
+  }
+}
+
+/// Compaction of a store that no task writes to.
+extension Store {
+  /// Begins to wait for the moment at which no task writes any more, if no task waits for that yet.
+  func watchForIdleness() {
+    guard !compaction.watchesForIdleness, compactionPolicy.isAutomatic, !isShared, !isClosed,
+      !isSuspended
+    else { return }
+    compaction.watchesForIdleness = true
+    let nanoseconds =
+      UInt64(max(1, opener.configuration.idleInterval.wholeMilliseconds)) * 1_000_000
+    // Not of another priority: where the process has reached its limit of threads, Swift's runtime
+    // would wait here until it gets one more.
+    Task { [weak self] in
+      repeat {
+        await ThreadPool.current.sleep(nanoseconds: nanoseconds)
+      } while await self?.cleanIfIdle() == false
+    }
+  }
+
+  /// Begins a compaction if no task has written since the last call and there is enough garbage.
+  ///
+  /// - Returns: false when this function is to be called again.
+  private func cleanIfIdle() -> Bool {
+    guard engine != nil, !isClosed, !isSuspended, !pipeline.hasPoison else {
+      compaction.watchesForIdleness = false
+      return true
+    }
+    guard compaction.isIdle(appendedBytes: engine!.log.appendedBytes) else { return false }
+    compaction.watchesForIdleness = false
+    let (strategy, figures) = (IdleStrategy(policy: compactionPolicy), engine!.compactionFigures())
+    if strategy.next(figures) != nil || strategy.sealsActive(figures) {
+      compactInBackground(.idleness)
+    }
+    return true
   }
 }
 

@@ -88,6 +88,7 @@ extension Store {
     try await makeRoom(for: count, capacity)
     engine!.log.passMiddle(count)
     prepareSpareIfDue()
+    watchForIdleness()
     // A delete may have found space only because it was reserved for deletes.
     if !isDelete { writing.foundSpace() }
   }

@@ -374,6 +374,9 @@ final class CompactionState {
   /// The deletion of expired entries, which makes garbage for compaction.
   let reaping = ReapingState()
   private var awaitsRoom = false
+  /// Whether a task waits for the moment at which no task writes any more.
+  var watchesForIdleness = false
+  private var lastAppendedBytes: UInt64?
   private var nextCheckLiveBytes = UInt64.max
   private var isRecheckRequested = false
 
@@ -400,6 +403,12 @@ final class CompactionState {
 
   /// Waits until no compaction is under way.
   nonisolated(nonsending) func waitForEnd() async { await gate.waitUntilFree() }
+
+  /// Returns whether no bytes were appended since the last call, and no compaction is under way.
+  func isIdle(appendedBytes: UInt64) -> Bool {
+    defer { lastAppendedBytes = appendedBytes }
+    return lastAppendedBytes == appendedBytes && !isRunning
+  }
 
   /// Records the error with which the background work ended; nil for success.
   func finish(_ failure: StoreError?) { self.failure = failure }

@@ -51,6 +51,8 @@ extension Store.Configuration {
     configuration.segmentSizeBytes = segmentSizeBytes
     configuration.ioMode = ioMode
     configuration.durability = durability
+    // No test is to depend on how fast it runs.
+    configuration.idleInterval = .seconds(3600)
     configuration.ordersKeyspaces = ProcessInfo.processInfo.environment["MORAINE_ORDERED"] != nil
     // With 0, every store of every test has an index checkpoint, however small it is.
     if let floor = ProcessInfo.processInfo.environment["MORAINE_CHECKPOINT_FLOOR"] {

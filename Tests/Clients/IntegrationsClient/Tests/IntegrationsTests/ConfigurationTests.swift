@@ -34,6 +34,7 @@ import Testing
         "store.ioMode": "positional", "store.createIfMissing": false, "store.isReadOnly": true,
         "store.sharing": "shared", "store.checkpointFloorBytes": 0,
         "store.compaction.isAutomatic": false, "store.compaction.spaceAmplificationLimit": 2.5,
+        "store.compaction.idleSpaceAmplificationLimit": 1.25,
         "store.compaction.liveRatioLimit": 0.5,
         "store.compaction.rateLimitBytesPerSecond": 1_000_000,
         "store.compaction.sharesDictionaries": false,
@@ -46,6 +47,7 @@ import Testing
     #expect(read.checkpointFloorBytes == 0)
     var policy = CompactionPolicy.manual
     policy.spaceAmplificationLimit = 2.5
+    policy.idleSpaceAmplificationLimit = 1.25
     policy.liveRatioLimit = 0.5
     policy.rateLimitBytesPerSecond = 1_000_000
     policy.sharesDictionaries = false

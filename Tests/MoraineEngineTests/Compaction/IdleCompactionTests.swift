@@ -1,0 +1,86 @@
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// A store that no task writes to any more gets smaller than the limit of a busy one.
+@Suite(.timeLimit(.minutes(3))) struct IdleCompactionTests {
+  private static func configuration(_ limit: Double) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 1 << 20)
+    configuration.idleInterval = .milliseconds(5)
+    configuration.compaction.spaceAmplificationLimit = 3
+    configuration.compaction.idleSpaceAmplificationLimit = limit
+    return configuration
+  }
+
+  /// Writes 8 MB that do not compress, and overwrites a key in two.
+  private func fill(_ store: Store) async throws {
+    var random = SeededGenerator(seed: 1)
+    for round in 0..<2 {
+      for number in stride(from: 0, to: 800, by: round + 1) {
+        let value = (0..<10_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+        try await store.set(value, forKey: Key("\(number)"))
+      }
+    }
+  }
+
+  @Test func idleStoreIsCompactedToItsLimit() async throws {
+    let storage = MemoryStorage()
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration(1.1))
+    try await fill(store)
+    while try await store.statistics().spaceAmplification > 1.12 { await Task.yield() }
+    try await store.waitUntilIdle()
+    #expect(try await store.count() == 800)
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
+  /// The garbage may lie in the active segment alone.
+  @Test func activeSegmentOfAnIdleStoreIsSealedForItsGarbage() async throws {
+    var configuration = Self.configuration(1.1)
+    configuration.segmentSizeBytes = 64 << 20
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    var random = SeededGenerator(seed: 1)
+    let value = (0..<10_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    for number in 0..<400 { try await store.set(value, forKey: Key("\(number % 40)")) }
+    #expect(try await store.statistics().segmentCount == 1)
+    while try await store.statistics().spaceAmplification > 1.12 { await Task.yield() }
+    try await store.waitUntilIdle()
+    #expect(try await store.count() == 40)
+    try await store.close()
+  }
+
+  @Test func limitDecidesWhetherAnIdleStoreIsCompacted() {
+    func figures(garbage: Int) -> CompactionFigures {
+      let segment = SegmentFigures(bytes: 10 << 20, liveBytes: (10 << 20) - garbage)
+      return CompactionFigures(
+        segments: [segment, segment], open: [], active: nil, totalBytes: 20 << 20,
+        liveBytes: UInt64((20 << 20) - 2 * garbage), segmentSizeBytes: 64 << 20,
+        fittingSegmentBytes: 64 << 20)
+    }
+    var policy = CompactionPolicy()
+    #expect(IdleStrategy(policy: policy).next(figures(garbage: 2 << 20)) != nil)
+    #expect(IdleStrategy(policy: policy).next(figures(garbage: 1 << 19)) == nil)
+    #expect(BackgroundStrategy(policy: policy).next(figures(garbage: 2 << 20)) == nil)
+    policy.idleSpaceAmplificationLimit = 1.5
+    #expect(IdleStrategy(policy: policy).next(figures(garbage: 2 << 20)) == nil)
+  }
+
+  @Test func delaysGrowWithTheGarbage() {
+    let shares = stride(from: 0.0, through: 4, by: 0.25).map { WriterDelay(share: $0) }
+    var (last, lastBytes) = (UInt64(0), Int.max)
+    for delay in shares {
+      guard case .pause(let nanoseconds, let bytes) = delay else {
+        #expect(delay == .untilProgress)
+        continue
+      }
+      #expect(nanoseconds >= last && bytes <= lastBytes)
+      #expect((200_000...2_000_000).contains(nanoseconds))
+      #expect((WriterDelay.shortestPiece...WriterDelay.longestPiece).contains(bytes))
+      (last, lastBytes) = (nanoseconds, bytes)
+    }
+    #expect(last == 2_000_000 && shares.last == .untilProgress)
+  }
+}
