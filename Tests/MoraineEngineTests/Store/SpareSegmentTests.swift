@@ -96,6 +96,7 @@ import Testing
     await gate.arrival()
     gate.open()
     storage.setScript(nil)
+    try await store.waitUntilIdle()
     for number in 300..<400 { try await store.set(value, forKey: Key("\(number)")) }
     #expect(try await store.statistics().segmentCount > 1)
     for number in 0..<400 { #expect(try await store.value(forKey: Key("\(number)")) == value) }
