@@ -338,20 +338,23 @@ extension Store {
   /// when there is far too much, until the compaction has read three times as many bytes as the
   /// writer is about to append.
   ///
+  /// - Parameter count: number of bytes that the writer is about to append.
   /// - Returns: the number of bytes after which the writer is delayed again; nil when it is not.
-  func yieldToCompaction() async -> Int? {
+  func yieldToCompaction(before count: Int) async -> Int? {
     guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared, engine != nil else {
       return nil
     }
     switch automaticStrategy.delay(engine!.compactionFigures()) {
     case .none: return nil
     case .pause(let nanoseconds, let bytes):
-      await ThreadPool.current.sleep(nanoseconds: nanoseconds)
-      return bytes
+      // A unit that is longer than a piece pauses for as many pieces.
+      let pieces = UInt64(min(64, max(1, count / bytes)))
+      await ThreadPool.current.sleep(nanoseconds: nanoseconds * pieces)
+      return max(bytes, count)
     case .untilProgress:
-      let bytes = WriterDelay.shortestPiece
+      let bytes = max(WriterDelay.shortestPiece, min(count, Log.largestStep))
       await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
-      return bytes
+      return max(WriterDelay.shortestPiece, count)
     }
   }
 

@@ -39,6 +39,13 @@ extension Log {
     if active.pauseEnd != end { self.active?.pauseEnd = end }
   }
 
+  /// Postpones the next pause of a writer, where one is due: for an append of `count` bytes that
+  /// does not wait.
+  mutating func postponePause(for count: Int) {
+    guard let active, active.pauseEnd != .max else { return }
+    setPause(after: max(count, ActiveSegment.smallestAllocation))
+  }
+
   /// Makes the spare segment the active one.
   ///
   /// - Returns: the segment that was active before, with its footer written.

@@ -63,10 +63,10 @@ extension Store {
       engine = nil
       peers.recordNewState()
     }
-    // The last writer may have begun one.
-    await writing.waitForSegmentTasks()
-    // After a fork, the log and the thread that would end it belong to the parent.
+    // After a fork, the log and the threads that would end it belong to the parent.
     guard engine?.isInItsProcess == true else { return }
+    // The last writer may have begun to create or to list a segment.
+    await writing.waitForSegmentTasks()
     var failure: StoreError?
     do throws(StoreError) {
       if !pipeline.hasPoison, !opener.configuration.isReadOnly {
@@ -99,7 +99,8 @@ extension Store {
       try await sealActive()
       try await publishManifest()
     }
-    if let spare { try await discard(spare) }
+    // Where this fails, the next opening removes the file.
+    if let spare { do throws(StoreError) { try await discard(spare) } catch {} }
     if isCheckpointWorthItAtClose { try await writeCheckpoint(on: pipeline) }
     if let failure { throw failure }
   }

@@ -22,7 +22,8 @@ extension Store {
       engine!.log.spare = small
       throw error
     }
-    if let small { try await discard(small) }
+    // Where this fails, the next opening removes the file.
+    if let small { do throws(StoreError) { try await discard(small) } catch {} }
   }
 
   private func createNextSegment(for count: Int) async throws(StoreError) {
@@ -81,9 +82,9 @@ extension Store {
     if case .enough = capacity { return }
     // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
     if isDelete {
-      engine!.log.setPause(after: nil)
+      engine!.log.postponePause(for: count)
     } else {
-      engine!.log.setPause(after: await yieldToCompaction().map { max($0, count) })
+      engine!.log.setPause(after: await yieldToCompaction(before: count))
     }
     try await makeRoom(for: count, capacity)
     engine!.log.passMiddle(count)

@@ -5,7 +5,8 @@ import Testing
 
 @testable import MoraineEngine
 
-/// A store that no task writes to any more gets smaller than the limit of a busy one.
+/// Limits of garbage: a store that no task writes to any more gets smaller than a busy one, and
+/// writers are delayed.
 @Suite(.timeLimit(.minutes(3))) struct IdleCompactionTests {
   private static func configuration(_ limit: Double) -> Store.Configuration {
     var configuration = Store.Configuration.testing(segmentSizeBytes: 1 << 20)
@@ -82,5 +83,23 @@ import Testing
       (last, lastBytes) = (nanoseconds, bytes)
     }
     #expect(last == 2_000_000 && shares.last == .untilProgress)
+  }
+
+  /// A long value is as many pauses as it has pieces.
+  @Test func garbageOfLongValuesStaysLimited() async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 8 << 20)
+    configuration.compaction.sharesDictionaries = false
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    var random = SeededGenerator(seed: 1)
+    var value = (0..<1 << 20).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    var most: UInt64 = 0
+    for number in 0..<500 {
+      value[number] &+= 1
+      try await store.set(value, forKey: Key("\(random.next() % 20)"))
+      most = max(most, try await store.statistics().diskBytes)
+    }
+    // 20 MiB are live, 10 MiB of garbage are allowed, and writers wait at 49 MiB more.
+    #expect(most < 100 << 20)
+    try await store.close()
   }
 }
