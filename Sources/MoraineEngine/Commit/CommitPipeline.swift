@@ -6,9 +6,10 @@ import Synchronization
 ///
 /// The writer publishes how far it has appended. Operations that need durability wait here. One
 /// sync serves all operations that waited when it began (group commit: DeWitt et al., SIGMOD 1984).
-/// Slow jobs of the writer (allocation, sealing) run in order with the syncs: one step at a time,
-/// by one thread at a time, which the comments call the committing thread. The pool's timer keeps
-/// the deadline, so an idle store has no thread.
+/// Slow jobs of the writer (creation of segments, sealing, manifests) run in order with the syncs:
+/// one step at a time, by one thread at a time, which the comments call the committing thread.
+/// Allocations have a queue of their own. The pool's timer keeps the deadline, so an idle store has
+/// no thread.
 ///
 /// Thread safety: all shared state is in the monitor or atomic. The comment at the extension of
 /// ``WordMemory`` for ``CommitWord`` says what the writer and the committing thread exchange

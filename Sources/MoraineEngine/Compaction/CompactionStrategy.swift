@@ -103,6 +103,20 @@ struct CompactionFigures {
   }
 }
 
+extension CompactionFigures {
+  /// Returns the neighbours to rewrite so that the space amplification falls below a limit; nil
+  /// when it is below it, or when nothing is worth the work.
+  func choice(_ policy: CompactionPolicy, limit: Double) -> Range<Int>? {
+    let picker = CompactionPicker(
+      // The output and its inputs exist together for a moment.
+      segmentSizeBytes: min(segmentSizeBytes, fittingSegmentBytes),
+      spaceAmplificationLimit: limit, leastGarbageRatio: 1 - policy.liveRatioLimit)
+    return picker.choose(
+      Array(segments.prefix { !$0.isPinned }), totalBytes: cleanableBytes,
+      totalLiveBytes: Int(clamping: liveBytes))
+  }
+}
+
 /// The bytes of one segment.
 struct SegmentFigures: Equatable {
   /// Length of the records, in bytes, without what every segment has.
@@ -134,15 +148,8 @@ struct BackgroundStrategy: CompactionStrategy {
   let policy: CompactionPolicy
 
   func next(_ log: CompactionFigures) -> Range<Int>? {
-    let picker = CompactionPicker(
-      // The output and its inputs exist together for a moment.
-      segmentSizeBytes: min(log.segmentSizeBytes, log.fittingSegmentBytes),
-      // Compaction begins a little earlier, so that it has made progress when the limit is reached.
-      spaceAmplificationLimit: max(1.05, policy.spaceAmplificationLimit - 0.1),
-      leastGarbageRatio: 1 - policy.liveRatioLimit)
-    return picker.choose(
-      Array(log.segments.prefix { !$0.isPinned }), totalBytes: log.cleanableBytes,
-      totalLiveBytes: Int(clamping: log.liveBytes))
+    // Compaction begins a little earlier, so that it has made progress when the limit is reached.
+    log.choice(policy, limit: max(1.05, policy.spaceAmplificationLimit - 0.1))
   }
 
   /// Number of bytes over the limit of the policy. Not an integer: a limit may allow more bytes
@@ -179,13 +186,7 @@ struct IdleStrategy: CompactionStrategy {
   let policy: CompactionPolicy
 
   func next(_ log: CompactionFigures) -> Range<Int>? {
-    let picker = CompactionPicker(
-      segmentSizeBytes: min(log.segmentSizeBytes, log.fittingSegmentBytes),
-      spaceAmplificationLimit: policy.idleSpaceAmplificationLimit,
-      leastGarbageRatio: 1 - policy.liveRatioLimit)
-    return picker.choose(
-      Array(log.segments.prefix { !$0.isPinned }), totalBytes: log.cleanableBytes,
-      totalLiveBytes: Int(clamping: log.liveBytes))
+    log.choice(policy, limit: policy.idleSpaceAmplificationLimit)
   }
 
   func sealsActive(_ log: CompactionFigures) -> Bool {

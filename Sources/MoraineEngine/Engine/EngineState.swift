@@ -81,11 +81,6 @@ extension EngineState {
     log.nextManifest(sealing: sealing, digest: live.digest)
   }
 
-  /// Marks the segment as sealed, and returns the manifest to publish when the segment is durable.
-  mutating func manifestAfterSealing(_ segment: ActiveSegment) -> Manifest {
-    log.manifestAfterSealing(segment, digest: live.digest)
-  }
-
   /// Writes the footer of the active segment, which then accepts no more records.
   mutating func appendFooter() throws(StoreError) { try log.appendFooter(live.digest) }
 

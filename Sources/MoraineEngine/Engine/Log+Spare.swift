@@ -1,4 +1,32 @@
 import MoraineFormat
+import MoraineStorage
+
+/// The next segment, created before the active segment is full: then no writer waits for its
+/// creation.
+///
+/// The manifest lists a spare segment as open, after the active segment. So a rotation publishes no
+/// manifest, and an opening after a kill at any moment finds every record. A recovery removes a
+/// spare segment that was never written to.
+struct SpareSegment {
+  let creation: SegmentCreation
+  let created: SegmentCreation.Created
+  /// Whether a durable manifest lists the segment. Before that, no record may be written to it.
+  var isListed = false
+
+  /// The entry in the manifest: a segment without records.
+  var entry: Manifest.Segment {
+    let header = creation.header
+    return creation.info(of: created).entry(
+      SegmentView(
+        base: created.mapping?.base, end: header.headerLength, seed: header.checksumSeed))
+  }
+
+  /// Returns whether a unit of `count` bytes fits.
+  func fits(_ count: Int) -> Bool {
+    let end = creation.header.headerLength + count + ActiveSegment.reservedBytes
+    return end <= (created.mapping == nil ? created.limit : created.growthLimit)
+  }
+}
 
 /// The segment that is created ahead of need.
 extension Log {
@@ -46,15 +74,20 @@ extension Log {
     setPause(after: max(count, ActiveSegment.smallestAllocation))
   }
 
-  /// Makes the spare segment the active one.
+  /// Makes the spare segment the active one, for a unit of `count` bytes, which fits.
   ///
   /// - Returns: the segment that was active before, with its footer written.
-  mutating func adoptSpare() -> (segment: ActiveSegment, markedOffset: Int)? {
-    guard let spare else { fatalError("there is no spare segment") }
+  mutating func adopt(
+    _ spare: SpareSegment, for count: Int
+  ) -> (segment: ActiveSegment, markedOffset: Int)? {
     precondition(spare.isListed, "records are written to a segment that no manifest lists")
+    assert(spare.fits(count), "a segment is too small for its first unit")
     self.spare = nil
     let full = adopt(spare.created, spare.creation)
-    if let full { table.infos[full.segment.slot].flags.insert(.sealed) }
+    if capacity(for: count) == .rotate {
+      let hasGrown = growActive(for: count)
+      assert(hasGrown, "a segment cannot hold its first unit")
+    }
     return full
   }
 }

@@ -287,7 +287,7 @@ extension Log {
 }
 
 extension Log {
-  /// Largest step, small enough that a commit that waits for an allocation does not wait long.
+  /// Largest step, small enough that a writer that waits for an allocation does not wait long.
   static let largestStep = 1 << 20
   /// Lower bound of ``fittingSegmentBytes(liveBytes:)``: small segments cost a sync and two
   /// manifests each.
@@ -517,7 +517,7 @@ extension Log {
   }
 
   /// Returns the work that remains for a segment that has its footer, on the committing thread.
-  func sealWork(_ segment: ActiveSegment) -> SealWork {
+  private func sealWork(_ segment: ActiveSegment) -> SealWork {
     SealWork(
       number: table.infos[segment.slot].number, file: segment.file, mapping: segment.mapping,
       lengthBytes: UInt64(table[segment.slot].end),
@@ -529,18 +529,16 @@ extension Log {
   /// Ends the use of the active segment, which has its footer.
   mutating func sealActive() -> SealWork? {
     guard let active else { return nil }
-    let work = sealWork(active)
-    table.infos[active.slot].flags.insert(.sealed)
     self.active = nil
-    return work
+    return seal(active)
   }
 
-  /// Marks the segment as sealed, and returns the manifest to publish when the segment is durable.
-  mutating func manifestAfterSealing(
-    _ segment: ActiveSegment, digest: StateDigest
-  ) -> Manifest {
+  /// Marks a segment as sealed that has its footer. A manifest that says so may be published once
+  /// the returned work is done.
+  mutating func seal(_ segment: ActiveSegment) -> SealWork {
+    assert(segment.slot != position.slot, "the active segment is sealed while it accepts records")
+    let work = sealWork(segment)
     table.infos[segment.slot].flags.insert(.sealed)
-    manifest = nextManifest(digest: digest)
-    return manifest
+    return work
   }
 }

@@ -153,18 +153,4 @@ struct SealWork: Sendable {
     pipeline.becameDurable(through: lastSequence)
     pipeline.events?.send(.segmentSealed(number, lengthBytes: lengthBytes))
   }
-
-  /// Seals the segment while the writer continues, then lists it as sealed.
-  func runInBackground(_ publisher: ManifestPublisher, _ manifest: Manifest) {
-    do throws(StoreError) {
-      try run(publisher.pipeline)
-      try publisher.publish(manifest)
-    } catch {
-      // Where it is unknown what the disk holds, the failure has poisoned the pipeline already. A
-      // manifest that could not be created, for lack of space or of descriptors, does no harm: the
-      // next manifest says the same, and until then the footer does.
-      let pipeline = publisher.pipeline
-      if !pipeline.hasPoison { pipeline.events?.send(.manifestFailed(error)) }
-    }
-  }
 }

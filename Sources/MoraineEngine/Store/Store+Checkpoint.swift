@@ -43,6 +43,8 @@ extension Store {
     // than a gigabyte.
     while engine != nil, try engine!.validateNextPages() { await Task.yield() }
     try await catchUpAsWriter()
+    // An opening accepts a checkpoint over a full segment only if the manifest lists it as sealed.
+    await writing.waitForSegmentTasks()
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
     let written =

@@ -2,13 +2,14 @@ import MoraineFormat
 import MoraineStorage
 
 extension Store {
-  /// Ends the active segment and begins the next one. The old segment is sealed in the background;
-  /// in a shared store it is sealed first.
+  /// Ends the active segment and begins the next one: the spare segment, or one that is created
+  /// now. The old segment is sealed in the background; in a shared store it is sealed first.
   ///
-  /// The manifest first lists both segments as open, so that an opening after a kill at any moment
-  /// finds every record. Once the old segment is durable, the manifest lists it as sealed. Until
-  /// then nothing in the new segment can become durable, and no further segment can be created: the
-  /// committing thread runs these jobs one after the other.
+  /// Before a record is written to the new segment, the manifest lists both segments as open, so
+  /// that an opening after a kill at any moment finds every record. Once the old segment is
+  /// durable, the manifest lists it as sealed. Until then nothing in the new segment can become
+  /// durable, and no manifest lists a third one: the committing thread runs these jobs one after
+  /// the other.
   func rotate(for count: Int) async throws(StoreError) {
     if try await useSpare(for: count) { return }
     await writing.manifestGate.acquire()
@@ -58,20 +59,43 @@ extension Store {
       throw error
     }
     engine!.log.adoptManifest(next)
-    let length = UInt64(creation.header.headerLength)
-    guard let full else {
+    begin(created, creation, after: full?.segment)
+  }
+
+  /// Begins the segment that was adopted. The committing thread seals the one before it; then a
+  /// manifest lists that one as sealed.
+  private func begin(
+    _ created: SegmentCreation.Created, _ creation: SegmentCreation, after full: ActiveSegment?
+  ) {
+    let offset = UInt64(creation.header.headerLength)
+    if let full {
+      let seal = engine!.log.seal(full)
+      pipeline.beginSegment(file: created.file, offset: offset) { [pipeline] in
+        // A failure has poisoned the pipeline.
+        do throws(StoreError) { try seal.run(pipeline) } catch {}
+      }
+      writing.beginSegmentTask()
+      Task { await self.listSealedSegment() }
+    } else {
       pipeline.beginSegment(
-        file: created.file, sequence: next.lastSequence.rawValue, offset: length)
-      // An earlier run may have left garbage.
-      compactIfWorthIt()
-      return
+        file: created.file, sequence: engine!.log.lastSequence, offset: offset)
     }
-    let seal = engine!.log.sealWork(full.segment)
-    let after = engine!.manifestAfterSealing(full.segment)
-    pipeline.beginSegment(file: created.file, offset: length) {
-      seal.runInBackground(publisher, after)
-    }
+    // An earlier run may have left garbage.
     compactIfWorthIt()
+  }
+
+  /// Publishes a manifest that lists the last full segment as sealed.
+  private func listSealedSegment() async {
+    defer { writing.endSegmentTask() }
+    do throws(StoreError) {
+      await writing.manifestGate.acquire()
+      defer { writing.manifestGate.release() }
+      guard engine != nil, !pipeline.hasPoison else { return }
+      try await publishManifest()
+    } catch {
+      // The next manifest says the same, and until then the footer does.
+      if !pipeline.hasPoison { send(.manifestFailed(error)) }
+    }
   }
 }
 
@@ -115,6 +139,17 @@ extension Store {
       try await settleAllocation()
       if engine!.log.capacity(for: count) != .extend { return }
     }
+    do throws(StoreError) { try await allocate(for: count) } catch {
+      guard error.code == .noSpace else { throw error }
+      // The spare segment has some space.
+      if try await useSpare(for: count) { return }
+      // Jobs of the committing thread may free more: they cut sealed segments, and remove files.
+      try await pipeline.run { () throws(StoreError) in }
+      try await allocate(for: count)
+    }
+  }
+
+  private func allocate(for count: Int) async throws(StoreError) {
     guard let work = engine!.log.extensionWork(for: count) else { return }
     let end = try await pipeline.allocations.run { () throws(StoreError) in
       try storing { () throws(StorageError) in try work.run() }
@@ -182,35 +217,9 @@ extension Store {
     if let poison = pipeline.poison { throw poison }
     try await settleAllocation()
     try engine!.appendFooter()
-    let offset = UInt64(spare.creation.header.headerLength)
-    guard let full = engine!.log.adoptSpare() else {
-      pipeline.beginSegment(
-        file: spare.created.file, sequence: engine!.log.lastSequence, offset: offset)
-      return true
-    }
-    let seal = engine!.log.sealWork(full.segment)
-    pipeline.beginSegment(file: spare.created.file, offset: offset) { [pipeline] in
-      // A failure has poisoned the pipeline.
-      do throws(StoreError) { try seal.run(pipeline) } catch {}
-    }
-    writing.beginSegmentTask()
-    Task { await self.listSealedSegment() }
-    compactIfWorthIt()
+    let full = engine!.log.adopt(spare, for: count)
+    begin(spare.created, spare.creation, after: full?.segment)
     return true
-  }
-
-  /// Publishes a manifest that lists the last full segment as sealed.
-  private func listSealedSegment() async {
-    defer { writing.endSegmentTask() }
-    do throws(StoreError) {
-      await writing.manifestGate.acquire()
-      defer { writing.manifestGate.release() }
-      guard engine != nil, !pipeline.hasPoison else { return }
-      try await publishManifest()
-    } catch {
-      // The next manifest says the same, and until then the footer does.
-      if !pipeline.hasPoison { send(.manifestFailed(error)) }
-    }
   }
 
   /// Removes the file of a spare segment that the manifest does not list any more.

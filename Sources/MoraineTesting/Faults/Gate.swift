@@ -48,3 +48,27 @@ package final class Gate: Sendable {
     }
   }
 }
+
+/// Runs each job of a task on a thread of its own, so that a call of the task may block.
+///
+/// Tests whose tasks reach a ``Gate`` need it: the cooperative pool has one thread for each core,
+/// and on a machine with two cores, two such tests would block all threads that could open a gate.
+package final class ThreadExecutor: TaskExecutor {
+  package init() {}
+
+  package func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    do {
+      try WorkerThread.start { [self] in job.runSynchronously(on: asUnownedTaskExecutor()) }
+    } catch {
+      preconditionFailure("the system has no thread for a test: \(error)")
+    }
+  }
+
+  /// Runs the body on threads of its own.
+  package static func run<Result: Sendable>(
+    _ body: @Sendable () async throws -> Result
+  ) async rethrows -> Result {
+    try await withTaskExecutorPreference(ThreadExecutor()) { try await body() }
+  }
+}

@@ -17,8 +17,7 @@ extension CrashScenario {
 
   private static let stories: [CrashScenario] =
     basics + durabilities + rotations + spares + compactions + keyspaces + orders + checkpoints
-    + lives
-    + limits + sharing + snapshots
+    + lives + limits + sharing + snapshots
 
   static func story(
     _ name: String, _ summary: String, segmentSizeBytes: Int = 20_000,
@@ -260,10 +259,11 @@ extension CrashScenario {
       }),
   ]
 
-  /// The rotations again, with segments that are created ahead of need.
+  /// Rotations, lives and full disks again, with segments that are created ahead of need.
   static let spares = (rotations + lives + limits).map { story in
     var scenario = story
     scenario.name = "spare-" + story.name
+    scenario.summary += ", the next segment created ahead"
     scenario.configuration.spareFloorBytes = 0
     return scenario
   }

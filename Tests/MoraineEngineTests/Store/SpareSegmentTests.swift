@@ -34,6 +34,16 @@ import Testing
     }
   }
 
+  /// Writes numbered keys until the next segment exists.
+  private func fillUntilSpare(_ store: Store, _ count: inout Int) async throws {
+    while await !store.hasSpare {
+      try await store.set(Self.value, forKey: Key("\(count)"))
+      count += 1
+      try await store.waitUntilIdle()
+      try #require(count < 10_000)
+    }
+  }
+
   private func expectAll(_ count: Int, _ store: Store) async throws {
     #expect(try await store.count() == count)
     for number in 0..<count {
@@ -53,11 +63,7 @@ import Testing
     var count = 0
     try await fill(store, segments: 1, &count)
     try await store.set(Self.value, forKey: "half")
-    while await !store.hasSpare {
-      try await store.set(Self.value, forKey: Key("\(count)"))
-      count += 1
-      try await store.waitUntilIdle()
-    }
+    try await fillUntilSpare(store, &count)
     let before = try await store.statistics().segmentCount
     let gate = Gate()
     storage.setScript { Self.isSync($0.operation) ? .hang(gate) : nil }
@@ -117,11 +123,7 @@ import Testing
     let configuration = Self.configuration(mode)
     let store = try Store(on: storage, at: directory.path, configuration: configuration)
     var count = 0
-    while await !store.hasSpare {
-      try await store.set(Self.value, forKey: Key("\(count)"))
-      count += 1
-      try await store.waitUntilIdle()
-    }
+    try await fillUntilSpare(store, &count)
     let gate = Gate()
     if isTaken {
       storage.setScript { $0.operation == .truncate ? .hang(gate) : nil }
@@ -146,11 +148,7 @@ import Testing
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration(mode))
     var count = 0
-    while await !store.hasSpare {
-      try await store.set(Self.value, forKey: Key("\(count)"))
-      count += 1
-      try await store.waitUntilIdle()
-    }
+    try await fillUntilSpare(store, &count)
     let segments = try await store.statistics().segmentCount
     #expect(try directory.segments().count == segments + 1)
     try await store.suspend()
@@ -172,11 +170,7 @@ import Testing
     let directory = try TestDirectory()
     let store = try Store(at: directory.path, configuration: Self.configuration(mode))
     var count = 0
-    while await !store.hasSpare {
-      try await store.set(Self.value, forKey: Key("\(count)"))
-      count += 1
-      try await store.waitUntilIdle()
-    }
+    try await fillUntilSpare(store, &count)
     var random = SeededGenerator(seed: 1)
     let long = (0..<20_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
     try await store.set(long, forKey: "long")
@@ -187,6 +181,37 @@ import Testing
     let again = try Store(at: directory.path, configuration: Self.configuration(mode))
     try await expectAll(count, again)
     try await again.close()
+  }
+
+  /// The disk has no space for the active segment; the spare segment has some, and sealing the full
+  /// segment frees more.
+  @Test func spaceOfTheSpareSegmentIsUsedOnAFullDisk() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    var configuration = Store.Configuration()
+    configuration.durability = .none
+    configuration.compaction = .manual
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    var random = SeededGenerator(seed: 1)
+    let value = (0..<100_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    var count = 0
+    while await !store.hasSpare {
+      try await store.set(value, forKey: Key("\(count)"))
+      count += 1
+      try await store.waitUntilIdle()
+    }
+    let hasFreed = Mutex(false)
+    storage.setScript { event in
+      if event.operation == .truncate { hasFreed.withLock { $0 = true } }
+      let fails = event.operation == .allocate && hasFreed.withLock { !$0 }
+      return fails ? .fail(.noSpace) : nil
+    }
+    for number in count..<count + 60 { try await store.set(value, forKey: Key("\(number)")) }
+    #expect(try await store.statistics().segmentCount == 2)
+    storage.setScript(nil)
+    for number in 0..<count + 60 {
+      #expect(try await store.value(forKey: Key("\(number)")) == value)
+    }
+    try await store.close()
   }
 
   /// Where the creation fails, the writer that needs the segment tries again, and gets the error.
