@@ -161,6 +161,10 @@ struct Recovery {
     _ open: [OpenSegment], _ state: inout EngineState, _ report: inout RecoveryReport
   ) throws(StoreError) {
     guard !open.isEmpty else { return }
+    // A segment that was created ahead of need has space that the copy of a tail may need.
+    for segment in open where segment.isEmpty {
+      try cut(state.directory, segment.name, to: segment.end)
+    }
     for segment in open where !segment.isEmpty {
       if try segment.makeDurable(state.directory, &state.log.reserve, &report) {
         try state.reopenFile(segment.slot, length: segment.end)

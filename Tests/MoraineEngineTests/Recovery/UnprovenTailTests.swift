@@ -117,6 +117,35 @@ import Testing
     try await next.close()
   }
 
+  /// The same beside a segment that was created ahead of need: the copy gets its space. A segment
+  /// without a mapping has none.
+  @Test func copyOfATailGetsTheSpaceOfTheSpareSegment() async throws {
+    var configuration = Store.Configuration.testing(ioMode: .mapped, durability: .none)
+    configuration.compaction = .manual
+    configuration.spareFloorBytes = 0
+    let first = SimulatedDisk(capacityBytes: 1 << 20)
+    let fault = DiskFault(.dropsUnsynced, on: [.sync], file: "0000000001.segment", occurrence: 2)
+    let dead = try first.openStore(configuration: configuration, faults: [fault])
+    var random = SeededGenerator(seed: 1)
+    var count = 0
+    while await !dead.hasSpare {
+      let value = (0..<10_000).map { _ in UInt8.random(in: 0...255, using: &random) }
+      try await dead.set(value, forKey: Key("\(count)"))
+      count += 1
+      try await dead.waitUntilIdle()
+    }
+    await #expect(throws: StoreError.self) { try await dead.sync() }
+    let disk = SimulatedDisk(first.moment(), capacityBytes: 1 << 20)
+    try await dead.close()
+    try fill(disk)
+    let next = try disk.openStore(configuration: configuration)
+    #expect(await next.recoveryReport.resyncedBytes > 0)
+    let after = try SimulatedDisk(disk.image(.nothing)).openStore(configuration: configuration)
+    #expect(try await after.count() == count)
+    try await after.close()
+    try await next.close()
+  }
+
   /// The same without a failed sync: the medium has all bytes, and the store opens.
   @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
   func aFullDiskThatHasTheBytesIsOpened(mode: Store.Configuration.IOMode) async throws {

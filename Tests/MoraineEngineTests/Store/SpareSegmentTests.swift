@@ -240,5 +240,5 @@ import Testing
 
 extension Store {
   /// Whether a segment that was created ahead of need is ready.
-  fileprivate var hasSpare: Bool { engine?.log.spare?.isListed == true }
+  var hasSpare: Bool { engine?.log.spare?.isListed == true }
 }
