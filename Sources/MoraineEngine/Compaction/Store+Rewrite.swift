@@ -71,13 +71,24 @@ extension Store {
     if let newSlot { await install(output, in: newSlot) }
     try await remove(slots)
     let report = work.count(reader.inputs[..<slots.count], output)
-    try await work.thread.run { () throws(StoreError) in
-      reader.release()
-      output.release()
-    }
+    await release(reader, output, on: work.thread)
     send(.compacted(report, elapsedNanoseconds: SystemClock.monotonicNanoseconds() - began))
     compaction.recordRewriting(outputBytes: report.outputBytes)
     return (slots.count, output.isEmpty ? 0 : 1)
+  }
+
+  /// Releases the files on the compaction's thread: the system frees the pages of the mappings
+  /// then. The compaction is done, so it does not fail where the system has no thread any more.
+  private func release(
+    _ reader: CompactionReader, _ output: CompactionOutput, on thread: SerialQueue
+  ) async {
+    await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+      thread.enqueue { _ in
+        reader.release()
+        output.release()
+        continuation.resume()
+      }
+    }
   }
 
   /// Validates the trees, in parts. The records of an ordered keyspace lie in another order than
