@@ -235,7 +235,7 @@ extension Store {
   private func compactInBackground(_ occasion: CompactionOccasion) {
     guard !compaction.isRunning, !isClosed, !isSuspended, !pipeline.hasPoison else { return }
     compaction.begin(isForFullDisk: occasion == .fullDisk)
-    Task(priority: .utility) { await self.runInBackground(occasion) }
+    startTask { await $0.runInBackground(occasion) }
   }
 
   private func runInBackground(_ occasion: CompactionOccasion) async {
@@ -267,7 +267,7 @@ extension Store {
       }
       if isFull || isActiveWorthSealing(occasion) { _ = try await sealIfSpaceAllows() }
       let appendedBytes = engine?.log.appendedBytes
-      while !isClosed, !isSuspended, compactionPolicy.isAutomatic,
+      while !isClosed, !isSuspended, !observers.phase.isAwaited, compactionPolicy.isAutomatic,
         occasion != .idleness || engine?.log.appendedBytes == appendedBytes,
         let slots = chooseNext(occasion)
       {
@@ -379,10 +379,10 @@ extension Store {
       UInt64(max(1, opener.configuration.idleInterval.wholeMilliseconds)) * 1_000_000
     // Not of another priority: where the process has reached its limit of threads, Swift's runtime
     // would wait here until it gets one more.
-    Task { [weak self] in
+    Task { [weak self, phase = observers.phase] in
       repeat {
         await ThreadPool.current.sleep(nanoseconds: nanoseconds)
-      } while await self?.cleanIfIdle() == false
+      } while await phase.runTask { await self?.cleanIfIdle() } == false
     }
   }
 
@@ -405,13 +405,13 @@ extension Store {
 }
 
 extension Store {
-  /// Pauses a compaction. The pause consists of short sleeps, so that closing the store or
-  /// cancelling the task ends it soon, however slow the rate limit is.
+  /// Pauses a compaction. The pause consists of short sleeps, so that closing the store, cancelling
+  /// the task or an opening that waits ends it soon, however slow the rate limit is.
   ///
   /// - Throws: `.closed`, `.suspended`; `.cancelled`, which `work` records.
   func sleep(_ nanoseconds: UInt64, _ work: CompactionWork) async throws(StoreError) {
     var left = nanoseconds
-    while left > 0, !isClosed, !isSuspended {
+    while left > 0, !isClosed, !isSuspended, !observers.phase.isAwaited {
       guard !Task.isCancelled else {
         work.isCancelled = true
         throw StoreError(.cancelled, "the compaction was cancelled")

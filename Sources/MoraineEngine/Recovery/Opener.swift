@@ -261,9 +261,9 @@ extension Opener {
     }
   }
 
-  /// Waits while a store of this process that is being closed or released holds the lock: the
-  /// program no longer uses that store, and cannot see that it is still at work. Blocks the calling
-  /// thread, for ten seconds at most.
+  /// Waits while a store of this process that is being closed or released holds the lock, or while
+  /// a task of it works in the background: the program may no longer use that store, and cannot see
+  /// that it is still at work. Blocks the calling thread, for ten seconds at most.
   ///
   /// - Returns: whether the lock is taken now.
   private func waitForOwnStore(
@@ -277,9 +277,10 @@ extension Opener {
       // between.
       let holder = StorePhase.holder(of: identity)
       if try tryLock(file, directory) { return true }
-      guard holder == .leaving,
+      guard holder == .leaving || holder == .busy,
         SystemClock.monotonicNanoseconds() - began < Self.leavingPatienceNanoseconds
       else { return false }
+      if holder == .busy { StorePhase.awaitTasks(of: identity) }
       SystemClock.sleep(nanoseconds: pause)
       pause = min(pause * 2, 1_000_000)
     }
@@ -316,7 +317,7 @@ extension Opener {
   ) -> StoreError {
     switch directory.identity.map(StorePhase.holder) ?? .elsewhere {
     case .elsewhere: break
-    case .inUse:
+    case .inUse, .busy:
       return StoreError(
         .locked, "this process has the store open already; use that store, or close it first",
         file: path.string)

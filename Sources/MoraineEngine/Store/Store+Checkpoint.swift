@@ -45,6 +45,7 @@ extension Store {
     try await catchUpAsWriter()
     // An opening accepts a checkpoint over a full segment only if the manifest lists it as sealed.
     await writing.waitForSegmentTasks()
+    try await pipeline.run { () throws(StoreError) in }
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
     let written =

@@ -230,9 +230,9 @@ extension Store {
     let wake = max(due, min(compaction.reaping.nextLook, latest))
     compaction.reaping.wait(
       for: expiry,
-      Task.detached(priority: .utility) { [weak self] in
+      Task.detached(priority: .utility) { [weak self, phase = observers.phase] in
         do { try await clock.sleep(until: wake) } catch { return }
-        await self?.reapInBackground()
+        await phase.runTask { await self?.reapInBackground() }
       })
   }
 

@@ -59,29 +59,54 @@ extension Store {
       throw error
     }
     engine!.log.adoptManifest(next)
-    begin(created, creation, after: full?.segment)
+    begin(created, creation, after: full?.segment, hasGate: true)
   }
 
   /// Begins the segment that was adopted. The committing thread seals the one before it; then a
   /// manifest lists that one as sealed.
+  ///
+  /// - Parameter hasGate: whether the caller holds the manifest's gate.
   private func begin(
-    _ created: SegmentCreation.Created, _ creation: SegmentCreation, after full: ActiveSegment?
+    _ created: SegmentCreation.Created, _ creation: SegmentCreation, after full: ActiveSegment?,
+    hasGate: Bool
   ) {
     let offset = UInt64(creation.header.headerLength)
     if let full {
       let seal = engine!.log.seal(full)
-      pipeline.beginSegment(file: created.file, offset: offset) { [pipeline] in
-        // A failure has poisoned the pipeline.
-        do throws(StoreError) { try seal.run(pipeline) } catch {}
-      }
-      writing.beginSegmentTask()
-      Task { await self.listSealedSegment() }
+      let job = hasGate || !writing.manifestGate.isHeld ? sealAndList(seal) : sealThenList(seal)
+      pipeline.beginSegment(file: created.file, offset: offset, sealing: job)
     } else {
       pipeline.beginSegment(
         file: created.file, sequence: engine!.log.lastSequence, offset: offset)
     }
     // An earlier run may have left garbage.
     compactIfWorthIt()
+  }
+
+  /// Returns the job that seals a segment and publishes the manifest that says so.
+  private func sealAndList(_ seal: SealWork) -> @Sendable () -> Void {
+    let next = engine!.nextManifest()
+    let publisher = engine!.log.publisher()
+    engine!.log.adoptManifest(next)
+    return {
+      let pipeline = publisher.pipeline
+      do throws(StoreError) {
+        try seal.run(pipeline)
+        try publisher.publish(next)
+      } catch {
+        // The next manifest says the same, and until then the footer does.
+        if !pipeline.hasPoison { pipeline.events?.send(.manifestFailed(error)) }
+      }
+    }
+  }
+
+  /// Returns the job that seals a segment, and publishes the manifest when the task that holds the
+  /// gate has published its own: that one does not say yet that the segment is sealed.
+  private func sealThenList(_ seal: SealWork) -> @Sendable () -> Void {
+    writing.beginSegmentTask()
+    startTask { await $0.listSealedSegment() }
+    // A failure has poisoned the pipeline.
+    return { [pipeline] in do throws(StoreError) { try seal.run(pipeline) } catch {} }
   }
 
   /// Publishes a manifest that lists the last full segment as sealed.
@@ -174,7 +199,7 @@ extension Store {
       !pipeline.hasPoison
     else { return }
     writing.beginPreparingSpare()
-    Task { await self.prepareSpare() }
+    startTask { await $0.prepareSpare() }
   }
 
   private func prepareSpare() async {
@@ -218,7 +243,7 @@ extension Store {
     try await settleAllocation()
     try engine!.appendFooter()
     let full = engine!.log.adopt(spare, for: count)
-    begin(spare.created, spare.creation, after: full?.segment)
+    begin(spare.created, spare.creation, after: full?.segment, hasGate: false)
     return true
   }
 

@@ -105,7 +105,11 @@ public actor Store {
       observers.setUsable(false)
     }
     observers.phase.opened(self)
-    if earliestExpiry != .max { Task.detached { [weak self] in await self?.scheduleReaping() } }
+    if earliestExpiry != .max {
+      Task.detached { [weak self, phase = observers.phase] in
+        await phase.runTask { await self?.scheduleReaping() }
+      }
+    }
   }
 
   deinit { pipeline.stop() }
@@ -166,6 +170,20 @@ extension Store {
   /// state of this process.
   @inlinable nonisolated var isAlone: Bool {
     @inline(__always) get { opener.isAlone }
+  }
+
+  /// Runs work on the actor that no caller waits for.
+  ///
+  /// The task runs on a thread of the pool: openings in this process that wait for this store may
+  /// block all threads of the cooperative pool.
+  nonisolated func startTask(_ work: @escaping @Sendable (isolated Store) async -> Void) {
+    let (phase, reference) = (observers.phase, TaskReference(self))
+    phase.beginTask()
+    Task(executorPreference: JobRunnerExecutor(SerialQueue(.brief))) {
+      await work(reference.store)
+      reference.release()
+      phase.endTask()
+    }
   }
 
   var isClosed: Bool { lifecycle.isClosed }
@@ -303,6 +321,20 @@ struct ReaderState {
     defer { isAwaitingPoison = true }
     return !isAwaitingPoison
   }
+}
+
+/// The reference of a task to its store, which the task releases before it ends.
+private final class TaskReference: Sendable {
+  private let place: Mutex<Store?>
+
+  init(_ store: Store) { place = Mutex(store) }
+
+  var store: Store {
+    guard let store = place.withLock({ $0 }) else { fatalError("a task has released its store") }
+    return store
+  }
+
+  func release() { place.withLock { $0 = nil } }
 }
 
 /// Record of whether a store is open, suspended or closed.

@@ -5,13 +5,16 @@ import Synchronization
 /// directory it has, and whether it still holds the lock on that directory.
 ///
 /// The object outlives the store. An opening in this process that finds its directory locked asks
-/// this object whether the store with the lock is being closed or released, or is in use. It waits
-/// only in the first case.
+/// this object whether the store with the lock is being closed or released, whether a task of the
+/// store works in the background, or whether the store is in use. Only in the last case it does not
+/// wait.
 final class StorePhase: Sendable {
   private struct State {
     weak var store: (any AnyObject & Sendable)?
     var phase = Phase.opening
     var directory: FileIdentity?
+    /// The number of tasks of the store that hold a reference to it.
+    var taskCount = 0
   }
 
   private enum Phase {
@@ -26,6 +29,9 @@ final class StorePhase: Sendable {
 
   private let state = Mutex(State())
   private let hasBegunToClose = Atomic<Bool>(false)
+  /// Whether an opening waits for the tasks of the store. Only a hint: sequentially consistent, but
+  /// no other memory depends on it.
+  private let isWaitedFor = Atomic<Bool>(false)
 
   /// Whether `close()` has begun.
   ///
@@ -75,6 +81,39 @@ final class StorePhase: Sendable {
     }
   }
 
+  /// Whether an opening waits until no task of the store is at work, so that long tasks should end
+  /// early.
+  var isAwaited: Bool { isWaitedFor.load(ordering: .sequentiallyConsistent) }
+
+  /// Records that a task has a reference to the store. The program may release all others.
+  func beginTask() { state.withLock { $0.taskCount += 1 } }
+
+  /// Records that a task has released its reference to the store.
+  func endTask() {
+    state.withLock { state in
+      precondition(state.taskCount > 0, "a task of a store ends twice")
+      state.taskCount -= 1
+      if state.taskCount == 0 { isWaitedFor.store(false, ordering: .sequentiallyConsistent) }
+    }
+  }
+
+  /// Runs a task's work, which takes a reference to the store and releases it.
+  nonisolated(nonsending) func runTask<Result: Sendable>(
+    _ work: nonisolated(nonsending) () async -> Result
+  ) async -> Result {
+    beginTask()
+    defer { endTask() }
+    return await work()
+  }
+
+  private func awaitTasks() {
+    state.withLock { state in
+      if state.taskCount > 0 { isWaitedFor.store(true, ordering: .sequentiallyConsistent) }
+    }
+  }
+
+  private var isBusy: Bool { state.withLock { $0.taskCount > 0 } }
+
   private struct Reference {
     weak var phase: StorePhase?
   }
@@ -87,18 +126,27 @@ final class StorePhase: Sendable {
     /// No store of this process has the directory.
     case elsewhere
     case inUse
+    /// A task of the store is at work. It is not known whether the program has references.
+    case busy
     case leaving
   }
 
   /// Whether an opening that begins now may have to wait for another store of this process.
   static var isAnyLeaving: Bool {
-    all.withLock { $0.compactMap(\.phase) }.contains(where: \.isLeaving)
+    all.withLock { $0.compactMap(\.phase) }.contains { $0.isLeaving || $0.isBusy }
   }
 
   static func holder(of directory: FileIdentity) -> Holder {
     let entries = all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory }
     if entries.contains(where: \.isLeaving) { return .leaving }
+    if entries.contains(where: \.isBusy) { return .busy }
     return entries.isEmpty ? .elsewhere : .inUse
+  }
+
+  /// Makes the long tasks of the store that has the directory end early.
+  static func awaitTasks(of directory: FileIdentity) {
+    let entries = all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory }
+    for phase in entries { phase.awaitTasks() }
   }
 }
 

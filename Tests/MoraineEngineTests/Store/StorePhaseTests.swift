@@ -1,4 +1,5 @@
 import MoraineStorage
+import MoraineTesting
 import SystemPackage
 import Testing
 
@@ -23,5 +24,55 @@ import Testing
     #expect(StorePhase.holder(of: identity) == .leaving)
     phase.end()
     #expect(StorePhase.holder(of: identity) == .elsewhere)
+  }
+
+  /// Regression: a store that was released while it created a segment, or while it compacted, was
+  /// kept by that task, and an opening at that moment was refused.
+  @Test(arguments: [(StorageEvent.Operation.createFile, 12), (.truncate, 18)])
+  func storeThatIsReleasedDuringATaskCanBeOpened(
+    stop: StorageEvent.Operation, count: Int
+  ) async throws {
+    let ground = try TestDirectory()
+    let storage = FaultStorage(DiskStorage())
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 2000, durability: .none)
+    configuration.spareFloorBytes = 0
+    var store: Store? = try Store(on: storage, at: ground.path, configuration: configuration)
+    try await store?.set([UInt8](0..<100), forKey: "first")
+    let gate = Gate()
+    storage.setScript { $0.operation == stop ? .hang(gate) : nil }
+    for number in 0..<count { try await store?.set([UInt8](0..<100), forKey: Key("\(number)")) }
+    await gate.arrival()
+    let phase = try #require(store?.observers.phase)
+    store = nil
+    let opening = Task.detached { [path = ground.path] in
+      try await Store.open(at: path, configuration: configuration)
+    }
+    while !phase.isAwaited { await Task.yield() }
+    gate.open()
+    let next = try await opening.value
+    #expect(try await next.count() == count + 1)
+    try await next.close()
+  }
+
+  @Test func longTasksEndEarlyForAnOpeningThatWaits() async throws {
+    let ground = try TestDirectory()
+    try DiskStorage().createDirectory(ground.path)
+    let directory = try #require(try DiskStorage().openDirectory(ground.path))
+    let identity = try #require(directory.identity)
+    let phase = StorePhase()
+    phase.setDirectory(directory)
+    let store = Store.inMemory()
+    phase.opened(store)
+    StorePhase.awaitTasks(of: identity)
+    #expect(!phase.isAwaited)
+    await phase.runTask {
+      #expect(StorePhase.holder(of: identity) == .busy)
+      StorePhase.awaitTasks(of: identity)
+      #expect(phase.isAwaited)
+    }
+    #expect(!phase.isAwaited)
+    #expect(StorePhase.holder(of: identity) == .inUse)
+    phase.end()
+    withExtendedLifetime(store) {}
   }
 }
