@@ -241,7 +241,7 @@ extension Opener {
     } else if !isShared {
       directory.allowParking(with: file, standIn: Manifest.fileName)
     }
-    return HeldLock(file, directory)
+    return HeldLock(file, directory, LockUse(observers.phase))
   }
 
   /// Takes the lock on `LOCK`, and the same lock on the directory itself: deleting `LOCK` then lets
@@ -345,10 +345,13 @@ extension Opener {
 final class HeldLock: StorageFile {
   private let file: any StorageFile
   private let directory: any StorageDirectory
+  /// Must be the last stored property: see ``LockUse``.
+  private let use: LockUse
 
-  init(_ file: any StorageFile, _ directory: any StorageDirectory) {
+  init(_ file: any StorageFile, _ directory: any StorageDirectory, _ use: LockUse) {
     self.file = file
     self.directory = directory
+    self.use = use
   }
 
   /// The directory's object may outlive the lock, for example in a snapshot.
@@ -357,6 +360,7 @@ final class HeldLock: StorageFile {
   func unlock() {
     file.unlock()
     directory.unlock()
+    use.end()
   }
 
   var name: String { file.name }

@@ -15,6 +15,18 @@ final class StorePhase: Sendable {
     var directory: FileIdentity?
     /// The number of tasks of the store that hold a reference to it.
     var taskCount = 0
+    /// The number of locks on the directory. The store's jobs may hold one longer than the store
+    /// exists.
+    var lockCount = 0
+    /// Whether the store exists no longer, or has closed.
+    var isOver = false
+
+    /// Ends the use of the directory, unless a job has not released the lock yet.
+    mutating func endIfUnlocked() -> Bool {
+      guard isOver, lockCount == 0 else { return false }
+      phase = .ended
+      return true
+    }
   }
 
   private enum Phase {
@@ -64,8 +76,27 @@ final class StorePhase: Sendable {
     }
   }
 
+  /// Records that the store exists no longer, or has closed.
   func end() {
-    state.withLock { $0.phase = .ended }
+    let isEnded = state.withLock { state in
+      state.isOver = true
+      return state.endIfUnlocked()
+    }
+    if isEnded { forget() }
+  }
+
+  func tookLock() { state.withLock { $0.lockCount += 1 } }
+
+  func releasedLock() {
+    let isEnded = state.withLock { state in
+      precondition(state.lockCount > 0, "a lock is released twice")
+      state.lockCount -= 1
+      return state.endIfUnlocked()
+    }
+    if isEnded { forget() }
+  }
+
+  private func forget() {
     Self.all.withLock { entries in entries.removeAll { $0.phase == nil || $0.phase === self } }
   }
 
@@ -147,6 +178,25 @@ final class StorePhase: Sendable {
   static func awaitTasks(of directory: FileIdentity) {
     let entries = all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory }
     for phase in entries { phase.awaitTasks() }
+  }
+}
+
+/// Marks the end of a lock, which may outlive its store. It is the last stored property of the
+/// lock, so it is released after the lock's files.
+final class LockUse: Sendable {
+  private let phase: StorePhase
+  private let hasEnded = Atomic<Bool>(false)
+
+  init(_ phase: StorePhase) {
+    self.phase = phase
+    phase.tookLock()
+  }
+
+  deinit { end() }
+
+  /// Records that the lock was released. Has an effect only once.
+  func end() {
+    if !hasEnded.exchange(true, ordering: .sequentiallyConsistent) { phase.releasedLock() }
   }
 }
 
