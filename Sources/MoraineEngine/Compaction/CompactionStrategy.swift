@@ -54,6 +54,17 @@ enum WriterDelay: Equatable {
   }
 
   private static var pieces: Double { Double(longestPiece / shortestPiece) }
+
+  /// Returns as how many pieces a unit of `count` bytes counts: it pauses once for each.
+  static func pieces(of count: Int, pieceBytes: Int) -> Int {
+    assert(count > 0 && pieceBytes > 0, "a writer appends nothing")
+    return min(64, max(1, count / pieceBytes))
+  }
+
+  /// Returns how many bytes compaction must read before a unit of `count` bytes is appended.
+  static func progressBytes(before count: Int) -> Int {
+    3 * max(shortestPiece, min(count, Log.largestStep))
+  }
 }
 
 /// The reason for a compaction in the background.

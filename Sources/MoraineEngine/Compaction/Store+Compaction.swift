@@ -347,13 +347,12 @@ extension Store {
     switch automaticStrategy.delay(engine!.compactionFigures()) {
     case .none: return nil
     case .pause(let nanoseconds, let bytes):
-      // A unit that is longer than a piece pauses for as many pieces.
-      let pieces = UInt64(min(64, max(1, count / bytes)))
-      await ThreadPool.current.sleep(nanoseconds: nanoseconds * pieces)
+      let pieces = WriterDelay.pieces(of: count, pieceBytes: bytes)
+      await ThreadPool.current.sleep(nanoseconds: nanoseconds * UInt64(pieces))
       return max(bytes, count)
     case .untilProgress:
-      let bytes = max(WriterDelay.shortestPiece, min(count, Log.largestStep))
-      await compaction.waitForProgress(ofBytes: UInt64(bytes) * 3) { !isClosed }
+      let bytes = WriterDelay.progressBytes(before: count)
+      await compaction.waitForProgress(ofBytes: UInt64(bytes)) { !isClosed }
       return max(WriterDelay.shortestPiece, count)
     }
   }

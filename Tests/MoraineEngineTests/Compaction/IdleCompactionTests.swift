@@ -85,7 +85,14 @@ import Testing
     #expect(last == 2_000_000 && shares.last == .untilProgress)
   }
 
-  /// A long value is as many pauses as it has pieces.
+  @Test func longUnitsWaitForAsManyPiecesAsTheyHave() {
+    let piece = WriterDelay.longestPiece
+    #expect(WriterDelay.pieces(of: 100, pieceBytes: piece) == 1)
+    #expect(WriterDelay.pieces(of: 4 * piece, pieceBytes: piece) == 4)
+    #expect(WriterDelay.progressBytes(before: 100) == 3 * WriterDelay.shortestPiece)
+    #expect(WriterDelay.progressBytes(before: 512 << 10) == 3 * 512 << 10)
+  }
+
   @Test func garbageOfLongValuesStaysLimited() async throws {
     var configuration = Store.Configuration.testing(segmentSizeBytes: 8 << 20)
     configuration.compaction.sharesDictionaries = false

@@ -183,9 +183,10 @@ import Testing
     try await again.close()
   }
 
-  /// The disk has no space for the active segment; the spare segment has some, and sealing the full
-  /// segment frees more.
-  @Test func spaceOfTheSpareSegmentIsUsedOnAFullDisk() async throws {
+  /// The disk has no space for the active segment; the spare segment has some. Or sealing the
+  /// segment before it frees some.
+  @Test(arguments: [true, false])
+  func spaceThatIsLeftIsUsedOnAFullDisk(hasSpare: Bool) async throws {
     let storage = FaultStorage(MemoryStorage())
     var configuration = Store.Configuration()
     configuration.durability = .none
@@ -199,11 +200,27 @@ import Testing
       count += 1
       try await store.waitUntilIdle()
     }
-    let hasFreed = Mutex(false)
-    storage.setScript { event in
-      if event.operation == .truncate { hasFreed.withLock { $0 = true } }
-      let fails = event.operation == .allocate && hasFreed.withLock { !$0 }
-      return fails ? .fail(.noSpace) : nil
+    if hasSpare {
+      storage.setScript { event in
+        let fails = event.operation == .allocate && event.file == "0000000001.segment"
+        return fails ? .fail(.noSpace) : nil
+      }
+    } else {
+      // The first segment is full, and not sealed yet.
+      let gate = Gate()
+      storage.setScript { $0.operation == .truncate ? .hang(gate) : nil }
+      while try await store.statistics().segmentCount < 2 {
+        try await store.set(value, forKey: Key("\(count)"))
+        count += 1
+      }
+      await gate.arrival()
+      let hasFreed = Mutex(false)
+      storage.setScript { event in
+        if event.operation == .synchronizeFull { hasFreed.withLock { $0 = true } }
+        if event.operation != .allocate || hasFreed.withLock({ $0 }) { return nil }
+        gate.open()
+        return .fail(.noSpace)
+      }
     }
     for number in count..<count + 60 { try await store.set(value, forKey: Key("\(number)")) }
     #expect(try await store.statistics().segmentCount == 2)
