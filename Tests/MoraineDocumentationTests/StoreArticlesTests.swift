@@ -77,6 +77,18 @@ import Testing
     try await store.close()
   }
 
+  @Test func writeQueues() async throws {
+    let store = Store.inMemory()
+    let bytes: [UInt8] = [1]
+    let queue = try await store.writeQueue()  // once
+    try await queue.set(bytes, forKey: "draft")  // suspends only while the queue is full
+    let draft = try queue.value(forKey: "draft")  // sees the write that waits
+    try await queue.flush()  // the writes are in the store
+    #expect(draft == bytes)
+    #expect(try await store.value(forKey: "draft") == bytes)
+    try await store.close()
+  }
+
   @Test func snapshots() async throws {
     let store = Store.inMemory()
     try await store.set([1], forKey: "ada")

@@ -164,8 +164,11 @@ final class CommitPipeline: JobRunner, PoolWork {
   /// Executor that runs tasks on the committing thread; nil in a forked child, which has no such
   /// thread.
   var taskExecutor: (any TaskExecutor)? {
-    CurrentProcess.forkGeneration == forkGeneration ? JobRunnerExecutor(self) : nil
+    isInItsProcess ? JobRunnerExecutor(self) : nil
   }
+
+  /// Whether this process has created the pipeline, and is no forked child.
+  var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }
 
   var syncCount: UInt64 { monitor.withLock { $0.syncCount } }
 
@@ -204,7 +207,7 @@ final class CommitPipeline: JobRunner, PoolWork {
 
   func stop() {
     // In a forked child there is nothing to stop, and the lock may be held for ever.
-    guard CurrentProcess.forkGeneration == forkGeneration else { return }
+    guard isInItsProcess else { return }
     monitor.withLock { $0.isStopped = true }
     // A store that is released without being closed still syncs in time.
     wake()

@@ -8,19 +8,6 @@ package struct CommitReceipt: Sendable {
   package var commitCount: UInt64
 }
 
-/// A put or a delete of one key.
-package struct KeyspaceOperation: Sendable {
-  package let key: Key
-  /// The value; nil for a delete.
-  package let value: [UInt8]?
-  /// The values in the indexes of the keyspace; nil when the writer knows no index.
-  package let row: IndexRow?
-
-  package init(key: Key, value: [UInt8]?, row: IndexRow? = nil) {
-    (self.key, self.value, self.row) = (key, value, row)
-  }
-}
-
 extension Keyspace {
   /// A counter of the commits to this keyspace by any process.
   package var monitor: ChangeMonitor { store.observers.monitor(of: name) }

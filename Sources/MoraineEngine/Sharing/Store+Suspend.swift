@@ -15,6 +15,8 @@ extension Store {
     await lifecycle.turnGate.acquireInTurn()
     defer { lifecycle.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
+    if pipeline.isInItsProcess { await writing.applyQueues() }
+    guard !isClosed else { return }
     lifecycle.suspend()
     refreshReaders()
     compaction.reaping.cancel()

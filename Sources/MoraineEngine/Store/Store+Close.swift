@@ -5,13 +5,15 @@ public import SystemPackage
 extension Store {
   /// Seals the log and releases the directory lock. Calling `close()` again has no effect.
   ///
-  /// All writes are on stable storage when this returns.
+  /// All writes are on stable storage when this returns, also those that wait in a ``WriteQueue``
+  /// when this is called.
   ///
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed in any case, and opening it
   ///   again is safe. A store that was poisoned before has reported that already, and closes
   ///   without an error, except for `.storeReplaced`: then closing wrote nothing to the directory,
   ///   and the writes since the files were replaced may be lost.
   public func close() async throws(StoreError) {
+    if pipeline.isInItsProcess { await writing.applyQueues() }
     // From here on no call begins new work; a compaction under way ends at its next step.
     let isFirst = lifecycle.close()
     observers.phase.beginClosing()

@@ -1,5 +1,18 @@
 package import MoraineFormat
 
+/// A put or a delete of one key.
+package struct KeyspaceOperation: Sendable {
+  package let key: Key
+  /// The value; nil for a delete.
+  package let value: [UInt8]?
+  /// The values in the indexes of the keyspace; nil when the writer knows no index.
+  package let row: IndexRow?
+
+  package init(key: Key, value: [UInt8]?, row: IndexRow? = nil) {
+    (self.key, self.value, self.row) = (key, value, row)
+  }
+}
+
 // Every write to an indexed keyspace keeps the entries of its indexes, also the writes of programs
 // that know nothing of the models. A write that has no values for an index leaves a mark, so that a
 // program that knows the index finds the record.

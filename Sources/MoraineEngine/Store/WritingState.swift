@@ -15,6 +15,10 @@ final class WritingState {
   /// The number of the turn of a transaction that holds the room gate; nil when none does.
   private var turn: UInt64?
   private var turnCount: UInt64 = 0
+  private struct WeakQueue {
+    weak var queue: QueuedWrites?
+  }
+  private var queues: [WeakQueue] = []
 
   /// Records that a transaction holds the room gate.
   ///
@@ -58,6 +62,16 @@ final class WritingState {
   /// Waits until no task creates or lists segments.
   nonisolated(nonsending) func waitForSegmentTasks() async {
     while segmentTaskCount > 0 { await segmentTasks.waitForWakeUp() }
+  }
+
+  func add(_ queue: QueuedWrites) {
+    queues.removeAll { $0.queue == nil }
+    queues.append(WeakQueue(queue: queue))
+  }
+
+  /// Waits until the writes that wait in queues now are applied. The queues report their errors.
+  nonisolated(nonsending) func applyQueues() async {
+    for queue in queues.compactMap(\.queue) { await queue.waitUntilIdle() }
   }
 
   /// Records that an operation found no space.

@@ -13,6 +13,9 @@ struct MainActorCalls: Sendable {
     [
       row("main actor put", "one await for each", durability: "none"),
       row("main actor batch", "a thousand puts in one `write`, time for one", durability: "none"),
+      row(
+        "main actor queue", "puts by `store.writeQueue()`, and a flush at the end",
+        durability: "none"),
       row("main actor get", "one await for each"),
       row("main actor reader", "gets by `store.reader()`, without an await"),
       row("reader elsewhere", "the same gets on another thread"),
@@ -63,6 +66,13 @@ struct MainActorCalls: Sendable {
       }
     }
     recorder.add("main actor batch", microseconds(since: began, data.count))
+    let queue = try await store.writeQueue()
+    began = clock.now
+    for number in data.order {
+      try await queue.set(data.value(number), forKey: Key(data.key(number)))
+    }
+    try await queue.flush()
+    recorder.add("main actor queue", microseconds(since: began, data.count))
     began = clock.now
     for number in few
     where !isSame(try await store.value(forKey: Key(data.key(number))), data.value(number)) {

@@ -1,0 +1,251 @@
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import MoraineEngine
+
+/// Writes that wait in a queue until the store applies them.
+@Suite(.timeLimit(.minutes(5))) struct WriteQueueTests {
+  private static func configuration(
+    _ durability: Durability = .none, segmentSizeBytes: Int = 100_000
+  ) -> Store.Configuration {
+    var configuration = Store.Configuration.testing(
+      segmentSizeBytes: segmentSizeBytes, durability: durability)
+    configuration.compaction = .manual
+    return configuration
+  }
+
+  /// A store that applies nothing until the gate is open: its first write creates it.
+  private static func heldStore() throws -> (Store, FaultStorage, Gate) {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: configuration())
+    let gate = Gate()
+    storage.setScript { $0.operation == .createDirectory ? .hang(gate) : nil }
+    return (store, storage, gate)
+  }
+
+  @Test func queueShowsItsWritesBeforeAndAfterTheStoreHasAppliedThem() async throws {
+    let (store, storage, gate) = try Self.heldStore()
+    let queue = try await store.writeQueue()
+    let users = try queue.keyspace(store.keyspace(named: "users"))
+    try await queue.set([1], forKey: "a")
+    try await users.set([2], forKey: "a")
+    try await queue.set([3], forKey: "a")
+    try await queue.set([4], forKey: "b")
+    try await queue.removeValue(forKey: "b")
+    await gate.arrival()
+    for isApplied in [false, true] {
+      if isApplied {
+        gate.open()
+        #expect(try await queue.flush() != nil)
+        storage.setScript(nil)
+        #expect(queue.pendingBytes == 0)
+      } else {
+        #expect(queue.pendingBytes > 5 * 256)
+      }
+      #expect(try queue.value(forKey: "a") == [3])
+      #expect(try users.value(forKey: "a") == [2])
+      #expect(try queue.value(forKey: "b") == nil)
+      #expect(try queue.contains("a"))
+      #expect(try !queue.contains("b"))
+      #expect(try !users.contains("c"))
+    }
+    #expect(try await store.value(forKey: "a") == [3])
+    #expect(try await store.keyspace(named: "users").value(forKey: "a") == [2])
+    try await store.close()
+  }
+
+  @Test func fullQueueMakesItsWritersWaitAndTakesAnyWriteWhenItIsEmpty() async throws {
+    let (store, _, gate) = try Self.heldStore()
+    let queue = try await store.writeQueue(capacityBytes: 1000)
+    let long = [UInt8](repeating: 1, count: 2000)
+    #expect(try queue.trySet(long, forKey: "long"))
+    #expect(try !queue.trySet([1], forKey: "a"))
+    #expect(try !queue.tryRemoveValue(forKey: "a"))
+    await gate.arrival()
+    let cancelled = Task { try await queue.set([1], forKey: "cancelled") }
+    cancelled.cancel()
+    let waiting = Task { try await queue.set([1], forKey: "a") }
+    let alsoLong = Task { try await queue.set(long, forKey: "also long") }
+    gate.open()
+    try await waiting.value
+    try await alsoLong.value
+    // The task may have seen its cancellation only after the queue had room.
+    do { try await cancelled.value } catch { #expect((error as? StoreError)?.code == .cancelled) }
+    try await queue.flush()
+    #expect(try await store.value(forKey: "a") == [1])
+    #expect(try await store.value(forKey: "also long") == long)
+    try await store.close()
+  }
+
+  @Test func storeAppliesTheWritesOfAllKeyspacesInTheirOrder() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration())
+    let queue = try await store.writeQueue(capacityBytes: 10_000)
+    let names = ["", "one", "two"]
+    var keyspaces: [Store.WriteQueue] = []
+    for name in names { keyspaces.append(queue.keyspace(try store.keyspace(named: name))) }
+    let changes = store.changes()
+    var random = SeededGenerator(seed: 1)
+    var expected: [String] = []
+    for number in 0..<2000 {
+      let place = Int(random.next() % 3)
+      try await keyspaces[place].set([1], forKey: Key("\(number)"))
+      expected.append("\(names[place]) \(number)")
+    }
+    try await queue.flush()
+    var seen: [String] = []
+    for try await change in changes {
+      seen.append("\(change.keyspace) \(change.key)")
+      if seen.count == expected.count { break }
+    }
+    #expect(seen == expected)
+    try await store.close()
+  }
+
+  /// Several threads write, each to its own key, and read their own writes at once.
+  @Test func eachThreadReadsItsLastWrite() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration())
+    let queue = try await store.writeQueue(capacityBytes: 20_000)
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for task in 0..<4 {
+        group.addTask {
+          let key = Key("\(task)")
+          for number in 0..<5000 {
+            if number % 7 == 6 {
+              try await queue.removeValue(forKey: key)
+              #expect(try queue.value(forKey: key) == nil)
+            } else {
+              let value = [UInt8](repeating: UInt8(number % 251), count: number % 50)
+              try await queue.set(value, forKey: key)
+              #expect(try queue.value(forKey: key) == value)
+            }
+            if number % 1000 == 0 { try await queue.flush() }
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await queue.flush()
+    for task in 0..<4 {
+      #expect(try await store.value(forKey: Key("\(task)"))?.count == 4999 % 50)
+    }
+    try await store.close()
+  }
+
+  /// The writes before the one that fails are applied, it and all later ones are dropped.
+  @Test(arguments: [true, false])
+  func failedWriteIsReportedOnceAndDropsTheLaterOnes(flushWaits: Bool) async throws {
+    let disk = FaultStorage(MemoryStorage(capacityBytes: 1 << 20))
+    let store = try Store(on: disk, at: "store", configuration: Self.configuration())
+    try await store.set([0], forKey: "first")
+    let gate = Gate()
+    disk.setScript { $0.operation == .allocate ? .hang(gate) : nil }
+    let queue = try await store.writeQueue(capacityBytes: 8 << 20)
+    var random = SeededGenerator(seed: 1)
+    let long = (0..<2 << 20).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    try await queue.set(long, forKey: "occupies the store")
+    await gate.arrival()
+    try await queue.set([1], forKey: "later")
+    #expect(try queue.value(forKey: "later") == [1])
+    let flush = flushWaits ? Task { try await queue.flush() } : nil
+    if flushWaits { while queue.flushCount == 0 { await Task.yield() } }
+    gate.open()
+    disk.setScript(nil)
+    if let flush {
+      await #expect(throws: StoreError.self) { try await flush.value }
+    } else {
+      while queue.pendingBytes > 0 { await Task.yield() }
+      for _ in 0..<2 {
+        let error = await #expect(throws: StoreError.self) {
+          try await queue.set([2], forKey: "refused")
+        }
+        #expect(error?.code == .noSpace)
+      }
+      let error = await #expect(throws: StoreError.self) { try await queue.flush() }
+      #expect(error?.code == .noSpace)
+    }
+    #expect(try queue.value(forKey: "later") == nil)
+    try await queue.set([3], forKey: "accepted")
+    try await queue.flush()
+    #expect(try await store.value(forKey: "accepted") == [3])
+    #expect(try await store.value(forKey: "first") == [0])
+    #expect(try await store.count() == 2)
+    try await store.close()
+  }
+
+  /// Writes that were taken together are one batch; when it fails, they are applied one by one.
+  @Test func writesBeforeTheOneThatFailsAreApplied() async throws {
+    let (store, storage, gate) = try Self.heldStore()
+    let queue = try await store.writeQueue(capacityBytes: 8 << 20)
+    try await queue.set([0], forKey: "occupies the store")
+    await gate.arrival()
+    let ordered = try queue.keyspace(store.orderedKeyspace(named: "ordered"))
+    try await queue.set([1], forKey: "before")
+    // Ordered keyspaces take shorter keys, which only the store knows.
+    let key = Key([UInt8](repeating: 1, count: StoreLimits.orderedKeyLengthBytes + 1))
+    try await ordered.set([2], forKey: key)
+    try await queue.set([3], forKey: "after")
+    gate.open()
+    storage.setScript(nil)
+    let error = await #expect(throws: StoreError.self) { try await queue.flush() }
+    #expect(error?.code == .keyTooLarge)
+    #expect(try await store.value(forKey: "before") == [1])
+    #expect(try await store.value(forKey: "after") == nil)
+    try await store.close()
+  }
+
+  @Test func closingAndSuspendingApplyWhatWaits() async throws {
+    let memory = MemoryStorage()
+    let store = try Store(on: memory, at: "store", configuration: Self.configuration())
+    let queue = try await store.writeQueue()
+    for number in 0..<100 { try await queue.set([1], forKey: Key("\(number)")) }
+    try await store.suspend()
+    try await store.resume()
+    #expect(try await store.count() == 100)
+    for number in 100..<200 { try await queue.set([1], forKey: Key("\(number)")) }
+    try await store.close()
+    let error = #expect(throws: StoreError.self) { try queue.trySet([1], forKey: "late") }
+    #expect(error?.code == .closed)
+    let again = try Store(on: memory, at: "store", configuration: Self.configuration())
+    #expect(try await again.count() == 200)
+    try await again.close()
+  }
+
+  /// The image of the disk has only what was synced.
+  @Test(arguments: [nil, Durability.sync])
+  func flushedWritesSurviveAPowerFailure(durability: Durability?) async throws {
+    let disk = SimulatedDisk()
+    // Without an argument, the configuration decides.
+    let configuration = Self.configuration(durability == nil ? .sync : .none)
+    let store = try disk.openStore(configuration: configuration)
+    let queue = try await store.writeQueue()
+    for number in 0..<50 { try await queue.set([1], forKey: Key("\(number)")) }
+    try await queue.flush(durability: durability)
+    let after = try SimulatedDisk(disk.image(.nothing)).openStore(configuration: configuration)
+    #expect(try await after.count() == 50)
+    try await after.close()
+    try await store.close()
+  }
+
+  @Test func queueRefusesWhatNoStoreTakes() async throws {
+    let memory = MemoryStorage()
+    let store = try Store(on: memory, at: "store", configuration: Self.configuration())
+    let queue = try await store.writeQueue()
+    let key = Key([UInt8](repeating: 1, count: StoreLimits.keyLengthBytes + 1))
+    let error = #expect(throws: StoreError.self) { try queue.trySet([1], forKey: key) }
+    #expect(error?.code == .keyTooLarge)
+    try await store.set([1], forKey: "a")
+    try await store.close()
+    var configuration = Self.configuration()
+    configuration.isReadOnly = true
+    let reader = try Store(on: memory, at: "store", configuration: configuration)
+    let refusing = try await reader.writeQueue()
+    #expect(try refusing.value(forKey: "a") == [1])
+    let refusal = #expect(throws: StoreError.self) { try refusing.trySet([1], forKey: "a") }
+    #expect(refusal?.code == .readOnly)
+    try await reader.close()
+  }
+}
