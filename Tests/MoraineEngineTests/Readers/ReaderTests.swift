@@ -132,6 +132,75 @@ import Testing
     try await store.close()
   }
 
+  /// Regression: a rotation that fails gives its slot and its number to the next one, and a reader
+  /// that began in between read the file of the first.
+  @Test(arguments: SnapshotTests.modes)
+  func readerSeesTheWritesAfterARotationThatFailed(mode: Store.Configuration.IOMode) async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration(mode))
+    let value = [UInt8](repeating: 1, count: 100)
+    try await store.set(value, forKey: "0")
+    let gate = Gate()
+    storage.setScript { event in
+      guard event.file == "MANIFEST.tmp" else { return nil }
+      if event.operation == .createFile { return .hang(gate) }
+      return event.operation == .write ? .fail(.noSpace) : nil
+    }
+    let writing = Task {
+      var count = 1
+      do {
+        while count < 10_000 {
+          try await store.set(value, forKey: Key("\(count)"))
+          count += 1
+        }
+      } catch { #expect((error as? StoreError)?.code == .noSpace) }
+      return count
+    }
+    await gate.arrival()
+    let reader = try await store.reader()
+    gate.open()
+    let count = await writing.value
+    storage.setScript(nil)
+    for number in 0..<count + 100 {
+      if number >= count { try await store.set(value, forKey: Key("\(number)")) }
+      #expect(try reader.value(forKey: Key("\(number)")) == value)
+    }
+    try await store.close()
+  }
+
+  /// Regression: a damaged length led a reader past the end of a mapped file.
+  @Test(arguments: SnapshotTests.modes, [false, true])
+  func readerReadsDamagedRecordsAsDamaged(
+    mode: Store.Configuration.IOMode, isRecent: Bool
+  ) async throws {
+    let directory = try TestDirectory()
+    let store = try Store(at: directory.path, configuration: Self.configuration(mode))
+    let before = isRecent ? try await store.reader() : nil
+    let value = [UInt8](0..<50)
+    try await store.set(value, forKey: "a")
+    let reader = if let before { before } else { try await store.reader() }
+    let url = directory.store.appendingPathComponent("0000000001.segment")
+    let file = try FileHandle(forUpdating: url)
+    let end = Int(try await store.statistics().diskBytes)
+    var damageCount = 0
+    for offset in SegmentHeader.fixedLength..<min(end, 400) {
+      for byte in [UInt8(0x01), 0x80, 0xFF] {
+        try file.flip(byte, at: offset)
+        do throws(StoreError) {
+          #expect(try reader.value(forKey: "a") == value, "byte \(offset)")
+        } catch {
+          #expect(error.code == .corrupted, "byte \(offset)")
+          damageCount += 1
+        }
+        try file.flip(byte, at: offset)
+      }
+    }
+    #expect(damageCount >= 3 * value.count)
+    #expect(try reader.value(forKey: "a") == value)
+    try file.close()
+    try await store.close()
+  }
+
   @Test func lastReaderEndsTheFreezingOfTheIndex() async throws {
     let store = try Self.store()
     try await store.set([1], forKey: "a")
@@ -192,4 +261,13 @@ import Testing
 extension Store {
   /// Whether writes are shown to readers.
   fileprivate var addsRecentRecords: Bool { engine!.recent.records != nil }
+}
+
+extension FileHandle {
+  fileprivate func flip(_ bits: UInt8, at offset: Int) throws {
+    try seek(toOffset: UInt64(offset))
+    let byte = try read(upToCount: 1)?.first
+    try seek(toOffset: UInt64(offset))
+    try write(contentsOf: [(byte ?? 0) ^ bits])
+  }
 }

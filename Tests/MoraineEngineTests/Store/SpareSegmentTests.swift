@@ -214,12 +214,16 @@ import Testing
         count += 1
       }
       await gate.arrival()
-      let hasFreed = Mutex(false)
+      let state = Mutex((hasFreed: false, failureCount: 0))
       storage.setScript { event in
-        if event.operation == .synchronizeFull { hasFreed.withLock { $0 = true } }
-        if event.operation != .allocate || hasFreed.withLock({ $0 }) { return nil }
-        gate.open()
-        return .fail(.noSpace)
+        state.withLock { state in
+          if event.operation == .synchronizeFull { state.hasFreed = true }
+          if event.operation != .allocate || state.hasFreed { return nil }
+          // The first failure is that of an allocation ahead of need, which no writer waits for.
+          state.failureCount += 1
+          if state.failureCount == 2 { gate.open() }
+          return .fail(.noSpace)
+        }
       }
     }
     for number in count..<count + 60 { try await store.set(value, forKey: Key("\(number)")) }
