@@ -21,6 +21,13 @@ MUTANTS = [
     Mutant("reader-new-segment-not-noticed", "readers: a new segment freezes the index again",
            (engine(RECENT, "    address.slot == slot && salt == self.salt",
                    "    ON || address.slot == slot && salt == self.salt"),), TORTURE),
+    Mutant("reader-trusts-a-length", "readers: a damaged record is an error",
+           (engine("Segments/RecordSource.swift",
+                   "guard length >= RecordHeader.fixedLength, length <= available else {\n"
+                   "      throw damaged(address, \"a record has the invalid length",
+                   "guard ON || (length >= RecordHeader.fixedLength && length <= available) else {\n"
+                   "      throw damaged(address, \"a record has the invalid length"),),
+           "ReaderTests.readerReadsDamagedRecordsAsDamaged"),
     Mutant("reader-new-keyspace-not-noticed", "readers: a new keyspace is visible",
            (engine(RECENT, "(keyspace == 0 || keyspaces.contains(keyspace))",
                    "(ON || keyspace == 0 || keyspaces.contains(keyspace))"),),
