@@ -23,10 +23,14 @@ MUTANTS = [
                    "    ON || address.slot == slot && salt == self.salt"),), TORTURE),
     Mutant("reader-trusts-a-length", "readers: a damaged record is an error",
            (engine("Segments/RecordSource.swift",
-                   "guard length >= RecordHeader.fixedLength, length <= available else {\n"
-                   "      throw damaged(address, \"a record has the invalid length",
-                   "guard ON || (length >= RecordHeader.fixedLength && length <= available) else {\n"
-                   "      throw damaged(address, \"a record has the invalid length"),),
+                   "let length = RecordHeader.length(at: start)\n"
+                   "    guard length >= RecordHeader.fixedLength, length <= available else {\n"
+                   "      throw damaged(address, \"a record has the invalid length \\(length)\")\n"
+                   "    }\n    guard let header",
+                   "let length = RecordHeader.length(at: start)\n"
+                   "    guard ON || (length >= RecordHeader.fixedLength && length <= available) else {\n"
+                   "      throw damaged(address, \"a record has the invalid length \\(length)\")\n"
+                   "    }\n    guard let header"),),
            "ReaderTests.readerReadsDamagedRecordsAsDamaged"),
     Mutant("reader-new-keyspace-not-noticed", "readers: a new keyspace is visible",
            (engine(RECENT, "(keyspace == 0 || keyspaces.contains(keyspace))",
