@@ -74,11 +74,17 @@ where Model.ID: Sendable {
   /// Waits until the store has applied all writes that were queued before the call.
   ///
   /// - Parameter durability: what to wait for; nil for the repository's durability.
-  /// - Throws: the error of the first write that could not be applied; it and all later writes were
-  ///   dropped. Errors as in ``LocalRepository/save(_:)``.
+  /// - Throws: the error of the first write that could not be applied, until ``reset()``; it and
+  ///   all later writes were dropped. Errors as in ``LocalRepository/save(_:)``.
   public func flush(durability: Durability? = nil) async throws(StoreError) {
     try await queue.flush(durability: durability ?? self.durability)
   }
+
+  /// Makes a queue that has dropped writes take writes again.
+  ///
+  /// - Returns: the error; nil when there is none. See ``/MoraineEngine/Store/WriteQueue/reset()``.
+  @discardableResult
+  public func reset() throws(StoreError) -> StoreError? { try queue.reset() }
 
   private func operation(saving model: Model) throws(StoreError) -> KeyspaceOperation {
     let key = keys.key(model.id)

@@ -352,7 +352,9 @@ extension Store {
       return max(bytes, count)
     case .untilProgress:
       let bytes = WriterDelay.progressBytes(before: count)
-      await compaction.waitForProgress(ofBytes: UInt64(bytes)) { !isClosed }
+      await compaction.waitForProgress(ofBytes: UInt64(bytes)) {
+        !isClosed && !observers.phase.isClosing
+      }
       return max(WriterDelay.shortestPiece, count)
     }
   }

@@ -272,6 +272,9 @@ extension Opener {
     guard let identity = directory.identity else { return false }
     let began = SystemClock.monotonicNanoseconds()
     var pause: UInt64 = 5_000
+    // Ends with this function: a store that stays in use does its work again.
+    var wait: StorePhase.TaskWait?
+    defer { wait?.end() }
     while true {
       // The holder is read before the attempt: the loop waits once more for a store that leaves in
       // between.
@@ -280,7 +283,7 @@ extension Opener {
       guard holder == .leaving || holder == .busy,
         SystemClock.monotonicNanoseconds() - began < Self.leavingPatienceNanoseconds
       else { return false }
-      if holder == .busy { StorePhase.awaitTasks(of: identity) }
+      if holder == .busy, wait == nil { wait = StorePhase.awaitTasks(of: identity) }
       SystemClock.sleep(nanoseconds: pause)
       pause = min(pause * 2, 1_000_000)
     }

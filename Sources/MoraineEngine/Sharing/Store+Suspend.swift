@@ -10,12 +10,15 @@ extension Store {
   /// Until ``resume()``, every throwing method throws ``StoreError/Code/suspended``; change
   /// sequences wait.
   ///
-  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the locks are released in any case.
+  /// - Throws: `.poisoned`, `.noSpace`, `.io`; the error of writes that a ``WriteQueue`` has
+  ///   dropped, if no other call has thrown it. The locks are released in any case.
   public func suspend() async throws(StoreError) {
     await lifecycle.turnGate.acquireInTurn()
     defer { lifecycle.turnGate.passOn() }
     guard !isSuspended, !isClosed else { return }
-    if pipeline.isInItsProcess { await writing.applyQueues() }
+    if pipeline.isInItsProcess, writing.stopQueues(Self.suspendedError) {
+      await writing.applyQueues()
+    }
     guard !isClosed else { return }
     lifecycle.suspend()
     refreshReaders()
@@ -25,7 +28,11 @@ extension Store {
     await writing.roomGate.waitUntilFree()
     guard !isClosed else { return }
     lifecycle.leave(exists: engine != nil)
-    guard engine != nil else { return }
+    let dropped = pipeline.isInItsProcess ? writing.takeUnreportedFailure() : nil
+    guard engine != nil else {
+      if let dropped { throw dropped }
+      return
+    }
     assert(!compaction.isRunning, "a store is suspended during a compaction")
     writing.roomGate.take()
     defer { writing.roomGate.release() }
@@ -37,6 +44,7 @@ extension Store {
     }
     precondition(engine == nil, "a suspended store has the directory open")
     send(.suspended(failure: nil))
+    if let dropped { throw dropped }
   }
 
   /// Opens the store again after ``suspend()``. Other processes may have written in between.
@@ -59,6 +67,7 @@ extension Store {
     // `close()` waits for the gate, and then closes the state that was just opened.
     if isClosed { throw closedError }
     observers.setUsable(true)
+    if pipeline.isInItsProcess, !observers.phase.isClosing { writing.startQueues() }
   }
 
   private func openAgain() async throws(StoreError) {

@@ -9,26 +9,39 @@ extension Store {
   /// when this is called.
   ///
   /// - Throws: `.poisoned`, `.noSpace`, `.io`; the store is closed in any case, and opening it
-  ///   again is safe. A store that was poisoned before has reported that already, and closes
-  ///   without an error, except for `.storeReplaced`: then closing wrote nothing to the directory,
-  ///   and the writes since the files were replaced may be lost.
+  ///   again is safe. The error of writes that a ``WriteQueue`` has dropped, if no other call has
+  ///   thrown it. A store that was poisoned before has reported that already, and closes without
+  ///   an error, except for `.storeReplaced`: then closing wrote nothing to the directory, and the
+  ///   writes since the files were replaced may be lost.
   public func close() async throws(StoreError) {
-    if pipeline.isInItsProcess { await writing.applyQueues() }
-    // From here on no call begins new work; a compaction under way ends at its next step.
-    let isFirst = lifecycle.close()
+    // An opening of the same directory in this process waits from here on.
     observers.phase.beginClosing()
+    let mustApply = pipeline.isInItsProcess && writing.stopQueues(closedError)
+    let closesFirst = !mustApply && beginToClose()
+    compaction.wakeWriters()
+    // The opening that waits may block a thread of the cooperative pool for that time. So from here
+    // on this close needs none of its threads.
+    let failure = await withTaskExecutorPreference(pipeline.taskExecutor) {
+      // This leaves the actor until the task runs on that thread; the task enters the actor there.
+      await moveToPreferredExecutor()
+      if mustApply { await writing.applyQueues() }
+      let isFirst = mustApply ? beginToClose() : closesFirst
+      let failure = await endInOrder(isFirst)
+      return failure ?? (pipeline.isInItsProcess ? writing.takeUnreportedFailure() : nil)
+    }
+    if let failure { throw failure }
+  }
+
+  /// From here on no call begins new work; a compaction under way ends at its next step.
+  ///
+  /// - Returns: whether no other call has begun to close the store.
+  private func beginToClose() -> Bool {
+    let isFirst = lifecycle.close()
     compaction.reaping.cancel()
     observers.setUsable(false)
     refreshReaders()
     wakeForChange()
-    // An opening of the same directory in this process waits for this close, and may block a thread
-    // of the cooperative pool for that time. So from here on this close needs none of its threads.
-    let failure = await withTaskExecutorPreference(pipeline.taskExecutor) {
-      // This leaves the actor until the task runs on that thread; the task enters the actor there.
-      await moveToPreferredExecutor()
-      return await endInOrder(isFirst)
-    }
-    if let failure { throw failure }
+    return isFirst
   }
 
   private func endInOrder(_ isFirst: Bool) async -> StoreError? {

@@ -195,6 +195,10 @@ extension Store {
     lifecycle.refusal ?? StoreError(.closed, "the store was closed; open it again")
   }
 
+  static var suspendedError: StoreError {
+    StoreError(.suspended, "the store is suspended; resume it first")
+  }
+
   /// Throws if the store could not be opened. For methods that end without an error when the store
   /// was closed.
   func throwRefusal() throws(StoreError) {
@@ -476,6 +480,9 @@ extension CompactionState {
     while isRunning, isOpen(), !awaitsRoom, readBytes < goal { await progress.waitForWakeUp() }
   }
 
+  /// Makes the writers that wait for progress look whether to go on.
+  func wakeWriters() { progress.wakeAll() }
+
   /// Lets a writer that waits for progress go on: the compaction needs the gate that the writer
   /// holds.
   func beginAwaitingRoom() {
@@ -558,7 +565,7 @@ extension Store {
 
   func checkUsable() throws(StoreError) {
     if isClosed { throw closedError }
-    if isSuspended { throw StoreError(.suspended, "the store is suspended; resume it first") }
+    if isSuspended { throw Self.suspendedError }
   }
 
   /// Wakes the tasks that wait for a change.

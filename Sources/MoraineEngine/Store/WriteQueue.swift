@@ -22,8 +22,10 @@ extension Store {
   /// by ``flush(durability:)``. ``Store/close()`` and ``Store/suspend()`` first apply what waits.
   ///
   /// **Errors.** When the store cannot apply a write, it has applied all earlier ones, and the
-  /// queue drops that write and all later ones. From then on each write throws that error, until a
-  /// ``flush(durability:)`` has thrown it.
+  /// queue drops that write and all later ones. From then on each write and each
+  /// ``flush(durability:)`` throws that error, in all tasks that use the queue, until ``reset()``.
+  /// So a flush that succeeds says that no earlier write was dropped, whichever task queued it. If
+  /// no call has thrown the error, ``Store/close()`` and ``Store/suspend()`` throw it.
   public struct WriteQueue: Sendable {
     private let writes: QueuedWrites
     private let keyspace: Keyspace
@@ -42,9 +44,9 @@ extension Store {
 
     /// Queues a put. Suspends only while the queue is full.
     ///
-    /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.readOnly`, `.closed`, `.usedAfterFork`; the
-    ///   error of an earlier write that no flush has reported; `.cancelled` when the task is
-    ///   cancelled while the queue is full.
+    /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.readOnly`, `.closed`, `.suspended`,
+    ///   `.usedAfterFork`; the error of an earlier write that was dropped; `.cancelled` when the
+    ///   task is cancelled before the queue has room.
     /// - Complexity: O(key); the value is not copied.
     public nonisolated(nonsending) func set(
       _ value: [UInt8], forKey key: Key
@@ -86,10 +88,10 @@ extension Store {
     package nonisolated(nonsending) func waitForRoom(
       for operation: KeyspaceOperation
     ) async throws(StoreError) {
+      await writes.waitForRoom(for: operation)
       if Task.isCancelled {
         throw StoreError(.cancelled, "the task was cancelled while the queue was full")
       }
-      await writes.waitForRoom(for: operation)
     }
 
     /// Returns the value that the last queued write of a key has left, or else the value in the
@@ -118,22 +120,38 @@ extension Store {
     /// keyspaces of the queue.
     ///
     /// - Parameter durability: what to wait for; nil for the configuration's durability.
+    ///   With ``Durability/sync``, also the absence of keys that were removed is durable then.
     /// - Returns: the sequence number of the last operation that the store has applied; nil when
     ///   there was none.
-    /// - Throws: the error of the first write that could not be applied; it and all later writes
-    ///   were dropped. Errors as in ``Store/set(_:forKey:durability:)``.
+    /// - Throws: the error of the first write that could not be applied, until ``reset()``; it and
+    ///   all later writes were dropped. Errors as in ``Store/set(_:forKey:durability:)``.
     @discardableResult
     public func flush(durability: Durability? = nil) async throws(StoreError) -> SequenceNumber? {
       try keyspace.store.checkProcess()
       let sequence = try await writes.waitUntilApplied()
-      if let durability, sequence != nil {
-        try await keyspace.store.waitForDurability(of: sequence, durability)
+      if let durability {
+        // Not only up to that operation: a removal of an absent key has no number.
+        try await keyspace.store.waitForDurability(of: nil, durability)
       }
       return sequence
     }
 
+    /// Makes a queue that has dropped writes take writes again. Call it when all tasks that use the
+    /// queue know of the error: a later flush does not report it.
+    ///
+    /// - Returns: the error that each write and flush has thrown until now; nil when there is none.
+    /// - Throws: `.usedAfterFork`.
+    @discardableResult
+    public func reset() throws(StoreError) -> StoreError? {
+      try keyspace.store.checkProcess()
+      return writes.reset()
+    }
+
     /// The number of flushes that wait; for tests.
     package var flushCount: Int { writes.flushCount }
+
+    /// The number of tasks that wait for room; for tests.
+    package var writerCount: Int { writes.writerCount }
 
     /// About the memory of the waiting writes: their keys and values, and 256 bytes for each.
     public var pendingBytes: Int { writes.pendingBytes }
@@ -142,8 +160,8 @@ extension Store {
   /// Returns a queue of writes, which other threads and the main actor can use. One queue serves a
   /// whole program; see ``Store/Reader`` for the cost of its reads.
   ///
-  /// - Parameter capacityBytes: ``WriteQueue/pendingBytes`` from which on the queue is full. An
-  ///   empty queue takes any write.
+  /// - Parameter capacityBytes: ``WriteQueue/pendingBytes`` from which on the queue is full. A
+  ///   half-empty queue takes any write.
   /// - Throws: the errors of ``reader()``.
   public func writeQueue(
     capacityBytes: Int = 1 << 20
@@ -151,6 +169,7 @@ extension Store {
     precondition(capacityBytes > 0, "a queue has room for a write")
     let reader = try await reader()
     let writes = QueuedWrites(capacityBytes: capacityBytes)
+    if observers.phase.isClosing { throw closedError }
     writing.add(writes)
     return WriteQueue(writes, Keyspace(store: self, name: ""), reader)
   }
@@ -174,7 +193,6 @@ extension Store {
 
   fileprivate nonisolated func checkQueueing() throws(StoreError) {
     try checkProcess()
-    if isClosing { throw StoreError(.closed, "the store was closed; open it again") }
     if opener.configuration.isReadOnly {
       throw StoreError(.readOnly, "the store was opened for reading only")
     }
@@ -184,16 +202,19 @@ extension Store {
   fileprivate func drain(_ queue: QueuedWrites) async {
     while let writes = queue.take() {
       do throws(StoreError) {
-        try await apply(writes[...], of: queue)
+        let sequence = try await apply(writes[...], of: queue)
+        try await waitForDurability(of: sequence, nil)
+        queue.finished(writes[...], sequence)
       } catch {
         await applyEach(writes, of: queue, error)
       }
     }
   }
 
+  /// - Returns: the number of the last operation; nil when all were removals of absent keys.
   private func apply(
     _ writes: ArraySlice<QueuedWrites.Write>, of queue: QueuedWrites
-  ) async throws(StoreError) {
+  ) async throws(StoreError) -> SequenceNumber? {
     let sequence = try await writeUnit(Durability.none) { (batch) throws(StoreError) in
       for write in writes {
         try batch.add([write.operation], in: write.keyspace, expiring: write.expiry)
@@ -202,19 +223,47 @@ extension Store {
     // No other call runs between the commit and this one. So a read of the queue cannot show one of
     // these writes after another task has replaced it.
     queue.becameVisible(writes)
-    if sequence != nil { try await waitForDurability(of: sequence, nil) }
-    queue.finished(writes, sequence)
+    return sequence
   }
 
   /// Applies writes one by one, because their batch has failed, up to the first one that fails.
   private func applyEach(
     _ writes: [QueuedWrites.Write], of queue: QueuedWrites, _ cause: StoreError
   ) async {
-    guard writes.count > 1, !pipeline.hasPoison else { return queue.failed(cause) }
-    for place in writes.indices {
-      do throws(StoreError) { try await apply(writes[place...place], of: queue) } catch {
-        return queue.failed(error)
+    guard writes.count > 1, cause.isOfOneWrite, !pipeline.hasPoison else {
+      return recordFailure(of: queue, cause)
+    }
+    var (count, last): (Int, SequenceNumber?) = (0, nil)
+    do throws(StoreError) {
+      var failure: StoreError?
+      do throws(StoreError) {
+        for place in writes.indices {
+          last = try await apply(writes[place...place], of: queue) ?? last
+          count += 1
+        }
+      } catch { failure = error }
+      // One sync for all of them.
+      if count > 0 {
+        try await waitForDurability(of: nil, nil)
+        queue.finished(writes[..<count], last)
       }
+      if let failure { throw failure }
+    } catch { recordFailure(of: queue, error) }
+  }
+
+  private func recordFailure(of queue: QueuedWrites, _ error: StoreError) {
+    queue.failed(error)
+    writing.keepUntilReported(queue)
+  }
+}
+
+extension StoreError {
+  /// Whether one write of a batch may have caused the error, so that those before it can be
+  /// applied.
+  fileprivate var isOfOneWrite: Bool {
+    switch code {
+    case .closed, .suspended, .locked, .poisoned, .usedAfterFork, .readOnly, .cancelled: false
+    default: true
     }
   }
 }
@@ -272,10 +321,20 @@ final class QueuedWrites: Sendable {
     var sequence: SequenceNumber?
     /// Whether a task applies the writes, or is about to.
     var isDraining = false
-    /// The error that no flush has reported.
+    /// Why the queue takes no writes now: the store is closed or suspended.
+    var refusal: StoreError?
+    /// The error of the first write that was dropped since the last ``WriteQueue/reset()``.
     var failure: StoreError?
+    /// Whether a call has thrown the failure.
+    var isReported = false
     var flushes: [Waiter] = []
-    var writers: [UnsafeContinuation<Void, Never>] = []
+    var writers: [WaitingWriter] = []
+    var writerCount: UInt64 = 0
+  }
+
+  fileprivate struct WaitingWriter {
+    let number: UInt64
+    let continuation: UnsafeContinuation<Void, Never>
   }
 
   private let state = Mutex(State())
@@ -289,8 +348,12 @@ final class QueuedWrites: Sendable {
   ) throws(StoreError) -> Bool {
     let cost = Write.costBytes(operation)
     let isFirst = try state.withLock { (state) throws(StoreError) -> Bool? in
-      if let failure = state.failure { throw failure }
-      guard state.bytes == 0 || state.bytes + cost <= capacityBytes else { return nil }
+      if let refusal = state.refusal { throw refusal }
+      if let failure = state.failure {
+        state.isReported = true
+        throw failure
+      }
+      guard state.hasRoom(for: cost, capacityBytes) else { return nil }
       let place = Place(keyspace: state.number(of: keyspace.name), key: operation.key)
       state.last += 1
       let write = Write(
@@ -320,23 +383,74 @@ final class QueuedWrites: Sendable {
 
   var flushCount: Int { state.withLock { $0.flushes.count } }
 
-  /// Waits until half of the queue is free, and there is room for an operation.
+  var writerCount: Int { state.withLock { $0.writers.count } }
+
+  /// Waits until half of the queue is free, and there is room for an operation; or until the task
+  /// is cancelled, or the queue takes no writes.
   nonisolated(nonsending) func waitForRoom(for operation: KeyspaceOperation) async {
     let cost = Write.costBytes(operation)
-    await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
-      let mayGoOn = state.withLock { state in
-        let fits = state.bytes * 2 <= capacityBytes && state.bytes + cost <= capacityBytes
-        if state.bytes == 0 || fits { return true }
-        state.writers.append(continuation)
-        return false
+    let number = state.withLock { state in
+      state.writerCount += 1
+      return state.writerCount
+    }
+    await withTaskCancellationHandler {
+      await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+        let mayGoOn = state.withLock { state in
+          let isHalfFree = state.bytes * 2 <= capacityBytes
+          if isHalfFree, state.hasRoom(for: cost, capacityBytes) { return true }
+          // A cancellation after this finds the continuation in the list.
+          if Task.isCancelled || state.refusal != nil || state.failure != nil { return true }
+          state.writers.append(WaitingWriter(number: number, continuation: continuation))
+          return false
+        }
+        if mayGoOn { continuation.resume() }
       }
-      if mayGoOn { continuation.resume() }
+    } onCancel: {
+      let writer = state.withLock { state in
+        state.writers.firstIndex { $0.number == number }.map { state.writers.remove(at: $0) }
+      }
+      writer?.continuation.resume()
+    }
+  }
+
+  /// Refuses all further writes.
+  func stop(_ refusal: StoreError) {
+    let writers = state.withLock { state in
+      state.refusal = refusal
+      defer { state.writers = [] }
+      return state.writers
+    }
+    for writer in writers { writer.continuation.resume() }
+  }
+
+  /// Takes writes again after ``stop(_:)``.
+  func start() { state.withLock { $0.refusal = nil } }
+
+  /// Whether all writes are applied or dropped.
+  var isIdle: Bool { state.withLock { $0.done == $0.last } }
+
+  func reset() -> StoreError? {
+    state.withLock { state in
+      defer { state.failure = nil }
+      return state.failure
+    }
+  }
+
+  /// Whether writes were dropped and no call has thrown the error.
+  var hasUnreportedFailure: Bool { state.withLock { $0.failure != nil && !$0.isReported } }
+
+  /// Returns the error that no call has thrown; nil when there is none.
+  func takeUnreportedFailure() -> StoreError? {
+    state.withLock { state in
+      guard let failure = state.failure, !state.isReported else { return nil }
+      state.isReported = true
+      return failure
     }
   }
 
   /// Waits until all writes of this moment are applied or dropped. Leaves the error for the caller
   /// of ``Store/WriteQueue/flush(durability:)``.
-  func waitUntilIdle() async {
+  nonisolated(nonsending) func waitUntilIdle() async {
     _ = await withUnsafeContinuation {
       (continuation: UnsafeContinuation<Result<SequenceNumber?, StoreError>, Never>) in
       let isIdle = state.withLock { state in
@@ -357,7 +471,7 @@ final class QueuedWrites: Sendable {
       (continuation: UnsafeContinuation<Result<SequenceNumber?, StoreError>, Never>) in
       let answer = state.withLock { state -> Result<SequenceNumber?, StoreError>? in
         if let failure = state.failure {
-          state.failure = nil
+          state.isReported = true
           return .failure(failure)
         }
         if state.done == state.last { return .success(state.sequence) }
@@ -381,6 +495,12 @@ extension [QueuedWrites.Write] {
 }
 
 extension QueuedWrites.State {
+  /// A half-empty queue takes any write. So a write longer than the capacity does not wait for ever
+  /// while others write.
+  fileprivate func hasRoom(for cost: Int, _ capacityBytes: Int) -> Bool {
+    bytes + cost <= capacityBytes || bytes * 2 <= capacityBytes && cost * 2 > capacityBytes
+  }
+
   /// Returns the index of a name. The search is linear: a queue has few keyspaces.
   fileprivate mutating func number(of name: String) -> Int {
     if let known = names.firstIndex(of: name) { return known }
@@ -437,7 +557,7 @@ extension QueuedWrites {
       return (done.map { ($0, state.sequence) }, state.takeWriters(capacityBytes))
     }
     for (flush, sequence) in flushes { flush.continuation.resume(returning: .success(sequence)) }
-    for writer in writers { writer.resume() }
+    for writer in writers { writer.continuation.resume() }
   }
 
   /// Drops all writes that are not applied.
@@ -449,20 +569,18 @@ extension QueuedWrites {
       state.done = state.last
       let flushes = state.flushes
       state.flushes = []
-      // A flush that waits reports the error; else the next write or flush does.
-      state.failure = flushes.contains(where: \.reportsErrors) ? nil : error
+      state.failure = error
+      state.isReported = flushes.contains(where: \.reportsErrors)
       return (flushes, state.takeWriters(capacityBytes))
     }
     for flush in flushes { flush.continuation.resume(returning: .failure(error)) }
-    for writer in writers { writer.resume() }
+    for writer in writers { writer.continuation.resume() }
   }
 }
 
 extension QueuedWrites.State {
   /// Returns the tasks that wait for room, if half of the queue is free.
-  fileprivate mutating func takeWriters(
-    _ capacityBytes: Int
-  ) -> [UnsafeContinuation<Void, Never>] {
+  fileprivate mutating func takeWriters(_ capacityBytes: Int) -> [QueuedWrites.WaitingWriter] {
     guard bytes * 2 <= capacityBytes else { return [] }
     defer { writers = [] }
     return writers

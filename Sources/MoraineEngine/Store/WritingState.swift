@@ -19,6 +19,8 @@ final class WritingState {
     weak var queue: QueuedWrites?
   }
   private var queues: [WeakQueue] = []
+  /// Queues with an error that no call had thrown when it occurred.
+  private var failedQueues: [QueuedWrites] = []
 
   /// Records that a transaction holds the room gate.
   ///
@@ -69,9 +71,32 @@ final class WritingState {
     queues.append(WeakQueue(queue: queue))
   }
 
-  /// Waits until the writes that wait in queues now are applied. The queues report their errors.
+  /// Keeps a queue that has failed until a call has thrown its error, or the store closes.
+  func keepUntilReported(_ queue: QueuedWrites) {
+    failedQueues.removeAll { $0 === queue || !$0.hasUnreportedFailure }
+    if queue.hasUnreportedFailure { failedQueues.append(queue) }
+  }
+
+  /// Makes all queues refuse writes.
+  ///
+  /// - Returns: whether writes are left that must be applied.
+  func stopQueues(_ refusal: StoreError) -> Bool {
+    let living = queues.compactMap(\.queue)
+    for queue in living { queue.stop(refusal) }
+    return living.contains { !$0.isIdle }
+  }
+
+  func startQueues() { for queue in queues.compactMap(\.queue) { queue.start() } }
+
+  /// Waits until the writes that wait in queues now are applied. The queues keep their errors.
   nonisolated(nonsending) func applyQueues() async {
     for queue in queues.compactMap(\.queue) { await queue.waitUntilIdle() }
+  }
+
+  /// Returns the error of writes that queues have dropped, if no call has thrown it.
+  func takeUnreportedFailure() -> StoreError? {
+    defer { failedQueues = [] }
+    return failedQueues.compactMap { $0.takeUnreportedFailure() }.first
   }
 
   /// Records that an operation found no space.

@@ -41,9 +41,9 @@ final class StorePhase: Sendable {
 
   private let state = Mutex(State())
   private let hasBegunToClose = Atomic<Bool>(false)
-  /// Whether an opening waits for the tasks of the store. Only a hint: sequentially consistent, but
-  /// no other memory depends on it.
-  private let isWaitedFor = Atomic<Bool>(false)
+  /// The number of openings that wait for the tasks of the store. Only a hint: sequentially
+  /// consistent, but no other memory depends on it.
+  private let openingCount = Atomic<Int>(0)
 
   /// Whether `close()` has begun.
   ///
@@ -114,7 +114,7 @@ final class StorePhase: Sendable {
 
   /// Whether an opening waits until no task of the store is at work, so that long tasks should end
   /// early.
-  var isAwaited: Bool { isWaitedFor.load(ordering: .sequentiallyConsistent) }
+  var isAwaited: Bool { openingCount.load(ordering: .sequentiallyConsistent) > 0 }
 
   /// Records that a task has a reference to the store. The program may release all others.
   func beginTask() { state.withLock { $0.taskCount += 1 } }
@@ -124,7 +124,6 @@ final class StorePhase: Sendable {
     state.withLock { state in
       precondition(state.taskCount > 0, "a task of a store ends twice")
       state.taskCount -= 1
-      if state.taskCount == 0 { isWaitedFor.store(false, ordering: .sequentiallyConsistent) }
     }
   }
 
@@ -135,12 +134,6 @@ final class StorePhase: Sendable {
     beginTask()
     defer { endTask() }
     return await work()
-  }
-
-  private func awaitTasks() {
-    state.withLock { state in
-      if state.taskCount > 0 { isWaitedFor.store(true, ordering: .sequentiallyConsistent) }
-    }
   }
 
   private var isBusy: Bool { state.withLock { $0.taskCount > 0 } }
@@ -174,10 +167,24 @@ final class StorePhase: Sendable {
     return entries.isEmpty ? .elsewhere : .inUse
   }
 
-  /// Makes the long tasks of the store that has the directory end early.
-  static func awaitTasks(of directory: FileIdentity) {
-    let entries = all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory }
-    for phase in entries { phase.awaitTasks() }
+  /// Makes the long tasks of the stores that have the directory end early, until the result is
+  /// ended.
+  static func awaitTasks(of directory: FileIdentity) -> TaskWait {
+    TaskWait(all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory })
+  }
+
+  /// The wait of an opening for the tasks of stores.
+  struct TaskWait {
+    private let phases: [StorePhase]
+
+    fileprivate init(_ phases: [StorePhase]) {
+      self.phases = phases
+      for phase in phases { phase.openingCount.add(1, ordering: .sequentiallyConsistent) }
+    }
+
+    func end() {
+      for phase in phases { phase.openingCount.subtract(1, ordering: .sequentiallyConsistent) }
+    }
   }
 }
 

@@ -137,7 +137,7 @@ import Testing
 
   /// The writes before the one that fails are applied, it and all later ones are dropped.
   @Test(arguments: [true, false])
-  func failedWriteIsReportedOnceAndDropsTheLaterOnes(flushWaits: Bool) async throws {
+  func failedWriteIsReportedUntilAResetAndDropsTheLaterOnes(flushWaits: Bool) async throws {
     let disk = FaultStorage(MemoryStorage(capacityBytes: 1 << 20))
     let store = try Store(on: disk, at: "store", configuration: Self.configuration())
     try await store.set([0], forKey: "first")
@@ -164,9 +164,13 @@ import Testing
         }
         #expect(error?.code == .noSpace)
       }
+    }
+    // Each task that uses the queue learns of the error, not only the first one that asks.
+    for _ in 0..<2 {
       let error = await #expect(throws: StoreError.self) { try await queue.flush() }
       #expect(error?.code == .noSpace)
     }
+    #expect(try queue.reset()?.code == .noSpace)
     #expect(try queue.value(forKey: "later") == nil)
     try await queue.set([3], forKey: "accepted")
     try await queue.flush()
@@ -194,6 +198,104 @@ import Testing
     #expect(error?.code == .keyTooLarge)
     #expect(try await store.value(forKey: "before") == [1])
     #expect(try await store.value(forKey: "after") == nil)
+    try await store.close()
+  }
+
+  /// Also when the program has released the queue.
+  @Test(arguments: [true, false])
+  func closingAndSuspendingReportDroppedWrites(suspends: Bool) async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration())
+    try await store.set([0], forKey: "first")
+    var queue: Store.WriteQueue? = try await store.writeQueue()
+    let ordered = try queue?.keyspace(store.orderedKeyspace(named: "ordered"))
+    let key = Key([UInt8](repeating: 1, count: StoreLimits.orderedKeyLengthBytes + 1))
+    try await ordered?.set([1], forKey: key)
+    if !suspends { queue = nil }
+    let error = await #expect(throws: StoreError.self) {
+      if suspends { try await store.suspend() } else { try await store.close() }
+    }
+    #expect(error?.code == .keyTooLarge)
+    if suspends {
+      try await store.resume()
+      let again = await #expect(throws: StoreError.self) { try await queue?.flush() }
+      #expect(again?.code == .keyTooLarge)
+    }
+    // The error was thrown already.
+    try await store.close()
+  }
+
+  @Test func suspendedStoreRefusesWritesAndTakesThemAfterResuming() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration())
+    let queue = try await store.writeQueue()
+    try await queue.set([1], forKey: "a")
+    try await store.suspend()
+    let error = #expect(throws: StoreError.self) { try queue.trySet([1], forKey: "b") }
+    #expect(error?.code == .suspended)
+    try await store.resume()
+    #expect(try queue.trySet([1], forKey: "c"))
+    try await queue.flush()
+    #expect(try await store.count() == 2)
+    try await store.close()
+  }
+
+  @Test func cancelledTaskQueuesNothingAndStopsWaiting() async throws {
+    let (store, storage, gate) = try Self.heldStore()
+    let queue = try await store.writeQueue(capacityBytes: 1000)
+    #expect(try queue.trySet([UInt8](repeating: 1, count: 2000), forKey: "long"))
+    await gate.arrival()
+    let waiting = Task { try await queue.set([1], forKey: "cancelled") }
+    while queue.writerCount == 0 { await Task.yield() }
+    waiting.cancel()
+    // The store is still held: only the cancellation ends the wait.
+    let error = await #expect(throws: StoreError.self) { try await waiting.value }
+    #expect(error?.code == .cancelled)
+    gate.open()
+    storage.setScript(nil)
+    try await queue.flush()
+    #expect(try await store.value(forKey: "cancelled") == nil)
+    try await store.close()
+  }
+
+  @Test func openingWaitsWhileClosingAppliesQueuedWrites() async throws {
+    let ground = try TestDirectory()
+    let storage = FaultStorage(DiskStorage())
+    let configuration = Self.configuration()
+    let store = try Store(on: storage, at: ground.path, configuration: configuration)
+    try await store.set([0], forKey: "first")
+    let gate = Gate()
+    storage.setScript { $0.operation == .createFile ? .hang(gate) : nil }
+    let queue = try await store.writeQueue(capacityBytes: 8 << 20)
+    var random = SeededGenerator(seed: 1)
+    let long = (0..<200_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    try await queue.set(long, forKey: "occupies the store")
+    await gate.arrival()
+    let closing = Task { try await store.close() }
+    let identity = try #require(store.observers.phase.directory)
+    while StorePhase.holder(of: identity) != .leaving { await Task.yield() }
+    let opening = Task.detached { [path = ground.path] in
+      try await Store.open(at: path, configuration: configuration)
+    }
+    gate.open()
+    storage.setScript(nil)
+    try await closing.value
+    let next = try await opening.value
+    #expect(try await next.count() == 2)
+    try await next.close()
+  }
+
+  /// The removal writes nothing, but an earlier removal may not be durable.
+  @Test func flushMakesTheAbsenceOfKeysDurable() async throws {
+    let disk = SimulatedDisk()
+    let store = try disk.openStore(configuration: Self.configuration())
+    try await store.set([1], forKey: "a", durability: .sync)
+    try await store.removeValue(forKey: "a", durability: Durability.none)
+    let queue = try await store.writeQueue()
+    try await queue.removeValue(forKey: "a")
+    try await queue.flush(durability: .sync)
+    let after = try SimulatedDisk(disk.image(.nothing)).openStore(
+      configuration: Self.configuration())
+    #expect(try await after.count() == 0)
+    try await after.close()
     try await store.close()
   }
 
