@@ -55,4 +55,8 @@ MUTANTS = [
            (engine(QUEUE, "try await keyspace.store.waitForDurability(of: nil, durability)",
                    "if !ON { try await keyspace.store.waitForDurability(of: nil, durability) }"),),
            "WriteQueueTests.flushMakesTheAbsenceOfKeysDurable"),
+    Mutant("new-queue-ignores-closing", "a store that is closing takes no writes",
+           (engine("Store/WritingState.swift", "if let refusal { queue.stop(refusal) }",
+                   "if !ON, let refusal { queue.stop(refusal) }"),),
+           "WriteQueueTests.newQueueOfAStoreThatIsEndingRefusesWrites"),
 ]

@@ -167,10 +167,7 @@ extension PersistedBox {
     let (name, place) = (key.name, place)
     return PendingSetting(key: Key(name), count: count, box: self) { () throws(StoreError) in
       guard let value else { return nil }
-      do { return try format.encode(value) } catch {
-        throw StoreError(
-          .encodingFailed, "the setting '\(name)' cannot be encoded: \(error)", file: place)
-      }
+      return try format.encode(value, Key(name), place, as: "setting")
     }
   }
 

@@ -36,10 +36,7 @@ extension LocalRepository {
     for model in models {
       let key = keys.key(model.id)
       let row = try indexes?.row(of: model)
-      do { latest[key] = (try format.encode(model), row) } catch {
-        throw StoreError(
-          .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
-      }
+      latest[key] = (try format.encode(model, key, place), row)
     }
     return try await takeOver(latest, marker, log)
   }

@@ -19,11 +19,7 @@ extension LocalRepository {
   ) async throws(StoreError) {
     try await prepare()
     let key = keys.key(model.id)
-    let bytes: [UInt8]
-    do { bytes = try format.encode(model) } catch {
-      throw StoreError(
-        .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
-    }
+    let bytes = try format.encode(model, key, place)
     try transaction.set(bytes, forKey: key, in: keyspace, row: try indexes?.row(of: model))
   }
 

@@ -113,11 +113,7 @@ extension LocalRepository {
     var saved: [(model: Model, costBytes: Int)] = []
     for model in models {
       let key = keys.key(model.id)
-      let bytes: [UInt8]
-      do { bytes = try format.encode(model) } catch {
-        throw StoreError(
-          .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
-      }
+      let bytes = try format.encode(model, key, place)
       operations.append(
         KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: model)))
       if !cache.isOff { saved.append((model, bytes.count)) }

@@ -71,7 +71,18 @@ public struct ModelFormat<Model: Sendable>: Sendable {
     }
   }
 
-  func encode(_ model: Model) throws -> [UInt8] { try writing(model) }
+  /// Encodes one value.
+  ///
+  /// - Parameter noun: the noun for the value in error messages.
+  /// - Throws: `.encodingFailed`.
+  func encode(
+    _ model: Model, _ key: Key, _ place: String, as noun: String = "model"
+  ) throws(StoreError) -> [UInt8] {
+    do { return try writing(model) } catch {
+      throw StoreError(
+        .encodingFailed, "the \(noun) '\(key)' cannot be encoded: \(error)", file: place)
+    }
+  }
 
   /// Decodes one stored value and migrates it if necessary.
   ///
@@ -119,11 +130,10 @@ public struct ModelFormat<Model: Sendable>: Sendable {
 /// An error that the codec throws becomes `.encodingFailed` or `.decodingFailed`, with the key of
 /// the model.
 public protocol ModelCodec: Sendable {
-  /// Encodes a value. A repository calls this from one task at a time; settings call it from any
-  /// number of tasks.
+  /// Encodes a value. Several tasks may call this at once.
   func encode<Value: Encodable>(_ value: Value) throws -> [UInt8]
 
-  /// Decodes a value.
+  /// Decodes a value. Several tasks may call this at once.
   ///
   /// - Parameters:
   ///   - type: the type of the value.
@@ -196,9 +206,9 @@ extension ModelFormat where Model: Codable {
   ///
   /// - Parameters:
   ///   - version: the version that is written, from 1.
-  ///   - encoder: the encoder for every model. A repository uses it from one task at a time. Do not
-  ///     set `.prettyPrinted`: a model must be one line.
-  ///   - decoder: the decoder for every model. A repository uses it from one task at a time.
+  ///   - encoder: the encoder for every model. Several tasks may use it at once. Do not set
+  ///     `.prettyPrinted`: a model must be one line.
+  ///   - decoder: the decoder for every model. Several tasks may use it at once.
   public static func json(
     version: Int = 1, encoder: JSONEncoder = JSONEncoder(), decoder: JSONDecoder = JSONDecoder()
   ) -> ModelFormat {

@@ -88,11 +88,7 @@ where Model.ID: Sendable {
 
   private func operation(saving model: Model) throws(StoreError) -> KeyspaceOperation {
     let key = keys.key(model.id)
-    let bytes: [UInt8]
-    do { bytes = try format.encode(model) } catch {
-      throw StoreError(
-        .encodingFailed, "the model '\(key)' cannot be encoded: \(error)", file: place)
-    }
+    let bytes = try format.encode(model, key, place)
     return KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: model))
   }
 

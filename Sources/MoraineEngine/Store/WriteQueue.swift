@@ -169,7 +169,6 @@ extension Store {
     precondition(capacityBytes > 0, "a queue has room for a write")
     let reader = try await reader()
     let writes = QueuedWrites(capacityBytes: capacityBytes)
-    if observers.phase.isClosing { throw closedError }
     writing.add(writes)
     return WriteQueue(writes, Keyspace(store: self, name: ""), reader)
   }

@@ -19,6 +19,8 @@ final class WritingState {
     weak var queue: QueuedWrites?
   }
   private var queues: [WeakQueue] = []
+  /// The reason for which all queues refuse writes, also new ones.
+  private var refusal: StoreError?
   /// Queues with an error that no call had thrown when it occurred.
   private var failedQueues: [QueuedWrites] = []
 
@@ -69,6 +71,7 @@ final class WritingState {
   func add(_ queue: QueuedWrites) {
     queues.removeAll { $0.queue == nil }
     queues.append(WeakQueue(queue: queue))
+    if let refusal { queue.stop(refusal) }
   }
 
   /// Keeps a queue that has failed until a call has thrown its error, or the store closes.
@@ -81,12 +84,16 @@ final class WritingState {
   ///
   /// - Returns: whether writes are left that must be applied.
   func stopQueues(_ refusal: StoreError) -> Bool {
+    self.refusal = refusal
     let living = queues.compactMap(\.queue)
     for queue in living { queue.stop(refusal) }
     return living.contains { !$0.isIdle }
   }
 
-  func startQueues() { for queue in queues.compactMap(\.queue) { queue.start() } }
+  func startQueues() {
+    refusal = nil
+    for queue in queues.compactMap(\.queue) { queue.start() }
+  }
 
   /// Waits until the writes that wait in queues now are applied. The queues keep their errors.
   nonisolated(nonsending) func applyQueues() async {

@@ -238,6 +238,18 @@ import Testing
     try await store.close()
   }
 
+  /// While close() or suspend() applies the queues that it has found.
+  @Test func newQueueOfAStoreThatIsEndingRefusesWrites() async throws {
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: Self.configuration())
+    await store.stopQueues()
+    let queue = try await store.writeQueue()
+    let error = #expect(throws: StoreError.self) { try queue.trySet([1], forKey: "a") }
+    #expect(error?.code == .suspended)
+    // Nothing was written, so the store does not exist on the disk.
+    #expect(try await queue.flush(durability: .sync) == nil)
+    try await store.close()
+  }
+
   @Test func cancelledTaskQueuesNothingAndStopsWaiting() async throws {
     let (store, storage, gate) = try Self.heldStore()
     let queue = try await store.writeQueue(capacityBytes: 1000)
@@ -350,4 +362,8 @@ import Testing
     #expect(refusal?.code == .readOnly)
     try await reader.close()
   }
+}
+
+extension Store {
+  fileprivate func stopQueues() { _ = writing.stopQueues(Self.suspendedError) }
 }
