@@ -219,9 +219,10 @@ import Testing
         state.withLock { state in
           if event.operation == .synchronizeFull { state.hasFreed = true }
           if event.operation != .allocate || state.hasFreed { return nil }
-          // The first failure is that of an allocation ahead of need, which no writer waits for.
+          // Each allocation asks for much space and then for little. No writer waits for the first
+          // one, which is made ahead of need.
           state.failureCount += 1
-          if state.failureCount == 2 { gate.open() }
+          if state.failureCount == 4 { gate.open() }
           return .fail(.noSpace)
         }
       }

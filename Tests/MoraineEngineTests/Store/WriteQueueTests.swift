@@ -37,6 +37,9 @@ import Testing
     try await queue.set([4], forKey: "b")
     try await queue.removeValue(forKey: "b")
     await gate.arrival()
+    // The queue applies the writes so far; these wait.
+    try await queue.set([5], forKey: "d")
+    try await queue.removeValue(forKey: "e")
     for isApplied in [false, true] {
       if isApplied {
         gate.open()
@@ -52,6 +55,8 @@ import Testing
       #expect(try queue.contains("a"))
       #expect(try !queue.contains("b"))
       #expect(try !users.contains("c"))
+      #expect(try queue.value(forKey: "d") == [5])
+      #expect(try queue.value(forKey: "e") == nil)
     }
     #expect(try await store.value(forKey: "a") == [3])
     #expect(try await store.keyspace(named: "users").value(forKey: "a") == [2])
