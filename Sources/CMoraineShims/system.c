@@ -250,6 +250,17 @@ void moraine_prefill(int fd, off_t offset, void *base, size_t length) {
   moraine_prefault(base, length);
 }
 
+void moraine_prefault_for_reading(void *base, size_t length) {
+#if defined(__linux__)
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+  (void)madvise(base, length, MADV_POPULATE_READ);
+#else
+  (void)base, (void)length;
+#endif
+}
+
 void moraine_announce_mapped(void *base, size_t length) {
   (void)madvise(base, length, MADV_WILLNEED);
 }
@@ -260,6 +271,14 @@ void moraine_announce(int fd, off_t offset, size_t length) {
 #else
   struct radvisory part = {.ra_offset = offset, .ra_count = (int)length};
   (void)fcntl(fd, F_RDADVISE, &part);
+#endif
+}
+
+void moraine_announce_sync(int fd, off_t offset, size_t length) {
+#if defined(__linux__)
+  (void)sync_file_range(fd, offset, (off_t)length, SYNC_FILE_RANGE_WRITE);
+#else
+  (void)fd, (void)offset, (void)length;
 #endif
 }
 

@@ -142,6 +142,13 @@ final class DiskFile: StorageFile, Parkable {
     }
   }
 
+  func announceSync(from start: UInt64, to end: UInt64) throws(StorageError) {
+    guard end > start else { return }
+    try use { (descriptor) throws(StorageError) in
+      moraine_announce_sync(descriptor, off_t(start), size_t(end - start))
+    }
+  }
+
   func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(StorageError) {
     guard let base = bytes.baseAddress else { return }
     let count = bytes.count

@@ -32,4 +32,8 @@ final class DiskMapping: FileMapping, @unchecked Sendable {
     guard end > first else { return }
     moraine_prefault(base + first, end - first)
   }
+
+  func prefaultForReading(to end: Int) {
+    moraine_prefault_for_reading(base, min(end, lengthBytes))
+  }
 }

@@ -194,6 +194,9 @@ package protocol StorageFile: AnyObject, Sendable {
   ) throws(StorageError) -> Int?
   /// Begins to read bytes from the disk, without waiting for them; a hint.
   func announceRead(from start: Int, to end: Int) throws(StorageError)
+  /// Begins to write bytes to the disk, without waiting for them, so that ``synchronize(_:)`` has
+  /// less to do; a hint.
+  func announceSync(from start: UInt64, to end: UInt64) throws(StorageError)
   /// Maps the file's first bytes, shared with other users of the file. The mapping may reach beyond
   /// the file's end; access only bytes that ``allocate(from:to:)`` has reserved.
   func map(lengthBytes: Int, _ access: FileAccess) throws(StorageError) -> any FileMapping
@@ -216,6 +219,8 @@ package protocol StorageFile: AnyObject, Sendable {
 
 extension StorageFile {
   package func announceRead(from start: Int, to end: Int) throws(StorageError) {}
+
+  package func announceSync(from start: UInt64, to end: UInt64) throws(StorageError) {}
 
   /// Storage without descriptors gives none back.
   package func allowParking() {}
@@ -254,8 +259,11 @@ extension StorageDirectory {
 package protocol FileMapping: AnyObject, Sendable {
   var base: UnsafeMutableRawPointer { get }
   var lengthBytes: Int { get }
-  /// Makes pages present before they are used; a hint.
+  /// Makes pages present before they are written to; a hint.
   func prefault(from start: Int, to end: Int)
+  /// Makes the pages up to `end` present before they are read; a hint. They were just written, so
+  /// they are in the file cache.
+  func prefaultForReading(to end: Int)
   /// Begins to read bytes from the disk, without waiting for them; a hint.
   func announceRead(from start: Int, to end: Int)
   /// Declares that the bytes up to `end` are not written any more and are about to be synced. A
@@ -267,4 +275,6 @@ extension FileMapping {
   package func announceRead(from start: Int, to end: Int) {}
 
   package func finishWriting(to end: Int) {}
+
+  package func prefaultForReading(to end: Int) {}
 }

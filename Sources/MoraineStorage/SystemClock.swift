@@ -33,6 +33,12 @@ package enum SystemClock {
     return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
+  /// Keeps the calling thread busy, for times that are shorter than a sleep can be.
+  package static func spin(nanoseconds: UInt64) {
+    let end = monotonicNanoseconds() + nanoseconds
+    while monotonicNanoseconds() < end {}
+  }
+
   /// Makes the calling thread sleep. A signal may end the sleep early.
   package static func sleep(nanoseconds: UInt64) {
     guard nanoseconds > 0 else { return }

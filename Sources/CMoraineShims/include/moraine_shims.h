@@ -67,10 +67,15 @@ void moraine_prefault(void *base, size_t length);
 // during the call. It first writes zeros there, many pages at a time. The kernel then need not
 // create each page separately, and syncs them together.
 void moraine_prefill(int fd, off_t offset, void *base, size_t length);
+// Enters the pages of a mapping that are in the file cache into the page table, for reading. A hint.
+void moraine_prefault_for_reading(void *base, size_t length);
 // Begins to read a part of a mapped file from the disk, without waiting. A hint.
 void moraine_announce_mapped(void *base, size_t length);
 // Begins to read a part of a file from the disk, without waiting. A hint.
 void moraine_announce(int fd, off_t offset, size_t length);
+// Begins to write a part of a file to the disk, without waiting. A hint: the next sync reports an
+// error, and on systems other than Linux nothing happens.
+void moraine_announce_sync(int fd, off_t offset, size_t length);
 // Removes pages from a mapping's page table. The bytes of a shared mapping stay in the file cache.
 // Bytes written to a private mapping, or to memory without a file, are lost. A sync of mapped pages
 // interrupts every processor once per page to protect the pages; a sync of unmapped pages
