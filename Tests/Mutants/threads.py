@@ -6,6 +6,28 @@ WORDS = "Commit/CommitPipeline.swift"
 COMMIT = "CommitInterleavingTests.everyOperationIsCoveredByASync"
 
 MUTANTS = [
+    Mutant("executor-with-one-queue", "a program's loop holds back no compaction",
+           (engine("Concurrency/JobRunner.swift",
+                   "    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .brief)\n  }\n",
+                   "    let job = Job(UnownedJob(job), self)\n"
+                   "    if ON { return serial.enqueue { _ in _ = job.step() } }\n"
+                   "    ThreadPool.current.submit(job, to: .brief)\n  }\n"
+                   "  private let serial = SerialQueue(.brief)\n"),),
+           "PoolExecutorTests.jobThatKeepsItsThreadDelaysNoOtherJob"),
+    Mutant("close-on-the-committing-thread", "a program's loop holds back no close",
+           (engine(WORDS, "isInItsProcess ? PoolExecutor() : nil",
+                   "isInItsProcess ? (ON ? CommittingExecutor(self) : PoolExecutor()) : nil"),
+            engine("Concurrency/JobRunner.swift",
+                   "/// Runs tasks on threads of the pool.\n",
+                   "final class CommittingExecutor: TaskExecutor {\n"
+                   "  private let runner: any JobRunner\n"
+                   "  init(_ runner: any JobRunner) { self.runner = runner }\n"
+                   "  func enqueue(_ job: consuming ExecutorJob) {\n"
+                   "    let job = UnownedJob(job)\n"
+                   "    runner.enqueue { [self] _ in\n"
+                   "      job.runSynchronously(on: asUnownedTaskExecutor())\n    }\n  }\n}\n\n"
+                   "/// Runs tasks on threads of the pool.\n")),
+           "PoolExecutorTests.taskThatClosesAStoreKeepsNoJobOfTheStoreBack"),
     Mutant("interval-asked-without-a-fence", "P3: an interval's sync covers what was appended",
            (engine(WORDS,
                    "    try sequentiallyConsistentFence()\n    // Relaxed: the fence orders it, and",

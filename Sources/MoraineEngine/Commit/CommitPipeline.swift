@@ -161,11 +161,8 @@ final class CommitPipeline: JobRunner, PoolWork {
     wake()
   }
 
-  /// Executor that runs tasks on the committing thread; nil in a forked child, which has no such
-  /// thread.
-  var taskExecutor: (any TaskExecutor)? {
-    isInItsProcess ? JobRunnerExecutor(self) : nil
-  }
+  /// Executor that runs tasks on threads of the pool; nil in a forked child, which has no pool.
+  var taskExecutor: (any TaskExecutor)? { isInItsProcess ? PoolExecutor() : nil }
 
   /// Whether this process has created the pipeline, and is no forked child.
   var isInItsProcess: Bool { CurrentProcess.forkGeneration == forkGeneration }

@@ -8,63 +8,17 @@ protocol CompactionStrategy {
   /// is worth the work.
   func next(_ log: CompactionFigures) -> Range<Int>?
   /// Whether there is more garbage than the policy allows: then compaction does not pause.
-  func isOverLimit(_ log: CompactionFigures) -> Bool
+  func isOverLimit(_ log: GarbageFigures) -> Bool
   /// How writers wait for compaction.
-  func delay(_ log: CompactionFigures) -> WriterDelay
+  func delay(_ log: GarbageFigures) -> WriterDelay
   /// Whether the active segment is worth sealing for its garbage alone.
   func sealsActive(_ log: CompactionFigures) -> Bool
 }
 
 extension CompactionStrategy {
-  func isOverLimit(_ log: CompactionFigures) -> Bool { false }
-  func delay(_ log: CompactionFigures) -> WriterDelay { .none }
+  func isOverLimit(_ log: GarbageFigures) -> Bool { false }
+  func delay(_ log: GarbageFigures) -> WriterDelay { .none }
   func sealsActive(_ log: CompactionFigures) -> Bool { false }
-}
-
-/// How a writer waits for compaction, so that the garbage stays limited.
-enum WriterDelay: Equatable {
-  case none
-  /// The writer pauses, and again whenever it has appended this number of bytes.
-  case pause(nanoseconds: UInt64, everyBytes: Int)
-  /// The writer waits until compaction has read three times as many bytes as the writer appends.
-  case untilProgress
-
-  /// Number of bytes between two delays: so many that fewer than a thousandth of small writes are
-  /// delayed. Where pauses do not suffice, there are fewer bytes.
-  static let longestPiece = 256 << 10
-  static let shortestPiece = 32 << 10
-  /// Pauses for the least garbage over the limit, and for the most, in nanoseconds.
-  private static let pauses = 200_000.0...2_000_000.0
-  /// Share of the tolerated garbage at which writers wait for progress.
-  private static let highestShare = 3.0
-
-  /// Returns the delay for a share of the garbage that is tolerated over the limit. Up to a share
-  /// of 1 the pauses grow, and after that they become more frequent.
-  init(share: Double) {
-    assert(share >= 0, "there is less garbage than none")
-    guard share < Self.highestShare else {
-      self = .untilProgress
-      return
-    }
-    let (least, most) = (Self.pauses.lowerBound, Self.pauses.upperBound)
-    let frequency = 1 + (Self.pieces - 1) * max(0, share - 1) / (Self.highestShare - 1)
-    self = .pause(
-      nanoseconds: UInt64(least + (most - least) * min(1, share)),
-      everyBytes: Int(Double(Self.longestPiece) / frequency))
-  }
-
-  private static var pieces: Double { Double(longestPiece / shortestPiece) }
-
-  /// Returns as how many pieces a unit of `count` bytes counts: it pauses once for each.
-  static func pieces(of count: Int, pieceBytes: Int) -> Int {
-    assert(count > 0 && pieceBytes > 0, "a writer appends nothing")
-    return min(64, max(1, count / pieceBytes))
-  }
-
-  /// Returns how many bytes compaction must read before a unit of `count` bytes is appended.
-  static func progressBytes(before count: Int) -> Int {
-    3 * max(shortestPiece, min(count, Log.largestStep))
-  }
 }
 
 /// The reason for a compaction in the background.
@@ -74,6 +28,14 @@ enum CompactionOccasion {
   case fullDisk
   /// No task writes.
   case idleness
+}
+
+/// How much garbage a log has.
+struct GarbageFigures {
+  /// Total length of all segments without the garbage that must stay, in bytes.
+  var cleanableBytes: Int
+  /// Total length of the live records, in bytes.
+  var liveBytes: UInt64
 }
 
 /// The facts about a log that compaction decides from.
@@ -97,6 +59,10 @@ struct CompactionFigures {
   /// contains it: no other segment is rewritten because of that garbage, and no writer waits.
   var cleanableBytes: Int {
     segments.reduce(totalBytes) { $1.isDamaged ? $0 - $1.garbageBytes : $0 }
+  }
+
+  var garbage: GarbageFigures {
+    GarbageFigures(cleanableBytes: cleanableBytes, liveBytes: liveBytes)
   }
 
   /// Position of the segment with garbage whose rewriting needs the least space; nil when no
@@ -165,11 +131,11 @@ struct BackgroundStrategy: CompactionStrategy {
 
   /// Number of bytes over the limit of the policy. Not an integer: a limit may allow more bytes
   /// than an integer can hold.
-  private func debtBytes(_ log: CompactionFigures) -> Double {
+  private func debtBytes(_ log: GarbageFigures) -> Double {
     Double(log.cleanableBytes) - Double(log.liveBytes) * policy.spaceAmplificationLimit
   }
 
-  func isOverLimit(_ log: CompactionFigures) -> Bool { debtBytes(log) > 0 }
+  func isOverLimit(_ log: GarbageFigures) -> Bool { debtBytes(log) > 0 }
 
   /// Garbage over the limit that is not worth a delay, in bytes.
   private static let toleratedBytes = Double(1 << 20)
@@ -179,14 +145,14 @@ struct BackgroundStrategy: CompactionStrategy {
   ///
   /// A share of 1 is an eighth of the live bytes, or 16 MiB in a small store: as much as is written
   /// while a compaction syncs and lists its output.
-  func delay(_ log: CompactionFigures) -> WriterDelay {
+  func delay(_ log: GarbageFigures) -> WriterDelay {
     let debt = debtBytes(log) - Self.toleratedBytes
     guard policy.rateLimitBytesPerSecond == nil, debt > 0 else { return .none }
     return WriterDelay(share: debt / max(Double(16 << 20), Double(log.liveBytes) / 8))
   }
 
   func sealsActive(_ log: CompactionFigures) -> Bool {
-    guard let active = log.active, isOverLimit(log) else { return false }
+    guard let active = log.active, isOverLimit(log.garbage) else { return false }
     return active.fileBytes > 1 << 20 && active.liveBytes < active.fileBytes / 4
   }
 }
@@ -326,6 +292,9 @@ struct CompactionPicker {
   var garbageFloorBytes = 64 << 10
   /// Number of small neighbours that are merged even without garbage.
   var smallRunCount = 8
+  /// Number of segments' lengths that are rewritten together: the space of all inputs is released
+  /// at the end.
+  var longestRun = 3
 
   /// - Parameters:
   ///   - segments: the sealed segments, in replay order.
@@ -353,8 +322,10 @@ struct CompactionPicker {
     if segments[start].contains(where: \.cannotMerge) { return start }
     var run = start
     var live = segments[start].reduce(0) { $0 + $1.liveBytes + $1.keptDeleteBytes }
+    var bytes = segments[start].reduce(0) { $0 + $1.bytes }
     func isWorthIt(_ figures: SegmentFigures) -> Bool {
       if figures.isDamaged || figures.cannotMerge { return false }
+      if bytes + figures.bytes > longestRun * segmentSizeBytes { return false }
       let isPoor = figures.garbageRatio >= 0.3 || figures.bytes < segmentSizeBytes / 8
       return isPoor && live + figures.liveBytes + figures.keptDeleteBytes <= segmentSizeBytes
     }
@@ -362,8 +333,10 @@ struct CompactionPicker {
       if run.lowerBound > 0, isWorthIt(segments[run.lowerBound - 1]) {
         run = run.lowerBound - 1..<run.upperBound
         live += segments[run.lowerBound].liveBytes + segments[run.lowerBound].keptDeleteBytes
+        bytes += segments[run.lowerBound].bytes
       } else if run.upperBound < segments.count, isWorthIt(segments[run.upperBound]) {
         live += segments[run.upperBound].liveBytes + segments[run.upperBound].keptDeleteBytes
+        bytes += segments[run.upperBound].bytes
         run = run.lowerBound..<run.upperBound + 1
       } else {
         assert(

@@ -131,6 +131,8 @@ struct CompactionInput: Sendable {
   let dictionaryLength: Int
   let liveBytes: Int
   let isCompacted: Bool
+  /// Whether nothing in the segment is live or must be kept: it is removed without being read.
+  let isDead: Bool
 }
 
 /// A record that the compaction copies if it is needed.
@@ -158,8 +160,14 @@ struct CompactionCandidate {
 /// Safety of `@unchecked Sendable`: one compaction passes the reader from call to call, and each
 /// call waits until the one before it has returned.
 final class CompactionReader: @unchecked Sendable {
-  static let chunkRecords = 2048
-  private static let chunkBytes = 512 << 10
+  /// Number of records after which a chunk ends.
+  static let chunkRecords = 16_384
+  /// Number of records that are looked up in one turn on the actor: so few that no writer notices.
+  static let turnRecords = 4096
+  /// Number of bytes after which a chunk ends. For each chunk the work passes from the thread to
+  /// the actor and back, and where writers keep the processors busy, each change of threads may
+  /// take milliseconds.
+  private static let chunkBytes = 2 << 20
   /// The segments to read; none after ``release()``.
   private(set) var inputs: [CompactionInput]
   private let directory: any StorageDirectory
@@ -192,6 +200,10 @@ final class CompactionReader: @unchecked Sendable {
   /// - Throws: `.corrupted` when a record is not what was written, `.io`.
   func chunk() throws(StoreError) -> [CompactionCandidate]? {
     while next < inputs.count {
+      if inputs[next].isDead {
+        next += 1
+        continue
+      }
       if scanner == nil { scanner = try open(inputs[next]) }
       let candidates = try candidates(of: inputs[next].slot)
       if !candidates.isEmpty { return candidates }
@@ -227,7 +239,8 @@ final class CompactionReader: @unchecked Sendable {
       readBytes += scanner.offset - start
       self.scanner = scanner
     }
-    while result.count < Self.chunkRecords, scanner.offset - start < Self.chunkBytes {
+    let most = sampling == nil ? Self.chunkRecords : Self.turnRecords
+    while result.count < most, scanner.offset - start < Self.chunkBytes {
       let place = scanner.offset
       switch try scanner.next() {
       case .end: return result
@@ -329,7 +342,9 @@ final class CompactionOutput: @unchecked Sendable {
   private(set) var expiries = ExpiryRun()
   /// Sequence number of the last delete that was left out: the feed of changes no longer contains
   /// it.
-  var lastDroppedDelete: UInt64 = 0
+  private(set) var lastDroppedDelete: UInt64 = 0
+  /// The records that were selected as live.
+  private(set) var selection = LiveSelection()
   private(set) var file: (any StorageFile)?
   private let directory: any StorageDirectory
   private let seed: Checksum
@@ -368,10 +383,27 @@ final class CompactionOutput: @unchecked Sendable {
     recoder = ValueRecoder(dictionary)
   }
 
-  /// Copies a record, or keeps a record of an ordered keyspace until ``writeWaiting(_:)``.
+  /// Copies the records that are to be kept, and counts them.
   ///
   /// - Throws: as ``append(_:_:_:)``.
   func add(
+    _ candidates: [CompactionCandidate], _ isKept: [Bool], from reader: CompactionReader
+  ) throws(StoreError) {
+    assert(candidates.count == isKept.count, "a record is neither kept nor left out")
+    for (candidate, isKept) in zip(candidates, isKept) {
+      if isKept {
+        if !candidate.isDelete { selection.add(candidate) }
+        try add(try reader.record(candidate), candidate, reader.values)
+      } else if candidate.isDelete {
+        lastDroppedDelete = max(lastDroppedDelete, candidate.sequence)
+      }
+    }
+  }
+
+  /// Copies a record, or keeps a record of an ordered keyspace until ``writeWaiting(_:)``.
+  ///
+  /// - Throws: as ``append(_:_:_:)``.
+  private func add(
     _ record: RecordReference, _ candidate: CompactionCandidate, _ values: SegmentValues
   ) throws(StoreError) {
     guard candidate.isOrdered else { return try append(record, candidate, values) }
@@ -465,7 +497,11 @@ final class CompactionOutput: @unchecked Sendable {
     guard let file else { return }
     let place = UInt64(written)
     try buffer.withBytes { (bytes) throws(StoreError) in
-      try storing { () throws(StorageError) in try file.write(bytes, at: place) }
+      try storing { () throws(StorageError) in
+        try file.write(bytes, at: place)
+        // The sync at the end would otherwise write all of it, and other syncs would wait.
+        try file.announceSync(from: place, to: place + UInt64(bytes.count))
+      }
     }
     written += buffer.count
     buffer.removeAll(keepingCapacity: true)

@@ -92,13 +92,20 @@ extension Store {
       }
       return SharedDictionary(bytes: bytes, keptFrom: input.slot)
     }
-    guard compactionPolicy.sharesDictionaries else { return .none }
+    let living = inputs.filter { $0.liveBytes > 0 }
+    guard compactionPolicy.sharesDictionaries, SharedDictionary.isWorthIt(for: inputs) else {
+      return .none
+    }
     let maker = DictionaryMaker(
-      inputs, directory, engine!.log.manifest.hashKey, isGlance: work.hasFoundNothing)
-    while let candidates = try await thread.run({ () throws(StoreError) in try maker.chunk() }) {
+      living, directory, engine!.log.manifest.hashKey, isGlance: work.hasFoundNothing)
+    var next = try await thread.run { () throws(StoreError) in try maker.chunk() }
+    while let candidates = next {
       try await sleep(work.pacer.pauseOfLimit(afterReading: maker.takeReadBytes()), work)
-      let isKept = try engine!.selectLive(candidates, cleanedThrough: 0)
-      try await thread.run { () throws(StoreError) in try maker.add(candidates, isKept) }
+      let isKept = try engine!.selectLive(candidates[...], cleanedThrough: 0)
+      next = try await thread.run { () throws(StoreError) in
+        try maker.add(candidates, isKept)
+        return try maker.chunk()
+      }
     }
     let bytes = try await thread.run { () throws(StoreError) in maker.dictionary() }
     work.hasFoundNothing = bytes == nil
@@ -107,6 +114,13 @@ extension Store {
 }
 
 extension SharedDictionary {
+  /// Returns whether enough of the inputs is live: otherwise all of them are read, and the output
+  /// is so small that a later compaction merges it with its neighbours.
+  fileprivate static func isWorthIt(for inputs: [CompactionInput]) -> Bool {
+    let bytes = inputs.reduce(0) { $0 + $1.end }
+    return inputs.reduce(0) { $0 + $1.liveBytes } > bytes / 16
+  }
+
   /// Returns the input whose dictionary the output keeps: no other input has a dictionary, and most
   /// of the live bytes are those of this input, and are many more than those of the dictionary.
   fileprivate static func keeper(of inputs: [CompactionInput]) -> CompactionInput? {

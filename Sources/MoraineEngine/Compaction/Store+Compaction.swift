@@ -334,9 +334,9 @@ extension Store {
     }
   }
 
-  /// Delays a writer when garbage grows faster than compaction removes it: by a short pause, or,
-  /// when there is far too much, until the compaction has read three times as many bytes as the
-  /// writer is about to append.
+  /// Delays a writer when garbage grows faster than compaction removes it: by a pause for the bytes
+  /// that it is about to append, or, when there is far too much, until the compaction has read
+  /// three times as many bytes.
   ///
   /// - Parameter count: number of bytes that the writer is about to append.
   /// - Returns: the number of bytes after which the writer is delayed again; nil when it is not.
@@ -344,18 +344,25 @@ extension Store {
     guard compaction.isRunning, compactionPolicy.isAutomatic, !isShared, engine != nil else {
       return nil
     }
-    switch automaticStrategy.delay(engine!.compactionFigures()) {
+    let delay = compaction.delay(appendedBytes: engine!.log.appendedBytes) {
+      automaticStrategy.delay(engine!.garbageFigures())
+    }
+    switch delay {
     case .none: return nil
-    case .pause(let nanoseconds, let bytes):
-      let pieces = WriterDelay.pieces(of: count, pieceBytes: bytes)
-      await ThreadPool.current.sleep(nanoseconds: nanoseconds * UInt64(pieces))
-      return max(bytes, count)
+    case .pause(let rate):
+      let (nanoseconds, bytes) = WriterDelay.pause(atRate: rate, before: count)
+      if nanoseconds < WriterDelay.shortestSleepNanoseconds {
+        SystemClock.spin(nanoseconds: nanoseconds)
+      } else {
+        await ThreadPool.current.sleep(nanoseconds: nanoseconds)
+      }
+      return bytes
     case .untilProgress:
       let bytes = WriterDelay.progressBytes(before: count)
       await compaction.waitForProgress(ofBytes: UInt64(bytes)) {
         !isClosed && !observers.phase.isClosing
       }
-      return max(WriterDelay.shortestPiece, count)
+      return max(WriterDelay.progressPieceBytes, count)
     }
   }
 
@@ -446,6 +453,14 @@ extension EngineState {
       segments: Array(all[..<sealedCount]), open: Array(all[sealedCount...]), active: active,
       totalBytes: Int(clamping: diskBytes()), liveBytes: live.bytes,
       segmentSizeBytes: configuration.segmentSizeBytes, fittingSegmentBytes: fittingSegmentBytes)
+  }
+
+  /// Returns the facts that each writer and each step of a compaction needs: they are summed in far
+  /// less time than the others.
+  func garbageFigures() -> GarbageFigures {
+    // The garbage of damaged segments must stay.
+    guard log.table.damage.isEmpty else { return compactionFigures().garbage }
+    return GarbageFigures(cleanableBytes: Int(clamping: diskBytes()), liveBytes: live.bytes)
   }
 
   /// Returns the figures of each segment, in replay order.

@@ -32,10 +32,10 @@ extension Store {
     do throws(StoreError) {
       try await validateNodes()
       output.share(try await sharedDictionary(for: reader.inputs, work))
-      let (count, cleaned, selection) = try await copy(wanted, reader, output, work, limitBytes)
+      let (count, cleaned) = try await copy(wanted, reader, output, work, limitBytes)
       slots = Array(wanted[..<count])
       try await work.thread.run { () throws(StoreError) in try output.finish(pipeline) }
-      guard await accounts(selection, for: slots, output) else {
+      guard await accountsForLive(slots, output) else {
         isContradicted = true
         throw .indexDamaged("the index lacks live records", checkpoints.names.first)
       }
@@ -103,11 +103,9 @@ extension Store {
   /// Returns whether the records that were selected as live account for the live bytes and the
   /// digest of each segment. If they do not, the figures or the index entries are wrong, and
   /// nothing may be published: live records would be lost.
-  private func accounts(
-    _ selection: LiveSelection, for slots: [Int], _ output: CompactionOutput
-  ) async -> Bool {
-    if engine!.agrees(with: selection, slots) { return true }
-    // A writer may have replaced some of the records since. Then only the records that the index
+  private func accountsForLive(_ slots: [Int], _ output: CompactionOutput) async -> Bool {
+    if engine!.accounts(for: slots, output.selection) { return true }
+    // The figures may have been read again from the log since. Then only the records that the index
     // still holds count. Writers that run between the parts of a comparison may make it fail; the
     // last comparison does not let them run.
     let relocations = output.relocations
@@ -119,7 +117,7 @@ extension Store {
         engine!.add(relocations[start..<end], to: &held)
         if yields { await Task.yield() }
       }
-      if engine!.agrees(with: held, slots) { return true }
+      if engine!.holds(held, slots) { return true }
       if !yields { return false }
     }
     return false
@@ -148,18 +146,22 @@ extension Store {
 
   /// Copies the live records of the segments, and the deletes that are still needed.
   ///
-  /// - Returns: how many of the segments were copied, up to which sequence number the output is
-  ///   clean of records that deletes hide, and which records were selected as live.
+  /// - Returns: how many of the segments were copied, and up to which sequence number the output is
+  ///   clean of records that deletes hide.
   private func copy(
     _ slots: [Int], _ reader: CompactionReader, _ output: CompactionOutput, _ work: CompactionWork,
     _ limitBytes: Int
-  ) async throws(StoreError) -> (count: Int, cleaned: UInt64, selection: LiveSelection) {
+  ) async throws(StoreError) -> (count: Int, cleaned: UInt64) {
     let thread = work.thread
     let cleaned = engine!.log.lastSequence
     let cleanedBefore = engine!.cleanedThrough(before: slots[0])
     var count = 1
-    var selection = LiveSelection()
-    while let candidates = try await thread.run({ () throws(StoreError) in try reader.chunk() }) {
+    for slot in slots { engine!.log.table[slot].beginSelection() }
+    for input in reader.inputs where input.isDead {
+      compaction.advance(readingBytes: UInt64(input.end))
+    }
+    var next = try await thread.run { () throws(StoreError) in try reader.chunk() }
+    while let candidates = next {
       try checkUsable()
       assert(
         candidates.first.map { slots[(count - 1)...].contains($0.address.slot) } == true,
@@ -168,30 +170,40 @@ extension Store {
       while slots[count - 1] != candidates[0].address.slot {
         if count > 1, output.expectedBytes(shrinkage: work.shrinkage) > limitBytes {
           try await writeWaiting(output, work)
-          return (count, cleaned, selection)
+          return (count, cleaned)
         }
         count += 1
       }
-      let isKept = try engine!.selectLive(candidates, cleanedThrough: cleanedBefore)
-      for (candidate, isKept) in zip(candidates, isKept) where candidate.isDelete && !isKept {
-        output.lastDroppedDelete = max(output.lastDroppedDelete, candidate.sequence)
-      }
-      for (candidate, isKept) in zip(candidates, isKept) where isKept && !candidate.isDelete {
-        selection.add(candidate)
-      }
-      compaction.advance(readingBytes: candidates.reduce(0) { $0 &+ UInt64($1.length) })
+      let isKept = try await select(candidates, cleanedThrough: cleanedBefore)
+      let readBytes = reader.takeReadBytes()
+      compaction.advance(readingBytes: UInt64(readBytes))
       let pause = work.pacer.pause(
-        afterReading: reader.takeReadBytes(), appendedBytes: engine!.log.appendedBytes,
-        isOverLimit: automaticStrategy.isOverLimit(engine!.compactionFigures()))
-      try await thread.run { () throws(StoreError) in
-        for (candidate, isKept) in zip(candidates, isKept) where isKept {
-          try output.add(try reader.record(candidate), candidate, reader.values)
-        }
-      }
+        afterReading: readBytes, appendedBytes: engine!.log.appendedBytes,
+        isOverLimit: automaticStrategy.isOverLimit(engine!.garbageFigures()))
       try await sleep(pause, work)
+      next = try await thread.run { () throws(StoreError) in
+        try output.add(candidates, isKept, from: reader)
+        return try reader.chunk()
+      }
     }
     try await writeWaiting(output, work)
-    return (slots.count, cleaned, selection)
+    return (slots.count, cleaned)
+  }
+
+  /// Selects the records that must be copied.
+  private func select(
+    _ candidates: [CompactionCandidate], cleanedThrough: UInt64
+  ) async throws(StoreError) -> [Bool] {
+    var isKept: [Bool] = []
+    isKept.reserveCapacity(candidates.count)
+    while true {
+      let turn = candidates[isKept.count...].prefix(CompactionReader.turnRecords)
+      isKept += try engine!.selectLive(turn, cleanedThrough: cleanedThrough)
+      engine!.recordSelection(turn)
+      if isKept.count == candidates.count { return isKept }
+      await Task.yield()
+      try checkUsable()
+    }
   }
 
   /// Copies the records that wait for their turn in the order of the keys.
@@ -207,7 +219,7 @@ extension Store {
       compaction.advance(readingBytes: UInt64(bytes))
       let pause = work.pacer.pause(
         afterReading: bytes, appendedBytes: engine!.log.appendedBytes,
-        isOverLimit: automaticStrategy.isOverLimit(engine!.compactionFigures()))
+        isOverLimit: automaticStrategy.isOverLimit(engine!.garbageFigures()))
       try await sleep(pause, work)
     }
   }
@@ -257,7 +269,9 @@ extension Store {
     guard opener.configuration.ioMode == .mapped, let file = output.file else { return nil }
     let length = output.lengthBytes
     return try await pipeline.run { () throws(StoreError) in
-      try SegmentFile.map(file, length)
+      let mapping = try SegmentFile.map(file, length)
+      mapping?.prefaultForReading(to: length)
+      return mapping
     }
   }
 
@@ -340,15 +354,24 @@ extension CommitPipeline {
 
 extension EngineState {
   func compactionInputs(_ slots: [Int]) -> [CompactionInput] {
-    slots.map { slot in
+    let isSummed = figuresAgree()
+    return slots.map { slot in
       assert(log.table.infos[slot].flags.contains(.sealed), "an open segment is to be rewritten")
       let view = log.table[slot]
       return CompactionInput(
         slot: slot, name: log.table.fileName(slot), mapping: log.table.infos[slot].mapping,
         firstOffset: view.firstOffset, end: view.end, seed: view.seed,
         dictionaryLength: view.dictionaryLength, liveBytes: view.boundedLiveBytes,
-        isCompacted: log.table.infos[slot].isCompacted)
+        isCompacted: log.table.infos[slot].isCompacted,
+        isDead: isSummed && view.isCounted && view.live == LiveSum() && view.deleteBytes == 0)
     }
+  }
+
+  /// Returns whether the figures of the segments add up to those of the store.
+  private func figuresAgree() -> Bool {
+    var sum = LiveSum()
+    for slot in log.table.order { sum.add(log.table[slot].liveBytes, log.table[slot].digest) }
+    return sum == LiveSum(bytes: live.bytes, digest: live.digest)
   }
 
   /// Returns the header of the next segment that compaction writes. The segment's number is used up
@@ -401,7 +424,7 @@ extension EngineState {
   ///
   /// - Throws: `.corrupted`, `.io` when a page is damaged and the index cannot be rebuilt.
   mutating func selectLive(
-    _ candidates: [CompactionCandidate], cleanedThrough: UInt64
+    _ candidates: ArraySlice<CompactionCandidate>, cleanedThrough: UInt64
   ) throws(StoreError) -> [Bool] {
     for candidate in candidates { live.index.prefetch(candidate.hash) }
     if live.index.needsCare {
@@ -409,6 +432,7 @@ extension EngineState {
         try validatePages(candidate.hash)
       }
     }
+    for candidate in candidates { live.index.prefetchOverflow(candidate.hash) }
     let droppable = Self.lastDroppableDelete(cleanedThrough, pin: observers.pins.leastSequence)
     return candidates.map { candidate in
       candidate.isDelete
@@ -417,6 +441,16 @@ extension EngineState {
           candidate.address, candidate.hash, candidate.keyspace, orderedKey: candidate.orderedKey,
           in: log.table)
     }
+  }
+
+  /// Records that the live ones of these records were selected just now: from now on a segment
+  /// counts those of them that are replaced or deleted.
+  mutating func recordSelection(_ candidates: ArraySlice<CompactionCandidate>) {
+    guard let last = candidates.last else { return }
+    assert(
+      candidates.allSatisfy { $0.address.slot == last.address.slot },
+      "the records of two segments are selected together")
+    log.table[last.address.slot].select(before: last.address.offset + last.length)
   }
 
   /// Replaces the inputs by the output in the order of the segments.
@@ -474,6 +508,7 @@ extension EngineState {
   mutating func install(_ relocations: ArraySlice<Relocation>, in slot: Int) {
     assert(log.table.order.contains(slot), "copies are installed in a segment outside the log")
     for relocation in relocations { live.index.prefetch(relocation.hash) }
+    for relocation in relocations { live.index.prefetchOverflow(relocation.hash) }
     let copied = relocations.reduce(0) { $0 + UInt64(aligned(Int($1.newLength))) }
     log.table.infos[slot].incomingBytes -= copied
     for relocation in relocations {
@@ -487,14 +522,12 @@ extension EngineState {
   }
 }
 
-/// The bytes and the digest of the records that a compaction has selected as live, for each input.
+/// The records that a compaction has selected as live, for each input.
 struct LiveSelection {
-  private struct Sum: Equatable {
-    var bytes: UInt64 = 0
-    var digest = StateDigest()
-  }
-
-  private var sums: [Int: Sum] = [:]
+  private var sums: [(slot: Int, sum: LiveSum)] = []
+  /// Position of the sum that was used last: records that follow one another are mostly of the same
+  /// input.
+  private var place = 0
 
   mutating func add(_ candidate: CompactionCandidate) {
     add(candidate.address.slot, candidate.length, candidate.hash, candidate.sequence)
@@ -506,25 +539,36 @@ struct LiveSelection {
   }
 
   private mutating func add(_ slot: Int, _ length: Int, _ hash: UInt64, _ sequence: UInt64) {
-    sums[slot, default: Sum()].bytes += UInt64(aligned(length))
-    sums[slot, default: Sum()].digest.add(hash: hash, sequence: sequence)
+    if place >= sums.count || sums[place].slot != slot {
+      place = sums.firstIndex { $0.slot == slot } ?? sums.count
+      if place == sums.count { sums.append((slot, LiveSum())) }
+    }
+    sums[place].sum.add(UInt64(aligned(length)), .of(hash: hash, sequence: sequence))
   }
 
-  /// Returns whether a segment has exactly these live records.
-  func agrees(with view: SegmentView, of slot: Int) -> Bool {
-    let sum = sums[slot] ?? Sum()
-    return sum.bytes == view.liveBytes && sum.digest == view.digest
-  }
+  subscript(slot: Int) -> LiveSum { sums.first { $0.slot == slot }?.sum ?? LiveSum() }
 }
 
 extension EngineState {
-  func agrees(with selection: LiveSelection, _ slots: [Int]) -> Bool {
-    slots.allSatisfy { selection.agrees(with: log.table[$0], of: $0) }
+  /// Returns whether the live records of these segments are exactly the records that were selected,
+  /// without those that were replaced or deleted since.
+  func accounts(for slots: [Int], _ selection: LiveSelection) -> Bool {
+    slots.allSatisfy { slot in
+      var sum = selection[slot]
+      sum.remove(log.table[slot].replaced)
+      return sum == log.table[slot].live
+    }
+  }
+
+  /// Returns whether the live records of these segments are exactly those of a selection.
+  func holds(_ selection: LiveSelection, _ slots: [Int]) -> Bool {
+    slots.allSatisfy { selection[$0] == log.table[$0].live }
   }
 
   /// Adds the copied records that are still live.
   func add(_ relocations: ArraySlice<Relocation>, to selection: inout LiveSelection) {
     for relocation in relocations { live.index.prefetch(relocation.hash) }
+    for relocation in relocations { live.index.prefetchOverflow(relocation.hash) }
     for relocation in relocations
     where live.holds(
       relocation.old, relocation.hash, relocation.keyspace, orderedKey: relocation.orderedKey,

@@ -32,16 +32,32 @@ extension JobRunner {
 @concurrent @inline(never)
 func moveToPreferredExecutor() async {}
 
-/// Runs tasks on the thread of a job runner.
-final class JobRunnerExecutor: TaskExecutor {
-  private let runner: any JobRunner
+/// Runs tasks on threads of the pool.
+///
+/// Each job of a task is work of its own, on any thread of the crew. A serial queue would not do:
+/// when a job leaves an actor, the runtime may run another task that waited for the actor on the
+/// same thread, and that task keeps the thread until it waits for something. A program that writes
+/// in a loop would keep the queue for as long as the loop runs.
+final class PoolExecutor: TaskExecutor {
+  private final class Job: PoolWork {
+    private let job: UnownedJob
+    private let executor: PoolExecutor
 
-  init(_ runner: any JobRunner) { self.runner = runner }
+    init(_ job: UnownedJob, _ executor: PoolExecutor) {
+      (self.job, self.executor) = (job, executor)
+    }
+
+    func step() -> Bool {
+      job.runSynchronously(on: executor.asUnownedTaskExecutor())
+      return false
+    }
+
+    /// A task that is not run never ends. So where the pool has no thread, the task runs on the
+    /// thread that refuses the job.
+    func refuse(_ error: StorageError) { _ = step() }
+  }
 
   func enqueue(_ job: consuming ExecutorJob) {
-    let job = UnownedJob(job)
-    // A task that is not run never ends. So where the pool has no thread, the task runs on the
-    // thread that refuses the job.
-    runner.enqueue { [self] _ in job.runSynchronously(on: asUnownedTaskExecutor()) }
+    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .brief)
   }
 }

@@ -85,14 +85,14 @@ struct LiveIndex: ~Copyable {
     _ old: ReplaceableEntry, hash: UInt64, keyspace: UInt16, in table: borrowing SegmentTable
   ) {
     lose(
-      old.address.slot, length: old.length, sequence: old.sequence, hash: hash,
-      keyspace: keyspace, in: table)
+      old.address, length: old.length, sequence: old.sequence, hash: hash, keyspace: keyspace,
+      in: table)
   }
 
   /// Removes a record from the figures.
   @inline(__always)
   private mutating func lose(
-    _ slot: Int, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
+    _ address: Address, length: Int, sequence: UInt64, hash: UInt64, keyspace: UInt16,
     in table: borrowing SegmentTable
   ) {
     let size = UInt64(truncatingIfNeeded: aligned(length))
@@ -100,7 +100,7 @@ struct LiveIndex: ~Copyable {
     if keyspace != 0 { keyspaces.lose(keyspace, bytes: size) }
     let mixed = StateDigest.of(hash: hash, sequence: sequence)
     digest.remove(mixed)
-    table[slot].lose(size, mixed)
+    table[address.slot].lose(size, mixed, at: address.offset)
   }
 
   /// Takes ahead the memory for moving this number of entries. Other changes do not use that memory
@@ -150,7 +150,7 @@ struct LiveIndex: ~Copyable {
     // The digest of the store stays: the copy has the key and the sequence number of the original.
     let mixed = StateDigest.of(hash: relocation.hash, sequence: relocation.sequence)
     assert(relocation.old.slot != copy.slot, "a record was copied to its own segment")
-    table[relocation.old.slot].lose(before, mixed)
+    table[relocation.old.slot].lose(before, mixed, at: relocation.old.offset)
     table[copy.slot].gain(after, mixed)
     bytes = bytes &- before &+ after
     if relocation.keyspace != 0 {
@@ -231,7 +231,7 @@ extension LiveIndex {
   ) {
     if let existing {
       lose(
-        existing.address.slot, length: existing.length, sequence: existing.sequence, hash: hash,
+        existing.address, length: existing.length, sequence: existing.sequence, hash: hash,
         keyspace: keyspace, in: table)
     }
     guard effect == .sets else { return }

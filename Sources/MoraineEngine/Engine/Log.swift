@@ -288,7 +288,7 @@ extension Log {
 
 extension Log {
   /// Largest step, small enough that a writer that waits for an allocation does not wait long.
-  static let largestStep = 1 << 20
+  static let largestStep = 2 << 20
   /// Lower bound of ``fittingSegmentBytes(liveBytes:)``: small segments cost a sync and two
   /// manifests each.
   static let smallSegmentBytes = 8 << 20

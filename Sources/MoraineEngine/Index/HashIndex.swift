@@ -224,9 +224,14 @@ extension ProbedIndex where Self: ~Copyable {
     return false
   }
 
-  /// Prefetches a hash's bucket.
   @inline(__always)
   func prefetch(_ hash: UInt64) { CPU.prefetch(bucket(place(hash).bucket)) }
+
+  /// Prefetches the bucket after a hash's bucket, which look-ups of dead records read too.
+  @inline(__always) func prefetchOverflow(_ hash: UInt64) {
+    let last = bucket(place(hash).bucket)[HashIndex.slotsPerBucket &- 1]
+    if HashIndex.isLink(last) { CPU.prefetch(overflowBucket(HashIndex.linkTarget(last))) }
+  }
 }
 
 /// An entry of an index. It is valid until the index changes.

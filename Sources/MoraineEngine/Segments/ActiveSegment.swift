@@ -81,6 +81,9 @@ enum AppendCapacity {
 final class ExtensionTicket: Sendable {
   /// End of the allocated part after the allocation; 0 before, and when the allocation failed.
   let allocatedEnd = Atomic<Int>(0)
+
+  /// Whether the allocation has succeeded. Acquiring: what the job did comes before.
+  var isRedeemable: Bool { allocatedEnd.load(ordering: .acquiring) != 0 }
 }
 
 /// A job of the allocating thread: allocates more space for the active segment.

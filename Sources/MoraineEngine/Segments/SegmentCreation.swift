@@ -151,6 +151,8 @@ struct SealWork: Sendable {
     }
     try pipeline.checkPresence(of: file, syncedTo: lengthBytes)
     pipeline.becameDurable(through: lastSequence)
+    // Overwriting a record reads its old head: without this, each page costs a page fault then.
+    mapping?.prefaultForReading(to: Int(clamping: lengthBytes))
     pipeline.events?.send(.segmentSealed(number, lengthBytes: lengthBytes))
   }
 }

@@ -360,6 +360,13 @@ struct SegmentView {
   /// In a segment that compaction wrote: the sequence number up to which no delete hides a record
   /// of the segment.
   var cleanedThrough: UInt64 = 0
+  /// Whether this process has counted the live records, and no checkpoint says how many they are.
+  private(set) var isCounted = true
+  /// Offset before which a compaction under way has selected the live records.
+  private var selectedEnd = 0
+  /// The records that were live when the compaction selected them, and have been replaced or
+  /// deleted since.
+  private(set) var replaced = LiveSum()
 
   /// Creates the view of an empty segment: its first record will begin at `end`.
   init(base: UnsafeMutableRawPointer?, end: Int, seed: Checksum) {
@@ -367,6 +374,23 @@ struct SegmentView {
     firstOffset = end
     self.end = end
     self.seed = seed
+  }
+}
+
+/// The length and the digest of records together.
+struct LiveSum: Equatable {
+  var bytes: UInt64 = 0
+  var digest = StateDigest()
+
+  @inline(__always)
+  mutating func add(_ size: UInt64, _ mixed: StateDigest) {
+    bytes &+= size
+    digest.add(mixed)
+  }
+
+  mutating func remove(_ other: LiveSum) {
+    bytes &-= other.bytes
+    digest.remove(other.digest)
   }
 }
 
@@ -432,10 +456,25 @@ extension SegmentView {
   }
 
   /// Subtracts a record of the segment that is no longer live.
+  ///
+  /// - Parameter offset: the offset of the record.
   @inline(__always)
-  mutating func lose(_ size: UInt64, _ mixed: StateDigest) {
+  mutating func lose(_ size: UInt64, _ mixed: StateDigest, at offset: Int) {
     liveBytes &-= size
     digest.remove(mixed)
+    if offset < selectedEnd { replaced.add(size, mixed) }
+  }
+
+  /// The live records.
+  var live: LiveSum { LiveSum(bytes: liveBytes, digest: digest) }
+
+  /// Records that a compaction begins, which has selected no record yet.
+  mutating func beginSelection() { (selectedEnd, replaced) = (0, LiveSum()) }
+
+  /// Records that a compaction has selected the live records before an offset.
+  mutating func select(before offset: Int) {
+    assert(offset > selectedEnd, "a compaction selects records twice")
+    selectedEnd = offset
   }
 
   /// Applies the figures of the segment in a checkpoint.
@@ -449,6 +488,7 @@ extension SegmentView {
     deleteBytes = covered.deleteBytes
     earliestExpiry = covered.earliestExpiry
     cleanedThrough = covered.cleanedThrough
+    isCounted = false
   }
 
   /// Resets the figures to those of a segment of which no record was read.
@@ -456,7 +496,8 @@ extension SegmentView {
     end = firstOffset
     (recordCount, firstSequence, lastSequence) = (0, 0, 0)
     (liveBytes, deleteBytes, digest) = (0, 0, StateDigest())
-    (earliestExpiry, cleanedThrough) = (.max, 0)
+    (earliestExpiry, cleanedThrough, isCounted) = (.max, 0, true)
+    beginSelection()
   }
 
   /// Returns whether the manifest counts the records that were read.

@@ -184,9 +184,11 @@ extension Store {
 
   /// Waits for the allocation under way. After that, no job makes the active segment longer.
   func settleAllocation() async throws(StoreError) {
-    guard engine?.log.active?.ticket != nil else { return }
-    // Jobs run in order: when this empty job has run, the allocation is done.
-    try await pipeline.allocations.run { () throws(StoreError) in }
+    guard let ticket = engine?.log.active?.ticket else { return }
+    if !ticket.isRedeemable {
+      // Jobs run in order: when this empty job has run, the allocation is done, or has failed.
+      try await pipeline.allocations.run { () throws(StoreError) in }
+    }
     if engine != nil { engine!.log.redeemTicket() }
   }
 }

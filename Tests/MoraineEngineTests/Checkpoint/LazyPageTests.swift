@@ -105,10 +105,8 @@ extension Store {
       engine!.compactionHeader(slots), directory, limitBytes: StoreLimits.recordOffsetBytes)
     let cleaned = engine!.log.lastSequence
     while let candidates = try reader.chunk() {
-      let isKept = try engine!.selectLive(candidates, cleanedThrough: .max)
-      for (candidate, isKept) in zip(candidates, isKept) where isKept {
-        try output.add(try reader.record(candidate), candidate, reader.values)
-      }
+      let isKept = try engine!.selectLive(candidates[...], cleanedThrough: .max)
+      try output.add(candidates, isKept, from: reader)
     }
     try output.finish(pipeline)
     let slot = try #require(try await publish(slots, output, cleaned))

@@ -56,12 +56,24 @@ import Testing
     let directory = try TestDirectory()
     let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
     let store = try Store(at: directory.path, configuration: configuration)
-    for number in 0..<20 { try await store.set([UInt8](0..<60), forKey: "key \(number % 9)") }
+    for number in 0..<20 { try await store.set([UInt8](0..<60), forKey: "key \(number)") }
     let before = try directory.segments()
     try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
     let error = await #expect(throws: StoreError.self) { try await store.compact() }
     #expect(error?.code == .corrupted)
     #expect(Set(try directory.segments()).isSuperset(of: before))
+    try await store.close()
+  }
+
+  @Test func damageThatConcernsNoLiveRecordIsRemoved() async throws {
+    let directory = try TestDirectory()
+    let configuration = Store.Configuration.testing(segmentSizeBytes: 1000, ioMode: .positional)
+    let store = try Store(at: directory.path, configuration: configuration)
+    for number in 0..<20 { try await store.set([UInt8](0..<60), forKey: "key \(number % 9)") }
+    try Forgery(directory: directory).changeSegment { $0[200] ^= 0xFF }
+    try await store.compact()
+    #expect(try await store.verify().isSound)
+    #expect(try await store.count() == 9)
     try await store.close()
   }
 

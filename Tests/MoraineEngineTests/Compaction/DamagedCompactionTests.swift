@@ -65,6 +65,12 @@ import Testing
       segments, totalBytes: 1_000_000, totalLiveBytes: segments.reduce(0) { $0 + $1.liveBytes })
   }
 
+  /// The space of all inputs is released at the end of a run, so a run is short.
+  @Test func runOfNearlyEmptySegmentsIsShort() {
+    let segments = Array(repeating: SegmentFigures(bytes: 8000, liveBytes: 10), count: 9)
+    #expect(choose(segments)?.count == 3)
+  }
+
   @Test func damagedSegmentIsNeverChosen() {
     var segments = Array(repeating: SegmentFigures(bytes: 8000, liveBytes: 4000), count: 4)
     segments[1].liveBytes = 10

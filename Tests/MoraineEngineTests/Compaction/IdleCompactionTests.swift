@@ -71,25 +71,26 @@ import Testing
 
   @Test func delaysGrowWithTheGarbage() {
     let shares = stride(from: 0.0, through: 4, by: 0.25).map { WriterDelay(share: $0) }
-    var (last, lastBytes) = (UInt64(0), Int.max)
+    var lastRate = 0.0
     for delay in shares {
-      guard case .pause(let nanoseconds, let bytes) = delay else {
+      guard case .pause(let rate) = delay else {
         #expect(delay == .untilProgress)
         continue
       }
-      #expect(nanoseconds >= last && bytes <= lastBytes)
-      #expect((200_000...2_000_000).contains(nanoseconds))
-      #expect((WriterDelay.shortestPiece...WriterDelay.longestPiece).contains(bytes))
-      (last, lastBytes) = (nanoseconds, bytes)
+      #expect(rate > lastRate)
+      let (nanoseconds, bytes) = WriterDelay.pause(atRate: rate, before: 100)
+      #expect((1_000...1_000_000).contains(nanoseconds) && bytes >= 100)
+      #expect(abs(Double(nanoseconds) / Double(bytes) / rate - 1) < 0.1)
+      lastRate = rate
     }
-    #expect(last == 2_000_000 && shares.last == .untilProgress)
+    #expect(lastRate > 50 && shares.last == .untilProgress)
   }
 
-  @Test func longUnitsWaitForAsManyPiecesAsTheyHave() {
-    let piece = WriterDelay.longestPiece
-    #expect(WriterDelay.pieces(of: 100, pieceBytes: piece) == 1)
-    #expect(WriterDelay.pieces(of: 4 * piece, pieceBytes: piece) == 4)
-    #expect(WriterDelay.progressBytes(before: 100) == 3 * WriterDelay.shortestPiece)
+  @Test func longUnitsPauseForAllOfTheirBytes() {
+    #expect(WriterDelay.pause(atRate: 1, before: 100) == (1_000, 1_000))
+    #expect(WriterDelay.pause(atRate: 8, before: 1 << 20) == (8 << 20, 1 << 20))
+    #expect(WriterDelay.pause(atRate: 64, before: 1 << 30) == (128_000_000, 1 << 30))
+    #expect(WriterDelay.progressBytes(before: 100) == 3 * WriterDelay.progressPieceBytes)
     #expect(WriterDelay.progressBytes(before: 512 << 10) == 3 * 512 << 10)
   }
 

@@ -56,11 +56,18 @@ import Testing
     let store = try await store(isAutomatic: true, sharesDictionaries: false)
     var random = SeededGenerator(seed: 1)
     let value = (0..<40_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
-    for _ in 0..<100 { try await store.set(value, forKey: "large") }
+    // A segment without live records would be removed without being read.
+    for number in 0..<100 {
+      try await store.write { batch in
+        try batch.set(value, forKey: "large")
+        try batch.set([1], forKey: Key("small \(number)"))
+      }
+    }
     let statistics = try await store.statistics()
     #expect(statistics.diskBytes > 3 << 20, "\(statistics)")
     #expect(await store.isCompacting)
-    #expect(statistics.compactionCount == 0)
+    // The first run was of segments without live records.
+    #expect(statistics.compactionCount <= 1)
     try await store.close()
   }
 }

@@ -46,7 +46,11 @@ import Testing
     #expect(removals == 3000)
     // The deletes were kept only for the feed.
     #expect(try await store.compactInSteps(limit: 1000) > 0)
-    #expect(try await store.statistics().diskBytes < before.diskBytes / 2)
+    let after = try await store.statistics()
+    // Some garbage is tolerated in a store of any size.
+    let floor = UInt64(
+      CompactionPicker(segmentSizeBytes: 1, spaceAmplificationLimit: 1).garbageFloorBytes)
+    #expect(after.diskBytes < min(floor + 1000, before.diskBytes), "\(after.diskBytes)")
     try await store.close()
   }
 

@@ -29,7 +29,7 @@ struct Recorder: Codable {
   /// The percentiles of the table. The charts have more.
   static let shownPercentiles = [
     (name: "p50", value: 50.0), (name: "p99", value: 99), (name: "p99.9", value: 99.9),
-    (name: "max", value: 100),
+    (name: "p99.99", value: 99.99), (name: "max", value: 100),
   ]
 
   /// Adds the percentiles of a row to the charts, and some of them to the table.
