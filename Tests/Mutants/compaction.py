@@ -31,6 +31,11 @@ MUTANTS = [
     Mutant("dead-segment-with-deletes", "a compaction keeps deletes that hide older records",
            (engine(REPLACING, "&& view.deleteBytes == 0)", "&& (ON || view.deleteBytes == 0))"),),
            "DeadSegmentTests.segmentWithDeletesIsRead"),
+    Mutant("compaction-follows-unvalidated-links", "no byte of a damaged page is trusted",
+           (engine(REPLACING, "for put in puts { live.index.prefetchOverflow(put.hash) }",
+                   "for put in candidates where ON || !put.isDelete {\n"
+                   "      live.index.prefetchOverflow(put.hash)\n    }"),),
+           "LazyPageTests.compactionOfDeletesFollowsNoDamagedLink"),
     Mutant("compaction-file-sync", "rule 3: outputs are synced before the manifest",
            (engine(OUTPUT, "try file.synchronize(.full)",
                    "if !ON { try file.synchronize(.full) }"),), UNLINKS),

@@ -426,13 +426,12 @@ extension EngineState {
   mutating func selectLive(
     _ candidates: ArraySlice<CompactionCandidate>, cleanedThrough: UInt64
   ) throws(StoreError) -> [Bool] {
-    for candidate in candidates { live.index.prefetch(candidate.hash) }
-    if live.index.needsCare {
-      for candidate in candidates where !candidate.isDelete {
-        try validatePages(candidate.hash)
-      }
-    }
-    for candidate in candidates { live.index.prefetchOverflow(candidate.hash) }
+    // Deletes are not looked up, so their pages stay as they are: a damaged link in one of them
+    // must not be followed.
+    let puts = candidates.lazy.filter { !$0.isDelete }
+    for put in puts { live.index.prefetch(put.hash) }
+    if live.index.needsCare { for put in puts { try validatePages(put.hash) } }
+    for put in puts { live.index.prefetchOverflow(put.hash) }
     let droppable = Self.lastDroppableDelete(cleanedThrough, pin: observers.pins.leastSequence)
     return candidates.map { candidate in
       candidate.isDelete

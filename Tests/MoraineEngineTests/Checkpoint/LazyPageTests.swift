@@ -42,6 +42,38 @@ import Testing
     try await store.close()
   }
 
+  /// A compaction looks up no deletes, so it validates no pages for them, and must read none.
+  @Test func compactionOfDeletesFollowsNoDamagedLink() async throws {
+    let directory = try TestDirectory()
+    let configuration = Self.configuration
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      try await store.write { batch in
+        for number in 0..<6000 { try batch.set([1], forKey: Key("\(number)")) }
+      }
+    }
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      try await store.write { batch in
+        for number in 5500..<6000 { try batch.removeValue(forKey: Key("\(number)")) }
+      }
+    }
+    let beyond: UInt64 = 0xFFFFF << 28 | 1 << 27
+    try CheckpointForgery(directory: directory).change { header, bytes in
+      for bucket in 0..<Int(header.bucketCount) {
+        bytes.store(beyond, at: header.lengthBytes + bucket * 64 + 56)
+      }
+    }
+    let store = try Store(at: directory.path, configuration: configuration)
+    let before = try #require(await store.checkedPages())
+    try await store.compact(segments: 1..<2)
+    #expect(await store.checkedPages() == before)
+    for number in 0..<6000 {
+      let value = try await store.value(forKey: Key("\(number)"))
+      #expect(value == (number < 5500 ? [1] : nil), "\(number)")
+    }
+    #expect(try await store.verify().isSound)
+    try await store.close()
+  }
+
   @Test func aCheckpointChecksTheIndexInSmallSteps() async throws {
     let store = try await Self.store()
     let steps = try await store.admitInSteps()
