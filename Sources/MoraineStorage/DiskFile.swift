@@ -282,7 +282,10 @@ final class DiskFile: StorageFile, Parkable {
     }
   }
 
-  func unlock() { releaseLock() }
+  /// A child of the process that took the lock must not release it.
+  func unlock() {
+    if lockHolder.load(ordering: .relaxed) == getpid() { releaseLock() }
+  }
 
   private func releaseLock() {
     descriptor.holding { descriptor in

@@ -6,6 +6,15 @@ WORDS = "Commit/CommitPipeline.swift"
 COMMIT = "CommitInterleavingTests.everyOperationIsCoveredByASync"
 
 MUTANTS = [
+    Mutant("parents-tasks-count-in-a-child", "a forked child waits for no task of its parent",
+           (engine("Watchers/StorePhase.swift",
+                   "$0.forkGeneration == CurrentProcess.forkGeneration",
+                   "ON || $0.forkGeneration == CurrentProcess.forkGeneration"),),
+           "ForkTests.tasksOfTheParentDelayNoOpeningInAChild"),
+    Mutant("lock-leaves-its-file-locked", "a store that was released can be opened again",
+           (engine("Recovery/Opener.swift", "    file.unlock()\n    directory.unlock()\n  }\n\n  func unlock()",
+                   "    if !ON { file.unlock() }\n    directory.unlock()\n  }\n\n  func unlock()"),),
+           "HeldLockTests.endOfTheLockUnlocksTheFile"),
     Mutant("executor-with-one-queue", "a program's loop holds back no compaction",
            (engine("Concurrency/JobRunner.swift",
                    "    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .brief)\n  }\n",

@@ -357,8 +357,12 @@ final class HeldLock: StorageFile {
     self.use = use
   }
 
-  /// The directory's object may outlive the lock, for example in a snapshot.
-  deinit { directory.unlock() }
+  /// The objects may outlive the lock: the directory's in a snapshot, and the file's where its
+  /// descriptor is just being parked.
+  deinit {
+    file.unlock()
+    directory.unlock()
+  }
 
   func unlock() {
     file.unlock()

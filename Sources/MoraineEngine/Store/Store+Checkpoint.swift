@@ -43,9 +43,6 @@ extension Store {
     // than a gigabyte.
     while engine != nil, try engine!.validateNextPages() { await Task.yield() }
     try await catchUpAsWriter()
-    // An opening accepts a checkpoint over a full segment only if the manifest lists it as sealed.
-    await writing.waitForSegmentTasks()
-    try await pipeline.run { () throws(StoreError) in }
     guard engine != nil else { return }
     let image = try engine!.checkpointImage()
     let written =
@@ -54,6 +51,10 @@ extension Store {
     let directory = engine!.directoryHandle()
     let pipeline = pipeline
     try await pipeline.waitUntilAllDurable()
+    // An opening accepts a checkpoint over a full segment only if the manifest lists it as sealed:
+    // wait for the tasks and the jobs of all rotations before the image.
+    await writing.waitForSegmentTasks()
+    try await pipeline.run { () throws(StoreError) in }
     let began = SystemClock.monotonicNanoseconds()
     do throws(StoreError) {
       try await runner.run { () throws(StoreError) in

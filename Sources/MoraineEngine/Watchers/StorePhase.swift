@@ -40,6 +40,7 @@ final class StorePhase: Sendable {
   }
 
   private let state = Mutex(State())
+  private let forkGeneration = CurrentProcess.forkGeneration
   private let hasBegunToClose = Atomic<Bool>(false)
   /// The number of openings that wait for the tasks of the store. Only a hint: sequentially
   /// consistent, but no other memory depends on it.
@@ -145,6 +146,13 @@ final class StorePhase: Sendable {
   /// The objects of all stores of this process that have a directory on the disk.
   private static let all = Mutex<[Reference]>([])
 
+  /// The objects of this process. In a forked child, the tasks of the parent's stores never end.
+  private static var living: [StorePhase] {
+    all.withLock { $0.compactMap(\.phase) }.filter {
+      $0.forkGeneration == CurrentProcess.forkGeneration
+    }
+  }
+
   /// The use of a locked directory by the stores of this process.
   enum Holder {
     /// No store of this process has the directory.
@@ -157,11 +165,11 @@ final class StorePhase: Sendable {
 
   /// Whether an opening that begins now may have to wait for another store of this process.
   static var isAnyLeaving: Bool {
-    all.withLock { $0.compactMap(\.phase) }.contains { $0.isLeaving || $0.isBusy }
+    living.contains { $0.isLeaving || $0.isBusy }
   }
 
   static func holder(of directory: FileIdentity) -> Holder {
-    let entries = all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory }
+    let entries = living.filter { $0.directory == directory }
     if entries.contains(where: \.isLeaving) { return .leaving }
     if entries.contains(where: \.isBusy) { return .busy }
     return entries.isEmpty ? .elsewhere : .inUse
@@ -170,7 +178,7 @@ final class StorePhase: Sendable {
   /// Makes the long tasks of the stores that have the directory end early, until the result is
   /// ended.
   static func awaitTasks(of directory: FileIdentity) -> TaskWait {
-    TaskWait(all.withLock { $0.compactMap(\.phase) }.filter { $0.directory == directory })
+    TaskWait(living.filter { $0.directory == directory })
   }
 
   /// The wait of an opening for the tasks of stores.

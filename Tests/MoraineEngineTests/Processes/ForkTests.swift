@@ -53,4 +53,19 @@ import Testing
       guard await store.knownStatistics.syncCount == syncs else { exit(2) }
     }
   }
+
+  /// In a child no task of the parent's stores ever ends.
+  @Test func tasksOfTheParentDelayNoOpeningInAChild() async {
+    await #expect(processExitsWith: .success) {
+      let directory = try TestDirectory()
+      let store = try Store(at: directory.path)
+      try await store.set([1], forKey: "a")
+      store.observers.phase.beginTask()
+      guard StorePhase.isAnyLeaving, let identity = store.observers.phase.directory,
+        StorePhase.holder(of: identity) == .busy
+      else { exit(1) }
+      moraine_note_fork()
+      guard !StorePhase.isAnyLeaving, StorePhase.holder(of: identity) == .elsewhere else { exit(2) }
+    }
+  }
 }
