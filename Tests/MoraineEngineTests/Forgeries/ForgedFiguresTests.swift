@@ -216,7 +216,7 @@ import Testing
     let segment = try #require(try directory.segments().first)
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.header.kind == .footer }
-    ) { record, _ in record[RecordHeader.fixedLength + field] += 1 }
+    ) { record, _ in record[RecordHeader.fixedLength + field] ^= 1 }
     let error = #expect(throws: StoreError.self) {
       try Store(at: directory.path, configuration: .testing(ioMode: mode))
     }
@@ -239,7 +239,7 @@ import Testing
     let segment = try #require(try directory.segments().first)
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.header.kind == .footer }
-    ) { record, _ in record[RecordHeader.fixedLength + field] += 1 }
+    ) { record, _ in record[RecordHeader.fixedLength + field] ^= 1 }
     let store = try Store(at: directory.path, configuration: configuration)
     #expect(await store.recoveryReport.usedCheckpoint)
     let problems = try await store.verify().problems
@@ -266,7 +266,7 @@ import Testing
     let segment = try #require(try directory.segments().first)
     let place = try Forgery(directory: directory).changeRecord(
       in: segment, where: { $0.header.kind == .syncMark && $0.header.sequence > 3 }
-    ) { record, _ in record[RecordHeader.fixedLength + 16] += 1 }
+    ) { record, _ in record[RecordHeader.fixedLength + 16] ^= 1 }
     let store = try Store(at: directory.path, configuration: configuration)
     #expect(await store.recoveryReport.usedCheckpoint)
     let problems = try await store.verify().problems
