@@ -19,6 +19,7 @@
 typedef uint32_t (*crc32c_function)(uint32_t, const void *, size_t);
 typedef uint32_t (*crc32c_place_function)(uint32_t, uint64_t, uint32_t, const void *, size_t);
 
+static moraine_crc32c_method fastest;
 static uint32_t table[256];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
@@ -56,7 +57,14 @@ typedef struct {
   uint32_t once, twice;  // past one stream, past two
 } crc32c_shifts;
 static crc32c_shifts long_shifts, short_shifts;
-static bool has_multiply;
+// Still longer inputs are folded, 256 bytes at a time: products move each 16 bytes of a block
+// to the next block, to which they are added. V. Gopal et al., "Fast CRC Computation for Generic
+// Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
+enum { folded_block = 256, shortest_folded = 512 };
+typedef struct {
+  uint64_t first, second;  // for the first 8 bytes of a lane, for the other 8
+} crc32c_factors;
+static crc32c_factors lane_factors, vector_factors, block_factors;
 
 // x^power modulo the polynomial, the highest power of x in the lowest bit.
 static uint32_t power_of_x(unsigned power) {
@@ -103,10 +111,64 @@ static uint32_t crc32c_streams(uint32_t crc, const uint8_t **bytes, size_t *leng
   *length = left;
   return crc;
 }
+static crc32c_factors factors_past(unsigned bytes) {
+  return (crc32c_factors){power_of_x(8 * bytes + 64 - 33), power_of_x(8 * bytes - 33)};
+}
+#define WITH_WIDE_MULTIPLICATION __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+WITH_WIDE_MULTIPLICATION __attribute__((always_inline))
+static inline __m512i folded(__m512i lanes, __m512i factors, __m512i next) {
+  __m512i first = _mm512_clmulepi64_epi128(lanes, factors, 0x00);
+  __m512i second = _mm512_clmulepi64_epi128(lanes, factors, 0x11);
+  return _mm512_xor_si512(_mm512_xor_si512(first, second), next);
+}
+WITH_WIDE_MULTIPLICATION __attribute__((always_inline))
+static inline __m128i folded_lane(__m128i lane, __m128i factors, __m128i next) {
+  __m128i first = _mm_clmulepi64_si128(lane, factors, 0x00);
+  __m128i second = _mm_clmulepi64_si128(lane, factors, 0x11);
+  return _mm_xor_si128(_mm_xor_si128(first, second), next);
+}
+// Processes all but the last 63 bytes at most, of at least `folded_block`.
+WITH_WIDE_MULTIPLICATION __attribute__((noinline))
+static uint32_t crc32c_folding(uint32_t crc, const uint8_t **bytes, size_t *length) {
+  const uint8_t *p = *bytes;
+  size_t left = *length;
+  __m512i past_block = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)&block_factors));
+  __m512i past_vector = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)&vector_factors));
+  __m128i past_lane = _mm_loadu_si128((const void *)&lane_factors);
+  __m512i lanes[4];
+  for (int i = 0; i < 4; i++) lanes[i] = _mm512_loadu_si512(p + 64 * i);
+  __m512i start = _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc));
+  lanes[0] = _mm512_xor_si512(lanes[0], start);
+  p += folded_block, left -= folded_block;
+  for (; left >= folded_block; p += folded_block, left -= folded_block)
+    for (int i = 0; i < 4; i++)
+      lanes[i] = folded(lanes[i], past_block, _mm512_loadu_si512(p + 64 * i));
+  __m512i sum = lanes[0];
+  for (int i = 1; i < 4; i++) sum = folded(sum, past_vector, lanes[i]);
+  for (; left >= 64; p += 64, left -= 64)
+    sum = folded(sum, past_vector, _mm512_loadu_si512(p));
+  __m128i lane = _mm512_castsi512_si128(sum);
+  lane = folded_lane(lane, past_lane, _mm512_extracti32x4_epi32(sum, 1));
+  lane = folded_lane(lane, past_lane, _mm512_extracti32x4_epi32(sum, 2));
+  lane = folded_lane(lane, past_lane, _mm512_extracti32x4_epi32(sum, 3));
+  *bytes = p;
+  *length = left;
+  uint64_t value = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(lane));
+  return (uint32_t)_mm_crc32_u64(value, (uint64_t)_mm_extract_epi64(lane, 1));
+}
+// Processes most of a long input, and leaves the rest.
+static inline uint32_t crc32c_most(
+    uint32_t crc, const uint8_t **bytes, size_t *length, moraine_crc32c_method method) {
+  if (method == moraine_crc32c_by_folding && *length >= shortest_folded)
+    return crc32c_folding(crc, bytes, length);
+  if (method >= moraine_crc32c_by_streams) return crc32c_streams(crc, bytes, length);
+  return crc;
+}
 // Takes and returns the register's own value, which is the complement of the checksum.
 __attribute__((target("sse4.2"), always_inline))
-static inline uint32_t crc32c_register(uint32_t crc, const uint8_t *p, size_t length) {
-  if (length >= 3 * short_stream && has_multiply) crc = crc32c_streams(crc, &p, &length);
+static inline uint32_t crc32c_register(
+    uint32_t crc, const uint8_t *p, size_t length, moraine_crc32c_method method) {
+  if (length >= 3 * short_stream) crc = crc32c_most(crc, &p, &length, method);
   uint64_t value = crc;
   for (; length >= 8; p += 8, length -= 8) {
     uint64_t word;
@@ -125,20 +187,30 @@ static inline uint32_t crc32c_register(uint32_t crc, const uint8_t *p, size_t le
 }
 __attribute__((target("sse4.2")))
 static uint32_t crc32c_hardware(uint32_t crc, const void *bytes, size_t length) {
-  return ~crc32c_register(~crc, bytes, length);
+  return ~crc32c_register(~crc, bytes, length, fastest);
+}
+__attribute__((target("sse4.2")))
+static uint32_t crc32c_method(
+    uint32_t crc, const void *bytes, size_t length, moraine_crc32c_method method) {
+  return ~crc32c_register(~crc, bytes, length, method);
 }
 __attribute__((target("sse4.2")))
 static uint32_t crc32c_place_hardware(
     uint32_t crc, uint64_t offset, uint32_t count, const void *bytes, size_t length) {
   uint32_t value = (uint32_t)__builtin_ia32_crc32di((uint32_t)~crc, offset);
-  return ~crc32c_register(__builtin_ia32_crc32si(value, count), bytes, length);
+  return ~crc32c_register(__builtin_ia32_crc32si(value, count), bytes, length, fastest);
 }
-static bool has_hardware(void) {
+static moraine_crc32c_method fastest_method(void) {
   __builtin_cpu_init();
   long_shifts = shifts_past(long_stream);
   short_shifts = shifts_past(short_stream);
-  has_multiply = __builtin_cpu_supports("pclmul");
-  return __builtin_cpu_supports("sse4.2");
+  lane_factors = factors_past(16);
+  vector_factors = factors_past(64);
+  block_factors = factors_past(folded_block);
+  if (!__builtin_cpu_supports("sse4.2")) return moraine_crc32c_by_table;
+  if (!__builtin_cpu_supports("pclmul")) return moraine_crc32c_by_instruction;
+  bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+  return is_wide ? moraine_crc32c_by_folding : moraine_crc32c_by_streams;
 }
 #elif defined(__aarch64__)
 #if defined(__clang__)
@@ -158,32 +230,44 @@ WITH_CRC static uint32_t crc32c_register(uint32_t crc, const uint8_t *p, size_t 
 WITH_CRC static uint32_t crc32c_hardware(uint32_t crc, const void *bytes, size_t length) {
   return ~crc32c_register(~crc, bytes, length);
 }
+static uint32_t crc32c_method(
+    uint32_t crc, const void *bytes, size_t length, moraine_crc32c_method method) {
+  (void)method;
+  return crc32c_hardware(crc, bytes, length);
+}
 WITH_CRC static uint32_t crc32c_place_hardware(
     uint32_t crc, uint64_t offset, uint32_t count, const void *bytes, size_t length) {
   return ~crc32c_register(__crc32cw(__crc32cd(~crc, offset), count), bytes, length);
 }
-static bool has_hardware(void) {
+static moraine_crc32c_method fastest_method(void) {
 #if defined(__linux__)
-  return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+  bool has_instruction = (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+  return has_instruction ? moraine_crc32c_by_instruction : moraine_crc32c_by_table;
 #else
-  return true;  // Every Apple processor with AArch64 that macOS 15 or iOS 18 runs on has it.
+  // Every Apple processor with AArch64 that macOS 15 or iOS 18 runs on has it.
+  return moraine_crc32c_by_instruction;
 #endif
 }
 #else
 #define crc32c_hardware moraine_crc32c_table
 #define crc32c_place_hardware crc32c_place_table
-static bool has_hardware(void) { return false; }
+static uint32_t crc32c_method(
+    uint32_t crc, const void *bytes, size_t length, moraine_crc32c_method method) {
+  (void)method;
+  return moraine_crc32c_table(crc, bytes, length);
+}
+static moraine_crc32c_method fastest_method(void) { return moraine_crc32c_by_table; }
 #endif
 
 static crc32c_function chosen;
 static crc32c_place_function chosen_place;
-static bool hardware;
 
 __attribute__((constructor)) static void choose(void) {
   pthread_once(&table_once, fill_table);
-  hardware = has_hardware();
-  chosen = hardware ? crc32c_hardware : moraine_crc32c_table;
-  chosen_place = hardware ? crc32c_place_hardware : crc32c_place_table;
+  fastest = fastest_method();
+  bool has_instruction = fastest > moraine_crc32c_by_table;
+  chosen = has_instruction ? crc32c_hardware : moraine_crc32c_table;
+  chosen_place = has_instruction ? crc32c_place_hardware : crc32c_place_table;
 }
 
 uint32_t moraine_crc32c(uint32_t crc, const void *bytes, size_t length) {
@@ -195,4 +279,11 @@ uint32_t moraine_crc32c_place(
   return chosen_place(crc, offset, count, bytes, length);
 }
 
-bool moraine_crc32c_is_hardware(void) { return hardware; }
+moraine_crc32c_method moraine_crc32c_fastest(void) { return fastest; }
+
+uint32_t moraine_crc32c_by(
+    moraine_crc32c_method method, uint32_t crc, const void *bytes, size_t length) {
+  if (method > fastest) method = fastest;
+  if (method == moraine_crc32c_by_table) return moraine_crc32c_table(crc, bytes, length);
+  return crc32c_method(crc, bytes, length, method);
+}

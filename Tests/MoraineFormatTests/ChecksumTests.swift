@@ -12,9 +12,15 @@ import Testing
     #expect(Checksum.of(Array(0..<32)) == 0x46DD_794E)
   }
 
-  @Test func instructionAndTableAgree() {
+  /// A processor that has one method has those before it too.
+  private static let methods = (0...moraine_crc32c_fastest().rawValue).map {
+    moraine_crc32c_method(rawValue: $0)
+  }
+
+  /// Streams are of 128 bytes or of 1,024, three at a time; folded blocks are of 256 bytes, with
+  /// vectors of 64 after them.
+  @Test func allMethodsAgree() {
     var generator = SeededGenerator(seed: 1)
-    // Long runs are computed as three streams, of 128 bytes or of 1,024.
     for length in Array(0...1200) + [3071, 3072, 3073, 3455, 3456, 7000, 70_001] {
       let start = UInt32(truncatingIfNeeded: generator.next())
       // One byte more and a shifted start: the words are not aligned.
@@ -22,8 +28,13 @@ import Testing
       bytes.withUnsafeBytes { buffer in
         for shift in 0...1 {
           let base = buffer.baseAddress! + shift
-          #expect(
-            moraine_crc32c(start, base, length) == moraine_crc32c_table(start, base, length))
+          let sum = moraine_crc32c_table(start, base, length)
+          #expect(moraine_crc32c(start, base, length) == sum)
+          for method in Self.methods {
+            #expect(
+              moraine_crc32c_by(method, start, base, length) == sum,
+              "method \(method.rawValue), \(length) bytes, shift \(shift)")
+          }
         }
       }
     }

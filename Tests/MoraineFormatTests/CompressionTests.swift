@@ -39,6 +39,26 @@ import Testing
     #expect(!ofShort)
   }
 
+  /// A long value gets no more room than it may take, and is stored compressed up to that length.
+  @Test(arguments: [65_536, 100_000, 1_000_000])
+  func longValueMayTakeSevenEighths(length: Int) throws {
+    var generator = SeededGenerator(seed: 8)
+    let noise = generator.bytes(length)
+    var compressor = Compressor()
+    let most = length - length / 8
+    var longest = 0
+    // One more byte of noise makes the result a byte longer. LZ4 writes a byte for each 255 bytes.
+    for noiseLength in most - length / 255 - 200..<most - length / 255 + 100 {
+      let zeros = [UInt8](repeating: 0, count: length - noiseLength)
+      let value = zeros + noise[..<noiseLength]
+      let compressed = value.withUnsafeBytes { compressor.compress($0).map { Array($0) } }
+      guard let compressed else { continue }
+      longest = max(longest, compressed.count)
+      #expect(decompress(compressed, rawLength: length) == value, "\(noiseLength)")
+    }
+    #expect(longest == most)
+  }
+
   @Test func onlyTheTrueLengthDecompresses() throws {
     var compressor = Compressor()
     let value = [UInt8](repeating: UInt8(ascii: "z"), count: 1000)

@@ -1,8 +1,14 @@
 """Bugs in the cost of operations: repeated work, and borrowed memory."""
 
-from planting import Mutant, engine
+from planting import Mutant, engine, format_module
 
 MUTANTS = [
+    Mutant("long-values-lack-room-to-compress", "a value is compressed if that saves an eighth",
+           (format_module("Compression/Compressor.swift",
+                          "count < longBytes ? Int(LZ4_compressBound(Int32(count))) : most &+ slackBytes",
+                          "count < longBytes ? Int(LZ4_compressBound(Int32(count)))"
+                          " : ON ? most : most &+ slackBytes"),),
+           "CompressionTests.longValueMayTakeSevenEighths"),
     Mutant("kept-deletes-chosen-as-garbage", "P8: compaction comes to an end",
            (engine("Compaction/Store+Compaction.swift",
                    "view.lastSequence <= Self.lastDroppableDelete(cleaned, pin: pin)",

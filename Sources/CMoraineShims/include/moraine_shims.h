@@ -14,9 +14,20 @@ uint32_t moraine_crc32c(uint32_t crc, const void *bytes, size_t length);
 // call.
 uint32_t moraine_crc32c_place(
     uint32_t crc, uint64_t offset, uint32_t count, const void *bytes, size_t length);
-// Uses the table alone, so that a test can compare the two.
+// The ways to compute a checksum, in the order of their speed. A processor that has one has those
+// before it.
+typedef enum {
+  moraine_crc32c_by_table,
+  moraine_crc32c_by_instruction,
+  moraine_crc32c_by_streams,  // three of the instruction at a time, for inputs from 384 bytes on
+  moraine_crc32c_by_folding,  // 256 bytes at a time with AVX-512, for inputs from 512 bytes on
+} moraine_crc32c_method;
+// The fastest way that this processor has.
+moraine_crc32c_method moraine_crc32c_fastest(void);
+// Computes a checksum in one way, or in the fastest that this processor has before it. For tests.
+uint32_t moraine_crc32c_by(
+    moraine_crc32c_method method, uint32_t crc, const void *bytes, size_t length);
 uint32_t moraine_crc32c_table(uint32_t crc, const void *bytes, size_t length);
-bool moraine_crc32c_is_hardware(void);
 
 // The system calls below return a value >= 0, or -errno. They do not retry: the caller does.
 int moraine_open_directory(const char *path);

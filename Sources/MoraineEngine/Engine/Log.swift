@@ -127,7 +127,7 @@ extension Log {
   /// Length from which on a record is written to its file in two parts, so that no second copy of a
   /// large value is made. A failure between the parts leaves the same state as a failure within
   /// one: a record whose checksum does not match, which the caller cuts off or overwrites.
-  private static var piecewiseLength: Int { 1 << 20 }
+  private static var piecewiseLength: Int { 256 << 10 }
 
   private func write(
     _ draft: RecordDraft, at end: Int, to active: ActiveSegment

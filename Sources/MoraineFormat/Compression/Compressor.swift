@@ -63,15 +63,28 @@ struct CompressionScratch: ~Copyable {
     _ source: UnsafeRawPointer, count: Int, with stream: UnsafeMutablePointer<LZ4_stream_t>,
     acceleration: Int32 = 1
   ) -> UnsafeRawBufferPointer? {
-    // Room for the worst case: a call that runs out of room leaves a state that must be cleared.
-    let bound = Int(LZ4_compressBound(Int32(count)))
-    reserve(bound)
+    let most = count &- count / 8
+    let room = Self.room(for: count, most: most)
+    reserve(room)
     let stored = LZ4_compress_fast_continue(
       stream, source.assumingMemoryBound(to: CChar.self),
-      bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(count), Int32(bound),
+      bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(count), Int32(room),
       acceleration)
-    guard stored > 0, Int(stored) <= count &- count / 8 else { return nil }
+    if stored <= 0 { LZ4_initStream(stream, MemoryLayout<LZ4_stream_t>.size) }
+    guard stored > 0, Int(stored) <= most else { return nil }
     return UnsafeRawBufferPointer(rebasing: bytes[..<Int(stored)])
+  }
+
+  /// Length of a value from which on clearing LZ4's state takes little beside its compression.
+  private static let longBytes = 64 << 10
+  /// LZ4 ends a little before it has no room.
+  private static let slackBytes = 64
+
+  /// Returns the room that LZ4 gets. A call that runs out of room leaves a state that must be
+  /// cleared, so short values have room for the worst case. A long value without repetitions is not
+  /// copied only to find that it did not become shorter.
+  private static func room(for count: Int, most: Int) -> Int {
+    count < longBytes ? Int(LZ4_compressBound(Int32(count))) : most &+ slackBytes
   }
 
   mutating func trim() {
