@@ -6,6 +6,14 @@ FIGURES = "ForgedFiguresTests.compactionLosesNothing"
 AUDIT = "Store/LogAudit.swift"
 
 MUTANTS = [
+    Mutant("entry-of-an-uncovered-record", "an entry names a record that its checkpoint covers",
+           (engine("Index/CheckpointPages.swift", "guard places.contains(",
+                   "guard ON || places.contains("),),
+           "ForgedIndexTests.entryOfARecordAfterTheCheckpointLosesNothing"),
+    Mutant("leaf-with-an-uncovered-record", "a tree names records that its checkpoint covers",
+           (engine("Index/CheckpointTrees.swift", "({ places.contains(",
+                   "({ ON || places.contains("),),
+           "LoadedTreeTests.entryOfAnUncoveredRecordFailsValidation"),
     Mutant("forged-link-to-an-added-bucket", "an overflow bucket belongs to one chain",
            (engine("Index/CheckpointPages.swift",
                    "guard number < owners.count else { return false }\n"

@@ -1,6 +1,25 @@
 import MoraineFormat
 import MoraineStorage
 
+/// The places of records that a checkpoint can name.
+struct CoveredPlaces {
+  /// The end of the covered part of each segment, by slot; 0 for a slot of no segment.
+  private var ends: [Int]
+
+  init(_ segments: [CheckpointHeader.Segment]) {
+    ends = Array(repeating: 0, count: (segments.map { Int($0.slot) }.max() ?? -1) + 1)
+    for segment in segments { ends[Int(segment.slot)] = Int(clamping: segment.endOffset) }
+  }
+
+  /// Whether an entry of the checkpoint can name this place. An entry that named a record after the
+  /// covered part would make the recovery count that record as one that replaces itself: the
+  /// record would be live, and its segment would not.
+  @inline(__always)
+  func contains(_ address: Address) -> Bool {
+    address.slot < ends.count && address.offset < ends[address.slot]
+  }
+}
+
 /// Index pages of a checkpoint. Each page is checked when it is first needed, so that opening does
 /// not cost a look at every key.
 final class CheckpointPages {
@@ -8,6 +27,7 @@ final class CheckpointPages {
 
   let header: CheckpointHeader
   let mapping: any FileMapping
+  let places: CoveredPlaces
   private var isChecked: [Bool]
   /// Number of pages that were checked.
   private(set) var checkedCount = 0
@@ -24,6 +44,7 @@ final class CheckpointPages {
   init(_ header: CheckpointHeader, _ mapping: any FileMapping) {
     self.header = header
     self.mapping = mapping
+    places = CoveredPlaces(header.segments)
     isChecked = Array(repeating: false, count: header.pageChecksums.count)
     validatedChains = Array(repeating: 0, count: (Int(clamping: header.bucketCount) + 63) / 64)
     owners = Array(repeating: 0, count: Int(clamping: header.overflowCount))
@@ -104,6 +125,17 @@ final class CheckpointPages {
       .allSatisfy(checkOverflow)
   }
 
+  /// Returns the number of entries in one bucket; nil when one of them names no covered place.
+  fileprivate func entryCount(_ bucket: UnsafeMutablePointer<UInt64>) -> Int? {
+    var count = 0
+    for slot in 0..<HashIndex.slotsPerBucket
+    where bucket[slot] != 0 && !HashIndex.isLink(bucket[slot]) {
+      guard places.contains(Address(rawValue: bucket[slot] & Address.mask)) else { return nil }
+      count += 1
+    }
+    return count
+  }
+
   private func check(_ page: Int, _ base: UnsafeMutableRawPointer) -> Bool {
     if isChecked[page] { return true }
     let bytes = UnsafeRawBufferPointer(start: base, count: CheckpointHeader.pageBytes)
@@ -166,24 +198,20 @@ extension HashIndex {
     // A chain has at most one link for each overflow bucket. More links are a circle, which
     // checksums cannot distinguish from a chain.
     var left = overflow.count
-    var entries = Self.entryCount(buckets[number])
+    guard var entries = pages.entryCount(buckets[number]) else { return false }
     var last = buckets[number][Self.slotsPerBucket - 1]
     while Self.isLink(last) {
       let next = Self.linkTarget(last)
       guard left > 0, next < overflow.count, pages.checkOverflow(next),
         pages.claimOverflow(next, for: number)
       else { return false }
+      guard let more = pages.entryCount(overflow[next]) else { return false }
       left -= 1
-      entries += Self.entryCount(overflow[next])
+      entries += more
       last = overflow[next][Self.slotsPerBucket - 1]
     }
     pages.recordValidatedChain(number, entries: entries)
     return true
-  }
-
-  /// Returns the number of entries in one bucket.
-  private static func entryCount(_ bucket: UnsafeMutablePointer<UInt64>) -> Int {
-    (0..<slotsPerBucket).count { bucket[$0] != 0 && !isLink(bucket[$0]) }
   }
 
   /// The most work of one step of ``validateNextPages(_:)``. A step of 32 pages of 64 KiB takes

@@ -25,6 +25,7 @@ final class CheckpointTrees {
 
   let header: CheckpointHeader
   private let mapping: any FileMapping
+  private let places: CoveredPlaces
   private var isChecked: [Bool]
   private var claimed: [UInt64]
   private var validated: [UInt64]
@@ -37,6 +38,7 @@ final class CheckpointTrees {
   init(_ pages: CheckpointPages) {
     header = pages.header
     mapping = pages.mapping
+    places = pages.places
     isChecked = Array(repeating: false, count: header.treePageCount)
     let words = (Int(header.nodeCount) + 63) / 64
     claimed = Array(repeating: 0, count: words)
@@ -102,7 +104,10 @@ final class CheckpointTrees {
     if isValidated(node) { return true }
     guard checkPage(ofNode: node) else { return false }
     if level == 0 {
-      guard TreeLeaf(page).isSound(count: count) else { return false }
+      let leaf = TreeLeaf(page)
+      guard leaf.isSound(count: count),
+        (0..<count).allSatisfy({ places.contains(leaf.address($0)) })
+      else { return false }
     } else {
       let branch = TreeBranch(page)
       guard branch.isSound(level: level, count: count, bounds) else { return false }

@@ -31,7 +31,7 @@ import Testing
   private func checkpoint(
     _ index: inout HashIndex, forging change: (CheckpointHeader, Memory) throws -> Void
   ) throws -> CheckpointPages {
-    var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
+    var header = CheckpointHeader.covering()
     index.describe(in: &header)
     let pageCount = header.bucketPageCount + header.overflowPageCount
     header.pageChecksums = Array(repeating: 0, count: pageCount)

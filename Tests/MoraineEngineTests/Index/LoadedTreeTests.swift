@@ -13,16 +13,18 @@ import Testing
 
   /// Returns a tree after a checkpoint and an opening.
   ///
-  /// - Parameter damage: changes the bytes of the checkpoint.
+  /// - Parameters:
+  ///   - end: the end of the segments that the checkpoint covers.
+  ///   - damage: changes the bytes of the checkpoint.
   private static func reloaded(
-    _ tree: inout TreeIndex, isMapped: Bool = true, _ replay: Comment,
+    _ tree: inout TreeIndex, isMapped: Bool = true, _ replay: Comment, end: UInt64 = 1 << 30,
     damage: (any StorageFile) throws -> Void = { _ in }
   ) throws -> TreeIndex {
     try require(tree.validateAllPages(), replay)
     let storage = MemoryStorage()
     try storage.createDirectory("store")
     let directory = try #require(try storage.openDirectory("store"))
-    var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
+    var header = CheckpointHeader.covering(upTo: end)
     header.keyspaces = nil
     var index = try HashIndex()
     let image = CheckpointImage(header, of: &index, &tree)
@@ -235,6 +237,25 @@ import Testing
     #expect(isFound, replay)
     let areAllSound = loaded.validateAllPages()
     #expect(!areAllSound, replay)
+  }
+
+  /// An entry can only name a record that the checkpoint covers.
+  @Test func entryOfAnUncoveredRecordFailsValidation() throws {
+    var tree = TreeIndex(ordered: Self.one)
+    var keys = Keys()
+    for number in 0..<1000 {
+      let bytes = Array(String(1000 + number).utf8)
+      try bytes.withUnsafeBytes { raw in
+        let place = try tree.place(of: TreeKey(raw), in: 1, keys)
+        tree.insert(TreeKey(raw), keys.add(bytes), at: place, in: 1, keys)
+      }
+    }
+    var covered = try Self.reloaded(&tree, "covered", end: 4000)
+    let isValid = covered.validateAllPages()
+    #expect(isValid)
+    var uncovered = try Self.reloaded(&tree, "all but the last record", end: 3996)
+    let isForgedValid = uncovered.validateAllPages()
+    #expect(!isForgedValid)
   }
 
   /// A look-up in a loaded tree validates the nodes of its path only.

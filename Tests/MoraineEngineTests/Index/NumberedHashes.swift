@@ -1,3 +1,5 @@
+import MoraineFormat
+
 @testable import MoraineEngine
 
 /// Keys of an index that is tested without a store: each key is a number. The source knows the hash
@@ -48,5 +50,20 @@ extension HashIndex {
 extension KeyIndex where Self: ~Copyable {
   func holds(_ number: Int, slot: Int = 3) -> Bool {
     holds(NumberedHashes.address(number, slot: slot), NumberedHashes.hash(number))
+  }
+}
+
+extension CheckpointHeader {
+  /// Returns a header that covers a segment in each of the first slots, for an index that is tested
+  /// without a store.
+  static func covering(upTo end: UInt64 = 1 << 30) -> CheckpointHeader {
+    var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
+    header.segments = (0..<16).map { slot in
+      var segment = Segment(number: SegmentNumber(rawValue: UInt64(slot) + 1))
+      segment.slot = UInt32(slot)
+      segment.endOffset = end
+      return segment
+    }
+    return header
   }
 }

@@ -230,7 +230,7 @@ import Testing
     let storage = MemoryStorage()
     try storage.createDirectory("store")
     let directory = try #require(try storage.openDirectory("store"))
-    var header = CheckpointHeader(storeID: StoreIdentifier(low: 1, high: 2))
+    var header = CheckpointHeader.covering()
     header.keyspaces = nil
     var trees = TreeIndex()
     let image = CheckpointImage(header, of: &index, &trees)
