@@ -25,7 +25,7 @@ MUTANTS = [
            "PoolExecutorTests.jobThatKeepsItsThreadDelaysNoOtherJob"),
     Mutant("close-on-the-committing-thread", "a program's loop holds back no close",
            (engine(WORDS, "isInItsProcess ? PoolExecutor() : nil",
-                   "isInItsProcess ? (ON ? CommittingExecutor(self) : PoolExecutor()) : nil"),
+                   "!isInItsProcess ? nil\n      : ON ? CommittingExecutor(self) as any TaskExecutor : PoolExecutor()"),
             engine("Concurrency/JobRunner.swift",
                    "/// Runs tasks on threads of the pool.\n",
                    "final class CommittingExecutor: TaskExecutor {\n"
