@@ -20,20 +20,24 @@ package protocol PoolWork: AnyObject, Sendable {
 /// cooperative pool never block. One pool serves every store; a store occupies a thread only while
 /// it has work.
 ///
-/// The pool has three crews of threads, with limits, and one timer: at most 57 threads in all.
+/// The pool has four crews of threads, with limits, and one timer: at most 73 threads in all.
 ///
 /// - `brief`: syncs, allocation, seals, manifests, openings without waiting. 32 threads. One exists
 ///   from ``secure()`` on and stays.
 /// - `background`: work that no caller waits for, at lowered priority: compaction. 8 threads.
+/// - `tasks`: the jobs of the stores' own tasks. 16 threads. When such a job leaves an actor, the
+///   runtime may run a task of the program on the same thread, for as long as that task suspends
+///   for nothing. No other crew can be occupied by that.
 /// - `lasting`: work that may wait for another process or for a user's function, or may take
 ///   minutes: openings of shared stores, backups, events. 16 threads.
 ///
 /// **No deadlock.** A job of `brief` or `background` blocks only in the kernel: it takes locks
 /// that are held for a few instructions, and it never waits for another job of the pool. So each of
 /// their threads becomes free again, and even one thread completes all jobs. A job of `lasting` may
-/// wait for work that needs the other two crews (a shared store's writer that is in this process),
+/// wait for work that needs the other crews (a shared store's writer that is in this process),
 /// and never takes one of their threads. It may not wait for another job of `lasting`. `background`
-/// has no guaranteed thread: where the system refuses one, `brief` does the work.
+/// and `tasks` have no guaranteed thread: where the system refuses one, `brief` does the work. Only
+/// then can a task of the program occupy a thread of `brief`.
 ///
 /// **No thread.** `secure()` starts the first thread and the timer when a store is opened, and
 /// throws when that fails. When no thread can be started for work of `lasting`, the pool tries
@@ -43,13 +47,13 @@ package protocol PoolWork: AnyObject, Sendable {
 /// started.
 package final class ThreadPool: OfOneProcess {
   package enum Crew: Sendable, CaseIterable {
-    case brief, background, lasting
+    case brief, background, tasks, lasting
 
     var limit: Int {
       switch self {
       case .brief: 32
       case .background: 8
-      case .lasting: 16
+      case .tasks, .lasting: 16
       }
     }
   }
@@ -87,6 +91,7 @@ package final class ThreadPool: OfOneProcess {
   let forkGeneration = CurrentProcess.forkGeneration
   private let brief = Monitor(State())
   private let background = Monitor(State())
+  private let tasks = Monitor(State())
   private let lasting = Monitor(State())
   /// Starts a thread. A test's function may refuse.
   private let start: @Sendable (@escaping @Sendable () -> Void) throws(StorageError) -> Void
@@ -105,6 +110,7 @@ package final class ThreadPool: OfOneProcess {
     switch crew {
     case .brief: brief
     case .background: background
+    case .tasks: tasks
     case .lasting: lasting
     }
   }
@@ -223,15 +229,16 @@ extension ThreadPool {
     // The existing threads do the work, sooner or later.
     if threadCount(crew) > 0 { return }
     switch crew {
-    case .background: handOver()
+    case .background, .tasks: handOver(crew)
     case .lasting where timer.isRunning: retryLater(error)
     case .lasting, .brief: waitAndRefuse(crew, error)
     }
   }
 
-  /// Moves the work of `background` to the crew that always has a thread.
-  private func handOver() {
-    while let work = background.withLock({ $0.take() }) { submit(work, to: .brief) }
+  /// Moves the work of a crew to the one that always has a thread.
+  private func handOver(_ crew: Crew) {
+    assert(crew != .brief, "a crew hands its work over to itself")
+    while let work = monitor(crew).withLock({ $0.take() }) { submit(work, to: .brief) }
   }
 
   private func retryLater(_ error: StorageError) {

@@ -5,9 +5,8 @@ from planting import Mutant, engine, format_module
 MUTANTS = [
     Mutant("long-values-lack-room-to-compress", "a value is compressed if that saves an eighth",
            (format_module("Compression/Compressor.swift",
-                          "count < longBytes ? Int(LZ4_compressBound(Int32(count))) : most &+ slackBytes",
-                          "count < longBytes ? Int(LZ4_compressBound(Int32(count)))"
-                          " : ON ? most : most &+ slackBytes"),),
+                          "LZ4_compressBound(Int32(count))) : most",
+                          "LZ4_compressBound(Int32(count))) : ON ? most &- 16 : most"),),
            "CompressionTests.longValueMayTakeSevenEighths"),
     Mutant("kept-deletes-chosen-as-garbage", "P8: compaction comes to an end",
            (engine("Compaction/Store+Compaction.swift",

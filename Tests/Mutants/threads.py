@@ -17,7 +17,7 @@ MUTANTS = [
            "HeldLockTests.endOfTheLockUnlocksTheFile"),
     Mutant("executor-with-one-queue", "a program's loop holds back no compaction",
            (engine("Concurrency/JobRunner.swift",
-                   "    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .brief)\n  }\n",
+                   "    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .tasks)\n  }\n",
                    "    let job = Job(UnownedJob(job), self)\n"
                    "    if ON { return serial.enqueue { _ in _ = job.step() } }\n"
                    "    ThreadPool.current.submit(job, to: .brief)\n  }\n"

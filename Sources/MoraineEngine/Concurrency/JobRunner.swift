@@ -58,6 +58,6 @@ final class PoolExecutor: TaskExecutor {
   }
 
   func enqueue(_ job: consuming ExecutorJob) {
-    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .brief)
+    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .tasks)
   }
 }

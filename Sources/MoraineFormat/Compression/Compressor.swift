@@ -77,14 +77,11 @@ struct CompressionScratch: ~Copyable {
 
   /// Length of a value from which on clearing LZ4's state takes little beside its compression.
   private static let longBytes = 64 << 10
-  /// LZ4 ends a little before it has no room.
-  private static let slackBytes = 64
-
   /// Returns the room that LZ4 gets. A call that runs out of room leaves a state that must be
   /// cleared, so short values have room for the worst case. A long value without repetitions is not
   /// copied only to find that it did not become shorter.
   private static func room(for count: Int, most: Int) -> Int {
-    count < longBytes ? Int(LZ4_compressBound(Int32(count))) : most &+ slackBytes
+    count < longBytes ? Int(LZ4_compressBound(Int32(count))) : most
   }
 
   mutating func trim() {

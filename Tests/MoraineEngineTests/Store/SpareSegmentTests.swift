@@ -214,23 +214,29 @@ import Testing
         count += 1
       }
       await gate.arrival()
-      let state = Mutex((hasFreed: false, failureCount: 0))
+      // Until the segment is sealed no allocation succeeds, and no writer needs one yet.
+      let state = Mutex((hasFreed: false, failureCount: Int.min))
       storage.setScript { event in
         state.withLock { state in
           if event.operation == .synchronizeFull { state.hasFreed = true }
           if event.operation != .allocate || state.hasFreed { return nil }
-          // Each allocation asks for much space and then for little. No writer waits for the first
-          // one, which is made ahead of need.
+          // The writer that needs space asks for much and then for little.
           state.failureCount += 1
-          if state.failureCount == 4 { gate.open() }
+          if state.failureCount == 2 { gate.open() }
           return .fail(.noSpace)
         }
       }
+      while await store.hasSpace(for: value.count + 100) {
+        try await store.set(value, forKey: Key("\(count)"))
+        count += 1
+      }
+      try await store.settleAllocation()
+      state.withLock { $0.failureCount = 0 }
     }
-    for number in count..<count + 60 { try await store.set(value, forKey: Key("\(number)")) }
+    for number in count..<count + 40 { try await store.set(value, forKey: Key("\(number)")) }
     #expect(try await store.statistics().segmentCount == 2)
     storage.setScript(nil)
-    for number in 0..<count + 60 {
+    for number in 0..<count + 40 {
       #expect(try await store.value(forKey: Key("\(number)")) == value)
     }
     try await store.close()
@@ -263,4 +269,9 @@ import Testing
 extension Store {
   /// Whether a segment that was created ahead of need is ready.
   var hasSpare: Bool { engine?.log.spare?.isListed == true }
+
+  /// Whether the active segment has space for so many bytes without another allocation.
+  fileprivate func hasSpace(for count: Int) -> Bool {
+    engine!.log.end + count <= engine!.log.active!.hardEnd
+  }
 }
