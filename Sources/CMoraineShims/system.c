@@ -255,7 +255,18 @@ void moraine_prefault_for_reading(void *base, size_t length) {
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
-  (void)madvise(base, length, MADV_POPULATE_READ);
+  enum { piece = 2 << 20 };
+  unsigned char resident[piece / 4096];
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  for (size_t offset = 0; offset < length; offset += piece) {
+    size_t part = length - offset < piece ? length - offset : piece;
+    char *start = (char *)base + offset;
+    // The call below would read a page from the disk that is not in the cache any more.
+    if (mincore(start, part, resident) != 0) return;
+    for (size_t i = 0; i < (part + page - 1) / page; i++)
+      if (!(resident[i] & 1)) return;
+    if (madvise(start, part, MADV_POPULATE_READ) != 0) return;
+  }
 #else
   (void)base, (void)length;
 #endif

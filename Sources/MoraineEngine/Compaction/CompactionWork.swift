@@ -164,6 +164,8 @@ final class CompactionReader: @unchecked Sendable {
   static let chunkRecords = 16_384
   /// Number of records that are looked up in one turn on the actor: so few that no writer notices.
   static let turnRecords = 4096
+  /// The same where looking a record up may read keys from a file.
+  static let turnOfReadKeys = 256
   /// Number of bytes after which a chunk ends. For each chunk the work passes from the thread to
   /// the actor and back, and where writers keep the processors busy, each change of threads may
   /// take milliseconds.

@@ -115,8 +115,10 @@ extension Store {
 
 extension SharedDictionary {
   /// Returns whether enough of the inputs is live: otherwise all of them are read, and the output
-  /// is so small that a later compaction merges it with its neighbours.
+  /// is so small that a later compaction merges it with its neighbours. Values that have a
+  /// dictionary may be much longer without one.
   fileprivate static func isWorthIt(for inputs: [CompactionInput]) -> Bool {
+    if inputs.contains(where: { $0.liveBytes > 0 && $0.dictionaryLength > 0 }) { return true }
     let bytes = inputs.reduce(0) { $0 + $1.end }
     return inputs.reduce(0) { $0 + $1.liveBytes } > bytes / 16
   }

@@ -39,7 +39,7 @@ extension Store {
         isContradicted = true
         throw .indexDamaged("the index lacks live records", checkpoints.names.first)
       }
-      newSlot = try await publish(slots, output, cleaned)
+      newSlot = try await publish(slots, output, cleaned, on: work.thread)
     } catch {
       if error.code == .corrupted, !isContradicted {
         engine!.log.table.noteDamage(error, among: wanted)
@@ -196,8 +196,11 @@ extension Store {
   ) async throws(StoreError) -> [Bool] {
     var isKept: [Bool] = []
     isKept.reserveCapacity(candidates.count)
+    let readsKeys = engine!.live.trees.hasOrdered && candidates.first?.isMapped == false
+    let length =
+      readsKeys ? CompactionReader.turnOfReadKeys : CompactionReader.turnRecords
     while true {
-      let turn = candidates[isKept.count...].prefix(CompactionReader.turnRecords)
+      let turn = candidates[isKept.count...].prefix(length)
       isKept += try engine!.selectLive(turn, cleanedThrough: cleanedThrough)
       engine!.recordSelection(turn)
       if isKept.count == candidates.count { return isKept }
@@ -230,9 +233,9 @@ extension Store {
   ///
   /// - Returns: the output's slot; nil when there was nothing to copy.
   func publish(
-    _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64
+    _ slots: [Int], _ output: CompactionOutput, _ cleaned: UInt64, on thread: SerialQueue
   ) async throws(StoreError) -> Int? {
-    let mapping = try await mapOutput(output)
+    let mapping = try await mapOutput(output, on: thread)
     // Newer records hide the records that were left out. The newer records must be durable first.
     if isShared { try await catchUpAsWriter() }
     try await pipeline.waitUntilAllDurable()
@@ -264,11 +267,11 @@ extension Store {
 
   /// Maps the output. Returns nil when the segment is to be read without a mapping.
   private func mapOutput(
-    _ output: CompactionOutput
+    _ output: CompactionOutput, on thread: SerialQueue
   ) async throws(StoreError) -> (any FileMapping)? {
     guard opener.configuration.ioMode == .mapped, let file = output.file else { return nil }
     let length = output.lengthBytes
-    return try await pipeline.run { () throws(StoreError) in
+    return try await thread.run { () throws(StoreError) in
       let mapping = try SegmentFile.map(file, length)
       mapping?.prefaultForReading(to: length)
       return mapping

@@ -58,12 +58,17 @@ extension Log {
     return true
   }
 
-  /// Makes the next pause of a writer due.
+  /// Sets the offset at which writers pause next, or at which it is decided again.
   ///
-  /// - Parameter bytes: number of bytes until then; nil when no pause is due.
-  mutating func setPause(after bytes: Int?) {
+  /// - Parameters:
+  ///   - bytes: number of bytes until then; nil when no pause is due.
+  ///   - count: length of the unit that is about to be appended.
+  mutating func setPause(after bytes: Int?, for count: Int) {
     guard let active else { return }
-    let end = bytes.map { table[active.slot].end + $0 } ?? .max
+    assert(bytes.map { $0 >= count } ?? true, "a writer pauses inside a unit")
+    // Where no space is allocated ahead, nothing else makes a writer ask again.
+    let most = active.allocated == nil && link == nil ? max(count, Self.largestStep) : nil
+    let end = (bytes ?? most).map { table[active.slot].end + $0 } ?? .max
     if active.pauseEnd != end { self.active?.pauseEnd = end }
   }
 
@@ -71,7 +76,7 @@ extension Log {
   /// does not wait.
   mutating func postponePause(for count: Int) {
     guard let active, active.pauseEnd != .max else { return }
-    setPause(after: max(count, ActiveSegment.smallestAllocation))
+    setPause(after: max(count, ActiveSegment.smallestAllocation), for: count)
   }
 
   /// Makes the spare segment the active one, for a unit of `count` bytes, which fits.

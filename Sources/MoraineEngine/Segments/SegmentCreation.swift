@@ -151,8 +151,17 @@ struct SealWork: Sendable {
     }
     try pipeline.checkPresence(of: file, syncedTo: lengthBytes)
     pipeline.becameDurable(through: lastSequence)
-    // Overwriting a record reads its old head: without this, each page costs a page fault then.
-    mapping?.prefaultForReading(to: Int(clamping: lengthBytes))
     pipeline.events?.send(.segmentSealed(number, lengthBytes: lengthBytes))
+  }
+
+  /// Makes the pages of the segment present that are in the file cache. Overwriting a record reads
+  /// its old head: without this, each page costs a page fault then. No writer waits for it: a large
+  /// segment takes tens of milliseconds.
+  func prefault() {
+    guard let mapping else { return }
+    let end = Int(clamping: lengthBytes)
+    SerialQueue(.background).enqueue { refusal in
+      if refusal == nil { mapping.prefaultForReading(to: end) }
+    }
   }
 }

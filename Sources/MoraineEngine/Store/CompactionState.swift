@@ -47,7 +47,7 @@ enum WriterDelay: Equatable {
 
   /// Returns how many bytes compaction must read before a unit of `count` bytes is appended.
   static func progressBytes(before count: Int) -> Int {
-    3 * max(progressPieceBytes, min(count, Log.largestStep))
+    3 * max(progressPieceBytes, count)
   }
 }
 

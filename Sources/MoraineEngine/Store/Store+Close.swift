@@ -127,6 +127,7 @@ extension Store {
     try engine!.appendFooter()
     guard let seal = engine!.log.sealActive() else { return }
     try await pipeline.run { () throws(StoreError) in try seal.run(pipeline) }
+    if !isClosed, !isSuspended { seal.prefault() }
     pipeline.beginSegment(file: nil, sequence: engine!.log.lastSequence, offset: 0)
   }
 }

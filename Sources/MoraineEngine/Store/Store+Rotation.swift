@@ -92,6 +92,7 @@ extension Store {
       let pipeline = publisher.pipeline
       do throws(StoreError) {
         try seal.run(pipeline)
+        seal.prefault()
         try publisher.publish(next)
       } catch {
         // The next manifest says the same, and until then the footer does.
@@ -106,7 +107,12 @@ extension Store {
     writing.beginSegmentTask()
     startTask { await $0.listSealedSegment() }
     // A failure has poisoned the pipeline.
-    return { [pipeline] in do throws(StoreError) { try seal.run(pipeline) } catch {} }
+    return { [pipeline] in
+      do throws(StoreError) {
+        try seal.run(pipeline)
+        seal.prefault()
+      } catch {}
+    }
   }
 
   /// Publishes a manifest that lists the last full segment as sealed.
@@ -129,13 +135,19 @@ extension Store {
   func makeRoom(for count: Int, isDelete: Bool) async throws(StoreError) {
     let capacity = engine!.log.capacity(for: count)
     if case .enough = capacity { return }
+    let slot = engine!.log.active?.slot
     // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
+    let bytes =
+      isDelete
+      ? max(count, ActiveSegment.smallestAllocation) : await yieldToCompaction(before: count)
     if isDelete {
       engine!.log.postponePause(for: count)
     } else {
-      engine!.log.setPause(after: await yieldToCompaction(before: count))
+      engine!.log.setPause(after: bytes, for: count)
     }
     try await makeRoom(for: count, capacity)
+    // The next segment must not begin without a pause.
+    if engine!.log.active?.slot != slot { engine!.log.setPause(after: bytes, for: count) }
     engine!.log.passMiddle(count)
     prepareSpareIfDue()
     watchForIdleness()

@@ -91,7 +91,40 @@ import Testing
     #expect(WriterDelay.pause(atRate: 8, before: 1 << 20) == (8 << 20, 1 << 20))
     #expect(WriterDelay.pause(atRate: 64, before: 1 << 30) == (128_000_000, 1 << 30))
     #expect(WriterDelay.progressBytes(before: 100) == 3 * WriterDelay.progressPieceBytes)
-    #expect(WriterDelay.progressBytes(before: 512 << 10) == 3 * 512 << 10)
+    #expect(WriterDelay.progressBytes(before: 64 << 20) == 3 * 64 << 20)
+  }
+
+  /// Overwrites a key until there is enough garbage for pauses, and goes on through some segments,
+  /// while a compaction is under way that does nothing.
+  @Test(arguments: [Store.Configuration.IOMode.mapped, .positional])
+  func rotationKeepsThePausesOfWriters(mode: Store.Configuration.IOMode) async throws {
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 512 << 10, ioMode: mode)
+    configuration.idleInterval = .seconds(3600)
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    try await store.set([0], forKey: "a")
+    await store.beginCompactionThatDoesNothing()
+    var random = SeededGenerator(seed: 1)
+    var value = (0..<10_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    var (segments, mayPause) = (Set<Int>(), false)
+    for number in 0..<600 {
+      value[number] &+= 1
+      try await store.set(value, forKey: "a")
+      let next = await store.nextPause
+      if mayPause { #expect(next.offset < .max, "put \(number)") }
+      mayPause = mayPause || number > 300
+      if mayPause { segments.insert(next.slot) }
+    }
+    #expect(segments.count > 3)
+    await store.endCompaction()
+    try await store.close()
+  }
+
+  @Test func writerOfAGrowingFileIsAskedAgain() async throws {
+    let store = try Store(
+      on: MemoryStorage(), at: "store", configuration: .testing(ioMode: .positional))
+    try await store.set([0], forKey: "a")
+    #expect(await store.nextPause.offset < 4 << 20)
+    try await store.close()
   }
 
   @Test func garbageOfLongValuesStaysLimited() async throws {
@@ -109,5 +142,14 @@ import Testing
     // 20 MiB are live, 10 MiB of garbage are allowed, and writers wait at 49 MiB more.
     #expect(most < 100 << 20)
     try await store.close()
+  }
+}
+
+extension Store {
+  fileprivate func beginCompactionThatDoesNothing() { compaction.begin() }
+
+  /// The slot of the active segment, and the offset at which its writers pause next.
+  fileprivate var nextPause: (slot: Int, offset: Int) {
+    (engine!.log.active!.slot, engine!.log.active!.pauseEnd)
   }
 }

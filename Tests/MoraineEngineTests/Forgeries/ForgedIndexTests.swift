@@ -65,6 +65,10 @@ import Testing
     try await withStore(at: directory.path, configuration: configuration) { store in
       try await store.set([2], forKey: "7")
     }
+    // After a compaction, the digests that were in the log before it are not compared.
+    try await withStore(at: directory.path, configuration: configuration) { store in
+      try await store.compact(segments: 1..<2)
+    }
     let manifestURL = directory.store.appendingPathComponent(Manifest.fileName)
     let manifest = try [UInt8](Data(contentsOf: manifestURL)).withUnsafeBytes {
       try Manifest(decoding: $0)
@@ -86,8 +90,6 @@ import Testing
       header.segments[0].digest.remove(.of(hash: hash, sequence: 8))
       header.segments[0].digest.add(.of(hash: hash, sequence: newest))
       header.digest = header.segments[0].digest
-      // The footer of another moment is not compared.
-      header.lastSequence = newest
     }
     let store = try Store(at: directory.path, configuration: configuration)
     try await store.compact()
