@@ -20,7 +20,7 @@ MUTANTS = [
                    "    ThreadPool.current.submit(Job(UnownedJob(job), self), to: .tasks)\n  }\n",
                    "    let job = Job(UnownedJob(job), self)\n"
                    "    if ON { return serial.enqueue { _ in _ = job.step() } }\n"
-                   "    ThreadPool.current.submit(job, to: .brief)\n  }\n"
+                   "    ThreadPool.current.submit(job, to: .tasks)\n  }\n"
                    "  private let serial = SerialQueue(.brief)\n"),),
            "PoolExecutorTests.jobThatKeepsItsThreadDelaysNoOtherJob"),
     Mutant("close-on-the-committing-thread", "a program's loop holds back no close",

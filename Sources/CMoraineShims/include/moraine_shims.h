@@ -27,6 +27,7 @@ moraine_crc32c_method moraine_crc32c_fastest(void);
 // Computes a checksum in one way, or in the fastest that this processor has before it. For tests.
 uint32_t moraine_crc32c_by(
     moraine_crc32c_method method, uint32_t crc, const void *bytes, size_t length);
+// Computes a checksum by the table alone, with which tests compare the other ways.
 uint32_t moraine_crc32c_table(uint32_t crc, const void *bytes, size_t length);
 
 // The system calls below return a value >= 0, or -errno. They do not retry: the caller does.

@@ -77,6 +77,7 @@ struct CompressionScratch: ~Copyable {
 
   /// Length of a value from which on clearing LZ4's state takes little beside its compression.
   private static let longBytes = 64 << 10
+
   /// Returns the room that LZ4 gets. A call that runs out of room leaves a state that must be
   /// cleared, so short values have room for the worst case. A long value without repetitions is not
   /// copied only to find that it did not become shorter.
