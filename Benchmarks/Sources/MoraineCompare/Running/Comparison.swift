@@ -14,13 +14,17 @@ struct Comparison: Sendable {
   let directory: String
   /// Time limit of one group of one engine. After it the process is ended and the group is omitted.
   let timeout: Duration
+  /// A group of an engine that took longer than this in the first round is measured only once.
+  let repeatLimit: Duration
 
   /// - Parameter afterRound: receives the figures so far, so that a long run that is interrupted
   ///   leaves them.
   func run(into report: inout Report, afterRound: (Report) throws -> Void) async throws {
+    var measuredOnce: Set<[String]> = []
     for round in 1...rounds {
       for group in groups {
         for engine in plan.engines(of: group) where engines?.contains(engine) ?? true {
+          guard !measuredOnce.contains([group, engine]) else { continue }
           note("round \(round) of \(rounds): \(group), \(engine)")
           let folder = try Scratch(in: directory)
           defer { folder.remove() }
@@ -32,6 +36,7 @@ struct Comparison: Sendable {
             report.failures.append("\(engine), \(group): \(failure.description)")
             note("  \(failure.description)")
           }
+          if began.duration(to: .now) > repeatLimit { measuredOnce.insert([group, engine]) }
         }
       }
       try afterRound(report)

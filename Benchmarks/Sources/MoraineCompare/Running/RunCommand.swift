@@ -26,6 +26,8 @@ struct RunCommand: AsyncParsableCommand {
   @Option(help: "Where to write report.json, table.txt, table.md and the charts.")
   var output: String?
   @Option(help: "Seconds after which one group of one engine is given up.") var timeout = 3600
+  @Option(help: "Seconds; a group of an engine that takes longer is measured in one round only.")
+  var repeatLimit = 3600
 
   func validate() throws {
     if let count, count < 1000 { throw ValidationError("--count is at least 1000") }
@@ -50,7 +52,8 @@ struct RunCommand: AsyncParsableCommand {
     let comparison = Comparison(
       plan: plan, rounds: rounds ?? (short ? 3 : 5), groups: groups.isEmpty ? plan.groups : groups,
       engines: engines.isEmpty ? nil : Set(engines), directory: directory,
-      timeout: .seconds(timeout))
+      timeout: .seconds(timeout),
+      repeatLimit: .seconds(repeatLimit))
     var report = Report(
       date: Date.now.formatted(.iso8601), machine: try .current(directory),
       command: Self.command, engines: Plan.engines, rows: plan.rows)
