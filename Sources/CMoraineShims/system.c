@@ -20,6 +20,7 @@
 #if defined(__linux__)
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #endif
 #if defined(__APPLE__)
@@ -60,6 +61,27 @@ int moraine_sync_file_system(int fd) {
 #else
   return moraine_sync_full(fd);
 #endif
+}
+
+int moraine_inspect(int directory, const char *name, struct moraine_extent *extent) {
+#if defined(__linux__)
+  struct statx found;
+  const unsigned wanted = STATX_TYPE | STATX_INO | STATX_SIZE;
+  if (statx(directory, name, AT_SYMLINK_NOFOLLOW, wanted, &found) == 0) {
+    extent->device = makedev(found.stx_dev_major, found.stx_dev_minor);
+    extent->inode = found.stx_ino;
+    extent->length = found.stx_size;
+    return 0;
+  }
+  // A sandbox may not know the call.
+  if (errno != ENOSYS && errno != EPERM) return -errno;
+#endif
+  struct stat status;
+  if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0) return -errno;
+  extent->device = (uint64_t)status.st_dev;
+  extent->inode = (uint64_t)status.st_ino;
+  extent->length = status.st_size < 0 ? 0 : (uint64_t)status.st_size;
+  return 0;
 }
 
 int64_t moraine_free_bytes(int fd) {

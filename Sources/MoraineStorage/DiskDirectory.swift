@@ -108,23 +108,33 @@ final class DiskDirectory: StorageDirectory, Parkable {
     return DirectoryEntry(name: name, kind: kind, lengthBytes: UInt64(max(0, status.st_size)))
   }
 
-  /// Returns the status of what a name leads to; nil when the name does not exist. Where the
-  /// directory is parked, the path is used.
+  /// Inspects what a name leads to; returns false when the name does not exist. Where the directory
+  /// is parked, the path is used.
+  ///
+  /// - Parameter call: a call of the system that returns a negative error.
+  private func inspect(
+    _ name: String, _ call: (_ directory: CInt, _ name: String) -> CInt
+  ) throws(StorageError) -> Bool {
+    func isThere(_ descriptor: CInt, _ name: String) throws(StorageError) -> Bool {
+      let code = call(descriptor, name)
+      if code >= 0 { return true }
+      let error = Errno(rawValue: -code)
+      if error == .noSuchFileOrDirectory { return false }
+      throw StorageError("inspect", file: name, errno: error)
+    }
+    if descriptor.isParked, try isInPlace() {
+      return try isThere(AT_FDCWD, path.appending(name).string)
+    }
+    return try use { (descriptor) throws(StorageError) in try isThere(descriptor, name) }
+  }
+
+  /// Returns the status of what a name leads to; nil when the name does not exist.
   private func status(of name: String) throws(StorageError) -> stat? {
     var status = stat()
-    func inspect(_ descriptor: CInt, _ name: String) throws(StorageError) -> Bool {
-      if fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 { return true }
-      let saved = Errno(rawValue: errno)
-      if saved == .noSuchFileOrDirectory { return false }
-      throw StorageError("inspect", file: name, errno: saved)
+    let isThere = try inspect(name) { directory, name in
+      fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -errno
     }
-    let isFound: Bool
-    if descriptor.isParked, try isInPlace() {
-      isFound = try inspect(AT_FDCWD, path.appending(name).string)
-    } else {
-      isFound = try use { (descriptor) throws(StorageError) in try inspect(descriptor, name) }
-    }
-    return isFound ? status : nil
+    return isThere ? status : nil
   }
 
   func createFile(_ name: String) throws(StorageError) -> any StorageFile {
@@ -261,6 +271,14 @@ final class DiskDirectory: StorageDirectory, Parkable {
       throw StorageError("inspect", file: path.string, errno: saved)
     }
     return UInt64(truncatingIfNeeded: status.st_dev) == device && UInt64(status.st_ino) == inode
+  }
+
+  func extent(of name: String) throws(StorageError) -> FileExtent? {
+    var extent = moraine_extent()
+    guard try inspect(name, { moraine_inspect($0, $1, &extent) }) else { return nil }
+    return FileExtent(
+      identity: FileIdentity(device: extent.device, inode: extent.inode),
+      lengthBytes: extent.length)
   }
 
   func stamp(of name: String) throws(StorageError) -> FileStamp? {

@@ -92,6 +92,10 @@ final class MemoryDirectory: StorageDirectory {
     storage.node(at: path) === node
   }
 
+  func extent(of name: String) throws(StorageError) -> FileExtent? {
+    try stamp(of: name).map { FileExtent(identity: $0.identity, lengthBytes: $0.lengthBytes) }
+  }
+
   func stamp(of name: String) throws(StorageError) -> FileStamp? {
     node.files.withLock { $0[name] }?.stamp
   }

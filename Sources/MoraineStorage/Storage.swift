@@ -43,6 +43,17 @@ package struct FileIdentity: Hashable, Sendable {
   }
 }
 
+/// The file that a name leads to, and its length.
+package struct FileExtent: Hashable, Sendable {
+  package var identity: FileIdentity
+  package var lengthBytes: UInt64
+
+  package init(identity: FileIdentity, lengthBytes: UInt64) {
+    self.identity = identity
+    self.lengthBytes = lengthBytes
+  }
+}
+
 /// The file that a name leads to, and its last change. Two equal stamps mean that no call wrote to
 /// the file in between. Two different stamps do not always mean that a call wrote to it.
 package struct FileStamp: Hashable, Sendable {
@@ -120,6 +131,10 @@ package protocol StorageDirectory: AnyObject, Sendable {
   ///
   /// - Throws: when the path cannot be inspected.
   func isInPlace() throws(StorageError) -> Bool
+  /// Returns the file that a name leads to now and its length; nil when the name does not exist. A
+  /// link is not followed. Cheaper than ``stamp(of:)`` for a file that is written to: some file
+  /// systems note each time of change that was asked for, and the next sync writes it.
+  func extent(of name: String) throws(StorageError) -> FileExtent?
   /// Returns the stamp of what a name leads to now; nil when the name does not exist. A link is not
   /// followed.
   func stamp(of name: String) throws(StorageError) -> FileStamp?

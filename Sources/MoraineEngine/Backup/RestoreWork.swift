@@ -278,6 +278,10 @@ final class RestoringDirectory: StorageDirectory {
   func creationBytes() throws(StorageError) -> UInt64 { try base.creationBytes() }
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
 
+  func extent(of name: String) throws(StorageError) -> FileExtent? {
+    try base.extent(of: self.name(name))
+  }
+
   func stamp(of name: String) throws(StorageError) -> FileStamp? {
     try base.stamp(of: self.name(name))
   }

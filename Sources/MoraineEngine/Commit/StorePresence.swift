@@ -66,15 +66,15 @@ final class StorePresence: Sendable {
     try known.withLock { (known) throws(StoreError) in
       try check(&known)
       let found = answerIfAvailable { () throws(StorageError) in
-        try directory.stamp(of: active.name)
+        try directory.extent(of: active.name)
       }
-      guard case .some(let stamp) = found else { return }
-      if let stamp, stamp.identity == active.identity {
-        if stamp.lengthBytes >= end ?? 0 { return }
+      guard case .some(let extent) = found else { return }
+      if let extent, extent.identity == active.identity {
+        if extent.lengthBytes >= end ?? 0 { return }
         throw replaced("\(active.name) was truncated", active.name)
       }
       guard isShared else { throw replaced("\(active.name) was deleted or replaced", active.name) }
-      try checkReplacement(active, stamp != nil, end, known.manifest)
+      try checkReplacement(active, extent != nil, end, known.manifest)
     }
   }
 
@@ -144,10 +144,10 @@ extension StorePresence {
         "the store's directory was deleted, moved or replaced", directory.path.string)
     }
     for file in common {
-      let stamp = answerIfAvailable { () throws(StorageError) in
-        try directory.stamp(of: file.name)
+      let extent = answerIfAvailable { () throws(StorageError) in
+        try directory.extent(of: file.name)
       }
-      if case .some(let stamp) = stamp, stamp?.identity != file.identity {
+      if case .some(let extent) = extent, extent?.identity != file.identity {
         throw replaced("\(file.name) was deleted or replaced", file.name)
       }
     }

@@ -136,13 +136,13 @@ extension Store {
     let capacity = engine!.log.capacity(for: count)
     if case .enough = capacity { return }
     let slot = engine!.log.active?.slot
-    // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
-    let bytes =
-      isDelete
-      ? max(count, ActiveSegment.smallestAllocation) : await yieldToCompaction(before: count)
+    let bytes: Int?
     if isDelete {
+      // Deletes do not wait: they cannot add garbage without end, and they may free a full disk.
+      bytes = max(count, ActiveSegment.smallestAllocation)
       engine!.log.postponePause(for: count)
     } else {
+      bytes = await yieldToCompaction(before: count)
       engine!.log.setPause(after: bytes, for: count)
     }
     try await makeRoom(for: count, capacity)

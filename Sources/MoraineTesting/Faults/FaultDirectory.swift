@@ -75,6 +75,11 @@ final class FaultDirectory: StorageDirectory {
     return try base.isInPlace()
   }
 
+  func extent(of name: String) throws(StorageError) -> FileExtent? {
+    _ = try storage.meet(.stamp, name)
+    return try base.extent(of: name)
+  }
+
   func stamp(of name: String) throws(StorageError) -> FileStamp? {
     _ = try storage.meet(.stamp, name)
     return try base.stamp(of: name)

@@ -78,6 +78,10 @@ final class SimulatedDirectory: StorageDirectory {
   }
 
   func isInPlace() throws(StorageError) -> Bool { try base.isInPlace() }
+  func extent(of name: String) throws(StorageError) -> FileExtent? {
+    try base.extent(of: name)
+  }
+
   func stamp(of name: String) throws(StorageError) -> FileStamp? { try base.stamp(of: name) }
   func tryLock(shared: Bool) throws(StorageError) -> Bool { try base.tryLock(shared: shared) }
   func unlock() { base.unlock() }

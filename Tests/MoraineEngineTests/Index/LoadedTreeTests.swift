@@ -239,17 +239,23 @@ import Testing
     #expect(!areAllSound, replay)
   }
 
-  /// An entry can only name a record that the checkpoint covers.
-  @Test func entryOfAnUncoveredRecordFailsValidation() throws {
-    var tree = TreeIndex(ordered: Self.one)
+  /// Returns a tree of the numbers' digits, inserted in order.
+  private static func tree(of numbers: Range<Int>) throws -> (TreeIndex, Keys) {
+    var tree = TreeIndex(ordered: one)
     var keys = Keys()
-    for number in 0..<1000 {
-      let bytes = Array(String(1000 + number).utf8)
+    for number in numbers {
+      let bytes = Array(String(number).utf8)
       try bytes.withUnsafeBytes { raw in
         let place = try tree.place(of: TreeKey(raw), in: 1, keys)
         tree.insert(TreeKey(raw), keys.add(bytes), at: place, in: 1, keys)
       }
     }
+    return (tree, keys)
+  }
+
+  /// An entry can only name a record that the checkpoint covers.
+  @Test func entryOfAnUncoveredRecordFailsValidation() throws {
+    var (tree, _) = try Self.tree(of: 1000..<2000)
     var covered = try Self.reloaded(&tree, "covered", end: 4000)
     let isValid = covered.validateAllPages()
     #expect(isValid)
@@ -260,15 +266,7 @@ import Testing
 
   /// A look-up in a loaded tree validates the nodes of its path only.
   @Test func firstLookUpValidatesOnePath() throws {
-    var tree = TreeIndex(ordered: Self.one)
-    var keys = Keys()
-    for number in 0..<100_000 {
-      let bytes = Array(String(10_000_000 + number).utf8)
-      try bytes.withUnsafeBytes { raw in
-        let place = try tree.place(of: TreeKey(raw), in: 1, keys)
-        tree.insert(TreeKey(raw), keys.add(bytes), at: place, in: 1, keys)
-      }
-    }
+    var (tree, keys) = try Self.tree(of: 10_000_000..<10_100_000)
     let height = tree.root(1).height
     let loaded = try Self.reloaded(&tree, "in order")
     #expect(loaded.loaded?.validatedCount == 0)
