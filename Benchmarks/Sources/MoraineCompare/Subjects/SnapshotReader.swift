@@ -8,6 +8,7 @@ struct SnapshotMaker: ReaderMaker {
     name: "snapshot", title: "Moraine, snapshot", version: "this tree",
     settings: "reads of `store.snapshot()`, which do not suspend; a new one where others write")
   static var blocks: Bool { true }
+  static var refreshSuspends: Bool { true }
 
   let store: Store
 

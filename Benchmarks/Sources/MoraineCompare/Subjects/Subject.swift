@@ -33,6 +33,14 @@ protocol ReaderMaker: Sendable {
   func reader() async throws -> Reader
   /// Whether calls block a thread, so that many concurrent calls need many threads.
   static var blocks: Bool { get }
+  /// Whether a refresh suspends, although the other calls block. A task on a thread of its own then
+  /// gets its results late: while such a task waits for an actor, the runtime runs other tasks of
+  /// that actor on the same thread, and a writer that does not pause keeps that thread.
+  static var refreshSuspends: Bool { get }
+}
+
+extension ReaderMaker {
+  static var refreshSuspends: Bool { false }
 }
 
 protocol SubjectReader {

@@ -27,7 +27,8 @@ struct Basics: Workload {
       row("disk, half deleted", "and compacted", unit: "MB"),
       row("memory", "anonymous, after filling and reading", unit: "MB"),
       row(
-        "write amplification", "bytes sent to the disk for each byte put, filled and overwritten",
+        "write amplification",
+        "bytes sent to the disk for each byte put, in all rows from fillrandom on",
         unit: "×"),
     ]
   }
@@ -60,10 +61,10 @@ struct Basics: Workload {
       }
     }
     recorder.add("disk, overwritten", megabytes(try diskBytes(place)))
-    try await ReadWhileWriting(data).run(store, &recorder)
+    let putCount = try await ReadWhileWriting(data).run(store, &recorder) + 2 * data.count
     try await deleteHalf(store, place, &recorder)
     try await store.close()
-    addAmplification(since: written, &recorder)
+    addAmplification(since: written, putCount, &recorder)
     try await open(maker, place, &recorder)
   }
 
@@ -94,11 +95,14 @@ struct Basics: Workload {
     reader.close()
   }
 
-  private func addAmplification(since before: UInt64?, _ recorder: inout Recorder) {
+  private func addAmplification(
+    since before: UInt64?, _ putCount: Int, _ recorder: inout Recorder
+  ) {
     // Data that is only in the kernel's memory counts as well.
     sync()
     guard let before, let now = ThisProcess.writtenBytes, now > before else { return }
-    recorder.add("write amplification", Double(now - before) / Double(2 * data.bytes))
+    let putBytes = Double(putCount) * Double(data.bytes) / Double(data.count)
+    recorder.add("write amplification", Double(now - before) / putBytes)
   }
 
   private func open<Maker: SubjectMaker>(

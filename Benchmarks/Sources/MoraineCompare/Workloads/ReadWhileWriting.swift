@@ -10,41 +10,55 @@ struct ReadWhileWriting: Sendable {
 
   init(_ data: Dataset) { self.data = data }
 
-  func run<Made: Subject>(_ store: Made, _ recorder: inout Recorder) async throws {
-    recorder.add(row, try await measure(store, store, recorder.engine))
+  /// - Returns: the number of puts beside the gets.
+  func run<Made: Subject>(_ store: Made, _ recorder: inout Recorder) async throws -> Int {
+    let own = try await measure(store, store, recorder.engine)
+    recorder.add(row, own.microseconds)
+    var putCount = own.putCount
     if let live = store.live {
       let figure = try await measure(store, live, recorder.engine)
-      recorder.add(row, figure, engine: LiveMaker.engine.name)
+      recorder.add(row, figure.microseconds, engine: LiveMaker.engine.name)
+      putCount += figure.putCount
     }
-    guard let snapshots = store.snapshots else { return }
-    let figure = try await measure(store, snapshots, recorder.engine)
-    recorder.add(row, figure, engine: SnapshotMaker.engine.name)
+    if let snapshots = store.snapshots {
+      let figure = try await measure(store, snapshots, recorder.engine)
+      recorder.add(row, figure.microseconds, engine: SnapshotMaker.engine.name)
+      putCount += figure.putCount
+    }
+    return putCount
   }
 
   private var row: String { "readwhilewriting" }
 
-  /// Returns the microseconds of one get.
+  /// Returns the microseconds of one get, and the number of puts beside all gets.
   private func measure<Made: Subject, Maker: ReaderMaker>(
     _ store: Made, _ maker: Maker, _ engine: String
-  ) async throws -> Double {
+  ) async throws -> (microseconds: Double, putCount: Int) {
     let shared = Shared()
     let data = data
     // An engine that blocks has its own thread, for the writer as well.
-    async let reading: Void = atOnce(1, onThreads: Maker.blocks) { _ in
+    let isOnThread = Maker.blocks && !Maker.refreshSuspends
+    async let reading: Void = atOnce(1, onThreads: isOnThread) { _ in
       defer { shared.isDone.store(true, ordering: .relaxed) }
       shared.microseconds.store(
         UInt64(try await read(maker, engine) * 1000), ordering: .relaxed)
     }
     try await atOnce(1, onThreads: Made.blocks) { _ in
+      var putCount: UInt64 = 0
+      defer { shared.putCount.store(putCount, ordering: .relaxed) }
       while true {
         for number in data.order {
           if shared.isDone.load(ordering: .relaxed) { return }
+          putCount += 1
           try await store.put(data.key(number), data.value(number, generation: 1))
         }
       }
     }
     try await reading
-    return Double(shared.microseconds.load(ordering: .relaxed)) / 1000
+    return (
+      Double(shared.microseconds.load(ordering: .relaxed)) / 1000,
+      Int(shared.putCount.load(ordering: .relaxed))
+    )
   }
 
   private func read<Maker: ReaderMaker>(_ maker: Maker, _ engine: String) async throws -> Double {
@@ -67,5 +81,6 @@ struct ReadWhileWriting: Sendable {
   private final class Shared: Sendable {
     let isDone = Atomic<Bool>(false)
     let microseconds = Atomic<UInt64>(0)
+    let putCount = Atomic<UInt64>(0)
   }
 }
