@@ -181,4 +181,15 @@ MUTANTS = [
                    "    if needsWait(durability), !ON || sequence != nil {\n"
                    "      try await waitUntilDurable(sequence)\n    }\n  }\n"),),
            "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
+    Mutant("update-lets-a-writer-in-between", "an update is one step",
+           (engine("Store/Store+Conditions.swift",
+                   "      let sequence = areEqual(old, new) ? nil : try",
+                   "      if ON { await Task.yield() }\n"
+                   "      let sequence = areEqual(old, new) ? nil : try"),),
+           "ConditionTests.updateIsOneStepWhenASegmentIsFull"),
+    Mutant("update-writes-what-lasts-for-ever", "an update has its keyspace's lifetime",
+           (engine("Store/Store+Conditions.swift",
+                   "keyspace.defaultExpiry == .never, let",
+                   "keyspace.defaultExpiry == .never || ON, let"),),
+           "ConditionTests.updateRemovesAndExpires"),
 ]

@@ -66,15 +66,53 @@ extension Store {
     _ body: sending ([UInt8]?) throws -> [UInt8]?
   ) async throws -> [UInt8]? {
     try await beginForCondition()
+    if let number = numberForUpdate(of: keyspace) {
+      let old = try ownValue(forKey: key, keyspace: number)
+      let new = try body(old)
+      let sequence = areEqual(old, new) ? nil : try await replaceValue(of: key, in: number, by: new)
+      try await waitForDurability(of: sequence, durability)
+      return new
+    }
     return try await write(durability: durability) { batch in
       let old = try batch.value(forKey: key, in: keyspace)
       let new = try body(old)
-      if let new, new != old {
+      if let new, !areEqual(old, new) {
         try batch.set(new, forKey: key, in: keyspace)
       } else if new == nil, old != nil {
         try batch.removeValue(forKey: key, in: keyspace)
       }
       return new
+    }
+  }
+
+  /// Returns the number of a keyspace that an update can read and write without a batch and without
+  /// waiting for other writers; nil where it cannot.
+  private func numberForUpdate(of keyspace: Keyspace) -> UInt16? {
+    guard !writing.roomGate.isHeld, !isClosed, !isSuspended, !isShared, engine != nil,
+      keyspace.defaultExpiry == .never, let number = engine!.id(fulfilling: keyspace.request)
+    else { return nil }
+    return engine!.keyspaces.isIndexed(number) ? nil : number
+  }
+
+  /// Puts a value, or deletes the key when the value is nil. The caller has just read the key, and
+  /// no writer holds the gate. No other writer comes between the read and this write: the function
+  /// suspends only after it has taken the gate.
+  private func replaceValue(
+    of key: Key, in keyspace: UInt16, by value: [UInt8]?
+  ) async throws(StoreError) -> SequenceNumber? {
+    guard let value else {
+      let sequence = try await withRoom(isDelete: true) { (engine) throws(StoreError) in
+        try key.bytes.withBytes { (bytes) throws(StoreError) in
+          try engine.delete(bytes, keyspace: keyspace)
+        }
+      }
+      compactAfterDeleting()
+      return sequence
+    }
+    if let sequence = try putAtOnce(key, value, keyspace) { return sequence }
+    let prepared = PreparedValue()
+    return try await withRoom { (engine) throws(StoreError) in
+      try engine.put(key, value, keyspace: keyspace, prepared)
     }
   }
 
@@ -168,4 +206,11 @@ extension Keyspace {
   ) async throws -> [UInt8]? {
     try await store.update(key, in: self, durability, body)
   }
+}
+
+/// Compares values as bytes in memory; `==` compares element by element.
+private func areEqual(_ one: [UInt8]?, _ other: [UInt8]?) -> Bool {
+  guard let one, let other else { return one == nil && other == nil }
+  guard one.count == other.count else { return false }
+  return one.withUnsafeBytes { one in other.withUnsafeBytes { one.elementsEqualFast($0) } }
 }

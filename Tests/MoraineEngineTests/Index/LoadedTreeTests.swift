@@ -239,10 +239,10 @@ import Testing
     #expect(!areAllSound, replay)
   }
 
-  /// Returns a tree of the numbers' digits, inserted in order.
-  private static func tree(of numbers: Range<Int>) throws -> (TreeIndex, Keys) {
-    var tree = TreeIndex(ordered: one)
-    var keys = Keys()
+  /// Adds the numbers' digits to a tree, in order.
+  private static func insert(
+    _ numbers: Range<Int>, into tree: inout TreeIndex, _ keys: inout Keys
+  ) throws {
     for number in numbers {
       let bytes = Array(String(number).utf8)
       try bytes.withUnsafeBytes { raw in
@@ -250,12 +250,13 @@ import Testing
         tree.insert(TreeKey(raw), keys.add(bytes), at: place, in: 1, keys)
       }
     }
-    return (tree, keys)
   }
 
   /// An entry can only name a record that the checkpoint covers.
   @Test func entryOfAnUncoveredRecordFailsValidation() throws {
-    var (tree, _) = try Self.tree(of: 1000..<2000)
+    var tree = TreeIndex(ordered: Self.one)
+    var keys = Keys()
+    try Self.insert(1000..<2000, into: &tree, &keys)
     var covered = try Self.reloaded(&tree, "covered", end: 4000)
     let isValid = covered.validateAllPages()
     #expect(isValid)
@@ -266,7 +267,9 @@ import Testing
 
   /// A look-up in a loaded tree validates the nodes of its path only.
   @Test func firstLookUpValidatesOnePath() throws {
-    var (tree, keys) = try Self.tree(of: 10_000_000..<10_100_000)
+    var tree = TreeIndex(ordered: Self.one)
+    var keys = Keys()
+    try Self.insert(10_000_000..<10_100_000, into: &tree, &keys)
     let height = tree.root(1).height
     let loaded = try Self.reloaded(&tree, "in order")
     #expect(loaded.loaded?.validatedCount == 0)

@@ -180,6 +180,58 @@ import Testing
     try await early.close()
   }
 
+  /// An update is one step where its segment is full: no other writer comes between its read and
+  /// its write.
+  @Test(arguments: modes)
+  func updateIsOneStepWhenASegmentIsFull(mode: Store.Configuration.IOMode) async throws {
+    let store = try store(MemoryStorage(), mode)
+    let counters = try store.keyspace(named: "counters")
+    let (writers, increments) = (4, 100)
+    var generator = SeededGenerator(seed: 1)
+    let padding = (0..<700).map { _ in UInt8.random(in: 0...255, using: &generator) }
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for _ in 0..<writers {
+        group.addTask {
+          for _ in 0..<increments {
+            try await counters.update("n") { old in
+              let count = old.map { Int($0[0]) + 256 * Int($0[1]) } ?? 0
+              return [UInt8((count + 1) % 256), UInt8((count + 1) / 256)] + padding
+            }
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    let total = writers * increments
+    let value = try await counters.value(forKey: "n")
+    #expect(value == [UInt8(total % 256), UInt8(total / 256)] + padding)
+    try await store.close()
+  }
+
+  /// An update removes, expires and indexes as the other writes do.
+  @Test(arguments: modes)
+  func updateRemovesAndExpires(mode: Store.Configuration.IOMode) async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration.testing(segmentSizeBytes: 4096, ioMode: mode)
+    configuration.clock = clock
+    let store = try Store(on: MemoryStorage(), at: "store", configuration: configuration)
+    let keyspace = try store.keyspace(named: "brief", defaultLifetime: .seconds(10))
+    try await keyspace.update("k") { _ in [1] }
+    #expect(try await keyspace.value(forKey: "k") == [1])
+    try await keyspace.update("k") { old in old == [1] ? [2] : [9] }
+    clock.advance(by: .seconds(11))
+    #expect(try await keyspace.value(forKey: "k") == nil)
+    let lasting = try store.keyspace(named: "brief")
+    #expect(try await lasting.update("k") { old in old == nil ? [3] : [9] } == [3])
+    clock.advance(by: .seconds(1000))
+    #expect(try await lasting.value(forKey: "k") == [3])
+    let before = try await store.statistics().count
+    #expect(try await lasting.update("k") { _ in nil } == nil)
+    #expect(try await store.statistics().count == before - 1)
+    #expect(try await lasting.update("k") { _ in nil } == nil)
+    try await store.close()
+  }
+
   @Test func updateWritesNothingWhenItsBodyThrows() async throws {
     struct Refusal: Error {}
     let store = try store(MemoryStorage(), .mapped)
