@@ -64,7 +64,7 @@ int moraine_sync_file_system(int fd) {
 }
 
 int moraine_inspect(int directory, const char *name, struct moraine_extent *extent) {
-#if defined(__linux__)
+#if defined(__linux__) && defined(STATX_INO)
   struct statx found;
   const unsigned wanted = STATX_TYPE | STATX_INO | STATX_SIZE;
   if (statx(directory, name, AT_SYMLINK_NOFOLLOW, wanted, &found) == 0) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "moraine_shims.h"
@@ -71,6 +72,12 @@ static void check_files(const char *path) {
   moraine_unmap(base, 8192);
   EXPECT(moraine_renameat(directory, "a", "b") >= 0);
   EXPECT(moraine_openat(directory, "a", O_RDONLY, 0) == -ENOENT);
+  struct moraine_extent extent;
+  EXPECT(moraine_inspect(directory, "a", &extent) == -ENOENT);
+  EXPECT(moraine_inspect(directory, "b", &extent) == 0);
+  struct stat status;
+  EXPECT(fstat(file, &status) == 0 && extent.length == (uint64_t)status.st_size);
+  EXPECT(extent.device == (uint64_t)status.st_dev && extent.inode == (uint64_t)status.st_ino);
   EXPECT(moraine_ftruncate(file, 10) >= 0 && moraine_free_bytes(directory) > 0);
   EXPECT(moraine_sync_full(directory) >= 0);
   moraine_unlock(file);

@@ -46,7 +46,8 @@ struct moraine_extent {
 };
 // Since Linux 6.13, ext4, XFS and btrfs give a file whose time of change was asked for an exact new
 // time at its next write. Each fdatasync may then write the inode as well: on ext4 without a
-// journal, a sync took 135 us in place of 95. So this call does not ask for any time.
+// journal, a sync took 135 us in place of 95. So this call does not ask for any time, where the C
+// library has statx (glibc 2.28, musl 1.2.5).
 int moraine_inspect(int directory, const char *name, struct moraine_extent *extent);
 // Returns the number of bytes that an ordinary user can still write.
 int64_t moraine_free_bytes(int fd);

@@ -4,8 +4,8 @@ import Synchronization
 
 extension Store {
   /// Rewrites the log so that it contains little besides live records, with those of ordered
-  /// keyspaces in the order of their keys, and makes the index smaller when most of its keys were
-  /// deleted.
+  /// keyspaces in the order of their keys, and makes the index smaller when less than three eighths
+  /// of its slots are in use: after half of the keys were deleted.
   ///
   /// Reads and writes continue during a compaction. The compaction needs extra space for at most
   /// about one segment at a time, and none for segments without live records. Cancelling the task
@@ -39,7 +39,7 @@ extension Store {
       guard work.isCancelled, error.code == .cancelled else { throw error }
     }
     await restoreReserve()
-    try await shrinkIndex()
+    try await shrinkIndex(thoroughly: true)
     if isCheckpointDue { try await writeCheckpoint(on: work.thread) }
     return work.report
   }
@@ -127,12 +127,20 @@ extension Store {
   /// Makes a sparse index smaller: the index grows with the number of keys, but does not shrink
   /// when keys are deleted. Works in steps of less than a millisecond; other calls run between the
   /// steps.
-  func shrinkIndex() async throws(StoreError) {
-    guard engine != nil, engine!.live.index.isSparse else { return }
-    while engine != nil, !isClosed, !isSuspended, !Task.isCancelled,
-      try engine!.shrinkIndexStep()
-    {
-      await Task.yield()
+  ///
+  /// - Parameter thoroughly: whether a caller waits for a store that is as small as possible.
+  func shrinkIndex(thoroughly: Bool) async throws(StoreError) {
+    guard engine != nil, engine!.live.index.isSparse(thoroughly: thoroughly) else { return }
+    do throws(StoreError) {
+      while engine != nil, !isClosed, !isSuspended, !Task.isCancelled,
+        thoroughly || !observers.phase.isAwaited, try engine!.shrinkIndexStep()
+      {
+        await Task.yield()
+      }
+    } catch {
+      // Without memory for the copies of pages that snapshots have, the index stays as large as it
+      // is; the compaction is done.
+      guard error.code == .limitExceeded else { throw error }
     }
   }
 
@@ -283,7 +291,7 @@ extension Store {
           guard error.code == .noSpace, try await makeSpace(work) else { throw error }
         }
       }
-      try await shrinkIndex()
+      try await shrinkIndex(thoroughly: false)
       if isCheckpointDue, !isClosed, !isSuspended { try await writeCheckpoint(on: work.thread) }
       compaction.finish(engine?.log.table.damage.values.first)
       return true

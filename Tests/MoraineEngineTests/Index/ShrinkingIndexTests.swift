@@ -85,7 +85,7 @@ import Testing
     #expect(index.memory.chunkCounts.own > 2)
     #expect(index.overflow.count > 2000)
     for number in 6_000..<400_000 { index.remove(number) }
-    let isSparse = index.isSparse
+    let isSparse = index.isSparse(thoroughly: false)
     #expect(isSparse)
     hashes.isReadable = false
     let reads = hashes.count
@@ -109,6 +109,32 @@ import Testing
     hashes.isReadable = true
     index.insert(6_000..<200_000, hashes)
     expectAll(index, 0..<200_000)
+  }
+
+  /// A thorough compaction makes an index smaller from three eighths of its slots on. The index has
+  /// room then, and does not grow at once.
+  @Test func indexOfHalfTheKeysBecomesSmallerOnlyThoroughly() throws {
+    var index = try HashIndex()
+    index.insert(0..<100_000)
+    let full = index.buckets.count
+    let count = full * HashIndex.slotsPerBucket * 3 / 8
+    for number in count..<100_000 { index.remove(number) }
+    let isSparseAtTheLimit = index.isSparse(thoroughly: true)
+    #expect(!isSparseAtTheLimit)
+    for number in (count - HashIndex.slotsPerBucket)..<count { index.remove(number) }
+    let (isSparse, isVerySparse) = (
+      index.isSparse(thoroughly: true), index.isSparse(thoroughly: false)
+    )
+    #expect(isSparse && !isVerySparse)
+    var limit = Int.max
+    let isUnderWay = index.shrink(&limit)
+    #expect(!isUnderWay)
+    let small = index.buckets.count
+    #expect(small < full * 13 / 16 && small > full * 11 / 16, "half of the slots are in use")
+    let left = count - HashIndex.slotsPerBucket
+    index.insert(left..<left + left / 8)
+    #expect(index.buckets.count == small)
+    expectAll(index, 0..<left + left / 8)
   }
 
   /// Chunks leave the index while a snapshot holds their pages, some original and some copied.
@@ -405,7 +431,7 @@ extension Store {
   /// - Returns: the number of buckets that each step has merged.
   fileprivate func shrinkInSteps() throws -> [Int] {
     var steps: [Int] = []
-    var isUnderWay = engine!.live.index.isSparse
+    var isUnderWay = engine!.live.index.isSparse(thoroughly: false)
     while isUnderWay {
       let before = engine!.live.index.buckets.count
       isUnderWay = try engine!.shrinkIndexStep()

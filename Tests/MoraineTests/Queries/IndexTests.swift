@@ -217,6 +217,23 @@ import Testing
     }
   }
 
+  /// An update of the bytes of an indexed model marks the model, as other writes of bytes do.
+  @Test func updateOfBytesKeepsIndexesRight() async throws {
+    let store = Store.inMemory()
+    let people = try people(store)
+    try await people.save(contentsOf: (0..<20).map { person($0, "\($0)", age: 1) })
+    try await people.buildIndexes()
+    let bytes = try JSONEncoder().encode(person(3, "3", age: 99))
+    try await people.keyspace.update("3") { _ in Array(bytes) }
+    try await people.keyspace.update("4") { _ in nil }
+    #expect(try await people.query(where: \.age, is: 99).fetch().map(\.id) == [3])
+    let others = try await people.query(where: \.age, is: 1).fetch().map(\.id)
+    #expect(Set(others) == Set(0..<20).subtracting([3, 4]))
+    #expect(try await people.find(\.email, "4") == nil)
+    let report = try await store.verify()
+    #expect(report.isSound)
+  }
+
   @Test func programWithoutTheIndexLeavesMarksThatTheNextOneFollows() async throws {
     let store = Store.inMemory()
     let people = try people(store)

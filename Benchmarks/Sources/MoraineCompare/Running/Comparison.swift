@@ -14,7 +14,7 @@ struct Comparison: Sendable {
   let directory: String
   /// Time limit of one group of one engine. After it the process is ended and the group is omitted.
   let timeout: Duration
-  /// A group of an engine that took longer than this in the first round is measured only once.
+  /// A group of an engine that has taken longer than this is not measured again.
   let repeatLimit: Duration
 
   /// - Parameter afterRound: receives the figures so far, so that a long run that is interrupted

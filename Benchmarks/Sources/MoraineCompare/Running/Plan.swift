@@ -16,7 +16,8 @@ struct Plan: Sendable {
   /// Each is made only where it is needed, because it may have data of many keys.
   static let workloads: [any Workload.Type] = [
     Basics.self, Batches.self, DurableCommits.self, YCSB.self, RedbStyle.self, OrderedKeys.self,
-    AscendingKeys.self, LargeValues.self, Records.self, Latencies.self, OpenCurve.self,
+    AscendingKeys.self, Overwriting.self, LargeValues.self, Records.self, Latencies.self,
+    OpenCurve.self,
     SpaceCurve.self,
   ]
   /// The groups of engines that have their keys in order.

@@ -6,7 +6,9 @@ import MoraineEngine
 struct SnapshotMaker: ReaderMaker {
   static let engine = Report.Engine(
     name: "snapshot", title: "Moraine, snapshot", version: "this tree",
-    settings: "reads of `store.snapshot()`, which do not suspend; a new one where others write")
+    settings:
+      "reads of `store.snapshot()`, which do not suspend; a new one where others write, in a "
+      + "task of the pool, not on a thread")
   static var blocks: Bool { true }
   static var refreshSuspends: Bool { true }
 

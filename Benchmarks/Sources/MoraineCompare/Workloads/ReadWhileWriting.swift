@@ -10,30 +10,23 @@ struct ReadWhileWriting: Sendable {
 
   init(_ data: Dataset) { self.data = data }
 
-  /// - Returns: the number of puts beside the gets.
-  func run<Made: Subject>(_ store: Made, _ recorder: inout Recorder) async throws -> Int {
-    let own = try await measure(store, store, recorder.engine)
-    recorder.add(row, own.microseconds)
-    var putCount = own.putCount
+  func run<Made: Subject>(_ store: Made, _ recorder: inout Recorder) async throws {
+    recorder.add(row, try await measure(store, store, recorder.engine))
     if let live = store.live {
       let figure = try await measure(store, live, recorder.engine)
-      recorder.add(row, figure.microseconds, engine: LiveMaker.engine.name)
-      putCount += figure.putCount
+      recorder.add(row, figure, engine: LiveMaker.engine.name)
     }
-    if let snapshots = store.snapshots {
-      let figure = try await measure(store, snapshots, recorder.engine)
-      recorder.add(row, figure.microseconds, engine: SnapshotMaker.engine.name)
-      putCount += figure.putCount
-    }
-    return putCount
+    guard let snapshots = store.snapshots else { return }
+    let figure = try await measure(store, snapshots, recorder.engine)
+    recorder.add(row, figure, engine: SnapshotMaker.engine.name)
   }
 
   private var row: String { "readwhilewriting" }
 
-  /// Returns the microseconds of one get, and the number of puts beside all gets.
+  /// Returns the microseconds of one get.
   private func measure<Made: Subject, Maker: ReaderMaker>(
     _ store: Made, _ maker: Maker, _ engine: String
-  ) async throws -> (microseconds: Double, putCount: Int) {
+  ) async throws -> Double {
     let shared = Shared()
     let data = data
     // An engine that blocks has its own thread, for the writer as well.
@@ -44,21 +37,15 @@ struct ReadWhileWriting: Sendable {
         UInt64(try await read(maker, engine) * 1000), ordering: .relaxed)
     }
     try await atOnce(1, onThreads: Made.blocks) { _ in
-      var putCount: UInt64 = 0
-      defer { shared.putCount.store(putCount, ordering: .relaxed) }
       while true {
         for number in data.order {
           if shared.isDone.load(ordering: .relaxed) { return }
-          putCount += 1
           try await store.put(data.key(number), data.value(number, generation: 1))
         }
       }
     }
     try await reading
-    return (
-      Double(shared.microseconds.load(ordering: .relaxed)) / 1000,
-      Int(shared.putCount.load(ordering: .relaxed))
-    )
+    return Double(shared.microseconds.load(ordering: .relaxed)) / 1000
   }
 
   private func read<Maker: ReaderMaker>(_ maker: Maker, _ engine: String) async throws -> Double {
@@ -81,6 +68,5 @@ struct ReadWhileWriting: Sendable {
   private final class Shared: Sendable {
     let isDone = Atomic<Bool>(false)
     let microseconds = Atomic<UInt64>(0)
-    let putCount = Atomic<UInt64>(0)
   }
 }
