@@ -114,13 +114,11 @@ final class DiskFile: StorageFile, Parkable {
   }
 
   private func lengthBytes(_ descriptor: CInt) throws(StorageError) -> UInt64 {
-    // Not by fstat, which asks for the time of change: see `moraine_inspect`. Reads and writes give
-    // their own offsets, so the position of the descriptor means nothing.
-    let length = lseek(descriptor, 0, SEEK_END)
-    guard length >= 0 else {
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else {
       throw StorageError("inspect", file: name, errno: Errno(rawValue: errno))
     }
-    return UInt64(length)
+    return UInt64(max(0, status.st_size))
   }
 
   func read(
