@@ -192,7 +192,7 @@ MUTANTS = [
                    "    return engine!.keyspaces.isIndexed(number) ? nil : number",
                    "    return !ON && engine!.keyspaces.isIndexed(number) ? nil : number"),),
            "IndexTests.updateOfBytesKeepsIndexesRight"),
-    Mutant("half-empty-index-stays-large", "compact() makes the index of half the keys smaller",
+    Mutant("half-empty-index-stays-large", "compact() makes a half-empty index smaller",
            (engine("Index/HashIndex.swift", "/ 16 * (thoroughly ? 6 : 1)",
                    "/ 16 * (thoroughly && !ON ? 6 : 1)"),),
            "ShrinkingIndexTests.indexOfHalfTheKeysBecomesSmallerOnlyThoroughly"),

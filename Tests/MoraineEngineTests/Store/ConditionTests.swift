@@ -208,7 +208,7 @@ import Testing
     try await store.close()
   }
 
-  /// An update removes, expires and indexes as the other writes do.
+  /// An update removes a key for nil, and a value that it sets has its keyspace's lifetime.
   @Test(arguments: modes)
   func updateRemovesAndExpires(mode: Store.Configuration.IOMode) async throws {
     let clock = ManualClock(startingAt: 1_000_000)

@@ -97,12 +97,12 @@ extension Report {
     let counts = figures.filter { names.contains($0.row) }.map(\.values.count).filter { $0 > 0 }
     guard let least = counts.min(), let most = counts.max() else { return "nothing measured" }
     if most == 1 { return "a single round" }
-    let once = engines.filter { engine in
+    let shorter = engines.filter { engine in
       figures.contains {
         $0.engine == engine.name && names.contains($0.row) && $0.values.count < most
       }
     }
-    let exceptions = once.isEmpty ? "" : "; fewer of \(once.map(\.title).joined(separator: ", "))"
+    let exceptions = shorter.isEmpty ? "" : "; fewer of \(shorter.map(\.title).joined(separator: ", "))"
     return "medians of \(least == most ? "" : "\(least) to ")\(most) rounds\(exceptions)"
   }
 

@@ -17,8 +17,7 @@ struct Plan: Sendable {
   static let workloads: [any Workload.Type] = [
     Basics.self, Batches.self, DurableCommits.self, YCSB.self, RedbStyle.self, OrderedKeys.self,
     AscendingKeys.self, Overwriting.self, LargeValues.self, Records.self, Latencies.self,
-    OpenCurve.self,
-    SpaceCurve.self,
+    OpenCurve.self, SpaceCurve.self,
   ]
   /// The groups of engines that have their keys in order.
   static let orderedGroups = [OrderedKeys.name, AscendingKeys.name]

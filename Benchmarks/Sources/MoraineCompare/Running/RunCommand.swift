@@ -52,8 +52,7 @@ struct RunCommand: AsyncParsableCommand {
     let comparison = Comparison(
       plan: plan, rounds: rounds ?? (short ? 3 : 5), groups: groups.isEmpty ? plan.groups : groups,
       engines: engines.isEmpty ? nil : Set(engines), directory: directory,
-      timeout: .seconds(timeout),
-      repeatLimit: .seconds(repeatLimit))
+      timeout: .seconds(timeout), repeatLimit: .seconds(repeatLimit))
     var report = Report(
       date: Date.now.formatted(.iso8601), machine: try .current(directory),
       command: Self.command, engines: Plan.engines, rows: plan.rows)

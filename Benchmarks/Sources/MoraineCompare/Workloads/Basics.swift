@@ -27,8 +27,7 @@ struct Basics: Workload {
       row("disk, half deleted", "and compacted", unit: "MB"),
       row("memory", "anonymous, after filling and reading", unit: "MB"),
       row(
-        "write amplification",
-        "bytes sent to the disk for each byte put, filled and overwritten",
+        "write amplification", "bytes sent to the disk for each byte put, filled and overwritten",
         unit: "×"),
     ]
   }
