@@ -102,7 +102,8 @@ extension Report {
         $0.engine == engine.name && names.contains($0.row) && $0.values.count < most
       }
     }
-    let exceptions = shorter.isEmpty ? "" : "; fewer of \(shorter.map(\.title).joined(separator: ", "))"
+    let titles = shorter.map(\.title).joined(separator: ", ")
+    let exceptions = shorter.isEmpty ? "" : "; fewer of \(titles)"
     return "medians of \(least == most ? "" : "\(least) to ")\(most) rounds\(exceptions)"
   }
 
