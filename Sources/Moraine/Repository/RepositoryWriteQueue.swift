@@ -36,22 +36,29 @@ where Model.ID: Sendable {
 
   /// Queues a save, which replaces the model with this id. Suspends only while the queue is full.
   ///
-  /// - Throws: `.encodingFailed`; the errors of ``/MoraineEngine/Store/WriteQueue/set(_:forKey:)``.
+  /// - Parameter expiry: the time at which the model ends. Until the store has applied the save,
+  ///   ``find(by:)`` returns also a model that has ended.
+  /// - Throws: `.encodingFailed`; the errors of
+  ///   ``/MoraineEngine/Store/WriteQueue/set(_:forKey:expiring:)``.
   /// - Complexity: O(model).
-  public nonisolated(nonsending) func save(_ model: Model) async throws(StoreError) {
-    try await add(try operation(saving: model))
+  public nonisolated(nonsending) func save(
+    _ model: Model, expiring expiry: Expiry = .never
+  ) async throws(StoreError) {
+    try await queue.addWaiting(try operation(saving: model), expiring: expiry)
   }
 
-  /// Queues the removal of the model with an id. See ``save(_:)``.
+  /// Queues the removal of the model with an id. See ``save(_:expiring:)``.
   public nonisolated(nonsending) func delete(_ id: Model.ID) async throws(StoreError) {
-    try await add(KeyspaceOperation(key: keys.key(id), value: nil))
+    try await queue.addWaiting(KeyspaceOperation(key: keys.key(id), value: nil))
   }
 
-  /// Queues a save, for code that cannot wait. See ``save(_:)``.
+  /// Queues a save, for code that cannot wait. See ``save(_:expiring:)``.
   ///
   /// - Returns: false when the queue is full; nothing was queued then.
-  public func trySave(_ model: Model) throws(StoreError) -> Bool {
-    try queue.add(try operation(saving: model), expiring: .never)
+  public func trySave(
+    _ model: Model, expiring expiry: Expiry = .never
+  ) throws(StoreError) -> Bool {
+    try queue.add(try operation(saving: model), expiring: expiry)
   }
 
   /// Queues a removal, for code that cannot wait. See ``trySave(_:)``.
@@ -90,14 +97,6 @@ where Model.ID: Sendable {
     let key = keys.key(model.id)
     let bytes = try format.encode(model, key, place)
     return KeyspaceOperation(key: key, value: bytes, row: try indexes?.row(of: model))
-  }
-
-  private nonisolated(nonsending) func add(
-    _ operation: KeyspaceOperation
-  ) async throws(StoreError) {
-    while try !queue.add(operation, expiring: .never) {
-      try await queue.waitForRoom(for: operation)
-    }
   }
 }
 

@@ -4,8 +4,8 @@ import Synchronization
 
 extension Store {
   /// Rewrites the log so that it contains little besides live records, with those of ordered
-  /// keyspaces in the order of their keys, and makes the index smaller when less than three eighths
-  /// of its slots are in use, for example after two thirds of the keys were deleted.
+  /// keyspaces in the order of their keys, and makes the index smaller when less than seven
+  /// sixteenths of its slots are in use, for example after half of the keys were deleted.
   ///
   /// Reads and writes continue during a compaction. The compaction needs extra space for at most
   /// about one segment at a time, and none for segments without live records. Cancelling the task

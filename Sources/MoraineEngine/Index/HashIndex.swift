@@ -493,10 +493,10 @@ extension HashIndex {
   /// when each visit copies a page that a snapshot has.
   static let shrinkStep = 2048
 
-  /// Whether less than a sixteenth of the slots is in use; three eighths where work may be long.
+  /// Whether less than a sixteenth of the slots is in use; seven where work may be long.
   func isSparse(thoroughly: Bool) -> Bool {
     buckets.count > 1 << (Self.initialLevel + 1)
-      && count < buckets.count * Self.slotsPerBucket / 16 * (thoroughly ? 6 : 1)
+      && count < buckets.count * Self.slotsPerBucket / 16 * (thoroughly ? 7 : 1)
   }
 
   /// Whether merging continues: while less than half of the slots are in use. Splits begin at

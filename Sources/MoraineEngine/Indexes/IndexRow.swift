@@ -44,6 +44,11 @@ package struct IndexRow: Hashable, Sendable {
     parts.contains { $0.values.contains(where: \.isUnique) }
   }
 
+  /// The memory of the row, about.
+  var memoryBytes: Int {
+    parts.reduce(0) { $0 + 48 + $1.values.reduce(0) { $0 + 48 + $1.bytes.count } }
+  }
+
   /// Returns the row with the parts of some indexes only.
   func restricted(to indexes: [UInt64]) -> IndexRow {
     // Most rows have nothing else, and keep their memory.

@@ -44,31 +44,34 @@ extension Store {
 
     /// Queues a put. Suspends only while the queue is full.
     ///
+    /// - Parameter expiry: the time at which the entry ends, see ``Expiry``; nil for the default of
+    ///   the keyspace. Until the store has applied the put, reads of the queue return also an entry
+    ///   that has ended.
     /// - Throws: `.keyTooLarge`, `.valueTooLarge`, `.readOnly`, `.closed`, `.suspended`,
     ///   `.usedAfterFork`; the error of an earlier write that was dropped; `.cancelled` when the
     ///   task is cancelled before the queue has room.
     /// - Complexity: O(key); the value is not copied.
     public nonisolated(nonsending) func set(
-      _ value: [UInt8], forKey key: Key
+      _ value: [UInt8], forKey key: Key, expiring expiry: Expiry? = nil
     ) async throws(StoreError) {
-      let operation = KeyspaceOperation(key: key, value: value)
-      while try !add(operation) { try await waitForRoom(for: operation) }
+      try await addWaiting(KeyspaceOperation(key: key, value: value), expiring: expiry)
     }
 
-    /// Queues a removal. See ``set(_:forKey:)``.
+    /// Queues a removal. See ``set(_:forKey:expiring:)``.
     public nonisolated(nonsending) func removeValue(forKey key: Key) async throws(StoreError) {
-      let operation = KeyspaceOperation(key: key, value: nil)
-      while try !add(operation) { try await waitForRoom(for: operation) }
+      try await addWaiting(KeyspaceOperation(key: key, value: nil))
     }
 
-    /// Queues a put, for code that cannot wait. See ``set(_:forKey:)``.
+    /// Queues a put, for code that cannot wait. See ``set(_:forKey:expiring:)``.
     ///
     /// - Returns: false when the queue is full; nothing was queued then.
-    public func trySet(_ value: [UInt8], forKey key: Key) throws(StoreError) -> Bool {
-      try add(KeyspaceOperation(key: key, value: value))
+    public func trySet(
+      _ value: [UInt8], forKey key: Key, expiring expiry: Expiry? = nil
+    ) throws(StoreError) -> Bool {
+      try add(KeyspaceOperation(key: key, value: value), expiring: expiry)
     }
 
-    /// Queues a removal, for code that cannot wait. See ``trySet(_:forKey:)``.
+    /// Queues a removal, for code that cannot wait. See ``trySet(_:forKey:expiring:)``.
     public func tryRemoveValue(forKey key: Key) throws(StoreError) -> Bool {
       try add(KeyspaceOperation(key: key, value: nil))
     }
@@ -81,16 +84,21 @@ extension Store {
     ) throws(StoreError) -> Bool {
       try keyspace.store.checkQueueing()
       try operation.checkLimits()
-      return try writes.add(operation, in: keyspace, expiry ?? keyspace.defaultExpiry)
+      // Counted from this moment, whenever the store applies the write.
+      let expiry = (expiry ?? keyspace.defaultExpiry)
+        .counted(from: keyspace.store.clock.milliseconds)
+      return try writes.add(operation, in: keyspace, expiry)
     }
 
-    /// Waits until the queue may have room for an operation.
-    package nonisolated(nonsending) func waitForRoom(
-      for operation: KeyspaceOperation
+    /// Queues an operation when the queue has room for it. See ``add(_:expiring:)``.
+    package nonisolated(nonsending) func addWaiting(
+      _ operation: KeyspaceOperation, expiring expiry: Expiry? = nil
     ) async throws(StoreError) {
-      await writes.waitForRoom(for: operation)
-      if Task.isCancelled {
-        throw StoreError(.cancelled, "the task was cancelled while the queue was full")
+      while try !add(operation, expiring: expiry) {
+        await writes.waitForRoom(for: operation)
+        if Task.isCancelled {
+          throw StoreError(.cancelled, "the task was cancelled while the queue was full")
+        }
       }
     }
 
@@ -153,8 +161,11 @@ extension Store {
     /// The number of tasks that wait for room; for tests.
     package var writerCount: Int { writes.writerCount }
 
-    /// About the memory of the waiting writes: their keys and values, and 256 bytes for each.
-    public var pendingBytes: Int { writes.pendingBytes }
+    /// About the memory of the waiting writes: their keys, values and values in indexes, and 256
+    /// bytes for each. 0 in a forked child.
+    public var pendingBytes: Int {
+      keyspace.store.pipeline.isInItsProcess ? writes.pendingBytes : 0
+    }
   }
 
   /// Returns a queue of writes, which other threads and the main actor can use. One queue serves a
@@ -284,7 +295,8 @@ final class QueuedWrites: Sendable {
     var costBytes: Int { Self.costBytes(operation) }
 
     static func costBytes(_ operation: KeyspaceOperation) -> Int {
-      operation.key.bytes.count + (operation.value?.count ?? 0) + overheadBytes
+      operation.key.bytes.count + (operation.value?.count ?? 0)
+        + (operation.row?.memoryBytes ?? 0) + overheadBytes
     }
   }
 

@@ -349,6 +349,59 @@ import Testing
     try await store.close()
   }
 
+  /// A lifetime is counted from the call, however long the write waits.
+  @Test func queuedEntryEndsAtItsExpiry() async throws {
+    let storage = FaultStorage(MemoryStorage())
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Self.configuration()
+    configuration.clock = clock
+    let store = try Store(on: storage, at: "store", configuration: configuration)
+    let gate = Gate()
+    storage.setScript { $0.operation == .createDirectory ? .hang(gate) : nil }
+    let queue = try await store.writeQueue()
+    let brief = try queue.keyspace(
+      store.keyspace(named: "brief", defaultLifetime: .seconds(5)))
+    try await queue.set([1], forKey: "a", expiring: .after(.seconds(5)))
+    #expect(try queue.trySet([2], forKey: "b", expiring: .at(milliseconds: 1_007_000)))
+    try await queue.set([3], forKey: "c")
+    try await brief.set([4], forKey: "d")
+    #expect(try brief.trySet([5], forKey: "e", expiring: .never))
+    clock.advance(by: .seconds(3))
+    await gate.arrival()
+    gate.open()
+    try await queue.flush()
+    #expect(try await store.expiry(forKey: "a") == .at(milliseconds: 1_005_000))
+    #expect(try await store.expiry(forKey: "b") == .at(milliseconds: 1_007_000))
+    #expect(try await store.expiry(forKey: "c") == .never)
+    let keyspace = try store.keyspace(named: "brief")
+    #expect(try await keyspace.expiry(forKey: "d") == .at(milliseconds: 1_005_000))
+    #expect(try await keyspace.expiry(forKey: "e") == .never)
+    clock.advance(by: .seconds(2))
+    #expect(try queue.value(forKey: "a") == nil)
+    #expect(try queue.value(forKey: "b") == [2])
+    #expect(try brief.value(forKey: "d") == nil)
+    try await store.close()
+  }
+
+  /// The memory of a waiting write includes its values for indexes.
+  @Test func rowsOfIndexesCountForTheCapacity() async throws {
+    let (store, storage, gate) = try Self.heldStore()
+    let queue = try await store.writeQueue(capacityBytes: 100_000)
+    try await queue.set([1], forKey: "a")
+    await gate.arrival()
+    let before = queue.pendingBytes
+    let values = (0..<100).map { _ in
+      IndexRow.Value([UInt8](repeating: 1, count: 100), isUnique: false)
+    }
+    let row = IndexRow([IndexRow.Part(index: 1, values: values)])
+    #expect(try queue.add(KeyspaceOperation(key: "b", value: [1], row: row)))
+    #expect(queue.pendingBytes > before + 100 * 100)
+    gate.open()
+    try await queue.flush()
+    storage.setScript(nil)
+    try await store.close()
+  }
+
   @Test func queueRefusesWhatNoStoreTakes() async throws {
     let memory = MemoryStorage()
     let store = try Store(on: memory, at: "store", configuration: Self.configuration())

@@ -34,6 +34,26 @@ import Testing
     try await store.close()
   }
 
+  @Test func queuedModelEndsAtItsExpiry() async throws {
+    let clock = ManualClock(startingAt: 1_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let users = try LocalRepository<User>(in: store, named: "users")
+    let queue = try await users.writeQueue()
+    try await queue.save(User(id: 1, name: "a"), expiring: .after(.seconds(5)))
+    #expect(try queue.trySave(User(id: 2, name: "b"), expiring: .after(.seconds(6))))
+    try await queue.save(User(id: 3, name: "c"))
+    try await queue.flush()
+    #expect(try await users.loadAll().count == 3)
+    clock.advance(by: .seconds(5))
+    #expect(try queue.find(by: 1) == nil)
+    #expect(try queue.find(by: 2) != nil)
+    clock.advance(by: .seconds(1))
+    #expect(try await users.loadAll().map(\.id) == [3])
+    try await store.close()
+  }
+
   /// The repository may have the model in memory when the queue replaces it.
   @Test func repositoryFindsWhatWasFlushed() async throws {
     let users = try LocalRepository<User>(in: Store.inMemory(), named: "users")
