@@ -193,7 +193,7 @@ MUTANTS = [
                    "    return !ON && engine!.keyspaces.isIndexed(number) ? nil : number"),),
            "IndexTests.updateOfBytesKeepsIndexesRight"),
     Mutant("half-empty-index-stays-large", "compact() makes a half-empty index smaller",
-           (engine("Index/HashIndex.swift", "/ 16 * (thoroughly ? 6 : 1)",
+           (engine("Index/HashIndex.swift", "/ 16 * (thoroughly ? 7 : 1)",
                    "/ 16 * (thoroughly && !ON ? 6 : 1)"),),
            "ShrinkingIndexTests.indexOfHalfTheKeysBecomesSmallerOnlyThoroughly"),
     Mutant("update-writes-what-lasts-for-ever", "an update has its keyspace's lifetime",
