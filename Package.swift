@@ -16,6 +16,7 @@ let package = Package(
   products: [
     .library(name: "Moraine", targets: ["Moraine"]),
     .library(name: "MoraineEngine", targets: ["MoraineEngine"]),
+    .library(name: "MoraineArchive", targets: ["MoraineArchive"]),
     .library(name: "MoraineTesting", targets: ["MoraineTesting"]),
     .executable(name: "moraine", targets: ["MoraineCommand"]),
   ],
@@ -80,11 +81,17 @@ let package = Package(
       ],
       swiftSettings: settings
     ),
+    // A continuous copy of a store in a store of objects. No Foundation.
+    .target(
+      name: "MoraineArchive",
+      dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
+      swiftSettings: settings
+    ),
     // Tools to test recovery: Moraine's and an embedder's.
     .target(
       name: "MoraineTesting",
       dependencies: [
-        "MoraineEngine", "MoraineStorage", system,
+        "MoraineArchive", "MoraineEngine", "MoraineStorage", system,
         .product(name: "Subprocess", package: "swift-subprocess"),
       ],
       swiftSettings: settings
@@ -92,7 +99,7 @@ let package = Package(
     .executableTarget(
       name: "MoraineCommand",
       dependencies: [
-        "Moraine", "MoraineFormat", "MoraineTesting", system,
+        "Moraine", "MoraineArchive", "MoraineFormat", "MoraineTesting", system,
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Subprocess", package: "swift-subprocess"),
       ],
@@ -110,6 +117,14 @@ let package = Package(
       swiftSettings: settings
     ),
     .testTarget(name: "MoraineArchitectureTests", swiftSettings: settings),
+    .testTarget(
+      name: "MoraineArchiveTests",
+      dependencies: [
+        "MoraineArchive", "MoraineEngine", "MoraineFormat", "MoraineStorage", "MoraineTesting",
+        system,
+      ],
+      swiftSettings: settings
+    ),
     // Runs the built command as a user does.
     .testTarget(
       name: "MoraineCommandTests",

@@ -14,12 +14,17 @@ import Testing
       "MoraineEngine", "SystemPackage", "Synchronization", "Foundation", "Observation", "Combine",
       "SwiftUI",
     ],
+    "MoraineArchive": [
+      "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
+    ],
     "MoraineTesting": [
-      "MoraineEngine", "MoraineStorage", "SystemPackage", "Synchronization", "Subprocess",
+      "MoraineArchive", "MoraineEngine", "MoraineStorage", "SystemPackage", "Synchronization",
+      "Subprocess",
       "Foundation",
     ],
     "MoraineCommand": [
-      "Moraine", "MoraineFormat", "MoraineTesting", "ArgumentParser", "Foundation", "Subprocess",
+      "Moraine", "MoraineArchive", "MoraineFormat", "MoraineTesting", "ArgumentParser",
+      "Foundation", "Subprocess",
       "SystemPackage", "Synchronization",
     ],
     "MoraineDemo": [
@@ -74,7 +79,7 @@ import Testing
 
   /// Paths and errors of swift-system may be used everywhere, its files may not: the laboratory
   /// could not make their calls fail.
-  @Test(arguments: ["MoraineFormat", "MoraineEngine", "Moraine"])
+  @Test(arguments: ["MoraineFormat", "MoraineEngine", "MoraineArchive", "Moraine"])
   func systemCallsStayInStorage(module: String) throws {
     let pure = ["moraine_crc32c", "moraine_crc32c_place", "moraine_store_release_u32"]
     for file in try Source.files(in: module) {
