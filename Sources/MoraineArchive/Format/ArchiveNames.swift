@@ -34,21 +34,21 @@ package struct ArchiveNames: Hashable, Sendable {
   /// The name of a term. Terms begin with 1.
   package func term(_ number: UInt64) -> ObjectName {
     precondition(number >= 1 && number <= ArchiveLimits.term, "a term has one to ten digits")
-    return terms.appending(padded(number, digits: 10))
+    return terms.appending(FixedDecimal.text(number, digits: 10))
   }
 
   /// The name of a commit. Positions begin with 1.
   package func commit(_ position: UInt64) -> ObjectName {
     precondition(
       position >= 1 && position <= ArchiveLimits.position, "a position has one to fifteen digits")
-    return commits.appending(padded(position, digits: 15))
+    return commits.appending(FixedDecimal.text(position, digits: 15))
   }
 
   /// The name of a checkpoint. Their numbers begin with 1.
   package func checkpoint(_ number: UInt64) -> ObjectName {
     precondition(
       number >= 1 && number <= ArchiveLimits.checkpoint, "a checkpoint has one to ten digits")
-    return checkpoints.appending(padded(number, digits: 10))
+    return checkpoints.appending(FixedDecimal.text(number, digits: 10))
   }
 
   /// The name of a data object in the store of objects.
@@ -59,7 +59,7 @@ package struct ArchiveNames: Hashable, Sendable {
   /// Prefix of the data objects that the writer of a term created.
   package func dataObjects(ofTerm term: UInt64) -> ObjectName {
     precondition(term >= 1 && term <= ArchiveLimits.term, "a term has one to ten digits")
-    return dataObjects.appending(padded(term, digits: 10))
+    return dataObjects.appending(FixedDecimal.text(term, digits: 10))
   }
 }
 
@@ -86,11 +86,13 @@ extension ArchiveNames {
     case ("archive", 1): return .identity
     case ("head", 1): return .head
     case ("term", 2):
-      return number(parts[1], digits: 10, limit: ArchiveLimits.term).map(Object.term)
+      return FixedDecimal.number(parts[1], digits: 10, limit: ArchiveLimits.term).map(Object.term)
     case ("log", 2):
-      return number(parts[1], digits: 15, limit: ArchiveLimits.position).map(Object.commit)
+      return FixedDecimal.number(parts[1], digits: 15, limit: ArchiveLimits.position).map(
+        Object.commit)
     case ("chk", 2):
-      return number(parts[1], digits: 10, limit: ArchiveLimits.checkpoint).map(Object.checkpoint)
+      return FixedDecimal.number(parts[1], digits: 10, limit: ArchiveLimits.checkpoint).map(
+        Object.checkpoint)
     default: return DataObjectName(path).map(Object.data)
     }
   }

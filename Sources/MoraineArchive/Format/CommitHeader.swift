@@ -67,9 +67,8 @@ package struct CommitHeader: Equatable, Sendable {
   }
 
   package var kind: Kind
-  /// Whether the state after this commit is one that the store had: all of ``digest`` and
-  /// ``liveCount`` hold. A cut that is too large for one commit takes several, and only the last
-  /// of them ends at it.
+  /// Whether the commit ends at a cut: a state of the store with a digest and a count. A cut that
+  /// is too large for one commit takes several, and only the last of them ends at it.
   package var endsAtCut = true
   package var archiveID: StoreIdentifier
   /// The position in the log of the archive, counted from 1.
@@ -160,6 +159,7 @@ extension CommitHeader {
     if kind != .fence && (base != .none || instanceID != nil) {
       return "a base or an instance id although it is no fence"
     }
+    if base.position == 0 && base != .none { return "a state before the first commit" }
     if kind == .fence && base.position >= position { return "a base that is not before it" }
     if (kind == .gap) != (contents != nil) {
       return "contents although it is no gap, or none although it is one"

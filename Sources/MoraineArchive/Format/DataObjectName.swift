@@ -21,13 +21,15 @@ package struct DataObjectName: Hashable, Sendable, CustomStringConvertible {
   static let lengthBytes = 47
 
   /// The name relative to the root of the archive.
-  package var description: String { "\(Self.folder)/\(padded(term, digits: 10))/\(nonce)" }
+  package var description: String {
+    "\(Self.folder)/\(FixedDecimal.text(term, digits: 10))/\(nonce)"
+  }
 
   /// Creates the name from its text; nil unless the text is exactly one that ``description`` makes.
   package init?(_ text: some StringProtocol) {
     let parts = text.split(separator: "/", omittingEmptySubsequences: false)
     guard parts.count == 3, parts[0] == Self.folder,
-      let term = number(parts[1], digits: 10, limit: ArchiveLimits.term),
+      let term = FixedDecimal.number(parts[1], digits: 10, limit: ArchiveLimits.term),
       let nonce = Nonce(hexadecimal: parts[2])
     else { return nil }
     self.init(term: term, nonce: nonce)
@@ -62,21 +64,4 @@ package struct ContentsReference: Hashable, Sendable {
       throw FormatError("the checksum of the object does not match the reference to it", at: 0)
     }
   }
-}
-
-/// Returns a number in decimal, with zeros before it.
-func padded(_ number: UInt64, digits: Int) -> String {
-  let text = String(number)
-  precondition(text.utf8.count <= digits, "a number has more digits than its name")
-  return String(repeating: "0", count: digits - text.utf8.count) + text
-}
-
-/// Returns the number that a text of exactly `digits` decimal digits shows; nil for any other text,
-/// and for a number that is 0 or above the limit.
-func number(_ text: some StringProtocol, digits: Int, limit: UInt64) -> UInt64? {
-  guard text.utf8.count == digits,
-    text.utf8.allSatisfy({ UInt8(ascii: "0") <= $0 && $0 <= UInt8(ascii: "9") }),
-    let value = UInt64(text), value > 0, value <= limit
-  else { return nil }
-  return value
 }

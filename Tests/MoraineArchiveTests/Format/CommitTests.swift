@@ -149,6 +149,7 @@ import Testing
       (.close, { $0.instanceID = StoreIdentifier(low: 1, high: 1) }),
       (.fence, { $0.base.position = $0.position }),
       (.fence, { $0.base.sequence = $0.firstSequence }),
+      (.fence, { $0.base.position = 0 }),
       (.gap, { $0.contents = nil }),
       (
         .gap,
@@ -200,7 +201,9 @@ import Testing
     header.contents?.name = samples.dataName(term: 5)
     if kind == .fence {
       (header.position, header.previousNonce) = (3, samples.nonce())
-      header.base.position = 2
+      header.firstSequence = SequenceNumber(rawValue: 8)
+      header.base = CommitHeader.Base(
+        position: 2, sequence: SequenceNumber(rawValue: 7), digest: samples.digest())
     }
     #expect(header.violation == nil)
     change(&header)

@@ -131,8 +131,9 @@ import Testing
     }
   }
 
-  @Test func changedSourceIsAnErrorAndNoTornObject() throws {
-    let raw = raw(3 * Self.block, isText: true)
+  /// Random bytes keep their stored length when they change.
+  @Test(arguments: [true, false]) func changedSourceIsAnErrorAndNoTornObject(isText: Bool) throws {
+    let raw = raw(3 * Self.block, isText: isText)
     let calls = Counter()
     let source = ContainerSource(byteCount: raw.count) { range, visit in
       var bytes = Array(raw[range])
@@ -222,6 +223,28 @@ extension ContainerTests {
       for value in [0, 1, 15, 4095, 4096, 4097, 1 << 31, .max] as [UInt32] {
         try expectDamage("stored length \(value)") { $0.store(value, at: place) }
       }
+    }
+  }
+
+  /// No memory is allocated for a block that is too short for its raw bytes.
+  @Test func impossibleCompressionIsRefusedByTheTable() throws {
+    let original = writer.container(raw(3 * Self.block, isText: true))
+    for (stored, isPossible) in [(15, false), (16, true)] as [(UInt32, Bool)] {
+      var bytes = original
+      bytes.store(stored, at: 28)
+      let sealed = sealed(bytes, headLength: 24 + 3 * 4 + 4)
+      let error = try FormatChecks.error { _ = try header(sealed) }
+      #expect(error?.offset == (isPossible ? nil : 28), "\(stored) bytes")
+    }
+  }
+
+  @Test func readerOfAWholeContainerChecksItsLength() throws {
+    let bytes = writer.container(raw(100, isText: true))
+    for other in [Array(bytes.dropLast()), bytes + [0]] {
+      let error = try FormatChecks.error {
+        _ = try other.withUnsafeBytes { try ContainerReader(whole: $0) }
+      }
+      #expect(error?.kind == .damaged)
     }
   }
 

@@ -131,9 +131,13 @@ extension FormatSamples {
     if header.endsAtCut { (header.digest, header.liveCount) = (digest(), next()) }
     header.milliseconds = next()
     if kind == .fence {
-      header.base = CommitHeader.Base(
-        position: number(0...(position - 1)), sequence: SequenceNumber(rawValue: first - 1),
-        digest: digest())
+      let base = number(0...(position - 1))
+      if base == 0 {
+        header.firstSequence = SequenceNumber(rawValue: 1)
+      } else {
+        header.base = CommitHeader.Base(
+          position: base, sequence: SequenceNumber(rawValue: first - 1), digest: digest())
+      }
       if isTrue() { header.instanceID = identifier() }
     }
     if kind == .gap { header.contents = reference(term: header.term) }
