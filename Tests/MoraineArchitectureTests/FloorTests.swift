@@ -9,7 +9,8 @@ import Testing
   static let floors = [
     "API", "Indexes", "Concurrency", "Files", "Peers", "Watchers", "Index", "Commit", "Segments",
     "Engine",
-    "Checkpoint", "Recovery", "Snapshots", "Store", "Transactions", "Sharing", "Compaction",
+    "Checkpoint", "Recovery", "Snapshots", "Shipping", "Store", "Transactions", "Sharing",
+    "Compaction",
     "Observation", "Registry", "Backup", "Salvage",
   ]
 

@@ -54,6 +54,9 @@ public struct StoreError: Error, Sendable {
     public static let sequenceUnavailable = Code("sequenceUnavailable")
     /// The task was cancelled before the call ended.
     public static let cancelled = Code("cancelled")
+    /// Another machine has taken over the history of this store, whose copies are in an archive.
+    /// Nothing more is written here; reads continue.
+    public static let fenced = Code("fenced")
     /// An argument names nothing that the call could use, for example a path that is no path.
     public static let invalidArgument = Code("invalidArgument")
     /// Every attempt of a transaction has met a write of another task or process to what it had

@@ -7,7 +7,7 @@ import SystemPackage
 /// point, and the backup may run again: the old manifest and all files that it lists exist until
 /// the new manifest is in place.
 struct BackupWork: Sendable {
-  let source: BackupSource
+  let source: LogCut
   let storage: any Storage
   let path: FilePath
   let progress: (@Sendable (Store.Progress) -> Void)?
@@ -116,7 +116,7 @@ struct BackupWork: Sendable {
         done += entry.lengthBytes
         continue
       }
-      let isShared = try copier.transfer(source.piece(index)) { count in
+      let isShared = try copier.transfer(piece(index)) { count in
         done += UInt64(count)
         progress?(Store.Progress(completedBytes: done, totalBytes: report.totalBytes))
       }
@@ -127,6 +127,12 @@ struct BackupWork: Sendable {
       }
     }
     assert(done == report.totalBytes, "a backup has other bytes than its segments")
+  }
+
+  private func piece(_ index: Int) -> SegmentCopier.Piece {
+    SegmentCopier.Piece(
+      source.manifest.segments[index], mapping: source.segments[index].mapping,
+      isDurable: source.areDurable[index])
   }
 
   /// Returns the manifest to write. Each manifest of a directory has a higher generation than the
@@ -145,61 +151,5 @@ struct BackupWork: Sendable {
     for number in listing.segments.keys.sorted() where !listed.contains(number) {
       try storing { () throws(StorageError) in try directory.remove(number.fileName) }
     }
-  }
-}
-
-/// The state of a store at one moment, in the form that its backup will have.
-///
-/// A source needs no snapshot of the index, because a backup does not use the index. The log before
-/// its end is never written again.
-struct BackupSource: Sendable {
-  let directory: any StorageDirectory
-  /// The manifest of the backup. It lists all segments as sealed. The segment that was active may
-  /// have no footer; it ends where the log ended at that moment.
-  let manifest: Manifest
-  /// Mappings of the segments, in the manifest's order. They stay valid when compaction removes the
-  /// files.
-  private let mappings: [(any FileMapping)?]
-  /// For each segment, in the manifest's order: whether the disk holds all of its bytes. A failed
-  /// sync of the store's name for a file may drop bytes. A later sync of the backup's name for the
-  /// same file does not bring them back.
-  private let areDurable: [Bool]
-  /// Keeps the files, which are needed for segments that are not mapped.
-  private let hold: SnapshotFilePin
-
-  init(_ engine: inout EngineState, _ live: LiveSnapshots) throws(StoreError) {
-    directory = engine.directory
-    hold = SnapshotFilePin(live)
-    var manifest = engine.nextManifest()
-    (manifest.watermarkSegment, manifest.watermarkOffset) = (0, 0)
-    manifest.digest = engine.live.digest
-    manifest.isBackup = true
-    manifest.segments = []
-    var mappings: [(any FileMapping)?] = []
-    var areDurable: [Bool] = []
-    let durableSequence = engine.pipeline.durableSequence.load(ordering: .acquiring)
-    for slot in engine.log.table.order {
-      let view = engine.log.table[slot]
-      var info = engine.log.table.infos[slot]
-      if !info.flags.contains(.sealed) {
-        guard view.recordCount > 0 else { continue }
-        info.flags.insert(.sealed)
-        if try !engine.scanner(slot, length: view.end).hasFooter(before: view.end) {
-          info.flags.insert(.cut)
-        }
-      }
-      manifest.segments.append(info.entry(view))
-      mappings.append(info.mapping)
-      areDurable.append(view.lastSequence <= durableSequence)
-    }
-    assert(manifest.segments.allSatisfy(\.isSealed), "a backup lists an open segment")
-    self.manifest = manifest
-    self.areDurable = areDurable
-    self.mappings = mappings
-  }
-
-  func piece(_ index: Int) -> SegmentCopier.Piece {
-    SegmentCopier.Piece(
-      manifest.segments[index], mapping: mappings[index], isDurable: areDurable[index])
   }
 }

@@ -11,6 +11,16 @@ struct RestoreWork: Sendable {
   let sequence: SequenceNumber?
   let progress: (@Sendable (Store.Progress) -> Void)?
 
+  /// What the manifest of the staged files knows of the state.
+  enum Figures {
+    /// All.
+    case complete
+    /// Not how many bytes of each segment are live. It has the digest.
+    case ofUnknownLiveBytes
+    /// Neither: the state ends earlier than that of the backup.
+    case rewound
+  }
+
   /// The state of the directory when all files are in it.
   struct Staged: Sendable {
     let directory: RestoringDirectory
@@ -174,25 +184,13 @@ struct RestoreWork: Sendable {
 
 extension RestoreWork {
   /// Returns the first manifest of a restored store: the contents of the backup up to the requested
-  /// sequence number, and a new epoch. Later changes of the old epoch are not part of this store's
-  /// history, even where their sequence numbers are used again.
+  /// sequence number, and a new epoch.
   func beginEpoch(
     of old: Manifest, in source: any StorageDirectory
   ) throws(StoreError) -> Manifest {
     var manifest = old
     if let sequence { try rewind(&manifest, to: sequence, in: source) }
-    manifest.isBackup = false
-    manifest.instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
-    manifest.forgetCuts()
-    manifest.epoch += 1
-    manifest.generation += 1
-    manifest.createdMilliseconds = SystemClock.wallMilliseconds()
-    manifest.epochs.append(
-      Manifest.Epoch(
-        epoch: manifest.epoch,
-        firstSequence: SequenceNumber(rawValue: manifest.lastSequence.rawValue + 1),
-        instanceID: manifest.instanceID))
-    return manifest
+    return manifest.ofNewLife
   }
 
   private func rewind(

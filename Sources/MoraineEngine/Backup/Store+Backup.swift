@@ -64,14 +64,11 @@ extension Store {
     }
   }
 
-  private func backupSource() async throws(StoreError) -> BackupSource {
-    try await checkOpen()
-    guard engine != nil else {
-      throw StoreError(
-        .notAStore, "nothing was written to this store yet; there is nothing to back up",
-        file: opener.path.string)
-    }
-    return try BackupSource(&engine!, readers.live)
+  private func backupSource() async throws(StoreError) -> LogCut {
+    if let cut = try await logCut() { return cut }
+    throw StoreError(
+      .notAStore, "nothing was written to this store yet; there is nothing to back up",
+      file: opener.path.string)
   }
 }
 
@@ -128,7 +125,7 @@ extension Store {
     let thread = SerialQueue(.lasting)
     var staged = try await thread.run { () throws(StoreError) in try work.run() }
     do throws(StoreError) {
-      try await check(&staged, directory, isRewound: sequence != nil, progress)
+      try await check(&staged, directory, sequence == nil ? .complete : .rewound, progress)
     } catch {
       // Throw the first error: later errors are mostly its consequence.
       do throws(StoreError) {
@@ -142,8 +139,8 @@ extension Store {
   }
 
   /// Opens the staged files as the store that they will be, and reads every byte.
-  private static func check(
-    _ staged: inout RestoreWork.Staged, _ path: FilePath, isRewound: Bool,
+  static func check(
+    _ staged: inout RestoreWork.Staged, _ path: FilePath, _ figures: RestoreWork.Figures,
     _ progress: (@Sendable (Store.Progress) -> Void)?
   ) async throws(StoreError) {
     let pipeline = CommitPipeline()
@@ -152,11 +149,11 @@ extension Store {
     configuration.compaction = .manual
     var opener = try opener(
       RestoringStorage(directory: staged.directory), path, configuration, pipeline)
-    opener.knowsDigest = !isRewound
+    opener.knowsDigest = figures != .rewound
     let store = try await open(opener)
     do throws(StoreError) {
       // For shortened segments, the manifest still has the figures of the backup.
-      if isRewound { try await store.publishManifest() }
+      if figures != .complete { try await store.publishManifest() }
       let total = staged.report.totalBytes
       let report = try await store.verify { part in
         progress?(

@@ -181,7 +181,7 @@ final class CommitPipeline: JobRunner, PoolWork {
       guard state.poison == nil else { return }
       isFirst = true
       state.poison =
-        cause.code == .storeReplaced
+        cause.code == .storeReplaced || cause.code == .fenced
         ? cause
         : StoreError(
           .poisoned, "writing stopped permanently after: \(cause); reopen the store",

@@ -246,6 +246,7 @@ extension Store {
     writing.manifestGate.take()
     defer { writing.manifestGate.release() }
     assert(engine!.live.index.movesUnderWay == 0, "the copies of another output are moving")
+    try handOver(slots)
     // Index entries are moved after the manifest is published; then nothing may fail.
     try engine!.live.beginMoves(output.relocations.count)
     let slot = engine!.replaceInputs(slots, with: output, mapping: mapping, cleaned: cleaned)

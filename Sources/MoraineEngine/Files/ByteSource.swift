@@ -5,7 +5,8 @@ import MoraineStorage
 final class ByteSource {
   private static let windowBytes = 1 << 20
   private static let firstBytes = 4096
-  private let file: any StorageFile
+  /// Nil for bytes of a mapping that is never left.
+  private let file: (any StorageFile)?
   private let name: String
   private let base: UnsafeMutableRawPointer?
   let length: Int
@@ -13,7 +14,8 @@ final class ByteSource {
   private var windowStart = 0
   private var windowCount = 0
 
-  init(file: any StorageFile, name: String, length: Int, mapping: (any FileMapping)?) {
+  init(file: (any StorageFile)?, name: String, length: Int, mapping: (any FileMapping)?) {
+    assert(file != nil || mapping != nil, "bytes have neither a file nor a mapping")
     self.file = file
     self.name = name
     self.length = length
@@ -60,6 +62,7 @@ final class ByteSource {
   }
 
   private func load(at offset: Int, count: Int) throws(StoreError) {
+    guard let file else { preconditionFailure("bytes of a mapping are read from no file") }
     if window.count < count {
       window.deallocate()
       window = .allocate(byteCount: count, alignment: 16)

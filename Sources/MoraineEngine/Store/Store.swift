@@ -32,6 +32,8 @@ public actor Store {
   var checkpoints: CheckpointState
   let peers: PeerAccess
   var readers = ReaderState()
+  /// The copy of the log elsewhere that needs what compaction replaces; nil when there is none.
+  var shipping: RetiredSegments?
   /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
 

@@ -76,6 +76,18 @@ package struct Manifest: Equatable, Sendable {
     }
   }
 
+  /// The archive that holds a continuous copy of this store. A copy of the directory that did not
+  /// write the archive does not have the term.
+  package struct Attachment: Equatable, Sendable {
+    package var archiveID: StoreIdentifier
+    /// The term under which a process wrote the archive from this directory.
+    package var term: UInt64
+
+    package init(archiveID: StoreIdentifier, term: UInt64) {
+      (self.archiveID, self.term) = (archiveID, term)
+    }
+  }
+
   static let backupFlag: UInt32 = 1 << 0
   /// The most cuts that a manifest lists.
   static let cutLimit = 64
@@ -111,6 +123,8 @@ package struct Manifest: Equatable, Sendable {
   /// The cuts, by rising numbers and by rising sequence numbers. A cut replaces the earlier cuts
   /// that do not end before it, because it covers everything that they cover.
   package private(set) var cuts: [Cut] = []
+  /// The archive of the store; nil when it has none. A backup has none.
+  package var attachment: Attachment?
 
   package init(storeID: StoreIdentifier, instanceID: StoreIdentifier, hashKey: HashKey) {
     self.storeID = storeID
@@ -169,6 +183,8 @@ extension Manifest {
     /// A reader that does not know it cannot open the store: it would write index checkpoints
     /// without the keys of ordered keyspaces.
     case ordered = 5
+    /// Optional: a program that does not know archives leaves it out when it writes the manifest.
+    case attachment = 6
   }
 
   package func encoded() -> [UInt8] {
@@ -192,13 +208,16 @@ extension Manifest {
     writer.append(digest)
     writer.append(createdMilliseconds)
     writer.append(isBackup ? Self.backupFlag : 0)
-    writer.append(UInt32(3 + (cuts.isEmpty ? 0 : 1) + (ordered.isEmpty ? 0 : 1)))
+    writer.append(
+      UInt32(
+        3 + (cuts.isEmpty ? 0 : 1) + (ordered.isEmpty ? 0 : 1) + (attachment == nil ? 0 : 1)))
     precondition(writer.bytes.count == Self.fixedLength, "manifest layout changed")
     append(.segments, encodedSegments(), to: &writer)
     append(.keyspaces, encodedKeyspaces(), to: &writer)
     append(.epochs, encodedEpochs(), to: &writer)
     if !cuts.isEmpty { append(.cuts, encodedCuts(), to: &writer) }
     if !ordered.isEmpty { append(.ordered, encodedOrdered(), to: &writer) }
+    if let attachment { append(.attachment, encoded(attachment), to: &writer) }
     writer.replace(at: 12, with: UInt32(writer.bytes.count + 4))
     writer.append(Checksum.of(writer.bytes))
     return writer.bytes
@@ -206,7 +225,7 @@ extension Manifest {
 
   private func append(_ tag: SectionTag, _ payload: [UInt8], to writer: inout ByteWriter) {
     writer.append(tag.rawValue)
-    writer.append(UInt16(tag == .cuts ? 0 : 1))
+    writer.append(UInt16(tag == .cuts || tag == .attachment ? 0 : 1))
     writer.append(UInt32(payload.count))
     writer.append(contentsOf: payload)
   }
@@ -257,6 +276,13 @@ extension Manifest {
       writer.append(Keyspace.orderedIndex)
       writer.append(UInt8(0))
     }
+    return writer.bytes
+  }
+
+  private func encoded(_ attachment: Attachment) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.append(attachment.archiveID)
+    writer.append(attachment.term)
     return writer.bytes
   }
 
@@ -382,6 +408,7 @@ extension Manifest {
     case .epochs: try decodeEpochs(&payload)
     case .cuts: try decodeCuts(&payload)
     case .ordered: try decodeOrdered(&payload)
+    case .attachment: try decodeAttachment(&payload)
     case nil:
       guard flags & 1 == 0 else {
         throw FormatError(newer: "manifest section \(rawTag)", at: start)
@@ -458,6 +485,12 @@ extension Manifest {
         Epoch(
           epoch: try reader.read(), firstSequence: SequenceNumber(rawValue: try reader.read()),
           instanceID: try reader.readIdentifier()))
+    }
+  }
+
+  private mutating func decodeAttachment(_ reader: inout ByteReader) throws(FormatError) {
+    while reader.remaining > 0 {
+      attachment = Attachment(archiveID: try reader.readIdentifier(), term: try reader.read())
     }
   }
 

@@ -1,0 +1,75 @@
+import MoraineFormat
+import MoraineStorage
+
+// What a copy of the log elsewhere needs from the store. No write waits for it.
+extension Store {
+  /// Returns the present state of the store; nil when nothing was ever written to it. The bytes of
+  /// the cut need not be durable yet: see ``waitUntilDurable(_:)``.
+  ///
+  /// - Throws: the errors of ``backup(to:onProgress:)``.
+  /// - Complexity: O(segments), on the actor.
+  package func logCut() async throws(StoreError) -> LogCut? {
+    try await checkOpen()
+    guard engine != nil else { return nil }
+    return try LogCut(&engine!, readers.live)
+  }
+
+  /// Waits until the disk holds all bytes of a cut.
+  package func waitUntilDurable(_ cut: LogCut) async throws(StoreError) {
+    try await waitForDurability(of: cut.sequence, .sync)
+    // The footer of a full segment becomes durable with the job that seals it, without a number.
+    try await pipeline.run { () throws(StoreError) in }
+  }
+
+  /// Lets a hold have what compaction replaces from now on; nil ends that. A store has one hold at
+  /// a time.
+  package func attach(_ hold: RetiredSegments?) { shipping = hold }
+
+  /// The archive that this directory has written; nil when there is none.
+  package var attachment: Manifest.Attachment? { engine?.log.manifest.attachment }
+
+  /// Records durably that this directory writes an archive under a term. Must end before the first
+  /// commit of the term: see ``Manifest/Attachment``.
+  package func recordAttachment(_ attachment: Manifest.Attachment) async throws(StoreError) {
+    try await checkOpen()
+    guard engine != nil else { throw .corrupted("the store has no manifest", "MANIFEST", at: 0) }
+    await writing.manifestGate.acquire()
+    defer { writing.manifestGate.release() }
+    try checkUsable()
+    engine!.log.manifest.attachment = attachment
+    try await publishManifest()
+  }
+
+  /// Ends all writing because another machine has taken over the history of this store. Reads go
+  /// on; each write throws `.fenced`.
+  package nonisolated func fence(_ message: String) {
+    pipeline.poison(StoreError(.fenced, message))
+  }
+
+  /// Gives the bytes of segments that are about to be replaced to the copy of the log that still
+  /// needs them.
+  ///
+  /// - Throws: `.corrupted`, `.io` when a file cannot be opened.
+  func handOver(_ slots: [Int]) throws(StoreError) {
+    guard let shipping, engine != nil else { return }
+    for slot in slots {
+      let (view, info) = (engine!.log.table[slot], engine!.log.table.infos[slot])
+      let entry = info.entry(view)
+      guard shipping.wants(entry) else { continue }
+      var file: (any StorageFile)?
+      if info.mapping == nil {
+        // The open file stays readable without its name. Few segments are replaced before they are
+        // copied: those that were sealed since the last round.
+        let directory = engine!.directoryHandle()
+        file = try storing { () throws(StorageError) in
+          try directory.openFile(entry.number.fileName, .read)
+        }
+        if file == nil {
+          throw .corrupted("a segment file is missing", entry.number.fileName, at: 0)
+        }
+      }
+      shipping.add(
+        SegmentBytes(entry, info, view, engine!.directoryHandle(), file: file, pin: nil))
+    }
+  }
+}
