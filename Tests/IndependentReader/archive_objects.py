@@ -16,6 +16,7 @@ DATA_NAME = re.compile(r"obj/([0-9]{10})/[0-9a-f]{32}\Z")
 
 Reference = namedtuple("Reference", "name length checksum")
 Piece = namedtuple("Piece", "segment epoch salt start length")
+End = namedtuple("End", "segment epoch salt offset")
 Keyspace = namedtuple("Keyspace", "id is_ordered name")
 Stored = namedtuple("Stored", "segment epoch salt length name object_length")
 
@@ -154,7 +155,7 @@ class Commit:
         if len(data) < 16 or data[:8] != b"MORAINEC":
             raise Violation(name, 0, "the object is not a commit")
         length = number(data, 12, 4)
-        if not 204 <= length <= min(16 << 20, len(data)):
+        if not 236 <= length <= min(16 << 20, len(data)):
             raise Violation(name, 12, "the length of the header is not plausible")
         if crc32c(data[:length - 4]) != number(data, length - 4, 4):
             raise Violation(name, length - 4, "the checksum of the header is wrong")
@@ -191,6 +192,8 @@ class Commit:
         self.base_last = fields.limited("the sequence number", 0, MAXIMUM["sequence"])
         self.base_digest = fields.number(16)
         self.instance_id = fields.bytes(16)
+        end = End(*(fields.number(8) for _ in range(4)))
+        self.end = end if any(end) else None
         self.payload_length = fields.number(8)
 
     def _lists(self, fields):
@@ -252,6 +255,13 @@ class Commit:
                     "a piece is not possible")
         require(len({piece.segment for piece in self.pieces}) == len(self.pieces),
                 "a segment has two pieces")
+        require(not self.end or 1 <= self.end.segment <= MAXIMUM["counter"]
+                and 1 <= self.end.epoch <= self.epoch
+                and 1 <= self.end.offset <= MAXIMUM["segment"],
+                "the end of the log is not possible")
+        ends = [End(piece.segment, piece.epoch, piece.salt, piece.start + piece.length)
+                for piece in self.pieces]
+        require(not ends or self.end in ends, "the log does not end with a piece")
 
 
 def container(name, data, start=0):

@@ -56,6 +56,12 @@ class State:
             if piece.segment not in self.order:
                 self.order.append(piece.segment)
 
+    def has_end(self, end):
+        """Returns whether a segment of the state ends where a commit says that the log ends."""
+        data = self.segments.get(end.segment, b"")
+        stored = tuple(number(data, place, 8) for place in (40, 32, 80))
+        return len(data) == end.offset and stored == (end.segment, end.epoch, end.salt)
+
 
 def check_segment(name, data, entry):
     """Checks that a segment's header has the number, the epoch and the salt that an entry says."""
@@ -180,12 +186,20 @@ class Archive:
             if after.term <= before.term:
                 raise Violation(after.name, 40, "the term of a fence does not rise")
             return
+        self.check_end(before, after)
         if after.term != before.term:
             raise Violation(after.name, 40, "the term changes without a fence")
         if after.epoch != before.epoch:
             raise Violation(after.name, 80, "the epoch changes without a fence")
         if after.first != before.last + 1:
             raise Violation(after.name, 88, "the sequence numbers are not contiguous")
+
+    def check_end(self, before, after):
+        """Checks the end of the log in a commit that adds nothing to the log."""
+        is_same = after.pieces or after.kind == GAP or after.end == before.end
+        # The first commits may be older than the first bytes of the log.
+        if not is_same and before.end:
+            raise Violation(after.name, 184, "the log ends elsewhere, and has gained no bytes")
 
     def check_state(self, checkpoint):
         commit = self.commits[checkpoint.position]
@@ -205,6 +219,8 @@ class Archive:
         if not getattr(base, "is_cut", True) or (base.last, base.digest) != (
                 fence.base_last, fence.base_digest):
             raise Violation(fence.name, 136, "the base has another state")
+        if hasattr(base, "end"):
+            self.check_end(base, fence)
         if (fence.epoch > base.epoch) != begins or fence.epoch < base.epoch:
             raise Violation(fence.name, 80, "the epoch does not follow that of the base")
 
@@ -276,6 +292,9 @@ class Archive:
         if (state.epoch, state.last, state.digest) != (source.epoch, source.last, source.digest):
             raise Violation(reference.name, 0, f"the manifest has another state than {name}")
         state.live_count = source.live_count
+        if not isinstance(source, Checkpoint):
+            if not state.has_end(source.end) if source.end else state.segments:
+                raise Violation(name, 184, "the log does not end with a segment of the contents")
         for commit in reversed(path):
             state.apply(commit)
         return state

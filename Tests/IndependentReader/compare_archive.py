@@ -97,11 +97,15 @@ def forge(root, scratch):
 
     # The newest checkpoint of the sample is at position 4, and a fence with the base 8 at 11.
     log, fence = "log/000000000000008", "log/000000000000011"
-    changes = [patched(log, place, 1) for place in (16, 32, 40, 48, 64, 80, 88, 104)]
+    changes = [patched(log, place, 1) 
+                for place in (16, 32, 40, 48, 64, 80, 88, 104, 184, 192, 200, 208)]
     changes += [patched("log/000000000000012", place, change) for place, change in
                 ((88, 1), (96, -1), (104, 1), (120, 1))]
     changes += [patched(fence, place, change) for place, change in
                 ((40, -1), (40, 1), (80, -1), (136, -1), (136, 1), (144, 1), (152, 1))]
+    # A beat, a close and a fence, which add nothing to the log.
+    changes += [patched(name, place, 1) for place in (184, 192, 200, 208)
+                for name in ("log/000000000000005", "log/000000000000006", fence)]
     changes += [patched("chk/0000000002", place, 1) for place in (12, 28, 36, 52, 68, 76, 84, 100)]
     changes += [patched("term/0000000001", place, 1) for place in (12, 28)]
     changes += [patched("archive", place, 1) for place in (12, 28, 52)]

@@ -26,5 +26,5 @@ package enum ArchiveLimits {
   /// The lengths that the blocks of a container may have, in bytes.
   package static let blockBytes = (4 << 10)...(16 << 20)
   /// The most raw bytes of a container: the longest segment.
-  package static let containerBytes = Int(StoreLimits.segmentLengthBytes)
+  package static let containerBytes = Int(clamping: StoreLimits.segmentLengthBytes)
 }

@@ -64,6 +64,11 @@ package struct CommitHeader: Equatable, Sendable {
       (self.segment, self.epoch, self.salt) = (segment, epoch, salt)
       (self.from, self.length) = (from, length)
     }
+
+    /// The place after the last byte. The piece must be one of a header without a violation.
+    package var end: LogPlace {
+      LogPlace(segment: segment, epoch: epoch, salt: salt, offset: from + UInt64(length))
+    }
   }
 
   package var kind: Kind
@@ -96,6 +101,9 @@ package struct CommitHeader: Equatable, Sendable {
   package var base: Base = .none
   /// The instance id of an epoch that a fence begins.
   package var instanceID: StoreIdentifier?
+  /// The end of the log after this commit; nil while the archive has no byte of the log. With
+  /// pieces, it is the end of one of them.
+  package var logEnd: LogPlace?
   package var keyspaces: [Keyspace] = []
   /// The state after a gap.
   package var contents: ContentsReference?
@@ -115,7 +123,7 @@ package struct CommitHeader: Equatable, Sendable {
 
   static let magic = Array("MORAINEC".utf8)
   /// Length of the part before the keyspaces.
-  package static let fixedLength = 192
+  package static let fixedLength = 224
   /// Length of a piece's entry.
   package static let pieceLength = 36
   private static let cutFlag: UInt8 = 1 << 0
@@ -221,6 +229,10 @@ extension CommitHeader {
     guard Set(pieces.map(\.segment)).count == pieces.count else {
       return "two pieces of one segment"
     }
+    guard logEnd?.isPossible(inEpoch: epoch) ?? true else { return "an invalid end of the log" }
+    guard pieces.isEmpty || pieces.contains(where: { $0.end == logEnd }) else {
+      return "an end of the log at which no piece ends"
+    }
     return nil
   }
 }
@@ -251,6 +263,7 @@ extension CommitHeader {
     writer.append(base.sequence.rawValue)
     writer.append(base.digest)
     writer.append(instanceID ?? Self.noInstance)
+    writer.append(logEnd)
     writer.append(payloadByteCount)
     assert(writer.bytes.count == Self.fixedLength, "the layout of a commit changed")
     encodeLists(to: &writer)
@@ -349,6 +362,7 @@ extension CommitHeader {
       digest: try reader.readDigest())
     let instance = try reader.readIdentifier()
     instanceID = instance == Self.noInstance ? nil : instance
+    logEnd = try reader.readLogPlace()
     payloadByteCount = try reader.read()
   }
 

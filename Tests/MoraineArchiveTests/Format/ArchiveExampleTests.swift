@@ -22,6 +22,7 @@ import Testing
         segment: SegmentNumber(rawValue: 1), epoch: 1, salt: 0x8877_6655_4433_2211, from: 128,
         length: 64)
     ]
+    header.logEnd = header.pieces[0].end
     return Commit.encoded(header, rawBytes: [UInt8](repeating: UInt8(ascii: "z"), count: 64))
   }
 
@@ -46,7 +47,7 @@ import Testing
     let shown = try pageBytes()
     #expect(shown == commit, "the code writes \(Hex.encode(commit))")
     let read = try Commit(shown)
-    #expect(read.header.headerByteCount == 246)
+    #expect(read.header.headerByteCount == 278)
     #expect(read.header.payloadByteCount == 47)
     #expect(read.rawBytes == [UInt8](repeating: UInt8(ascii: "z"), count: 64))
   }

@@ -96,14 +96,14 @@ import Testing
       forged.store(count, at: bytes.count - 8)
       #expect(try kind(decodingHeader: forged) == .damaged, "\(count) pieces")
     }
-    for length in [0, 191, UInt32(bytes.count - 1), UInt32(bytes.count + 1), 1 << 25, .max] {
+    for length in [0, 235, UInt32(bytes.count - 1), UInt32(bytes.count + 1), 1 << 25, .max] {
       var forged = bytes
       forged.store(length, at: 12)
       #expect(try kind(decodingHeader: forged) == .damaged, "\(length) bytes of header")
     }
     for length in [1, 1 << 40, .max] as [UInt64] {
       var forged = bytes
-      forged.store(length, at: 184)
+      forged.store(length, at: 216)
       #expect(try kind(decodingHeader: forged) == .damaged, "\(length) bytes of payload")
     }
   }
@@ -116,6 +116,7 @@ import Testing
       CommitHeader.Piece(
         segment: SegmentNumber(rawValue: $0), epoch: 1, salt: 0, from: 0, length: 1024)
     }
+    header.logEnd = header.pieces[0].end
     #expect(header.violation == nil)
     #expect(header.rawByteCount == ArchiveLimits.payloadBytes)
     header.pieces[65_535].length += 1
@@ -128,6 +129,7 @@ import Testing
     header.pieces[0].from = .max - 5
     #expect(header.violation != nil)
     header.pieces[0].from = StoreLimits.segmentLengthBytes - 10
+    header.logEnd = header.pieces[0].end
     #expect(header.violation == nil)
     header.pieces[0].from += 1
     #expect(header.violation != nil)
@@ -210,6 +212,51 @@ import Testing
     #expect(header.violation != nil)
   }
 
+  @Test func logMustEndWhereAPieceEnds() throws {
+    for kind in [.fence, .tail] as [CommitHeader.Kind] {
+      var samples = FormatSamples(seed: 28)
+      var (header, _) = samples.commit(kind, pieces: 3)
+      header.payloadByteCount = 100
+      for piece in header.pieces {
+        header.logEnd = piece.end
+        #expect(header.violation == nil)
+      }
+      let end = try #require(header.logEnd)
+      var others = [LogPlace?](repeating: end, count: 5)
+      others[0]?.segment = SegmentNumber(rawValue: 2)
+      others[1]?.epoch += 1
+      others[2]?.salt ^= 1
+      others[3]?.offset -= 1
+      others[4] = nil
+      for other in others {
+        header.logEnd = other
+        #expect(header.violation != nil, "\(String(describing: other))")
+      }
+    }
+  }
+
+  @Test func impossibleEndsOfTheLogAreRefused() throws {
+    var samples = FormatSamples(seed: 29)
+    var header = samples.header(.beat)
+    header.logEnd = LogPlace(
+      segment: SegmentNumber(rawValue: 3), epoch: header.epoch, salt: 0, offset: 200)
+    let bytes = header.encoded()
+    #expect(try self.header(bytes) == header)
+    // One of four fields is zero or too large: such an end is neither a place nor absent.
+    let changes: [(Int, UInt64)] = [
+      (184, 0), (184, StoreLimits.manifestCounter + 1), (192, 0), (192, header.epoch + 1),
+      (208, 0), (208, StoreLimits.segmentLengthBytes + 1),
+    ]
+    for (place, value) in changes {
+      var forged = bytes
+      forged.store(value, at: place)
+      #expect(try kind(decodingHeader: forged) == .damaged, "\(value) at \(place)")
+    }
+    header.logEnd = nil
+    #expect(Array(header.encoded()[184..<216]) == [UInt8](repeating: 0, count: 32))
+    #expect(try self.header(header.encoded()) == header)
+  }
+
   @Test func twoPiecesOfOneSegmentAreRefused() throws {
     var samples = FormatSamples(seed: 24)
     let (header, raw) = samples.commit(.tail, pieces: 2)
@@ -254,6 +301,7 @@ import Testing
       header.pieces.append(
         CommitHeader.Piece(
           segment: SegmentNumber(rawValue: number), epoch: 1, salt: 0, from: 0, length: 1 << 20))
+      header.logEnd = header.pieces.last?.end
     }
     let commit = try Commit(Commit.encoded(header, rawBytes: raw))
     #expect(commit.rawBytes == raw)

@@ -116,6 +116,13 @@ extension FormatSamples {
 }
 
 extension FormatSamples {
+  mutating func place(epoch: UInt64) -> LogPlace {
+    LogPlace(
+      segment: SegmentNumber(rawValue: anyNumber(1...StoreLimits.manifestCounter)),
+      epoch: number(1...epoch), salt: next(),
+      offset: anyNumber(1...StoreLimits.segmentLengthBytes))
+  }
+
   /// Returns a header without pieces, and so without a payload.
   mutating func header(_ kind: CommitHeader.Kind) -> CommitHeader {
     let position = kind == .fence ? anyNumber(1...ArchiveLimits.position) : number(2...1 << 40)
@@ -140,6 +147,7 @@ extension FormatSamples {
       }
       if isTrue() { header.instanceID = identifier() }
     }
+    if isTrue() { header.logEnd = place(epoch: header.epoch) }
     if kind == .gap { header.contents = reference(term: header.term) }
     header.keyspaces = (0..<number(0...3)).map { index in
       let id = UInt16(index * 100)
@@ -163,6 +171,10 @@ extension FormatSamples {
           epoch: number(1...header.epoch), salt: next(),
           from: number(0...StoreLimits.segmentLengthBytes - 3000), length: UInt32(bytes.count)))
       raw += bytes
+    }
+    if !header.pieces.isEmpty {
+      let index = Int(number(0...UInt64(header.pieces.count - 1)))
+      header.logEnd = header.pieces[index].end
     }
     return (header, raw)
   }

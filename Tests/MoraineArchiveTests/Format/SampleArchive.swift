@@ -18,6 +18,7 @@ struct SampleArchive {
   private var position: UInt64 = 0
   private var checkpoint: UInt64 = 0
   private var nonces: [UInt64: Nonce] = [0: .zero]
+  private var ends: [UInt64: LogPlace] = [:]
   /// The state that the archive has.
   private var current: StoreState?
   /// The objects of the segments that checkpoints have uploaded.
@@ -49,6 +50,8 @@ struct StoreState {
   let headers: [SegmentNumber: SegmentHeader]
   let segments: [SegmentNumber: [UInt8]]
   let liveCount: Int
+  /// The end of the last segment.
+  let logEnd: LogPlace?
 
   init(of store: Store, in directory: URL) async throws {
     try await store.backup(to: directory.path)
@@ -64,6 +67,12 @@ struct StoreState {
       headers[entry.number] = try bytes.withUnsafeBytes { try SegmentHeader(decoding: $0) }
     }
     (self.headers, self.segments) = (headers, segments)
+    logEnd = manifest.segments.last.flatMap { entry in
+      headers[entry.number].map {
+        LogPlace(
+          segment: entry.number, epoch: entry.epoch, salt: $0.salt, offset: entry.lengthBytes)
+      }
+    }
     liveCount = try await store.keyspaceStatistics().reduce(0) { $0 + $1.count }
   }
 }
@@ -98,6 +107,7 @@ extension SampleArchive {
     header.base = CommitHeader.Base(
       position: base, sequence: before?.manifest.lastSequence ?? .none,
       digest: before?.manifest.digest ?? StateDigest())
+    header.logEnd = ends[base]
     if before?.manifest.epoch != state.manifest.epoch {
       header.instanceID = state.manifest.instanceID
     }
@@ -154,6 +164,7 @@ extension SampleArchive {
   mutating func addGap(_ state: StoreState) {
     var header = header(.gap, after: current, state)
     header.contents = addContents(of: state)
+    header.logEnd = state.logEnd
     add(header, [], state)
     current = state
   }
@@ -185,12 +196,16 @@ extension SampleArchive {
     header.digest = state.manifest.digest
     header.liveCount = UInt64(state.liveCount)
     header.milliseconds = 4
+    header.logEnd = ends[position]
     return header
   }
 
   private mutating func add(_ header: CommitHeader, _ raw: [UInt8], _ state: StoreState?) {
+    var header = header
+    if let piece = header.pieces.last { header.logEnd = piece.end }
     position = header.position
     nonces[position] = header.nonce
+    ends[position] = header.logEnd
     states[position] = state
     objects[names.commit(position)] = Commit.encoded(
       header, rawBytes: raw, with: ContainerWriter(blockLength: 4096))
