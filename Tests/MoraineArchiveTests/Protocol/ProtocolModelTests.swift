@@ -9,7 +9,7 @@ import Testing
 ///
 /// | size | states | time, optimized | memory |
 /// |---|---|---|---|
-/// | 0: default without optimization | 0.4 million | 1 s (2 s without optimization) | below 0.3 GB |
+/// | 0: default without optimization | 0.4 million | 1 s (2 s in debug) | below 0.3 GB |
 /// | 1: default with optimization | 9 million | 11 to 19 s | 0.3 GB |
 /// | 2 | 118 million | 3 min | 3.4 GB |
 /// | 3 | 358 million, not all of them complete | 9 min | 3.4 GB |
