@@ -179,7 +179,7 @@ let package = Package(
     ),
     .testTarget(
       name: "MoraineStorageTests",
-      dependencies: ["CTestSupport", "MoraineStorage", system],
+      dependencies: ["CMoraineShims", "CTestSupport", "MoraineStorage", system],
       swiftSettings: settings
     ),
   ]

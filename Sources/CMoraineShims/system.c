@@ -20,6 +20,7 @@
 #if defined(__linux__)
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #endif
@@ -160,6 +161,41 @@ ssize_t moraine_pwrite(int fd, const void *bytes, size_t length, off_t offset) {
 
 int moraine_renameat(int directory, const char *from, const char *to) {
   return RESULT(renameat(directory, from, directory, to));
+}
+
+// A hard link is exclusive on every file system that has hard links, NFS among them. FAT and exFAT
+// have a rename that keeps an existing file instead. Where the removal of the old name fails, the
+// file has two names: the caller asked for the new one.
+int moraine_rename_if_absent(int directory, const char *from, const char *to) {
+  if (linkat(directory, from, directory, to, 0) == 0) {
+    (void)unlinkat(directory, from, 0);
+    return 0;
+  }
+  int refusal = errno;
+  switch (refusal) {
+    // A sandbox may forbid links.
+    case EPERM: case EACCES: case EMLINK: case ENOTSUP: case ENOSYS: break;
+#if EOPNOTSUPP != ENOTSUP
+    case EOPNOTSUPP: break;
+#endif
+    default: return -errno;
+  }
+  int result = moraine_rename_exclusively(directory, from, to);
+  // On a network file system without that rename, the refusal of the link is the reason.
+  return result == -ENOTSUP && refusal == EACCES ? -EACCES : result;
+}
+
+int moraine_rename_exclusively(int directory, const char *from, const char *to) {
+#if defined(__linux__) && defined(SYS_renameat2)
+  // RENAME_NOREPLACE. Not every C library has the function.
+  if (syscall(SYS_renameat2, directory, from, directory, to, 1) == 0) return 0;
+#elif defined(__APPLE__)
+  if (renameatx_np(directory, from, directory, to, RENAME_EXCL) == 0) return 0;
+#else
+  (void)directory, (void)from, (void)to;
+  errno = ENOTSUP;
+#endif
+  return errno == EINVAL || errno == ENOSYS ? -ENOTSUP : -errno;
 }
 
 int moraine_unlinkat(int directory, const char *name) {

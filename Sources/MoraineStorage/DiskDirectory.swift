@@ -187,6 +187,48 @@ final class DiskDirectory: StorageDirectory, Parkable {
     }
   }
 
+  func renameIfAbsent(_ source: String, to target: String) throws(StorageError) -> Bool {
+    guard let identity = try extent(of: source)?.identity else {
+      throw StorageError("rename to \(target)", file: source, errno: .noSuchFileOrDirectory)
+    }
+    do throws(StorageError) {
+      try useWithPatience { (descriptor) throws(StorageError) in
+        _ = try SystemCall.retrying("rename to \(target)", source) {
+          moraine_rename_if_absent(descriptor, source, target)
+        }
+      }
+      return true
+    } catch {
+      switch error.errno {
+      case .fileExists, .noSuchFileOrDirectory:
+        // The system may have repeated a call whose answer was lost, as NFS does.
+        guard try isNamed(target, identity) else {
+          if error.errno == .fileExists { return false }
+          throw error
+        }
+        // The file has the new name; that it also has the old one is no failure.
+        do throws(StorageError) { try remove(source) } catch {}
+        return true
+      case .notSupported:
+        throw StorageError(
+          "rename to \(target), if that name is free (the file system has neither hard links nor "
+            + "a rename that keeps an existing file)", file: source, errno: error.errno)
+      default: throw error
+      }
+    }
+  }
+
+  /// Returns whether a name leads to a file.
+  ///
+  /// - Throws: `EIO` for every failure: the file may have the name.
+  private func isNamed(_ name: String, _ file: FileIdentity) throws(StorageError) -> Bool {
+    do throws(StorageError) {
+      return try extent(of: name)?.identity == file
+    } catch {
+      throw StorageError(error.operation, file: error.file, errno: .ioError)
+    }
+  }
+
   func remove(_ name: String) throws(StorageError) {
     do throws(StorageError) {
       try use { (descriptor) throws(StorageError) in

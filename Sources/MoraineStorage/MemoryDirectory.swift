@@ -25,11 +25,15 @@ final class MemoryDirectory: StorageDirectory {
   deinit { unlock() }
 
   func entries() throws(StorageError) -> [DirectoryEntry] {
-    node.files.withLock { files in
+    let files = node.files.withLock { files in
       files.map { name, file in
         DirectoryEntry(name: name, kind: .regular, lengthBytes: UInt64(file.lengthBytes))
       }
     }
+    let directories = storage.directoryNames(in: path).map {
+      DirectoryEntry(name: $0, kind: .directory, lengthBytes: 0)
+    }
+    return files + directories
   }
 
   func createFile(_ name: String) throws(StorageError) -> any StorageFile {
@@ -57,6 +61,18 @@ final class MemoryDirectory: StorageDirectory {
         throw StorageError("rename to \(target)", file: source, errno: .noSuchFileOrDirectory)
       }
       files[target] = file
+    }
+  }
+
+  func renameIfAbsent(_ source: String, to target: String) throws(StorageError) -> Bool {
+    try node.files.withLock { files throws(StorageError) in
+      guard let file = files[source] else {
+        throw StorageError("rename to \(target)", file: source, errno: .noSuchFileOrDirectory)
+      }
+      if let other = files[target], other !== file { return false }
+      files[source] = nil
+      files[target] = file
+      return true
     }
   }
 

@@ -3,8 +3,9 @@ package import SystemPackage
 
 /// Directories in memory, for stores that need not outlast the process.
 ///
-/// Paths are only names: a directory needs no parent, and `a` and `./a` are two directories. Writes
-/// take effect at once, so synchronizing does nothing.
+/// Paths are only names: a directory needs no parent, and `a` and `./a` are two directories. A
+/// directory lists those whose paths continue its own by one component. Writes take effect at once,
+/// so synchronizing does nothing.
 package final class MemoryStorage: Storage {
   private let directories = Mutex<[String: MemoryDirectory.Node]>([:])
   let space: MemorySpace
@@ -36,6 +37,18 @@ package final class MemoryStorage: Storage {
         throw StorageError("rename", file: source.string, errno: .noSuchFileOrDirectory)
       }
       directories[target.string] = node
+    }
+  }
+
+  /// The names of the directories whose paths continue a path by one component.
+  func directoryNames(in path: FilePath) -> [String] {
+    let start = path.string.hasSuffix("/") ? path.string : path.string + "/"
+    return directories.withLock { directories in
+      directories.keys.compactMap { other in
+        guard other.utf8.starts(with: start.utf8) else { return nil }
+        let name = other.utf8.dropFirst(start.utf8.count)
+        return name.isEmpty || name.contains(UInt8(ascii: "/")) ? nil : String(name)
+      }
     }
   }
 

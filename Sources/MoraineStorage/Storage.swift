@@ -100,6 +100,17 @@ package protocol StorageDirectory: AnyObject, Sendable {
   /// Opens a regular file. Returns nil when the name does not exist.
   func openFile(_ name: String, _ access: FileAccess) throws(StorageError) -> (any StorageFile)?
   func rename(_ source: String, to target: String) throws(StorageError)
+  /// Gives a file another name in the directory, unless the other name exists. Of several calls
+  /// with one target, of any number of processes, one returns true. The new name is durable after
+  /// ``synchronize()``. A crash may leave the file under both names.
+  ///
+  /// The caller has the source open, and no other call renames it.
+  ///
+  /// - Returns: false when the target exists; nothing has changed then. True also when an earlier
+  ///   call gave the target to this file, and its answer was lost.
+  /// - Throws: `ENOTSUP` where the file system cannot do this. After other errors the file may have
+  ///   the new name: the answer of a server can be lost.
+  func renameIfAbsent(_ source: String, to target: String) throws(StorageError) -> Bool
   /// Removes a file. It is not an error when the name does not exist.
   func remove(_ name: String) throws(StorageError)
   /// Makes the names in the directory durable.

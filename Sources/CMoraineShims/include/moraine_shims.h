@@ -84,6 +84,12 @@ int64_t moraine_descriptor_limit(void);
 // Gives a file a second name, in another directory. Returns 2 for a clone, 1 for a hard link if
 // `linking`, 0 when these file systems can do neither, or -errno.
 int moraine_share(int directory, const char *name, int target, const char *new_name, bool linking);
+// Gives a file another name in its directory; -EEXIST when another file or the same one has that
+// name, -ENOTSUP when the file system cannot do this in one step. After an error of the network the
+// file may have the new name, or both.
+int moraine_rename_if_absent(int directory, const char *from, const char *to);
+// Does the same without a hard link. For tests: the call above uses it where links do not exist.
+int moraine_rename_exclusively(int directory, const char *from, const char *to);
 // Makes the pages of a writable mapping present before they are used. A hint: failure is ignored.
 void moraine_prefault(void *base, size_t length);
 // Does the same for a part of a file that contains only zeros and to which no other thread writes

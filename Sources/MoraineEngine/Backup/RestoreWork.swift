@@ -269,6 +269,10 @@ final class RestoringDirectory: StorageDirectory {
     try base.rename(name(source), to: name(target))
   }
 
+  func renameIfAbsent(_ source: String, to target: String) throws(StorageError) -> Bool {
+    try base.renameIfAbsent(name(source), to: name(target))
+  }
+
   func remove(_ name: String) throws(StorageError) { try base.remove(self.name(name)) }
   func synchronize() throws(StorageError) { try base.synchronize() }
   func synchronizeParent() throws(StorageError) { try base.synchronizeParent() }

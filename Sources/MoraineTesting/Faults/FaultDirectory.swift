@@ -34,6 +34,11 @@ final class FaultDirectory: StorageDirectory {
     try base.rename(source, to: target)
   }
 
+  func renameIfAbsent(_ source: String, to target: String) throws(StorageError) -> Bool {
+    _ = try storage.meet(.rename, source)
+    return try base.renameIfAbsent(source, to: target)
+  }
+
   func remove(_ name: String) throws(StorageError) {
     _ = try storage.meet(.remove, name)
     try base.remove(name)

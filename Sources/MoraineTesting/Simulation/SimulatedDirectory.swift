@@ -38,6 +38,19 @@ final class SimulatedDirectory: StorageDirectory {
     names.rename(source, to: target)
   }
 
+  /// Makes two changes, as a real disk with hard links does: the file gets the new name, and then
+  /// loses the old one.
+  func renameIfAbsent(_ source: String, to target: String) throws(StorageError) -> Bool {
+    disk.willChange()
+    let isRenamed = try names.link(source, as: target) { () throws(StorageError) in
+      try base.renameIfAbsent(source, to: target)
+    }
+    guard isRenamed else { return false }
+    disk.willChange()
+    names.remove(source)
+    return true
+  }
+
   func remove(_ name: String) throws(StorageError) {
     disk.willChange()
     try base.remove(name)

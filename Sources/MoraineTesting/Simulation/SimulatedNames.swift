@@ -1,3 +1,4 @@
+import MoraineStorage
 import Synchronization
 
 /// The names in a directory and the directory's own name: the present names, and those that survive
@@ -32,6 +33,18 @@ final class SimulatedNames: Sendable {
     state.withLock { state in
       state.set(target, state.current[source])
       state.set(source, nil)
+    }
+  }
+
+  /// Gives a file a second name when the body, which does the same to the files themselves, returns
+  /// true. No other call sees one without the other.
+  func link(
+    _ source: String, as target: String, _ body: () throws(StorageError) -> Bool
+  ) throws(StorageError) -> Bool {
+    try state.withLock { state throws(StorageError) in
+      guard try body() else { return false }
+      state.set(target, state.current[source])
+      return true
     }
   }
 
