@@ -189,27 +189,33 @@ extension RestoreWork {
     of old: Manifest, in source: any StorageDirectory
   ) throws(StoreError) -> Manifest {
     var manifest = old
-    if let sequence { try rewind(&manifest, to: sequence, in: source) }
+    if let sequence { try manifest.rewind(to: sequence, in: source, place: backup.string) }
     return manifest.ofNewLife
   }
+}
 
-  private func rewind(
-    _ manifest: inout Manifest, to sequence: SequenceNumber, in source: any StorageDirectory
+extension Manifest {
+  /// Leaves out all operations after a sequence number.
+  ///
+  /// - Parameter place: the directory of the backup, for errors.
+  /// - Throws: `.sequenceUnavailable`.
+  mutating func rewind(
+    to sequence: SequenceNumber, in source: any StorageDirectory, place: String
   ) throws(StoreError) {
-    guard sequence <= manifest.lastSequence else {
+    guard sequence <= lastSequence else {
       throw StoreError(
         .sequenceUnavailable,
-        "the backup ends at sequence \(manifest.lastSequence); it does not reach \(sequence)",
-        file: backup.string)
+        "the backup ends at sequence \(lastSequence); it does not reach \(sequence)",
+        file: place)
     }
-    guard sequence >= manifest.compactedThrough else {
+    guard sequence >= compactedThrough else {
       throw StoreError(
         .sequenceUnavailable,
-        "compaction has dropped replaced records up to sequence \(manifest.compactedThrough); "
-          + "choose that sequence or a later one, or an older backup", file: backup.string)
+        "compaction has dropped replaced records up to sequence \(compactedThrough); "
+          + "choose that sequence or a later one, or an older backup", file: place)
     }
     var kept: [Manifest.Segment] = []
-    for entry in manifest.segments {
+    for entry in segments {
       if entry.recordCount == 0 || entry.lastSequence <= sequence {
         kept.append(entry)
       } else if entry.firstSequence <= sequence {
@@ -223,9 +229,9 @@ extension RestoreWork {
     assert(
       kept.allSatisfy { $0.recordCount == 0 || $0.lastSequence <= sequence },
       "a segment reaches further than the restored state")
-    manifest.segments = kept
-    manifest.lastSequence = sequence
-    manifest.digest = StateDigest()
+    segments = kept
+    lastSequence = sequence
+    digest = StateDigest()
   }
 }
 

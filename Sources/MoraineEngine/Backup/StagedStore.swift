@@ -123,13 +123,16 @@ package final class StagedStore: Sendable {
   ///
   /// - Parameters:
   ///   - manifest: the manifest of the state, as a backup has it.
+  ///   - sequence: the last operation of an earlier state, after the last compaction that the
+  ///     manifest knows; nil for the whole state. A batch that continues after it is left out.
   ///   - progress: called from time to time, with bytes.
   /// - Throws: `.corrupted`, with file and offset; the store does not appear then.
   package func finish(
-    _ manifest: Manifest, _ progress: (@Sendable (Store.Progress) -> Void)? = nil
+    _ manifest: Manifest, through sequence: SequenceNumber? = nil,
+    _ progress: (@Sendable (Store.Progress) -> Void)? = nil
   ) async throws(StoreError) -> RestoreReport {
     do throws(StoreError) {
-      return try await appear(manifest, progress)
+      return try await appear(manifest, sequence, progress)
     } catch {
       await discard()
       throw error
@@ -137,32 +140,49 @@ package final class StagedStore: Sendable {
   }
 
   private func appear(
-    _ manifest: Manifest, _ progress: (@Sendable (Store.Progress) -> Void)?
+    _ whole: Manifest, _ sequence: SequenceNumber?,
+    _ progress: (@Sendable (Store.Progress) -> Void)?
   ) async throws(StoreError) -> RestoreReport {
     let began = SystemClock.monotonicNanoseconds()
-    var (staged, manifest) = (staged, manifest)
-    // A manifest is not older than the segments that it lists.
-    manifest.generation = max(manifest.generation, state.withLock { $0.generation })
-    staged.report.segmentCount = manifest.segments.count
-    staged.report.totalBytes = manifest.segments.reduce(0) { $0 + $1.lengthBytes }
-    staged.report.copiedBytes = staged.report.totalBytes
-    let base = staged.base
-    try await thread.run { [self, manifest] () throws(StoreError) in
+    var staged = staged
+    staged.report = try await thread.run { [self] () throws(StoreError) in
+      var manifest = whole
+      // A manifest is not older than the segments that it lists.
+      manifest.generation = max(manifest.generation, state.withLock { $0.generation })
       state.withLock { $0 = State() }
-      for entry in manifest.segments {
-        try storing { () throws(StorageError) in
-          guard let file = try base.openFile(entry.number.fileName, .readWrite) else { return }
-          try file.truncate(to: entry.lengthBytes)
-          try file.synchronize(.full)
-        }
+      if let sequence {
+        try manifest.rewind(to: sequence, in: self.staged.base, place: path.string)
       }
-      try storing { () throws(StorageError) in try base.synchronize() }
-      try ManifestFile(base).write(manifest.ofNewLife, over: FileName.restoring)
+      return try settle(manifest)
     }
-    try await Store.check(&staged, path, .ofUnknownLiveBytes, progress)
+    try await Store.check(
+      &staged, path, sequence == nil ? .ofUnknownLiveBytes : .rewound, progress)
     try await thread.run { [staged] () throws(StoreError) in try RestoreWork.finish(staged) }
     staged.report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     return staged.report
+  }
+
+  /// Makes the files durable that a manifest lists, at their lengths, and removes the others.
+  private func settle(_ manifest: Manifest) throws(StoreError) -> RestoreReport {
+    let base = staged.base
+    let listed = Set(manifest.segments.map(\.number))
+    for number in try DirectoryContents(base).segments.keys where !listed.contains(number) {
+      try storing { () throws(StorageError) in try base.remove(number.fileName) }
+    }
+    for entry in manifest.segments {
+      try storing { () throws(StorageError) in
+        guard let file = try base.openFile(entry.number.fileName, .readWrite) else { return }
+        try file.truncate(to: entry.lengthBytes)
+        try file.synchronize(.full)
+      }
+    }
+    try storing { () throws(StorageError) in try base.synchronize() }
+    try ManifestFile(base).write(manifest.ofNewLife, over: FileName.restoring)
+    var report = RestoreReport()
+    report.segmentCount = manifest.segments.count
+    report.totalBytes = manifest.segments.reduce(0) { $0 + $1.lengthBytes }
+    report.copiedBytes = report.totalBytes
+    return report
   }
 
   /// Removes all files again. The store does not appear.

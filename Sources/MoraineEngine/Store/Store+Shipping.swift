@@ -14,6 +14,24 @@ extension Store {
     return try LogCut(&engine!, readers.live)
   }
 
+  /// Creates the store on the disk, if it does not exist yet: usually the first write does that.
+  ///
+  /// - Throws: `.readOnly`, `.locked`, `.noSpace`, `.io`.
+  package func createIfMissing() async throws(StoreError) {
+    if opener.configuration.isReadOnly {
+      throw StoreError(.readOnly, "the store was opened for reading only")
+    }
+    if opener.configuration.sharing == .shared {
+      throw StoreError(
+        .invalidArgument, "a store that several processes share cannot be archived yet")
+    }
+    try await passGate()
+    guard engine == nil else { return }
+    writing.roomGate.take()
+    defer { writing.roomGate.release() }
+    try await beginStore()
+  }
+
   /// Waits until the disk holds all bytes of a cut.
   package func waitUntilDurable(_ cut: LogCut) async throws(StoreError) {
     try await waitForDurability(of: cut.sequence, .sync)

@@ -134,7 +134,7 @@ import Testing
   /// Random bytes keep their stored length when they change.
   @Test(arguments: [true, false]) func changedSourceIsAnErrorAndNoTornObject(isText: Bool) throws {
     let raw = raw(3 * Self.block, isText: isText)
-    let calls = Counter()
+    let calls = CallCount()
     let source = ContainerSource(byteCount: raw.count) { range, visit in
       var bytes = Array(raw[range])
       if calls.next() > 4 { bytes[100] ^= 1 }
@@ -148,7 +148,7 @@ import Testing
   @Test func errorsOfTheSourceAreThrown() throws {
     let raw = raw(3 * Self.block, isText: true)
     for failing in 1...6 {
-      let calls = Counter()
+      let calls = CallCount()
       let source = ContainerSource(byteCount: raw.count) { range, visit throws(StoreError) in
         guard calls.next() != failing else { throw StoreError(.io, "planted") }
         raw.withUnsafeBytes { visit(UnsafeRawBufferPointer(rebasing: $0[range])) }
@@ -290,7 +290,7 @@ extension ContainerTests {
 }
 
 /// The number of calls of a closure.
-private final class Counter: Sendable {
+private final class CallCount: Sendable {
   private let count = Mutex(0)
 
   func next() -> Int {

@@ -1,0 +1,164 @@
+public import MoraineEngine
+import MoraineFormat
+package import MoraineStorage
+public import SystemPackage
+
+/// A continuous copy of one store in a store of objects: each moment of the past can be restored.
+///
+/// ```swift
+/// let objects = DirectoryObjectStore("/mnt/nas/archives")
+/// try await objects.createRoot()  // once
+/// let archive = try await Archive.open(
+///   objects, at: ObjectName("users"), createIfMissingFor: store)
+/// let writer = try await archive.attach(store)
+/// // … the program writes to the store as before …
+/// try await writer.detach()
+/// ```
+///
+/// The durable part of the log is shipped about once a second, byte for byte, as numbered commits.
+/// Now and then a checkpoint makes everything older superfluous. Local writes do not wait for it.
+/// One machine writes an archive at a time: whoever attaches last fences the others, and a fenced
+/// store writes nothing more.
+public struct Archive: Sendable {
+  let objects: ArchiveObjects
+  let configuration: ArchiveConfiguration
+
+  /// The id of the archive, as text.
+  public var id: String { objects.archiveID.description }
+
+  /// Opens an archive.
+  ///
+  /// - Parameters:
+  ///   - store: the store of objects.
+  ///   - root: the name below which the archive's objects are.
+  ///   - local: the store for which the archive is created when there is none; nil to open only.
+  /// - Throws: `.notFound`, `.unavailable`, `.unsupportedStore`, `.damaged`, `.newerFormat`.
+  public static func open(
+    _ store: any ObjectStore, at root: ObjectName, createIfMissingFor local: Store? = nil,
+    configuration: ArchiveConfiguration = ArchiveConfiguration()
+  ) async throws(ArchiveError) -> Archive {
+    let names = try ArchiveNames(root: root)
+    let nobody = StoreIdentifier(low: 0, high: 0)
+    let patience = Patience(configuration)
+    let unknown = ArchiveObjects(
+      store: store, names: names,
+      identity: ArchiveIdentity(archiveID: nobody, storeID: nobody, createdMilliseconds: 0),
+      patience: patience)
+    var found = try await unknown.record(ArchiveIdentity.self, names.identity)
+    if found == nil, let local {
+      found = try await create(for: local, unknown, configuration)
+    }
+    guard let found else {
+      throw ArchiveError(
+        .notFound, "there is no archive here; check the name, or create one", object: root)
+    }
+    let objects = ArchiveObjects(store: store, names: names, identity: found, patience: patience)
+    return Archive(objects: objects, configuration: configuration)
+  }
+
+  private static func create(
+    for local: Store, _ objects: ArchiveObjects, _ configuration: ArchiveConfiguration
+  ) async throws(ArchiveError) -> ArchiveIdentity? {
+    if configuration.probesStore { try await probe(objects) }
+    let identity = ArchiveIdentity(
+      archiveID: StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number()),
+      storeID: try await local.archivedState().manifest.storeID,
+      createdMilliseconds: SystemClock.wallMilliseconds())
+    var attempts = Attempts(objects.patience)
+    while true {
+      do throws(ObjectStoreError) {
+        // Where another program was faster, its archive counts.
+        _ = try await objects.store.create(objects.names.identity, ObjectBody(identity.encoded()))
+        break
+      } catch {
+        try await attempts.pause(after: error)
+      }
+    }
+    return try await objects.record(ArchiveIdentity.self, objects.names.identity)
+  }
+
+  static func probe(_ objects: ArchiveObjects) async throws(ArchiveError) {
+    var generator = SystemRandomNumberGenerator()
+    try await ObjectStoreProbe(objects.store, under: objects.names.root).run(using: &generator)
+  }
+
+  /// Takes over the writing of the archive from this store, and ships what it writes from now on.
+  /// Writers of other machines, and of copies of this store, are fenced.
+  ///
+  /// - Throws: `.diverged` when the store lacks what the archive has; `.otherStore`; `.fenced` when
+  ///   another writer attaches at the same time; `.unsupportedStore`; `.unavailable`; `.store`.
+  public func attach(_ store: Store) async throws(ArchiveError) -> ArchiveWriter {
+    if configuration.probesStore { try await Self.probe(objects) }
+    return try await ArchiveWriter.attach(store, objects, configuration)
+  }
+
+  /// Makes a store from the archive. Each byte is checked, with the count and the digest of the
+  /// live records, before the store appears: whole or not at all.
+  ///
+  /// The restored store has its own identity and a new epoch.
+  ///
+  /// - Parameters:
+  ///   - directory: the directory of the new store: missing, or without a store. Its parent must
+  ///     exist.
+  ///   - point: the moment.
+  ///   - onProgress: called from time to time, with bytes.
+  /// - Throws: `.stateUnavailable` when the archive does not hold that moment; `.damaged` with
+  ///   object and offset; `.unavailable`; `.store`.
+  @discardableResult
+  public func restore(
+    to directory: FilePath, at point: RestorePoint = .latest,
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
+  ) async throws(ArchiveError) -> RestoreReport {
+    try await restore(to: directory, at: point, on: DiskStorage(), onProgress: progress)
+  }
+
+  /// Restores to a directory of any storage.
+  package func restore(
+    to directory: FilePath, at point: RestorePoint, on storage: any Storage,
+    onProgress progress: (@Sendable (Store.Progress) -> Void)? = nil
+  ) async throws(ArchiveError) -> RestoreReport {
+    try await ArchiveRestore(objects: objects, storage: storage, path: directory, progress)
+      .run(point)
+  }
+}
+
+/// A moment that can be restored.
+public struct RestorePoint: Hashable, Sendable {
+  enum Kind: Hashable {
+    case latest
+    case sequence(SequenceNumber)
+    case time(UInt64)
+    case position(UInt64)
+  }
+
+  let kind: Kind
+
+  /// The newest state in the archive.
+  public static let latest = RestorePoint(kind: .latest)
+  /// The state after an operation; a batch that continues after it is left out as a whole.
+  public static func sequence(_ number: SequenceNumber) -> RestorePoint {
+    RestorePoint(kind: .sequence(number))
+  }
+  /// The newest state that was shipped at a time or before: milliseconds since the beginning of
+  /// 1970, UTC, by the writer's clock.
+  public static func time(milliseconds: UInt64) -> RestorePoint {
+    RestorePoint(kind: .time(milliseconds))
+  }
+  /// The state after a commit.
+  public static func position(_ position: UInt64) -> RestorePoint {
+    RestorePoint(kind: .position(position))
+  }
+}
+
+extension Store {
+  /// Returns the present state; creates the store on the disk when it does not exist yet.
+  func archivedState() async throws(ArchiveError) -> LogCut {
+    do throws(StoreError) {
+      try await createIfMissing()
+      if let cut = try await logCut() { return cut }
+      throw StoreError(.closed, "the store was closed; open it again")
+    } catch {
+      throw ArchiveError(error)
+    }
+  }
+}

@@ -1,0 +1,47 @@
+/// The settings of an archive.
+public struct ArchiveConfiguration: Sendable {
+  /// The time between two looks at the store for something to ship. What was written last is lost
+  /// with the machine, for at most this time and the time of a request.
+  public var interval: Duration = .seconds(1)
+  /// The most bytes of segments that are kept after compaction has replaced them, because they were
+  /// not shipped yet. Beyond it the archive gets a gap: states within the gap cannot be restored.
+  public var heldBytesLimit = 256 << 20
+  /// How long a call repeats requests that fail for a while, before it throws `.unavailable`.
+  public var patience: Duration = .seconds(30)
+  /// The bytes of the log after which a checkpoint is made; at least an eighth of the store.
+  public var checkpointBytes = 256 << 20
+  /// The time after which a checkpoint is made, if anything was shipped since the last one.
+  public var checkpointInterval: Duration = .seconds(3600)
+  /// The name of the machine or of the program, for people who look at the archive.
+  public var writerName = ""
+  /// Whether attaching checks that the store of objects creates a name only once.
+  public var probesStore = true
+  /// Called with each event. Must not block.
+  public var onEvent: (@Sendable (ArchiveEvent) -> Void)?
+
+  /// The longest time between two looks for another writer. A writer that was stopped for longer
+  /// takes over again before it acknowledges anything.
+  package var stallLimit: Duration = .seconds(3600)
+  /// The most bytes of the log in one commit.
+  package var commitBytes = 8 << 20
+  /// The pause after the first failure of a request; it doubles with each further one.
+  package var firstPause: Duration = .milliseconds(50)
+
+  /// The defaults.
+  public init() {}
+}
+
+/// Something that happened to an archive.
+public enum ArchiveEvent: Sendable {
+  /// A writer has taken over, with its term.
+  case attached(term: UInt64)
+  /// A checkpoint exists: states from its position on need no older object.
+  case checkpointed(number: UInt64, position: UInt64)
+  /// Part of the log was not shipped before compaction replaced it, or the store was restored. A
+  /// whole copy of the store followed.
+  case gap(position: UInt64)
+  /// Requests fail; shipping goes on when they succeed.
+  case stuck(ArchiveError)
+  /// The writer has ended.
+  case ended(ArchiveError)
+}

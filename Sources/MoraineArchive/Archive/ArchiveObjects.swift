@@ -1,0 +1,213 @@
+import MoraineEngine
+import MoraineFormat
+
+/// The objects of one archive, read and checked. Requests that fail for a while are repeated.
+struct ArchiveObjects: Sendable {
+  let store: any ObjectStore
+  let names: ArchiveNames
+  let identity: ArchiveIdentity
+  let patience: Patience
+
+  var archiveID: StoreIdentifier { identity.archiveID }
+
+  /// Reads bytes of an object; nil when no object has the name.
+  func get(_ name: ObjectName, _ range: Range<Int>? = nil) async throws(ArchiveError) -> [UInt8]? {
+    var attempts = Attempts(patience)
+    while true {
+      do throws(ObjectStoreError) {
+        return try await store.get(name, range)
+      } catch {
+        try await attempts.pause(after: error)
+      }
+    }
+  }
+
+  /// Creates or replaces an object.
+  func put(_ name: ObjectName, _ body: ObjectBody) async throws(ArchiveError) {
+    var attempts = Attempts(patience)
+    while true {
+      do throws(ObjectStoreError) {
+        return try await store.put(name, body)
+      } catch {
+        try await attempts.pause(after: error)
+      }
+    }
+  }
+
+  /// Reads a record; nil when no object has the name.
+  func record<Record: ArchiveRecord>(
+    _ type: Record.Type, _ name: ObjectName
+  ) async throws(ArchiveError) -> Record? {
+    guard let bytes = try await get(name) else { return nil }
+    return try decoding(name) { () throws(FormatError) in try Record(bytes) }
+  }
+
+  /// Reads a checkpoint; nil when there is none with the number.
+  func checkpoint(_ number: UInt64) async throws(ArchiveError) -> CheckpointRecord? {
+    let name = names.checkpoint(number)
+    guard let record = try await record(CheckpointRecord.self, name) else { return nil }
+    guard record.archiveID == archiveID, record.number == number else {
+      throw ArchiveError(.damaged, "the checkpoint is of another archive or number", object: name)
+    }
+    return record
+  }
+
+  /// Reads the header of a commit; nil when there is none at the position.
+  func header(_ position: UInt64) async throws(ArchiveError) -> CommitHeader? {
+    let name = names.commit(position)
+    // Most headers are shorter than this, and most commits not much longer.
+    guard var bytes = try await get(name, 0..<(16 << 10)) else { return nil }
+    let count = try decoding(name) { () throws(FormatError) in
+      try bytes.withUnsafeBufferPointer { raw throws(FormatError) in
+        try CommitHeader.claimedLength(UnsafeRawBufferPointer(raw))
+      }
+    }
+    if count > bytes.count {
+      guard let more = try await get(name, 0..<count) else { return nil }
+      bytes = more
+    }
+    let whole = bytes
+    return try checked(
+      try decoding(name) { () throws(FormatError) in try CommitHeader.decoded(whole) },
+      at: position)
+  }
+
+  /// Reads a whole commit; nil when there is none at the position.
+  func commit(_ position: UInt64) async throws(ArchiveError) -> Commit? {
+    let name = names.commit(position)
+    guard let bytes = try await get(name) else { return nil }
+    let commit = try decoding(name) { () throws(FormatError) in try Commit(bytes) }
+    _ = try checked(commit.header, at: position)
+    return commit
+  }
+
+  private func checked(
+    _ header: CommitHeader, at position: UInt64
+  ) throws(ArchiveError) -> CommitHeader {
+    guard header.archiveID == archiveID, header.position == position else {
+      throw ArchiveError(
+        .damaged, "the commit is of another archive or position", object: names.commit(position))
+    }
+    return header
+  }
+
+  /// Reads the contents that a checkpoint or a gap names.
+  func contents(_ reference: ContentsReference) async throws(ArchiveError) -> CheckpointContents {
+    let name = names.data(reference.name)
+    guard let bytes = try await get(name) else {
+      throw ArchiveError(
+        .stateUnavailable, "the contents of the checkpoint were removed", object: name)
+    }
+    let contents = try decoding(name) { () throws(FormatError) in
+      try bytes.withUnsafeBufferPointer { raw throws(FormatError) in
+        try reference.verify(UnsafeRawBufferPointer(raw))
+        return try CheckpointContents(decodingContainer: UnsafeRawBufferPointer(raw))
+      }
+    }
+    guard contents.archiveID == archiveID else {
+      throw ArchiveError(.damaged, "the contents are of another archive", object: name)
+    }
+    return contents
+  }
+
+  /// Returns the answer to a request that reads.
+  func answer(_ request: ArchiveRequest) async throws(ArchiveError) -> ArchiveAnswer {
+    switch request {
+    case .readTerm(let term):
+      return try await get(names.term(term), 0..<1) == nil ? .absent : .exists
+    case .readCommit(let position):
+      guard let header = try await header(position) else { return .absent }
+      return .commit(header.summary)
+    case .readCheckpoint(let number):
+      guard let record = try await checkpoint(number) else { return .absent }
+      return .checkpoint(try await summary(record))
+    case .createTerm, .createCommit, .createCheckpoint:
+      preconditionFailure("a request that creates is not a read")
+    }
+  }
+
+  /// Returns a checkpoint as the protocol reads it, with the term of its commit.
+  ///
+  /// The record has the term of its own writer. A commit that was removed has a term that is not
+  /// higher.
+  func summary(_ record: CheckpointRecord) async throws(ArchiveError) -> CheckpointSummary {
+    var term = record.term
+    if let header = try await header(record.position), header.nonce == record.commitNonce {
+      term = header.term
+    }
+    return CheckpointSummary(
+      number: record.number,
+      commit: CommitReference(
+        position: record.position, term: term, identity: record.commitNonce.identity))
+  }
+}
+
+/// Runs a decoder, and converts its errors to errors of the archive.
+func decoding<Result>(
+  _ name: ObjectName, _ body: () throws(FormatError) -> Result
+) throws(ArchiveError) -> Result {
+  do throws(FormatError) { return try body() } catch { throw ArchiveError(error, object: name) }
+}
+
+extension CommitHeader {
+  static func decoded(_ bytes: [UInt8]) throws(FormatError) -> CommitHeader {
+    try bytes.withUnsafeBufferPointer { raw throws(FormatError) in
+      try CommitHeader(decoding: UnsafeRawBufferPointer(raw))
+    }
+  }
+
+  var reference: CommitReference {
+    CommitReference(position: position, term: term, identity: nonce.identity)
+  }
+
+  var summary: CommitSummary {
+    CommitSummary(
+      reference, previous: previousNonce == .zero ? .none : previousNonce.identity)
+  }
+}
+
+extension Nonce {
+  var identity: CommitIdentity { CommitIdentity(high: high, low: low) }
+
+  init(_ identity: CommitIdentity) { self.init(low: identity.low, high: identity.high) }
+}
+
+/// How long requests that fail for a while are repeated.
+struct Patience: Sendable {
+  let limit: Duration
+  let firstPause: Duration
+
+  static let longestPause: Duration = .seconds(20)
+
+  init(_ configuration: ArchiveConfiguration) {
+    (limit, firstPause) = (configuration.patience, configuration.firstPause)
+  }
+}
+
+/// The attempts of one request.
+struct Attempts {
+  private let patience: Patience
+  private let began = ContinuousClock.now
+  private var pause: Duration
+
+  init(_ patience: Patience) {
+    self.patience = patience
+    pause = patience.firstPause
+  }
+
+  /// Waits before the next attempt.
+  ///
+  /// - Throws: the error, when another attempt makes no sense or the patience is over;
+  ///   `.cancelled`.
+  mutating func pause(after error: ObjectStoreError) async throws(ArchiveError) {
+    guard error.isTemporary, ContinuousClock.now - began + pause < patience.limit else {
+      throw ArchiveError(error)
+    }
+    // Machines that failed together do not come back together.
+    let wait = pause * Double.random(in: 0.5...1)
+    do { try await Task.sleep(for: wait) } catch {
+      throw ArchiveError(.cancelled, "the task was cancelled while a request was repeated")
+    }
+    pause = min(pause * 2, Patience.longestPause)
+  }
+}

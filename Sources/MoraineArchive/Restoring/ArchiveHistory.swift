@@ -1,0 +1,155 @@
+import MoraineEngine
+import MoraineFormat
+
+/// The part of an archive's history that leads to a moment: a checkpoint, and the commits after it.
+struct ArchiveHistory: Sendable {
+  let objects: ArchiveObjects
+  /// The checkpoint from which the history was read; nil for the beginning.
+  private(set) var checkpoint: CheckpointRecord?
+  /// The commits after the checkpoint, by position.
+  private(set) var headers: [UInt64: CommitHeader] = [:]
+  /// The position of the wanted state.
+  private(set) var end: UInt64 = 0
+  /// The operation at which the wanted state ends; nil for the end of the commit.
+  private(set) var rewindsTo: SequenceNumber?
+
+  private init(_ objects: ArchiveObjects) { self.objects = objects }
+
+  /// Reads the history that leads to a moment.
+  ///
+  /// - Throws: `.stateUnavailable` when the archive does not hold the moment.
+  static func read(
+    _ objects: ArchiveObjects, _ point: RestorePoint
+  ) async throws(ArchiveError) -> ArchiveHistory {
+    var history = ArchiveHistory(objects)
+    try await history.findCheckpoint(point)
+    let target = try await history.target(point)
+    try await history.readCommits(to: target)
+    return history
+  }
+
+  /// Returns the newest checkpoint; nil when there is none.
+  static func newestCheckpoint(
+    _ objects: ArchiveObjects
+  ) async throws(ArchiveError) -> CheckpointRecord? {
+    let hint = try await objects.record(HeadHint.self, objects.names.head)
+    var search = CheckpointSearch(above: nil, hint: hint?.checkpoint ?? 0)
+    while let request = search.request { search.receive(try await objects.answer(request)) }
+    guard let newest = search.newest else { return nil }
+    return try await objects.checkpoint(newest.number)
+  }
+
+  private mutating func findCheckpoint(_ point: RestorePoint) async throws(ArchiveError) {
+    checkpoint = try await Self.newestCheckpoint(objects)
+    while let found = checkpoint {
+      let isEarlyEnough =
+        switch point.kind {
+        case .latest: true
+        case .sequence(let sequence): found.sequence <= sequence
+        case .time(let milliseconds): found.milliseconds <= milliseconds
+        case .position(let position): found.position <= position
+        }
+      if isEarlyEnough { return }
+      checkpoint = found.number > 1 ? try await objects.checkpoint(found.number - 1) : nil
+    }
+  }
+
+  /// Returns the position to read to; nil for the newest one.
+  private mutating func target(_ point: RestorePoint) async throws(ArchiveError) -> UInt64? {
+    switch point.kind {
+    case .latest: return nil
+    case .position(let position):
+      guard position > 0 else { throw unavailable("positions begin at 1") }
+      return position
+    case .sequence(let sequence):
+      if checkpoint?.sequence == sequence { return checkpoint?.position }
+      let found = try await scan { $0.endsAtCut && $0.lastSequence >= sequence }
+      guard let found else {
+        throw unavailable("the archive does not reach operation \(sequence)")
+      }
+      if found.lastSequence > sequence { rewindsTo = sequence }
+      return found.position
+    case .time(let milliseconds):
+      var last = checkpoint?.position
+      _ = try await scan { header in
+        if header.milliseconds > milliseconds { return true }
+        if header.endsAtCut { last = header.position }
+        return false
+      }
+      guard let last else { throw unavailable("the archive begins after that moment") }
+      return last
+    }
+  }
+
+  /// Returns the first commit after the checkpoint that fulfils a condition; nil when none does.
+  private func scan(
+    _ condition: (CommitHeader) -> Bool
+  ) async throws(ArchiveError) -> CommitHeader? {
+    var position = (checkpoint?.position ?? 0) + 1
+    while let header = try await objects.header(position) {
+      if condition(header) { return header }
+      position += 1
+    }
+    return nil
+  }
+
+  private mutating func readCommits(to target: UInt64?) async throws(ArchiveError) {
+    end = checkpoint?.position ?? 0
+    if let target, target == end { return }
+    var summary: CheckpointSummary?
+    if let checkpoint { summary = try await objects.summary(checkpoint) }
+    var reader = HistoryReader(summary, target: target)
+    var action = reader.poll(.max)
+    while true {
+      switch action {
+      case .request(let request):
+        let answer = try await answer(request)
+        action = reader.receive(answer)
+      case .apply(let range):
+        end = range.upperBound
+        return try settle(target)
+      case .rebase(let newer):
+        checkpoint = try await objects.checkpoint(newer.number)
+        end = newer.commit.position
+        if target == end { return }
+        action = reader.poll(.max)
+      case .upToDate: return try settle(target)
+      case .damaged(let position, let damage):
+        throw ArchiveError(
+          .damaged, "the commit contradicts the one before it (\(damage))",
+          object: objects.names.commit(position))
+      case .unavailable(let position):
+        throw ArchiveError(
+          .stateUnavailable, "the commits of this moment were removed; choose a later one",
+          object: objects.names.commit(position))
+      }
+    }
+  }
+
+  private mutating func answer(
+    _ request: ArchiveRequest
+  ) async throws(ArchiveError) -> ArchiveAnswer {
+    guard case .readCommit(let position) = request else {
+      return try await objects.answer(request)
+    }
+    guard let header = try await objects.header(position) else { return .absent }
+    headers[position] = header
+    return .commit(header.summary)
+  }
+
+  /// Goes back to the last commit that ends at a cut, where the newest state is wanted.
+  private mutating func settle(_ target: UInt64?) throws(ArchiveError) {
+    if let target {
+      guard end == target else {
+        throw unavailable("the archive ends at position \(end), before \(target)")
+      }
+      return
+    }
+    while let header = headers[end], !header.endsAtCut { end -= 1 }
+    if end == 0 { throw unavailable("the archive is empty") }
+  }
+
+  private func unavailable(_ reason: String) -> ArchiveError {
+    ArchiveError(.stateUnavailable, reason, object: objects.names.root)
+  }
+}

@@ -1,0 +1,237 @@
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import SystemPackage
+
+/// The restore of one moment.
+///
+/// 1. Find the newest checkpoint at or before the moment.
+/// 2. Read the commits after it, by the rules of ``HistoryReader``, which exclude late commits of
+///    fenced writers.
+/// 3. Go back from the wanted commit to the last whole copy of the store: of the checkpoint, or of
+///    a gap.
+/// 4. Write the segments of that copy, and the pieces of the commits after it.
+struct ArchiveRestore: Sendable {
+  let objects: ArchiveObjects
+  let storage: any Storage
+  let path: FilePath
+  let progress: (@Sendable (Store.Progress) -> Void)?
+
+  init(
+    objects: ArchiveObjects, storage: any Storage, path: FilePath,
+    _ progress: (@Sendable (Store.Progress) -> Void)?
+  ) {
+    (self.objects, self.storage, self.path) = (objects, storage, path)
+    self.progress = progress
+  }
+
+  func run(_ point: RestorePoint) async throws(ArchiveError) -> RestoreReport {
+    let history = try await ArchiveHistory.read(objects, point)
+    let (source, commits) = try await route(through: history)
+    let contents = try await objects.contents(source)
+    let manifest = try decoding(objects.names.data(source.name)) {
+      () throws(FormatError) in try contents.decodedManifest()
+    }
+    let staged = try await storing { () async throws(StoreError) in
+      try await StagedStore.begin(at: path, on: storage, manifest)
+    }
+    var state = RestoredState(objects: objects, staged: staged, manifest: manifest)
+    do throws(ArchiveError) {
+      try await state.add(contents, progress)
+      for position in commits.reversed() { try await state.add(commits: position) }
+      return try await state.finish(history, progress)
+    } catch {
+      await staged.discard()
+      throw error
+    }
+  }
+
+  /// Returns the contents of the last whole copy before the end of the history, and the commits
+  /// after it, the last one first.
+  private func route(
+    through history: ArchiveHistory
+  ) async throws(ArchiveError) -> (ContentsReference, [UInt64]) {
+    var position = history.end
+    var commits: [UInt64] = []
+    while position > 0 {
+      if let checkpoint = history.checkpoint, checkpoint.position == position {
+        return (checkpoint.contents, commits)
+      }
+      guard let header = history.headers[position] else {
+        throw ArchiveError(
+          .stateUnavailable,
+          "this state builds on an older one than the checkpoint before it; choose a later moment",
+          object: objects.names.commit(position))
+      }
+      if let contents = header.contents { return (contents, commits) }
+      commits.append(position)
+      position = header.kind == .fence ? header.base.position : position - 1
+    }
+    throw ArchiveError(
+      .stateUnavailable, "the archive holds no whole copy of the store before this moment",
+      object: objects.names.root)
+  }
+}
+
+func storing<Result>(
+  _ body: () async throws(StoreError) -> Result
+) async throws(ArchiveError) -> Result {
+  do throws(StoreError) { return try await body() } catch { throw ArchiveError(error) }
+}
+
+/// The state of a store that is put together.
+private struct RestoredState {
+  /// The most bytes that one request reads.
+  private static let chunkBytes = 8 << 20
+
+  let objects: ArchiveObjects
+  let staged: StagedStore
+  var manifest: Manifest
+  /// The segments that the commits have changed, with their lengths, in the order of the log.
+  private var changed: [(segment: SegmentIdentity, length: Int)] = []
+  private var last: CommitHeader?
+
+  init(objects: ArchiveObjects, staged: StagedStore, manifest: Manifest) {
+    (self.objects, self.staged, self.manifest) = (objects, staged, manifest)
+  }
+
+  mutating func add(
+    _ contents: CheckpointContents, _ progress: (@Sendable (Store.Progress) -> Void)?
+  ) async throws(ArchiveError) {
+    let total = contents.segments.reduce(0) { $0 + $1.lengthBytes }
+    var done: UInt64 = 0
+    for segment in contents.segments {
+      try await download(segment) { count in
+        done += UInt64(count)
+        progress?(Store.Progress(completedBytes: done, totalBytes: 2 * total))
+      }
+    }
+  }
+
+  private func download(
+    _ segment: CheckpointContents.Segment, _ progress: (Int) -> Void
+  ) async throws(ArchiveError) {
+    let name = objects.names.data(segment.object)
+    let first = try await bytes(of: name, 0..<24)
+    let headLength = try decoding(name) { () throws(FormatError) in
+      try first.withUnsafeBufferPointer { raw throws(FormatError) in
+        try ContainerHeader.claimedHeadLength(UnsafeRawBufferPointer(raw))
+      }
+    }
+    let head = try await bytes(of: name, 0..<headLength)
+    let header = try decoding(name) { () throws(FormatError) in
+      try head.withUnsafeBufferPointer { raw throws(FormatError) in
+        try ContainerHeader(decoding: UnsafeRawBufferPointer(raw))
+      }
+    }
+    guard UInt64(header.rawByteCount) == segment.lengthBytes else {
+      throw ArchiveError(
+        .damaged, "the object holds another segment than the checkpoint says", object: name)
+    }
+    let reader = ContainerReader(header)
+    var offset = 0
+    while offset < header.rawByteCount {
+      let range = offset..<min(offset + Self.chunkBytes, header.rawByteCount)
+      let blocks = header.blocks(holding: range)
+      let stored = try await bytes(of: name, header.storedRange(ofBlocks: blocks))
+      let raw = try decoding(name) { () throws(FormatError) in
+        try stored.withUnsafeBufferPointer { stored throws(FormatError) in
+          try reader.rawBytes(range, from: UnsafeRawBufferPointer(stored))
+        }
+      }
+      let start = offset
+      try await storing { () async throws(StoreError) in
+        try await staged.write(raw, to: segment.number, at: start)
+      }
+      offset = range.upperBound
+      progress(range.count)
+    }
+  }
+
+  private func bytes(
+    of name: ObjectName, _ range: Range<Int>
+  ) async throws(ArchiveError) -> [UInt8] {
+    guard let bytes = try await objects.get(name, range) else {
+      throw ArchiveError(.damaged, "an object of the checkpoint is missing", object: name)
+    }
+    guard bytes.count == range.count else {
+      throw ArchiveError(
+        .damaged, "the object has \(range.lowerBound + bytes.count) bytes and should have more",
+        object: name, offset: range.lowerBound + bytes.count)
+    }
+    return bytes
+  }
+
+  /// Adds the bytes of a commit.
+  mutating func add(commits position: UInt64) async throws(ArchiveError) {
+    let name = objects.names.commit(position)
+    guard let commit = try await objects.commit(position) else {
+      throw ArchiveError(.stateUnavailable, "the commit was removed", object: name)
+    }
+    for (piece, range) in zip(commit.header.pieces, commit.header.pieceRanges) {
+      let segment = SegmentIdentity(number: piece.segment, epoch: piece.epoch, salt: piece.salt)
+      let place = changed.firstIndex { $0.segment == segment }
+      let known =
+        place.map { changed[$0].length }
+        ?? manifest.segments.first { $0.number == piece.segment }.map { Int($0.lengthBytes) } ?? 0
+      guard piece.from == UInt64(known) else {
+        throw ArchiveError(
+          .damaged,
+          "a piece of segment \(piece.segment) begins at \(piece.from) instead of \(known)",
+          object: name)
+      }
+      let bytes = Array(commit.rawBytes[range])
+      try await storing { () async throws(StoreError) in
+        try await staged.write(bytes, to: piece.segment, at: known)
+      }
+      if let place {
+        changed[place].length += range.count
+      } else {
+        changed.append((segment, known + range.count))
+      }
+    }
+    add(commit.header.keyspaces)
+    last = commit.header
+  }
+
+  private mutating func add(_ keyspaces: [CommitHeader.Keyspace]) {
+    for keyspace in keyspaces {
+      if keyspace.id != 0, !manifest.keyspaces.contains(where: { $0.id == keyspace.id }) {
+        manifest.keyspaces.append(
+          Manifest.Keyspace(id: keyspace.id, index: 0, name: keyspace.name))
+      }
+      if keyspace.isOrdered { manifest.order(keyspace.id) }
+    }
+  }
+
+  /// Makes the store appear.
+  mutating func finish(
+    _ history: ArchiveHistory, _ progress: (@Sendable (Store.Progress) -> Void)?
+  ) async throws(ArchiveError) -> RestoreReport {
+    if let last {
+      guard last.endsAtCut else {
+        throw ArchiveError(
+          .stateUnavailable, "the commit ends between two states; choose another one",
+          object: objects.names.commit(last.position))
+      }
+      manifest.lastSequence = max(manifest.lastSequence, last.lastSequence)
+      manifest.digest = last.digest
+    }
+    for (segment, length) in changed {
+      let staged = staged
+      let entry = try await storing { () async throws(StoreError) in
+        try await staged.entry(of: segment, lengthBytes: length)
+      }
+      if let known = manifest.segments.firstIndex(where: { $0.number == segment.number }) {
+        manifest.segments[known] = entry
+      } else {
+        manifest.segments.append(entry)
+      }
+      manifest.nextSegmentNumber = max(manifest.nextSegmentNumber, segment.number.rawValue + 1)
+    }
+    let (manifest, staged) = (manifest, staged)
+    return try await storing { () async throws(StoreError) in
+      try await staged.finish(manifest, through: history.rewindsTo, progress)
+    }
+  }
+}

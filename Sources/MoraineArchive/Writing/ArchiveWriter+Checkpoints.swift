@@ -1,0 +1,266 @@
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+/// What was shipped since the last checkpoint.
+struct CheckpointProgress {
+  var position: UInt64 = 0
+  var bytes = 0
+  var began = ContinuousClock.now
+  /// The objects of the last checkpoint, by segment and length.
+  var objects: [CheckpointContents.Segment] = []
+
+  func isDue(_ configuration: ArchiveConfiguration, liveBytes: Int) -> Bool {
+    if bytes == 0 { return false }
+    return bytes > max(configuration.checkpointBytes, liveBytes / 8)
+      || ContinuousClock.now - began > configuration.checkpointInterval
+  }
+}
+
+/// The upload of a checkpoint's contents, beside the shipping of the log.
+struct CheckpointUpload {
+  let state: ArchivedState
+  let milliseconds: UInt64
+  /// Whether the task has ended.
+  let hasEnded: EndFlag
+  let task: Task<Result<UploadedContents, ArchiveError>, Never>
+}
+
+/// Whether a task has ended.
+///
+/// Released and acquired: what the task did comes before.
+final class EndFlag: Sendable {
+  private let flag = Atomic<Bool>(false)
+
+  var isSet: Bool { flag.load(ordering: .acquiring) }
+
+  func set() { flag.store(true, ordering: .releasing) }
+}
+
+/// A checkpoint whose request is open.
+struct PendingCheckpoint {
+  let state: ArchivedState
+  let uploaded: UploadedContents
+  let milliseconds: UInt64
+  var action: Shipping.Action
+}
+
+struct UploadedContents: Sendable {
+  let reference: ContentsReference
+  let segments: [CheckpointContents.Segment]
+}
+
+extension ArchiveWriter {
+  /// Begins to upload the state that the archive has now.
+  func beginUpload(_ cut: LogCut) {
+    precondition(upload == nil, "another checkpoint is under way")
+    precondition(cut.sequence == shipped.sequence, "a checkpoint has the state of a commit")
+    guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
+    let work = ContentsUpload(
+      objects: objects, store: store, term: term, known: checkpointed.objects)
+    checkpointed.bytes = 0
+    checkpointed.began = .now
+    let flag = EndFlag()
+    upload = CheckpointUpload(
+      state: shipped, milliseconds: SystemClock.wallMilliseconds(), hasEnded: flag,
+      task: Task {
+        defer { flag.set() }
+        do throws(ArchiveError) { return .success(try await work.run(cut)) } catch {
+          return .failure(error)
+        }
+      })
+  }
+
+  /// Creates the checkpoint whose upload has ended.
+  func finishUpload() async throws(ArchiveError) {
+    guard let open = upload else { return }
+    let result = await open.task.value
+    // Another call may have finished it in between.
+    guard upload != nil else { return }
+    let uploaded: UploadedContents
+    do throws(ArchiveError) { uploaded = try result.get() } catch {
+      upload = nil
+      throw error
+    }
+    upload = nil
+    try await finishPending()
+    try await createCheckpoint(of: open.state, uploaded, open.milliseconds)
+  }
+
+  /// Creates the checkpoint if its upload has ended.
+  func finishUploadIfDone() async throws(ArchiveError) {
+    guard let open = upload, open.hasEnded.isSet else { return }
+    try await finishUpload()
+  }
+
+  /// Uploads the contents of a state, and waits for it.
+  func uploadContents(_ cut: LogCut) async throws(ArchiveError) -> ContentsReference {
+    guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
+    let work = ContentsUpload(
+      objects: objects, store: store, term: term, known: checkpointed.objects)
+    let uploaded = try await work.run(cut)
+    checkpointed.objects = uploaded.segments
+    return uploaded.reference
+  }
+
+  /// Creates the checkpoint of a commit whose contents are uploaded.
+  func createCheckpoint(
+    of header: CommitHeader, _ reference: ContentsReference
+  ) async throws(ArchiveError) {
+    try await createCheckpoint(
+      of: ArchivedState(header),
+      UploadedContents(reference: reference, segments: checkpointed.objects), header.milliseconds)
+  }
+
+  private func createCheckpoint(
+    of state: ArchivedState, _ uploaded: UploadedContents, _ milliseconds: UInt64
+  ) async throws(ArchiveError) {
+    let commit = CommitReference(
+      position: state.position, term: state.term, identity: state.nonce.identity)
+    guard let action = machine?.checkpoint(commit) else { preconditionFailure("no machine runs") }
+    pendingCheckpoint = PendingCheckpoint(
+      state: state, uploaded: uploaded, milliseconds: milliseconds, action: action)
+    try await finishCheckpoint()
+  }
+
+  /// Sends the request of the open checkpoint until it exists.
+  func finishCheckpoint() async throws(ArchiveError) {
+    guard let open = pendingCheckpoint else { return }
+    var action = open.action
+    while case .request(let request) = action {
+      pendingCheckpoint?.action = action
+      var bytes: [UInt8] = []
+      if case .createCheckpoint(let summary) = request {
+        bytes = record(summary.number, open).encoded()
+      }
+      action = try await answered(request, bytes)
+    }
+    pendingCheckpoint = nil
+    switch action {
+    case .checkpointed(let created): try await noteCheckpoint(created, open.uploaded)
+    case .superseded(let other): try await noteCheckpoint(other, nil)
+    case .fenced: throw fencedError
+    default: preconditionFailure("a checkpoint ends with \(action)")
+    }
+  }
+
+  private func answered(
+    _ request: ArchiveRequest, _ bytes: [UInt8]
+  ) async throws(ArchiveError) -> Shipping.Action {
+    var attempts = Attempts(objects.patience)
+    while true {
+      let answer: ArchiveAnswer
+      if case .createCheckpoint(let summary) = request {
+        answer = try await create(objects.names.checkpoint(summary.number), bytes, &attempts)
+      } else {
+        answer = try await objects.answer(request)
+      }
+      guard let action = machine?.receive(answer) else { preconditionFailure("no machine runs") }
+      if answer != .unknown { return action }
+    }
+  }
+
+  private func record(_ number: UInt64, _ open: PendingCheckpoint) -> CheckpointRecord {
+    let state = open.state
+    return CheckpointRecord(
+      archiveID: objects.archiveID, number: number, position: state.position,
+      term: machine?.state.term ?? state.term, commitNonce: state.nonce, epoch: state.epoch,
+      sequence: state.sequence, digest: state.digest, liveCount: state.count,
+      milliseconds: open.milliseconds, contents: open.uploaded.reference)
+  }
+
+  private func noteCheckpoint(
+    _ checkpoint: CheckpointSummary, _ uploaded: UploadedContents?
+  ) async throws(ArchiveError) {
+    checkpointed.position = checkpoint.commit.position
+    if let uploaded { checkpointed.objects = uploaded.segments }
+    progress.withLock { $0.checkpoint = checkpoint.number }
+    configuration.onEvent?(
+      .checkpointed(number: checkpoint.number, position: checkpoint.commit.position))
+    try await writeHint()
+  }
+
+  /// Writes where the newest objects are. A hint only: nothing depends on it.
+  func writeHint() async throws(ArchiveError) {
+    let hint = HeadHint(
+      archiveID: objects.archiveID, term: machine?.state.term ?? 0,
+      checkpoint: machine?.state.checkpoint?.number ?? 0, position: position)
+    try await objects.put(objects.names.head, ObjectBody(hint.encoded()))
+  }
+}
+
+/// The upload of all segments of a state that no object holds yet, and of their list.
+struct ContentsUpload: Sendable {
+  let objects: ArchiveObjects
+  let store: Store
+  let term: UInt64
+  /// Segments that objects hold already.
+  let known: [CheckpointContents.Segment]
+
+  func run(_ cut: LogCut) async throws(ArchiveError) -> UploadedContents {
+    var segments: [CheckpointContents.Segment] = []
+    for segment in cut.segments {
+      let length = segment.entry.lengthBytes
+      let same = known.first {
+        $0.number == segment.identity.number && $0.epoch == segment.identity.epoch
+          && $0.salt == segment.identity.salt && $0.lengthBytes == length
+      }
+      if let same { segments.append(same) } else { segments.append(try await upload(segment)) }
+    }
+    let contents = CheckpointContents(
+      archiveID: objects.archiveID, segments: segments, manifest: cut.manifest.encoded())
+    let name = DataObjectName(term: term, nonce: .random)
+    let bytes = contents.container()
+    try await objects.put(objects.names.data(name), ObjectBody(bytes))
+    try await check(objects.names.data(name), bytes.count, Array(bytes.prefix(64)))
+    return UploadedContents(
+      reference: ContentsReference(name: name, object: bytes), segments: segments)
+  }
+
+  private func upload(
+    _ segment: SegmentBytes
+  ) async throws(ArchiveError) -> CheckpointContents.Segment {
+    let body: ObjectBody
+    do throws(StoreError) {
+      body = try await store.runBlocking { () throws(StoreError) in
+        try segment.verify(from: 0, to: segment.lengthBytes)
+        return try ContainerWriter().body(
+          of: ContainerSource(byteCount: segment.lengthBytes) { range, visit throws(StoreError) in
+            try segment.withBytes(range) { (bytes) throws(StoreError) in visit(bytes) }
+          })
+      }
+    } catch {
+      throw ArchiveError(error)
+    }
+    let name = DataObjectName(term: term, nonce: .random)
+    try await objects.put(objects.names.data(name), body)
+    var head: [UInt8] = []
+    do throws(StoreError) {
+      try body.forEachPiece { piece in
+        head = Array(piece.prefix(64))
+        return false
+      }
+    } catch {
+      throw ArchiveError(error)
+    }
+    try await check(objects.names.data(name), body.byteCount, head)
+    return CheckpointContents.Segment(
+      number: segment.identity.number, epoch: segment.identity.epoch, salt: segment.identity.salt,
+      lengthBytes: segment.entry.lengthBytes, object: name, objectByteCount: UInt64(body.byteCount))
+  }
+
+  /// Reads the first and the last bytes of an object back: a checkpoint must not name an object
+  /// that the store of objects does not have.
+  private func check(
+    _ name: ObjectName, _ count: Int, _ head: [UInt8]
+  ) async throws(ArchiveError) {
+    let first = try await objects.get(name, 0..<head.count)
+    let last = try await objects.get(name, count - 1..<count + 1)
+    guard first == head, last?.count == 1 else {
+      throw ArchiveError(
+        .unsupportedStore, "an object that was written is not there, or has other bytes",
+        object: name)
+    }
+  }
+}

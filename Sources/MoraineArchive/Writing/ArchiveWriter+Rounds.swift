@@ -1,0 +1,125 @@
+import MoraineEngine
+import MoraineFormat
+
+// One round: ship what was written since the last one.
+extension ArchiveWriter {
+  /// Ships everything that was written until now.
+  ///
+  /// - Parameter wantsCheckpoint: whether to begin a checkpoint in any case.
+  func round(wantsCheckpoint: Bool = false) async throws(ArchiveError) {
+    do throws(ArchiveError) {
+      try await finishPending()
+      try await finishCheckpoint()
+      try await shipNews(wantsCheckpoint)
+    } catch {
+      guard error.message == Self.stalled else { throw error }
+      try await takeOver()
+      try await shipNews(wantsCheckpoint)
+    }
+  }
+
+  private func shipNews(_ wantsCheckpoint: Bool) async throws(ArchiveError) {
+    try await finishUploadIfDone()
+    let cut = try await durableCut()
+    let (held, hasGap) = retired.take()
+    if !hasCopy || hasGap || cut.manifest.epoch != shipped.epoch {
+      return try await shipContents(cut)
+    }
+    if cut.sequence > shipped.sequence {
+      guard let tail = LogTail(after: shipped, cut, held) else {
+        return try await shipContents(cut)
+      }
+      try await ship(tail, cut)
+    }
+    let isDue = checkpointed.isDue(configuration, liveBytes: cut.liveBytes)
+    if upload == nil, wantsCheckpoint || isDue, checkpointed.position < shipped.position {
+      beginUpload(cut)
+    }
+  }
+
+  /// Returns the present state of the store, whose bytes are on the disk.
+  private func durableCut() async throws(ArchiveError) -> LogCut {
+    let cut = try await store.archivedState()
+    do throws(StoreError) { try await store.waitUntilDurable(cut) } catch {
+      throw ArchiveError(error)
+    }
+    return cut
+  }
+
+  /// Ships the bytes between the archive's state and a cut, in as many commits as they need.
+  private func ship(_ tail: LogTail, _ cut: LogCut) async throws(ArchiveError) {
+    let commits = tail.commits(configuration.commitBytes)
+    let keyspaces = cut.keyspaces.filter { knownKeyspaces?.contains($0) != true }
+    var end = shipped.logEnd
+    for (index, parts) in commits.enumerated() {
+      let isLast = index == commits.count - 1
+      // The numbers belong to the commit that ends at the cut.
+      var header = nextHeader(
+        .tail, isLast ? cut : nil, after: shipped.sequence, epoch: shipped.epoch)
+      header.endsAtCut = isLast
+      if index == 0 { header.keyspaces = keyspaces }
+      header.pieces = parts.map(\.piece)
+      end = header.pieces.last?.end ?? end
+      header.logEnd = end
+      let raw = try await bytes(of: parts)
+      try await ship(header, raw, isLast ? ArchivedState(header) : nil)
+    }
+    knownKeyspaces = Set(cut.keyspaces)
+  }
+
+  /// Reads bytes of the log, and checks each record that they complete.
+  private func bytes(of parts: [LogTail.Part]) async throws(ArchiveError) -> [UInt8] {
+    do throws(StoreError) {
+      return try await store.runBlocking { () throws(StoreError) in
+        var raw: [UInt8] = []
+        for part in parts {
+          try part.segment.withBytes(part.range) { (bytes) throws(StoreError) in
+            raw.append(contentsOf: bytes)
+          }
+        }
+        return raw
+      }
+    } catch {
+      throw ArchiveError(error)
+    }
+  }
+
+  /// Ships a whole copy of the store, because the archive has no state from which the log leads to
+  /// this one.
+  func shipContents(_ cut: LogCut) async throws(ArchiveError) {
+    try await finishUpload()
+    let reference = try await uploadContents(cut)
+    var header = nextHeader(
+      .gap, cut, after: shipped.sequence, epoch: cut.manifest.epoch)
+    header.contents = reference
+    header.logEnd = cut.logEnd
+    try await ship(header, [], ArchivedState(header))
+    knownKeyspaces = Set(cut.keyspaces)
+    hasCopy = true
+    configuration.onEvent?(.gap(position: header.position))
+    try await createCheckpoint(of: header, reference)
+  }
+
+  /// Tells readers that the writer has ended in order.
+  func close() async throws(ArchiveError) {
+    guard machine != nil, failure == nil else { return }
+    var header = nextHeader(.close, nil, after: shipped.sequence, epoch: shipped.epoch)
+    (header.digest, header.liveCount) = (shipped.digest, shipped.count)
+    header.logEnd = shipped.logEnd
+    try await ship(header, [], ArchivedState(header))
+    try await writeHint()
+  }
+}
+
+extension LogTail.Part {
+  var piece: CommitHeader.Piece {
+    CommitHeader.Piece(
+      segment: segment.identity.number, epoch: segment.identity.epoch,
+      salt: segment.identity.salt, from: UInt64(range.lowerBound), length: UInt32(range.count))
+  }
+}
+
+extension LogCut {
+  /// The bytes of the segments: at least those of the live records.
+  var liveBytes: Int { Int(clamping: manifest.segments.reduce(0) { $0 + $1.liveBytes }) }
+}

@@ -1,0 +1,209 @@
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+// Taking over an archive: whether this store continues its history, and the fence.
+extension ArchiveWriter {
+  /// Takes over the archive. Afterwards ``shipped`` is the state that this store continues.
+  func takeOver() async throws(ArchiveError) {
+    (pending, pendingCheckpoint, knownKeyspaces) = (nil, nil, nil)
+    upload?.task.cancel()
+    upload = nil
+    let hint = try await objects.record(HeadHint.self, objects.names.head)
+    var taking = TakeOver(
+      ArchiveHints(
+        term: hint?.term ?? 0, checkpoint: hint?.checkpoint ?? 0, position: hint?.position ?? 0))
+    let cut = try await store.archivedState()
+    var began = ContinuousClock.now
+    var fence: (header: CommitHeader, base: ArchivedState)?
+    var action = taking.begin()
+    var attempts = Attempts(objects.patience)
+    while true {
+      switch action {
+      case .request(let request):
+        if case .createTerm = request { began = .now }
+        let answer = try await answer(request, fence?.header, cut, &attempts)
+        let isLate = ContinuousClock.now - began > configuration.stallLimit
+        action = isLate ? taking.stalledTooLong() : taking.receive(answer)
+      case .headFound(let head):
+        let base = try await base(at: head, cut)
+        try await recordAttachment(head.term)
+        let header = self.fence(on: base, after: head, cut)
+        fence = (header, base)
+        action = taking.fence(header.nonce.identity)
+      case .fenced: throw fencedError
+      case .attached(let state):
+        guard let fence else { preconditionFailure("a writer attaches without a fence") }
+        machine = Shipping(state)
+        lastCheck = began
+        (position, previous) = (fence.header.position, fence.header.nonce)
+        checkpointed.position = state.checkpoint?.commit.position ?? 0
+        var shipped = fence.base
+        (shipped.position, shipped.nonce) = (position, previous)
+        (shipped.term, shipped.epoch) = (state.term, fence.header.epoch)
+        // A new life of the store begins with a whole copy.
+        hasCopy =
+          fence.header.instanceID == nil && (shipped.logEnd != nil || state.checkpoint != nil)
+        became(shipped)
+        progress.withLock { $0.checkpoint = state.checkpoint?.number ?? 0 }
+        configuration.onEvent?(.attached(term: state.term))
+        return
+      }
+    }
+  }
+
+  private func answer(
+    _ request: ArchiveRequest, _ fence: CommitHeader?, _ cut: LogCut, _ attempts: inout Attempts
+  ) async throws(ArchiveError) -> ArchiveAnswer {
+    switch request {
+    case .createTerm(let term):
+      let record = TermRecord(
+        archiveID: objects.archiveID, term: term, nonce: .random,
+        createdMilliseconds: SystemClock.wallMilliseconds(), instanceID: cut.manifest.instanceID,
+        writer: configuration.writerName)
+      return try await create(objects.names.term(term), record.encoded(), &attempts)
+    case .createCommit(let position, _):
+      guard let fence else { preconditionFailure("a fence is created before it is made") }
+      return try await create(objects.names.commit(position), fence.encoded(), &attempts)
+    default: return try await objects.answer(request)
+    }
+  }
+
+  private func recordAttachment(_ term: UInt64) async throws(ArchiveError) {
+    do throws(StoreError) {
+      try await store.recordAttachment(
+        Manifest.Attachment(archiveID: objects.archiveID, term: term))
+    } catch {
+      throw ArchiveError(error)
+    }
+  }
+
+  private func fence(
+    on base: ArchivedState, after head: ArchiveHead, _ cut: LogCut
+  ) -> CommitHeader {
+    let isNewLife = base.position == 0 || base.epoch != cut.manifest.epoch
+    var header = CommitHeader(
+      .fence, archiveID: objects.archiveID, position: head.position + 1, term: head.term,
+      nonce: .random, previousNonce: head.commit.map { Nonce($0.identity) } ?? .zero,
+      epoch: cut.manifest.epoch,
+      firstSequence: SequenceNumber(rawValue: base.sequence.rawValue + 1),
+      lastSequence: base.sequence)
+    header.milliseconds = SystemClock.wallMilliseconds()
+    (header.digest, header.liveCount) = (base.digest, base.count)
+    header.base = base.base
+    header.logEnd = base.logEnd
+    if isNewLife { header.instanceID = cut.manifest.instanceID }
+    return header
+  }
+
+  /// Returns the state of the archive that this store continues.
+  ///
+  /// - Throws: `.diverged` when it continues none.
+  private func base(
+    at head: ArchiveHead, _ cut: LogCut
+  ) async throws(ArchiveError) -> ArchivedState {
+    guard head.commit != nil else { return .empty }
+    var state = try await newestCut(at: head.position, head)
+    if state.epoch == cut.manifest.epoch {
+      guard state.sequence <= cut.sequence else { throw behind(state, cut) }
+      if let place = state.logEnd { try await check(place, of: state, head, cut) }
+      return state
+    }
+    // This store was restored, and has gone on as another life since the operation `first`.
+    guard state.epoch < cut.manifest.epoch,
+      let next = cut.manifest.epochs.first(where: { $0.epoch > state.epoch }),
+      next.firstSequence.rawValue <= state.sequence.rawValue + 1
+    else { throw diverged("the archive and this store went on separately") }
+    let last = next.firstSequence.rawValue - 1
+    while state.sequence.rawValue > last, state.position > 1 {
+      state = try await newestCut(at: state.position - 1, head)
+    }
+    guard state.sequence.rawValue == last else {
+      throw diverged(
+        "this store was restored to operation \(last), at which no commit of the archive ends")
+    }
+    return state
+  }
+
+  private func newestCut(
+    at position: UInt64, _ head: ArchiveHead
+  ) async throws(ArchiveError) -> ArchivedState {
+    var position = position
+    while position > 0 {
+      guard let header = try await objects.header(position) else {
+        throw ArchiveError(
+          .stateUnavailable, "the commit is missing", object: objects.names.commit(position))
+      }
+      if header.endsAtCut { return ArchivedState(header) }
+      position = header.kind == .fence ? header.base.position : position - 1
+    }
+    return .empty
+  }
+
+  /// Checks that this store's log has the place at which the archive's log ends, with the same
+  /// bytes before it.
+  private func check(
+    _ place: LogPlace, of state: ArchivedState, _ head: ArchiveHead, _ cut: LogCut
+  ) async throws(ArchiveError) {
+    let known = cut.segments + retired.take().segments
+    guard let segment = known.first(where: { $0.holds(place) }) else {
+      // Compaction has replaced the segment. A copy of this directory that went on by itself does
+      // not have the archive's last term.
+      let attachment = await store.attachment
+      guard attachment?.archiveID == objects.archiveID, attachment?.term == state.term else {
+        throw diverged("the archive's newest operations are of another copy of this store")
+      }
+      return
+    }
+    guard let start = Int(exactly: place.offset), start <= segment.lengthBytes else {
+      throw behind(state, cut)
+    }
+    let last = try await lastBytes(before: place, state)
+    let own: [UInt8]
+    do throws(StoreError) {
+      own = try await store.runBlocking { () throws(StoreError) in
+        try segment.withBytes(start - last.count..<start) { (bytes) throws(StoreError) in
+          Array(bytes)
+        }
+      }
+    } catch {
+      throw ArchiveError(error)
+    }
+    guard own == last else {
+      throw diverged("the archive's newest operations are of another copy of this store")
+    }
+  }
+
+  /// Returns bytes of the log that end at a place, from the newest commit that has any.
+  private func lastBytes(
+    before place: LogPlace, _ state: ArchivedState
+  ) async throws(ArchiveError) -> [UInt8] {
+    var position = state.position
+    while position > 0, let header = try await objects.header(position) {
+      if let index = header.pieces.firstIndex(where: { $0.end == place }),
+        let commit = try await objects.commit(position)
+      {
+        return Array(commit.rawBytes[commit.header.pieceRanges[index]])
+      }
+      if header.kind == .gap { break }
+      position = header.kind == .fence ? header.base.position : position - 1
+    }
+    // The bytes came with a whole copy of the store. Its segment has the salt of this one, and
+    // nothing was appended to it since.
+    return []
+  }
+
+  private func behind(_ state: ArchivedState, _ cut: LogCut) -> ArchiveError {
+    diverged(
+      "the archive ends at operation \(state.sequence) and this store at \(cut.sequence): "
+        + "this is an older copy of the store, or its disk has lost operations")
+  }
+
+  private func diverged(_ reason: String) -> ArchiveError {
+    ArchiveError(
+      .diverged,
+      "\(reason); restore the archive into a new directory, or give this store a new archive",
+      object: objects.names.root)
+  }
+}

@@ -1,0 +1,236 @@
+public import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import Synchronization
+
+/// The writer of an archive: it ships what a store writes.
+///
+/// About once an interval it takes a cut of the log, waits until the disk has it, and ships the
+/// bytes since the last cut. The store's own writes wait for nothing. While the store of objects
+/// cannot be reached, it tries again and again; ``status`` says since when.
+public actor ArchiveWriter {
+  let store: Store
+  let objects: ArchiveObjects
+  let configuration: ArchiveConfiguration
+  let retired: RetiredSegments
+  /// The machine of the protocol; nil before the first take-over.
+  var machine: Shipping?
+  /// What the archive has.
+  var shipped = ArchivedState.empty
+  /// Whether the archive has a whole copy of the store, from which the log leads on.
+  var hasCopy = false
+  /// The position and the nonce of the last commit, which may end between two cuts.
+  var position: UInt64 = 0
+  var previous = Nonce.zero
+  /// The commit whose request is open, so that the same bytes are sent again.
+  var pending: PendingCommit?
+  /// The checkpoint whose request is open.
+  var pendingCheckpoint: PendingCheckpoint?
+  /// When the last request that found no later writer was sent.
+  var lastCheck = ContinuousClock.now
+  /// The keyspaces that the archive knows; nil when all have to travel with the next commit.
+  var knownKeyspaces: Set<CommitHeader.Keyspace>?
+  /// The upload of a checkpoint that is under way.
+  var upload: CheckpointUpload?
+  var checkpointed = CheckpointProgress()
+  var failure: ArchiveError?
+  private var isInTurn = false
+  private var turns: [UnsafeContinuation<Void, Never>] = []
+  private var task: Task<Void, Never>?
+  nonisolated let progress = Mutex(ArchiveStatus())
+
+  /// A commit and the state after it.
+  struct PendingCommit {
+    let header: CommitHeader
+    let bytes: [UInt8]
+    /// Nil for a commit that ends between two cuts.
+    let state: ArchivedState?
+    var action: Shipping.Action
+  }
+
+  private init(
+    _ store: Store, _ objects: ArchiveObjects, _ configuration: ArchiveConfiguration
+  ) {
+    (self.store, self.objects, self.configuration) = (store, objects, configuration)
+    retired = RetiredSegments(shippedThrough: .none, limitBytes: configuration.heldBytesLimit)
+  }
+
+  static func attach(
+    _ store: Store, _ objects: ArchiveObjects, _ configuration: ArchiveConfiguration
+  ) async throws(ArchiveError) -> ArchiveWriter {
+    let writer = ArchiveWriter(store, objects, configuration)
+    let cut = try await store.archivedState()
+    guard cut.manifest.storeID == objects.identity.storeID else {
+      throw ArchiveError(
+        .otherStore, "the archive is of another store; choose another name for this one",
+        object: objects.names.identity)
+    }
+    await store.attach(writer.retired)
+    do throws(ArchiveError) {
+      try await writer.begin()
+    } catch {
+      await store.attach(nil)
+      throw error
+    }
+    return writer
+  }
+
+  private func begin() async throws(ArchiveError) {
+    try await takeOver()
+    try await round()
+    task = Task { [weak self, interval = configuration.interval] in
+      while !Task.isCancelled {
+        do { try await Task.sleep(for: interval) } catch { return }
+        guard let self, await self.shipInBackground() else { return }
+      }
+    }
+  }
+
+  /// The state of the shipping.
+  public nonisolated var status: ArchiveStatus { progress.withLock { $0 } }
+
+  /// Ships everything that was written before the call.
+  ///
+  /// - Returns: the number of the last operation that the archive has.
+  /// - Throws: `.unavailable` when the store of objects did not answer in time; the shipping goes
+  ///   on. `.fenced`, `.damaged`, `.store`: the writer has ended.
+  @discardableResult
+  public func flush() async throws(ArchiveError) -> SequenceNumber {
+    try await inTurn { (writer) throws(ArchiveError) in try await writer.round() }
+    return shipped.sequence
+  }
+
+  /// Ships everything, and makes a checkpoint of it.
+  ///
+  /// - Throws: the errors of ``flush()``.
+  public func checkpoint() async throws(ArchiveError) {
+    try await inTurn { (writer) throws(ArchiveError) in
+      try await writer.round(wantsCheckpoint: true)
+      try await writer.finishUpload()
+    }
+  }
+
+  /// Ships everything, and ends the writing of the archive in order. The store goes on.
+  ///
+  /// - Throws: the errors of ``flush()``. The writer has ended also then.
+  public func detach() async throws(ArchiveError) {
+    task?.cancel()
+    do throws(ArchiveError) {
+      try await inTurn { (writer) throws(ArchiveError) in
+        try await writer.round()
+        try await writer.finishUpload()
+        try await writer.close()
+      }
+    } catch {
+      await end(error)
+      throw error
+    }
+    await end(ArchiveError(.cancelled, "the writer of the archive was detached"))
+  }
+
+  /// Ends the writer as a killed process does; for tests.
+  package func abandon() async {
+    task?.cancel()
+    await end(ArchiveError(.cancelled, "the writer of the archive was abandoned"))
+  }
+
+  private func shipInBackground() async -> Bool {
+    do throws(ArchiveError) {
+      try await inTurn { (writer) throws(ArchiveError) in try await writer.round() }
+      noteSuccess()
+      return true
+    } catch {
+      if failure != nil { return false }
+      note(error)
+      return !Task.isCancelled
+    }
+  }
+
+  /// Runs the body while no other call ships.
+  private func inTurn(
+    _ body: (isolated ArchiveWriter) async throws(ArchiveError) -> Void
+  ) async throws(ArchiveError) {
+    while isInTurn {
+      await withUnsafeContinuation { turns.append($0) }
+    }
+    isInTurn = true
+    defer {
+      isInTurn = false
+      let waiting = turns
+      turns = []
+      for turn in waiting { turn.resume() }
+    }
+    if let failure { throw failure }
+    do throws(ArchiveError) {
+      try await body(self)
+    } catch {
+      if error.endsTheWriter { await end(error) }
+      throw error
+    }
+  }
+
+  private func end(_ error: ArchiveError) async {
+    guard failure == nil else { return }
+    failure = error
+    task?.cancel()
+    upload?.task.cancel()
+    await store.attach(nil)
+    progress.withLock { $0.failure = error }
+    if error.code != .cancelled { configuration.onEvent?(.ended(error)) }
+    if error.code == .fenced { store.fence(error.message) }
+  }
+
+  private func note(_ error: ArchiveError) {
+    let isNew = progress.withLock { status in
+      defer { status.lastError = error }
+      guard status.stuckSince == nil else { return false }
+      status.stuckSince = .now
+      return true
+    }
+    if isNew { configuration.onEvent?(.stuck(error)) }
+  }
+
+  private func noteSuccess() {
+    progress.withLock { ($0.stuckSince, $0.lastError) = (nil, nil) }
+  }
+
+  /// Records what the archive has now.
+  func became(_ state: ArchivedState) {
+    shipped = state
+    retired.shipped(through: state.sequence)
+    progress.withLock { status in
+      status.archivedSequence = state.sequence
+      status.position = state.position
+      status.term = state.term
+    }
+  }
+}
+
+/// The state of an ``ArchiveWriter``.
+public struct ArchiveStatus: Sendable {
+  /// The number of the last operation that the archive has.
+  public internal(set) var archivedSequence = SequenceNumber.none
+  /// The position of the last commit.
+  public internal(set) var position: UInt64 = 0
+  /// The term of the writer.
+  public internal(set) var term: UInt64 = 0
+  /// The number of the newest checkpoint; 0 for none.
+  public internal(set) var checkpoint: UInt64 = 0
+  /// Since when requests fail; nil when the last round succeeded.
+  public internal(set) var stuckSince: ContinuousClock.Instant?
+  /// The error of the last round, if it failed.
+  public internal(set) var lastError: ArchiveError?
+  /// Why the writer has ended; nil while it ships.
+  public internal(set) var failure: ArchiveError?
+}
+
+extension ArchiveError {
+  /// Whether a writer cannot go on after the error.
+  fileprivate var endsTheWriter: Bool {
+    switch code {
+    case .unavailable, .cancelled: false
+    case .store: storeError?.code != .suspended
+    default: true
+    }
+  }
+}

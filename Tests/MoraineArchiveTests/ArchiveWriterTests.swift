@@ -1,0 +1,220 @@
+import MoraineArchive
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// What an archive holds, and who may write it.
+@Suite(.timeLimit(.minutes(5))) struct ArchiveWriterTests {
+  private static let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
+
+  /// Every shipped state is restored by its position and by its number, with writes, compactions,
+  /// checkpoints and new writers in between.
+  @Test(arguments: modes, [1, 2, 3] as [UInt64])
+  func eachShippedStateIsRestored(mode: Store.Configuration.IOMode, seed: UInt64) async throws {
+    var random = SeededGenerator(seed: seed)
+    var bench = ArchiveBench()
+    // Most rounds need several commits.
+    bench.configuration.commitBytes = 3000
+    var store = try bench.store("store", mode)
+    var writer = try await bench.attach(store)
+    var states: [(position: UInt64, sequence: SequenceNumber, state: ArchiveBench.State)] = []
+    for round in 0..<30 {
+      try await store.change(Int.random(in: 1...60, using: &random), using: &random)
+      if round % 4 == 1 { _ = try await store.compact() }
+      let sequence = try await writer.flush()
+      #expect(sequence == (try await store.statistics().lastSequence))
+      states.append((writer.status.position, sequence, try await store.contents()))
+      if round % 7 == 3 { try await writer.checkpoint() }
+      if round % 10 == 9 {
+        if round == 9 { try await writer.detach() } else { await writer.abandon() }
+        try await store.close()
+        store = try bench.store("store", mode)
+        writer = try await bench.attach(store)
+      }
+    }
+    #expect(writer.status.checkpoint > 3)
+    for (index, known) in states.enumerated() {
+      let byPosition = try await bench.restored(
+        .position(known.position), to: FilePath("p\(index)"))
+      #expect(byPosition.state == known.state, "seed \(seed), round \(index)")
+      let byNumber = try await bench.restored(.sequence(known.sequence), to: FilePath("s\(index)"))
+      #expect(byNumber.state == known.state, "seed \(seed), round \(index)")
+      #expect(byNumber.sequence == known.sequence)
+    }
+    let latest = try await bench.restored(to: "latest")
+    #expect(latest.state == states.last?.state)
+    try await store.close()
+  }
+
+  /// Compaction replaces segments between two rounds.
+  @Test func numberBetweenTwoCommitsIsRestored() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    var states: [SequenceNumber: ArchiveBench.State] = [:]
+    for number in 0..<120 {
+      let sequence = try await store.set([UInt8(number)], forKey: Key("\(number % 9)"))
+      states[sequence] = try await store.contents()
+      if number % 31 == 0 { try await writer.flush() }
+    }
+    try await writer.flush()
+    for (sequence, state) in states where sequence.rawValue % 7 == 0 {
+      let restored = try await bench.restored(.sequence(sequence), to: FilePath("\(sequence)"))
+      #expect(restored.state == state && restored.sequence == sequence)
+    }
+    let error = await #expect(throws: ArchiveError.self) {
+      try await bench.restored(.sequence(SequenceNumber(rawValue: 10_000)), to: "none")
+    }
+    #expect(error?.code == .stateUnavailable)
+    try await store.close()
+  }
+
+  @Test func idleStoreMakesNoRequest() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    bench.objects.clearTrace()
+    for _ in 0..<5 { try await writer.flush() }
+    #expect(bench.objects.traffic.requestCount == 0)
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    #expect(bench.objects.traffic.requestCount == 2, "a commit, and a look for another writer")
+    try await store.close()
+  }
+
+  @Test func laterWriterFencesTheEarlierOne() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    // A copy of the directory, as of a virtual machine.
+    _ = try await store.backup(to: "copy", on: bench.storage)
+    let directory = try #require(try bench.storage.openDirectory("store"))
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    try await store.close()
+    _ = directory
+    let again = try bench.store()
+    let second = try await bench.attach(again)
+    #expect(second.status.term == writer.status.term + 1)
+    try await again.set([3], forKey: "a")
+    try await second.flush()
+    let third = try await bench.attach(again)
+    try await again.set([4], forKey: "a")
+    let error = await #expect(throws: ArchiveError.self) { try await second.flush() }
+    #expect(error?.code == .fenced)
+    let refused = await #expect(throws: StoreError.self) { try await again.set([5], forKey: "a") }
+    #expect(refused?.code == .fenced, "the store is the same, so it is fenced as a whole")
+    #expect(try await again.value(forKey: "a") == [4])
+    await third.abandon()
+  }
+
+  @Test func olderCopyOfAStoreIsRefused() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    await writer.abandon()
+    try await store.close()
+    try bench.storage.copyDirectory("store", to: "old")
+    let newer = try bench.store()
+    let second = try await bench.attach(newer)
+    for number in 0..<50 { try await newer.set([UInt8(number)], forKey: "b") }
+    try await second.detach()
+    try await newer.close()
+    let old = try bench.store("old")
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(old) }
+    #expect(error?.code == .diverged)
+    // It went on by itself, further than the archive.
+    for number in 0..<200 { try await old.set([UInt8(number)], forKey: "c") }
+    let branch = await #expect(throws: ArchiveError.self) { try await bench.attach(old) }
+    #expect(branch?.code == .diverged)
+    try await old.close()
+    #expect(try await bench.restored(to: "restored").state == ["a": [1], "b": [49]])
+  }
+
+  @Test func otherStoreIsRefused() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    _ = try await bench.attach(store)
+    let other = try bench.store("other")
+    try await other.set([1], forKey: "a")
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(other) }
+    #expect(error?.code == .otherStore)
+    try await other.close()
+    try await store.close()
+  }
+
+  /// A restored store continues the archive from which it was restored, also from an older state.
+  @Test(arguments: [false, true])
+  func restoredStoreContinuesTheArchive(fromOlderState: Bool) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    try await writer.flush()
+    let older = writer.status.position
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    await writer.abandon()
+    try await store.close()
+    _ = try await bench.restored(fromOlderState ? .position(older) : .latest, to: "restored")
+    let restored = try bench.store("restored")
+    let second = try await bench.attach(restored)
+    try await restored.set([3], forKey: "b")
+    try await second.detach()
+    try await restored.close()
+    let value: [UInt8] = fromOlderState ? [1] : [2]
+    #expect(try await bench.restored(to: "again").state == ["a": value, "b": [3]])
+    // The first life's last state is still there.
+    let first = try await bench.restored(.position(older), to: "first")
+    #expect(first.state == ["a": [1]])
+  }
+
+  /// Segments that compaction replaced were let go, because too many waited.
+  @Test func gapIsFollowedByAWholeCopy() async throws {
+    var bench = ArchiveBench()
+    bench.configuration.heldBytesLimit = 5000
+    let positions = Mutex<[UInt64]>([])
+    bench.configuration.onEvent = { event in
+      if case .gap(let position) = event { positions.withLock { $0.append(position) } }
+    }
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "before")
+    try await writer.flush()
+    let before = writer.status.position
+    for number in 0..<2000 { try await store.set([UInt8(number & 255)], forKey: "x") }
+    _ = try await store.compact()
+    try await writer.flush()
+    #expect(positions.withLock { $0.count } == 2, "the first copy, and the gap")
+    #expect(try await bench.restored(to: "after").state == store.contents())
+    #expect(try await bench.restored(.position(before), to: "before").state == ["before": [1]])
+    try await store.close()
+  }
+}
+
+extension MemoryStorage {
+  /// Copies the files of a directory, as an image of a disk does.
+  func copyDirectory(_ source: FilePath, to target: FilePath) throws {
+    try createDirectory(target)
+    let from = try #require(try openDirectory(source))
+    let to = try #require(try openDirectory(target))
+    for entry in try from.entries() {
+      let file = try #require(try from.openFile(entry.name, .read))
+      let buffer = UnsafeMutableRawBufferPointer.allocate(
+        byteCount: Int(try file.lengthBytes()), alignment: 16)
+      defer { buffer.deallocate() }
+      let count = try file.read(into: buffer, at: 0)
+      let copy = try to.createFile(entry.name)
+      try copy.write(UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: 0)
+    }
+  }
+}
