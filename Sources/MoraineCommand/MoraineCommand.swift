@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Moraine
+import MoraineArchive
 
 /// The command line tool.
 @main
@@ -26,12 +27,16 @@ struct MoraineCommand: AsyncParsableCommand {
         5  the operating system refused to read or write
         6  no space left
         7  a newer version of Moraine wrote the store
+        8  another writer has taken over the archive
+        9  the store is an older copy, or a branch, of what the archive has
+        10 the archive cannot be reached, or cannot be held there
       """,
     version: version,
     subcommands: [
       Put.self, Get.self, Delete.self, Scan.self, Load.self, Dump.self, Stats.self,
       Keyspaces.self, Indexes.self, Query.self, Verify.self, Compact.self, Backup.self,
-      Restore.self, Watch.self, Doctor.self,
+      Restore.self, ArchiveStore.self, ArchiveInformation.self, ArchiveVerification.self,
+      Watch.self, Doctor.self,
       Inspect.self, Bench.self, CrashTest.self, Drive.self,
     ])
 
@@ -72,6 +77,9 @@ struct MoraineCommand: AsyncParsableCommand {
     switch error {
     case let failure as Failure: (code, message) = (failure.code, failure.message)
     case let error as StoreError: (code, message) = (error.exitCode, error.description)
+    case let error as ArchiveError: (code, message) = (error.exitCode, error.description)
+    case let error as ObjectStoreError:
+      (code, message) = (ArchiveError(error).exitCode, error.description)
     default:
       // Help and version arrive here as errors too.
       let text = fullMessage(for: error)

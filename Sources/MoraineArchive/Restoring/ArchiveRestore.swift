@@ -81,9 +81,6 @@ func storing<Result>(
 
 /// The state of a store that is put together.
 private struct RestoredState {
-  /// The most bytes that one request reads.
-  private static let chunkBytes = 8 << 20
-
   let objects: ArchiveObjects
   let staged: StagedStore
   var manifest: Manifest
@@ -101,65 +98,16 @@ private struct RestoredState {
     let total = contents.segments.reduce(0) { $0 + $1.lengthBytes }
     var done: UInt64 = 0
     for segment in contents.segments {
-      try await download(segment) { count in
-        done += UInt64(count)
+      let staged = staged
+      try await ArchivedSegment(segment, objects).forEachPart {
+        (offset, raw) async throws(ArchiveError) in
+        try await storing { () async throws(StoreError) in
+          try await staged.write(raw, to: segment.number, at: offset)
+        }
+        done += UInt64(raw.count)
         progress?(Store.Progress(completedBytes: done, totalBytes: 2 * total))
       }
     }
-  }
-
-  private func download(
-    _ segment: CheckpointContents.Segment, _ progress: (Int) -> Void
-  ) async throws(ArchiveError) {
-    let name = objects.names.data(segment.object)
-    let first = try await bytes(of: name, 0..<24)
-    let headLength = try decoding(name) { () throws(FormatError) in
-      try first.withUnsafeBufferPointer { raw throws(FormatError) in
-        try ContainerHeader.claimedHeadLength(UnsafeRawBufferPointer(raw))
-      }
-    }
-    let head = try await bytes(of: name, 0..<headLength)
-    let header = try decoding(name) { () throws(FormatError) in
-      try head.withUnsafeBufferPointer { raw throws(FormatError) in
-        try ContainerHeader(decoding: UnsafeRawBufferPointer(raw))
-      }
-    }
-    guard UInt64(header.rawByteCount) == segment.lengthBytes else {
-      throw ArchiveError(
-        .damaged, "the object holds another segment than the checkpoint says", object: name)
-    }
-    let reader = ContainerReader(header)
-    var offset = 0
-    while offset < header.rawByteCount {
-      let range = offset..<min(offset + Self.chunkBytes, header.rawByteCount)
-      let blocks = header.blocks(holding: range)
-      let stored = try await bytes(of: name, header.storedRange(ofBlocks: blocks))
-      let raw = try decoding(name) { () throws(FormatError) in
-        try stored.withUnsafeBufferPointer { stored throws(FormatError) in
-          try reader.rawBytes(range, from: UnsafeRawBufferPointer(stored))
-        }
-      }
-      let start = offset
-      try await storing { () async throws(StoreError) in
-        try await staged.write(raw, to: segment.number, at: start)
-      }
-      offset = range.upperBound
-      progress(range.count)
-    }
-  }
-
-  private func bytes(
-    of name: ObjectName, _ range: Range<Int>
-  ) async throws(ArchiveError) -> [UInt8] {
-    guard let bytes = try await objects.get(name, range) else {
-      throw ArchiveError(.damaged, "an object of the checkpoint is missing", object: name)
-    }
-    guard bytes.count == range.count else {
-      throw ArchiveError(
-        .damaged, "the object has \(range.lowerBound + bytes.count) bytes and should have more",
-        object: name, offset: range.lowerBound + bytes.count)
-    }
-    return bytes
   }
 
   /// Adds the bytes of a commit.

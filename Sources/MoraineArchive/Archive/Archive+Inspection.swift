@@ -1,0 +1,86 @@
+import MoraineEngine
+public import MoraineFormat
+
+/// What an archive holds.
+public struct ArchiveInfo: Sendable {
+  /// The id of the archive.
+  public let id: String
+  /// The id of the store whose copy it is.
+  public let storeID: String
+  /// The position of the newest state.
+  public internal(set) var position: UInt64 = 0
+  /// The number of the last operation in the newest state.
+  public internal(set) var sequence = SequenceNumber.none
+  /// The time of the newest state by the writer's clock: milliseconds since 1970, UTC.
+  public internal(set) var milliseconds: UInt64 = 0
+  /// The term of the last writer.
+  public internal(set) var term: UInt64 = 0
+  /// The number of the newest checkpoint; 0 for none.
+  public internal(set) var checkpoint: UInt64 = 0
+  /// The position of the newest checkpoint; 0 for none.
+  public internal(set) var checkpointPosition: UInt64 = 0
+  /// The number of commits that were read.
+  public internal(set) var commitCount = 0
+  /// The number of bytes of the objects that were read and checked; 0 unless the archive was
+  /// verified.
+  public internal(set) var checkedBytes: UInt64 = 0
+}
+
+extension Archive {
+  /// Returns what the archive holds. Reads the newest checkpoint and the headers of the commits
+  /// after it.
+  ///
+  /// - Throws: `.stateUnavailable` when the archive has no state yet; `.damaged`, `.unavailable`.
+  public func info() async throws(ArchiveError) -> ArchiveInfo {
+    try await inspect().info
+  }
+
+  /// Reads all objects that the newest state needs, and checks each byte of them.
+  ///
+  /// - Throws: `.damaged`, with the object and the offset; the errors of ``info()``.
+  /// - Complexity: O(bytes of the archive's newest state). A restore also checks that the state
+  ///   has the digest that the writer's store had.
+  public func verify() async throws(ArchiveError) -> ArchiveInfo {
+    var (info, history) = try await inspect()
+    var contents: [ContentsReference] = []
+    if let checkpoint = history.checkpoint { contents.append(checkpoint.contents) }
+    for position in history.headers.keys.sorted() where position <= history.end {
+      guard let commit = try await objects.commit(position) else {
+        throw ArchiveError(
+          .stateUnavailable, "the commit was removed", object: objects.names.commit(position))
+      }
+      info.checkedBytes += UInt64(commit.header.headerByteCount) + commit.header.payloadByteCount
+      if let reference = commit.header.contents { contents.append(reference) }
+    }
+    var checked: Set<DataObjectName> = []
+    for reference in contents where checked.insert(reference.name).inserted {
+      let record = try await objects.contents(reference)
+      info.checkedBytes += reference.byteCount
+      for segment in record.segments where checked.insert(segment.object).inserted {
+        try await ArchivedSegment(segment, objects).forEachPart { _, _ in }
+        info.checkedBytes += segment.objectByteCount
+      }
+    }
+    return info
+  }
+
+  private func inspect() async throws(ArchiveError) -> (
+    info: ArchiveInfo, history: ArchiveHistory
+  ) {
+    var info = ArchiveInfo(id: id, storeID: objects.identity.storeID.description)
+    let history = try await ArchiveHistory.read(objects, .latest)
+    if let checkpoint = history.checkpoint {
+      info.checkpoint = checkpoint.number
+      info.checkpointPosition = checkpoint.position
+      (info.sequence, info.milliseconds) = (checkpoint.sequence, checkpoint.milliseconds)
+      info.term = checkpoint.term
+    }
+    info.position = history.end
+    info.commitCount = history.headers.count
+    if let last = history.headers[history.end] {
+      (info.sequence, info.milliseconds) = (last.lastSequence, last.milliseconds)
+      info.term = last.term
+    }
+    return (info, history)
+  }
+}

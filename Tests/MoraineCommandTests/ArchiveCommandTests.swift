@@ -1,0 +1,81 @@
+import Foundation
+import Testing
+
+/// The commands for archives, as their users run them.
+@Suite(.timeLimit(.minutes(10))) struct ArchiveCommandTests {
+  let place: Place
+  private var folder: String { place.folder.appendingPathComponent("archive").path }
+  private var archive: String { "file:\(folder)" }
+
+  init() throws { place = try Place() }
+
+  private func restored(_ name: String) -> String {
+    place.folder.appendingPathComponent(name).path
+  }
+
+  @Test func storeIsArchivedAndRestoredAtEachMoment() async throws {
+    try await place.drive("put 6b 76", "put 6c 77")
+    let made = try await Moraine.run("archive", place.store, archive, "--create")
+    #expect(made.code == 0 && made.text.hasPrefix("archived to sequence 2: "), "\(made)")
+    let first = try await Moraine.run("archive-info", archive, "--json")
+    let info = try JSONSerialization.jsonObject(with: Data(first.output)) as? [String: Any]
+    #expect(info?["sequence"] as? Int == 2, "\(first)")
+    let position = try #require(info?["position"] as? Int)
+    try await place.drive("put 6b 78", "del 6c")
+    let again = try await Moraine.run("archive", place.store, archive, "--checkpoint", "--json")
+    let status = try JSONSerialization.jsonObject(with: Data(again.output)) as? [String: Any]
+    #expect(again.code == 0 && status?["sequence"] as? Int == 4, "\(again)")
+    #expect(status?["term"] as? Int == 2 && status?["checkpoint"] as? Int == 2, "\(again)")
+    let sound = try await Moraine.run("archive-verify", archive)
+    #expect(sound.code == 0 && sound.text.hasPrefix("sound to sequence 4: "), "\(sound)")
+
+    #expect(try await Moraine.run("restore", archive, restored("latest")).code == 0)
+    #expect(try await Moraine.run("get", restored("latest"), "k").text == "x")
+    #expect(try await Moraine.run("get", restored("latest"), "l").code == 1)
+    let older = try await Moraine.run(
+      "restore", archive, restored("older"), "--position", "\(position)")
+    #expect(older.code == 0, "\(older)")
+    #expect(try await Moraine.run("get", restored("older"), "l").text == "w")
+    let between = try await Moraine.run("restore", archive, restored("three"), "--through", "3")
+    #expect(between.code == 0 && between.text.hasPrefix("restored to sequence 3: "), "\(between)")
+    #expect(try await Moraine.run("get", restored("three"), "k").text == "x")
+    #expect(try await Moraine.run("get", restored("three"), "l").text == "w")
+    let now = try await Moraine.run(
+      "restore", archive, restored("now"), "--at", "2999-01-01T00:00:00Z")
+    #expect(now.code == 0, "\(now)")
+    #expect(try await Moraine.run("get", restored("now"), "k").text == "x")
+  }
+
+  @Test func eachFailureHasItsExitCode() async throws {
+    try await place.drive("put 6b 76")
+    let unmounted = try await Moraine.run("archive", place.store, archive)
+    #expect(unmounted.code == 10, "\(unmounted)")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let early = try await Moraine.run(
+      "restore", archive, restored("early"), "--at", "1999-01-01T00:00:00Z")
+    #expect(early.code == 2, "\(early)")
+    let beyond = try await Moraine.run("restore", archive, restored("beyond"), "--through", "9")
+    #expect(beyond.code == 2 && beyond.errors.contains("does not reach operation 9"), "\(beyond)")
+    let plain = try await Moraine.run("restore", folder, restored("plain"), "--position", "1")
+    #expect(plain.code == 2 && plain.errors.contains("are for archives"), "\(plain)")
+    // An older copy of the store.
+    let copy = restored("copy")
+    try FileManager.default.copyItem(atPath: place.store, toPath: copy)
+    try await place.drive("put 6b 77")
+    #expect(try await Moraine.run("archive", place.store, archive).code == 0)
+    let behind = try await Moraine.run("archive", copy, archive)
+    #expect(behind.code == 9 && behind.errors.contains("older copy"), "\(behind)")
+    let objects = try FileManager.default.subpathsOfDirectory(atPath: folder)
+    for name in objects where name.hasPrefix("obj/") && name.split(separator: "/").count == 3 {
+      let path = folder + "/" + name
+      var bytes = try #require(FileManager.default.contents(atPath: path))
+      bytes[bytes.count - 6] ^= 1
+      try bytes.write(to: URL(fileURLWithPath: path))
+    }
+    let damaged = try await Moraine.run("archive-verify", archive)
+    #expect(damaged.code == 3 && damaged.errors.contains("obj/"), "\(damaged)")
+    let refused = try await Moraine.run("restore", archive, restored("damaged"))
+    #expect(refused.code == 3, "\(refused)")
+    #expect(!FileManager.default.fileExists(atPath: restored("damaged") + "/MANIFEST"))
+  }
+}
