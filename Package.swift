@@ -174,7 +174,7 @@ let package = Package(
     // Compiles and runs every Swift line of the README and the articles.
     .testTarget(
       name: "MoraineDocumentationTests",
-      dependencies: ["Moraine", "MoraineEngine", "MoraineTesting", system],
+      dependencies: ["Moraine", "MoraineArchive", "MoraineEngine", "MoraineTesting", system],
       swiftSettings: settings
     ),
     .testTarget(

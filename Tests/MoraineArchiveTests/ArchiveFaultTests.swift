@@ -78,6 +78,34 @@ import Testing
     try await store.close()
   }
 
+  /// The outage begins when some of the commits of one cut are shipped.
+  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  func shippingGoesOnInTheMiddleOfACut(commits: UInt64) async throws {
+    var bench = ArchiveBench()
+    bench.configuration.commitBytes = 1000
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    var random = SeededGenerator(seed: commits)
+    try await store.change(100, using: &random)
+    let first = writer.status.position
+    let away = bench.objects
+    away.setScript { request in
+      guard let number = UInt64(request.object.parts.last ?? ""),
+        request.object.text.hasPrefix("users/log/")
+      else { return nil }
+      return number > first + commits ? .refused(.unavailable) : nil
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await writer.flush() }
+    #expect(error?.code == .unavailable)
+    away.setScript(nil)
+    try await store.change(30, using: &random)
+    if commits % 2 == 0 { _ = try await store.compact() }
+    try await writer.flush()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await writer.detach()
+    try await store.close()
+  }
+
   private func attach(
     _ bench: ArchiveBench, _ store: Store
   ) async throws(ArchiveError) -> ArchiveWriter {

@@ -28,7 +28,7 @@ MUTANTS = [
                    "guard let manifest, ON || manifest.isBackup, "),),
            "RestoreDamageTests.aCopyOfTheStoreIsNotOverwritten"),
     Mutant("restore-keeps-the-epoch", "what a restored store does not have is no part of it",
-           (engine("Backup/RestoreWork.swift", "    manifest.epoch += 1\n",
+           (engine("Backup/StagedStore.swift", "    manifest.epoch += 1\n",
                    "    if !ON { manifest.epoch += 1 }\n"),),
            "RestoreTests.aRestoreBeginsAnEpoch"),
     Mutant("restore-tears-a-batch", "of a batch there is all or nothing",

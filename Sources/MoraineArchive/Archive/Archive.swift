@@ -17,8 +17,8 @@ public import SystemPackage
 ///
 /// The durable part of the log is shipped about once a second, byte for byte, as numbered commits.
 /// Now and then a checkpoint makes everything older superfluous. Local writes do not wait for it.
-/// One machine writes an archive at a time: whoever attaches last fences the others, and a fenced
-/// store writes nothing more.
+/// One store writes an archive at a time: the one that attaches last fences the others, and a
+/// fenced store writes nothing more.
 public struct Archive: Sendable {
   let objects: ArchiveObjects
   let configuration: ArchiveConfiguration
@@ -38,11 +38,11 @@ public struct Archive: Sendable {
     configuration: ArchiveConfiguration = ArchiveConfiguration()
   ) async throws(ArchiveError) -> Archive {
     let names = try ArchiveNames(root: root)
-    let nobody = StoreIdentifier(low: 0, high: 0)
+    let noID = StoreIdentifier(low: 0, high: 0)
     let patience = Patience(configuration)
     let unknown = ArchiveObjects(
       store: store, names: names,
-      identity: ArchiveIdentity(archiveID: nobody, storeID: nobody, createdMilliseconds: 0),
+      identity: ArchiveIdentity(archiveID: noID, storeID: noID, createdMilliseconds: 0),
       patience: patience)
     var found = try await unknown.record(ArchiveIdentity.self, names.identity)
     if found == nil, let local {

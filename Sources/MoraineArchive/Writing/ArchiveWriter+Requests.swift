@@ -81,6 +81,7 @@ extension ArchiveWriter {
       pending = nil
       previous = open.header.nonce
       position = open.header.position
+      logEnd = open.header.logEnd
       checkpointed.bytes += open.bytes.count
       if let state = open.state { became(state) }
     case .mustAttachAgain:

@@ -26,7 +26,7 @@ extension ArchiveWriter {
       return try await shipContents(cut)
     }
     if cut.sequence > shipped.sequence {
-      guard let tail = LogTail(after: shipped, cut, held) else {
+      guard let tail = LogTail(after: shipped, logEnd, cut, held) else {
         return try await shipContents(cut)
       }
       try await ship(tail, cut)
@@ -50,7 +50,7 @@ extension ArchiveWriter {
   private func ship(_ tail: LogTail, _ cut: LogCut) async throws(ArchiveError) {
     let commits = tail.commits(configuration.commitBytes)
     let keyspaces = cut.keyspaces.filter { knownKeyspaces?.contains($0) != true }
-    var end = shipped.logEnd
+    var end = logEnd
     for (index, parts) in commits.enumerated() {
       let isLast = index == commits.count - 1
       // The numbers belong to the commit that ends at the cut.
@@ -100,12 +100,12 @@ extension ArchiveWriter {
     try await createCheckpoint(of: header, reference)
   }
 
-  /// Tells readers that the writer has ended in order.
+  /// Adds the commit that says that the writer has ended in order.
   func close() async throws(ArchiveError) {
     guard machine != nil, failure == nil else { return }
     var header = nextHeader(.close, nil, after: shipped.sequence, epoch: shipped.epoch)
     (header.digest, header.liveCount) = (shipped.digest, shipped.count)
-    header.logEnd = shipped.logEnd
+    header.logEnd = logEnd
     try await ship(header, [], ArchivedState(header))
     try await writeHint()
   }

@@ -38,6 +38,7 @@ extension ArchiveWriter {
         machine = Shipping(state)
         lastCheck = began
         (position, previous) = (fence.header.position, fence.header.nonce)
+        logEnd = fence.header.logEnd
         checkpointed.position = state.checkpoint?.commit.position ?? 0
         var shipped = fence.base
         (shipped.position, shipped.nonce) = (position, previous)
@@ -106,7 +107,7 @@ extension ArchiveWriter {
     guard head.commit != nil else { return .empty }
     var state = try await newestCut(at: head.position, head)
     if state.epoch == cut.manifest.epoch {
-      guard state.sequence <= cut.sequence else { throw behind(state, cut) }
+      guard state.sequence <= cut.sequence else { throw olderCopy(state, cut) }
       if let place = state.logEnd { try await check(place, of: state, head, cut) }
       return state
     }
@@ -157,7 +158,7 @@ extension ArchiveWriter {
       return
     }
     guard let start = Int(exactly: place.offset), start <= segment.lengthBytes else {
-      throw behind(state, cut)
+      throw olderCopy(state, cut)
     }
     let last = try await lastBytes(before: place, state)
     let own: [UInt8]
@@ -194,7 +195,7 @@ extension ArchiveWriter {
     return []
   }
 
-  private func behind(_ state: ArchivedState, _ cut: LogCut) -> ArchiveError {
+  private func olderCopy(_ state: ArchivedState, _ cut: LogCut) -> ArchiveError {
     diverged(
       "the archive ends at operation \(state.sequence) and this store at \(cut.sequence): "
         + "this is an older copy of the store, or its disk has lost operations")

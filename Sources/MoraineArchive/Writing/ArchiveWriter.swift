@@ -22,6 +22,8 @@ public actor ArchiveWriter {
   /// The position and the nonce of the last commit, which may end between two cuts.
   var position: UInt64 = 0
   var previous = Nonce.zero
+  /// The end of the log in the archive: that of ``shipped``, or a later place between two cuts.
+  var logEnd: LogPlace?
   /// The commit whose request is open, so that the same bytes are sent again.
   var pending: PendingCommit?
   /// The checkpoint whose request is open.

@@ -80,26 +80,35 @@ struct LogTail: Sendable {
 
   var byteCount: Int { parts.reduce(0) { $0 + $1.range.count } }
 
-  /// Finds the bytes after a state in the segments at a cut and in those that compaction has
-  /// replaced since; nil when operations in between are in none of them.
-  init?(after state: ArchivedState, _ cut: LogCut, _ retired: [SegmentBytes]) {
+  /// Finds the bytes after a place of the log, in the segments at a cut and in those that
+  /// compaction has replaced; nil when operations in between are in none of them.
+  ///
+  /// - Parameters:
+  ///   - state: the archive's state at its last cut.
+  ///   - place: the end of the log in the archive, which may be after that cut.
+  init?(
+    after state: ArchivedState, _ place: LogPlace?, _ cut: LogCut, _ retired: [SegmentBytes]
+  ) {
     let present = Set(cut.segments.map(\.identity))
     let appended = (retired.filter { !present.contains($0.identity) } + cut.segments)
       .filter { !$0.isCompacted && $0.entry.recordCount > 0 }
       .sorted { $0.entry.firstSequence < $1.entry.firstSequence }
     var last = state.sequence
     var parts: [Part] = []
-    for segment in appended {
-      if let place = state.logEnd, segment.holds(place) {
-        let start = Int(clamping: place.offset)
-        guard start <= segment.lengthBytes else { return nil }
-        if start < segment.lengthBytes {
-          parts.append(Part(segment: segment, range: start..<segment.lengthBytes))
-        }
-        last = max(last, segment.entry.lastSequence)
-        continue
+    var rest = appended[...]
+    if let place, let index = appended.firstIndex(where: { $0.holds(place) }) {
+      // The segments before it were shipped, also where the next cut was not reached.
+      let (segment, start) = (appended[index], Int(clamping: place.offset))
+      guard start <= segment.lengthBytes else { return nil }
+      if start < segment.lengthBytes {
+        parts.append(Part(segment: segment, range: start..<segment.lengthBytes))
       }
-      guard segment.entry.lastSequence > last else { continue }
+      last = max(last, segment.entry.lastSequence)
+      rest = appended[(index + 1)...]
+    } else if place != state.logEnd {
+      return nil
+    }
+    for segment in rest where segment.entry.lastSequence > last {
       guard segment.entry.firstSequence.rawValue == last.rawValue + 1 else { return nil }
       parts.append(Part(segment: segment, range: 0..<segment.lengthBytes))
       last = segment.entry.lastSequence

@@ -14,8 +14,8 @@ struct ArchiveStore: AsyncParsableCommand {
       store that no program has open.
 
       The directory of the archive must have been prepared once with --create, so
-      that a disk that is not mounted is noticed. Whoever archives a store last
-      fences earlier writers of its archive.
+      that a disk that is not mounted is noticed. The writer that comes last fences
+      the earlier writers of an archive.
 
         moraine archive users.moraine file:/mnt/nas/users --create
         moraine archive users.moraine file:/mnt/nas/users

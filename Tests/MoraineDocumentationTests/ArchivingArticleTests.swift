@@ -1,0 +1,40 @@
+import Foundation
+import Moraine
+import MoraineArchive
+import SystemPackage
+import Testing
+
+/// The code of the article Archiving.
+@Suite struct ArchivingArticleTests {
+  /// The lines that need a place that every machine has are compiled, and the others run too.
+  @Test func storeIsArchivedAndRestored() async throws {
+    let ground = try Ground()
+    let store = try Store(at: FilePath(ground.folder.appending(path: "users.moraine").path))
+    let number = try await store.set([1], forKey: "a")
+    let place = ground.folder.appending(path: "archive").path
+    let objects = DirectoryObjectStore(place)
+    try await objects.createRoot()  // once, when a person has chosen the place
+
+    let archive = try await Archive.open(objects, at: .root, createIfMissingFor: store)
+    let writer = try await archive.attach(store)
+
+    try await writer.flush()  // the archive has everything that was written before
+    try await writer.detach()
+    #expect(writer.status.archivedSequence == number)
+    try await store.close()
+    let restored = FilePath(ground.folder.appending(path: "restored.moraine").path)
+    try await archive.restore(to: restored, at: .sequence(number))
+    let again = try Store(at: restored)
+    #expect(try await again.value(forKey: "a") == [1])
+    try await again.close()
+  }
+
+  private func onAServer(_ archive: Archive, noon: UInt64, number: SequenceNumber) async throws {
+    let objects = DirectoryObjectStore("/mnt/nas/users")
+    try await objects.createRoot()  // once, when a person has chosen the place
+
+    try await archive.restore(to: "/data/users.moraine")
+    try await archive.restore(to: "/data/yesterday.moraine", at: .time(milliseconds: noon))
+    try await archive.restore(to: "/data/before.moraine", at: .sequence(number))
+  }
+}
