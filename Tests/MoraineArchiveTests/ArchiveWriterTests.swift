@@ -73,6 +73,26 @@ import Testing
     try await store.close()
   }
 
+  /// Closing a store seals its segment, with a footer that has no number.
+  @Test func checkpointOfASealedSegmentIsContinued() async throws {
+    let bench = ArchiveBench()
+    var store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let first = try await bench.attach(store)
+    try await store.set([2], forKey: "b")
+    try await first.flush()
+    await first.abandon()
+    try await store.close()
+    store = try bench.store()
+    let second = try await bench.attach(store)
+    try await second.checkpoint()
+    try await store.set([3], forKey: "c")
+    try await second.flush()
+    #expect(try await bench.restored(to: "restored").state == ["a": [1], "b": [2], "c": [3]])
+    try await second.detach()
+    try await store.close()
+  }
+
   @Test func idleStoreMakesNoRequest() async throws {
     let bench = ArchiveBench()
     let store = try bench.store()

@@ -25,16 +25,17 @@ extension ArchiveWriter {
     if !hasCopy || hasGap || cut.manifest.epoch != shipped.epoch {
       return try await shipContents(cut)
     }
-    if cut.sequence > shipped.sequence {
+    let isDue = checkpointed.isDue(configuration, liveBytes: cut.liveBytes)
+    let checkpoints = upload == nil && (wantsCheckpoint || isDue)
+    if cut.sequence > shipped.sequence || checkpoints {
       guard let tail = LogTail(after: shipped, logEnd, cut, held) else {
         return try await shipContents(cut)
       }
-      try await ship(tail, cut)
+      // A checkpoint has the segments as they are now. So the bytes that later pieces continue must
+      // be in the log: also the footer of a segment, which has no number.
+      if !tail.parts.isEmpty { try await ship(tail, cut) }
     }
-    let isDue = checkpointed.isDue(configuration, liveBytes: cut.liveBytes)
-    if upload == nil, wantsCheckpoint || isDue, checkpointed.position < shipped.position {
-      beginUpload(cut)
-    }
+    if checkpoints, checkpointed.position < shipped.position { beginUpload(cut) }
   }
 
   /// Returns the present state of the store, whose bytes are on the disk.

@@ -20,6 +20,8 @@ struct ArchivePlace: ExpressibleByArgument {
   func open(for store: Store? = nil, writer: String = "") async throws -> Archive {
     var configuration = ArchiveConfiguration()
     configuration.writerName = writer
+    // A person waits, and a directory that is missing does not come back by itself.
+    configuration.patience = .seconds(2)
     return try await Archive.open(
       objects, at: .root, createIfMissingFor: store, configuration: configuration)
   }
