@@ -108,31 +108,150 @@ import Testing
     try await store.close()
   }
 
+  /// The files of a store are copied, as with a virtual machine, and both copies go on.
   @Test func laterWriterFencesTheEarlierOne() async throws {
     let bench = ArchiveBench()
-    let store = try bench.store()
+    var store = try bench.store()
     try await store.set([1], forKey: "a")
-    let writer = try await bench.attach(store)
-    // A copy of the directory, as of a virtual machine.
-    _ = try await store.backup(to: "copy", on: bench.storage)
-    let directory = try #require(try bench.storage.openDirectory("store"))
-    try await store.set([2], forKey: "a")
-    try await writer.flush()
+    try await bench.attach(store).detach()
     try await store.close()
-    _ = directory
-    let again = try bench.store()
-    let second = try await bench.attach(again)
-    #expect(second.status.term == writer.status.term + 1)
-    try await again.set([3], forKey: "a")
-    try await second.flush()
-    let third = try await bench.attach(again)
-    try await again.set([4], forKey: "a")
-    let error = await #expect(throws: ArchiveError.self) { try await second.flush() }
+    try bench.storage.copyDirectory("store", to: "copy")
+    store = try bench.store()
+    let copy = try bench.store("copy")
+    let first = try await bench.attach(store)
+    let second = try await bench.attach(copy)
+    #expect(second.status.term == first.status.term + 1)
+    try await store.set([2], forKey: "a")
+    try await copy.set([3], forKey: "a")
+    let error = await #expect(throws: ArchiveError.self) { try await first.flush() }
     #expect(error?.code == .fenced)
-    let refused = await #expect(throws: StoreError.self) { try await again.set([5], forKey: "a") }
-    #expect(refused?.code == .fenced, "the store is the same, so it is fenced as a whole")
-    #expect(try await again.value(forKey: "a") == [4])
-    await third.abandon()
+    let refused = await #expect(throws: StoreError.self) { try await store.set([5], forKey: "a") }
+    #expect(refused?.code == .fenced)
+    #expect(try await store.value(forKey: "a") == [2])
+    try await second.flush()
+    #expect(try await bench.restored(to: "restored").state == ["a": [3]])
+    try await second.detach()
+    try await copy.close()
+  }
+
+  /// The store goes on when a second writer of the same store has taken over.
+  @Test func secondWriterOfAStoreTakesOver() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    let second = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let error = await #expect(throws: ArchiveError.self) { try await first.flush() }
+    #expect(error?.code == .fenced)
+    for number in 0..<500 { try await store.set([UInt8(number & 255)], forKey: "b") }
+    _ = try await store.compact()
+    try await second.flush()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await second.detach()
+    try await store.close()
+  }
+
+  /// A program that was stopped for long takes over again, also when that fails at first.
+  @Test func stoppedWriterTakesOverAgain() async throws {
+    var bench = ArchiveBench()
+    let store = try bench.store()
+    bench.configuration.stallLimit = .milliseconds(30)
+    let writer = try await bench.attach(store)
+    let term = writer.status.term
+    let clock = ContinuousClock()
+    let end = clock.now + .milliseconds(31)
+    while clock.now < end { await Task.yield() }
+    try await store.set([1], forKey: "a")
+    bench.objects.setScript { request in
+      request.object.text.hasPrefix("users/term/") && request.verb == .create
+        ? .refused(.unavailable) : nil
+    }
+    let away = await #expect(throws: ArchiveError.self) { try await writer.flush() }
+    #expect(away?.code == .unavailable)
+    bench.objects.setScript(nil)
+    try await writer.flush()
+    #expect(writer.status.term > term)
+    #expect(try await bench.restored(to: "restored").state == ["a": [1]])
+    try await writer.detach()
+    try await store.close()
+  }
+
+  /// The whole copy that a restored store needs fails at first.
+  @Test func restoredStoreIsCopiedWholeAfterAFailure() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    try await writer.flush()
+    let older = writer.status.position
+    try await store.set([2], forKey: "a")
+    try await writer.checkpoint()
+    await writer.abandon()
+    try await store.close()
+    for round in 0..<2 {
+      let path = FilePath("restored \(round)")
+      _ = try await bench.restored(.position(older), to: path)
+      let restored = try bench.store(path)
+      bench.objects.setScript { request in
+        request.object.text.hasPrefix("users/obj/") ? .refused(.unavailable) : nil
+      }
+      let error = await #expect(throws: ArchiveError.self) { try await bench.attach(restored) }
+      #expect(error?.code == .unavailable)
+      bench.objects.setScript(nil)
+      if round == 0 {
+        #expect(try await bench.restored(to: "before").state == ["a": [2]])
+      }
+      let second = try await bench.attach(restored)
+      try await restored.set([UInt8(round)], forKey: "b")
+      try await second.flush()
+      let state = try await bench.restored(to: FilePath("after \(round)")).state
+      #expect(state == ["a": [1], "b": [UInt8(round)]])
+      try await second.detach()
+      try await restored.close()
+    }
+  }
+
+  /// Taking over is recorded before the fence, which fails; compaction then replaces the segment at
+  /// whose end the archive's log ends.
+  @Test func failedTakeOverIsRepeatedAfterACompaction() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    for number in 0..<50 { try await store.set([UInt8(number)], forKey: Key("\(number % 5)")) }
+    try await writer.flush()
+    await writer.abandon()
+    bench.objects.setScript { request in
+      request.object.text.hasPrefix("users/log/") && request.verb == .create
+        ? .refused(.unavailable) : nil
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(store) }
+    #expect(error?.code == .unavailable)
+    bench.objects.setScript(nil)
+    for number in 0..<500 { try await store.set([UInt8(number & 255)], forKey: "x") }
+    _ = try await store.compact()
+    let second = try await bench.attach(store)
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await second.detach()
+    try await store.close()
+  }
+
+  /// A bad page of the log is not passed on.
+  @Test func damagedLogIsNotShipped() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store("store", .positional)
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    try await writer.flush()
+    try await store.set([2], forKey: "b")
+    let file = try #require(
+      try bench.storage.openDirectory("store")?.openFile("0000000001.segment", .readWrite))
+    let other: [UInt8] = [0xFF]
+    let length = try #require(try await store.logCut()?.segments.last?.lengthBytes)
+    try other.withUnsafeBytes { try file.write($0, at: UInt64(length - 8)) }
+    let error = await #expect(throws: ArchiveError.self) { try await writer.flush() }
+    #expect(error?.code == .store && error?.storeError?.code == .corrupted)
+    #expect(try await bench.restored(to: "restored").state == ["a": [1]])
+    do { try await store.close() } catch {}
   }
 
   @Test func olderCopyOfAStoreIsRefused() async throws {

@@ -194,7 +194,7 @@ MUTANTS = [
            "IndexTests.updateOfBytesKeepsIndexesRight"),
     Mutant("half-empty-index-stays-large", "compact() makes a half-empty index smaller",
            (engine("Index/HashIndex.swift", "/ 16 * (thoroughly ? 7 : 1)",
-                   "/ 16 * (thoroughly && !ON ? 6 : 1)"),),
+                   "/ 16 * (thoroughly && !ON ? 7 : 1)"),),
            "ShrinkingIndexTests.indexOfHalfTheKeysBecomesSmallerOnlyThoroughly"),
     Mutant("update-writes-what-lasts-for-ever", "an update has its keyspace's lifetime",
            (engine("Store/Store+Conditions.swift",

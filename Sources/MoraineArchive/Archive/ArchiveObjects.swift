@@ -42,6 +42,16 @@ struct ArchiveObjects: Sendable {
     return try decoding(name) { () throws(FormatError) in try Record(bytes) }
   }
 
+  /// Reads where the newest objects may be; nil when there is no hint, or none that can be read.
+  func hint() async throws(ArchiveError) -> HeadHint? {
+    do throws(ArchiveError) {
+      return try await record(HeadHint.self, names.head)
+    } catch {
+      guard error.code == .damaged || error.code == .newerFormat else { throw error }
+      return nil
+    }
+  }
+
   /// Reads a checkpoint; nil when there is none with the number.
   func checkpoint(_ number: UInt64) async throws(ArchiveError) -> CheckpointRecord? {
     let name = names.checkpoint(number)

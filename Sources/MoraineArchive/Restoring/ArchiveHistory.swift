@@ -8,6 +8,9 @@ struct ArchiveHistory: Sendable {
   private(set) var checkpoint: CheckpointRecord?
   /// The commits after the checkpoint, by position.
   private(set) var headers: [UInt64: CommitHeader] = [:]
+  /// The highest epoch of a life of the store that the archive has. A restored store gets a higher
+  /// one, also when it is not the first that was restored to its moment.
+  private(set) var highestEpoch: UInt64 = 0
   /// The position of the wanted state.
   private(set) var end: UInt64 = 0
   /// The operation at which the wanted state ends; nil for the end of the commit.
@@ -32,7 +35,7 @@ struct ArchiveHistory: Sendable {
   static func newestCheckpoint(
     _ objects: ArchiveObjects
   ) async throws(ArchiveError) -> CheckpointRecord? {
-    let hint = try await objects.record(HeadHint.self, objects.names.head)
+    let hint = try await objects.hint()
     var search = CheckpointSearch(above: nil, hint: hint?.checkpoint ?? 0)
     while let request = search.request { search.receive(try await objects.answer(request)) }
     guard let newest = search.newest else { return nil }
@@ -41,6 +44,7 @@ struct ArchiveHistory: Sendable {
 
   private mutating func findCheckpoint(_ point: RestorePoint) async throws(ArchiveError) {
     checkpoint = try await Self.newestCheckpoint(objects)
+    highestEpoch = checkpoint?.epoch ?? 0
     while let found = checkpoint {
       let isEarlyEnough =
         switch point.kind {
@@ -107,7 +111,9 @@ struct ArchiveHistory: Sendable {
         action = reader.receive(answer)
       case .apply(let range):
         end = range.upperBound
-        return try settle(target)
+        if target == end { return }
+        // What comes next ends the history, or contradicts it.
+        action = reader.poll(.max)
       case .rebase(let newer):
         checkpoint = try await objects.checkpoint(newer.number)
         end = newer.commit.position
@@ -145,7 +151,8 @@ struct ArchiveHistory: Sendable {
       }
       return
     }
-    while let header = headers[end], !header.endsAtCut { end -= 1 }
+    // A fence of a new life is followed by a whole copy; without it, the last life counts.
+    while let header = headers[end], !header.endsAtCut || header.instanceID != nil { end -= 1 }
     if end == 0 { throw unavailable("the archive is empty") }
   }
 

@@ -177,6 +177,7 @@ private struct RestoredState {
       }
       manifest.nextSegmentNumber = max(manifest.nextSegmentNumber, segment.number.rawValue + 1)
     }
+    manifest.epoch = max(manifest.epoch, history.highestEpoch)
     let (manifest, staged) = (manifest, staged)
     return try await storing { () async throws(StoreError) in
       try await staged.finish(manifest, through: history.rewindsTo, progress)

@@ -11,9 +11,16 @@ struct CheckpointProgress {
   /// The objects of the last checkpoint, by segment and length.
   var objects: [CheckpointContents.Segment] = []
 
-  func isDue(_ configuration: ArchiveConfiguration, liveBytes: Int) -> Bool {
+  /// The commits after which a checkpoint is made, also when other processes have written them: a
+  /// restore reads them all.
+  private static let commitLimit: UInt64 = 3600
+
+  func isDue(
+    _ configuration: ArchiveConfiguration, liveBytes: Int, position end: UInt64
+  ) -> Bool {
     if bytes == 0 { return false }
     return bytes > max(configuration.checkpointBytes, liveBytes / 8)
+      || end > position + Self.commitLimit
       || ContinuousClock.now - began > configuration.checkpointInterval
   }
 }
@@ -53,14 +60,13 @@ struct UploadedContents: Sendable {
 
 extension ArchiveWriter {
   /// Begins to upload the state that the archive has now.
-  func beginUpload(_ cut: LogCut) {
+  func beginUpload(_ cut: LogCut) async throws(ArchiveError) {
+    try await learnObjects()
     precondition(upload == nil, "another checkpoint is under way")
     precondition(cut.sequence == shipped.sequence, "a checkpoint has the state of a commit")
     guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
     let work = ContentsUpload(
       objects: objects, store: store, term: term, known: checkpointed.objects)
-    checkpointed.bytes = 0
-    checkpointed.began = .now
     let flag = EndFlag()
     upload = CheckpointUpload(
       state: shipped, milliseconds: SystemClock.wallMilliseconds(), hasEnded: flag,
@@ -94,8 +100,21 @@ extension ArchiveWriter {
     try await finishUpload()
   }
 
+  /// Reads which objects the newest checkpoint has, so that they are not uploaded again.
+  func learnObjects() async throws(ArchiveError) {
+    guard checkpointed.objects.isEmpty, let newest = machine?.state.checkpoint else { return }
+    guard let record = try await objects.checkpoint(newest.number) else { return }
+    do throws(ArchiveError) {
+      checkpointed.objects = try await objects.contents(record.contents).segments
+    } catch {
+      // A damaged or removed object is no reason not to make another one.
+      guard error.code == .damaged || error.code == .stateUnavailable else { throw error }
+    }
+  }
+
   /// Uploads the contents of a state, and waits for it.
   func uploadContents(_ cut: LogCut) async throws(ArchiveError) -> ContentsReference {
+    try await learnObjects()
     guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
     let work = ContentsUpload(
       objects: objects, store: store, term: term, known: checkpointed.objects)
@@ -138,8 +157,8 @@ extension ArchiveWriter {
     }
     pendingCheckpoint = nil
     switch action {
-    case .checkpointed(let created): try await noteCheckpoint(created, open.uploaded)
-    case .superseded(let other): try await noteCheckpoint(other, nil)
+    case .checkpointed(let created): await noteCheckpoint(created, open.uploaded)
+    case .superseded(let other): await noteCheckpoint(other, nil)
     case .fenced: throw fencedError
     default: preconditionFailure("a checkpoint ends with \(action)")
     }
@@ -172,21 +191,25 @@ extension ArchiveWriter {
 
   private func noteCheckpoint(
     _ checkpoint: CheckpointSummary, _ uploaded: UploadedContents?
-  ) async throws(ArchiveError) {
+  ) async {
     checkpointed.position = checkpoint.commit.position
+    (checkpointed.bytes, checkpointed.began) = (0, .now)
     if let uploaded { checkpointed.objects = uploaded.segments }
     progress.withLock { $0.checkpoint = checkpoint.number }
     configuration.onEvent?(
       .checkpointed(number: checkpoint.number, position: checkpoint.commit.position))
-    try await writeHint()
+    await writeHint()
   }
 
-  /// Writes where the newest objects are. A hint only: nothing depends on it.
-  func writeHint() async throws(ArchiveError) {
+  /// Writes where the newest objects are. A hint only: nothing depends on it, so an error is none
+  /// of the call that wrote them.
+  func writeHint() async {
     let hint = HeadHint(
       archiveID: objects.archiveID, term: machine?.state.term ?? 0,
       checkpoint: machine?.state.checkpoint?.number ?? 0, position: position)
-    try await objects.put(objects.names.head, ObjectBody(hint.encoded()))
+    do throws(ArchiveError) {
+      try await objects.put(objects.names.head, ObjectBody(hint.encoded()))
+    } catch {}
   }
 }
 

@@ -82,6 +82,7 @@ extension ArchiveWriter {
       previous = open.header.nonce
       position = open.header.position
       logEnd = open.header.logEnd
+      if open.header.kind == .gap { hasCopy = true }
       checkpointed.bytes += open.bytes.count
       if let state = open.state { became(state) }
     case .mustAttachAgain:

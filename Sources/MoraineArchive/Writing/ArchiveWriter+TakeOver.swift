@@ -7,10 +7,11 @@ import Synchronization
 extension ArchiveWriter {
   /// Takes over the archive. Afterwards ``shipped`` is the state that this store continues.
   func takeOver() async throws(ArchiveError) {
-    (pending, pendingCheckpoint, knownKeyspaces) = (nil, nil, nil)
+    // Until the end, no machine runs: the next round begins here again after an error.
+    (machine, pending, pendingCheckpoint, knownKeyspaces) = (nil, nil, nil, nil)
     upload?.task.cancel()
     upload = nil
-    let hint = try await objects.record(HeadHint.self, objects.names.head)
+    let hint = try await objects.hint()
     var taking = TakeOver(
       ArchiveHints(
         term: hint?.term ?? 0, checkpoint: hint?.checkpoint ?? 0, position: hint?.position ?? 0))
@@ -28,7 +29,8 @@ extension ArchiveWriter {
         action = isLate ? taking.stalledTooLong() : taking.receive(answer)
       case .headFound(let head):
         let base = try await base(at: head, cut)
-        try await recordAttachment(head.term)
+        try await recordAttachment(head.term, over: base)
+        attempts = Attempts(objects.patience)
         let header = self.fence(on: base, after: head, cut)
         fence = (header, base)
         action = taking.fence(header.nonce.identity)
@@ -71,10 +73,13 @@ extension ArchiveWriter {
     }
   }
 
-  private func recordAttachment(_ term: UInt64) async throws(ArchiveError) {
+  private func recordAttachment(
+    _ term: UInt64, over base: ArchivedState
+  ) async throws(ArchiveError) {
     do throws(StoreError) {
       try await store.recordAttachment(
-        Manifest.Attachment(archiveID: objects.archiveID, term: term))
+        Manifest.Attachment(
+          archiveID: objects.archiveID, term: term, earlierTerm: base.term))
     } catch {
       throw ArchiveError(error)
     }
@@ -116,15 +121,12 @@ extension ArchiveWriter {
       let next = cut.manifest.epochs.first(where: { $0.epoch > state.epoch }),
       next.firstSequence.rawValue <= state.sequence.rawValue + 1
     else { throw diverged("the archive and this store went on separately") }
+    // A whole copy follows, so any state that does not reach further will do.
     let last = next.firstSequence.rawValue - 1
     while state.sequence.rawValue > last, state.position > 1 {
       state = try await newestCut(at: state.position - 1, head)
     }
-    guard state.sequence.rawValue == last else {
-      throw diverged(
-        "this store was restored to operation \(last), at which no commit of the archive ends")
-    }
-    return state
+    return state.sequence.rawValue > last ? .empty : state
   }
 
   private func newestCut(
@@ -136,7 +138,8 @@ extension ArchiveWriter {
         throw ArchiveError(
           .stateUnavailable, "the commit is missing", object: objects.names.commit(position))
       }
-      if header.endsAtCut { return ArchivedState(header) }
+      // The fence of a new life has a state only with the whole copy that follows it.
+      if header.endsAtCut, header.instanceID == nil { return ArchivedState(header) }
       position = header.kind == .fence ? header.base.position : position - 1
     }
     return .empty
@@ -152,7 +155,9 @@ extension ArchiveWriter {
       // Compaction has replaced the segment. A copy of this directory that went on by itself does
       // not have the archive's last term.
       let attachment = await store.attachment
-      guard attachment?.archiveID == objects.archiveID, attachment?.term == state.term else {
+      guard attachment?.archiveID == objects.archiveID,
+        attachment?.term == state.term || attachment?.earlierTerm == state.term
+      else {
         throw diverged("the archive's newest operations are of another copy of this store")
       }
       return

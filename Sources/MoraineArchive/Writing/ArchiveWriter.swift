@@ -67,18 +67,17 @@ public actor ArchiveWriter {
         .otherStore, "the archive is of another store; choose another name for this one",
         object: objects.names.identity)
     }
-    await store.attach(writer.retired)
+    let earlier = await store.attach(writer.retired)
     do throws(ArchiveError) {
       try await writer.begin()
     } catch {
-      await store.attach(nil)
+      await store.detach(writer.retired, for: earlier)
       throw error
     }
     return writer
   }
 
   private func begin() async throws(ArchiveError) {
-    try await takeOver()
     try await round()
     task = Task { [weak self, interval = configuration.interval] in
       while !Task.isCancelled {
@@ -119,7 +118,7 @@ public actor ArchiveWriter {
     task?.cancel()
     do throws(ArchiveError) {
       try await inTurn { (writer) throws(ArchiveError) in
-        try await writer.round()
+        try await writer.round(wantsCheckpoint: writer.hasManyCommits)
         try await writer.finishUpload()
         try await writer.close()
       }
@@ -129,6 +128,10 @@ public actor ArchiveWriter {
     }
     await end(ArchiveError(.cancelled, "the writer of the archive was detached"))
   }
+
+  /// Whether a restore would read many commits: a program that runs briefly each time makes no
+  /// checkpoint otherwise.
+  private var hasManyCommits: Bool { shipped.position > checkpointed.position + 64 }
 
   /// Ends the writer as a killed process does; for tests.
   package func abandon() async {
@@ -176,10 +179,11 @@ public actor ArchiveWriter {
     failure = error
     task?.cancel()
     upload?.task.cancel()
-    await store.attach(nil)
+    let wasCurrent = await store.detach(retired)
     progress.withLock { $0.failure = error }
     if error.code != .cancelled { configuration.onEvent?(.ended(error)) }
-    if error.code == .fenced { store.fence(error.message) }
+    // A later writer of this very store archives what is written from now on.
+    if error.code == .fenced, wasCurrent { store.fence(error.message) }
   }
 
   private func note(_ error: ArchiveError) {

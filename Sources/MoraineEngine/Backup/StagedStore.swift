@@ -13,6 +13,8 @@ package final class StagedStore: Sendable {
     var files: [SegmentNumber: any StorageFile] = [:]
     /// The numbers of the open files, the oldest first.
     var order: [SegmentNumber] = []
+    /// Whether the files are removed already, or belong to the store that appears.
+    var hasEnded = false
     /// The highest generation of the manifests for which the segments were created.
     var generation: UInt64 = 0
   }
@@ -149,7 +151,7 @@ package final class StagedStore: Sendable {
       var manifest = whole
       // A manifest is not older than the segments that it lists.
       manifest.generation = max(manifest.generation, state.withLock { $0.generation })
-      state.withLock { $0 = State() }
+      state.withLock { ($0.files, $0.order) = ([:], []) }
       if let sequence {
         try manifest.rewind(to: sequence, in: self.staged.base, place: path.string)
       }
@@ -157,6 +159,8 @@ package final class StagedStore: Sendable {
     }
     try await Store.check(
       &staged, path, sequence == nil ? .ofUnknownLiveBytes : .rewound, progress)
+    // From here on that function removes the files, unless the store has appeared.
+    state.withLock { $0.hasEnded = true }
     try await thread.run { [staged] () throws(StoreError) in try RestoreWork.finish(staged) }
     staged.report.elapsedNanoseconds = SystemClock.monotonicNanoseconds() - began
     return staged.report
@@ -187,11 +191,16 @@ package final class StagedStore: Sendable {
 
   /// Removes all files again. The store does not appear.
   package func discard() async {
+    let hasEnded = state.withLock { state in
+      defer { state.hasEnded = true }
+      return state.hasEnded
+    }
+    if hasEnded { return }
     // The error that made the caller give up matters, not this one: the next restore removes what
     // is left.
     do throws(StoreError) {
       try await thread.run { [self] () throws(StoreError) in
-        state.withLock { $0 = State() }
+        state.withLock { ($0.files, $0.order) = ([:], []) }
         try RestoreWork.undo(staged)
       }
     } catch {}

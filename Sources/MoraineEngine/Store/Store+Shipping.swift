@@ -32,16 +32,33 @@ extension Store {
     try await beginStore()
   }
 
-  /// Waits until the disk holds all bytes of a cut.
+  /// Waits until the disk holds all bytes of a cut that was taken before.
   package func waitUntilDurable(_ cut: LogCut) async throws(StoreError) {
-    try await waitForDurability(of: cut.sequence, .sync)
+    // Not for the number of the cut: an append that failed has used up a number, which never
+    // becomes durable.
+    try await pipeline.waitUntilAllDurable()
     // The footer of a full segment becomes durable with the job that seals it, without a number.
     try await pipeline.run { () throws(StoreError) in }
   }
 
-  /// Lets a hold have what compaction replaces from now on; nil ends that. A store has one hold at
-  /// a time.
-  package func attach(_ hold: RetiredSegments?) { shipping = hold }
+  /// Lets a hold have what compaction replaces from now on. A store has one hold at a time.
+  ///
+  /// - Returns: the hold until now.
+  package func attach(_ hold: RetiredSegments) -> RetiredSegments? {
+    defer { shipping = hold }
+    return shipping
+  }
+
+  /// Ends what ``attach(_:)`` began, unless another hold has taken the place since.
+  ///
+  /// - Parameter earlier: the hold that takes the place again.
+  /// - Returns: whether the hold had the place.
+  @discardableResult
+  package func detach(_ hold: RetiredSegments, for earlier: RetiredSegments? = nil) -> Bool {
+    guard shipping === hold else { return false }
+    shipping = earlier
+    return true
+  }
 
   /// The archive that this directory has written; nil when there is none.
   package var attachment: Manifest.Attachment? { engine?.log.manifest.attachment }

@@ -80,11 +80,14 @@ package struct Manifest: Equatable, Sendable {
   /// write the archive does not have the term.
   package struct Attachment: Equatable, Sendable {
     package var archiveID: StoreIdentifier
-    /// The term under which a process wrote the archive from this directory.
+    /// The term under which a process writes the archive from this directory, or tried to.
     package var term: UInt64
+    /// The term of the archive's last commit when the process began to take over, which this
+    /// directory had written or continues; 0 for none.
+    package var earlierTerm: UInt64
 
-    package init(archiveID: StoreIdentifier, term: UInt64) {
-      (self.archiveID, self.term) = (archiveID, term)
+    package init(archiveID: StoreIdentifier, term: UInt64, earlierTerm: UInt64 = 0) {
+      (self.archiveID, self.term, self.earlierTerm) = (archiveID, term, earlierTerm)
     }
   }
 
@@ -283,6 +286,7 @@ extension Manifest {
     var writer = ByteWriter()
     writer.append(attachment.archiveID)
     writer.append(attachment.term)
+    writer.append(attachment.earlierTerm)
     return writer.bytes
   }
 
@@ -490,7 +494,9 @@ extension Manifest {
 
   private mutating func decodeAttachment(_ reader: inout ByteReader) throws(FormatError) {
     while reader.remaining > 0 {
-      attachment = Attachment(archiveID: try reader.readIdentifier(), term: try reader.read())
+      attachment = Attachment(
+        archiveID: try reader.readIdentifier(), term: try reader.read(),
+        earlierTerm: try reader.read())
     }
   }
 

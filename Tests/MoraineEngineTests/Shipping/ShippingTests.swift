@@ -49,7 +49,7 @@ import Testing
       try await store.waitUntilDurable(cut)
       if round == 0 {
         try copy.begin(at: cut)
-        await store.attach(retired)
+        _ = await store.attach(retired)
       } else {
         let (held, hasGap) = retired.take()
         #expect(!hasGap)
@@ -77,7 +77,7 @@ import Testing
     for number in 0..<300 { try await store.set([1, 2, 3], forKey: Key("\(number % 7)")) }
     let first = try #require(try await store.logCut())
     let retired = RetiredSegments(shippedThrough: first.sequence, limitBytes: 1 << 30)
-    await store.attach(retired)
+    _ = await store.attach(retired)
     for number in 0..<900 {
       try await store.set([UInt8(number & 255)], forKey: Key("\(number % 7)"))
     }
@@ -105,7 +105,7 @@ import Testing
   func segmentsBeyondTheLimitAreLetGoAndReported(mode: Store.Configuration.IOMode) async throws {
     let store = try Self.store(mode)
     let retired = RetiredSegments(shippedThrough: .none, limitBytes: 9000)
-    await store.attach(retired)
+    _ = await store.attach(retired)
     for number in 0..<2000 { try await store.set([1, 2, 3], forKey: Key("\(number % 7)")) }
     _ = try await store.compact()
     #expect(retired.heldBytes <= 9000)
