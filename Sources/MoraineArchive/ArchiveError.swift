@@ -1,4 +1,5 @@
 public import MoraineEngine
+package import MoraineFormat
 
 /// An error of an archive: what happened, where, and what to do.
 public struct ArchiveError: Error, Sendable, CustomStringConvertible {
@@ -73,5 +74,20 @@ public struct ArchiveError: Error, Sendable, CustomStringConvertible {
     var place = object.map { " (\($0)" } ?? ""
     if let offset, !place.isEmpty { place += ", offset \(offset)" }
     return "\(code): \(message)" + (place.isEmpty ? "" : place + ")")
+  }
+}
+
+extension ArchiveError {
+  /// Creates the error for bytes of an object that violate the format.
+  package init(_ error: FormatError, object: ObjectName) {
+    let offset = Int(clamping: error.offset)
+    switch error.kind {
+    case .damaged: self.init(.damaged, error.reason, object: object, offset: offset)
+    case .newer:
+      self.init(
+        .newerFormat,
+        "\(error.reason): written by a newer version of Moraine; update this program",
+        object: object, offset: offset)
+    }
   }
 }

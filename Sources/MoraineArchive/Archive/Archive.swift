@@ -9,7 +9,7 @@ public import SystemPackage
 /// let objects = DirectoryObjectStore("/mnt/nas/archives")
 /// try await objects.createRoot()  // once
 /// let archive = try await Archive.open(
-///   objects, at: ObjectName("users"), createIfMissingFor: store)
+///   objects, at: try ObjectName("users"), createIfMissingFor: store)
 /// let writer = try await archive.attach(store)
 /// // … the program writes to the store as before …
 /// try await writer.detach()
@@ -46,7 +46,7 @@ public struct Archive: Sendable {
       patience: patience)
     var found = try await unknown.record(ArchiveIdentity.self, names.identity)
     if found == nil, let local {
-      found = try await create(for: local, unknown, configuration)
+      found = try await create(for: local, unknown)
     }
     guard let found else {
       throw ArchiveError(
@@ -57,9 +57,8 @@ public struct Archive: Sendable {
   }
 
   private static func create(
-    for local: Store, _ objects: ArchiveObjects, _ configuration: ArchiveConfiguration
+    for local: Store, _ objects: ArchiveObjects
   ) async throws(ArchiveError) -> ArchiveIdentity? {
-    if configuration.probesStore { try await probe(objects) }
     let identity = ArchiveIdentity(
       archiveID: StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number()),
       storeID: try await local.archivedState().manifest.storeID,
@@ -77,23 +76,21 @@ public struct Archive: Sendable {
     return try await objects.record(ArchiveIdentity.self, objects.names.identity)
   }
 
-  static func probe(_ objects: ArchiveObjects) async throws(ArchiveError) {
-    var generator = SystemRandomNumberGenerator()
-    try await ObjectStoreProbe(objects.store, under: objects.names.root).run(using: &generator)
-  }
-
   /// Takes over the writing of the archive from this store, and ships what it writes from now on.
   /// Writers of other machines, and of copies of this store, are fenced.
   ///
   /// - Throws: `.diverged` when the store lacks what the archive has; `.otherStore`; `.fenced` when
   ///   another writer attaches at the same time; `.unsupportedStore`; `.unavailable`; `.store`.
   public func attach(_ store: Store) async throws(ArchiveError) -> ArchiveWriter {
-    if configuration.probesStore { try await Self.probe(objects) }
+    if configuration.probesStore {
+      var generator = SystemRandomNumberGenerator()
+      try await ObjectStoreProbe(objects.store, under: objects.names.root).run(using: &generator)
+    }
     return try await ArchiveWriter.attach(store, objects, configuration)
   }
 
-  /// Makes a store from the archive. Each byte is checked, with the count and the digest of the
-  /// live records, before the store appears: whole or not at all.
+  /// Makes a store from the archive. Each byte is checked, with the digest of the live records,
+  /// before the store appears: whole or not at all.
   ///
   /// The restored store has its own identity and a new epoch.
   ///

@@ -86,16 +86,16 @@ extension ArchiveWriter {
       checkpointed.bytes += open.bytes.count
       if let state = open.state { became(state) }
     case .mustAttachAgain:
-      pending = nil
-      throw ArchiveError(.unavailable, Self.stalled)
+      (pending, machine) = (nil, nil)
+      throw ArchiveError(
+        .unavailable,
+        "the program was stopped or idle for so long that the archive must be attached again")
     case .fenced:
       pending = nil
       throw fencedError
     default: preconditionFailure("a commit ends with \(last)")
     }
   }
-
-  static let stalled = "the program was stopped for too long; the archive is attached again"
 
   var fencedError: ArchiveError {
     ArchiveError(

@@ -150,7 +150,7 @@ extension ArchiveWriter {
   private func check(
     _ place: LogPlace, of state: ArchivedState, _ head: ArchiveHead, _ cut: LogCut
   ) async throws(ArchiveError) {
-    let known = cut.segments + retired.take().segments
+    let known = cut.segments + retired.segments
     guard let segment = known.first(where: { $0.holds(place) }) else {
       // Compaction has replaced the segment. A copy of this directory that went on by itself does
       // not have the archive's last term.

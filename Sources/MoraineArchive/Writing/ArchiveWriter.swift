@@ -13,7 +13,7 @@ public actor ArchiveWriter {
   let objects: ArchiveObjects
   let configuration: ArchiveConfiguration
   let retired: RetiredSegments
-  /// The machine of the protocol; nil before the first take-over.
+  /// The machine of the protocol; nil when the writer must take over first.
   var machine: Shipping?
   /// What the archive has.
   var shipped = ArchivedState.empty
@@ -36,8 +36,8 @@ public actor ArchiveWriter {
   var upload: CheckpointUpload?
   var checkpointed = CheckpointProgress()
   var failure: ArchiveError?
-  private var isInTurn = false
-  private var turns: [UnsafeContinuation<Void, Never>] = []
+  /// Held by the call that ships.
+  private let turn = AsyncGate()
   private var task: Task<Void, Never>?
   nonisolated let progress = Mutex(ArchiveStatus())
 
@@ -155,16 +155,8 @@ public actor ArchiveWriter {
   private func inTurn(
     _ body: (isolated ArchiveWriter) async throws(ArchiveError) -> Void
   ) async throws(ArchiveError) {
-    while isInTurn {
-      await withUnsafeContinuation { turns.append($0) }
-    }
-    isInTurn = true
-    defer {
-      isInTurn = false
-      let waiting = turns
-      turns = []
-      for turn in waiting { turn.resume() }
-    }
+    await turn.acquire()
+    defer { turn.release() }
     if let failure { throw failure }
     do throws(ArchiveError) {
       try await body(self)

@@ -8,16 +8,18 @@
 /// Waiting tasks resume in the order in which they began to wait, but a task that arrives in
 /// between may come first. ``passOn()`` hands the gate over instead, for callers that must keep
 /// their order.
-final class AsyncGate {
+package final class AsyncGate {
   /// Whether a task holds the gate.
   private(set) var isHeld = false
   private var waiting: [UnsafeContinuation<Void, Never>] = []
+
+  package init() {}
 
   /// The number of tasks that wait.
   var waitingCount: Int { waiting.count }
 
   /// Waits until no task holds the gate, and takes it.
-  nonisolated(nonsending) func acquire() async {
+  package nonisolated(nonsending) func acquire() async {
     await waitUntilFree()
     take()
   }
@@ -40,7 +42,7 @@ final class AsyncGate {
   }
 
   /// Releases the gate, and wakes all tasks that wait.
-  func release() {
+  package func release() {
     precondition(isHeld, "a task released a gate that no task holds")
     isHeld = false
     wakeAll()

@@ -16,7 +16,7 @@ package struct LogCut: Sendable {
   /// The number of live keys, those included that have expired and were not deleted yet.
   package let count: Int
   let directory: any StorageDirectory
-  /// For each segment, in the manifest's order: whether the disk holds all of its bytes. A failed
+  /// Whether the disk holds all bytes of a segment, for each one in the manifest's order. A failed
   /// sync of the store's name for a file may drop bytes. A later sync of the backup's name for the
   /// same file does not bring them back.
   let areDurable: [Bool]

@@ -42,6 +42,9 @@ package final class RetiredSegments: Sendable {
     withExtendedLifetime(released) {}
   }
 
+  /// The segments that are held, in the order of the log.
+  package var segments: [SegmentBytes] { state.withLock { $0.segments } }
+
   /// Returns the segments that are held, in the order of the log, and whether segments were let go
   /// since the last call: then the copy has a gap.
   package func take() -> (segments: [SegmentBytes], hasGap: Bool) {
