@@ -4,6 +4,7 @@ import MoraineFormat
 import MoraineStorage
 import MoraineTesting
 import SystemPackage
+import Testing
 
 /// A store, and its archive in a simulated store of objects.
 struct ArchiveBench {
@@ -64,10 +65,14 @@ extension Store {
       state[entry.key] = entry.value
       return true
     }
+    var count = 0
     try snapshot.keyspace(named: "ordered").scan { entry in
       state[Key(Array("ordered ".utf8) + Array(entry.key.bytes))] = entry.value
+      count += 1
       return true
     }
+    // Throws where the keyspace has lost its order.
+    if count > 0 { #expect(try snapshot.keyspace(named: "ordered").count(in: .all) == count) }
     return state
   }
 

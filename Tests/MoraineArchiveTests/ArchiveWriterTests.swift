@@ -279,6 +279,28 @@ import Testing
     #expect(try await bench.restored(to: "restored").state == ["a": [1], "b": [49]])
   }
 
+  /// The files are copied while the store is open, as with an image of a disk. So the copy has the
+  /// segment at whose end the archive's log ends, and less of it.
+  @Test func copyOfAnOpenStoreIsRefused() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    try await writer.flush()
+    try bench.storage.copyDirectory("store", to: "copy")
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    let copy = try bench.store("copy")
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(copy) }
+    #expect(error?.code == .diverged && error?.message.contains("older copy") == true)
+    for number in 0..<20 { try await copy.set([UInt8(number)], forKey: "b") }
+    let branch = await #expect(throws: ArchiveError.self) { try await bench.attach(copy) }
+    #expect(branch?.code == .diverged)
+    #expect(try await bench.restored(to: "restored").state == ["a": [2]])
+    try await copy.close()
+    do { try await store.close() } catch {}
+  }
+
   @Test func otherStoreIsRefused() async throws {
     let bench = ArchiveBench()
     let store = try bench.store()
