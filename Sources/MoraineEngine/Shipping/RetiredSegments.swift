@@ -12,6 +12,7 @@ package final class RetiredSegments: Sendable {
     var segments: [SegmentBytes] = []
     var heldBytes = 0
     var hasLetGo = false
+    var isComplete = true
   }
 
   private let state: Mutex<State>
@@ -41,6 +42,12 @@ package final class RetiredSegments: Sendable {
     }
     withExtendedLifetime(released) {}
   }
+
+  /// Whether no other hold has had the place of this one in the store since this one was attached.
+  package var isComplete: Bool { state.withLock { $0.isComplete } }
+
+  /// Records that another hold takes the place of this one.
+  func interrupt() { state.withLock { $0.isComplete = false } }
 
   /// The segments that are held, in the order of the log.
   package var segments: [SegmentBytes] { state.withLock { $0.segments } }

@@ -46,6 +46,7 @@ extension Store {
   /// - Returns: the hold until now.
   package func attach(_ hold: RetiredSegments) -> RetiredSegments? {
     defer { shipping = hold }
+    shipping?.interrupt()
     return shipping
   }
 

@@ -33,7 +33,8 @@ public actor Store {
   let peers: PeerAccess
   var readers = ReaderState()
   /// The copy of the log elsewhere that needs what compaction replaces; nil when there is none.
-  var shipping: RetiredSegments?
+  /// The copier owns it: without the copier nothing is held.
+  weak var shipping: RetiredSegments?
   /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
 
