@@ -48,6 +48,7 @@ public struct ArchiveError: Error, Sendable, CustomStringConvertible {
   /// The error of the local store.
   public let storeError: StoreError?
 
+  /// Creates an error.
   public init(
     _ code: Code, _ message: String, object: ObjectName? = nil, offset: Int? = nil,
     underlying: ObjectStoreError? = nil, storeError: StoreError? = nil

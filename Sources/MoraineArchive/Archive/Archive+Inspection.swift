@@ -37,14 +37,24 @@ extension Archive {
 
   /// Reads all objects that the newest state needs, and checks each byte of them.
   ///
+  /// - Parameter allStates: whether to read also what the states of all other checkpoints need, and
+  ///   the commits between them.
   /// - Throws: `.damaged`, with the object and the offset; the errors of ``info()``.
   /// - Complexity: O(bytes of the archive's newest state). A restore also checks that the state
   ///   has the digest that the writer's store had.
-  public func verify() async throws(ArchiveError) -> ArchiveInfo {
+  public func verify(allStates: Bool = false) async throws(ArchiveError) -> ArchiveInfo {
     var (info, history) = try await inspect()
     var contents: [ContentsReference] = []
     if let checkpoint = history.checkpoint { contents.append(checkpoint.contents) }
-    for position in history.headers.keys.sorted() where position <= history.end {
+    var first = (history.checkpoint?.position ?? 0) + 1
+    if allStates {
+      for checkpoint in try await checkpoints() where checkpoint.extent != .removed {
+        let record = try await objects.checkpoint(checkpoint.number)
+        if let record { contents.append(record.contents) }
+        if checkpoint.extent == .moments { first = min(first, checkpoint.position + 1) }
+      }
+    }
+    for position in stride(from: first, through: history.end, by: 1) {
       guard let commit = try await objects.commit(position) else {
         throw ArchiveError(
           .stateUnavailable, "the commit was removed", object: objects.names.commit(position))

@@ -1,3 +1,5 @@
+import MoraineStorage
+
 /// The settings of an archive.
 public struct ArchiveConfiguration: Sendable {
   /// The time between two looks at the store for something to ship. What was written last is lost
@@ -12,6 +14,9 @@ public struct ArchiveConfiguration: Sendable {
   public var checkpointBytes = 256 << 20
   /// The time after which a checkpoint is made, if anything was shipped since the last one.
   public var checkpointInterval: Duration = .seconds(3600)
+  /// The states that stay when the writer cleans the archive after each checkpoint; nil for a
+  /// writer that removes nothing. See ``Archive/clean(_:isDryRun:)``.
+  public var retention: RetentionRule?
   /// The name of the machine or of the program, for people who look at the archive.
   public var writerName = ""
   /// Whether attaching checks that the store of objects creates a name only once.
@@ -22,6 +27,8 @@ public struct ArchiveConfiguration: Sendable {
   /// The longest time between two looks for another writer. A writer that was stopped for longer
   /// takes over again before it acknowledges anything.
   package var stallLimit: Duration = .seconds(3600)
+  /// The time of day for labels: milliseconds since 1970, UTC.
+  package var milliseconds: @Sendable () -> UInt64 = { SystemClock.wallMilliseconds() }
   /// The most bytes of the log in one commit.
   package var commitBytes = 8 << 20
   /// The pause after the first failure of a request; it doubles with each further one.
@@ -40,6 +47,11 @@ public enum ArchiveEvent: Sendable {
   /// Part of the log was not shipped before compaction replaced it, or the store was restored. A
   /// whole copy of the store followed.
   case gap(position: UInt64)
+  /// The writer has cleaned the archive.
+  case cleaned(CleaningReport)
+  /// The writer cannot clean the archive: it lacks the permission to remove or to list, or an
+  /// object is missing. The event comes once, and again after a cleaning that succeeded.
+  case cleaningFailed(ArchiveError)
   /// Requests fail; shipping goes on when they succeed.
   case stuck(ArchiveError)
   /// The writer has ended.

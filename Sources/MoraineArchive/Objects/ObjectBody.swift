@@ -21,6 +21,7 @@ public struct ObjectBody: Sendable {
     (self.byteCount, self.pieces) = (byteCount, pieces)
   }
 
+  /// Creates a body of bytes that are in memory.
   public init(_ bytes: [UInt8]) {
     self.init(byteCount: bytes.count) { visit in bytes.withUnsafeBytes { _ = visit($0) } }
   }

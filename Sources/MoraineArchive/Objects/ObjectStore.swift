@@ -72,6 +72,7 @@ public struct ObjectStoreError: Error, Sendable, CustomStringConvertible {
   /// Whether the request may have had its effect, or may still have it: its answer was lost.
   public let mayHaveHadEffect: Bool
 
+  /// Creates an error; for programs that implement ``ObjectStore``.
   public init(
     _ code: Code, _ message: String, object: ObjectName? = nil, mayHaveHadEffect: Bool
   ) {

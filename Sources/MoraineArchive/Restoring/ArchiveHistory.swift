@@ -11,6 +11,8 @@ struct ArchiveHistory: Sendable {
   /// The highest epoch of a life of the store that the archive has. A restored store gets a higher
   /// one, also when it is not the first that was restored to its moment.
   private(set) var highestEpoch: UInt64 = 0
+  /// A position that the hint says to have existed.
+  private var hintedPosition: UInt64 = 0
   /// The position of the wanted state.
   private(set) var end: UInt64 = 0
   /// The operation at which the wanted state ends; nil for the end of the commit.
@@ -35,7 +37,12 @@ struct ArchiveHistory: Sendable {
   static func newestCheckpoint(
     _ objects: ArchiveObjects
   ) async throws(ArchiveError) -> CheckpointRecord? {
-    let hint = try await objects.hint()
+    try await newestCheckpoint(objects, try await objects.hint())
+  }
+
+  private static func newestCheckpoint(
+    _ objects: ArchiveObjects, _ hint: HeadHint?
+  ) async throws(ArchiveError) -> CheckpointRecord? {
     var search = CheckpointSearch(above: nil, hint: hint?.checkpoint ?? 0)
     while let request = search.request { search.receive(try await objects.answer(request)) }
     guard let newest = search.newest else { return nil }
@@ -43,7 +50,9 @@ struct ArchiveHistory: Sendable {
   }
 
   private mutating func findCheckpoint(_ point: RestorePoint) async throws(ArchiveError) {
-    checkpoint = try await Self.newestCheckpoint(objects)
+    let hint = try await objects.hint()
+    hintedPosition = hint?.position ?? 0
+    checkpoint = try await Self.newestCheckpoint(objects, hint)
     highestEpoch = checkpoint?.epoch ?? 0
     while let found = checkpoint {
       let isEarlyEnough =
@@ -53,7 +62,11 @@ struct ArchiveHistory: Sendable {
         case .time(let milliseconds): found.milliseconds <= milliseconds
         case .position(let position): found.position <= position
         }
-      if isEarlyEnough { return }
+      // A cleaning may have removed the contents of a checkpoint, and not the commits before it.
+      if isEarlyEnough {
+        if point.kind == .latest { return }
+        if try await objects.exists(objects.names.data(found.contents.name)) { return }
+      }
       checkpoint = found.number > 1 ? try await objects.checkpoint(found.number - 1) : nil
     }
   }
@@ -67,34 +80,58 @@ struct ArchiveHistory: Sendable {
       return position
     case .sequence(let sequence):
       if checkpoint?.sequence == sequence { return checkpoint?.position }
-      let found = try await scan { $0.endsAtCut && $0.lastSequence >= sequence }
+      let (found, end) = try await scan { $0.endsAtCut && $0.lastSequence >= sequence }
       guard let found else {
+        try await checkFollowed(upTo: end)
         throw unavailable("the archive does not reach operation \(sequence)")
       }
       if found.lastSequence > sequence { rewindsTo = sequence }
       return found.position
     case .time(let milliseconds):
       var last = checkpoint?.position
-      _ = try await scan { header in
+      let (_, end) = try await scan { header in
         if header.milliseconds > milliseconds { return true }
         if header.endsAtCut { last = header.position }
         return false
       }
-      guard let last else { throw unavailable("the archive begins after that moment") }
+      guard let last else {
+        try await checkFollowed(upTo: end)
+        throw unavailable("the archive begins after that moment")
+      }
+      // Reading the commits up to a later position checks that they are all there.
+      if last == checkpoint?.position, checkpoint?.milliseconds != milliseconds {
+        try await checkFollowed(upTo: last + 1)
+      }
       return last
     }
   }
 
-  /// Returns the first commit after the checkpoint that fulfils a condition; nil when none does.
+  /// Checks that the commit at a position was not removed: before the next checkpoint each commit
+  /// after this one existed.
+  private func checkFollowed(upTo position: UInt64) async throws(ArchiveError) {
+    let later = try await objects.checkpoint((checkpoint?.number ?? 0) + 1)
+    guard let later, position <= later.position else { return }
+    var summary: CheckpointSummary?
+    if let checkpoint { summary = try await objects.summary(checkpoint) }
+    var reader = HistoryReader(summary, target: position)
+    var action = reader.poll(.max)
+    while case .request(let request) = action {
+      action = reader.receive(try await objects.answer(request))
+    }
+    if case .unavailable = action { throw try await removed() }
+  }
+
+  /// Returns the first commit after the checkpoint that fulfils a condition, and its position; nil
+  /// when none does, and the first position without a commit.
   private func scan(
     _ condition: (CommitHeader) -> Bool
-  ) async throws(ArchiveError) -> CommitHeader? {
+  ) async throws(ArchiveError) -> (CommitHeader?, UInt64) {
     var position = (checkpoint?.position ?? 0) + 1
     while let header = try await objects.header(position) {
-      if condition(header) { return header }
+      if condition(header) { return (header, position) }
       position += 1
     }
-    return nil
+    return (nil, position)
   }
 
   private mutating func readCommits(to target: UInt64?) async throws(ArchiveError) {
@@ -119,17 +156,27 @@ struct ArchiveHistory: Sendable {
         end = newer.commit.position
         if target == end { return }
         action = reader.poll(.max)
-      case .upToDate: return try settle(target)
+      case .upToDate:
+        if target == nil { try await checkEnd() }
+        return try settle(target)
       case .damaged(let position, let damage):
         throw ArchiveError(
           .damaged, "the commit contradicts the one before it (\(damage))",
           object: objects.names.commit(position))
-      case .unavailable(let position):
-        throw ArchiveError(
-          .stateUnavailable, "the commits of this moment were removed; choose a later one",
-          object: objects.names.commit(position))
+      case .unavailable: throw try await removed()
       }
     }
+  }
+
+  /// Checks that the history does not end because a commit is lost, as far as the hint knows.
+  private func checkEnd() async throws(ArchiveError) {
+    guard hintedPosition > end, hintedPosition <= ArchiveLimits.position,
+      try await objects.header(hintedPosition) != nil
+    else { return }
+    throw ArchiveError(
+      .damaged,
+      "the commit is missing, and later ones exist; restore '--position \(end)' for the state "
+        + "before it", object: objects.names.commit(end + 1))
   }
 
   private mutating func answer(
@@ -154,6 +201,18 @@ struct ArchiveHistory: Sendable {
     // A fence of a new life is followed by a whole copy; without it, the last life counts.
     while let header = headers[end], !header.endsAtCut || header.instanceID != nil { end -= 1 }
     if end == 0 { throw unavailable("the archive is empty") }
+  }
+
+  /// Returns the error for a moment whose commits were removed by a cleaning.
+  private func removed() async throws(ArchiveError) -> ArchiveError {
+    var older = ""
+    if let checkpoint, try await objects.exists(objects.names.data(checkpoint.contents.name)) {
+      older =
+        "the nearest older state that can be restored is that of position \(checkpoint.position); "
+    }
+    return unavailable(
+      "a cleaning has removed the commits of this moment; \(older)"
+        + "'moraine archive-info --checkpoints' lists all states that can be restored")
   }
 
   private func unavailable(_ reason: String) -> ArchiveError {

@@ -42,8 +42,21 @@ struct ArchiveRestore: Sendable {
       return try await state.finish(history, progress)
     } catch {
       await staged.discard()
-      throw error
+      throw try await explained(error, source)
     }
+  }
+
+  /// Returns the error for an object that is missing: a cleaning removes the contents of a state
+  /// before its segments.
+  private func explained(
+    _ error: ArchiveError, _ source: ContentsReference
+  ) async throws(ArchiveError) -> ArchiveError {
+    guard error.code == .damaged else { return error }
+    let name = objects.names.data(source.name)
+    if try await objects.exists(name) { return error }
+    return ArchiveError(
+      .stateUnavailable,
+      "a cleaning has removed this state while it was restored; choose another one", object: name)
   }
 
   /// Returns the contents of the last whole copy before the end of the history, and the commits

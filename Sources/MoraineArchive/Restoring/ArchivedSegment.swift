@@ -21,30 +21,40 @@ struct ArchivedSegment: Sendable {
     _ body: (Int, [UInt8]) async throws(ArchiveError) -> Void
   ) async throws(ArchiveError) {
     let header = try await header()
-    let reader = ContainerReader(header)
     var offset = 0
     while offset < header.rawByteCount {
       let range = offset..<min(offset + Self.partBytes, header.rawByteCount)
-      let blocks = header.blocks(holding: range)
-      let stored = try await bytes(header.storedRange(ofBlocks: blocks))
-      let raw = try decoding(name) { () throws(FormatError) in
-        try stored.withUnsafeBufferPointer { stored throws(FormatError) in
-          try reader.rawBytes(range, from: UnsafeRawBufferPointer(stored))
-        }
-      }
-      try await body(offset, raw)
+      try await body(offset, try await raw(range, header))
       offset = range.upperBound
     }
   }
 
+  /// Returns some bytes of the segment.
+  ///
+  /// - Throws: `.damaged` when the object is missing, or differs from what was written.
+  func bytes(_ range: Range<Int>) async throws(ArchiveError) -> [UInt8] {
+    try await raw(range, try await header())
+  }
+
+  private func raw(
+    _ range: Range<Int>, _ header: ContainerHeader
+  ) async throws(ArchiveError) -> [UInt8] {
+    let stored = try await stored(header.storedRange(ofBlocks: header.blocks(holding: range)))
+    return try decoding(name) { () throws(FormatError) in
+      try stored.withUnsafeBufferPointer { stored throws(FormatError) in
+        try ContainerReader(header).rawBytes(range, from: UnsafeRawBufferPointer(stored))
+      }
+    }
+  }
+
   private func header() async throws(ArchiveError) -> ContainerHeader {
-    let first = try await bytes(0..<24)
+    let first = try await stored(0..<24)
     let length = try decoding(name) { () throws(FormatError) in
       try first.withUnsafeBufferPointer { raw throws(FormatError) in
         try ContainerHeader.claimedHeadLength(UnsafeRawBufferPointer(raw))
       }
     }
-    let head = try await bytes(0..<length)
+    let head = try await stored(0..<length)
     let header = try decoding(name) { () throws(FormatError) in
       try head.withUnsafeBufferPointer { raw throws(FormatError) in
         try ContainerHeader(decoding: UnsafeRawBufferPointer(raw))
@@ -59,7 +69,7 @@ struct ArchivedSegment: Sendable {
     return header
   }
 
-  private func bytes(_ range: Range<Int>) async throws(ArchiveError) -> [UInt8] {
+  private func stored(_ range: Range<Int>) async throws(ArchiveError) -> [UInt8] {
     guard let bytes = try await objects.get(name, range) else {
       throw ArchiveError(.damaged, "an object of the checkpoint is missing", object: name)
     }

@@ -1,6 +1,5 @@
 import MoraineEngine
 import MoraineFormat
-import MoraineStorage
 import Synchronization
 
 /// What was shipped since the last checkpoint.
@@ -53,6 +52,16 @@ struct PendingCheckpoint {
   var action: Shipping.Action
 }
 
+/// The segments that were uploaded for a checkpoint that does not exist yet. When the upload fails,
+/// the next one goes on after them.
+final class UploadedSegments: Sendable {
+  private let segments = Mutex<[CheckpointContents.Segment]>([])
+
+  var all: [CheckpointContents.Segment] { segments.withLock { $0 } }
+
+  func add(_ segment: CheckpointContents.Segment) { segments.withLock { $0.append(segment) } }
+}
+
 struct UploadedContents: Sendable {
   let reference: ContentsReference
   let segments: [CheckpointContents.Segment]
@@ -63,16 +72,21 @@ extension ArchiveWriter {
   func beginUpload(_ cut: LogCut) async throws(ArchiveError) {
     try await learnObjects()
     precondition(upload == nil, "another checkpoint is under way")
-    precondition(cut.sequence == shipped.sequence, "a checkpoint has the state of a commit")
+    // An append that failed has used up a number, which no commit has.
+    precondition(cut.sequence >= shipped.sequence, "a checkpoint has the state of a commit")
     guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
     let work = ContentsUpload(
-      objects: objects, store: store, term: term, known: checkpointed.objects)
+      objects: objects, store: store, term: term, known: checkpointed.objects,
+      uploaded: uploaded)
+    var manifest = cut.manifest
+    manifest.lastSequence = shipped.sequence
+    let contents = manifest.encoded()
     let flag = EndFlag()
     upload = CheckpointUpload(
-      state: shipped, milliseconds: SystemClock.wallMilliseconds(), hasEnded: flag,
+      state: shipped, milliseconds: configuration.milliseconds(), hasEnded: flag,
       task: Task {
         defer { flag.set() }
-        do throws(ArchiveError) { return .success(try await work.run(cut)) } catch {
+        do throws(ArchiveError) { return .success(try await work.run(cut, contents)) } catch {
           return .failure(error)
         }
       })
@@ -117,8 +131,9 @@ extension ArchiveWriter {
     try await learnObjects()
     guard let term = machine?.state.term else { preconditionFailure("no machine runs") }
     let work = ContentsUpload(
-      objects: objects, store: store, term: term, known: checkpointed.objects)
-    let uploaded = try await work.run(cut)
+      objects: objects, store: store, term: term, known: checkpointed.objects,
+      uploaded: uploaded)
+    let uploaded = try await work.run(cut, cut.manifest.encoded())
     checkpointed.objects = uploaded.segments
     return uploaded.reference
   }
@@ -194,11 +209,15 @@ extension ArchiveWriter {
   ) async {
     checkpointed.position = checkpoint.commit.position
     (checkpointed.bytes, checkpointed.began) = (0, .now)
-    if let uploaded { checkpointed.objects = uploaded.segments }
+    if let uploaded {
+      checkpointed.objects = uploaded.segments
+      self.uploaded = UploadedSegments()
+    }
     progress.withLock { $0.checkpoint = checkpoint.number }
     configuration.onEvent?(
       .checkpointed(number: checkpoint.number, position: checkpoint.commit.position))
     await writeHint()
+    beginCleaning()
   }
 
   /// Writes where the newest objects are. A hint only: nothing depends on it, so an error is none
@@ -220,19 +239,30 @@ struct ContentsUpload: Sendable {
   let term: UInt64
   /// Segments that objects hold already.
   let known: [CheckpointContents.Segment]
+  /// Segments that an upload of this term has uploaded, and that no checkpoint names yet.
+  let uploaded: UploadedSegments
 
-  func run(_ cut: LogCut) async throws(ArchiveError) -> UploadedContents {
+  /// - Parameter manifest: the encoding of the cut's manifest, with the last number of the state.
+  func run(
+    _ cut: LogCut, _ manifest: [UInt8]
+  ) async throws(ArchiveError) -> UploadedContents {
     var segments: [CheckpointContents.Segment] = []
     for segment in cut.segments {
       let length = segment.entry.lengthBytes
-      let same = known.first {
+      let same = (known + uploaded.all).first {
         $0.number == segment.identity.number && $0.epoch == segment.identity.epoch
           && $0.salt == segment.identity.salt && $0.lengthBytes == length
       }
-      if let same { segments.append(same) } else { segments.append(try await upload(segment)) }
+      if let same {
+        segments.append(same)
+      } else {
+        let new = try await upload(segment)
+        uploaded.add(new)
+        segments.append(new)
+      }
     }
     let contents = CheckpointContents(
-      archiveID: objects.archiveID, segments: segments, manifest: cut.manifest.encoded())
+      archiveID: objects.archiveID, segments: segments, manifest: manifest)
     let name = DataObjectName(term: term, nonce: .random)
     let bytes = contents.container()
     try await objects.put(objects.names.data(name), ObjectBody(bytes))

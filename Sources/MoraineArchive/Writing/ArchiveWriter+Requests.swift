@@ -114,7 +114,7 @@ extension ArchiveWriter {
       previousNonce: previous, epoch: epoch,
       firstSequence: SequenceNumber(rawValue: last.rawValue + 1),
       lastSequence: cut?.sequence ?? last)
-    header.milliseconds = SystemClock.wallMilliseconds()
+    header.milliseconds = configuration.milliseconds()
     if let cut {
       header.digest = cut.manifest.digest
       header.liveCount = UInt64(cut.count)

@@ -23,20 +23,23 @@ extension ArchiveWriter {
     try await finishUploadIfDone()
     let cut = try await durableCut()
     let (held, hasGap) = retired.take()
-    if !hasCopy || hasGap || cut.manifest.epoch != shipped.epoch {
+    // Remembered until a whole copy succeeds.
+    if hasGap { (hasCopy, isContinuous) = (false, false) }
+    if !hasCopy || cut.manifest.epoch != shipped.epoch {
       return try await shipContents(cut)
     }
     let isDue = checkpointed.isDue(
       configuration, liveBytes: cut.liveBytes, position: shipped.position)
     let checkpoints = upload == nil && (wantsCheckpoint || isDue)
     if cut.sequence > shipped.sequence || checkpoints {
-      guard let tail = LogTail(after: shipped, logEnd, cut, held) else {
-        return try await shipContents(cut)
-      }
+      let tail = LogTail(
+        after: shipped, logEnd, cut, held, hasAll: isContinuous && retired.isComplete)
+      guard let tail else { return try await shipContents(cut) }
       // A checkpoint has the segments as they are now. So the bytes that later pieces continue must
       // be in the log: also the footer of a segment, which has no number.
       if !tail.parts.isEmpty { try await ship(tail, cut) }
     }
+    isContinuous = true
     if checkpoints, checkpointed.position < shipped.position { try await beginUpload(cut) }
   }
 
@@ -115,7 +118,7 @@ extension ArchiveWriter {
     header.logEnd = cut.logEnd
     try await ship(header, [], ArchivedState(header))
     knownKeyspaces = Set(cut.keyspaces)
-    hasCopy = true
+    (hasCopy, isContinuous) = (true, true)
     configuration.onEvent?(.gap(position: header.position))
     try await createCheckpoint(of: header, reference)
   }

@@ -1,6 +1,5 @@
 import MoraineEngine
 import MoraineFormat
-import MoraineStorage
 import Synchronization
 
 // Taking over an archive: whether this store continues its history, and the fence.
@@ -11,6 +10,8 @@ extension ArchiveWriter {
     (machine, pending, pendingCheckpoint, knownKeyspaces) = (nil, nil, nil, nil)
     upload?.task.cancel()
     upload = nil
+    isContinuous = false
+    uploaded = UploadedSegments()
     let hint = try await objects.hint()
     var taking = TakeOver(
       ArchiveHints(
@@ -63,7 +64,7 @@ extension ArchiveWriter {
     case .createTerm(let term):
       let record = TermRecord(
         archiveID: objects.archiveID, term: term, nonce: .random,
-        createdMilliseconds: SystemClock.wallMilliseconds(), instanceID: cut.manifest.instanceID,
+        createdMilliseconds: configuration.milliseconds(), instanceID: cut.manifest.instanceID,
         writer: configuration.writerName)
       return try await create(objects.names.term(term), record.encoded(), &attempts)
     case .createCommit(let position, _):
@@ -95,7 +96,7 @@ extension ArchiveWriter {
       epoch: cut.manifest.epoch,
       firstSequence: SequenceNumber(rawValue: base.sequence.rawValue + 1),
       lastSequence: base.sequence)
-    header.milliseconds = SystemClock.wallMilliseconds()
+    header.milliseconds = configuration.milliseconds()
     (header.digest, header.liveCount) = (base.digest, base.count)
     header.base = base.base
     header.logEnd = base.logEnd
@@ -110,7 +111,7 @@ extension ArchiveWriter {
     at head: ArchiveHead, _ cut: LogCut
   ) async throws(ArchiveError) -> ArchivedState {
     guard head.commit != nil else { return .empty }
-    var state = try await newestCut(at: head.position, head)
+    let state = try await newestCut(at: head.position, head)
     if state.epoch == cut.manifest.epoch {
       guard state.sequence <= cut.sequence else { throw olderCopy(state, cut) }
       if let place = state.logEnd { try await check(place, of: state, head, cut) }
@@ -121,13 +122,40 @@ extension ArchiveWriter {
       let next = cut.manifest.epochs.first(where: { $0.epoch > state.epoch }),
       next.firstSequence.rawValue <= state.sequence.rawValue + 1
     else { throw diverged("the archive and this store went on separately") }
-    // A whole copy follows, so any state that does not reach further will do.
-    let last = next.firstSequence.rawValue - 1
-    while state.sequence.rawValue > last, state.position > 1 {
-      state = try await newestCut(at: state.position - 1, head)
-    }
-    return state.sequence.rawValue > last ? .empty : state
+    return try await state.sequence < next.firstSequence
+      ? state : earlierState(than: state.position, before: next.firstSequence, head)
   }
+
+  /// Returns a state of the archive from before an operation. A whole copy follows, so any such
+  /// state will do: one of the last commits, or else one of a checkpoint.
+  ///
+  /// - Complexity: O(log checkpoints) requests.
+  private func earlierState(
+    than position: UInt64, before first: SequenceNumber, _ head: ArchiveHead
+  ) async throws(ArchiveError) -> ArchivedState {
+    var position = position
+    for _ in 0..<Self.searchedCommits {
+      guard position > 1, let header = try await objects.header(position - 1) else { break }
+      position -= 1
+      if header.endsAtCut, header.instanceID == nil, header.lastSequence < first {
+        return ArchivedState(header)
+      }
+    }
+    var (number, step) = (head.checkpoint?.number ?? 0, UInt64(1))
+    while number > 0, let record = try await objects.checkpoint(number) {
+      if record.sequence < first {
+        let header = try await objects.header(record.position)
+        let isOfCheckpoint = header?.nonce == record.commitNonce
+        return isOfCheckpoint ? header.map { ArchivedState($0) } ?? .empty : ArchivedState(record)
+      }
+      number -= min(number, step)
+      step *= 2
+    }
+    return .empty
+  }
+
+  /// The commits that are read to find an earlier state, before checkpoints are.
+  private static let searchedCommits = 32
 
   private func newestCut(
     at position: UInt64, _ head: ArchiveHead
@@ -136,7 +164,10 @@ extension ArchiveWriter {
     while position > 0 {
       guard let header = try await objects.header(position) else {
         throw ArchiveError(
-          .stateUnavailable, "the commit is missing", object: objects.names.commit(position))
+          .stateUnavailable,
+          "the state that the last writer continued was removed by a cleaning; "
+            + "restore the newest state into a new directory, and attach that store",
+          object: objects.names.commit(position))
       }
       // The fence of a new life has a state only with the whole copy that follows it.
       if header.endsAtCut, header.instanceID == nil { return ArchivedState(header) }
@@ -165,7 +196,7 @@ extension ArchiveWriter {
     guard let start = Int(exactly: place.offset), start <= segment.lengthBytes else {
       throw olderCopy(state, cut)
     }
-    let last = try await lastBytes(before: place, state)
+    let last = try await lastBytes(before: place, state, head)
     let own: [UInt8]
     do throws(StoreError) {
       own = try await store.runBlocking { () throws(StoreError) in
@@ -181,12 +212,14 @@ extension ArchiveWriter {
     }
   }
 
-  /// Returns bytes of the log that end at a place, from the newest commit that has any.
+  /// Returns bytes of the log that end at a place, from the newest commit that has any, or from the
+  /// newest checkpoint.
   private func lastBytes(
-    before place: LogPlace, _ state: ArchivedState
+    before place: LogPlace, _ state: ArchivedState, _ head: ArchiveHead
   ) async throws(ArchiveError) -> [UInt8] {
     var position = state.position
-    while position > 0, let header = try await objects.header(position) {
+    let first = head.checkpoint?.commit.position ?? 0
+    while position > first, let header = try await objects.header(position) {
       if let index = header.pieces.firstIndex(where: { $0.end == place }),
         let commit = try await objects.commit(position)
       {
@@ -195,10 +228,27 @@ extension ArchiveWriter {
       if header.kind == .gap { break }
       position = header.kind == .fence ? header.base.position : position - 1
     }
-    // The bytes came with a whole copy of the store. Its segment has the salt of this one, and
-    // nothing was appended to it since.
-    return []
+    guard let number = head.checkpoint?.number,
+      let record = try await objects.checkpoint(number)
+    else { return [] }
+    let copy: CheckpointContents.Segment?
+    do throws(ArchiveError) {
+      copy = try await objects.contents(record.contents).segments.first {
+        $0.number == place.segment && $0.epoch == place.epoch && $0.salt == place.salt
+          && $0.lengthBytes >= place.offset
+      }
+    } catch {
+      guard error.code == .damaged || error.code == .stateUnavailable else { throw error }
+      return []
+    }
+    // Without a copy of the segment its salt is all there is to compare.
+    guard let copy else { return [] }
+    let end = Int(place.offset)
+    return try await ArchivedSegment(copy, objects).bytes(max(0, end - Self.comparedBytes)..<end)
   }
+
+  /// The bytes of a checkpoint's segment that are compared with the store's log.
+  private static let comparedBytes = 4096
 
   private func olderCopy(_ state: ArchivedState, _ cut: LogCut) -> ArchiveError {
     diverged(
@@ -209,7 +259,9 @@ extension ArchiveWriter {
   private func diverged(_ reason: String) -> ArchiveError {
     ArchiveError(
       .diverged,
-      "\(reason); restore the archive into a new directory, or give this store a new archive",
+      "\(reason); restore the archive into a new directory ('moraine restore ARCHIVE NEW'; "
+        + "'moraine archive STORE ARCHIVE --adopt' also keeps this one under another name), "
+        + "or give this store a new archive",
       object: objects.names.root)
   }
 }

@@ -19,6 +19,8 @@ public actor ArchiveWriter {
   var shipped = ArchivedState.empty
   /// Whether the archive has a whole copy of the store, from which the log leads on.
   var hasCopy = false
+  /// Whether ``retired`` has received each segment that was replaced since ``shipped``.
+  var isContinuous = false
   /// The position and the nonce of the last commit, which may end between two cuts.
   var position: UInt64 = 0
   var previous = Nonce.zero
@@ -34,7 +36,13 @@ public actor ArchiveWriter {
   var knownKeyspaces: Set<CommitHeader.Keyspace>?
   /// The upload of a checkpoint that is under way.
   var upload: CheckpointUpload?
+  var uploaded = UploadedSegments()
   var checkpointed = CheckpointProgress()
+  /// The cleaning that is under way.
+  var cleaning: Task<Void, Never>?
+  var cleaningMemory = CleaningMemory()
+  /// Whether the last cleaning has failed.
+  var hasCleaningFailed = false
   var failure: ArchiveError?
   /// Held by the call that ships.
   private let turn = AsyncGate()
@@ -55,6 +63,12 @@ public actor ArchiveWriter {
   ) {
     (self.store, self.objects, self.configuration) = (store, objects, configuration)
     retired = RetiredSegments(shippedThrough: .none, limitBytes: configuration.heldBytesLimit)
+  }
+
+  deinit {
+    task?.cancel()
+    upload?.task.cancel()
+    cleaning?.cancel()
   }
 
   static func attach(
@@ -126,6 +140,7 @@ public actor ArchiveWriter {
       await end(error)
       throw error
     }
+    await cleaning?.value
     await end(ArchiveError(.cancelled, "the writer of the archive was detached"))
   }
 
@@ -171,6 +186,7 @@ public actor ArchiveWriter {
     failure = error
     task?.cancel()
     upload?.task.cancel()
+    cleaning?.cancel()
     let wasCurrent = await store.detach(retired)
     progress.withLock { $0.failure = error }
     if error.code != .cancelled { configuration.onEvent?(.ended(error)) }

@@ -33,6 +33,14 @@ struct ArchivedState: Sendable {
       logEnd: header.logEnd)
   }
 
+  /// The state of a checkpoint, without the end of the log.
+  init(_ record: CheckpointRecord) {
+    self.init(
+      position: record.position, nonce: record.commitNonce, term: record.term,
+      epoch: record.epoch, sequence: record.sequence, digest: record.digest,
+      count: record.liveCount)
+  }
+
   var base: CommitHeader.Base {
     CommitHeader.Base(position: position, sequence: sequence, digest: digest)
   }
@@ -86,14 +94,18 @@ struct LogTail: Sendable {
   /// - Parameters:
   ///   - state: the archive's state at its last cut.
   ///   - place: the end of the log in the archive, which may be after that cut.
+  ///   - hasAll: whether no segment was removed since that cut but the retired ones. A number that
+  ///     no segment has was then used up by an append that failed.
   init?(
-    after state: ArchivedState, _ place: LogPlace?, _ cut: LogCut, _ retired: [SegmentBytes]
+    after state: ArchivedState, _ place: LogPlace?, _ cut: LogCut, _ retired: [SegmentBytes],
+    hasAll: Bool
   ) {
     let present = Set(cut.segments.map(\.identity))
     let appended = (retired.filter { !present.contains($0.identity) } + cut.segments)
       .filter { !$0.isCompacted && $0.entry.recordCount > 0 }
       .sorted { $0.entry.firstSequence < $1.entry.firstSequence }
     var last = state.sequence
+    var number = place?.segment.rawValue
     var parts: [Part] = []
     var rest = appended[...]
     if let place, let index = appended.firstIndex(where: { $0.holds(place) }) {
@@ -109,11 +121,17 @@ struct LogTail: Sendable {
       return nil
     }
     for segment in rest where segment.entry.lastSequence > last {
-      guard segment.entry.firstSequence.rawValue == last.rawValue + 1 else { return nil }
+      // Numbers of segments only grow, so no segment was between two that are adjacent.
+      let isNext = number.map { $0 + 1 == segment.identity.number.rawValue } ?? false
+      guard hasAll || isNext || segment.entry.firstSequence.rawValue == last.rawValue + 1 else {
+        return nil
+      }
       parts.append(Part(segment: segment, range: 0..<segment.lengthBytes))
-      last = segment.entry.lastSequence
+      (last, number) = (segment.entry.lastSequence, segment.identity.number.rawValue)
     }
-    guard last >= cut.sequence else { return nil }
+    // A segment after the last one would have had the next number.
+    let isLast = number.map { $0 + 1 >= cut.manifest.nextSegmentNumber } ?? false
+    guard hasAll || isLast || last >= cut.sequence else { return nil }
     self.parts = parts
   }
 

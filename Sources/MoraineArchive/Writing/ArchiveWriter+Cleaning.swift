@@ -1,0 +1,34 @@
+// Cleaning after a checkpoint, beside the shipping of the log.
+extension ArchiveWriter {
+  /// Begins to remove what the rule of the configuration does not keep, unless a cleaning is under
+  /// way. The next checkpoint begins another one.
+  func beginCleaning() {
+    guard let rule = configuration.retention, cleaning == nil, failure == nil else { return }
+    let cleaner = ArchiveCleaner(objects: objects, rule: rule, isDryRun: false)
+    cleaning = Task { [weak self, memory = cleaningMemory] in
+      var memory = memory
+      let result: Result<CleaningReport, ArchiveError>
+      do throws(ArchiveError) {
+        result = .success(try await cleaner.run(&memory))
+      } catch {
+        result = .failure(error)
+      }
+      await self?.noteCleaning(result, memory)
+    }
+  }
+
+  private func noteCleaning(
+    _ result: Result<CleaningReport, ArchiveError>, _ memory: CleaningMemory
+  ) {
+    (cleaning, cleaningMemory) = (nil, memory)
+    switch result {
+    case .success(let report):
+      hasCleaningFailed = false
+      configuration.onEvent?(.cleaned(report))
+    case .failure(let error):
+      if error.code == .cancelled || hasCleaningFailed { return }
+      hasCleaningFailed = true
+      configuration.onEvent?(.cleaningFailed(error))
+    }
+  }
+}

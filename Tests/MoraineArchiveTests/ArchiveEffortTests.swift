@@ -1,0 +1,202 @@
+import MoraineArchive
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// An archive does no more than it must: no whole copy without a gap, no second upload, no request
+/// for each commit, no bytes that are held for a writer that does not exist.
+@Suite(.timeLimit(.minutes(5))) struct ArchiveEffortTests {
+  private static var configuration: Store.Configuration {
+    var configuration = Store.Configuration()
+    configuration.segmentSizeBytes = 4096
+    configuration.ioMode = .positional
+    configuration.compaction = .manual
+    configuration.durability = .none
+    return configuration
+  }
+
+  /// Makes appends fail until one of them has used up a number.
+  private func useUpANumber(_ store: Store, _ storage: FaultStorage) async throws {
+    for skipped in 0..<20 {
+      let before = try await store.statistics().lastSequence
+      let writes = Mutex(0)
+      // The first write of an append may be a mark, which has no number.
+      storage.setScript { event in
+        guard event.operation == .write else { return nil }
+        let number = writes.withLock { writes in
+          writes += 1
+          return writes
+        }
+        return number > skipped % 4 ? .fail(.noSpace) : nil
+      }
+      var hasFailed = false
+      do { try await store.set([2], forKey: "b") } catch { hasFailed = true }
+      storage.setScript(nil)
+      let after = try await store.logCut()?.sequence ?? before
+      if hasFailed, after > before { return }
+    }
+    Issue.record("no append has used up a number")
+  }
+
+  /// Whether a number is missing between two segments.
+  private func hasHole(_ store: Store) async throws -> Bool {
+    let entries = try await store.logCut()?.segments.map(\.entry) ?? []
+    return zip(entries, entries.dropFirst()).contains {
+      $0.lastSequence.rawValue + 1 < $1.firstSequence.rawValue
+    }
+  }
+
+  /// Regression: an append that failed has used up a number, and the archive got a gap.
+  @Test func numberOfAFailedAppendIsNoGap() async throws {
+    var bench = ArchiveBench()
+    let gaps = Mutex(0)
+    bench.configuration.onEvent = { event in
+      if case .gap = event { gaps.withLock { $0 += 1 } }
+    }
+    let storage = FaultStorage(MemoryStorage())
+    let store = try Store(on: storage, at: "store", configuration: Self.configuration)
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await useUpANumber(store, storage)
+    try await store.set([3], forKey: "c")
+    try await writer.flush()
+    try await useUpANumber(store, storage)
+    // No operation follows the number.
+    try await writer.flush()
+    try await writer.checkpoint()
+    #expect(try await bench.restored(to: "one").state == store.contents())
+    for number in 0..<200 where try await !hasHole(store) {
+      try await useUpANumber(store, storage)
+      let value = Array(repeating: UInt8(number), count: 150)
+      try await store.set(value, forKey: Key("d \(number % 7)"))
+    }
+    #expect(try await hasHole(store), "a number was used up between two segments")
+    try await writer.flush()
+    _ = try await store.compact()
+    try await writer.flush()
+    #expect(try await bench.restored(to: "two").state == store.contents())
+    try await useUpANumber(store, storage)
+    try await store.set([4], forKey: "e")
+    try await writer.flush()
+    #expect(gaps.withLock { $0 } == 1, "the first copy alone")
+    await writer.abandon()
+    try await store.close()
+    let again = try Store(on: storage, at: "store", configuration: Self.configuration)
+    try await again.set([5], forKey: "f")
+    let second = try await bench.attach(again)
+    try await second.checkpoint()
+    #expect(gaps.withLock { $0 } == 1, "no other copy")
+    #expect(try await bench.restored(to: "three").state == again.contents())
+    let checked = try await bench.archive().verify(allStates: true)
+    #expect(checked.sequence == second.status.archivedSequence)
+    try await second.detach()
+    try await again.close()
+  }
+
+  /// Regression: an upload that failed began again with its first segment.
+  @Test(arguments: [1, 2, 3])
+  func uploadThatFailedGoesOnAfterItsSegments(count: Int) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    for number in 0..<400 { try await store.set([UInt8(number & 255)], forKey: Key("\(number)")) }
+    try await writer.flush()
+    let puts = Mutex(0)
+    bench.objects.setScript { request in
+      guard request.verb == .put, request.object.text.hasPrefix("users/obj/") else { return nil }
+      return puts.withLock { puts in
+        puts += 1
+        return puts > count ? .refused(.denied) : nil
+      }
+    }
+    await #expect(throws: ArchiveError.self) { try await writer.checkpoint() }
+    bench.objects.setScript(nil)
+    #expect(writer.status.failure == nil)
+    func objectCount() -> Int {
+      bench.objects.objects.keys.count { $0.text.hasPrefix("users/obj/") }
+    }
+    let before = objectCount()
+    try await writer.checkpoint()
+    let segments = try await store.logCut()?.segments.count ?? 0
+    // The segments that were left, and their list.
+    #expect(objectCount() - before == segments + 1 - count)
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await writer.detach()
+    try await store.close()
+  }
+
+  /// Regression: a store that was restored to an old moment read one header for each commit since.
+  @Test func restoredStoreAttachesWithFewRequests() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    try await writer.flush()
+    let older = writer.status.position
+    for number in 0..<600 {
+      try await store.set([UInt8(number & 255)], forKey: "b")
+      try await writer.flush()
+      if number % 100 == 50 { try await writer.checkpoint() }
+    }
+    try await writer.detach()
+    try await store.close()
+    _ = try await bench.restored(.position(older), to: "restored")
+    let restored = try bench.store("restored")
+    bench.objects.clearTrace()
+    let second = try await bench.attach(restored)
+    #expect(bench.objects.traffic.requestCount < 120)
+    #expect(try await bench.restored(to: "again").state == ["a": [1]])
+    try await second.detach()
+    try await restored.close()
+  }
+
+  /// Regression: a writer that was dropped without `detach` left its hold in the store, which kept
+  /// what compaction replaced.
+  @Test func droppedWriterHoldsNothing() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    weak var dropped: ArchiveWriter?
+    do {
+      let writer = try await bench.attach(store)
+      try await writer.flush()
+      dropped = writer
+    }
+    while dropped != nil { await Task.yield() }
+    let hold = RetiredSegments(shippedThrough: .none, limitBytes: 1)
+    #expect(await store.attach(hold) == nil)
+    try await store.close()
+  }
+
+  /// Another writer of the same store attaches and fails. What compaction replaced in between was
+  /// handed to it, so a whole copy of the store follows.
+  @Test func writerGoesOnAfterAnotherAttachFailed() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let first = try await bench.attach(store)
+    for number in 0..<50 { try await store.set([UInt8(number)], forKey: "b") }
+    try await first.checkpoint()
+    let gate = RequestGate()
+    bench.objects.setScript { request in
+      if request.verb == .get, request.object.text == "users/head" { return .hang(gate) }
+      return request.verb == .create ? .refused(.unavailable) : nil
+    }
+    let second = Task { try await bench.attach(store) }
+    await gate.arrival()
+    for number in 0..<900 { try await store.set([UInt8(number & 255)], forKey: "c") }
+    _ = try await store.compact()
+    gate.open()
+    await #expect(throws: ArchiveError.self) { try await second.value }
+    bench.objects.setScript(nil)
+    for number in 0..<9 { try await store.set([UInt8(number)], forKey: "d") }
+    try await first.flush()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await first.detach()
+    try await store.close()
+  }
+}
