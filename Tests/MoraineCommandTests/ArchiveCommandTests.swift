@@ -78,4 +78,54 @@ import Testing
     #expect(refused.code == 3, "\(refused)")
     #expect(!FileManager.default.fileExists(atPath: restored("damaged") + "/MANIFEST"))
   }
+
+  @Test func oldStatesAreRemovedAndListed() async throws {
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    for value in 0..<4 {
+      try await place.drive("put 6b 7\(value)")
+      #expect(try await Moraine.run("archive", place.store, archive, "--checkpoint").code == 0)
+    }
+    let all = try await Moraine.run("archive-info", archive, "--checkpoints")
+    #expect(all.code == 0 && all.text.contains("checkpoint 5: sequence 5, "), "\(all)")
+    #expect(!all.text.contains("removed"), "\(all)")
+    let rule = ["--keep", "0s", "--keep-checkpoints", "0s", "--keep-days", "0"]
+    let planned = try await Moraine.run(["archive-clean", archive, "--dry-run"] + rule)
+    #expect(planned.code == 0 && planned.text.hasPrefix("would remove "), "\(planned)")
+    let cleaned = try await Moraine.run(["archive-clean", archive, "--json"] + rule)
+    let report = try JSONSerialization.jsonObject(with: Data(cleaned.output)) as? [String: Any]
+    #expect(cleaned.code == 0 && report?["checkpointCount"] as? Int == 1, "\(cleaned)")
+    #expect(report?["objectCount"] as? Int ?? 0 > 0, "\(cleaned)")
+    let few = try await Moraine.run("archive-info", archive, "--checkpoints")
+    #expect(few.text.contains("each moment from here on") && few.text.contains("removed"), "\(few)")
+    #expect(try await Moraine.run("archive-verify", archive, "--deep").code == 0)
+    let gone = try await Moraine.run("restore", archive, restored("gone"), "--through", "2")
+    #expect(gone.code == 2 && gone.errors.contains("a cleaning has removed"), "\(gone)")
+    #expect(try await Moraine.run("restore", archive, restored("latest")).code == 0)
+    #expect(try await Moraine.run("get", restored("latest"), "k").text == "s")
+    let wrong = try await Moraine.run("archive-clean", archive, "--keep", "7w")
+    #expect(wrong.code == 2, "\(wrong)")
+  }
+
+  @Test func adoptionReplacesAnOlderCopyAndKeepsIt() async throws {
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let copy = restored("copy")
+    try FileManager.default.copyItem(atPath: place.store, toPath: copy)
+    try await place.drive("put 6b 77")
+    #expect(try await Moraine.run("archive", place.store, archive).code == 0)
+    // The copy has gone on by itself.
+    #expect(try await Moraine.run("put", copy, "l", "own").code == 0)
+    let refused = try await Moraine.run("archive", copy, archive)
+    #expect(refused.code == 9 && refused.errors.contains("--adopt"), "\(refused)")
+    let adopted = try await Moraine.run("archive", copy, archive, "--adopt")
+    #expect(adopted.code == 0, "\(adopted)")
+    #expect(adopted.text.contains("until now is kept: \(copy).branch-1"), "\(adopted)")
+    #expect(try await Moraine.run("get", copy, "k").text == "w")
+    #expect(try await Moraine.run("get", copy, "l").code == 1)
+    #expect(try await Moraine.run("get", copy + ".branch-1", "l").text == "own")
+    // A store that the archive continues is not replaced.
+    let again = try await Moraine.run("archive", copy, archive, "--adopt", "--json")
+    #expect(again.code == 0 && again.text.contains("\"branch\":null"), "\(again)")
+  }
 }

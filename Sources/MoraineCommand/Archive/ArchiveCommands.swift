@@ -22,9 +22,14 @@ struct ArchiveStore: AsyncParsableCommand {
         moraine archive-info file:/mnt/nas/users
         moraine restore file:/mnt/nas/users users.moraine --at 2026-11-22T14:05:00Z
 
+      When the store is an older copy than the archive, or both went on from a common
+      state, the command refuses. With --adopt the archive is restored in its place,
+      and the directory is kept under another name: NAME.branch-1.
+
       Exit code 8 when another writer took over, 9 when the store is an
       older copy or a branch, 10 when the directory cannot be reached or cannot
-      hold an archive. With --json one object: position, sequence, term, checkpoint.
+      hold an archive. With --json one object: position, sequence, term, checkpoint,
+      branch.
       """)
   @OptionGroup var store: StoreOptions
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
@@ -32,11 +37,35 @@ struct ArchiveStore: AsyncParsableCommand {
   var create = false
   @Flag(help: "Make a checkpoint, so that nothing older is needed to restore from now on.")
   var checkpoint = false
+  @Flag(help: "Replace a store that is too old, and keep its directory under another name.")
+  var adopt = false
   @Flag(help: "Print one JSON object.") var json = false
 
   func run() async throws {
     if create { try await archive.objects.createRoot() }
-    let status = try await store.writing(createIfMissing: false) { store in
+    var branch: String?
+    let status: ArchiveStatus
+    do {
+      status = try await ship()
+    } catch let error as ArchiveError where adopt && error.code == .diverged {
+      branch = try await Adoption(directory: store.directory).run(archive)
+      status = try await ship()
+    }
+    if json {
+      let object: JSONObject = [
+        "position": status.position, "sequence": status.archivedSequence, "term": status.term,
+        "checkpoint": status.checkpoint, "branch": branch,
+      ]
+      return try Output.line(object.json)
+    }
+    if let branch { try Output.line("the directory until now is kept: \(branch)") }
+    try Output.line(
+      "archived to sequence \(status.archivedSequence): position \(status.position), "
+        + "term \(status.term), checkpoint \(status.checkpoint)")
+  }
+
+  private func ship() async throws -> ArchiveStatus {
+    try await store.writing(createIfMissing: false) { store in
       let archive = try await self.archive.open(
         for: create ? store : nil, writer: ProcessInfo.processInfo.hostName)
       let writer = try await archive.attach(store)
@@ -44,16 +73,6 @@ struct ArchiveStore: AsyncParsableCommand {
       try await writer.detach()
       return writer.status
     }
-    if json {
-      let object: JSONObject = [
-        "position": status.position, "sequence": status.archivedSequence, "term": status.term,
-        "checkpoint": status.checkpoint,
-      ]
-      return try Output.line(object.json)
-    }
-    try Output.line(
-      "archived to sequence \(status.archivedSequence): position \(status.position), "
-        + "term \(status.term), checkpoint \(status.checkpoint)")
   }
 }
 
@@ -63,12 +82,18 @@ struct ArchiveInformation: AsyncParsableCommand {
     abstract: "Shows what an archive holds.",
     discussion: """
       With --json one object: id, storeID, position, sequence, time, term,
-      checkpoint, checkpointPosition, commitCount.
+      checkpoint, checkpointPosition, commitCount. With --checkpoints one object for
+      each checkpoint, the newest first: checkpoint, position, sequence, time, term,
+      extent. The extent says what a cleaning has left: moments (each moment from the
+      checkpoint on), state (its state alone), removed.
       """)
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
-  @Flag(help: "Print one JSON object.") var json = false
+  @Flag(help: "List all checkpoints, and what can be restored from each.")
+  var checkpoints = false
+  @Flag(help: "Print JSON objects.") var json = false
 
   func run() async throws {
+    if checkpoints { return try await list() }
     let info = try await archive.open().info()
     let time = Moment.text(milliseconds: info.milliseconds)
     if json {
@@ -86,6 +111,30 @@ struct ArchiveInformation: AsyncParsableCommand {
       "newest checkpoint: \(info.checkpoint), position \(info.checkpointPosition); "
         + "\(Units.counted(info.commitCount, "commit")) after it; term \(info.term)")
   }
+
+  private func list() async throws {
+    for checkpoint in try await archive.open().checkpoints() {
+      let time = Moment.text(milliseconds: checkpoint.milliseconds)
+      if json {
+        let object: JSONObject = [
+          "checkpoint": checkpoint.number, "position": checkpoint.position,
+          "sequence": checkpoint.sequence, "time": time, "term": checkpoint.term,
+          "extent": "\(checkpoint.extent)",
+        ]
+        try Output.line(object.json)
+      } else {
+        let extent =
+          switch checkpoint.extent {
+          case .moments: "each moment from here on"
+          case .state: "this state alone"
+          case .removed: "removed"
+          }
+        try Output.line(
+          "checkpoint \(checkpoint.number): sequence \(checkpoint.sequence), "
+            + "position \(checkpoint.position), \(time): \(extent)")
+      }
+    }
+  }
 }
 
 struct ArchiveVerification: AsyncParsableCommand {
@@ -93,14 +142,17 @@ struct ArchiveVerification: AsyncParsableCommand {
     commandName: "archive-verify",
     abstract: "Checks each byte that the newest state of an archive needs.",
     discussion: """
+      With --deep also what all other states need that can be restored.
+
       Exit code 3 with the name of the object when one is damaged or missing. With
       --json one object: position, sequence, commitCount, checkedBytes.
       """)
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
+  @Flag(help: "Check all states that can be restored.") var deep = false
   @Flag(help: "Print one JSON object.") var json = false
 
   func run() async throws {
-    let info = try await archive.open().verify()
+    let info = try await archive.open().verify(allStates: deep)
     if json {
       let object: JSONObject = [
         "position": info.position, "sequence": info.sequence, "commitCount": info.commitCount,
