@@ -36,5 +36,20 @@ import Testing
     try await archive.restore(to: "/data/users.moraine")
     try await archive.restore(to: "/data/yesterday.moraine", at: .time(milliseconds: noon))
     try await archive.restore(to: "/data/before.moraine", at: .sequence(number))
+
+    let rule = RetentionRule(moments: .seconds(2 * 86_400), days: 90)
+    let planned = try await archive.clean(rule, isDryRun: true)  // what would be removed
+    try await archive.clean(rule)
+    #expect(planned.commitCount >= 0)
+
+    for checkpoint in try await archive.checkpoints() where checkpoint.extent != .removed {
+      print(checkpoint.milliseconds, checkpoint.sequence, checkpoint.extent)
+    }
+  }
+
+  @Test func writerCleansByItself() {
+    var configuration = ArchiveConfiguration()
+    configuration.retention = RetentionRule()  // a day of moments, 30 days of states
+    #expect(configuration.retention?.days == 30)
   }
 }
