@@ -17,6 +17,7 @@ let package = Package(
     .library(name: "Moraine", targets: ["Moraine"]),
     .library(name: "MoraineEngine", targets: ["MoraineEngine"]),
     .library(name: "MoraineArchive", targets: ["MoraineArchive"]),
+    .library(name: "MoraineS3", targets: ["MoraineS3"]),
     .library(name: "MoraineTesting", targets: ["MoraineTesting"]),
     .executable(name: "moraine", targets: ["MoraineCommand"]),
   ],
@@ -27,6 +28,7 @@ let package = Package(
     .trait(name: "Metrics", description: "A store's events and figures in swift-metrics."),
     .trait(name: "ServiceLifecycle", description: "A store as a service that ends in order."),
     .trait(name: "ConfigurationReader", description: "Settings read by swift-configuration."),
+    .trait(name: "S3", description: "Archives in buckets of servers that speak S3."),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
@@ -37,6 +39,9 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
     .package(url: "https://github.com/apple/swift-configuration", from: "1.0.0", traits: []),
+    .package(url: "https://github.com/swift-server/async-http-client", from: "1.24.0"),
+    .package(url: "https://github.com/apple/swift-crypto", from: "4.0.0"),
+    .package(url: "https://github.com/apple/swift-nio", from: "2.81.0"),
   ],
   targets: [
     // The only system library of the project.
@@ -87,6 +92,21 @@ let package = Package(
       dependencies: ["MoraineEngine", "MoraineFormat", "MoraineStorage", system],
       swiftSettings: settings
     ),
+    // A bucket as a store of objects; empty without the trait. No Foundation.
+    .target(
+      name: "MoraineS3",
+      dependencies: [
+        "MoraineArchive", "MoraineEngine", "MoraineStorage", system,
+        .product(
+          name: "AsyncHTTPClient", package: "async-http-client",
+          condition: .when(traits: ["S3"])),
+        .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["S3"])),
+        .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["S3"])),
+        .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(traits: ["S3"])),
+        .product(name: "NIOPosix", package: "swift-nio", condition: .when(traits: ["S3"])),
+      ],
+      swiftSettings: settings
+    ),
     // Tools to test recovery: Moraine's and an embedder's.
     .target(
       name: "MoraineTesting",
@@ -100,6 +120,7 @@ let package = Package(
       name: "MoraineCommand",
       dependencies: [
         "Moraine", "MoraineArchive", "MoraineFormat", "MoraineTesting", system,
+        .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
         .product(name: "ArgumentParser", package: "swift-argument-parser"),
         .product(name: "Subprocess", package: "swift-subprocess"),
       ],
@@ -121,7 +142,7 @@ let package = Package(
       name: "MoraineArchiveTests",
       dependencies: [
         "MoraineArchive", "MoraineEngine", "MoraineFormat", "MoraineStorage", "MoraineTesting",
-        system,
+        system, .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
       ],
       swiftSettings: settings
     ),
@@ -161,6 +182,18 @@ let package = Package(
       dependencies: ["MoraineFormat", "CLZ4", "CMoraineShims"],
       swiftSettings: settings
     ),
+    // Empty without the trait. A server in the process answers the requests.
+    .testTarget(
+      name: "MoraineS3Tests",
+      dependencies: [
+        "MoraineArchive", "MoraineEngine", "MoraineS3", "MoraineStorage", "MoraineTesting", system,
+        .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["S3"])),
+        .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["S3"])),
+        .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(traits: ["S3"])),
+        .product(name: "NIOPosix", package: "swift-nio", condition: .when(traits: ["S3"])),
+      ],
+      swiftSettings: settings
+    ),
     .testTarget(
       name: "MoraineTestingTests",
       dependencies: ["MoraineEngine", "MoraineStorage", "MoraineTesting", system],
@@ -174,7 +207,10 @@ let package = Package(
     // Compiles and runs every Swift line of the README and the articles.
     .testTarget(
       name: "MoraineDocumentationTests",
-      dependencies: ["Moraine", "MoraineArchive", "MoraineEngine", "MoraineTesting", system],
+      dependencies: [
+        "Moraine", "MoraineArchive", "MoraineEngine", "MoraineTesting", system,
+        .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
+      ],
       swiftSettings: settings
     ),
     .testTarget(

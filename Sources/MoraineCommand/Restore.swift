@@ -15,8 +15,9 @@ struct Restore: AsyncParsableCommand {
       number since the last compaction; `moraine dump BACKUP --format hex` prints
       them.
 
-      From an archive (file:/DIRECTORY), --through takes any sequence number that was
-      archived, --at a moment and --position the number of a commit.
+      From an archive (file:/DIRECTORY or s3://BUCKET/PREFIX), --through takes any
+      sequence number that was archived, --at a moment and --position the number of a
+      commit.
 
         moraine restore /mnt/backup/users users.moraine
         moraine restore /mnt/backup/users yesterday --through 81234
@@ -44,7 +45,8 @@ struct Restore: AsyncParsableCommand {
     let count = (through == nil ? 0 : 1) + (at == nil ? 0 : 1) + (position == nil ? 0 : 1)
     if count > 1 { throw ValidationError("give one of --through, --at and --position") }
     if archive == nil, at != nil || position != nil {
-      throw ValidationError("--at and --position are for archives: file:/DIRECTORY")
+      throw ValidationError(
+        "--at and --position are for archives: file:/DIRECTORY or s3://BUCKET/PREFIX")
     }
   }
 

@@ -21,6 +21,11 @@ package enum CurrentProcess {
   package static var forkGeneration: UInt64 { moraine_fork_generation() }
 
   package static func watchForks() { moraine_watch_forks() }
+
+  /// Returns a variable of the environment; nil when it is not set.
+  package static func environment(_ name: String) -> String? {
+    getenv(name).map { String(cString: $0) }
+  }
 }
 
 /// The kernel's generator of random numbers.

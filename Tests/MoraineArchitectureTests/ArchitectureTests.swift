@@ -17,14 +17,18 @@ import Testing
     "MoraineArchive": [
       "MoraineEngine", "MoraineFormat", "MoraineStorage", "SystemPackage", "Synchronization",
     ],
+    "MoraineS3": [
+      "MoraineArchive", "MoraineEngine", "MoraineStorage", "SystemPackage", "Synchronization",
+      "AsyncHTTPClient", "Crypto", "NIOCore", "NIOHTTP1", "NIOPosix",
+    ],
     "MoraineTesting": [
       "MoraineArchive", "MoraineEngine", "MoraineStorage", "SystemPackage", "Synchronization",
       "Subprocess",
       "Foundation",
     ],
     "MoraineCommand": [
-      "Moraine", "MoraineArchive", "MoraineFormat", "MoraineTesting", "ArgumentParser",
-      "Foundation", "Subprocess",
+      "Moraine", "MoraineArchive", "MoraineFormat", "MoraineS3", "MoraineTesting",
+      "ArgumentParser", "Foundation", "Subprocess",
       "SystemPackage", "Synchronization",
     ],
     "MoraineDemo": [
@@ -61,6 +65,17 @@ import Testing
     #expect(!manifest.contains(".default("), "no trait is enabled by default")
   }
 
+  /// Without the trait the module is empty, and no program needs an HTTP client.
+  @Test func bucketsAreCompiledOnlyWithTheirTrait() throws {
+    let files = try Source.files(in: "MoraineS3")
+    #expect(files.count > 10)
+    for file in files {
+      let text = file.lines.filter { !$0.isEmpty }
+      #expect(text.first == "#if S3" && text.last == "#endif", "\(file.path)")
+      #expect(text.count { $0.hasPrefix("#") } == 2, "\(file.path)")
+    }
+  }
+
   @Test func everyModuleHasARule() throws {
     let swiftModules = try Source.modules().filter { try !Source.files(in: $0).isEmpty }
     #expect(Set(swiftModules) == Set(Self.allowed.keys))
@@ -79,7 +94,7 @@ import Testing
 
   /// Paths and errors of swift-system may be used everywhere, its files may not: the laboratory
   /// could not make their calls fail.
-  @Test(arguments: ["MoraineFormat", "MoraineEngine", "MoraineArchive", "Moraine"])
+  @Test(arguments: ["MoraineFormat", "MoraineEngine", "MoraineArchive", "MoraineS3", "Moraine"])
   func systemCallsStayInStorage(module: String) throws {
     let pure = ["moraine_crc32c", "moraine_crc32c_place", "moraine_store_release_u32"]
     for file in try Source.files(in: module) {

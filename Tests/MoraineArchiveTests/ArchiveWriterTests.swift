@@ -93,6 +93,28 @@ import Testing
     try await store.close()
   }
 
+  /// Some servers refuse requests for one name that race or are frequent.
+  @Test func attachRepeatsWhatTheStoreRefusedForTheMoment() async throws {
+    var bench = ArchiveBench()
+    bench.configuration.probesStore = true
+    bench.configuration.patience = .seconds(60)
+    let store = try bench.store()
+    bench.objects.setScript { request in
+      request.object.text.contains("/probe/") && request.verb != .remove
+        && request.repetition % 2 == 0 ? .refused(.unavailable) : nil
+    }
+    let writer = try await bench.attach(store)
+    try await writer.detach()
+    // An answer that is lost is not repeated: the check compares answers with effects.
+    bench.objects.setScript { request in
+      request.object.text.contains("/probe/") && request.verb == .put
+        && request.repetition == 0 ? .answerLost : nil
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(store) }
+    #expect(error?.code == .unavailable)
+    try await store.close()
+  }
+
   @Test func idleStoreMakesNoRequest() async throws {
     let bench = ArchiveBench()
     let store = try bench.store()

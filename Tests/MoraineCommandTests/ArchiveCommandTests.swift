@@ -46,6 +46,36 @@ import Testing
     #expect(try await Moraine.run("get", restored("now"), "k").text == "x")
   }
 
+  /// Without S3 the answer says how to get it; with it, what is wrong with the address.
+  @Test func addressOfABucketIsExplained() async throws {
+    try await place.drive("put 6b 76")
+    #if S3
+      let (address, part) = ("s3://bucket?acl=public", "'acl' in an address")
+    #else
+      let (address, part) = ("s3://bucket/users", "build it with --traits S3")
+    #endif
+    for arguments in [
+      ["archive", place.store, address, "--create"], ["archive-info", address],
+      ["archive-verify", address], ["restore", address, restored("restored")],
+    ] {
+      let outcome = try await Moraine.run(arguments)
+      #expect(outcome.code == 2 && outcome.errors.contains(part), "\(outcome)")
+    }
+  }
+
+  @Test func drivenStoreIsArchivedWhileItRuns() async throws {
+    _ = try await Moraine.run("put", place.store, "first", "1")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let driven = try await Moraine.run(
+      "drive", place.store, "--archive", archive,
+      input: "put 6b 76\nflush\ncheckpoint\nput 6c 77\nclose\n")
+    #expect(driven.text == "ok 2\nok 2\nok\nok 3\nok", "\(driven)")
+    #expect(try await Moraine.run("restore", archive, restored("copy")).code == 0)
+    #expect(try await Moraine.run("get", restored("copy"), "l").text == "w")
+    let alone = try await Moraine.run("drive", place.store, input: "flush\n")
+    #expect(alone.text.hasPrefix("err usage"), "\(alone)")
+  }
+
   @Test func eachFailureHasItsExitCode() async throws {
     try await place.drive("put 6b 76")
     let unmounted = try await Moraine.run("archive", place.store, archive)

@@ -13,6 +13,11 @@ STATE = "Writing/ArchivedState.swift"
 ALL = "ArchiveWriterTests.eachShippedStateIsRestored"
 
 MUTANTS = [
+    Mutant("check-repeats-lost-answers", "the check compares answers with their effects",
+           (archive("Objects/PatientObjectStore.swift",
+                    "guard error.code == .unavailable, !error.mayHaveHadEffect else",
+                    "guard error.code == .unavailable, ON || !error.mayHaveHadEffect else"),),
+           "ArchiveWriterTests.attachRepeatsWhatTheStoreRefusedForTheMoment"),
     Mutant("cut-ignores-replaced-segments", "compaction hands over what was not copied",
            (engine("Store/Store+Shipping.swift", "guard shipping.wants(entry) else { continue }",
                    "guard !ON, shipping.wants(entry) else { continue }"),),

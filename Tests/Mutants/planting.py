@@ -29,6 +29,8 @@ class Mutant:
     test: str
     #: Why no test can detect the bug. Such a bug is not counted, and its test must pass.
     equivalent: str = ""
+    #: The trait without which neither the code nor the test exists.
+    trait: str = ""
 
 
 def engine(path, find, replacement):

@@ -84,7 +84,8 @@ public struct Archive: Sendable {
   public func attach(_ store: Store) async throws(ArchiveError) -> ArchiveWriter {
     if configuration.probesStore {
       var generator = SystemRandomNumberGenerator()
-      try await ObjectStoreProbe(objects.store, under: objects.names.root).run(using: &generator)
+      let patient = PatientObjectStore(store: objects.store, patience: objects.patience)
+      try await ObjectStoreProbe(patient, under: objects.names.root).run(using: &generator)
     }
     return try await ArchiveWriter.attach(store, objects, configuration)
   }

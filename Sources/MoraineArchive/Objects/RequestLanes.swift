@@ -6,17 +6,19 @@ import Synchronization
 ///
 /// The lanes use threads of the pool's crew `lasting`. Their number leaves half of the crew to
 /// stores and backups when a network file system does not answer.
-final class RequestLanes: Sendable {
+package final class RequestLanes: Sendable {
   private static let count = 8
 
   private let queues = (0..<count).map { _ in SerialQueue(.lasting) }
   /// The number of requests in each lane.
   private let loads = Mutex([Int](repeating: 0, count: count))
 
+  package init() {}
+
   /// Runs a request on a thread that may block, and waits for it without blocking.
   ///
   /// - Throws: the error of the request; `.cancelled` when the task was cancelled before.
-  func run<Answer: Sendable>(
+  package func run<Answer: Sendable>(
     _ request: @escaping @Sendable () throws(ObjectStoreError) -> Answer
   ) async throws(ObjectStoreError) -> Answer {
     guard !Task.isCancelled else {

@@ -26,10 +26,16 @@ struct ArchiveStore: AsyncParsableCommand {
       state, the command refuses. With --adopt the archive is restored in its place,
       and the directory is kept under another name: NAME.branch-1.
 
+      A bucket is s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION; each part
+      after the bucket may be missing. The keys come from AWS_ACCESS_KEY_ID and
+      AWS_SECRET_ACCESS_KEY, or from the profile AWS_PROFILE in ~/.aws/credentials.
+      This needs a program that was built with --traits S3.
+
+        moraine archive users.moraine 's3://backups/users?region=eu-west-1' --create
+
       Exit code 8 when another writer took over, 9 when the store is an
-      older copy or a branch, 10 when the directory cannot be reached or cannot
-      hold an archive. With --json one object: position, sequence, term, checkpoint,
-      branch.
+      older copy or a branch, 10 when the place cannot be reached or cannot hold an
+      archive. With --json one object: position, sequence, term, checkpoint, branch.
       """)
   @OptionGroup var store: StoreOptions
   @Argument(help: ArchivePlace.help) var archive: ArchivePlace
@@ -42,7 +48,8 @@ struct ArchiveStore: AsyncParsableCommand {
   @Flag(help: "Print one JSON object.") var json = false
 
   func run() async throws {
-    if create { try await archive.objects.createRoot() }
+    _ = try archive.objects()
+    if create { try await archive.prepare() }
     var branch: String?
     let status: ArchiveStatus
     do {

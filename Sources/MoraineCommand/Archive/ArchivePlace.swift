@@ -3,30 +3,65 @@ import Foundation
 import Moraine
 import MoraineArchive
 
-/// The place of an archive, as `file:/path` names it.
-struct ArchivePlace: ExpressibleByArgument {
-  let path: String
+#if S3
+  import MoraineS3
+#endif
 
-  init?(argument: String) {
-    guard argument.hasPrefix("file:") else { return nil }
-    let rest = argument.dropFirst("file:".count)
-    path = String(rest.hasPrefix("//") ? rest.dropFirst(2) : rest)
-    if path.isEmpty { return nil }
+/// The place of an archive, as `file:/path` or `s3://bucket/prefix` names it.
+struct ArchivePlace: ExpressibleByArgument {
+  private enum Kind {
+    case directory(String)
+    case bucket(String)
   }
 
-  var objects: DirectoryObjectStore { DirectoryObjectStore(path) }
+  private let kind: Kind
+
+  init?(argument: String) {
+    if argument.hasPrefix("s3:") {
+      kind = .bucket(argument)
+      return
+    }
+    guard argument.hasPrefix("file:") else { return nil }
+    let rest = argument.dropFirst("file:".count)
+    let path = String(rest.hasPrefix("//") ? rest.dropFirst(2) : rest)
+    if path.isEmpty { return nil }
+    kind = .directory(path)
+  }
+
+  /// The store of objects at this place.
+  ///
+  /// - Throws: a failure when the address of a bucket is not as it must be, or when this program
+  ///   was built without S3.
+  func objects() throws -> any ObjectStore {
+    switch kind {
+    case .directory(let path): return DirectoryObjectStore(path)
+    case .bucket(let address):
+      #if S3
+        return try S3ObjectStore(url: address)
+      #else
+        throw Failure.usage(
+          "'\(address)': this program was built without S3; build it with --traits S3")
+      #endif
+    }
+  }
+
+  /// Prepares the place for an archive. A bucket needs no preparation: its owner has created it.
+  func prepare() async throws {
+    if case .directory(let path) = kind { try await DirectoryObjectStore(path).createRoot() }
+  }
 
   /// Opens the archive at this place.
   func open(for store: Store? = nil, writer: String = "") async throws -> Archive {
     var configuration = ArchiveConfiguration()
     configuration.writerName = writer
-    // A person waits, and a directory that is missing does not come back by itself.
-    configuration.patience = .seconds(2)
+    // A person waits, and a directory that is missing does not come back by itself. Servers have
+    // moments in which they refuse requests.
+    if case .directory = kind { configuration.patience = .seconds(2) }
     return try await Archive.open(
-      objects, at: .root, createIfMissingFor: store, configuration: configuration)
+      try objects(), at: .root, createIfMissingFor: store, configuration: configuration)
   }
 
-  static let help: ArgumentHelp = "The archive: file:/DIRECTORY."
+  static let help: ArgumentHelp = "The archive: file:/DIRECTORY, or s3://BUCKET/PREFIX."
 }
 
 extension ArchiveError {

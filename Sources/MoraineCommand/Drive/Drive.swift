@@ -1,5 +1,7 @@
 import ArgumentParser
+import Foundation
 import Moraine
+import MoraineArchive
 import MoraineTesting
 import SystemPackage
 
@@ -42,6 +44,10 @@ struct Drive: AsyncParsableCommand {
         reap            ok N: expired entries of which the grace has passed
                         were deleted, N in number
         compact         ok, after a compaction of the whole store
+        flush           with --archive: ok SEQUENCE, when the archive has all
+                        writes up to it
+        checkpoint      with --archive: ok, when the archive has a checkpoint
+                        of all writes
         stats           stats JSON
         close           ok; then the program ends
 
@@ -66,6 +72,8 @@ struct Drive: AsyncParsableCommand {
   var expiryGrace = 3_600_000
 
   @Flag(help: "Keep the keys in their order, for range.") var ordered = false
+  @Option(help: "Archive the store while the program runs: file:/DIRECTORY or s3://BUCKET/PREFIX.")
+  var archive: ArchivePlace?
 
   func validate() throws {
     if segmentSize < StoreLimits.segmentSizeBytes.lowerBound {
@@ -78,7 +86,19 @@ struct Drive: AsyncParsableCommand {
     let opened = try await open(clock)
     let keyspace = try ordered ? opened.orderedKeyspace(named: "") : opened.keyspace(named: "")
     try await opened.closed { _ in
-      try await DriveSession(keyspace, clock).run()
+      try await DriveSession(keyspace, clock, try await attach(opened)).run()
+    }
+  }
+
+  /// Begins to archive the store; prints an error as the answer to a command.
+  private func attach(_ opened: Store) async throws -> ArchiveWriter? {
+    guard let archive else { return nil }
+    do {
+      let writer = ProcessInfo.processInfo.hostName
+      return try await archive.open(for: opened, writer: writer).attach(opened)
+    } catch let error as ArchiveError {
+      try Output.line(DriveSession.text(error))
+      throw Failure(code: error.exitCode, message: nil)
     }
   }
 

@@ -1,4 +1,5 @@
 import Moraine
+import MoraineArchive
 import MoraineTesting
 import Synchronization
 import SystemPackage
@@ -14,11 +15,14 @@ final class DriveSession {
   private let keyspace: Keyspace
   /// The clock that lines set; nil for the clock of the system.
   private let clock: ManualClock?
+  /// The writer of the store's archive; nil without an archive.
+  private let archive: ArchiveWriter?
   private var lines: LineReader
 
-  init(_ keyspace: Keyspace, _ clock: ManualClock?) {
+  init(_ keyspace: Keyspace, _ clock: ManualClock?, _ archive: ArchiveWriter?) {
     self.keyspace = keyspace
     self.clock = clock
+    self.archive = archive
     store = keyspace.store
     // A put at the limits of the format, in hexadecimal digits, and 64 bytes for the other words.
     let limit = 2 * (StoreLimits.keyLengthBytes + StoreLimits.valueLengthBytes) + 64
@@ -34,6 +38,10 @@ final class DriveSession {
     return text.replacing(/[\p{Cc}]/, with: " ")
   }
 
+  static func text(_ error: ArchiveError) -> String {
+    "err \(error.code) \(error.message)".replacing(/[\p{Cc}]/, with: " ")
+  }
+
   /// Answers lines until `close` or the end of the input.
   func run() async throws {
     while let line = try read() {
@@ -43,6 +51,10 @@ final class DriveSession {
       } catch let error as StoreError {
         try say(Self.text(error))
         // A store whose close failed is closed nevertheless.
+        guard line.isClose else { continue }
+        throw Failure(code: error.exitCode, message: nil)
+      } catch let error as ArchiveError {
+        try say(Self.text(error))
         guard line.isClose else { continue }
         throw Failure(code: error.exitCode, message: nil)
       } catch let error as Misuse {
@@ -85,17 +97,30 @@ final class DriveSession {
     case ("compact", 1):
       _ = try await store.compact()
       try say("ok")
+    case ("flush", 1): try say("ok \(try await writer.flush())")
+    case ("checkpoint", 1):
+      try await writer.checkpoint()
+      try say("ok")
     case ("close", 1):
+      try await archive?.detach()
       try await store.close()
       try say("ok")
       return true
     case ("put", _), ("del", _), ("get", _), ("getv", _), ("putx", _),
       ("clock", _), ("reap", _), ("cas", _), ("batch", _), ("scan", _),
-      ("range", _), ("sync", _), ("stats", _), ("compact", _), ("close", _):
+      ("range", _), ("sync", _), ("stats", _), ("compact", _), ("flush", _), ("checkpoint", _),
+      ("close", _):
       throw Misuse(message: "wrong number of words")
     default: throw Misuse(message: "unknown command")
     }
     return false
+  }
+
+  private var writer: ArchiveWriter {
+    get throws {
+      guard let archive else { throw Misuse(message: "this line needs --archive") }
+      return archive
+    }
   }
 
   private func putExpiring(_ line: DriveLine) async throws -> String {

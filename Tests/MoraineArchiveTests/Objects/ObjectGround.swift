@@ -6,9 +6,28 @@ import MoraineTesting
 import SystemPackage
 import Testing
 
+#if S3
+  import MoraineS3
+#endif
+
 /// The stores of objects that must behave alike.
 enum ObjectMedium: CaseIterable {
   case disk, memory, simulatedDisk, simulatedStore
+  /// The bucket that the environment names: see ``bucketAddress``.
+  case bucket
+
+  static var allCases: [ObjectMedium] {
+    [.disk, .memory, .simulatedDisk, .simulatedStore] + (bucketAddress == nil ? [] : [.bucket])
+  }
+
+  /// The address of a bucket for tests. `Scripts/archive` sets the variable.
+  static let bucketAddress: String? = {
+    #if S3
+      ProcessInfo.processInfo.environment["MORAINE_BUCKET"]
+    #else
+      nil
+    #endif
+  }()
 
   /// Stores in which a name is a file or a folder, and never both.
   static let directories: [ObjectMedium] = [.disk, .memory, .simulatedDisk]
@@ -28,6 +47,13 @@ final class ObjectGround {
       objects = SimulatedObjectStore()
       return
     }
+    #if S3
+      if medium == .bucket {
+        (storage, path, parent) = (MemoryStorage(), "root", nil)
+        objects = S3ObjectStore(try Self.newPlace())
+        return
+      }
+    #endif
     switch medium {
     case .disk:
       let parent = FileManager.default.temporaryDirectory
@@ -36,13 +62,24 @@ final class ObjectGround {
       (storage, path, self.parent) = (
         DiskStorage(), FilePath(parent.path).appending("root"), parent
       )
-    case .memory, .simulatedStore: (storage, path, parent) = (MemoryStorage(), "root", nil)
+    case .memory, .simulatedStore, .bucket: (storage, path, parent) = (MemoryStorage(), "root", nil)
     case .simulatedDisk: (storage, path, parent) = (SimulatedDisk(), "root", nil)
     }
     let directory = DirectoryObjectStore(path: path, on: storage)
     try await directory.createRoot()
     objects = directory
   }
+
+  #if S3
+    /// A place in the bucket that no other test uses.
+    private static func newPlace() throws -> S3Location {
+      let bucket = try S3Location(try #require(ObjectMedium.bucketAddress))
+      return try S3Location(
+        bucket: bucket.bucket, prefix: "conformance/\(UUID().uuidString)",
+        endpoint: bucket.endpoint, region: bucket.region, style: bucket.style,
+        provider: bucket.provider)
+    }
+  #endif
 
   deinit {
     guard let parent else { return }

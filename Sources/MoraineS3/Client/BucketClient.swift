@@ -1,0 +1,254 @@
+#if S3
+  import AsyncHTTPClient
+  import Crypto
+  import MoraineArchive
+  import MoraineStorage
+  import NIOCore
+  import NIOHTTP1
+  import NIOPosix
+  import Synchronization
+
+  /// Sends signed requests to a bucket.
+  ///
+  /// It repeats a request only when the server has refused it before it looked at the objects: once
+  /// with newer keys, and once with the server's time. All other repetitions are the caller's.
+  final class BucketClient: Sendable {
+    let location: S3Location
+    private let signer: RequestSigner
+    private let keys: KeyRing
+    private let timeout: Duration
+    private let uploads: UploadLimit?
+    private let lanes = RequestLanes()
+    /// The server's time less this machine's, in milliseconds.
+    private let clockOffset = Atomic<Int64>(0)
+
+    /// One client for the process: its connections are shared by all buckets of a host. It lives as
+    /// long as the process, so that no store of objects need be closed.
+    private static let http: HTTPClient = {
+      var configuration = HTTPClient.Configuration()
+      // A signature is valid for one host and path.
+      configuration.redirectConfiguration = .disallow
+      // The probe sends its racing requests over connections of their own.
+      configuration.httpVersion = .http1Only
+      configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 32
+      // Servers close idle connections, some after few seconds. A request on a connection that is
+      // being closed has no answer.
+      configuration.connectionPool.idleTimeout = .seconds(4)
+      configuration.connectionPool.retryConnectionEstablishment = false
+      configuration.timeout.connect = .seconds(10)
+      // Only the time without a byte of the answer counts.
+      configuration.timeout.read = .seconds(60)
+      return HTTPClient(
+        eventLoopGroup: HTTPClient.defaultEventLoopGroup, configuration: configuration)
+    }()
+
+    /// Bodies up to this length are kept in memory between the digest and the request.
+    private static let shortBodyBytes = 1 << 20
+    /// The slowest upload that does not time out, in bytes a second.
+    private static let slowestUpload = 64 << 10
+    /// The most bytes that are read of a refusal.
+    private static let refusalLimit = 64 << 10
+
+    init(_ location: S3Location, _ credentials: S3Credentials, timeout: Duration) {
+      precondition(timeout > .zero, "a request needs time")
+      self.location = location
+      signer = RequestSigner(scheme: location.provider.scheme, region: location.region)
+      keys = KeyRing(credentials)
+      self.timeout = timeout
+      uploads = location.provider.uploadLimit.map { UploadLimit($0) }
+    }
+
+    /// Reads a body once, for its digest.
+    ///
+    /// - Throws: `.unreadableBody`; `.cancelled`.
+    func prepare(_ body: ObjectBody) async throws(ObjectStoreError) -> PreparedBody {
+      try await lanes.run { () throws(ObjectStoreError) in
+        let keeps = body.byteCount <= Self.shortBodyBytes
+        var (hash, bytes, count) = (SHA256(), [UInt8](), 0)
+        try body.visit { piece in
+          hash.update(bufferPointer: piece)
+          count += piece.count
+          if keeps { bytes.append(contentsOf: piece) }
+          return true
+        }
+        guard count == body.byteCount else {
+          throw ObjectStoreError(
+            .unreadableBody,
+            "the body of an object should have \(body.byteCount) bytes, and has \(count)",
+            mayHaveHadEffect: false)
+        }
+        return PreparedBody(
+          body: body, digest: RequestSigner.digits(hash.finalize()), bytes: keeps ? bytes : nil)
+      }
+    }
+
+    /// Sends a request, and returns the answer, also a refusal.
+    ///
+    /// - Throws: `.unavailable` without an answer; `.cancelled`; the error of the source of the
+    ///   keys.
+    func send(_ request: BucketRequest) async throws(ObjectStoreError) -> BucketAnswer {
+      guard !Task.isCancelled else {
+        throw ObjectStoreError(
+          .cancelled, "the task was cancelled", object: request.object, mayHaveHadEffect: false)
+      }
+      guard request.verb == .put, let uploads else { return try await signAndSend(request) }
+      let gate = await uploads.enter()
+      do throws(ObjectStoreError) {
+        let answer = try await signAndSend(request)
+        await uploads.leave(gate)
+        return answer
+      } catch {
+        await uploads.leave(gate)
+        throw error
+      }
+    }
+
+    private func signAndSend(
+      _ request: BucketRequest
+    ) async throws(ObjectStoreError) -> BucketAnswer {
+      var current = try await keys.keys()
+      var (hasNewKeys, hasNewTime) = (false, false)
+      while true {
+        let answer = try await exchange(request, current)
+        switch answer.code {
+        case "RequestTimeTooSkewed" where !hasNewTime:
+          guard adoptTime(of: answer) else { return answer }
+          hasNewTime = true
+        case "ExpiredToken" where !hasNewKeys, "InvalidAccessKeyId" where !hasNewKeys,
+          "InvalidToken" where !hasNewKeys, "TokenRefreshRequired" where !hasNewKeys:
+          let newer = try await keys.keys(besides: current)
+          guard newer != current else { return answer }
+          (current, hasNewKeys) = (newer, true)
+        default: return answer
+        }
+      }
+    }
+
+    /// Takes over the time of the server.
+    private func adoptTime(of answer: BucketAnswer) -> Bool {
+      guard let header = answer.headers["date"],
+        let time = SigningTime.milliseconds(ofHeader: header)
+      else { return false }
+      clockOffset.store(
+        time - Int64(SystemClock.wallMilliseconds()), ordering: .relaxed)
+      return true
+    }
+
+    private func exchange(
+      _ request: BucketRequest, _ keys: S3Keys
+    ) async throws(ObjectStoreError) -> BucketAnswer {
+      var message = signed(request, keys)
+      var streamed: StreamedBody?
+      if let body = request.body {
+        if let bytes = body.bytes {
+          message.body = .bytes(ByteBuffer(bytes: bytes))
+        } else {
+          let stream = StreamedBody()
+          streamed = stream
+          message.body = .stream(
+            stream.start(body.body, on: lanes), length: .known(Int64(body.body.byteCount)))
+        }
+      }
+      defer { streamed?.stop() }
+      do {
+        let response = try await Self.http.execute(message, deadline: deadline(request))
+        return try await Self.answer(response, request)
+      } catch {
+        throw failure(error, request)
+      }
+    }
+
+    private func signed(_ request: BucketRequest, _ keys: S3Keys) -> HTTPClientRequest {
+      let path = location.path + "/" + PercentEncoding.path(request.key)
+      let fields = request.headers + location.provider.headers.map { ($0.name, $0.value) }
+      let isSigned = { (name: String) in name.hasPrefix(self.signer.scheme.headerPrefix) }
+      let signable = SignableRequest(
+        method: request.verb.rawValue, path: path, query: request.query,
+        headers: [("host", location.host)] + fields.filter { isSigned($0.name) },
+        bodyDigest: request.body?.digest ?? Self.emptyDigest)
+      let time = SigningTime(
+        milliseconds: Int64(SystemClock.wallMilliseconds())
+          + clockOffset.load(ordering: .relaxed))
+      let query = signable.encodedQuery
+      var message = HTTPClientRequest(
+        url: "\(location.scheme)://\(location.host)\(path)" + (query.isEmpty ? "" : "?\(query)"))
+      message.method = HTTPMethod(rawValue: request.verb.rawValue)
+      for field in signer.headers(for: signable, keys, at: time) {
+        message.headers.add(name: field.name, value: field.value)
+      }
+      for field in fields where !isSigned(field.name) {
+        message.headers.add(name: field.name, value: field.value)
+      }
+      return message
+    }
+
+    private static let emptyDigest = RequestSigner.digits(SHA256.hash(data: [UInt8]()))
+
+    /// The time until which the answer must begin.
+    private func deadline(_ request: BucketRequest) -> NIODeadline {
+      let upload = Int64((request.body?.body.byteCount ?? 0) / Self.slowestUpload)
+      let (seconds, attoseconds) = timeout.components
+      return .now() + .seconds(seconds + upload) + .nanoseconds(attoseconds / 1_000_000_000)
+    }
+
+    private static func answer(
+      _ response: HTTPClientResponse, _ request: BucketRequest
+    ) async throws -> BucketAnswer {
+      let isSuccess = (200..<300).contains(Int(response.status.code))
+      var bytes: [UInt8] = []
+      for try await buffer in response.body {
+        bytes.append(contentsOf: buffer.readableBytesView)
+        if !isSuccess, bytes.count >= refusalLimit { break }
+        guard bytes.count <= request.answerLimit else { throw AnswerError.tooLong }
+      }
+      if isSuccess,
+        let length = response.headers.first(name: "content-length").flatMap({ Int($0) }),
+        request.verb == .get, length != bytes.count
+      {
+        throw AnswerError.cut
+      }
+      var headers: [String: String] = [:]
+      for name in ["date", "content-range", "x-amz-bucket-region"] {
+        headers[name] = response.headers.first(name: name)
+      }
+      return BucketAnswer(
+        status: Int(response.status.code), headers: headers, body: bytes,
+        reason: isSuccess ? nil : RefusalReason(bytes))
+    }
+
+    private enum AnswerError: Error { case tooLong, cut }
+
+    /// Converts an error without an answer.
+    private func failure(_ error: any Error, _ request: BucketRequest) -> ObjectStoreError {
+      if let error = error as? ObjectStoreError {
+        return ObjectStoreError(
+          error.code, error.message, object: request.object,
+          mayHaveHadEffect: error.mayHaveHadEffect)
+      }
+      func unavailable(_ what: String, _ mayHaveHadEffect: Bool) -> ObjectStoreError {
+        ObjectStoreError(
+          .unavailable, "\(location.endpoint): \(what)", object: request.object,
+          mayHaveHadEffect: mayHaveHadEffect && request.changes)
+      }
+      if error is CancellationError || Task.isCancelled {
+        return ObjectStoreError(
+          .cancelled, "the task was cancelled", object: request.object,
+          mayHaveHadEffect: request.changes)
+      }
+      if error is NIOConnectionError { return unavailable("no connection: \(error)", false) }
+      switch error as? HTTPClientError {
+      case .connectTimeout, .getConnectionFromPoolTimeout, .tlsHandshakeTimeout:
+        return unavailable("no connection in time", false)
+      case .deadlineExceeded, .readTimeout: return unavailable("no answer in time", true)
+      case .remoteConnectionClosed:
+        return unavailable("the connection was closed before the answer was complete", true)
+      default: break
+      }
+      switch error as? AnswerError {
+      case .tooLong: return unavailable("the answer is longer than requested", true)
+      case .cut: return unavailable("the answer was cut", true)
+      case nil: return unavailable("\(error)", true)
+      }
+    }
+  }
+#endif

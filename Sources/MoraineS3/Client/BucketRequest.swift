@@ -1,0 +1,52 @@
+#if S3
+  import MoraineArchive
+
+  /// One request to a bucket.
+  struct BucketRequest: Sendable {
+    enum Verb: String, Sendable {
+      case get = "GET"
+      case put = "PUT"
+      case delete = "DELETE"
+    }
+
+    let verb: Verb
+    /// The object; nil for a list.
+    let object: ObjectName?
+    /// The key of the object; empty for the bucket.
+    let key: String
+    var query: [SignableRequest.Field] = []
+    /// Headers of the request itself, in lower case.
+    var headers: [SignableRequest.Field] = []
+    /// The body of a request that writes.
+    var body: PreparedBody?
+    /// The most bytes of the answer, if it is no refusal.
+    var answerLimit = Int.max
+
+    /// Whether the request changes the bucket.
+    var changes: Bool { verb != .get }
+  }
+
+  /// A body whose digest is known.
+  struct PreparedBody: Sendable {
+    let body: ObjectBody
+    /// The SHA-256 of the body, in hexadecimal digits.
+    let digest: String
+    /// All bytes of a short body; nil for a body that is read again while it is sent.
+    let bytes: [UInt8]?
+  }
+
+  /// The answer of a server.
+  struct BucketAnswer: Sendable {
+    let status: Int
+    /// The header fields that requests need, by their names in lower case.
+    let headers: [String: String]
+    /// The body; of a refusal its beginning.
+    let body: [UInt8]
+    /// The reason of a refusal.
+    let reason: RefusalReason?
+
+    var isSuccess: Bool { (200..<300).contains(status) }
+
+    var code: String { reason?.code ?? "" }
+  }
+#endif
