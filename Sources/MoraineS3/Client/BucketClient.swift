@@ -7,6 +7,7 @@
   import NIOHTTP1
   import NIOPosix
   import Synchronization
+  import SystemPackage
 
   /// Sends signed requests to a bucket.
   ///
@@ -235,7 +236,10 @@
           .cancelled, "the task was cancelled", object: request.object,
           mayHaveHadEffect: request.changes)
       }
-      if error is NIOConnectionError { return unavailable("no connection: \(error)", false) }
+      let isRefused =
+        (error as? IOError)?.errnoCode == Errno.connectionRefused.rawValue
+        || error is NIOConnectionError
+      if isRefused { return unavailable("no connection: \(error)", false) }
       switch error as? HTTPClientError {
       case .connectTimeout, .getConnectionFromPoolTimeout, .tlsHandshakeTimeout:
         return unavailable("no connection in time", false)
