@@ -26,6 +26,7 @@
       #expect(whole.style == .path && whole.host == "127.0.0.1:9000" && whole.path == "/my.bucket")
       #expect(whole.scheme == "http" && whole.description == "s3://my.bucket/some/Place x")
 
+      #expect(try location("s3://abc?endpoint=http://[::1]:9000").host == "[::1]:9000")
       #expect(try location("s3://a.b.c").style == .path)
       #expect(try location("s3://abc?endpoint=https://h&style=host").host == "abc.h")
       #expect(try location("s3://abc?style=path").path == "/abc")
@@ -53,7 +54,9 @@
         ("s3://ab", "'ab'"), ("s3://Upper", "'Upper'"), ("s3://abc//x", "'/x'"),
         ("s3://abc/../x", "'../x'"), ("s3://abc/%zz", "escape"), ("s3://abc?endpoint=h", "'h'"),
         ("s3://abc?endpoint=https://h/path", "'https://h/path'"),
-        ("s3://abc?endpoint=https://u@h", "endpoint"), ("s3://abc?style=none", "'style=none'"),
+        ("s3://abc?endpoint=https://u@h", "endpoint"), ("s3://abc?endpoint=https://:80", "endpoint"),
+        ("s3://abc?endpoint=https://h:x", "endpoint"), ("s3://abc?endpoint=https://h:", "endpoint"),
+        ("s3://abc?endpoint=https://h:70000", "endpoint"), ("s3://abc?endpoint=ftp://h", "endpoint"), ("s3://abc?style=none", "'style=none'"),
         ("s3://abc?provider=none", "'provider=none'"), ("s3://abc?acl=x", "'acl'"),
         ("s3://abc?region=", "'region='"), ("s3://abc?region=a&region=b", "'region=b'"),
         ("s3://abc?region=a%2Fb", "'a/b'"), ("s3://abc?endpoint", "'endpoint'"),

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Writers of an archive in a bucket are killed and stopped at random moments, and the server too.
 
-kills.py MORAINE DIRECTORY ADDRESS... [--kills N] [--seed N] [--ceph FOLDER] [--pid N]
+kills.py MORAINE DIRECTORY ADDRESS... [--kills N] [--seed N] [--seconds N] [--pid N]
 
 Each ADDRESS is one endpoint of the same archive: s3://BUCKET/PREFIX?endpoint=…. A writer (`moraine
 drive --archive`) writes and flushes until it is killed, or stopped while a second writer takes over
 with a restored store. A ledger has the writes and what a flush has acknowledged. With --pid the
-server of this process id is stopped for a while; with --ceph a cluster is started in FOLDER, and
-its gateways are stopped and killed, and an OSD is killed.
+server of this process id is stopped for a while. ceph_tests.py runs the same with a cluster, whose
+gateways are stopped and killed, and whose OSDs are killed.
 
 After each round the archive is written again, by the same store or by a restored one. Restored
 stores must have every acknowledged write, and exactly the state of one moment. A writer that was
@@ -170,7 +170,8 @@ class Run:
         self.folder = pathlib.Path(options.directory)
         self.store_count = 0
         self.counts = dict.fromkeys(
-            ["kills", "take-overs", "server faults", "flushes", "restored", "not attached"], 0)
+            ["kills", "take-overs", "lost machines", "server faults", "flushes", "restored",
+             "not attached"], 0)
         self.ledger = Ledger()
         self.store = self.new_store()
         self.cluster = None
@@ -222,6 +223,7 @@ class Run:
     def adopt(self, path, sequence):
         """Goes on with a restored store: the machine of the writer is lost."""
         shutil.rmtree(self.store)
+        self.counts["lost machines"] += 1
         self.store = path
         self.ledger.cut(sequence)
         self.ledger.unanswered = None
@@ -306,7 +308,7 @@ class Run:
         time.sleep(self.random.uniform(0, self.options.seconds))
         end_fault = self.fault()
         time.sleep(self.random.uniform(0, 1))
-        if self.random.random() < 0.15 and writer.answers:
+        if self.random.random() < 0.25 and writer.answers:
             # Without a fault, so that the second writer can attach.
             if end_fault:
                 end_fault()

@@ -236,10 +236,10 @@
           .cancelled, "the task was cancelled", object: request.object,
           mayHaveHadEffect: request.changes)
       }
-      let isRefused =
-        (error as? IOError)?.errnoCode == Errno.connectionRefused.rawValue
-        || error is NIOConnectionError
-      if isRefused { return unavailable("no connection: \(error)", false) }
+      if (error as? IOError)?.errnoCode == Errno.connectionRefused.rawValue {
+        return unavailable("no connection: no server listens there", false)
+      }
+      if error is NIOConnectionError { return unavailable("no connection: \(error)", false) }
       switch error as? HTTPClientError {
       case .connectTimeout, .getConnectionFromPoolTimeout, .tlsHandshakeTimeout:
         return unavailable("no connection in time", false)

@@ -106,8 +106,11 @@
         var rest = endpoint.dropFirst(scheme.count)
         if rest.hasSuffix("/") { rest = rest.dropLast() }
         let isHost = rest.utf8.allSatisfy { $0 > 32 && $0 < 127 && !"/?#@\\%".utf8.contains($0) }
-        guard isHost, !rest.isEmpty else { break }
-        let host = rest.prefix { $0 != ":" }
+        // The numbers of an IPv6 address have colons too; they stand in brackets.
+        let host = rest.prefix { $0 != (rest.first == "[" ? "]" : ":") }
+        let port = rest.dropFirst(host.count + (rest.first == "[" ? 1 : 0))
+        let isPort = port.isEmpty || port.first == ":" && UInt16(port.dropFirst()) != nil
+        guard isHost, isPort, !host.isEmpty else { break }
         return host.lowercased()
       }
       throw invalid("'\(endpoint)' cannot be an endpoint; use https://HOST or http://HOST:PORT")
