@@ -13,6 +13,10 @@ STATE = "Writing/ArchivedState.swift"
 ALL = "ArchiveWriterTests.eachShippedStateIsRestored"
 
 MUTANTS = [
+    Mutant("check-races-without-connections", "the check's requests race",
+           (archive("Objects/ObjectStoreProbe.swift", "    try await openConnections(single)\n",
+                    "    if !ON { try await openConnections(single) }\n"),),
+           "ObjectStoreProbeTests.connectionsExistWhenTheRaceBegins"),
     Mutant("check-repeats-lost-answers", "the check compares answers with their effects",
            (archive("Objects/PatientObjectStore.swift",
                     "guard error.code == .unavailable, !error.mayHaveHadEffect else",

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """A server that speaks S3, for tests: moto, one request at a time.
 
-moto_server.py PORT [--bare]
+moto_server.py PORT [--slow]
 
 moto checks whether an object exists and writes it in two steps, so that several of many concurrent
-requests can create one name. The lock makes each request one step. With --bare there is no lock: the
-check of a store of objects must refuse such a server.
+requests can create one name: three of sixty names, when sixteen processes raced. The lock makes each
+request one step. With --slow there is no lock, and ten milliseconds between the two steps, as on a
+server with a slow disk: the check of a store of objects must refuse it.
 """
 
 import sys
 import threading
+import time
 
+from moto.s3.models import S3Backend
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
@@ -23,7 +26,15 @@ class Handler(WSGIRequestHandler):
 
 
 def main():
-    port, is_bare = int(sys.argv[1]), "--bare" in sys.argv[2:]
+    port, is_slow = int(sys.argv[1]), "--slow" in sys.argv[2:]
+    if is_slow:
+        write = S3Backend.put_object
+
+        def write_late(*arguments, **named):
+            time.sleep(0.01)
+            return write(*arguments, **named)
+
+        S3Backend.put_object = write_late
     inner = DomainDispatcherApplication(create_backend_app)
     lock = threading.Lock()
 
@@ -31,7 +42,7 @@ def main():
         with lock:
             return list(inner(environment, start))
 
-    run_simple("127.0.0.1", port, inner if is_bare else serialized, threaded=True,
+    run_simple("127.0.0.1", port, inner if is_slow else serialized, threaded=True,
                request_handler=Handler)
 
 

@@ -49,6 +49,7 @@ package struct ObjectStoreProbe: Sendable {
     try await checkAbsence(single)
     try await checkCreation(single, bodies)
     try await checkReplacement(single, bodies)
+    try await openConnections(single)
     try await checkRace(raced, Array(bodies.prefix(width)))
     try await checkRemoval([single, raced])
   }
@@ -128,6 +129,29 @@ extension ObjectStoreProbe {
       throw refusal(
         name, "it returned \(Self.words(part)) for a range of \(range.count) bytes",
         "a server or a gateway that ignores ranges")
+    }
+  }
+
+  /// Reads an object as many times at once as the race has requests, so that their connections
+  /// exist when the race begins. Otherwise the requests begin one after the other.
+  private func openConnections(_ name: ObjectName) async throws(ObjectStoreError) {
+    let errors = await withTaskGroup(
+      of: ObjectStoreError?.self, returning: [ObjectStoreError].self
+    ) { group in
+      for _ in 0..<width { group.addTask { await self.errorOfReading(name) } }
+      var errors: [ObjectStoreError] = []
+      for await error in group { if let error { errors.append(error) } }
+      return errors
+    }
+    if let first = errors.first { throw first }
+  }
+
+  private func errorOfReading(_ name: ObjectName) async -> ObjectStoreError? {
+    do throws(ObjectStoreError) {
+      _ = try await store.get(name, nil)
+      return nil
+    } catch {
+      return error
     }
   }
 

@@ -31,6 +31,15 @@ import Testing
     #expect(store.traffic.requests[.list] == nil, "no decision depends on a list")
   }
 
+  /// Requests that open their connections one after the other do not race.
+  @Test func connectionsExistWhenTheRaceBegins() async throws {
+    let store = SimulatedObjectStore()
+    try await check(store)
+    let creations = Dictionary(grouping: store.trace.filter { $0.verb == .create }, by: \.object)
+    let race = try #require(creations.values.first { $0.count == 16 }?.map(\.index).min())
+    #expect(store.trace.count { $0.verb == .get && $0.index < race } >= 16)
+  }
+
   @Test func seedDeterminesNames() async throws {
     var names: [Set<ObjectName>] = []
     for seed: UInt64 in [7, 7, 8] {
