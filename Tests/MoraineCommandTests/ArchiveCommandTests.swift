@@ -69,7 +69,7 @@ import Testing
     let driven = try await Moraine.run(
       "drive", place.store, "--archive", archive,
       input: "put 6b 76\nflush\ncheckpoint\nput 6c 77\nclose\n")
-    #expect(driven.text == "ok 2\nok 2\nok\nok 3\nok", "\(driven)")
+    #expect(driven.text == "ok 2\nok 2\nok\nok 3\nok\n", "\(driven)")
     #expect(try await Moraine.run("restore", archive, restored("copy")).code == 0)
     #expect(try await Moraine.run("get", restored("copy"), "l").text == "w")
     let alone = try await Moraine.run("drive", place.store, input: "flush\n")
