@@ -54,6 +54,20 @@ package struct DiskStorage: Storage {
     try directory.synchronizeParent()
   }
 
+  package func removeEmptyDirectory(_ path: FilePath) throws(StorageError) {
+    do throws(StorageError) {
+      _ = try SystemCall.retrying("remove directory", path.string) {
+        path.withPlatformString { rmdir($0) }
+      }
+    } catch {
+      switch error.errno {
+      // Another program has put files there, or was faster.
+      case .noSuchFileOrDirectory, .directoryNotEmpty, .fileExists: return
+      default: throw error
+      }
+    }
+  }
+
   package func checkWritable(_ path: FilePath) throws(StorageError) {
     if try canCreate(in: path) { return }
     if try canCreate(in: Self.parent(of: path)) { return }

@@ -16,6 +16,9 @@ package protocol Storage: Sendable {
   /// existing directory is not an error; its name becomes durable too.
   func createDirectory(_ path: FilePath) throws(StorageError)
 
+  /// Removes a directory, if it exists and is empty.
+  func removeEmptyDirectory(_ path: FilePath) throws(StorageError)
+
   /// Throws when files cannot be created in the directory. Where the path does not exist, throws
   /// when the directory cannot be created in its parent. Creates nothing.
   func checkWritable(_ path: FilePath) throws(StorageError)
@@ -25,6 +28,9 @@ package protocol Storage: Sendable {
 }
 
 extension Storage {
+  /// Storage without names of directories has nothing to remove.
+  package func removeEmptyDirectory(_ path: FilePath) throws(StorageError) {}
+
   /// Storage without permissions is always writable.
   package func checkWritable(_ path: FilePath) throws(StorageError) {}
 

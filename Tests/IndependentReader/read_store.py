@@ -46,7 +46,7 @@ class Manifest:
 
     def _sections(self, data, fail):
         """Reads the sections. A tag may occur repeatedly; each payload holds complete entries."""
-        payloads = {1: b"", 2: b"", 3: b"", 4: b"", 5: b""}
+        payloads = {1: b"", 2: b"", 3: b"", 4: b"", 5: b"", 7: b""}
         place = 160
         for _ in range(number(data, 156, 4)):
             if place + 8 > len(data) - 4:
@@ -57,7 +57,7 @@ class Manifest:
             if place + length > len(data) - 4:
                 fail(place, "a section ends after the end of the file")
             if tag in payloads:
-                if length % {1: 72, 2: 1, 3: 32, 4: 24, 5: 4}[tag]:
+                if length % {1: 72, 2: 1, 3: 32, 4: 24, 5: 4, 7: 56}[tag]:
                     fail(place, "a section ends within an entry")
                 payloads[tag] += data[place:place + length]
             elif flags & 1:

@@ -81,6 +81,18 @@ import Testing
     #expect(empty.isClean)
   }
 
+  @Test func placesInArchivesAreKept() throws {
+    var written = manifest
+    written.attachment = Manifest.Attachment(
+      archiveID: written.instanceID, term: 7, earlierTerm: 5)
+    written.following = Manifest.Following(
+      archiveID: written.storeID, position: 1 << 40, term: 9, nonceLow: 3, nonceHigh: 4,
+      checkpoint: 2)
+    let bytes = written.encoded()
+    let read = try decode(bytes)
+    #expect(read.attachment == written.attachment && read.following == written.following)
+  }
+
   @Test func noDamageIsTakenForAManifest() throws {
     let bytes = manifest.encoded()
     try forEachFlip(of: bytes, in: bytes.indices) { damaged, place in

@@ -42,7 +42,27 @@ struct ManifestListing {
       line.add("instanceID", epoch.instanceID.description)
       try Output.line(line.line(json: json))
     }
+    try printArchive()
     for segment in manifest.segments { try print(segment) }
+  }
+
+  /// Prints how the store and an archive belong together, if they do.
+  private func printArchive() throws {
+    if let attachment = manifest.attachment {
+      var line = Fields()
+      line.add("archive", attachment.archiveID.description)
+      line.add("term", attachment.term)
+      line.add("earlierTerm", attachment.earlierTerm)
+      try Output.line(line.line(json: json))
+    }
+    if let following = manifest.following {
+      var line = Fields()
+      line.add("follows", following.archiveID.description)
+      line.add("position", following.position)
+      line.add("term", following.term)
+      line.add("checkpoint", following.checkpoint)
+      try Output.line(line.line(json: json))
+    }
   }
 
   private func print(_ segment: Manifest.Segment) throws {

@@ -39,6 +39,9 @@ extension Store {
     /// compacted away is `.locked` until the writer has closed the store.
     public var isReadOnly = false
 
+    /// Whether the store is opened to follow an archive. All writes come from there.
+    package var followsArchive = false
+
     /// The other openings of the store that are allowed.
     public enum Sharing: Sendable {
       /// No other opening. Opening the store again, in this process or in another one, throws
@@ -120,7 +123,7 @@ extension Store.Configuration {
     result.checkpointFloorBytes =
       checkpointFloorBytes.clamped(to: 0...Self.highestCheckpointFloorBytes)
     result.compaction = compaction.bounded()
-    if isReadOnly { result.createIfMissing = false }
+    if isReadOnly || followsArchive { result.createIfMissing = false }
     return result
   }
 }
@@ -167,6 +170,7 @@ extension Store.Configuration {
 public struct Durability: Hashable, Sendable {
   enum Level: Hashable, Sendable {
     case sync
+    case replicated
     case interval(Duration)
     case none
   }
@@ -176,6 +180,12 @@ public struct Durability: Hashable, Sendable {
   /// The write is on stable storage, so a power failure does not take it. This costs a share of one
   /// `fdatasync`.
   public static let sync = Durability(level: .sync)
+  /// The write is on stable storage here and in the archive, so not even the loss of this machine
+  /// takes it. This costs a share of one `fdatasync` and of one or two requests to the store of
+  /// objects. It needs an archive that a writer is attached to; without one, and while the archive
+  /// cannot be reached, the call throws ``StoreError/Code/archiveUnavailable`` when the write is on
+  /// stable storage here.
+  public static let replicated = Durability(level: .replicated)
   /// The write is synced in the background. A power failure takes at most the writes of the last
   /// `duration` and of the sync under way. The remaining operations are a prefix.
   public static func interval(_ duration: Duration) -> Durability {

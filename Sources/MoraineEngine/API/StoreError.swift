@@ -57,6 +57,9 @@ public struct StoreError: Error, Sendable {
     /// Another machine has taken over the history of this store, whose copies are in an archive.
     /// Nothing more is written here; reads continue.
     public static let fenced = Code("fenced")
+    /// The archive did not confirm a write with ``Durability/replicated`` in time, or there is
+    /// none. The write is on stable storage here, and may be in the archive.
+    public static let archiveUnavailable = Code("archiveUnavailable")
     /// An argument names nothing that the call could use, for example a path that is no path.
     public static let invalidArgument = Code("invalidArgument")
     /// Every attempt of a transaction has met a write of another task or process to what it had

@@ -27,6 +27,8 @@ struct RestoreWork: Sendable {
     /// The same directory, without the translation of names.
     let base: any StorageDirectory
     let lock: DirectoryLock
+    /// Whether the store is to follow an archive.
+    var follows = false
     var report = RestoreReport()
   }
 

@@ -121,10 +121,11 @@ package final class StagedStore: Sendable {
   }
 
   /// Makes the store appear, after every byte was read again and checked, with the digest of the
-  /// live records. The store gets its own identity and a new epoch.
+  /// live records. The store gets its own identity, and a new epoch unless it follows an archive.
   ///
   /// - Parameters:
-  ///   - manifest: the manifest of the state, as a backup has it.
+  ///   - manifest: the manifest of the state, as a backup has it. With
+  ///     ``Manifest/following``, the store continues to follow that archive.
   ///   - sequence: the last operation of an earlier state, after the last compaction that the
   ///     manifest knows; nil for the whole state. A batch that continues after it is left out.
   ///   - progress: called from time to time, with bytes.
@@ -147,6 +148,7 @@ package final class StagedStore: Sendable {
   ) async throws(StoreError) -> RestoreReport {
     let began = SystemClock.monotonicNanoseconds()
     var staged = staged
+    staged.follows = whole.following != nil
     staged.report = try await thread.run { [self] () throws(StoreError) in
       var manifest = whole
       // A manifest is not older than the segments that it lists.
@@ -181,7 +183,8 @@ package final class StagedStore: Sendable {
       }
     }
     try storing { () throws(StorageError) in try base.synchronize() }
-    try ManifestFile(base).write(manifest.ofNewLife, over: FileName.restoring)
+    let first = manifest.following == nil ? manifest.ofNewLife : manifest.ofFollower
+    try ManifestFile(base).write(first, over: FileName.restoring)
     var report = RestoreReport()
     report.segmentCount = manifest.segments.count
     report.totalBytes = manifest.segments.reduce(0) { $0 + $1.lengthBytes }
@@ -232,7 +235,7 @@ extension Manifest {
     manifest.isBackup = false
     manifest.instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
     manifest.forgetCuts()
-    manifest.attachment = nil
+    (manifest.attachment, manifest.following) = (nil, nil)
     manifest.epoch += 1
     manifest.generation += 1
     manifest.createdMilliseconds = SystemClock.wallMilliseconds()

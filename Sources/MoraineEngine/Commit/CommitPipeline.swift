@@ -80,6 +80,8 @@ final class CommitPipeline: JobRunner, PoolWork {
   let nextWatcher = Atomic<UInt64>(0)
   /// Jobs that allocate space. They wait for no sync: a writer may wait for them.
   let allocations = SerialQueue(.brief)
+  /// How far the archive has the log.
+  let replication = Replication()
   /// The relay for events; nil when there is no handler.
   let events: EventRelay?
 
@@ -199,6 +201,7 @@ final class CommitPipeline: JobRunner, PoolWork {
     assert(poison != nil, "the poison was lost")
     if isFirst, let poison { events?.send(.poisoned(poison)) }
     resumeWaiters(error: poison)
+    if let poison { replication.refuse(poison) }
     resumeWatchers()
   }
 
@@ -208,6 +211,7 @@ final class CommitPipeline: JobRunner, PoolWork {
     monitor.withLock { $0.isStopped = true }
     // A store that is released without being closed still syncs in time.
     wake()
+    replication.refuse(StoreError(.closed, "the store was closed"))
     resumeWatchers()
   }
 }
@@ -390,8 +394,11 @@ extension CommitPipeline {
   /// It does not wait for the last sequence number: a failed operation may have used up that
   /// number, which then never becomes durable.
   func waitUntilAllDurable() async throws(StoreError) {
-    try await waitUntilDurable(appendedSequence.load(ordering: .acquiring))
+    try await waitUntilDurable(lastAppended)
   }
+
+  /// The last operation that was appended before the call.
+  var lastAppended: UInt64 { appendedSequence.load(ordering: .acquiring) }
 
   /// Requests a sync that begins within the duration; returns at once.
   @inline(__always)

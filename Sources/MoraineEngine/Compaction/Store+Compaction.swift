@@ -25,7 +25,7 @@ extension Store {
     try await beginCompaction()
     defer { endCompaction() }
     guard engine != nil else { return CompactionReport() }
-    try engine!.checkWritable()
+    try engine!.checkChangeable()
     let work = CompactionWork(pacer: CompactionPacer(policy: compactionPolicy, isUrgent: true))
     do throws(StoreError) {
       let isSealed = try await sealIfSpaceAllows()
@@ -442,9 +442,12 @@ extension Store {
 
 extension EngineState {
   /// Returns the sealed segments that compaction may rewrite, in replay order: all segments before
-  /// the first open one.
+  /// the first open one. A follower leaves the last segment too: it shows where the log of the
+  /// archive ends, and may become longer.
   func compactable() -> [Int] {
-    Array(log.table.order.prefix { log.table.infos[$0].flags.contains(.sealed) })
+    let sealed = log.table.order.prefix { log.table.infos[$0].flags.contains(.sealed) }
+    let isLastKept = log.manifest.following != nil && sealed.count == log.table.order.count
+    return Array(isLastKept ? sealed.dropLast() : sealed)
   }
 
   /// Returns the facts that a ``CompactionStrategy`` decides from.

@@ -16,7 +16,7 @@ extension Store {
   ) async throws(StoreError) -> (taken: Int, left: Int) {
     precondition(!wanted.isEmpty, "a compaction has no inputs")
     let began = SystemClock.monotonicNanoseconds()
-    try engine!.checkWritable()
+    try engine!.checkChangeable()
     guard engine!.log.table.vacancyCount > 0 else { throw SegmentTable.full }
     assert(!engine!.log.table.isRetiring, "another compaction has not ended")
     let directory = engine!.directoryHandle()

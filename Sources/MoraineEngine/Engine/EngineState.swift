@@ -28,6 +28,8 @@ struct EngineState: ~Copyable {
   /// Names of the checkpoints that existed when the store was opened.
   var checkpointNames: [String] = []
   let forkGeneration: UInt64
+  /// Whether writes are refused: the store was opened for reading only, or follows an archive.
+  var refusesWrites: Bool
 
   init(
     directory: any StorageDirectory, lock: (any StorageFile)?, manifest: Manifest,
@@ -42,6 +44,7 @@ struct EngineState: ~Copyable {
     self.directory = directory
     self.configuration = configuration
     self.pipeline = pipeline
+    refusesWrites = configuration.isReadOnly || manifest.following != nil
     forkGeneration = CurrentProcess.forkGeneration
     observers.phase.setDirectory(directory)
   }
@@ -112,9 +115,24 @@ extension EngineState {
   /// Mutating, although it changes nothing: a function that only borrows the state copies all of
   /// it.
   mutating func checkWritable() throws(StoreError) {
-    if configuration.isReadOnly {
-      throw StoreError(.readOnly, "the store was opened for reading only")
-    }
+    if refusesWrites { throw refusal }
+    try checkState()
+  }
+
+  private var refusal: StoreError {
+    configuration.isReadOnly
+      ? StoreError(.readOnly, "the store was opened for reading only")
+      : StoreError(.readOnly, "the store follows an archive; promote it to write to it")
+  }
+
+  /// Throws when nothing can be written, also not by compaction, which a follower may do.
+  mutating func checkChangeable() throws(StoreError) {
+    if configuration.isReadOnly { throw refusal }
+    try checkState()
+  }
+
+  @inline(__always)
+  private mutating func checkState() throws(StoreError) {
     try checkProcess()
     if pipeline.isPoisoned.load(ordering: .relaxed), let poison = pipeline.poison { throw poison }
     guard log.lastSequence < SequenceNumber.max.rawValue - (1 << 32) else {

@@ -208,6 +208,9 @@ extension Log {
     position.markedOffset = markedOffset
   }
 
+  /// Counts bytes that a follower has taken from an archive.
+  mutating func countIngested(bytes: Int) { appendedBytes &+= UInt64(bytes) }
+
   /// Continues the counts of the log that this one replaces: the same files, read again.
   mutating func continueCounts(of other: borrowing Log) {
     appendedBytes = other.appendedBytes

@@ -96,6 +96,7 @@ import SystemPackage
   ) throws(StoreError) -> EngineState {
     let manifest = try ManifestFile.read(directory, listing)
     if manifest?.isBackup == true, !configuration.isReadOnly { throw backupError() }
+    try checkRole(manifest)
     // Only now: a store that this program does not understand stays as it is, to the last byte.
     try nameHolder(in: lock)
     guard let manifest else { return try createStore(directory, lock, listing, began, link) }
@@ -204,6 +205,19 @@ import SystemPackage
         file: path.string, errno: error.errno)
     default: StoreError(error)
     }
+  }
+
+  /// Checks that a store which follows an archive is opened by the code that follows the archive,
+  /// or for reading only.
+  private func checkRole(_ manifest: Manifest?) throws(StoreError) {
+    if configuration.isReadOnly { return }
+    let isFollower = manifest?.following != nil
+    if isFollower == configuration.followsArchive { return }
+    throw StoreError(
+      .readOnly,
+      isFollower
+        ? "this store follows an archive; promote it, or open it read-only"
+        : "this store follows no archive", file: path.string)
   }
 
   private func backupError() -> StoreError {

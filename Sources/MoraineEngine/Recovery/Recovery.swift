@@ -368,8 +368,11 @@ extension Recovery {
         report.foreignFiles.append(name)
         continue
       }
+      // A follower lists a segment after it has received its records.
+      let isListedLate = state.log.manifest.following != nil
       // A segment that a compaction wrote and did not publish contains copies of listed records.
       if header.generation > state.log.manifest.generation, !header.flags.contains(.compacted),
+        !isListedLate,
         try holdsRecords(source, name, header)
       {
         throw StoreError(

@@ -31,7 +31,7 @@ package struct LogCut: Sendable {
     (manifest.watermarkSegment, manifest.watermarkOffset) = (0, 0)
     manifest.digest = engine.live.digest
     manifest.isBackup = true
-    manifest.attachment = nil
+    (manifest.attachment, manifest.following) = (nil, nil)
     manifest.segments = []
     var segments: [SegmentBytes] = []
     var areDurable: [Bool] = []

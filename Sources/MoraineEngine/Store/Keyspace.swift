@@ -219,7 +219,7 @@ extension Store {
       sequence = done
     }
     if time != 0 { scheduleReaping(for: time) }
-    if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
+    if needsWait(durability) { try await waitUntilDurable(sequence, durability) }
     return sequence
   }
 

@@ -212,7 +212,7 @@ extension Store {
 
   /// Lets the background delete an entry when the grace after its expiry has passed.
   func scheduleReaping(for expiry: UInt64) {
-    guard expiry < compaction.reaping.awaited, !opener.configuration.isReadOnly, !isClosed,
+    guard expiry < compaction.reaping.awaited, engine?.refusesWrites == false, !isClosed,
       !isSuspended, !pipeline.hasPoison
     else { return }
     let clock = observers.clock.base

@@ -139,6 +139,22 @@ extension Store {
     SequenceNumber(rawValue: pipeline.durableSequence.load(ordering: .acquiring))
   }
 
+  /// The sequence number up to which all operations are in the archive too; none without an
+  /// attached writer of an archive.
+  public nonisolated var replicatedSequence: SequenceNumber {
+    SequenceNumber(rawValue: pipeline.replication.sequence)
+  }
+
+  /// Waits until the archive has an operation, and asks the writer of the archive to ship it now.
+  ///
+  /// - Throws: `.archiveUnavailable` when no writer is attached, or when the archive could not be
+  ///   reached for as long as the writer's patience allows; `.fenced`, `.poisoned`, `.closed`.
+  public nonisolated func waitUntilReplicated(
+    _ sequence: SequenceNumber
+  ) async throws(StoreError) {
+    try await pipeline.replication.wait(until: sequence.rawValue)
+  }
+
   /// The report of the last opening; empty when the store is closed or suspended.
   public var recoveryReport: RecoveryReport { engine?.report ?? RecoveryReport() }
 }

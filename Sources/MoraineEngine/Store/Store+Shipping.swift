@@ -61,6 +61,26 @@ extension Store {
     return true
   }
 
+  /// Lets writes with the durability ``Durability/replicated`` wait for a copy of the log
+  /// elsewhere.
+  ///
+  /// - Parameter wake: called when an operation begins to wait. Must not block.
+  package nonisolated func beginReplication(_ wake: @escaping @Sendable () -> Void) {
+    pipeline.replication.attach(wake)
+  }
+
+  /// Records that the copy has all operations up to a number.
+  package nonisolated func replicated(through sequence: SequenceNumber) {
+    pipeline.replication.acknowledge(through: sequence.rawValue)
+  }
+
+  /// Gives an error to the operations that wait for the copy.
+  ///
+  /// - Parameter isLast: whether the copying has ended.
+  package nonisolated func replicationFailed(_ error: StoreError, isLast: Bool) {
+    if isLast { pipeline.replication.detach(error) } else { pipeline.replication.fail(error) }
+  }
+
   /// The archive that this directory has written; nil when there is none.
   package var attachment: Manifest.Attachment? { engine?.log.manifest.attachment }
 

@@ -26,7 +26,7 @@ extension Store {
       let keyspace = Keyspace(store: self, name: "")
       return try await putAsUnit(value, key, keyspace, .never, durability)
     }
-    if needsWait(durability) { try await pipeline.waitUntilDurable(sequence.rawValue) }
+    if needsWait(durability) { try await waitUntilDurable(sequence, durability) }
     return sequence
   }
 
@@ -118,7 +118,7 @@ extension Store {
     }
     if isIndexed { return try await removeWithEntries(key, keyspace, durability) }
     compactAfterDeleting()
-    if needsWait(durability) { try await waitUntilDurable(sequence) }
+    if needsWait(durability) { try await waitUntilDurable(sequence, durability) }
     return sequence
   }
 
@@ -131,7 +131,7 @@ extension Store {
     let sequence = try await writeUnit(Durability.none) { (batch) throws(StoreError) in
       _ = try batch.removeValue(forKey: key, in: keyspace)
     }
-    if needsWait(durability) { try await waitUntilDurable(sequence) }
+    if needsWait(durability) { try await waitUntilDurable(sequence, durability) }
     return sequence
   }
 
@@ -191,17 +191,20 @@ extension Store {
   func waitForDurability(
     of sequence: SequenceNumber?, _ durability: Durability?
   ) async throws(StoreError) {
-    if needsWait(durability) { try await waitUntilDurable(sequence) }
+    if needsWait(durability) { try await waitUntilDurable(sequence, durability) }
   }
 
+  /// Waits after ``needsWait(_:)`` has said so.
+  ///
   /// - Parameter sequence: the operation's number; nil when the key was absent already. Then the
   ///   absence must become durable, because the delete that removed the key may not be durable yet.
-  private func waitUntilDurable(_ sequence: SequenceNumber?) async throws(StoreError) {
-    if let sequence {
-      try await pipeline.waitUntilDurable(sequence.rawValue)
-    } else {
-      try await pipeline.waitUntilAllDurable()
-    }
+  func waitUntilDurable(
+    _ sequence: SequenceNumber?, _ durability: Durability?
+  ) async throws(StoreError) {
+    let number = sequence?.rawValue ?? pipeline.lastAppended
+    try await pipeline.waitUntilDurable(number)
+    guard (durability ?? opener.configuration.durability).level == .replicated else { return }
+    try await pipeline.replication.wait(until: number)
   }
 
   /// Waits until all writes before the call are on stable storage, in a shared store also those of
@@ -228,7 +231,7 @@ extension Store {
     case .interval(let duration):
       pipeline.syncWithin(duration)
       return false
-    case .sync: return true
+    case .sync, .replicated: return true
     }
   }
 }

@@ -35,6 +35,8 @@ public actor Store {
   /// The copy of the log elsewhere that needs what compaction replaces; nil when there is none.
   /// The copier owns it: without the copier nothing is held.
   weak var shipping: RetiredSegments?
+  /// The segments whose bytes a follower has received and not applied yet.
+  var incoming: [IncomingSegment] = []
   /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
 

@@ -91,6 +91,27 @@ package struct Manifest: Equatable, Sendable {
     }
   }
 
+  /// The place in the history of an archive that a follower has reached. With it, no program writes
+  /// to the store but the one that follows the archive.
+  package struct Following: Equatable, Sendable {
+    package var archiveID: StoreIdentifier
+    /// The position of the last commit that the store contains, and its term and nonce.
+    package var position: UInt64
+    package var term: UInt64
+    package var nonceLow: UInt64
+    package var nonceHigh: UInt64
+    /// The number of a checkpoint of the archive at or below the position; 0 for none.
+    package var checkpoint: UInt64
+
+    package init(
+      archiveID: StoreIdentifier, position: UInt64, term: UInt64, nonceLow: UInt64,
+      nonceHigh: UInt64, checkpoint: UInt64
+    ) {
+      (self.archiveID, self.position, self.term) = (archiveID, position, term)
+      (self.nonceLow, self.nonceHigh, self.checkpoint) = (nonceLow, nonceHigh, checkpoint)
+    }
+  }
+
   static let backupFlag: UInt32 = 1 << 0
   /// The most cuts that a manifest lists.
   static let cutLimit = 64
@@ -128,6 +149,8 @@ package struct Manifest: Equatable, Sendable {
   package private(set) var cuts: [Cut] = []
   /// The archive of the store; nil when it has none. A backup has none.
   package var attachment: Attachment?
+  /// What the store follows; nil when it follows no archive.
+  package var following: Following?
 
   package init(storeID: StoreIdentifier, instanceID: StoreIdentifier, hashKey: HashKey) {
     self.storeID = storeID
@@ -188,6 +211,8 @@ extension Manifest {
     case ordered = 5
     /// Optional: a program that does not know archives leaves it out when it writes the manifest.
     case attachment = 6
+    /// A program that does not know it cannot open the store: it would write to it.
+    case following = 7
   }
 
   package func encoded() -> [UInt8] {
@@ -213,7 +238,8 @@ extension Manifest {
     writer.append(isBackup ? Self.backupFlag : 0)
     writer.append(
       UInt32(
-        3 + (cuts.isEmpty ? 0 : 1) + (ordered.isEmpty ? 0 : 1) + (attachment == nil ? 0 : 1)))
+        3 + (cuts.isEmpty ? 0 : 1) + (ordered.isEmpty ? 0 : 1) + (attachment == nil ? 0 : 1)
+          + (following == nil ? 0 : 1)))
     precondition(writer.bytes.count == Self.fixedLength, "manifest layout changed")
     append(.segments, encodedSegments(), to: &writer)
     append(.keyspaces, encodedKeyspaces(), to: &writer)
@@ -221,6 +247,7 @@ extension Manifest {
     if !cuts.isEmpty { append(.cuts, encodedCuts(), to: &writer) }
     if !ordered.isEmpty { append(.ordered, encodedOrdered(), to: &writer) }
     if let attachment { append(.attachment, encoded(attachment), to: &writer) }
+    if let following { append(.following, encoded(following), to: &writer) }
     writer.replace(at: 12, with: UInt32(writer.bytes.count + 4))
     writer.append(Checksum.of(writer.bytes))
     return writer.bytes
@@ -287,6 +314,17 @@ extension Manifest {
     writer.append(attachment.archiveID)
     writer.append(attachment.term)
     writer.append(attachment.earlierTerm)
+    return writer.bytes
+  }
+
+  private func encoded(_ following: Following) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.append(following.archiveID)
+    writer.append(following.position)
+    writer.append(following.term)
+    writer.append(following.nonceLow)
+    writer.append(following.nonceHigh)
+    writer.append(following.checkpoint)
     return writer.bytes
   }
 
@@ -413,6 +451,7 @@ extension Manifest {
     case .cuts: try decodeCuts(&payload)
     case .ordered: try decodeOrdered(&payload)
     case .attachment: try decodeAttachment(&payload)
+    case .following: try decodeFollowing(&payload)
     case nil:
       guard flags & 1 == 0 else {
         throw FormatError(newer: "manifest section \(rawTag)", at: start)
@@ -497,6 +536,15 @@ extension Manifest {
       attachment = Attachment(
         archiveID: try reader.readIdentifier(), term: try reader.read(),
         earlierTerm: try reader.read())
+    }
+  }
+
+  private mutating func decodeFollowing(_ reader: inout ByteReader) throws(FormatError) {
+    while reader.remaining > 0 {
+      following = Following(
+        archiveID: try reader.readIdentifier(), position: try reader.read(),
+        term: try reader.read(), nonceLow: try reader.read(), nonceHigh: try reader.read(),
+        checkpoint: try reader.read())
     }
   }
 

@@ -1,0 +1,98 @@
+import Synchronization
+
+/// How far an archive has the log of a store, and the operations that wait for it.
+///
+/// Thread safety: the state is in a mutex. Continuations are resumed, and the writer of the archive
+/// is woken, when no thread has the lock.
+final class Replication: Sendable {
+  private struct Waiter {
+    let sequence: UInt64
+    let continuation: UnsafeContinuation<StoreError?, Never>
+  }
+
+  private struct State {
+    /// The last operation that the archive has.
+    var sequence: UInt64 = 0
+    var waiters: [Waiter] = []
+    /// Wakes the writer of the archive; nil when none is attached.
+    var wake: (@Sendable () -> Void)?
+    /// Why the archive cannot confirm anything now.
+    var failure: StoreError?
+    /// Why it never will again.
+    var refusal: StoreError?
+  }
+
+  private let state = Mutex(State())
+
+  /// The last operation that the archive has; 0 when no writer is attached.
+  var sequence: UInt64 { state.withLock { $0.wake == nil ? 0 : $0.sequence } }
+
+  /// Begins with the writer of an archive.
+  func attach(_ wake: @escaping @Sendable () -> Void) {
+    state.withLock { state in
+      (state.wake, state.failure, state.sequence) = (wake, nil, 0)
+    }
+  }
+
+  /// Records that the archive has all operations up to a number.
+  func acknowledge(through sequence: UInt64) {
+    let ready = state.withLock { state in
+      state.failure = nil
+      state.sequence = max(state.sequence, sequence)
+      let ready = state.waiters.filter { $0.sequence <= state.sequence }
+      if !ready.isEmpty { state.waiters.removeAll { $0.sequence <= state.sequence } }
+      return ready
+    }
+    for waiter in ready { waiter.continuation.resume(returning: nil) }
+  }
+
+  /// Records that the archive cannot be reached: the operations that wait, and those that come
+  /// before the next success, get the error.
+  func fail(_ error: StoreError) {
+    let waiting = state.withLock { state in
+      state.failure = error
+      defer { state.waiters = [] }
+      return state.waiters
+    }
+    for waiter in waiting { waiter.continuation.resume(returning: error) }
+  }
+
+  /// Records that the writer of the archive has ended.
+  func detach(_ error: StoreError) {
+    state.withLock { $0.wake = nil }
+    fail(error)
+  }
+
+  /// Ends all waiting for good.
+  func refuse(_ error: StoreError) {
+    state.withLock { state in
+      if state.refusal == nil { state.refusal = error }
+    }
+    fail(error)
+  }
+
+  /// Waits until the archive has an operation, which is durable here.
+  ///
+  /// - Throws: `.archiveUnavailable`; the error of ``refuse(_:)``.
+  func wait(until sequence: UInt64) async throws(StoreError) {
+    var wake: (@Sendable () -> Void)?
+    let error = await withUnsafeContinuation { continuation in
+      let answer: StoreError?? = state.withLock { state in
+        if state.wake != nil, state.sequence >= sequence { return .some(nil) }
+        if let refusal = state.refusal { return refusal }
+        guard let signal = state.wake else { return Self.noWriter }
+        if let failure = state.failure { return failure }
+        state.waiters.append(Waiter(sequence: sequence, continuation: continuation))
+        wake = signal
+        return nil
+      }
+      if let answer { continuation.resume(returning: answer) }
+      wake?()
+    }
+    if let error { throw error }
+  }
+
+  private static let noWriter = StoreError(
+    .archiveUnavailable,
+    "no writer of an archive is attached to the store; the operation is durable here only")
+}

@@ -1,0 +1,148 @@
+package import MoraineFormat
+package import MoraineStorage
+package import SystemPackage
+
+/// Functions for the directory of a follower whose store is closed.
+package enum FollowerFiles {
+  /// Puts the files of one follower in the place of another one's.
+  ///
+  /// A process that is killed leaves either follower, or the files of an interrupted restore, which
+  /// the next one removes: everything that a follower has is in its archive.
+  ///
+  /// - Parameters:
+  ///   - path: the directory of the follower that is replaced.
+  ///   - staged: the directory of the other one. It has no store afterwards.
+  /// - Throws: `.locked`, `.notAStore`, `.noSpace`, `.io`.
+  package static func replace(
+    at path: FilePath, by staged: FilePath, on storage: any Storage
+  ) async throws(StoreError) {
+    try await SerialQueue(.lasting).run { () throws(StoreError) in
+      let (source, lock) = try RestoreWork.openSource(staged, of: storage, "there is no store")
+      do throws(StoreError) {
+        try move(source, to: path, storage)
+      } catch {
+        lock?.unlock()
+        throw error
+      }
+      lock?.unlock()
+      try clear(staged, storage)
+    }
+  }
+
+  private static func move(
+    _ source: any StorageDirectory, to path: FilePath, _ storage: any Storage
+  ) throws(StoreError) {
+    let listing = try DirectoryContents(source)
+    guard let manifest = try ManifestFile.read(source, listing), manifest.following != nil else {
+      throw StoreError(.notAStore, "the store follows no archive", file: source.path.string)
+    }
+    let base = try storage.openTarget(path)
+    let lock = try DirectoryLock(base)
+    defer { lock.free() }
+    try empty(base)
+    try ManifestFile(base).write(manifest, over: FileName.restoring)
+    let copier = SegmentCopier(source: source, target: base, mayLink: true)
+    for entry in manifest.segments { _ = try copier.transfer(SegmentCopier.Piece(entry)) { _ in } }
+    for number in listing.checkpoints {
+      let name = FileName.checkpoint(number)
+      // Where files cannot be shared, the opening reads the log instead.
+      try storing { () throws(StorageError) in
+        _ = try source.share(name, into: base, as: name, linking: true)
+      }
+    }
+    try storing { () throws(StorageError) in try base.synchronize() }
+    try ManifestFile(base).write(manifest, over: Manifest.fileName)
+    try storing { () throws(StorageError) in try base.remove(FileName.restoring) }
+  }
+
+  /// Removes a follower's files, if there are any; an empty directory may be left.
+  ///
+  /// - Throws: `.locked`; `.notAStore` when the directory contains another store.
+  package static func remove(
+    at path: FilePath, on storage: any Storage
+  ) async throws(StoreError) {
+    try await SerialQueue(.lasting).run { () throws(StoreError) in try clear(path, storage) }
+  }
+
+  private static func clear(_ path: FilePath, _ storage: any Storage) throws(StoreError) {
+    let directory = try storing { () throws(StorageError) in try storage.openDirectory(path) }
+    guard let directory else { return }
+    let lock = try DirectoryLock(directory)
+    do throws(StoreError) { try empty(directory) } catch {
+      lock.free()
+      throw error
+    }
+    lock.free()
+    try storing { () throws(StorageError) in
+      try directory.remove(FileName.lock)
+      try storage.removeEmptyDirectory(path)
+    }
+  }
+
+  /// Renames the directory of a store that follows no archive, so that a follower can take its
+  /// place.
+  ///
+  /// - Returns: the new path; nil when there is no such store.
+  /// - Throws: `.locked` when a process has the store open; `.notAStore` when it is not a copy of
+  ///   the store that is archived; `.io`.
+  package static func keepAsBranch(
+    _ path: FilePath, of storeID: StoreIdentifier, on storage: any Storage
+  ) async throws(StoreError) -> FilePath? {
+    guard try await Store.exists(at: path, on: storage) else { return nil }
+    return try await SerialQueue(.lasting).run { () throws(StoreError) in
+      let (source, lock) = try RestoreWork.openSource(path, of: storage, "there is no store")
+      defer { lock?.unlock() }
+      guard let manifest = try ManifestFile.read(source, DirectoryContents(source)) else {
+        throw StoreError(.notAStore, "the store has no manifest", file: path.string)
+      }
+      if manifest.following != nil { return nil }
+      guard manifest.storeID == storeID else {
+        throw StoreError(
+          .notAStore, "the directory contains another store than the archive", file: path.string)
+      }
+      return try rename(path, "branch-\(manifest.epoch)", storage)
+    }
+  }
+
+  private static func rename(
+    _ path: FilePath, _ suffix: String, _ storage: any Storage
+  ) throws(StoreError) -> FilePath {
+    try storing { () throws(StorageError) in
+      let whole = try storage.absolute(path)
+      guard let name = whole.lastComponent?.string,
+        let parent = try storage.openDirectory(whole.removingLastComponent())
+      else { throw StorageError("rename", file: path.string, errno: .invalidArgument) }
+      let taken = Set(try parent.entries().map(\.name))
+      var target = "\(name).\(suffix)"
+      var number = 2
+      while taken.contains(target) {
+        target = "\(name).\(suffix)-\(number)"
+        number += 1
+      }
+      try parent.rename(name, to: target)
+      try parent.synchronize()
+      return whole.removingLastComponent().appending(target)
+    }
+  }
+
+  /// Removes all files of a follower from a directory.
+  private static func empty(_ directory: any StorageDirectory) throws(StoreError) {
+    let listing = try DirectoryContents(directory)
+    if let manifest = try ManifestFile.read(directory, listing) {
+      guard manifest.following != nil else {
+        throw StoreError(
+          .notAStore, "the directory contains a store that follows no archive",
+          file: directory.path.string)
+      }
+      // In one step: from here on the files are those of an interrupted restore.
+      try storing { () throws(StorageError) in
+        try directory.rename(Manifest.fileName, to: FileName.restoring)
+        try directory.synchronize()
+      }
+    } else if listing.hasStore, !listing.isRestoring {
+      throw StoreError(
+        .notAStore, "the directory contains a damaged store", file: directory.path.string)
+    }
+    try RestoreWork.removeStaged(directory)
+  }
+}

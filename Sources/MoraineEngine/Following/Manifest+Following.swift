@@ -1,0 +1,35 @@
+import MoraineFormat
+import MoraineStorage
+
+extension Manifest {
+  /// The first manifest of a follower: these contents, in the same epoch.
+  var ofFollower: Manifest {
+    var manifest = self
+    manifest.isBackup = false
+    manifest.instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
+    manifest.forgetCuts()
+    manifest.attachment = nil
+    manifest.generation += 1
+    manifest.createdMilliseconds = SystemClock.wallMilliseconds()
+    manifest.leaveNumbersToTheWriter()
+    return manifest
+  }
+
+  /// Reserves numbers for the segments that this store's own compaction writes, far above those
+  /// that the writer of the archive uses. Another follower has reserved other numbers, with high
+  /// probability, and may become the writer.
+  mutating func leaveNumbersToTheWriter() {
+    let range = 1 + SystemRandom.number() % (1 << 12)
+    let (next, overflows) = nextSegmentNumber.addingReportingOverflow(range << 40)
+    // After two thousand changes of the writer, the numbers may meet. Then a follower begins again.
+    guard !overflows, next <= StoreLimits.manifestCounter else { return }
+    nextSegmentNumber = next
+  }
+
+  /// Begins another life of the store's history.
+  mutating func begin(_ life: Epoch) {
+    assert(life.epoch > epoch, "epochs rise")
+    epoch = life.epoch
+    epochs.append(life)
+  }
+}
