@@ -2,7 +2,8 @@
 ///
 /// A commit that was read may be a late object of a fenced writer, at a position whose commit was
 /// removed below a newer checkpoint. Its chain can be right. So commits are handed on only when no
-/// checkpoint above the reader's position exists after they were read.
+/// checkpoint above the reader's position exists after they were read, or when the commit of that
+/// checkpoint is among them: then the chain of commits that ends there is the history.
 ///
 /// A restore of an older state (``init(_:target:rules:)``) starts below checkpoints by intention.
 /// There the chain is read on to the next checkpoint, and must end in that checkpoint's commit.
@@ -32,14 +33,21 @@ package struct HistoryReader: Hashable, Sendable {
     case closing(CheckpointSummary, last: CommitReference?)
   }
 
+  /// The number of the newest checkpoint that is known to be at or below ``applied``; 0 for none.
+  package var knownCheckpoint: UInt64 { checkpointNumber }
+
   /// The last commit that the caller has, or will have after `.apply` or `.rebase`.
   package private(set) var applied: CommitReference?
   /// The newest checkpoint that is known, at or below ``applied``.
   private var checkpointNumber: UInt64
   private var lastRead: CommitReference?
+  /// The commits that a follower has read in this poll, one after the other.
+  private var read: [CommitReference] = []
   /// The last position of this poll.
   private var limit: UInt64 = 0
   private var damage: HistoryDamage?
+  /// Whether this poll asks for a newer checkpoint when it finds no commit.
+  private var asksWhenIdle = true
   private var phase = Phase.idle
   private let target: UInt64?
   private let rules: ProtocolRules
@@ -69,13 +77,17 @@ package struct HistoryReader: Hashable, Sendable {
 
   /// Begins to read.
   ///
-  /// - Parameter count: the largest number of commits to hand on together.
-  package mutating func poll(_ count: UInt64) -> Action {
+  /// - Parameters:
+  ///   - count: the largest number of commits to hand on together.
+  ///   - asksWhenIdle: whether to ask for a newer checkpoint also when no commit follows. A
+  ///     follower whose commits were removed notices it only so; it need not ask each time.
+  package mutating func poll(_ count: UInt64, asksWhenIdle: Bool = true) -> Action {
+    self.asksWhenIdle = asksWhenIdle
     precondition(phase == .idle, "a request is open")
     precondition(count > 0, "a poll reads a commit")
     let start = position(of: applied)
     precondition(start < target ?? .max, "the target is reached")
-    lastRead = applied
+    (lastRead, read) = (applied, [])
     damage = nil
     limit = min(target ?? .max, start > .max - count ? .max : start + count)
     return become(.reading)
@@ -132,6 +144,7 @@ package struct HistoryReader: Hashable, Sendable {
     damage = chainError(summary, after: lastRead)
     if damage != nil { return check() }
     lastRead = summary.commit
+    if target == nil { read.append(summary.commit) }
     return summary.commit.position < limit ? become(.reading) : check()
   }
 
@@ -148,6 +161,7 @@ package struct HistoryReader: Hashable, Sendable {
 
   private mutating func check() -> Action {
     if hasRead, !rules.contains(.checkpointCheckBeforeApplying) { return finish() }
+    if !hasRead, damage == nil, !asksWhenIdle { return finish() }
     return become(.checking)
   }
 
@@ -158,11 +172,24 @@ package struct HistoryReader: Hashable, Sendable {
       checkpointNumber = found.number
       return rules.contains(.checkpointCheckToTheEnd) ? become(.checking) : finish()
     }
-    guard let target else { return searchNewest(CheckpointSearch(above: found)) }
+    guard let target else {
+      guard contains(found.commit) else { return searchNewest(CheckpointSearch(above: found)) }
+      checkpointNumber = found.number
+      return rules.contains(.checkpointCheckToTheEnd) ? become(.checking) : finish()
+    }
     if found.commit.position <= target { return rebase(found) }
     let hasAll = damage == nil && position(of: lastRead) == limit
     guard hasAll else { return stop(unavailable) }
     return rules.contains(.closedChain) ? close(found, last: lastRead) : finish()
+  }
+
+  /// Whether a commit is among those that were read.
+  private func contains(_ commit: CommitReference) -> Bool {
+    guard let first = read.first?.position, commit.position <= position(of: lastRead) else {
+      return false
+    }
+    let found = read[Int(commit.position - first)]
+    return found.identity == commit.identity || !rules.contains(.checkpointInChain)
   }
 
   private mutating func searchNewest(_ search: CheckpointSearch) -> Action {
@@ -174,7 +201,7 @@ package struct HistoryReader: Hashable, Sendable {
   private mutating func rebase(_ checkpoint: CheckpointSummary) -> Action {
     assert(checkpoint.commit.position > position(of: applied), "a rebase leads forward")
     (applied, checkpointNumber) = (checkpoint.commit, checkpoint.number)
-    (lastRead, damage) = (applied, nil)
+    (lastRead, read, damage) = (applied, [], nil)
     return stop(.rebase(checkpoint))
   }
 
@@ -194,6 +221,7 @@ package struct HistoryReader: Hashable, Sendable {
 
   private mutating func finish() -> Action {
     let first = position(of: applied) + 1
+    read = []
     if let lastRead, hasRead {
       applied = lastRead
       return stop(.apply(first...lastRead.position))

@@ -33,7 +33,10 @@ package struct ProtocolRules: OptionSet, Hashable, Sendable {
   /// A restore of an older state reads on to the next checkpoint, whose commit must end the chain.
   package static let closedChain = ProtocolRules(rawValue: 1 << 11)
 
-  package static let all = ProtocolRules(rawValue: (1 << 12) - 1)
+  /// A reader that goes on past a newer checkpoint has read the very commit of that checkpoint.
+  package static let checkpointInChain = ProtocolRules(rawValue: 1 << 12)
+
+  package static let all = ProtocolRules(rawValue: (1 << 13) - 1)
 
   /// Whether a commit that a create has found is the one that the writer creates.
   func isOwn(_ found: CommitSummary, _ identity: CommitIdentity) -> Bool {

@@ -80,8 +80,12 @@ import Testing
     #expect(archive.requests.suffix(3) == [1, 2, 3].map(ArchiveRequest.readCheckpoint))
     archive.checkpoints = [2, 6, 7, 9]
     archive.commits = 9
-    // Checkpoint 3 is not above the position, checkpoint 4 is.
-    #expect(run(&machine, &archive) == .rebase(archive.checkpoint(4)))
+    // Checkpoint 3 is not above the position. Checkpoint 4 is of a commit that was read.
+    #expect(run(&machine, &archive) == .apply(9...9))
+    #expect(machine.knownCheckpoint == 4)
+    archive.checkpoints = [2, 6, 7, 9, 12]
+    archive.commits = 11
+    #expect(run(&machine, &archive) == .rebase(archive.checkpoint(5)))
   }
 
   @Test func damageIsReportedAfterTheCommitsBeforeIt() {

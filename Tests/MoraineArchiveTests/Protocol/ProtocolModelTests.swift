@@ -182,6 +182,12 @@ import Testing
       Self.model(2, 3, [.follower, .cleaner]))
   }
 
+  @Test func followersThatDoNotCompareTheCheckpointsCommitApplyLateObjects() {
+    expectViolation(
+      "READER APPLIED WHAT IS NOT HISTORY", without: .checkpointInChain,
+      Self.model(2, 3, [.follower, .cleaner], followerBatch: 2))
+  }
+
   @Test func restoresWithoutAClosedChainApplyLateObjects() {
     expectViolation(
       "READER APPLIED WHAT IS NOT HISTORY", without: .closedChain,
