@@ -36,7 +36,7 @@ struct MoraineCommand: AsyncParsableCommand {
       Put.self, Get.self, Delete.self, Scan.self, Load.self, Dump.self, Stats.self,
       Keyspaces.self, Indexes.self, Query.self, Verify.self, Compact.self, Backup.self,
       Restore.self, ArchiveStore.self, ArchiveInformation.self, ArchiveVerification.self,
-      ArchiveCleaning.self, Watch.self, Doctor.self,
+      ArchiveCleaning.self, Follow.self, Promote.self, Rejoin.self, Watch.self, Doctor.self,
       Inspect.self, Bench.self, CrashTest.self, Drive.self,
     ])
 

@@ -3,6 +3,7 @@ import MoraineEngine
 import MoraineFormat
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -14,9 +15,12 @@ struct ArchiveBench {
 
   let storage = MemoryStorage()
   let objects = SimulatedObjectStore()
+  let events = EventCounts()
   var configuration = ArchiveConfiguration()
 
   init() {
+    configuration.pollInterval = .seconds(1_000_000)
+    configuration.onEvent = { [events] event in events.count(event) }
     configuration.interval = .seconds(1_000_000)
     configuration.firstPause = .microseconds(10)
     configuration.patience = .milliseconds(50)
@@ -44,6 +48,17 @@ struct ArchiveBench {
     try await archive(for: store).attach(store)
   }
 
+  /// Opens a follower that reads the archive only when the test says so.
+  func follower(
+    _ path: FilePath = "follower", _ mode: Store.Configuration.IOMode = .mapped
+  ) async throws -> Follower {
+    var configuration = Store.Configuration()
+    configuration.segmentSizeBytes = 4096
+    configuration.ioMode = mode
+    configuration.compaction = .manual
+    return try await archive().follow(in: path, on: storage, configuration: configuration)
+  }
+
   /// Restores a moment, and returns the state with the number of the last operation.
   func restored(
     _ point: RestorePoint = .latest, to path: FilePath
@@ -53,6 +68,24 @@ struct ArchiveBench {
     let state = try await store.contents()
     try await store.close()
     return (state, report.sequence)
+  }
+}
+
+/// How often events of an archive happened.
+final class EventCounts: Sendable {
+  private let state = Mutex((gaps: 0, rebases: 0))
+
+  var gaps: Int { state.withLock { $0.gaps } }
+  var rebases: Int { state.withLock { $0.rebases } }
+
+  func count(_ event: ArchiveEvent) {
+    state.withLock { state in
+      switch event {
+      case .gap: state.gaps += 1
+      case .rebased: state.rebases += 1
+      default: break
+      }
+    }
   }
 }
 

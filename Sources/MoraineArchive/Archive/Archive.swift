@@ -110,6 +110,57 @@ public struct Archive: Sendable {
     try await restore(to: directory, at: point, on: DiskStorage(), onProgress: progress)
   }
 
+  /// Opens a store that follows the archive: what the writer archives appears there about once
+  /// ``ArchiveConfiguration/pollInterval``. A directory without a store gets the newest state of
+  /// the archive first. No other process may have the directory open.
+  ///
+  /// - Parameters:
+  ///   - directory: the directory of the follower; its parent must exist. While a follower begins
+  ///     again from a whole copy, that copy is in a directory beside it, with the suffix `.rebase`.
+  ///   - configuration: the settings of the store.
+  /// - Throws: `.stateUnavailable` when the archive is empty; `.diverged` when the directory
+  ///   contains a store that follows no archive; `.otherStore`; `.damaged`; `.unavailable`;
+  ///   `.store`.
+  public func follow(
+    in directory: FilePath, configuration: Store.Configuration = Store.Configuration()
+  ) async throws(ArchiveError) -> Follower {
+    try await follow(in: directory, on: DiskStorage(), configuration: configuration)
+  }
+
+  /// Follows in a directory of any storage.
+  package func follow(
+    in directory: FilePath, on storage: any Storage,
+    configuration: Store.Configuration = Store.Configuration()
+  ) async throws(ArchiveError) -> Follower {
+    try await Follower.open(self, in: directory, on: storage, configuration)
+  }
+
+  /// Lets the directory of an earlier writer follow the archive, after another machine has taken
+  /// over the writing. The directory is renamed: it may have operations that were never archived.
+  ///
+  /// - Parameters:
+  ///   - directory: the directory of a store that no process has open.
+  ///   - configuration: the settings of the follower's store.
+  /// - Returns: the follower, and the new path of the earlier store, `<directory>.branch-<epoch>`;
+  ///   nil when the directory had no store, or follows the archive already.
+  /// - Throws: the errors of ``follow(in:configuration:)``; `.store` with `.locked`.
+  public func rejoin(
+    in directory: FilePath, configuration: Store.Configuration = Store.Configuration()
+  ) async throws(ArchiveError) -> (follower: Follower, branch: FilePath?) {
+    try await rejoin(in: directory, on: DiskStorage(), configuration: configuration)
+  }
+
+  /// Rejoins in a directory of any storage.
+  package func rejoin(
+    in directory: FilePath, on storage: any Storage, configuration: Store.Configuration
+  ) async throws(ArchiveError) -> (follower: Follower, branch: FilePath?) {
+    let branch = try await storing { () async throws(StoreError) in
+      try await FollowerFiles.keepAsBranch(directory, of: objects.identity.storeID, on: storage)
+    }
+    let follower = try await follow(in: directory, on: storage, configuration: configuration)
+    return (follower, branch)
+  }
+
   /// Restores to a directory of any storage.
   package func restore(
     to directory: FilePath, at point: RestorePoint, on storage: any Storage,

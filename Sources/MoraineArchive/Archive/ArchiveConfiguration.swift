@@ -1,3 +1,4 @@
+public import MoraineEngine
 import MoraineStorage
 
 /// The settings of an archive.
@@ -17,6 +18,8 @@ public struct ArchiveConfiguration: Sendable {
   /// The states that stay when the writer cleans the archive after each checkpoint; nil for a
   /// writer that removes nothing. See ``Archive/clean(_:isDryRun:)``.
   public var retention: RetentionRule?
+  /// The time between two looks of a follower for something new.
+  public var pollInterval: Duration = .seconds(1)
   /// The name of the machine or of the program, for people who look at the archive.
   public var writerName = ""
   /// Whether attaching checks that the store of objects creates a name only once.
@@ -54,6 +57,11 @@ public enum ArchiveEvent: Sendable {
   case cleaningFailed(ArchiveError)
   /// Requests fail; shipping goes on when they succeed.
   case stuck(ArchiveError)
-  /// The writer has ended.
+  /// A follower has applied what the archive had, up to a position.
+  case followed(position: UInt64, sequence: SequenceNumber)
+  /// A follower has replaced its whole state by that of the archive, because the commits between
+  /// both were removed or belong to another history. ``Follower/store`` is another object now.
+  case rebased(position: UInt64)
+  /// The writer or the follower has ended.
   case ended(ArchiveError)
 }

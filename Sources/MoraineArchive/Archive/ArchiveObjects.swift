@@ -170,9 +170,29 @@ extension CommitHeader {
     CommitReference(position: position, term: term, identity: nonce.identity)
   }
 
+  /// The life of the store that a fence begins; nil when it begins none.
+  var life: Manifest.Epoch? {
+    instanceID.map { Manifest.Epoch(epoch: epoch, firstSequence: firstSequence, instanceID: $0) }
+  }
+
   var summary: CommitSummary {
     CommitSummary(
       reference, previous: previousNonce == .zero ? .none : previousNonce.identity)
+  }
+}
+
+extension CommitReference {
+  /// The place of the commit, as the manifest of a follower has it.
+  func following(_ archiveID: StoreIdentifier, checkpoint: UInt64) -> Manifest.Following {
+    Manifest.Following(
+      archiveID: archiveID, position: position, term: term, nonceLow: identity.low,
+      nonceHigh: identity.high, checkpoint: checkpoint)
+  }
+
+  init(_ place: Manifest.Following) {
+    self.init(
+      position: place.position, term: place.term,
+      identity: CommitIdentity(high: place.nonceHigh, low: place.nonceLow))
   }
 }
 

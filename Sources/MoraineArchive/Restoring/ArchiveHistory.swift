@@ -20,6 +20,23 @@ struct ArchiveHistory: Sendable {
 
   private init(_ objects: ArchiveObjects) { self.objects = objects }
 
+  /// The lives of the store that began after the checkpoint, up to the wanted state.
+  var epochs: [Manifest.Epoch] {
+    headers.values.filter { $0.position <= end && $0.instanceID != nil }
+      .sorted { $0.position < $1.position }.compactMap(\.life)
+  }
+
+  /// Returns the place of the wanted state, for a store that goes on from there.
+  func following() async throws(ArchiveError) -> Manifest.Following {
+    precondition(rewindsTo == nil, "a follower begins at the end of a commit")
+    var reference = headers[end]?.reference
+    if reference == nil, let checkpoint { reference = try await objects.summary(checkpoint).commit }
+    guard let reference, reference.position == end else {
+      throw unavailable("the commit of the newest state is missing")
+    }
+    return reference.following(objects.archiveID, checkpoint: checkpoint?.number ?? 0)
+  }
+
   /// Reads the history that leads to a moment.
   ///
   /// - Throws: `.stateUnavailable` when the archive does not hold the moment.

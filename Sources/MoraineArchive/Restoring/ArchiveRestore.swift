@@ -15,14 +15,16 @@ struct ArchiveRestore: Sendable {
   let objects: ArchiveObjects
   let storage: any Storage
   let path: FilePath
+  /// Whether the store goes on to follow the archive, instead of beginning a life of its own.
+  let follows: Bool
   let progress: (@Sendable (Store.Progress) -> Void)?
 
   init(
-    objects: ArchiveObjects, storage: any Storage, path: FilePath,
+    objects: ArchiveObjects, storage: any Storage, path: FilePath, follows: Bool = false,
     _ progress: (@Sendable (Store.Progress) -> Void)?
   ) {
     (self.objects, self.storage, self.path) = (objects, storage, path)
-    self.progress = progress
+    (self.follows, self.progress) = (follows, progress)
   }
 
   func run(_ point: RestorePoint) async throws(ArchiveError) -> RestoreReport {
@@ -36,6 +38,7 @@ struct ArchiveRestore: Sendable {
       try await StagedStore.begin(at: path, on: storage, manifest)
     }
     var state = RestoredState(objects: objects, staged: staged, manifest: manifest)
+    if follows { state.following = try await history.following() }
     do throws(ArchiveError) {
       try await state.add(contents, progress)
       for position in commits.reversed() { try await state.add(commits: position) }
@@ -97,6 +100,8 @@ private struct RestoredState {
   let objects: ArchiveObjects
   let staged: StagedStore
   var manifest: Manifest
+  /// The place in the archive's history, for a follower.
+  var following: Manifest.Following?
   /// The segments that the commits have changed, with their lengths, in the order of the log.
   private var changed: [(segment: SegmentIdentity, length: Int)] = []
   private var last: CommitHeader?
@@ -190,7 +195,13 @@ private struct RestoredState {
       }
       manifest.nextSegmentNumber = max(manifest.nextSegmentNumber, segment.number.rawValue + 1)
     }
-    manifest.epoch = max(manifest.epoch, history.highestEpoch)
+    manifest.following = following
+    for epoch in history.epochs where epoch.epoch > manifest.epoch {
+      manifest.epoch = epoch.epoch
+      manifest.epochs.append(epoch)
+    }
+    // A store that does not follow begins a life with a number that no other one has.
+    if following == nil { manifest.epoch = max(manifest.epoch, history.highestEpoch) }
     let (manifest, staged) = (manifest, staged)
     return try await storing { () async throws(StoreError) in
       try await staged.finish(manifest, through: history.rewindsTo, progress)

@@ -7,14 +7,14 @@ extension ArchiveWriter {
   ///
   /// - Parameter wantsCheckpoint: whether to begin a checkpoint in any case.
   func round(wantsCheckpoint: Bool = false) async throws(ArchiveError) {
-    if machine == nil { try await takeOver() }
+    if machine == nil { _ = try await takeOver() }
     do throws(ArchiveError) {
       try await finishPending()
       try await finishCheckpoint()
       try await shipNews(wantsCheckpoint)
     } catch {
       guard machine == nil else { throw error }
-      try await takeOver()
+      _ = try await takeOver()
       try await shipNews(wantsCheckpoint)
     }
   }

@@ -1,11 +1,23 @@
 import MoraineEngine
 import MoraineFormat
+import MoraineStorage
 import Synchronization
+
+/// What a follower needs to become the writer of its archive.
+struct Promotion: Sendable {
+  /// The name of the life of the store that begins.
+  let instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
+  /// Applies the commits up to a position. Returns the highest epoch of the archive; nil when the
+  /// follower has another state.
+  let catchUp: @Sendable (UInt64) async throws(ArchiveError) -> UInt64?
+}
 
 // Taking over an archive: whether this store continues its history, and the fence.
 extension ArchiveWriter {
   /// Takes over the archive. Afterwards ``shipped`` is the state that this store continues.
-  func takeOver() async throws(ArchiveError) {
+  ///
+  /// - Returns: false when a follower that is to be promoted has another state than the archive.
+  func takeOver() async throws(ArchiveError) -> Bool {
     // Until the end, no machine runs: the next round begins here again after an error.
     (machine, pending, pendingCheckpoint, knownKeyspaces) = (nil, nil, nil, nil)
     upload?.task.cancel()
@@ -16,28 +28,37 @@ extension ArchiveWriter {
     var taking = TakeOver(
       ArchiveHints(
         term: hint?.term ?? 0, checkpoint: hint?.checkpoint ?? 0, position: hint?.position ?? 0))
-    let cut = try await store.archivedState()
+    var cut = try await stateToArchive()
+    var life = cut.manifest.life
     var began = ContinuousClock.now
     var fence: (header: CommitHeader, base: ArchivedState)?
+    var continues = false
     var action = taking.begin()
     var attempts = Attempts(objects.patience)
     while true {
       switch action {
       case .request(let request):
         if case .createTerm = request { began = .now }
-        let answer = try await answer(request, fence?.header, cut, &attempts)
+        let answer = try await answer(request, fence?.header, life, &attempts)
         let isLate = ContinuousClock.now - began > configuration.stallLimit
         action = isLate ? taking.stalledTooLong() : taking.receive(answer)
       case .headFound(let head):
-        let base = try await base(at: head, cut)
+        if let promotion {
+          guard let epoch = try await promotion.catchUp(head.position) else { return false }
+          cut = try await stateToArchive()
+          life = promotion.life(after: epoch, cut)
+        }
+        let (base, isHead) = try await base(at: head, cut)
         try await recordAttachment(head.term, over: base)
         attempts = Attempts(objects.patience)
-        let header = self.fence(on: base, after: head, cut)
+        let header = self.fence(on: base, after: head, life)
+        continues = isHead && cut.continues(base, in: life)
         fence = (header, base)
         action = taking.fence(header.nonce.identity)
       case .fenced: throw fencedError
       case .attached(let state):
         guard let fence else { preconditionFailure("a writer attaches without a fence") }
+        try await beginLife(life)
         machine = Shipping(state)
         lastCheck = began
         (position, previous) = (fence.header.position, fence.header.nonce)
@@ -46,31 +67,51 @@ extension ArchiveWriter {
         var shipped = fence.base
         (shipped.position, shipped.nonce) = (position, previous)
         (shipped.term, shipped.epoch) = (state.term, fence.header.epoch)
-        // A new life of the store begins with a whole copy.
-        hasCopy =
-          fence.header.instanceID == nil && (shipped.logEnd != nil || state.checkpoint != nil)
+        // A new life of the store begins with a whole copy, unless its log goes on where the
+        // archive ends.
+        hasCopy = continues && (shipped.logEnd != nil || state.checkpoint != nil)
         became(shipped)
         progress.withLock { $0.checkpoint = state.checkpoint?.number ?? 0 }
         configuration.onEvent?(.attached(term: state.term))
-        return
+        return true
       }
     }
   }
 
   private func answer(
-    _ request: ArchiveRequest, _ fence: CommitHeader?, _ cut: LogCut, _ attempts: inout Attempts
+    _ request: ArchiveRequest, _ fence: CommitHeader?, _ life: Manifest.Epoch,
+    _ attempts: inout Attempts
   ) async throws(ArchiveError) -> ArchiveAnswer {
     switch request {
     case .createTerm(let term):
       let record = TermRecord(
         archiveID: objects.archiveID, term: term, nonce: .random,
-        createdMilliseconds: configuration.milliseconds(), instanceID: cut.manifest.instanceID,
+        createdMilliseconds: configuration.milliseconds(), instanceID: life.instanceID,
         writer: configuration.writerName)
       return try await create(objects.names.term(term), record.encoded(), &attempts)
     case .createCommit(let position, _):
       guard let fence else { preconditionFailure("a fence is created before it is made") }
       return try await create(objects.names.commit(position), fence.encoded(), &attempts)
     default: return try await objects.answer(request)
+    }
+  }
+
+  /// Returns the present state; that of a follower is not written to.
+  private func stateToArchive() async throws(ArchiveError) -> LogCut {
+    guard promotion != nil else { return try await store.archivedState() }
+    guard let cut = try await Follower.cut(of: store) else {
+      throw ArchiveError(.diverged, "the follower has no state", object: objects.names.root)
+    }
+    return cut
+  }
+
+  /// Lets a follower's store be written to.
+  private func beginLife(_ life: Manifest.Epoch) async throws(ArchiveError) {
+    guard promotion != nil else { return }
+    do throws(StoreError) {
+      try await store.beginLife(epoch: life.epoch, instanceID: life.instanceID)
+    } catch {
+      throw ArchiveError(error)
     }
   }
 
@@ -87,43 +128,43 @@ extension ArchiveWriter {
   }
 
   private func fence(
-    on base: ArchivedState, after head: ArchiveHead, _ cut: LogCut
+    on base: ArchivedState, after head: ArchiveHead, _ life: Manifest.Epoch
   ) -> CommitHeader {
-    let isNewLife = base.position == 0 || base.epoch != cut.manifest.epoch
+    let isNewLife = base.position == 0 || base.epoch != life.epoch
     var header = CommitHeader(
       .fence, archiveID: objects.archiveID, position: head.position + 1, term: head.term,
       nonce: .random, previousNonce: head.commit.map { Nonce($0.identity) } ?? .zero,
-      epoch: cut.manifest.epoch,
+      epoch: life.epoch,
       firstSequence: SequenceNumber(rawValue: base.sequence.rawValue + 1),
       lastSequence: base.sequence)
     header.milliseconds = configuration.milliseconds()
     (header.digest, header.liveCount) = (base.digest, base.count)
     header.base = base.base
     header.logEnd = base.logEnd
-    if isNewLife { header.instanceID = cut.manifest.instanceID }
+    if isNewLife { header.instanceID = life.instanceID }
     return header
   }
 
-  /// Returns the state of the archive that this store continues.
+  /// Returns the state of the archive that this store continues, and whether that is the newest.
   ///
   /// - Throws: `.diverged` when it continues none.
   private func base(
     at head: ArchiveHead, _ cut: LogCut
-  ) async throws(ArchiveError) -> ArchivedState {
-    guard head.commit != nil else { return .empty }
-    let state = try await newestCut(at: head.position, head)
+  ) async throws(ArchiveError) -> (ArchivedState, isHead: Bool) {
+    guard head.commit != nil else { return (.empty, true) }
+    let (state, isHead) = try await newestCut(at: head.position, head)
     if state.epoch == cut.manifest.epoch {
       guard state.sequence <= cut.sequence else { throw olderCopy(state, cut) }
       if let place = state.logEnd { try await check(place, of: state, head, cut) }
-      return state
+      return (state, true)
     }
     // This store was restored, and has gone on as another life since the operation `first`.
     guard state.epoch < cut.manifest.epoch,
       let next = cut.manifest.epochs.first(where: { $0.epoch > state.epoch }),
       next.firstSequence.rawValue <= state.sequence.rawValue + 1
     else { throw diverged("the archive and this store went on separately") }
-    return try await state.sequence < next.firstSequence
-      ? state : earlierState(than: state.position, before: next.firstSequence, head)
+    if state.sequence < next.firstSequence { return (state, isHead) }
+    return (try await earlierState(than: state.position, before: next.firstSequence, head), false)
   }
 
   /// Returns a state of the archive from before an operation. A whole copy follows, so any such
@@ -157,10 +198,13 @@ extension ArchiveWriter {
   /// The commits that are read to find an earlier state, before checkpoints are.
   private static let searchedCommits = 32
 
+  /// Returns the newest state of the archive at or below a position, and whether nothing lies in
+  /// between that a state was left for.
   private func newestCut(
     at position: UInt64, _ head: ArchiveHead
-  ) async throws(ArchiveError) -> ArchivedState {
+  ) async throws(ArchiveError) -> (ArchivedState, isHead: Bool) {
     var position = position
+    var isHead = true
     while position > 0 {
       guard let header = try await objects.header(position) else {
         throw ArchiveError(
@@ -170,10 +214,12 @@ extension ArchiveWriter {
           object: objects.names.commit(position))
       }
       // The fence of a new life has a state only with the whole copy that follows it.
-      if header.endsAtCut, header.instanceID == nil { return ArchivedState(header) }
-      position = header.kind == .fence ? header.base.position : position - 1
+      if header.endsAtCut, header.instanceID == nil { return (ArchivedState(header), isHead) }
+      let next = header.kind == .fence ? header.base.position : position - 1
+      isHead = isHead && header.kind == .fence && next == position - 1
+      position = next
     }
-    return .empty
+    return (.empty, isHead)
   }
 
   /// Checks that this store's log has the place at which the archive's log ends, with the same
@@ -263,5 +309,37 @@ extension ArchiveWriter {
         + "'moraine archive STORE ARCHIVE --adopt' also keeps this one under another name), "
         + "or give this store a new archive",
       object: objects.names.root)
+  }
+}
+
+extension Promotion {
+  /// The life that the follower begins after a state.
+  func life(after highest: UInt64, _ cut: LogCut) -> Manifest.Epoch {
+    Manifest.Epoch(
+      epoch: max(highest, cut.manifest.epoch) + 1,
+      firstSequence: SequenceNumber(rawValue: cut.sequence.rawValue + 1), instanceID: instanceID)
+  }
+}
+
+extension Manifest {
+  /// The present life of the store.
+  fileprivate var life: Epoch {
+    let first = epochs.last { $0.epoch == epoch }?.firstSequence
+    return Epoch(
+      epoch: epoch, firstSequence: first ?? SequenceNumber(rawValue: 1), instanceID: instanceID)
+  }
+}
+
+extension LogCut {
+  /// Whether the log of this store goes on where that of the archive ends, in a life of the store.
+  ///
+  /// - Parameter base: the newest state of the archive, which this store continues.
+  fileprivate func continues(_ base: ArchivedState, in life: Manifest.Epoch) -> Bool {
+    if base.position == 0 { return false }
+    if base.epoch == life.epoch { return true }
+    // A store that was restored to an operation within a commit has not all bytes of it.
+    guard let place = base.logEnd, life.firstSequence.rawValue == base.sequence.rawValue + 1
+    else { return false }
+    return segments.contains { $0.holds(place) && place.offset <= UInt64($0.lengthBytes) }
   }
 }

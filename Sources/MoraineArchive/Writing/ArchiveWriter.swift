@@ -13,6 +13,8 @@ public actor ArchiveWriter {
   let objects: ArchiveObjects
   let configuration: ArchiveConfiguration
   let retired: RetiredSegments
+  /// What a follower needs to become the writer; nil after that, and for other stores.
+  var promotion: Promotion?
   /// The machine of the protocol; nil when the writer must take over first.
   var machine: Shipping?
   /// What the archive has.
@@ -48,6 +50,8 @@ public actor ArchiveWriter {
   private let turn = AsyncGate()
   private var task: Task<Void, Never>?
   nonisolated let progress = Mutex(ArchiveStatus())
+  /// Whether a task is on its way to ship for operations that wait.
+  private nonisolated let isWoken = Atomic<Bool>(false)
 
   /// A commit and the state after it.
   struct PendingCommit {
@@ -91,8 +95,44 @@ public actor ArchiveWriter {
     return writer
   }
 
+  /// Attaches a follower's store, which becomes the writer.
+  ///
+  /// - Returns: nil when the history went on from another state than the follower has. Nothing but
+  ///   the term was written then.
+  static func attach(
+    _ store: Store, _ objects: ArchiveObjects, _ configuration: ArchiveConfiguration,
+    promotion: Promotion
+  ) async throws(ArchiveError) -> ArchiveWriter? {
+    let writer = ArchiveWriter(store, objects, configuration)
+    let earlier = await store.attach(writer.retired)
+    var isAttached = false
+    do throws(ArchiveError) {
+      isAttached = try await writer.begin(promotion)
+    } catch {
+      await store.detach(writer.retired, for: earlier)
+      throw error
+    }
+    if !isAttached { await store.detach(writer.retired, for: earlier) }
+    return isAttached ? writer : nil
+  }
+
+  private func begin(_ promotion: Promotion) async throws(ArchiveError) -> Bool {
+    self.promotion = promotion
+    defer { self.promotion = nil }
+    guard try await takeOver() else { return false }
+    // From here on the store is the writer's, also while the archive cannot be reached.
+    start()
+    return true
+  }
+
   private func begin() async throws(ArchiveError) {
     try await round()
+    start()
+  }
+
+  private func start() {
+    store.beginReplication { [weak self] in self?.wake() }
+    store.replicated(through: shipped.sequence)
     task = Task { [weak self, interval = configuration.interval] in
       while !Task.isCancelled {
         do { try await Task.sleep(for: interval) } catch { return }
@@ -154,14 +194,28 @@ public actor ArchiveWriter {
     await end(ArchiveError(.cancelled, "the writer of the archive was abandoned"))
   }
 
+  /// Ships soon, because an operation waits for it. The operations that begin to wait then go
+  /// with the next round.
+  private nonisolated func wake() {
+    // Acquiring and releasing, here and where the flag is taken back: the task that takes it back
+    // comes after the append of each operation that found the flag set, so its cut has them.
+    guard !isWoken.exchange(true, ordering: .acquiringAndReleasing) else { return }
+    Task { [weak self] in _ = await self?.shipInBackground() }
+  }
+
   private func shipInBackground() async -> Bool {
     do throws(ArchiveError) {
-      try await inTurn { (writer) throws(ArchiveError) in try await writer.round() }
+      try await inTurn { (writer) throws(ArchiveError) in
+        _ = writer.isWoken.exchange(false, ordering: .acquiringAndReleasing)
+        try await writer.round()
+      }
+      store.replicated(through: shipped.sequence)
       noteSuccess()
       return true
     } catch {
       if failure != nil { return false }
       note(error)
+      store.replicationFailed(error.ofWaitingOperation, isLast: false)
       return !Task.isCancelled
     }
   }
@@ -188,6 +242,7 @@ public actor ArchiveWriter {
     upload?.task.cancel()
     cleaning?.cancel()
     let wasCurrent = await store.detach(retired)
+    if wasCurrent { store.replicationFailed(error.ofWaitingOperation, isLast: true) }
     progress.withLock { $0.failure = error }
     if error.code != .cancelled { configuration.onEvent?(.ended(error)) }
     // A later writer of this very store archives what is written from now on.
@@ -212,6 +267,7 @@ public actor ArchiveWriter {
   func became(_ state: ArchivedState) {
     shipped = state
     retired.shipped(through: state.sequence)
+    store.replicated(through: state.sequence)
     progress.withLock { status in
       status.archivedSequence = state.sequence
       status.position = state.position
@@ -239,6 +295,14 @@ public struct ArchiveStatus: Sendable {
 }
 
 extension ArchiveError {
+  /// The error for an operation that waits until the archive has it.
+  fileprivate var ofWaitingOperation: StoreError {
+    if let storeError { return storeError }
+    return StoreError(
+      code == .fenced ? .fenced : .archiveUnavailable,
+      "\(message); the operation is durable here, and may be in the archive")
+  }
+
   /// Whether a writer cannot go on after the error.
   fileprivate var endsTheWriter: Bool {
     switch code {

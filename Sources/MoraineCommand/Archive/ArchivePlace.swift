@@ -51,12 +51,16 @@ struct ArchivePlace: ExpressibleByArgument {
   }
 
   /// Opens the archive at this place.
-  func open(for store: Store? = nil, writer: String = "") async throws -> Archive {
+  func open(
+    for store: Store? = nil, writer: String = "",
+    _ configure: (inout ArchiveConfiguration) -> Void = { _ in }
+  ) async throws -> Archive {
     var configuration = ArchiveConfiguration()
     configuration.writerName = writer
     // A person waits, and a directory that is missing does not come back by itself. Servers have
     // moments in which they refuse requests.
     if case .directory = kind { configuration.patience = .seconds(2) }
+    configure(&configuration)
     return try await Archive.open(
       try objects(), at: .root, createIfMissingFor: store, configuration: configuration)
   }

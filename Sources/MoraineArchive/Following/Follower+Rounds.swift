@@ -1,0 +1,210 @@
+import MoraineEngine
+import MoraineFormat
+
+// One round of a follower: read the commits that are new, and apply them.
+extension Follower {
+  /// The most commits that are applied together. A follower that is further from the next
+  /// checkpoint begins again from a whole copy.
+  private static let commitLimit: UInt64 = 4096
+  /// The most bytes of commits that are kept until they are applied.
+  private static let keptBytes = 16 << 20
+  /// Number of polls without news after which one asks for a newer checkpoint too.
+  private static let pollsPerCheckpoint = 16
+  private static let promotionAttempts = 5
+
+  /// Applies all commits that the archive has.
+  func readAll() async throws(ArchiveError) {
+    var began = ContinuousClock.now
+    while try await poll() { began = .now }
+    if !needsCopy { wasUpToDate(began) }
+  }
+
+  /// Applies the commits up to a position, which exists. Another state than the follower's own
+  /// cannot be applied here.
+  ///
+  /// - Returns: whether the follower has that state.
+  func read(to position: UInt64) async throws(ArchiveError) -> Bool {
+    while reader.applied?.position ?? 0 < position {
+      guard try await poll(mayRebase: false) else { return false }
+    }
+    return true
+  }
+
+  /// Reads some commits, and applies them.
+  ///
+  /// - Parameter mayRebase: whether the follower may begin again from a whole copy.
+  /// - Returns: whether more may follow.
+  private func poll(mayRebase: Bool = true) async throws(ArchiveError) -> Bool {
+    let asks = idlePolls >= Self.pollsPerCheckpoint || !mayRebase
+    var read = ReadCommits()
+    var action = reader.poll(Self.commitLimit, asksWhenIdle: asks)
+    while true {
+      switch action {
+      case .request(let request):
+        action = reader.receive(try await answer(request, &read))
+      case .apply(let range):
+        idlePolls = 0
+        if try await apply(range, read) { return true }
+        guard mayRebase else { return false }
+        try await rebase()
+        return true
+      case .rebase:
+        guard mayRebase else { return false }
+        try await rebase()
+        return true
+      case .upToDate:
+        idlePolls = asks ? 0 : idlePolls + 1
+        return false
+      case .damaged(let position, let damage):
+        throw ArchiveError(
+          .damaged, "the commit contradicts the one before it (\(damage))",
+          object: objects.names.commit(position))
+      case .unavailable: preconditionFailure("a follower has no target")
+      }
+    }
+  }
+
+  private struct ReadCommits {
+    var headers: [UInt64: CommitHeader] = [:]
+    var commits: [UInt64: Commit] = [:]
+    var byteCount = 0
+  }
+
+  private func answer(
+    _ request: ArchiveRequest, _ read: inout ReadCommits
+  ) async throws(ArchiveError) -> ArchiveAnswer {
+    guard case .readCommit(let position) = request else {
+      return try await objects.answer(request)
+    }
+    if read.byteCount > Self.keptBytes {
+      guard let header = try await objects.header(position) else { return .absent }
+      read.headers[position] = header
+      return .commit(header.summary)
+    }
+    guard let commit = try await objects.commit(position) else { return .absent }
+    read.headers[position] = commit.header
+    read.commits[position] = commit
+    read.byteCount += commit.rawBytes.count
+    return .commit(commit.header.summary)
+  }
+
+  /// Applies commits that were read.
+  ///
+  /// - Returns: false when the follower must begin again from a whole copy.
+  private func apply(
+    _ range: ClosedRange<UInt64>, _ read: ReadCommits
+  ) async throws(ArchiveError) -> Bool {
+    var last: CommitHeader?
+    for position in range {
+      guard let header = read.headers[position] else {
+        preconditionFailure("a commit is applied that was not read")
+      }
+      highestEpoch = max(highestEpoch, header.epoch)
+      switch header.kind {
+      case .fence:
+        // What was received before must be a state, to compare it with the fence's base.
+        if let state = last { try await advance(to: state) }
+        last = nil
+        try await follow(fence: header)
+        continue
+      case .gap: return false
+      case .tail:
+        if needsCopy { continue }
+        guard try await receive(header, read.commits[position]) else { return false }
+      case .beat, .close: if needsCopy { continue }
+      }
+      if header.endsAtCut { last = header }
+    }
+    if let last { try await advance(to: last) }
+    return true
+  }
+
+  /// Goes on from a fence, if it goes on from the state that this follower has.
+  private func follow(fence header: CommitHeader) async throws(ArchiveError) {
+    let cut = try await Self.cut(of: store)
+    let isSame =
+      cut?.sequence == header.base.sequence && cut?.manifest.digest == header.base.digest
+    needsCopy = !isSame
+    // The commits of the earlier writer that end between two states belong to no state.
+    await store.forgetReceived()
+    next = PendingState()
+    if isSame, let life = header.life { next.lives.append(life) }
+  }
+
+  /// - Returns: whether the bytes continue this store's log.
+  private func receive(
+    _ header: CommitHeader, _ kept: Commit?
+  ) async throws(ArchiveError) -> Bool {
+    let name = objects.names.commit(header.position)
+    var commit = kept
+    if commit == nil { commit = try await objects.commit(header.position) }
+    guard let commit, commit.header == header else {
+      throw ArchiveError(.unavailable, "the commit was removed while it was read", object: name)
+    }
+    next.keyspaces += header.keyspaces
+    let pieces = zip(header.pieces, header.pieceRanges).map { piece, range in
+      LogPiece(
+        segment: SegmentIdentity(number: piece.segment, epoch: piece.epoch, salt: piece.salt),
+        from: Int(piece.from), bytes: Array(commit.rawBytes[range]))
+    }
+    do throws(StoreError) { return try await store.receive(pieces) } catch {
+      throw ArchiveError(error)
+    }
+  }
+
+  /// Applies everything that was received, up to a state.
+  private func advance(to header: CommitHeader) async throws(ArchiveError) {
+    // The newest checkpoint that the machine knows may be above this commit.
+    let isLast = header.position == reader.applied?.position
+    let place = header.reference.following(
+      objects.archiveID, checkpoint: isLast ? reader.knownCheckpoint : durable.checkpoint)
+    var state = FollowedState(
+      place, lastSequence: header.lastSequence, digest: header.digest,
+      liveCount: header.liveCount)
+    state.keyspaces = next.keyspaces.map {
+      (Manifest.Keyspace(id: $0.id, index: $0.isOrdered ? 1 : 0, name: $0.name), $0.isOrdered)
+    }
+    state.epochs = next.lives
+    do throws(StoreError) { try await store.advance(to: state) } catch {
+      guard error.code == .corrupted else { throw ArchiveError(error) }
+      throw ArchiveError(
+        .diverged, error.message, object: objects.names.commit(header.position),
+        storeError: error)
+    }
+    next = PendingState()
+    became(header.lastSequence, place, milliseconds: header.milliseconds)
+  }
+
+  // MARK: Promotion
+
+  /// Fences the writer of the archive, and takes its place.
+  func takeOver() async throws(ArchiveError) -> ArchiveWriter {
+    if configuration.probesStore {
+      var generator = SystemRandomNumberGenerator()
+      try await ObjectStoreProbe(objects.store, under: objects.names.root).run(using: &generator)
+    }
+    for _ in 0..<Self.promotionAttempts {
+      try await readAll()
+      let promotion = Promotion { [self] (head) async throws(ArchiveError) -> UInt64? in
+        try await highestEpoch(at: head)
+      }
+      if let writer = try await ArchiveWriter.attach(
+        store, objects, configuration, promotion: promotion)
+      {
+        return writer
+      }
+      // The history went on from another state, from which this follower must begin again. The new
+      // term exists, so the earlier writer does not go on.
+    }
+    throw ArchiveError(
+      .fenced, "other writers attached to the archive all the time; promote one follower only",
+      object: objects.names.root)
+  }
+
+  /// Applies the commits up to the head.
+  ///
+  /// - Returns: the highest epoch of the archive; nil when the follower has another state.
+  private func highestEpoch(at head: UInt64) async throws(ArchiveError) -> UInt64? {
+    try await read(to: head) ? highestEpoch : nil
+  }
+}

@@ -1,0 +1,270 @@
+import MoraineArchive
+import MoraineEngine
+import MoraineFormat
+import MoraineStorage
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// What a follower shows, and that it becomes the writer.
+@Suite(.timeLimit(.minutes(5))) struct FollowerTests {
+  private static let modes: [Store.Configuration.IOMode] = [.mapped, .positional]
+
+  /// The writer's commits, compactions and checkpoints, the follower's own compactions, and both
+  /// killed and opened again.
+  @Test(arguments: modes, [1, 2, 3, 4] as [UInt64])
+  func followerHasEachShippedState(mode: Store.Configuration.IOMode, seed: UInt64) async throws {
+    var random = SeededGenerator(seed: seed)
+    var bench = ArchiveBench()
+    bench.configuration.commitBytes = 3000
+    var store = try bench.store("store", mode)
+    var writer = try await bench.attach(store)
+    try await store.change(20, using: &random)
+    try await writer.flush()
+    var follower = try await bench.follower("follower", mode)
+    for round in 0..<40 {
+      try await store.change(Int.random(in: 1...60, using: &random), using: &random)
+      if round % 4 == 1 { _ = try await store.compact() }
+      let sequence = try await writer.flush()
+      if round % 3 != 0 {
+        #expect(try await follower.catchUp() == sequence, "seed \(seed), round \(round)")
+        #expect(
+          try await follower.store.contents() == store.contents(), "seed \(seed), round \(round)")
+      }
+      if round % 7 == 3 { try await writer.checkpoint() }
+      if round % 5 == 4 { _ = try await follower.store.compact() }
+      if round % 6 == 5 {
+        try await follower.close()
+        follower = try await bench.follower("follower", mode)
+      }
+      if round % 10 == 9 {
+        await writer.abandon()
+        try await store.close()
+        store = try bench.store("store", mode)
+        writer = try await bench.attach(store)
+      }
+    }
+    try await writer.flush()
+    try await follower.catchUp()
+    #expect(try await follower.store.contents() == store.contents(), "seed \(seed)")
+    _ = try await follower.store.verify()
+    #expect(bench.events.rebases == 0, "a gap needs a whole copy; nothing else does")
+    try await follower.close()
+    try await store.close()
+  }
+
+  @Test func followerRefusesWrites() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    let follower = try await bench.follower()
+    let error = await #expect(throws: StoreError.self) {
+      try await follower.store.set([2], forKey: "a")
+    }
+    #expect(error?.code == .readOnly)
+    try await follower.close()
+    let opening = #expect(throws: StoreError.self) { try bench.store("follower") }
+    #expect(opening?.code == .readOnly)
+    try await writer.detach()
+    try await store.close()
+  }
+
+  @Test func idleFollowerAsksOnce() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.follower()
+    try await follower.catchUp()
+    bench.objects.clearTrace()
+    for _ in 0..<10 { try await follower.catchUp() }
+    #expect(bench.objects.traffic.requestCount <= 11)
+    try await follower.close()
+    try await store.close()
+  }
+
+  /// The bytes between two commits were lost to the archive.
+  @Test(arguments: modes) func gapIsFollowedByAWholeCopy(
+    mode: Store.Configuration.IOMode
+  ) async throws {
+    var bench = ArchiveBench()
+    bench.configuration.heldBytesLimit = 0
+    let store = try bench.store("store", mode)
+    let writer = try await bench.attach(store)
+    for number in 0..<200 {
+      try await store.set(
+        [UInt8](repeating: UInt8(number), count: 100), forKey: Key("\(number % 7)"))
+    }
+    try await writer.flush()
+    let follower = try await bench.follower("follower", mode)
+    let before = follower.store
+    for number in 0..<200 {
+      try await store.set(
+        [UInt8](repeating: UInt8(number), count: 90), forKey: Key("\(number % 9)"))
+    }
+    _ = try await store.compact()
+    try await writer.flush()
+    try await follower.catchUp()
+    #expect(bench.events.rebases == 1)
+    #expect(follower.store !== before)
+    #expect(try await follower.store.contents() == store.contents())
+    let error = await #expect(throws: StoreError.self) { try await before.value(forKey: "1") }
+    #expect(error?.code == .closed)
+    try await store.set([1], forKey: "after")
+    try await writer.flush()
+    try await follower.catchUp()
+    #expect(try await follower.store.contents() == store.contents())
+    try await follower.close()
+    try await store.close()
+  }
+
+  /// A change feed, a snapshot and a lock-free reader of a follower's store.
+  @Test func readersSeeWhatArrives() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    let follower = try await bench.follower()
+    let snapshot = try await follower.store.snapshot()
+    let next = Task { [store = follower.store] in
+      for try await change in store.changes() where change.key == "b" { return change.sequence }
+      return SequenceNumber.none
+    }
+    let wait = Task { try await follower.waitFor(SequenceNumber(rawValue: 2)) }
+    let sequence = try await store.set([2], forKey: "b")
+    try await writer.flush()
+    try await follower.catchUp()
+    try await wait.value
+    #expect(try await next.value == sequence)
+    #expect(try snapshot.value(forKey: "b") == nil)
+    #expect(try await follower.store.value(forKey: "b") == [2])
+    try await follower.close()
+    try await store.close()
+  }
+
+  @Test(arguments: modes, [1, 2, 3] as [UInt64])
+  func promotedFollowerGoesOn(mode: Store.Configuration.IOMode, seed: UInt64) async throws {
+    var random = SeededGenerator(seed: seed)
+    let bench = ArchiveBench()
+    var store = try bench.store("store0", mode)
+    var writer = try await bench.attach(store)
+    try await store.change(30, using: &random)
+    try await writer.flush()
+    for life in 1...4 {
+      let follower = try await bench.follower(FilePath("store\(life)"), mode)
+      let other = try await bench.follower("other", mode)
+      try await store.change(Int.random(in: 1...50, using: &random), using: &random)
+      if life % 2 == 0 { _ = try await follower.store.compact() }
+      let archived = try await writer.flush()
+      let state = try await store.contents()
+      // These operations were not archived.
+      try await store.change(5, using: &random)
+      let (next, nextWriter) = try await follower.promote()
+      #expect(try await next.contents() == state, "seed \(seed), life \(life)")
+      #expect(try await next.statistics().lastSequence == archived)
+      let error = await #expect(throws: ArchiveError.self) { try await writer.flush() }
+      #expect(error?.code == .fenced)
+      let refused = await #expect(throws: StoreError.self) { try await store.set([1], forKey: "x") }
+      #expect(refused?.code == .fenced)
+      try await next.change(20, using: &random)
+      try await nextWriter.flush()
+      try await other.catchUp()
+      #expect(try await other.store.contents() == next.contents(), "seed \(seed), life \(life)")
+      let restored = try await bench.restored(to: FilePath("restored\(life)"))
+      #expect(try await restored.state == next.contents(), "seed \(seed), life \(life)")
+      try await other.close()
+      try await store.close()
+      (store, writer) = (next, nextWriter)
+    }
+    #expect(bench.events.gaps == 1, "only the first life begins with a whole copy")
+    #expect(bench.events.rebases == 0)
+    // The earlier machine comes back.
+    let old = try bench.store("store0", mode)
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(old) }
+    #expect(error?.code == .diverged)
+    try await old.close()
+    try await store.close()
+  }
+
+  /// Two writers that were never promoted: the store of the first is restored to an older moment,
+  /// and attached. What was archived after that moment is not part of the history any more.
+  @Test func followerGoesBackWithARestoredWriter() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let early = try await first.flush()
+    try await store.set([2], forKey: "b")
+    try await first.flush()
+    let follower = try await bench.follower()
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "again", at: .sequence(early), on: bench.storage)
+    let again = try bench.store("again")
+    let second = try await bench.attach(again)
+    try await again.set([3], forKey: "c")
+    try await second.flush()
+    try await follower.catchUp()
+    #expect(try await follower.store.contents() == ["a": [1], "c": [3]])
+    #expect(bench.events.rebases == 1)
+    try await follower.close()
+    try await second.detach()
+    try await again.close()
+  }
+
+  /// A store that was restored to the newest moment goes on without another whole copy.
+  @Test func restoreAndGoOnManyTimes() async throws {
+    var random = SeededGenerator(seed: 1)
+    let bench = ArchiveBench()
+    var store = try bench.store("life0")
+    try await store.change(200, using: &random)
+    try await bench.attach(store).detach()
+    let follower = try await bench.follower()
+    for life in 1...20 {
+      let state = try await store.contents()
+      try await store.close()
+      let path = FilePath("life\(life)")
+      _ = try await bench.archive().restore(to: path, at: .latest, on: bench.storage)
+      store = try bench.store(path)
+      #expect(try await store.contents() == state, "life \(life)")
+      let writer = try await bench.attach(store)
+      try await store.change(10, using: &random)
+      try await writer.detach()
+      try await follower.catchUp()
+      #expect(try await follower.store.contents() == store.contents(), "life \(life)")
+    }
+    #expect(bench.events.gaps == 1 && bench.events.rebases == 0)
+    try await follower.close()
+    try await store.close()
+  }
+
+  /// Bytes of the archive that are not the log of the state that they claim.
+  @Test func divergenceEndsTheFollowerAtItsLastGoodState() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.follower()
+    try await store.set([2], forKey: "b")
+    try await writer.flush()
+    let commits = bench.objects.objects.keys.filter { "\($0)".contains("/log/") }
+    let name = try #require(commits.max { "\($0)" < "\($1)" })
+    let commit = try Commit(try #require(bench.objects[name]))
+    var header = commit.header
+    header.digest = StateDigest()
+    bench.objects[name] = Commit.encoded(header, rawBytes: commit.rawBytes)
+    let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(error?.code == .diverged)
+    #expect(follower.freshness.failure?.code == .diverged)
+    #expect(try await follower.store.contents() == ["a": [1]])
+    let waiting = await #expect(throws: ArchiveError.self) {
+      try await follower.waitFor(SequenceNumber(rawValue: 2))
+    }
+    #expect(waiting?.code == .diverged)
+    try await follower.close()
+    try await store.close()
+  }
+}
