@@ -32,6 +32,7 @@ public struct Archive: Sendable {
   ///   - store: the store of objects.
   ///   - root: the name below which the archive's objects are.
   ///   - local: the store for which the archive is created when there is none; nil to open only.
+  ///   - configuration: the settings; those of the archive's writer, too.
   /// - Throws: `.notFound`, `.unavailable`, `.unsupportedStore`, `.damaged`, `.newerFormat`.
   public static func open(
     _ store: any ObjectStore, at root: ObjectName, createIfMissingFor local: Store? = nil,
@@ -99,7 +100,7 @@ public struct Archive: Sendable {
   ///   - directory: the directory of the new store: missing, or without a store. Its parent must
   ///     exist.
   ///   - point: the moment.
-  ///   - onProgress: called from time to time, with bytes.
+  ///   - progress: called from time to time, with bytes.
   /// - Throws: `.stateUnavailable` when the archive does not hold that moment; `.damaged` with
   ///   object and offset; `.unavailable`; `.store`.
   @discardableResult

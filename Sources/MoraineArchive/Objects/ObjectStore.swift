@@ -15,8 +15,10 @@ public protocol ObjectStore: Sendable {
 
   /// Returns the bytes of an object; nil only when the store has said that no object has the name.
   ///
-  /// - Parameter range: which bytes; nil for all. A range that reaches beyond the end returns the
-  ///   bytes up to the end.
+  /// - Parameters:
+  ///   - name: the name of the object.
+  ///   - range: which bytes; nil for all. A range that reaches beyond the end returns the bytes up
+  ///     to the end.
   func get(_ name: ObjectName, _ range: Range<Int>?) async throws(ObjectStoreError) -> [UInt8]?
 
   /// Removes objects. It is not an error when a name has none.
@@ -36,6 +38,7 @@ public protocol ObjectStore: Sendable {
 
 /// The result of ``ObjectStore/create(_:_:)``.
 public enum ObjectCreation: Hashable, Sendable {
+  /// The object exists now, and did not before.
   case created
   /// An object has the name already, of this request repeated or of another one.
   case exists

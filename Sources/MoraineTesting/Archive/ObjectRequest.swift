@@ -2,8 +2,9 @@ public import MoraineArchive
 
 /// A request to a store of objects.
 public struct ObjectRequest: Hashable, Sendable, CustomStringConvertible {
-  /// The method of ``ObjectStore`` that was called.
+  /// The method of `ObjectStore` that was called.
   public enum Verb: String, CaseIterable, Hashable, Sendable {
+    /// A method of `ObjectStore`.
     case create, put, get, remove, list
 
     /// Whether the request can change the store.
