@@ -72,7 +72,8 @@ public struct ArchiveError: Error, Sendable, CustomStringConvertible {
   }
 
   public var description: String {
-    var place = object.map { " (\($0)" } ?? ""
+    // The root of a store of objects has no name.
+    var place = object.map { $0 == .root ? "" : " (\($0)" } ?? ""
     if let offset, !place.isEmpty { place += ", offset \(offset)" }
     return "\(code): \(message)" + (place.isEmpty ? "" : place + ")")
   }

@@ -9,7 +9,9 @@ struct ArchiveCleaning: AsyncParsableCommand {
       The newest state stays, and: each moment of a time, the states of all
       checkpoints of a time, and one state a day. Each time counts back from the
       newest checkpoint, so that an archive that is not written loses nothing. The
-      clock of this machine does not matter. A writer can be attached.
+      clock of this machine does not matter. A writer can be attached. Data objects
+      are removed when the last writer has made a checkpoint, as moraine archive does
+      with --checkpoint.
 
         moraine archive-clean file:/mnt/nas/users --dry-run
         moraine archive-clean file:/mnt/nas/users --keep 48h --keep-days 90
