@@ -129,7 +129,8 @@ import Testing
     let follower = try await bench.follower()
     let snapshot = try await follower.store.snapshot()
     let next = Task { [store = follower.store] in
-      for try await change in store.changes() where change.key == "b" { return change.sequence }
+      let changes = store.changes(after: SequenceNumber(rawValue: 1))
+      for try await change in changes where change.key == "b" { return change.sequence }
       return SequenceNumber.none
     }
     let wait = Task { try await follower.waitFor(SequenceNumber(rawValue: 2)) }
