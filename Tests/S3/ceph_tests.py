@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Archives on a Ceph cluster with two gateways.
 
-ceph_tests.py MORAINE FOLDER [--kills N] [--seed N] -- COMMAND...
+ceph_tests.py MORAINE FOLDER [--kills N] [--seed N] [-- COMMAND...]
 
 Starts the cluster of ceph.py in FOLDER, and runs with it: COMMAND once for each gateway, with
 MORAINE_BUCKET set; the check of a store of objects on both; 16 writers that race for each of many
@@ -112,8 +112,10 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("command", nargs="*")
-    options = parser.parse_args()
+    arguments = sys.argv[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:end])
+    options.command = arguments[end + 1:]
     os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"] = ceph.ACCESS, ceph.SECRET
     cluster = ceph.Cluster(options.folder)
     try:
