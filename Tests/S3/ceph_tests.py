@@ -102,6 +102,8 @@ def run(options, cluster):
     except kills.Violation as violation:
         print(f"VIOLATION with --seed {options.seed}: {violation}\n{work.counts}", file=sys.stderr)
         return 1
+    finally:
+        work.close()
     print(f"no violation, seed {options.seed}: {work.counts}")
     return 0
 

@@ -175,6 +175,13 @@ class Run:
         self.ledger = Ledger()
         self.store = self.new_store()
         self.cluster = None
+        self.writers = []
+
+    def close(self):
+        """Ends the processes that a violation has left."""
+        for writer in self.writers:
+            writer.child.kill()
+            writer.child.wait()
 
     def new_store(self):
         self.store_count += 1
@@ -189,7 +196,9 @@ class Run:
             text=True)
 
     def writer(self, store, ledger):
-        return Writer(self.options, store, self.address(), ledger, self.random.random())
+        writer = Writer(self.options, store, self.address(), ledger, self.random.random())
+        self.writers.append(writer)
+        return writer
 
     def restore(self):
         """Restores the archive, and compares it with the ledger.
@@ -379,6 +388,8 @@ def main():
         print(f"VIOLATION with --seed {options.seed}: {violation}\n{run.counts}\nrepeat with: "
               f"{' '.join(sys.argv)}", file=sys.stderr)
         return 1
+    finally:
+        run.close()
     print(f"no violation, seed {options.seed}: {run.counts}")
     return 0
 
