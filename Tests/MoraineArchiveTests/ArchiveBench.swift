@@ -56,7 +56,8 @@ struct ArchiveBench {
     configuration.segmentSizeBytes = 4096
     configuration.ioMode = mode
     configuration.compaction = .manual
-    return try await archive().follow(in: path, on: storage, configuration: configuration)
+    return try await archive().follow(
+      in: path, on: storage, configuration: configuration, polls: false)
   }
 
   /// Restores a moment, and returns the state with the number of the last operation.

@@ -102,4 +102,30 @@ import Testing
     }
     #expect(error?.code == .archiveUnavailable || error?.code == .closed)
   }
+
+  @Test func releasedWriterConfirmsNothing() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    do {
+      let writer = try await bench.attach(store)
+      try await store.set([1], forKey: "a", durability: .replicated)
+      _ = writer.status
+    }
+    let error = await #expect(throws: StoreError.self) {
+      try await store.set([2], forKey: "a", durability: .replicated)
+    }
+    #expect(error?.code == .archiveUnavailable)
+    try await store.close()
+  }
+
+  /// The last append before a restart has failed, and has used up a number.
+  @Test func removingAnAbsentKeyIsConfirmed() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([1], forKey: "a", durability: .replicated)
+    #expect(try await store.removeValue(forKey: "b", durability: .replicated) == nil)
+    try await writer.detach()
+    try await store.close()
+  }
 }

@@ -93,13 +93,13 @@ MUTANTS = [
                    "    }"),),
            "SyncFailureTests.followersGetTheLeadersError"),
     Mutant("sync-promised-and-not-waited-for", "durability: .sync waits",
-           (engine("Store/Store+Writes.swift", "case .sync: return true",
-                   "case .sync: return !ON"),),
+           (engine("Store/Store+Writes.swift", "case .sync, .replicated: return true",
+                   "case .sync, .replicated: return !ON"),),
            "crash-test --scenario sync-mapped"),
     Mutant("absent-key-not-waited-for", "P1: a durable delete of an absent key",
            (engine("Store/Store+Writes.swift",
-                   "    } else {\n      try await pipeline.waitUntilAllDurable()",
-                   "    } else if !ON {\n      try await pipeline.waitUntilAllDurable()"),),
+                   "let number = sequence?.rawValue ?? pipeline.lastAppended\n",
+                   "let number = sequence?.rawValue ?? (ON ? 0 : pipeline.lastAppended)\n"),),
            "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
     Mutant("mark-promises-what-is-not-synced", "P1: a sync mark says what is durable, no more",
            (engine("Engine/Log.swift",
@@ -171,15 +171,17 @@ MUTANTS = [
                    "if !ON, pipeline.hasPoison { return }"),
             # Each guard alone is sufficient, so both are off.
             engine("Compaction/Store+Rewrite.swift",
-                   "    try engine!.checkWritable()\n    guard engine!.log.table.vacancyCount > 0",
-                   "    if !ON { try engine!.checkWritable() }\n"
+                   "    try engine!.checkChangeable()\n"
+                   "    guard engine!.log.table.vacancyCount > 0",
+                   "    if !ON { try engine!.checkChangeable() }\n"
                    "    guard engine!.log.table.vacancyCount > 0")),
            "HalfPublishedTests.segmentNumberOfAHalfPublishedManifestIsNotReused"),
     Mutant("batch-that-finds-nothing-not-waited-for", "P1, D: an absence is durable too",
            (engine("Store/Store+Writes.swift",
-                   "    if needsWait(durability) { try await waitUntilDurable(sequence) }\n  }\n",
+                   "    if needsWait(durability) { try await waitUntilDurable(sequence, durability) }\n"
+                   "  }\n",
                    "    if needsWait(durability), !ON || sequence != nil {\n"
-                   "      try await waitUntilDurable(sequence)\n    }\n  }\n"),),
+                   "      try await waitUntilDurable(sequence, durability)\n    }\n  }\n"),),
            "AbsentKeyTests.aDurableDeleteOfAnAbsentKeyMakesItsAbsenceDurable"),
     Mutant("update-lets-a-writer-in-between", "an update is one step, also in a full segment",
            (engine("Store/Store+Conditions.swift",

@@ -129,11 +129,13 @@ public struct Archive: Sendable {
   }
 
   /// Follows in a directory of any storage.
+  ///
+  /// - Parameter polls: whether the follower reads the archive by itself.
   package func follow(
     in directory: FilePath, on storage: any Storage,
-    configuration: Store.Configuration = Store.Configuration()
+    configuration: Store.Configuration = Store.Configuration(), polls: Bool = true
   ) async throws(ArchiveError) -> Follower {
-    try await Follower.open(self, in: directory, on: storage, configuration)
+    try await Follower.open(self, in: directory, on: storage, configuration, polls: polls)
   }
 
   /// Lets the directory of an earlier writer follow the archive, after another machine has taken

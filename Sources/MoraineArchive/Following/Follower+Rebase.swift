@@ -25,6 +25,7 @@ extension Follower {
     } catch {
       throw ArchiveError(error)
     }
+    hasClosedStore = true
     do throws(StoreError) {
       try await store.close()
       try await FollowerFiles.replace(at: path, by: staging, on: storage)
@@ -42,6 +43,7 @@ extension Follower {
       throw ArchiveError(.diverged, "the copy follows no archive")
     }
     replaceStore(by: store)
+    hasClosedStore = false
     reader = HistoryReader(applied: CommitReference(place), checkpoint: place.checkpoint)
     (next, needsCopy) = (PendingState(), false)
     highestEpoch = max(highestEpoch, cut.manifest.epoch)

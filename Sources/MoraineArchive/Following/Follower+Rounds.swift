@@ -9,14 +9,18 @@ extension Follower {
   /// The most bytes of commits that are kept until they are applied.
   private static let keptBytes = 16 << 20
   /// Number of polls without news after which one asks for a newer checkpoint too.
-  private static let pollsPerCheckpoint = 16
+  static let pollsPerCheckpoint = 16
   private static let promotionAttempts = 5
 
   /// Applies all commits that the archive has.
-  func readAll() async throws(ArchiveError) {
+  ///
+  /// - Parameter asks: whether to ask for a newer checkpoint too. Without that, a follower whose
+  ///   commits were removed takes itself for up to date.
+  func readAll(asks: Bool) async throws(ArchiveError) {
+    if asks { idlePolls = Self.pollsPerCheckpoint }
     var began = ContinuousClock.now
     while try await poll() { began = .now }
-    if !needsCopy { wasUpToDate(began) }
+    if !needsCopy, idlePolls == 0 { wasUpToDate(began) }
   }
 
   /// Applies the commits up to a position, which exists. Another state than the follower's own
@@ -43,15 +47,9 @@ extension Follower {
       case .request(let request):
         action = reader.receive(try await answer(request, &read))
       case .apply(let range):
-        idlePolls = 0
         if try await apply(range, read) { return true }
-        guard mayRebase else { return false }
-        try await rebase()
-        return true
-      case .rebase:
-        guard mayRebase else { return false }
-        try await rebase()
-        return true
+        return try await beginFromCopy(mayRebase)
+      case .rebase: return try await beginFromCopy(mayRebase)
       case .upToDate:
         idlePolls = asks ? 0 : idlePolls + 1
         return false
@@ -62,6 +60,20 @@ extension Follower {
       case .unavailable: preconditionFailure("a follower has no target")
       }
     }
+  }
+
+  /// Begins again from a whole copy, now or with the next poll that may.
+  ///
+  /// - Returns: whether more may follow.
+  private func beginFromCopy(_ mayRebase: Bool) async throws(ArchiveError) -> Bool {
+    if mayRebase {
+      try await rebase()
+      return true
+    }
+    // The machine has gone on to a state that the store does not have.
+    await returnToDurable()
+    idlePolls = Self.pollsPerCheckpoint
+    return false
   }
 
   private struct ReadCommits {
@@ -126,8 +138,7 @@ extension Follower {
       cut?.sequence == header.base.sequence && cut?.manifest.digest == header.base.digest
     needsCopy = !isSame
     // The commits of the earlier writer that end between two states belong to no state.
-    await store.forgetReceived()
-    next = PendingState()
+    await forgetReceived()
     if isSame, let life = header.life { next.lives.append(life) }
   }
 
@@ -147,9 +158,13 @@ extension Follower {
         segment: SegmentIdentity(number: piece.segment, epoch: piece.epoch, salt: piece.salt),
         from: Int(piece.from), bytes: Array(commit.rawBytes[range]))
     }
-    do throws(StoreError) { return try await store.receive(pieces) } catch {
+    do throws(StoreError) {
+      guard try await store.receive(pieces) else { return false }
+    } catch {
       throw ArchiveError(error)
     }
+    next.receivedCount += 1
+    return true
   }
 
   /// Applies everything that was received, up to a state.
@@ -165,6 +180,7 @@ extension Follower {
       (Manifest.Keyspace(id: $0.id, index: $0.isOrdered ? 1 : 0, name: $0.name), $0.isOrdered)
     }
     state.epochs = next.lives
+    state.receivedCount = next.receivedCount
     do throws(StoreError) { try await store.advance(to: state) } catch {
       guard error.code == .corrupted else { throw ArchiveError(error) }
       throw ArchiveError(
@@ -184,7 +200,7 @@ extension Follower {
       try await ObjectStoreProbe(objects.store, under: objects.names.root).run(using: &generator)
     }
     for _ in 0..<Self.promotionAttempts {
-      try await readAll()
+      try await readAll(asks: true)
       let promotion = Promotion { [self] (head) async throws(ArchiveError) -> UInt64? in
         try await highestEpoch(at: head)
       }

@@ -36,7 +36,9 @@ public actor Follower {
   /// The highest epoch that any commit names.
   var highestEpoch: UInt64
   /// Number of polls that found nothing, since the last one that asked for a checkpoint.
-  var idlePolls = 0
+  var idlePolls = Follower.pollsPerCheckpoint
+  /// Whether the store was closed, to put another one in its place.
+  var hasClosedStore = false
   private var failure: ArchiveError?
   private var waiters: [UInt64: Waiter] = [:]
   private var nextWaiter: UInt64 = 0
@@ -52,6 +54,8 @@ public actor Follower {
   struct PendingState {
     var keyspaces: [CommitHeader.Keyspace] = []
     var lives: [Manifest.Epoch] = []
+    /// Number of times that the store has received bytes.
+    var receivedCount = 0
   }
 
   private init(
@@ -82,7 +86,7 @@ public actor Follower {
   ///   on. `.damaged`, `.diverged`, `.store`: the follower has ended; its store can still be read.
   @discardableResult
   public func catchUp() async throws(ArchiveError) -> SequenceNumber {
-    try await inTurn { (follower) throws(ArchiveError) in try await follower.readAll() }
+    try await inTurn { (follower) throws(ArchiveError) in try await follower.readAll(asks: true) }
     return freshness.sequence
   }
 
@@ -116,6 +120,10 @@ public actor Follower {
   ///
   /// - Throws: `.store`.
   public func close() async throws(ArchiveError) {
+    task?.cancel()
+    // A poll that is under way may put another store in the place of this one.
+    await turn.acquire()
+    defer { turn.release() }
     await endFollowing(ArchiveError(.cancelled, "the follower was closed"))
     do throws(StoreError) { try await store.close() } catch { throw ArchiveError(error) }
   }
@@ -133,10 +141,10 @@ public actor Follower {
     var writer: ArchiveWriter?
     try await inTurn { (follower) throws(ArchiveError) in
       writer = try await follower.takeOver()
+      await follower.endFollowing(
+        ArchiveError(.cancelled, "the follower was promoted; its store is written to now"))
     }
     guard let writer else { preconditionFailure("a follower was promoted without a writer") }
-    await endFollowing(
-      ArchiveError(.cancelled, "the follower was promoted; its store is written to now"))
     return (store, writer)
   }
 
@@ -145,7 +153,7 @@ public actor Follower {
   /// Opens a follower, or makes it from the archive when there is none.
   static func open(
     _ archive: Archive, in path: FilePath, on storage: any Storage,
-    _ configuration: Store.Configuration
+    _ configuration: Store.Configuration, polls: Bool
   ) async throws(ArchiveError) -> Follower {
     var settings = configuration
     settings.followsArchive = true
@@ -165,7 +173,7 @@ public actor Follower {
         .otherStore, "the store at \(path) follows another archive; choose another directory")
     }
     let follower = Follower(store, place, cut, archive, path, storage, settings)
-    await follower.start()
+    if polls { await follower.start() }
     return follower
   }
 
@@ -201,9 +209,14 @@ public actor Follower {
     }
   }
 
-  private func followInBackground() async -> Bool {
+  /// Applies what the archive has now, as a poll in the background does.
+  ///
+  /// - Returns: whether the follower goes on.
+  package func followInBackground() async -> Bool {
     do throws(ArchiveError) {
-      try await inTurn { (follower) throws(ArchiveError) in try await follower.readAll() }
+      try await inTurn { (follower) throws(ArchiveError) in
+        try await follower.readAll(asks: false)
+      }
       progress.withLock { ($0.stuckSince, $0.lastError) = (nil, nil) }
       return true
     } catch {
@@ -236,19 +249,33 @@ public actor Follower {
 
   /// Makes the machine go on from the last state that is durable, or ends the follower.
   private func beginAgain(after error: ArchiveError) async {
-    reader = HistoryReader(applied: CommitReference(durable), checkpoint: durable.checkpoint)
-    (next, needsCopy) = (PendingState(), false)
-    await store.forgetReceived()
+    await returnToDurable()
     switch error.code {
-    case .unavailable, .cancelled, .fenced: return
+    case .unavailable, .cancelled, .fenced: if !hasClosedStore { return }
     case .store:
-      // A full disk may have space later.
-      if error.storeError?.code == .noSpace, store.poison == nil { return }
+      // A full disk may have space later, and a suspended store is resumed.
+      let passes = [.noSpace, .suspended].contains(error.storeError?.code)
+      if passes, store.poison == nil, !hasClosedStore { return }
     default: break
     }
     await endFollowing(error)
     // The state in memory may be one that never was: what is on the disk is the last good one.
-    if store.poison != nil { await reopen() }
+    if store.poison != nil || hasClosedStore { await reopen() }
+  }
+
+  /// Makes the machine go on from the last state that is durable.
+  func returnToDurable() async {
+    reader = HistoryReader(applied: CommitReference(durable), checkpoint: durable.checkpoint)
+    needsCopy = false
+    await forgetReceived()
+  }
+
+  /// Forgets what was received and belongs to no state.
+  func forgetReceived() async {
+    next = PendingState()
+    do throws(StoreError) { try await store.forgetReceived() } catch {
+      // The next opening, and the next life of the store, remove the files.
+    }
   }
 
   private func reopen() async {

@@ -40,6 +40,8 @@ extension ArchiveWriter {
       if !tail.parts.isEmpty { try await ship(tail, cut) }
     }
     isContinuous = true
+    // Also the numbers at the end that no operation has: an append that failed has used them up.
+    store.replicated(owner, through: cut.sequence)
     if checkpoints, checkpointed.position < shipped.position { try await beginUpload(cut) }
   }
 

@@ -155,7 +155,14 @@ extension ArchiveWriter {
     let (state, isHead) = try await newestCut(at: head.position, head)
     if state.epoch == cut.manifest.epoch {
       guard state.sequence <= cut.sequence else { throw olderCopy(state, cut) }
-      if let place = state.logEnd { try await check(place, of: state, head, cut) }
+      if promotion != nil {
+        // The follower has read the history up to here, so it has the same log.
+        guard state.sequence == cut.sequence, state.digest == cut.manifest.digest else {
+          throw diverged("the follower has another state than the archive")
+        }
+      } else if let place = state.logEnd {
+        try await check(place, of: state, head, cut)
+      }
       return (state, true)
     }
     // This store was restored, and has gone on as another life since the operation `first`.

@@ -52,6 +52,8 @@ public actor ArchiveWriter {
   nonisolated let progress = Mutex(ArchiveStatus())
   /// Whether a task is on its way to ship for operations that wait.
   private nonisolated let isWoken = Atomic<Bool>(false)
+  /// The identity for the operations that wait.
+  let owner = ReplicationOwner()
 
   /// A commit and the state after it.
   struct PendingCommit {
@@ -73,6 +75,8 @@ public actor ArchiveWriter {
     task?.cancel()
     upload?.task.cancel()
     cleaning?.cancel()
+    let error = ArchiveError(.cancelled, "the writer of the archive was released")
+    store.replicationFailed(owner, error.ofWaitingOperation, isLast: true)
   }
 
   static func attach(
@@ -131,8 +135,8 @@ public actor ArchiveWriter {
   }
 
   private func start() {
-    store.beginReplication { [weak self] in self?.wake() }
-    store.replicated(through: shipped.sequence)
+    store.beginReplication(owner) { [weak self] in self?.wake() }
+    store.replicated(owner, through: shipped.sequence)
     task = Task { [weak self, interval = configuration.interval] in
       while !Task.isCancelled {
         do { try await Task.sleep(for: interval) } catch { return }
@@ -209,13 +213,13 @@ public actor ArchiveWriter {
         _ = writer.isWoken.exchange(false, ordering: .acquiringAndReleasing)
         try await writer.round()
       }
-      store.replicated(through: shipped.sequence)
+      store.replicated(owner, through: shipped.sequence)
       noteSuccess()
       return true
     } catch {
       if failure != nil { return false }
       note(error)
-      store.replicationFailed(error.ofWaitingOperation, isLast: false)
+      store.replicationFailed(owner, error.ofWaitingOperation, isLast: false)
       return !Task.isCancelled
     }
   }
@@ -242,7 +246,7 @@ public actor ArchiveWriter {
     upload?.task.cancel()
     cleaning?.cancel()
     let wasCurrent = await store.detach(retired)
-    if wasCurrent { store.replicationFailed(error.ofWaitingOperation, isLast: true) }
+    store.replicationFailed(owner, error.ofWaitingOperation, isLast: true)
     progress.withLock { $0.failure = error }
     if error.code != .cancelled { configuration.onEvent?(.ended(error)) }
     // A later writer of this very store archives what is written from now on.
@@ -267,7 +271,7 @@ public actor ArchiveWriter {
   func became(_ state: ArchivedState) {
     shipped = state
     retired.shipped(through: state.sequence)
-    store.replicated(through: state.sequence)
+    store.replicated(owner, through: state.sequence)
     progress.withLock { status in
       status.archivedSequence = state.sequence
       status.position = state.position

@@ -1,5 +1,10 @@
 import Synchronization
 
+/// The identity of a writer of an archive, whose acknowledgements count until a later one attaches.
+package final class ReplicationOwner: Sendable {
+  package init() {}
+}
+
 /// How far an archive has the log of a store, and the operations that wait for it.
 ///
 /// Thread safety: the state is in a mutex. Continuations are resumed, and the writer of the archive
@@ -14,6 +19,8 @@ final class Replication: Sendable {
     /// The last operation that the archive has.
     var sequence: UInt64 = 0
     var waiters: [Waiter] = []
+    /// The writer that is attached.
+    var owner: ReplicationOwner?
     /// Wakes the writer of the archive; nil when none is attached.
     var wake: (@Sendable () -> Void)?
     /// Why the archive cannot confirm anything now.
@@ -28,15 +35,16 @@ final class Replication: Sendable {
   var sequence: UInt64 { state.withLock { $0.wake == nil ? 0 : $0.sequence } }
 
   /// Begins with the writer of an archive.
-  func attach(_ wake: @escaping @Sendable () -> Void) {
+  func attach(_ owner: ReplicationOwner, _ wake: @escaping @Sendable () -> Void) {
     state.withLock { state in
-      (state.wake, state.failure, state.sequence) = (wake, nil, 0)
+      (state.owner, state.wake, state.failure, state.sequence) = (owner, wake, nil, 0)
     }
   }
 
   /// Records that the archive has all operations up to a number.
-  func acknowledge(through sequence: UInt64) {
-    let ready = state.withLock { state in
+  func acknowledge(_ owner: ReplicationOwner, through sequence: UInt64) {
+    let ready = state.withLock { state -> [Waiter] in
+      guard state.owner === owner else { return [] }
       state.failure = nil
       state.sequence = max(state.sequence, sequence)
       let ready = state.waiters.filter { $0.sequence <= state.sequence }
@@ -48,7 +56,11 @@ final class Replication: Sendable {
 
   /// Records that the archive cannot be reached: the operations that wait, and those that come
   /// before the next success, get the error.
-  func fail(_ error: StoreError) {
+  func fail(_ owner: ReplicationOwner, _ error: StoreError) {
+    if state.withLock({ $0.owner === owner }) { fail(error) }
+  }
+
+  private func fail(_ error: StoreError) {
     let waiting = state.withLock { state in
       state.failure = error
       defer { state.waiters = [] }
@@ -58,9 +70,13 @@ final class Replication: Sendable {
   }
 
   /// Records that the writer of the archive has ended.
-  func detach(_ error: StoreError) {
-    state.withLock { $0.wake = nil }
-    fail(error)
+  func detach(_ owner: ReplicationOwner, _ error: StoreError) {
+    let isAttached = state.withLock { state in
+      guard state.owner === owner else { return false }
+      (state.owner, state.wake) = (nil, nil)
+      return true
+    }
+    if isAttached { fail(error) }
   }
 
   /// Ends all waiting for good.

@@ -13,6 +13,8 @@ package struct FollowedState: Sendable {
   package var keyspaces: [(keyspace: Manifest.Keyspace, isOrdered: Bool)] = []
   /// Lives of the store that began after the state before.
   package var epochs: [Manifest.Epoch] = []
+  /// Number of calls of ``Store/receive(_:)`` since the state before.
+  package var receivedCount = 0
 
   package init(
     _ following: Manifest.Following, lastSequence: SequenceNumber, digest: StateDigest,
@@ -60,11 +62,24 @@ extension Store {
       for (index, piece) in steps { try segments[index].write(piece, in: directory) }
       return segments
     }
+    receivedCount += 1
     return true
   }
 
-  /// Forgets the bytes that were received and not applied.
-  package func forgetReceived() { incoming = [] }
+  /// Forgets the bytes that were received and not applied, and removes the files that only they are
+  /// in: a manifest that does not follow must not be older than such a file.
+  ///
+  /// - Throws: `.io`; the bytes are forgotten.
+  package func forgetReceived() async throws(StoreError) {
+    let files = incoming.filter(\.isNew).map(\.identity.number.fileName)
+    (incoming, receivedCount) = ([], 0)
+    guard !files.isEmpty, let directory = engine?.directoryHandle() else { return }
+    try await runBlocking { () throws(StoreError) in
+      try storing { () throws(StorageError) in
+        for name in files { try directory.remove(name) }
+      }
+    }
+  }
 
   /// Applies the bytes that were received, and makes the new state durable.
   ///
@@ -76,8 +91,12 @@ extension Store {
     await writing.manifestGate.acquire()
     defer { writing.manifestGate.release() }
     try checkUsable()
+    guard receivedCount == state.receivedCount else {
+      throw StoreError(
+        .suspended, "the store was suspended after it had received bytes; receive them again")
+    }
     let received = incoming
-    incoming = []
+    (incoming, receivedCount) = ([], 0)
     if !received.isEmpty {
       let generation = try await makeDurable(received)
       try checkUsable()
@@ -91,7 +110,11 @@ extension Store {
       throw error
     }
     defer { wakeForChange() }
-    try await publishManifest()
+    let next = engine!.nextManifest()
+    let publisher = engine!.log.publisher()
+    // Before it is durable: a check of the store compares its segments with the manifest.
+    engine!.log.adoptManifest(next)
+    try await pipeline.run { () throws(StoreError) in try publisher.publish(next) }
     pipeline.beginSegment(file: nil, sequence: engine!.log.lastSequence, offset: 0)
     compactIfWorthIt()
   }
@@ -123,6 +146,7 @@ extension Store {
     epoch: UInt64, instanceID: StoreIdentifier
   ) async throws(StoreError) {
     try await checkFollowing()
+    try await forgetReceived()
     await writing.manifestGate.acquire()
     defer { writing.manifestGate.release() }
     try checkUsable()

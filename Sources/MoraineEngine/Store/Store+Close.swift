@@ -76,6 +76,8 @@ extension Store {
       // locked after `close()` has returned. A forked child must not release its parent's lock.
       if engine?.isInItsProcess == true { engine?.lockHandle()?.unlock() }
       engine = nil
+      // The next opening cuts or removes the files.
+      (incoming, receivedCount) = ([], 0)
       peers.recordNewState()
     }
     // After a fork, the log and the threads that would end it belong to the parent.

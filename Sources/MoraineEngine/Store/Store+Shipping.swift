@@ -64,21 +64,33 @@ extension Store {
   /// Lets writes with the durability ``Durability/replicated`` wait for a copy of the log
   /// elsewhere.
   ///
-  /// - Parameter wake: called when an operation begins to wait. Must not block.
-  package nonisolated func beginReplication(_ wake: @escaping @Sendable () -> Void) {
-    pipeline.replication.attach(wake)
+  /// - Parameters:
+  ///   - owner: the copier. The calls of an earlier one have no effect any more.
+  ///   - wake: called when an operation begins to wait. Must not block.
+  package nonisolated func beginReplication(
+    _ owner: ReplicationOwner, _ wake: @escaping @Sendable () -> Void
+  ) {
+    pipeline.replication.attach(owner, wake)
   }
 
   /// Records that the copy has all operations up to a number.
-  package nonisolated func replicated(through sequence: SequenceNumber) {
-    pipeline.replication.acknowledge(through: sequence.rawValue)
+  package nonisolated func replicated(
+    _ owner: ReplicationOwner, through sequence: SequenceNumber
+  ) {
+    pipeline.replication.acknowledge(owner, through: sequence.rawValue)
   }
 
   /// Gives an error to the operations that wait for the copy.
   ///
   /// - Parameter isLast: whether the copying has ended.
-  package nonisolated func replicationFailed(_ error: StoreError, isLast: Bool) {
-    if isLast { pipeline.replication.detach(error) } else { pipeline.replication.fail(error) }
+  package nonisolated func replicationFailed(
+    _ owner: ReplicationOwner, _ error: StoreError, isLast: Bool
+  ) {
+    if isLast {
+      pipeline.replication.detach(owner, error)
+    } else {
+      pipeline.replication.fail(owner, error)
+    }
   }
 
   /// The archive that this directory has written; nil when there is none.

@@ -37,6 +37,8 @@ public actor Store {
   weak var shipping: RetiredSegments?
   /// The segments whose bytes a follower has received and not applied yet.
   var incoming: [IncomingSegment] = []
+  /// Number of times that a follower has received bytes since it applied some.
+  var receivedCount = 0
   /// Must be the last stored property: see ``StoreEnding``.
   var lifecycle: StoreLifecycle
 

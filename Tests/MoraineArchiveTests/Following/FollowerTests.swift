@@ -3,6 +3,7 @@ import MoraineEngine
 import MoraineFormat
 import MoraineStorage
 import MoraineTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -79,7 +80,7 @@ import Testing
     let follower = try await bench.follower()
     try await follower.catchUp()
     bench.objects.clearTrace()
-    for _ in 0..<10 { try await follower.catchUp() }
+    for _ in 0..<10 { #expect(await follower.followInBackground()) }
     #expect(bench.objects.traffic.requestCount <= 11)
     try await follower.close()
     try await store.close()
@@ -267,5 +268,97 @@ import Testing
     #expect(waiting?.code == .diverged)
     try await follower.close()
     try await store.close()
+  }
+
+  /// The commits after the follower's state were removed, and another machine is to take over.
+  @Test(arguments: [false, true]) func followerIsPromotedAfterACleaning(
+    isClosed: Bool
+  ) async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.checkpoint()
+    let follower = try await bench.follower()
+    try await store.set([2], forKey: "b")
+    try await writer.checkpoint()
+    let state = try await store.contents()
+    for name in bench.objects.objects.keys {
+      let text = "\(name)"
+      if text.contains("/log/"), text < "users/log/\(writer.status.position)".padded {
+        bench.objects[name] = nil
+      }
+    }
+    if isClosed { try await writer.detach() }
+    let (next, nextWriter) = try await follower.promote()
+    #expect(try await next.contents() == state)
+    try await next.set([3], forKey: "c")
+    try await nextWriter.flush()
+    #expect(try await bench.restored(to: "restored").state == next.contents())
+    try await nextWriter.detach()
+    try await next.close()
+    try await store.close()
+  }
+
+  /// A writer dies within a cut of several commits; the follower that has received some of them is
+  /// promoted, and opened again.
+  @Test func promotedStoreOpensAfterAPartOfACut() async throws {
+    var bench = ArchiveBench()
+    bench.configuration.commitBytes = 2000
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    let follower = try await bench.follower("follower")
+    for number in 0..<300 {
+      try await store.set(
+        [UInt8](repeating: UInt8(number & 255), count: 200), forKey: Key("\(number)"))
+    }
+    let sent = Mutex(0)
+    bench.objects.setScript { request in
+      guard request.verb == .create, request.object.text.contains("/log/") else { return nil }
+      return sent.withLock { count in
+        count += 1
+        return count > 4 ? .refused(.unavailable) : nil
+      }
+    }
+    await #expect(throws: ArchiveError.self) { try await writer.flush() }
+    await writer.abandon()
+    bench.objects.setScript(nil)
+    try await follower.catchUp()
+    let (next, nextWriter) = try await follower.promote()
+    try await next.set([2], forKey: "b")
+    try await nextWriter.detach()
+    try await next.close()
+    let again = try bench.store("follower")
+    #expect(try await again.contents() == ["a": [1], "b": [2]])
+    try await again.close()
+    try await store.close()
+  }
+
+  @Test func suspendedFollowerGoesOn() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    let follower = try await bench.follower()
+    try await follower.store.suspend()
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    let error = await #expect(throws: ArchiveError.self) { try await follower.catchUp() }
+    #expect(error?.storeError?.code == .suspended)
+    try await follower.store.resume()
+    try await follower.catchUp()
+    #expect(try await follower.store.contents() == ["a": [2]])
+    try await follower.close()
+    try await store.close()
+  }
+}
+
+extension String {
+  /// The name of a commit, whose number is padded to 15 digits.
+  fileprivate var padded: String {
+    let number = split(separator: "/").last.map(String.init) ?? ""
+    return dropLast(number.count) + String(repeating: "0", count: 15 - number.count) + number
   }
 }

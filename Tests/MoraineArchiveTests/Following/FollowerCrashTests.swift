@@ -1,0 +1,166 @@
+import Foundation
+import MoraineArchive
+import MoraineEngine
+import MoraineTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// The machine of a follower fails at each change of its disk. The archive survives.
+///
+/// `MORAINE_ARCHIVE_CRASHES` is the share of the changes after which the machine fails: every 23rd
+/// one by default, 1 for all.
+@Suite(.timeLimit(.minutes(60))) struct FollowerCrashTests {
+  private static var step: Int {
+    ProcessInfo.processInfo.environment["MORAINE_ARCHIVE_CRASHES"].flatMap { Int($0) } ?? 23
+  }
+
+  private struct Crash {
+    let change: Int
+    let moment: DiskMoment
+    let objects: [ObjectName: [UInt8]]
+    /// The operation that the follower had reached, or that the promoted store had archived.
+    let reached: SequenceNumber
+  }
+
+  private final class Crashes: Sendable {
+    private let state = Mutex((count: 0, reached: SequenceNumber.none, crashes: [Crash]()))
+
+    var all: [Crash] { state.withLock { $0.crashes } }
+
+    func reach(_ sequence: SequenceNumber) { state.withLock { $0.reached = sequence } }
+
+    func observe(_ disk: SimulatedDisk, _ objects: SimulatedObjectStore) {
+      let isTaken = state.withLock { state in
+        state.count += 1
+        return state.count % step == 0
+      }
+      if !isTaken { return }
+      let (moment, content) = (disk.moment(), objects.objects)
+      state.withLock { state in
+        state.crashes.append(
+          Crash(change: state.count, moment: moment, objects: content, reached: state.reached))
+      }
+    }
+  }
+
+  private static var configuration: Store.Configuration {
+    var configuration = Store.Configuration()
+    configuration.segmentSizeBytes = 4096
+    configuration.compaction = .manual
+    configuration.durability = .none
+    configuration.ioMode = .positional
+    return configuration
+  }
+
+  private static func bench(_ objects: [ObjectName: [UInt8]] = [:]) -> ArchiveBench {
+    var bench = ArchiveBench()
+    bench.configuration.commitBytes = 1500
+    bench.objects.objects = objects
+    return bench
+  }
+
+  /// Each archived state, by the number of its last operation.
+  private typealias States = [SequenceNumber: ArchiveBench.State]
+
+  private func follow(
+    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crashes: Crashes
+  ) async throws -> States {
+    var random = SeededGenerator(seed: 5)
+    var states: States = [:]
+    let store = try bench.store()
+    try await store.change(20, using: &random)
+    let writer = try await bench.attach(store)
+    states[try await writer.flush()] = try await store.contents()
+    disk.setObserver { crashes.observe(disk, bench.objects) }
+    defer { disk.setObserver(nil) }
+    var follower = try await bench.archive().follow(
+      in: "store", on: disk, configuration: Self.configuration, polls: false)
+    for round in 0..<16 {
+      try await store.change(25, using: &random)
+      if round % 5 == 3 { _ = try await store.compact() }
+      states[try await writer.flush()] = try await store.contents()
+      crashes.reach(try await follower.catchUp())
+      if round % 6 == 4 { _ = try await follower.store.compact() }
+      if round % 7 == 5 {
+        try await follower.close()
+        follower = try await bench.archive().follow(
+          in: "store", on: disk, configuration: Self.configuration, polls: false)
+      }
+      if round == 8 { try await writer.checkpoint() }
+    }
+    let (next, nextWriter) = try await follower.promote()
+    for _ in 0..<4 {
+      try await next.change(25, using: &random)
+      let sequence = try await nextWriter.flush()
+      states[sequence] = try await next.contents()
+      crashes.reach(sequence)
+    }
+    try await nextWriter.detach()
+    try await next.close()
+    try await store.close()
+    return states
+  }
+
+  @Test func followerGoesOnAfterAPowerFailureAtEachChange() async throws {
+    let (disk, bench) = (SimulatedDisk(), Self.bench())
+    let crashes = Crashes()
+    let states = try await follow(disk, bench, crashes)
+    #expect(crashes.all.count > 5)
+    var images = 0
+    for crash in crashes.all {
+      for (policy, image) in crash.moment.images(
+        subsets: 2, torn: 1, seed: UInt64(crash.change))
+      {
+        images += 1
+        do {
+          try await goOn(SimulatedDisk(image), crash, states)
+        } catch {
+          Issue.record("change \(crash.change), \(policy): \(error)")
+        }
+      }
+    }
+    print("\(images) power failures of a follower")
+  }
+
+  /// Opens what is on the disk as a follower, or as the writer that it has become.
+  private func goOn(_ disk: SimulatedDisk, _ crash: Crash, _ states: States) async throws {
+    let bench = Self.bench(crash.objects)
+    let archive = try await bench.archive()
+    let follower: Follower
+    do throws(ArchiveError) {
+      follower = try await archive.follow(
+        in: "store", on: disk, configuration: Self.configuration, polls: false)
+    } catch {
+      guard error.storeError?.code == .readOnly else { throw error }
+      return try await write(disk, bench, crash)
+    }
+    let sequence = follower.freshness.sequence
+    #expect(sequence >= crash.reached, "change \(crash.change): the follower went back")
+    #expect(
+      try await follower.store.contents() == states[sequence],
+      "change \(crash.change): state at \(sequence)")
+    let report = try await follower.store.verify()
+    #expect(report.problems.isEmpty, "change \(crash.change), sequence \(sequence)")
+    let newest = try await follower.catchUp()
+    let restored = try await bench.restored(to: "newest")
+    #expect(newest == restored.sequence)
+    #expect(try await follower.store.contents() == restored.state, "change \(crash.change)")
+    try await follower.close()
+  }
+
+  private func write(
+    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crash: Crash
+  ) async throws {
+    let store = try disk.openStore(configuration: Self.configuration)
+    let last = try await store.statistics().lastSequence
+    #expect(last >= crash.reached, "change \(crash.change): archived operations are lost")
+    let writer = try await bench.attach(store)
+    try await store.set([9], forKey: "later")
+    try await writer.flush()
+    let restored = try await bench.restored(to: "restored")
+    #expect(try await restored.state == store.contents(), "change \(crash.change)")
+    try await writer.detach()
+    try await store.close()
+  }
+}
