@@ -46,6 +46,33 @@ import Testing
     #expect(try await Moraine.run("get", restored("now"), "k").text == "x")
   }
 
+  @Test func followerIsPromotedAndTheEarlierWriterRejoins() async throws {
+    let replica = restored("replica")
+    try await place.drive("put 6b 76")
+    #expect(try await Moraine.run("archive", place.store, archive, "--create").code == 0)
+    let early = try await Moraine.run("promote", replica, archive)
+    #expect(early.code == 2 && early.errors.contains("there is no follower here"), "\(early)")
+    let made = try await Moraine.run("follow", archive, replica, "--once")
+    #expect(made.code == 0 && made.text.hasPrefix("sequence 1, position "), "\(made)")
+    #expect(try await Moraine.run("put", replica, "k", "x").code == 2)
+    try await place.drive("put 6c 77")
+    #expect(try await Moraine.run("archive", place.store, archive).code == 0)
+    let next = try await Moraine.run("follow", archive, replica, "--once", "--json")
+    let state = try JSONSerialization.jsonObject(with: Data(next.output)) as? [String: Any]
+    #expect(state?["sequence"] as? Int == 2, "\(next)")
+    #expect(try await Moraine.run("get", replica, "l").text == "w")
+    try await place.drive("put 6d 78")
+    let promoted = try await Moraine.run("promote", replica, archive)
+    #expect(promoted.code == 0 && promoted.text.hasPrefix("promoted at sequence 2: "))
+    #expect(try await Moraine.run("put", replica, "k", "y").code == 0)
+    #expect(try await Moraine.run("archive", replica, archive).code == 0)
+    #expect(try await Moraine.run("archive", place.store, archive).code == 9)
+    let rejoined = try await Moraine.run("rejoin", place.store, archive)
+    #expect(rejoined.code == 0 && rejoined.text.contains(".branch-1"), "\(rejoined)")
+    #expect(try await Moraine.run("get", place.store, "k").text == "y")
+    #expect(try await Moraine.run("get", place.store + ".branch-1", "m").text == "x")
+  }
+
   /// Without S3 the answer says how to get it; with it, what is wrong with the address.
   @Test func addressOfABucketIsExplained() async throws {
     try await place.drive("put 6b 76")

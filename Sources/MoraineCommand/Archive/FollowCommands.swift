@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Moraine
 import MoraineArchive
+import MoraineFormat
 import SystemPackage
 
 struct Follow: AsyncParsableCommand {
@@ -44,11 +45,14 @@ struct Follow: AsyncParsableCommand {
       }
     }.follow(in: FilePath(directory))
     try await follower.catchUp()
-    try show(follower.freshness)
+    var shown = follower.freshness
+    try show(shown)
+    try Output.flush()
     while !once {
-      let next = SequenceNumber(rawValue: follower.freshness.sequence.rawValue + 1)
-      try await follower.waitFor(next)
-      try show(follower.freshness)
+      try await follower.waitFor(SequenceNumber(rawValue: shown.sequence.rawValue + 1))
+      shown = follower.freshness
+      try show(shown)
+      try Output.flush()
     }
     try await follower.close()
   }
@@ -83,6 +87,11 @@ struct Promote: AsyncParsableCommand {
   @Flag(help: "Print one JSON object.") var json = false
 
   func run() async throws {
+    // A wrong name must not fence a writer that is alive.
+    let manifest = FilePath(directory).appending(Manifest.fileName).string
+    guard FileManager.default.fileExists(atPath: manifest) else {
+      throw Failure.usage("'\(directory)': there is no follower here; `moraine follow` makes one")
+    }
     let follower = try await archive.open {
       $0.writerName = ProcessInfo.processInfo.hostName
     }.follow(in: FilePath(directory))
