@@ -27,6 +27,8 @@ public struct ArchiveConfiguration: Sendable {
   /// Called with each event. Must not block.
   public var onEvent: (@Sendable (ArchiveEvent) -> Void)?
 
+  /// Whether attaching refuses a store that builds on an older state than the newest one.
+  package var mustContinueNewestState = false
   /// The longest time between two looks for another writer. A writer that was stopped for longer
   /// takes over again before it acknowledges anything.
   package var stallLimit: Duration = .seconds(3600)

@@ -119,11 +119,24 @@ extension ArchiveWriter {
     guard checkpointed.objects.isEmpty, let newest = machine?.state.checkpoint else { return }
     guard let record = try await objects.checkpoint(newest.number) else { return }
     do throws(ArchiveError) {
-      checkpointed.objects = try await objects.contents(record.contents).segments
+      for segment in try await objects.contents(record.contents).segments
+      where try await exists(segment) {
+        checkpointed.objects.append(segment)
+      }
     } catch {
       // A damaged or removed object is no reason not to make another one.
       guard error.code == .damaged || error.code == .stateUnavailable else { throw error }
     }
+  }
+
+  /// Returns whether the object of a segment is there, with its length. One that was lost is
+  /// uploaded again with the next checkpoint.
+  private func exists(
+    _ segment: CheckpointContents.Segment
+  ) async throws(ArchiveError) -> Bool {
+    guard let end = Int(exactly: segment.objectByteCount), end > 0 else { return false }
+    let last = try await objects.get(objects.names.data(segment.object), end - 1..<end + 1)
+    return last?.count == 1
   }
 
   /// Uploads the contents of a state, and waits for it.

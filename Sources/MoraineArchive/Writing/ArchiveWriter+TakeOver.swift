@@ -24,6 +24,8 @@ extension ArchiveWriter {
     upload = nil
     isContinuous = false
     uploaded = UploadedSegments()
+    // Another writer may have made a checkpoint since, and a cleaning removed these.
+    checkpointed.objects = []
     let hint = try await objects.hint()
     var taking = TakeOver(
       ArchiveHints(
@@ -171,6 +173,9 @@ extension ArchiveWriter {
       next.firstSequence.rawValue <= state.sequence.rawValue + 1
     else { throw diverged("the archive and this store went on separately") }
     if state.sequence < next.firstSequence { return (state, isHead) }
+    if configuration.mustContinueNewestState {
+      throw diverged("the archive has gone on since this store was restored")
+    }
     return (try await earlierState(than: state.position, before: next.firstSequence, head), false)
   }
 
@@ -212,8 +217,16 @@ extension ArchiveWriter {
   ) async throws(ArchiveError) -> (ArchivedState, isHead: Bool) {
     var position = position
     var isHead = true
+    // The position before a fence whose base is looked for.
+    var beforeFence: UInt64?
     while position > 0 {
       guard let header = try await objects.header(position) else {
+        // A cleaning has removed the base of a fence that nothing followed. A whole copy follows
+        // whatever state is found before that fence.
+        if let before = beforeFence {
+          (position, beforeFence, isHead) = (before, nil, false)
+          continue
+        }
         throw ArchiveError(
           .stateUnavailable,
           "the state that the last writer continued was removed by a cleaning; "
@@ -224,6 +237,7 @@ extension ArchiveWriter {
       if header.endsAtCut, header.instanceID == nil { return (ArchivedState(header), isHead) }
       let next = header.kind == .fence ? header.base.position : position - 1
       isHead = isHead && header.kind == .fence && next == position - 1
+      beforeFence = next < position - 1 ? position - 1 : nil
       position = next
     }
     return (.empty, isHead)

@@ -51,13 +51,19 @@ struct ArchiveStore: AsyncParsableCommand {
     _ = try archive.objects()
     if create { try await archive.prepare() }
     var branch: String?
-    let status: ArchiveStatus
-    do {
-      status = try await ship()
-    } catch let error as ArchiveError where adopt && error.code == .diverged {
-      branch = try await Adoption(directory: store.directory).run(archive)
-      status = try await ship()
+    var status: ArchiveStatus?
+    for attempt in 0..<Self.adoptions {
+      do {
+        status = try await ship(isAdopted: attempt > 0)
+        break
+      } catch let error as ArchiveError
+        where adopt && error.code == .diverged && attempt < Self.adoptions - 1
+      {
+        // The archive may go on while it is restored: then it is restored again.
+        branch = try await Adoption(directory: store.directory).run(archive)
+      }
     }
+    guard let status else { preconditionFailure("the last attempt throws") }
     if json {
       let object: JSONObject = [
         "position": status.position, "sequence": status.archivedSequence, "term": status.term,
@@ -71,10 +77,15 @@ struct ArchiveStore: AsyncParsableCommand {
         + "term \(status.term), checkpoint \(status.checkpoint)")
   }
 
-  private func ship() async throws -> ArchiveStatus {
+  /// Attempts to attach the store, each but the first after it was replaced by the archive's newest
+  /// state.
+  private static let adoptions = 4
+
+  private func ship(isAdopted: Bool) async throws -> ArchiveStatus {
     try await store.writing(createIfMissing: false) { store in
       let archive = try await self.archive.open(
-        for: create ? store : nil, writer: ProcessInfo.processInfo.hostName)
+        for: create ? store : nil, writer: ProcessInfo.processInfo.hostName
+      ) { $0.mustContinueNewestState = isAdopted }
       let writer = try await archive.attach(store)
       if checkpoint { try await writer.checkpoint() }
       try await writer.detach()

@@ -1,0 +1,92 @@
+import MoraineArchive
+import MoraineEngine
+import MoraineTesting
+import SystemPackage
+import Testing
+
+/// Stores that were restored are attached, while others write and clean the archive.
+@Suite(.timeLimit(.minutes(5))) struct AttachAfterRestoreTests {
+  /// A store of an old moment dies after its fence, and the commit that the fence names is gone.
+  @Test func archiveGoesOnAfterAFenceWithoutABase() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.checkpoint()
+    let old = writer.status.position
+    for number in 0..<40 {
+      try await store.set([UInt8(number)], forKey: "b")
+      try await writer.flush()
+    }
+    try await writer.checkpoint()
+    let state = try await store.contents()
+    let newest = writer.status.position
+    await writer.abandon()
+    try await store.close()
+    for (name, _) in bench.objects.objects where name.text.contains("/log/") {
+      let number = UInt64(name.text.split(separator: "/").last ?? "") ?? 0
+      if number < newest { bench.objects[name] = nil }
+    }
+    _ = try await bench.archive().restore(to: "old", at: .position(old), on: bench.storage)
+    let early = try bench.store("old")
+    bench.objects.setScript { request in
+      request.object.text.hasPrefix("users/obj/") ? .refused(.unavailable) : nil
+    }
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(early) }
+    #expect(error?.code == .unavailable)
+    bench.objects.setScript(nil)
+    try await early.close()
+    let restored = try await bench.restored(to: "new")
+    #expect(restored.state == state)
+    let next = try bench.store("new")
+    let last = try await bench.attach(next)
+    try await next.set([9], forKey: "c")
+    try await last.flush()
+    #expect(try await bench.restored(to: "again").state == next.contents())
+    try await last.detach()
+    try await next.close()
+  }
+
+  /// The archive goes on while it is restored in the place of an old copy.
+  @Test func adoptedStoreDoesNotTakeBackWhatWasArchivedSince() async throws {
+    var bench = ArchiveBench()
+    let store = try bench.store()
+    try await store.set([1], forKey: "a")
+    let writer = try await bench.attach(store)
+    try await writer.flush()
+    _ = try await bench.restored(to: "adopted")
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    bench.configuration.mustContinueNewestState = true
+    let adopted = try bench.store("adopted")
+    let error = await #expect(throws: ArchiveError.self) { try await bench.attach(adopted) }
+    #expect(error?.code == .diverged)
+    #expect(try await bench.restored(to: "newest").state == ["a": [2]])
+    try await adopted.close()
+    try await store.close()
+  }
+
+  /// An object of the newest checkpoint was lost.
+  @Test func nextCheckpointUploadsALostSegmentAgain() async throws {
+    let bench = ArchiveBench()
+    var store = try bench.store()
+    for number in 0..<200 {
+      try await store.set([UInt8](repeating: UInt8(number), count: 60), forKey: Key("\(number)"))
+    }
+    var writer = try await bench.attach(store)
+    try await writer.checkpoint()
+    try await writer.detach()
+    try await store.close()
+    let objects = bench.objects.objects.keys.filter { $0.text.contains("/obj/") }
+    let sizes = objects.map { ($0, bench.objects[$0]?.count ?? 0) }
+    let largest = try #require(sizes.max { $0.1 < $1.1 })
+    bench.objects[largest.0] = nil
+    store = try bench.store()
+    writer = try await bench.attach(store)
+    try await store.set([1], forKey: "later")
+    try await writer.checkpoint()
+    #expect(try await bench.restored(to: "restored").state == store.contents())
+    try await writer.detach()
+    try await store.close()
+  }
+}
