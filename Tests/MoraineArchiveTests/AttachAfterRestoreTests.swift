@@ -66,6 +66,31 @@ import Testing
     try await store.close()
   }
 
+  /// A program on another machine attaches an old copy again and again.
+  @Test func refusedAttachDoesNotFenceTheWriter() async throws {
+    let bench = ArchiveBench()
+    var store = try bench.store()
+    try await store.set([1], forKey: "a")
+    try await bench.attach(store).detach()
+    try await store.close()
+    try bench.storage.copyDirectory("store", to: "copy")
+    store = try bench.store()
+    let writer = try await bench.attach(store)
+    try await store.set([2], forKey: "a")
+    try await writer.flush()
+    let copy = try bench.store("copy")
+    for _ in 0..<3 {
+      let error = await #expect(throws: ArchiveError.self) { try await bench.attach(copy) }
+      #expect(error?.code == .diverged)
+    }
+    try await store.set([3], forKey: "a")
+    try await writer.flush()
+    #expect(try await bench.restored(to: "restored").state == ["a": [3]])
+    try await copy.close()
+    try await writer.detach()
+    try await store.close()
+  }
+
   /// An object of the newest checkpoint was lost.
   @Test func nextCheckpointUploadsALostSegmentAgain() async throws {
     let bench = ArchiveBench()

@@ -27,10 +27,11 @@ extension ArchiveWriter {
     // Another writer may have made a checkpoint since, and a cleaning removed these.
     checkpointed.objects = []
     let hint = try await objects.hint()
-    var taking = TakeOver(
-      ArchiveHints(
-        term: hint?.term ?? 0, checkpoint: hint?.checkpoint ?? 0, position: hint?.position ?? 0))
+    let hints = ArchiveHints(
+      term: hint?.term ?? 0, checkpoint: hint?.checkpoint ?? 0, position: hint?.position ?? 0)
+    var taking = TakeOver(hints)
     var cut = try await stateToArchive()
+    if promotion == nil { try await look(hints, cut) }
     var life = cut.manifest.life
     var began = ContinuousClock.now
     var fence: (header: CommitHeader, base: ArchivedState)?
@@ -78,6 +79,23 @@ extension ArchiveWriter {
         return true
       }
     }
+  }
+
+  /// Checks that this store continues the archive, before its term fences a writer that is alive:
+  /// an old copy that is refused must not stop that writer. The search is that of the take-over,
+  /// and nothing is created.
+  private func look(_ hints: ArchiveHints, _ cut: LogCut) async throws(ArchiveError) {
+    var looking = TakeOver(hints)
+    var action = looking.begin()
+    while case .request(let request) = action {
+      if case .createTerm(let term) = request {
+        let isTaken = try await objects.answer(.readTerm(term)) == .exists
+        action = looking.receive(isTaken ? .exists : .created)
+      } else {
+        action = looking.receive(try await objects.answer(request))
+      }
+    }
+    if case .headFound(let head) = action { _ = try await base(at: head, cut) }
   }
 
   private func answer(
