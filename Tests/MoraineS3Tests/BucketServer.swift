@@ -143,6 +143,10 @@
       _ context: ChannelHandlerContext
     ) {
       var fields = HTTPHeaders(headers.map { ($0.key, $0.value) })
+      // Stores of objects name what they have stored.
+      if status < 300, !fields.contains(name: "no-etag") {
+        fields.add(name: "etag", value: "\"1\"")
+      }
       if status != 204 { fields.replaceOrAdd(name: "content-length", value: "\(length)") }
       let head = HTTPResponseHead(
         version: .http1_1, status: HTTPResponseStatus(statusCode: status), headers: fields)

@@ -4,7 +4,7 @@ from archive import archive
 from planting import Mutant
 
 CLEANER = "Cleaning/ArchiveCleaner.swift"
-REMOVABLE = "Cleaning/RemovableObjects.swift"
+REMOVABLE = "Cleaning/ArchiveCleaner.swift"
 HISTORY = "Restoring/ArchiveHistory.swift"
 STATE = "Writing/ArchivedState.swift"
 KEPT = "CleaningTests.keptMomentsAreRestoredAndOthersRefused"
@@ -65,8 +65,8 @@ MUTANTS = [
                     "isContinuous && (ON || retired.isComplete))"),),
            EFFORT + ".writerGoesOnAfterAnotherAttachFailed"),
     Mutant("upload-begins-again", "an upload that failed goes on",
-           (archive("Writing/ArchiveWriter+Checkpoints.swift", "(known + uploaded.all).first",
-                    "(known + (ON ? [] : uploaded.all)).first"),),
+           (archive("Writing/ArchiveWriter+Checkpoints.swift", "let reusable = known + uploaded.all",
+                    "let reusable = known + (ON ? [] : uploaded.all)"),),
            EFFORT + ".uploadThatFailedGoesOnAfterItsSegments"),
     Mutant("attaching-reads-each-commit", "a restored store attaches with few requests",
            (archive("Writing/ArchiveWriter+TakeOver.swift", "for _ in 0..<Self.searchedCommits {",

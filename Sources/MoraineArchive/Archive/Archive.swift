@@ -83,11 +83,7 @@ public struct Archive: Sendable {
   /// - Throws: `.diverged` when the store lacks what the archive has; `.otherStore`; `.fenced` when
   ///   another writer attaches at the same time; `.unsupportedStore`; `.unavailable`; `.store`.
   public func attach(_ store: Store) async throws(ArchiveError) -> ArchiveWriter {
-    if configuration.probesStore {
-      var generator = SystemRandomNumberGenerator()
-      let patient = PatientObjectStore(store: objects.store, patience: objects.patience)
-      try await ObjectStoreProbe(patient, under: objects.names.root).run(using: &generator)
-    }
+    if configuration.probesStore { try await objects.probe() }
     return try await ArchiveWriter.attach(store, objects, configuration)
   }
 
@@ -162,6 +158,28 @@ public struct Archive: Sendable {
     }
     let follower = try await follow(in: directory, on: storage, configuration: configuration)
     return (follower, branch)
+  }
+
+  /// Replaces the store in a directory by the newest state of the archive: for a store that is
+  /// older than its archive, or went on by itself.
+  ///
+  /// The archive is restored beside the directory first, so a failure changes nothing. Then the
+  /// directory is renamed, so no operation is lost. When the program is killed in between, the path
+  /// is missing and both others exist.
+  ///
+  /// - Parameter directory: the directory of a store that no process has open.
+  /// - Returns: the new path of the earlier store, `<directory>.branch-<epoch>`.
+  /// - Throws: the errors of ``restore(to:at:onProgress:)``; `.store` with `.locked` when a process
+  ///   has the store open, or with `.notAStore`.
+  public func adopt(in directory: FilePath) async throws(ArchiveError) -> FilePath {
+    let storage = DiskStorage()
+    let staged = directory.sibling(suffix: ".adopting")
+    // What a killed restore has left is completed; a store that is complete is refused.
+    _ = try await restore(to: staged, at: .latest, on: storage)
+    return try await storing { () async throws(StoreError) in
+      try await FollowerFiles.replaceKeeping(
+        directory, by: staged, of: objects.identity.storeID, on: storage)
+    }
   }
 
   /// Restores to a directory of any storage.

@@ -62,6 +62,15 @@ struct ArchiveObjects: Sendable {
     return record
   }
 
+  /// Checks that the store can hold an archive: that it creates a name only once, for example.
+  ///
+  /// - Throws: `.unsupportedStore`, `.unavailable`.
+  func probe() async throws(ArchiveError) {
+    var generator = SystemRandomNumberGenerator()
+    let patient = PatientObjectStore(store: store, patience: patience)
+    try await ObjectStoreProbe(patient, under: names.root).run(using: &generator)
+  }
+
   /// Reads the header of a commit; nil when there is none at the position.
   func header(_ position: UInt64) async throws(ArchiveError) -> CommitHeader? {
     let name = names.commit(position)
@@ -123,8 +132,7 @@ struct ArchiveObjects: Sendable {
   /// Returns the answer to a request that reads.
   func answer(_ request: ArchiveRequest) async throws(ArchiveError) -> ArchiveAnswer {
     switch request {
-    case .readTerm(let term):
-      return try await get(names.term(term), 0..<1) == nil ? .absent : .exists
+    case .readTerm(let term): return try await hasTerm(term) ? .exists : .absent
     case .readCommit(let position):
       guard let header = try await header(position) else { return .absent }
       return .commit(header.summary)
@@ -133,6 +141,17 @@ struct ArchiveObjects: Sendable {
       return .checkpoint(try await summary(record))
     case .createTerm, .createCommit, .createCheckpoint:
       preconditionFailure("a request that creates is not a read")
+    }
+  }
+
+  /// Returns whether a term exists. An answer that is not its record fences no writer: it may be
+  /// the page of a proxy.
+  func hasTerm(_ term: UInt64) async throws(ArchiveError) -> Bool {
+    let name = names.term(term)
+    do throws(ArchiveError) { return try await record(TermRecord.self, name) != nil } catch {
+      guard error.code == .damaged else { throw error }
+      throw ArchiveError(
+        .unavailable, "the answer is no record of a term (\(error.message))", object: name)
     }
   }
 

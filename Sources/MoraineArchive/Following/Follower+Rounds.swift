@@ -15,12 +15,12 @@ extension Follower {
   /// Applies all commits that the archive has.
   ///
   /// - Parameter asks: whether to ask for a newer checkpoint too. Without that, a follower whose
-  ///   commits were removed takes itself for up to date.
+  ///   commits were removed since it last asked takes itself for up to date.
   func readAll(asks: Bool) async throws(ArchiveError) {
     if asks { idlePolls = Self.pollsPerCheckpoint }
     var began = ContinuousClock.now
     while try await poll() { began = .now }
-    if !needsCopy, idlePolls == 0 { wasUpToDate(began) }
+    if !needsCopy { wasUpToDate(began) }
   }
 
   /// Applies the commits up to a position, which exists. Another state than the follower's own
@@ -66,14 +66,19 @@ extension Follower {
   ///
   /// - Returns: whether more may follow.
   private func beginFromCopy(_ mayRebase: Bool) async throws(ArchiveError) -> Bool {
-    if mayRebase {
-      try await rebase()
-      return true
+    guard mayRebase else {
+      // The machine has gone on to a state that the store does not have.
+      await returnToDurable()
+      return false
     }
-    // The machine has gone on to a state that the store does not have.
-    await returnToDurable()
-    idlePolls = Self.pollsPerCheckpoint
-    return false
+    try await rebase()
+    guard lastCopy != durable.position else {
+      throw ArchiveError(
+        .damaged, "the commits after a whole copy of the store do not continue it",
+        object: objects.names.commit(durable.position + 1))
+    }
+    lastCopy = durable.position
+    return true
   }
 
   private struct ReadCommits {
@@ -195,10 +200,7 @@ extension Follower {
 
   /// Fences the writer of the archive, and takes its place.
   func takeOver() async throws(ArchiveError) -> ArchiveWriter {
-    if configuration.probesStore {
-      var generator = SystemRandomNumberGenerator()
-      try await ObjectStoreProbe(objects.store, under: objects.names.root).run(using: &generator)
-    }
+    if configuration.probesStore { try await objects.probe() }
     for _ in 0..<Self.promotionAttempts {
       try await readAll(asks: true)
       let promotion = Promotion { [self] (head) async throws(ArchiveError) -> UInt64? in

@@ -37,6 +37,8 @@ public actor Follower {
   var highestEpoch: UInt64
   /// Number of polls that found nothing, since the last one that asked for a checkpoint.
   var idlePolls = Follower.pollsPerCheckpoint
+  /// The position of the last whole copy with which the follower began again.
+  var lastCopy: UInt64?
   /// Whether the store was closed, to put another one in its place.
   var hasClosedStore = false
   private var failure: ArchiveError?
@@ -263,8 +265,10 @@ public actor Follower {
     if store.poison != nil || hasClosedStore { await reopen() }
   }
 
-  /// Makes the machine go on from the last state that is durable.
+  /// Makes the machine go on from the last state that is durable. The next poll asks for a newer
+  /// checkpoint: much may have happened since the last one.
   func returnToDurable() async {
+    idlePolls = Self.pollsPerCheckpoint
     reader = HistoryReader(applied: CommitReference(durable), checkpoint: durable.checkpoint)
     needsCopy = false
     await forgetReceived()
@@ -335,7 +339,8 @@ public struct Freshness: Sendable {
   /// known.
   public internal(set) var milliseconds: UInt64 = 0
   /// The last moment at which the store had all that the archive had; nil when it has not been so
-  /// since the follower was opened.
+  /// since the follower was opened. Commits that a cleaning has removed within the last 16 polls
+  /// can be missing.
   public internal(set) var upToDateAt: ContinuousClock.Instant?
   /// Since when requests fail; nil when the last poll succeeded.
   public internal(set) var stuckSince: ContinuousClock.Instant?

@@ -1,8 +1,8 @@
 /// A store of objects whose requests are repeated when the store has refused them for the moment,
 /// and without an effect.
 ///
-/// For the check of a store: some servers answer concurrent or frequent requests for one name in
-/// this way, which is no reason to refuse them. All other errors reach the caller.
+/// The check of a store uses it: some servers answer concurrent or frequent requests for one name
+/// in this way, which is no reason to refuse them. All other errors reach the caller.
 struct PatientObjectStore: ObjectStore {
   let store: any ObjectStore
   let patience: Patience
@@ -10,45 +10,36 @@ struct PatientObjectStore: ObjectStore {
   func create(
     _ name: ObjectName, _ body: ObjectBody
   ) async throws(ObjectStoreError) -> ObjectCreation {
-    var attempts = Attempts(patience)
-    while true {
-      do throws(ObjectStoreError) { return try await store.create(name, body) } catch {
-        try await pause(after: error, &attempts)
-      }
-    }
+    try await repeating { () async throws(ObjectStoreError) in try await store.create(name, body) }
   }
 
   func put(_ name: ObjectName, _ body: ObjectBody) async throws(ObjectStoreError) {
-    var attempts = Attempts(patience)
-    while true {
-      do throws(ObjectStoreError) { return try await store.put(name, body) } catch {
-        try await pause(after: error, &attempts)
-      }
-    }
+    try await repeating { () async throws(ObjectStoreError) in try await store.put(name, body) }
   }
 
   func get(_ name: ObjectName, _ range: Range<Int>?) async throws(ObjectStoreError) -> [UInt8]? {
-    var attempts = Attempts(patience)
-    while true {
-      do throws(ObjectStoreError) { return try await store.get(name, range) } catch {
-        try await pause(after: error, &attempts)
-      }
-    }
+    try await repeating { () async throws(ObjectStoreError) in try await store.get(name, range) }
   }
 
   func remove(_ names: [ObjectName]) async throws(ObjectStoreError) {
-    var attempts = Attempts(patience)
-    while true {
-      do throws(ObjectStoreError) { return try await store.remove(names) } catch {
-        try await pause(after: error, &attempts)
-      }
-    }
+    try await repeating { () async throws(ObjectStoreError) in try await store.remove(names) }
   }
 
   func list(
     under prefix: ObjectName, after last: ObjectName?, limit: Int
   ) async throws(ObjectStoreError) -> [ObjectName] {
     try await store.list(under: prefix, after: last, limit: limit)
+  }
+
+  private func repeating<Answer>(
+    _ request: () async throws(ObjectStoreError) -> Answer
+  ) async throws(ObjectStoreError) -> Answer {
+    var attempts = Attempts(patience)
+    while true {
+      do throws(ObjectStoreError) { return try await request() } catch {
+        try await pause(after: error, &attempts)
+      }
+    }
   }
 
   private func pause(

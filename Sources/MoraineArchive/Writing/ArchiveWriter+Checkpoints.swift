@@ -260,9 +260,10 @@ struct ContentsUpload: Sendable {
     _ cut: LogCut, _ manifest: [UInt8]
   ) async throws(ArchiveError) -> UploadedContents {
     var segments: [CheckpointContents.Segment] = []
+    let reusable = known + uploaded.all
     for segment in cut.segments {
       let length = segment.entry.lengthBytes
-      let same = (known + uploaded.all).first {
+      let same = reusable.first {
         $0.number == segment.identity.number && $0.epoch == segment.identity.epoch
           && $0.salt == segment.identity.salt && $0.lengthBytes == length
       }

@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Moraine
 import MoraineArchive
+import SystemPackage
 
 struct ArchiveStore: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -60,7 +61,7 @@ struct ArchiveStore: AsyncParsableCommand {
         where adopt && error.code == .diverged && attempt < Self.adoptions - 1
       {
         // The archive may go on while it is restored: then it is restored again.
-        branch = try await Adoption(directory: store.directory).run(archive)
+        branch = try await archive.open().adopt(in: FilePath(store.directory)).string
       }
     }
     guard let status else { preconditionFailure("the last attempt throws") }

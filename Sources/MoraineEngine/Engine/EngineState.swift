@@ -45,6 +45,7 @@ struct EngineState: ~Copyable {
     self.configuration = configuration
     self.pipeline = pipeline
     refusesWrites = configuration.isReadOnly || manifest.following != nil
+    pipeline.isFollowing.store(manifest.following != nil, ordering: .relaxed)
     forkGeneration = CurrentProcess.forkGeneration
     observers.phase.setDirectory(directory)
   }
@@ -115,11 +116,12 @@ extension EngineState {
   /// Mutating, although it changes nothing: a function that only borrows the state copies all of
   /// it.
   mutating func checkWritable() throws(StoreError) {
-    if refusesWrites { throw refusal }
+    if refusesWrites { throw Self.refusal(configuration) }
     try checkState()
   }
 
-  private var refusal: StoreError {
+  /// The error of a write to a store that refuses writes.
+  static func refusal(_ configuration: Store.Configuration) -> StoreError {
     configuration.isReadOnly
       ? StoreError(.readOnly, "the store was opened for reading only")
       : StoreError(.readOnly, "the store follows an archive; promote it to write to it")
@@ -127,7 +129,7 @@ extension EngineState {
 
   /// Throws when nothing can be written, also not by compaction, which a follower may do.
   mutating func checkChangeable() throws(StoreError) {
-    if configuration.isReadOnly { throw refusal }
+    if configuration.isReadOnly { throw Self.refusal(configuration) }
     try checkState()
   }
 

@@ -79,6 +79,28 @@ package enum FollowerFiles {
     }
   }
 
+  /// Puts the directory of a restored store in the place of another copy's, which is renamed.
+  ///
+  /// - Returns: the new path of the other copy.
+  /// - Throws: the errors of ``keepAsBranch(_:of:on:)``; the restored store stays where it is.
+  package static func replaceKeeping(
+    _ path: FilePath, by staged: FilePath, of storeID: StoreIdentifier, on storage: any Storage
+  ) async throws(StoreError) -> FilePath {
+    guard let branch = try await keepAsBranch(path, of: storeID, on: storage) else {
+      throw StoreError(
+        .notAStore, "the directory has no store, or one that follows an archive", file: path.string)
+    }
+    try await SerialQueue(.lasting).run { () throws(StoreError) in
+      try storing { () throws(StorageError) in
+        let (parent, name) = try parent(of: path, storage)
+        guard let source = staged.lastComponent?.string else { return }
+        try parent.rename(source, to: name)
+        try parent.synchronize()
+      }
+    }
+    return branch
+  }
+
   /// Renames the directory of a store that follows no archive, so that a follower can take its
   /// place.
   ///
@@ -108,10 +130,7 @@ package enum FollowerFiles {
     _ path: FilePath, _ suffix: String, _ storage: any Storage
   ) throws(StoreError) -> FilePath {
     try storing { () throws(StorageError) in
-      let whole = try storage.absolute(path)
-      guard let name = whole.lastComponent?.string,
-        let parent = try storage.openDirectory(whole.removingLastComponent())
-      else { throw StorageError("rename", file: path.string, errno: .invalidArgument) }
+      let (parent, name) = try parent(of: path, storage)
       let taken = Set(try parent.entries().map(\.name))
       var target = "\(name).\(suffix)"
       var number = 2
@@ -121,8 +140,19 @@ package enum FollowerFiles {
       }
       try parent.rename(name, to: target)
       try parent.synchronize()
-      return whole.removingLastComponent().appending(target)
+      return parent.path.appending(target)
     }
+  }
+
+  /// Returns the directory that contains a directory, and the name in it.
+  private static func parent(
+    of path: FilePath, _ storage: any Storage
+  ) throws(StorageError) -> (any StorageDirectory, String) {
+    let whole = try storage.absolute(path)
+    guard let name = whole.lastComponent?.string,
+      let parent = try storage.openDirectory(whole.removingLastComponent())
+    else { throw StorageError("rename", file: path.string, errno: .invalidArgument) }
+    return (parent, name)
   }
 
   /// Removes all files of a follower from a directory.

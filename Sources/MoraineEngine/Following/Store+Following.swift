@@ -1,5 +1,6 @@
 package import MoraineFormat
 package import MoraineStorage
+import Synchronization
 package import SystemPackage
 
 /// A state of an archive that a follower goes on to.
@@ -166,6 +167,8 @@ extension Store {
       throw error
     }
     engine!.refusesWrites = false
+    // Relaxed: see the declaration.
+    pipeline.isFollowing.store(false, ordering: .relaxed)
     scheduleReaping()
     compactIfWorthIt()
   }

@@ -203,8 +203,8 @@ extension Store {
 
   fileprivate nonisolated func checkQueueing() throws(StoreError) {
     try checkProcess()
-    if opener.configuration.isReadOnly {
-      throw StoreError(.readOnly, "the store was opened for reading only")
+    if opener.configuration.isReadOnly || pipeline.isFollowing.load(ordering: .relaxed) {
+      throw EngineState.refusal(opener.configuration)
     }
   }
 

@@ -209,7 +209,7 @@
         throw AnswerError.cut
       }
       var headers: [String: String] = [:]
-      for name in ["date", "content-range", "x-amz-bucket-region"] {
+      for name in ["date", "etag", "content-range", "x-amz-bucket-region"] {
         headers[name] = response.headers.first(name: name)
       }
       return BucketAnswer(

@@ -4,8 +4,8 @@
 
   /// A bucket, or the objects of a bucket whose keys begin alike.
   ///
-  /// As text: `s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION`. Every part after the bucket
-  /// may be missing.
+  /// The address as text: `s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION`. Each part that
+  /// follows the bucket may be missing.
   public struct S3Location: Hashable, Sendable, CustomStringConvertible {
     /// Where a request has the name of the bucket.
     public struct Style: Hashable, Sendable {

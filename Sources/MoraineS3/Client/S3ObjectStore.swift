@@ -56,15 +56,15 @@
       let condition = location.provider.condition
       let request = try await upload(name, body, [(condition.name, condition.value)])
       let answer = try await client.send(request)
-      if answer.isSuccess { return .created }
       if answer.status == 412 { return .exists }
-      throw refusal(of: request, answer)
+      try check(answer, to: request)
+      return .created
     }
 
     public func put(_ name: ObjectName, _ body: ObjectBody) async throws(ObjectStoreError) {
       let request = try await upload(name, body, [])
       let answer = try await client.send(request)
-      guard answer.isSuccess else { throw refusal(of: request, answer) }
+      try check(answer, to: request)
     }
 
     public func get(
@@ -124,6 +124,20 @@
         verb: .put, object: name, key: location.key(name), headers: headers, body: prepared)
     }
 
+    /// Checks that an answer says that an object was stored. Each store of objects names the entity
+    /// that it has stored; the page of a proxy does not.
+    private func check(
+      _ answer: BucketAnswer, to request: BucketRequest
+    ) throws(ObjectStoreError) {
+      guard answer.isSuccess else { throw refusal(of: request, answer) }
+      guard answer.headers["etag"] != nil else {
+        throw ObjectStoreError(
+          .unavailable,
+          "\(location.endpoint): the answer names no ETag, so no store of objects has given it; "
+            + "look for a proxy", object: request.object, mayHaveHadEffect: true)
+      }
+    }
+
     private func refusal(of request: BucketRequest, _ answer: BucketAnswer) -> ObjectStoreError {
       BucketRefusal(location: location, request: request, answer: answer).error
     }
@@ -146,13 +160,23 @@
       })
       guard let range, fields.count == 4, fields[0] == "bytes", let first = Int(fields[1]),
         let last = Int(fields[2]), first == range.lowerBound, last >= first,
-        last - first + 1 == answer.body.count, answer.body.count <= max(1, range.count)
+        last - first + 1 == answer.body.count, answer.body.count <= max(1, range.count),
+        isWhole(last, of: range, total: fields[3])
       else {
+        // A cache between here and the server may do that, and the next answer be right.
         throw ObjectStoreError(
-          .unsupported, "\(location.endpoint): the server returned another part of the object",
+          .unavailable, "\(location.endpoint): the answer is another part of the object",
           object: request.object, mayHaveHadEffect: false)
       }
       return range.isEmpty ? [] : answer.body
+    }
+
+    /// Whether a part reaches to the end of its range, or of the object. `*` stands for a length
+    /// that the server does not know.
+    private func isWhole(_ last: Int, of range: Range<Int>, total: Substring) -> Bool {
+      if total == "*" { return true }
+      guard let total = Int(total), total > 0 else { return false }
+      return last == min(max(range.upperBound, range.lowerBound + 1), total) - 1
     }
 
     private func page(

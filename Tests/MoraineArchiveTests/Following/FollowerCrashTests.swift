@@ -11,60 +11,11 @@ import Testing
 /// `MORAINE_ARCHIVE_CRASHES` is the share of the changes after which the machine fails: every 23rd
 /// one by default, 1 for all.
 @Suite(.timeLimit(.minutes(60))) struct FollowerCrashTests {
-  private static var step: Int {
-    ProcessInfo.processInfo.environment["MORAINE_ARCHIVE_CRASHES"].flatMap { Int($0) } ?? 23
-  }
-
-  private struct Crash {
-    let change: Int
-    let moment: DiskMoment
-    let objects: [ObjectName: [UInt8]]
-    /// The operation that the follower had reached, or that the promoted store had archived.
-    let reached: SequenceNumber
-  }
-
-  private final class Crashes: Sendable {
-    private let state = Mutex((count: 0, reached: SequenceNumber.none, crashes: [Crash]()))
-
-    var all: [Crash] { state.withLock { $0.crashes } }
-
-    func reach(_ sequence: SequenceNumber) { state.withLock { $0.reached = sequence } }
-
-    func observe(_ disk: SimulatedDisk, _ objects: SimulatedObjectStore) {
-      let isTaken = state.withLock { state in
-        state.count += 1
-        return state.count % step == 0
-      }
-      if !isTaken { return }
-      let (moment, content) = (disk.moment(), objects.objects)
-      state.withLock { state in
-        state.crashes.append(
-          Crash(change: state.count, moment: moment, objects: content, reached: state.reached))
-      }
-    }
-  }
-
-  private static var configuration: Store.Configuration {
-    var configuration = Store.Configuration()
-    configuration.segmentSizeBytes = 4096
-    configuration.compaction = .manual
-    configuration.durability = .none
-    configuration.ioMode = .positional
-    return configuration
-  }
-
-  private static func bench(_ objects: [ObjectName: [UInt8]] = [:]) -> ArchiveBench {
-    var bench = ArchiveBench()
-    bench.configuration.commitBytes = 1500
-    bench.objects.objects = objects
-    return bench
-  }
-
   /// Each archived state, by the number of its last operation.
   private typealias States = [SequenceNumber: ArchiveBench.State]
 
   private func follow(
-    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crashes: Crashes
+    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crashes: ArchiveCrashes
   ) async throws -> States {
     var random = SeededGenerator(seed: 5)
     var states: States = [:]
@@ -75,7 +26,7 @@ import Testing
     disk.setObserver { crashes.observe(disk, bench.objects) }
     defer { disk.setObserver(nil) }
     var follower = try await bench.archive().follow(
-      in: "store", on: disk, configuration: Self.configuration, polls: false)
+      in: "store", on: disk, configuration: ArchiveCrashes.configuration, polls: false)
     for round in 0..<16 {
       try await store.change(25, using: &random)
       if round % 5 == 3 { _ = try await store.compact() }
@@ -85,7 +36,7 @@ import Testing
       if round % 7 == 5 {
         try await follower.close()
         follower = try await bench.archive().follow(
-          in: "store", on: disk, configuration: Self.configuration, polls: false)
+          in: "store", on: disk, configuration: ArchiveCrashes.configuration, polls: false)
       }
       if round == 8 { try await writer.checkpoint() }
     }
@@ -103,8 +54,8 @@ import Testing
   }
 
   @Test func followerGoesOnAfterAPowerFailureAtEachChange() async throws {
-    let (disk, bench) = (SimulatedDisk(), Self.bench())
-    let crashes = Crashes()
+    let (disk, bench) = (SimulatedDisk(), ArchiveCrashes.bench())
+    let crashes = ArchiveCrashes()
     let states = try await follow(disk, bench, crashes)
     #expect(crashes.all.count > 5)
     var images = 0
@@ -124,13 +75,15 @@ import Testing
   }
 
   /// Opens what is on the disk as a follower, or as the writer that it has become.
-  private func goOn(_ disk: SimulatedDisk, _ crash: Crash, _ states: States) async throws {
-    let bench = Self.bench(crash.objects)
+  private func goOn(
+    _ disk: SimulatedDisk, _ crash: ArchiveCrashes.Crash, _ states: States
+  ) async throws {
+    let bench = ArchiveCrashes.bench(crash.objects)
     let archive = try await bench.archive()
     let follower: Follower
     do throws(ArchiveError) {
       follower = try await archive.follow(
-        in: "store", on: disk, configuration: Self.configuration, polls: false)
+        in: "store", on: disk, configuration: ArchiveCrashes.configuration, polls: false)
     } catch {
       guard error.storeError?.code == .readOnly else { throw error }
       return try await write(disk, bench, crash)
@@ -150,9 +103,9 @@ import Testing
   }
 
   private func write(
-    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crash: Crash
+    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crash: ArchiveCrashes.Crash
   ) async throws {
-    let store = try disk.openStore(configuration: Self.configuration)
+    let store = try disk.openStore(configuration: ArchiveCrashes.configuration)
     let last = try await store.statistics().lastSequence
     #expect(last >= crash.reached, "change \(crash.change): archived operations are lost")
     let writer = try await bench.attach(store)

@@ -64,6 +64,9 @@ import Testing
       try await follower.store.set([2], forKey: "a")
     }
     #expect(error?.code == .readOnly)
+    let queue = try await follower.store.writeQueue()
+    let queued = await #expect(throws: StoreError.self) { try await queue.set([2], forKey: "a") }
+    #expect(queued?.code == .readOnly)
     try await follower.close()
     let opening = #expect(throws: StoreError.self) { try bench.store("follower") }
     #expect(opening?.code == .readOnly)

@@ -13,56 +13,6 @@ import Testing
 /// `MORAINE_ARCHIVE_CRASHES` is the share of the changes after which the machine fails: every 23rd
 /// one by default, 1 for all.
 @Suite(.timeLimit(.minutes(60))) struct ArchiveCrashTests {
-  private static var step: Int {
-    ProcessInfo.processInfo.environment["MORAINE_ARCHIVE_CRASHES"].flatMap { Int($0) } ?? 23
-  }
-
-  /// The disk, the archive and the last acknowledgement before a change of the disk.
-  private struct Crash {
-    let moment: DiskMoment
-    let objects: [ObjectName: [UInt8]]
-    let acknowledged: SequenceNumber
-  }
-
-  /// Collects every so many changes.
-  private final class Crashes: Sendable {
-    private let state = Mutex((count: 0, acknowledged: SequenceNumber.none, crashes: [Crash]()))
-
-    var count: Int { state.withLock { $0.count } }
-    var all: [Crash] { state.withLock { $0.crashes } }
-
-    func acknowledge(_ sequence: SequenceNumber) { state.withLock { $0.acknowledged = sequence } }
-
-    func observe(_ disk: SimulatedDisk, _ objects: SimulatedObjectStore) {
-      let isTaken = state.withLock { state in
-        state.count += 1
-        return state.count % step == 0
-      }
-      if !isTaken { return }
-      let (moment, content) = (disk.moment(), objects.objects)
-      state.withLock { state in
-        state.crashes.append(
-          Crash(moment: moment, objects: content, acknowledged: state.acknowledged))
-      }
-    }
-  }
-
-  private static var configuration: Store.Configuration {
-    var configuration = Store.Configuration()
-    configuration.segmentSizeBytes = 4096
-    configuration.compaction = .manual
-    configuration.durability = .none
-    configuration.ioMode = .positional
-    return configuration
-  }
-
-  private static func bench(_ objects: [ObjectName: [UInt8]] = [:]) -> ArchiveBench {
-    var bench = ArchiveBench()
-    bench.configuration.commitBytes = 1500
-    bench.objects.objects = objects
-    return bench
-  }
-
   /// Each state that the store had, by the number of its last operation.
   private final class States: Sendable {
     private let states = Mutex<[SequenceNumber: ArchiveBench.State]>([:])
@@ -80,11 +30,11 @@ import Testing
   }
 
   private func write(
-    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crashes: Crashes, _ states: States
+    _ disk: SimulatedDisk, _ bench: ArchiveBench, _ crashes: ArchiveCrashes, _ states: States
   ) async throws {
     var random = SeededGenerator(seed: 3)
     for life in 0..<2 {
-      let store = try disk.openStore(configuration: Self.configuration)
+      let store = try disk.openStore(configuration: ArchiveCrashes.configuration)
       if life == 0 { try await store.set([1], forKey: "first") }
       try await states.add(store)
       let writer = try await bench.attach(store)
@@ -94,7 +44,7 @@ import Testing
           try await states.add(store)
         }
         if round % 3 == 1 { _ = try await store.compact() }
-        crashes.acknowledge(try await writer.flush())
+        crashes.reach(try await writer.flush())
         if round % 3 == 2 { try await writer.checkpoint() }
       }
       if life == 0 { await writer.abandon() } else { try await writer.detach() }
@@ -105,8 +55,8 @@ import Testing
   /// What the archive has acknowledged is on the disk after a power failure too, so the store goes
   /// on in the archive, and the archive has no more than the store.
   @Test func writerGoesOnAfterAPowerFailureAtEachChange() async throws {
-    let (disk, bench) = (SimulatedDisk(), Self.bench())
-    let (crashes, states) = (Crashes(), States())
+    let (disk, bench) = (SimulatedDisk(), ArchiveCrashes.bench())
+    let (crashes, states) = (ArchiveCrashes(), States())
     disk.setObserver { crashes.observe(disk, bench.objects) }
     try await write(disk, bench, crashes, states)
     disk.setObserver(nil)
@@ -117,7 +67,7 @@ import Testing
         do {
           try await goOn(SimulatedDisk(image), crash, states)
         } catch {
-          Issue.record("change \((number + 1) * Self.step), \(policy): \(error)")
+          Issue.record("change \((number + 1) * ArchiveCrashes.step), \(policy): \(error)")
         }
         images += 1
       }
@@ -125,16 +75,18 @@ import Testing
     print("\(crashes.count) changes, \(images) power failures of the writer")
   }
 
-  private func goOn(_ disk: SimulatedDisk, _ crash: Crash, _ states: States) async throws {
-    let bench = Self.bench(crash.objects)
-    if crash.acknowledged != .none {
+  private func goOn(
+    _ disk: SimulatedDisk, _ crash: ArchiveCrashes.Crash, _ states: States
+  ) async throws {
+    let bench = ArchiveCrashes.bench(crash.objects)
+    if crash.reached != .none {
       let archived = try await bench.restored(to: "alone")
-      #expect(archived.sequence >= crash.acknowledged)
+      #expect(archived.sequence >= crash.reached)
       #expect(states[archived.sequence] == archived.state)
     }
-    let store = try disk.openStore(configuration: Self.configuration)
+    let store = try disk.openStore(configuration: ArchiveCrashes.configuration)
     let last = try await store.statistics().lastSequence
-    #expect(last >= crash.acknowledged, "the disk has lost what the archive has")
+    #expect(last >= crash.reached, "the disk has lost what the archive has")
     let writer = try await bench.attach(store)
     try await store.set([9], forKey: "later")
     try await writer.flush()
@@ -146,16 +98,17 @@ import Testing
 
   /// A restore is repeated after a power failure, or the store is complete.
   @Test func restoreIsRepeatedOrCompleteAfterAPowerFailureAtEachChange() async throws {
-    let (source, bench) = (SimulatedDisk(), Self.bench())
+    let (source, bench) = (SimulatedDisk(), ArchiveCrashes.bench())
     let states = States()
-    try await write(source, bench, Crashes(), states)
-    let (disk, crashes) = (SimulatedDisk(), Crashes())
+    try await write(source, bench, ArchiveCrashes(), states)
+    let (disk, crashes) = (SimulatedDisk(), ArchiveCrashes())
     disk.setObserver { crashes.observe(disk, bench.objects) }
     let archive = try await bench.archive()
     let report = try await archive.restore(to: "store", at: .latest, on: disk)
     disk.setObserver(nil)
     #expect(crashes.count > 5)
-    let last = Crash(moment: disk.moment(), objects: [:], acknowledged: .none)
+    let last = ArchiveCrashes.Crash(
+      change: crashes.count + 1, moment: disk.moment(), objects: [:], reached: .none)
     for (number, crash) in (crashes.all + [last]).enumerated() {
       for (policy, image) in crash.moment.images(subsets: 4, torn: 2, seed: UInt64(number)) {
         let disk = SimulatedDisk(image)
@@ -167,7 +120,7 @@ import Testing
           // The store is there.
           #expect(error.code == .store, "change \(number), \(policy): \(error)")
         }
-        let store = try disk.openStore(configuration: Self.configuration)
+        let store = try disk.openStore(configuration: ArchiveCrashes.configuration)
         #expect(try await store.contents() == states[report.sequence], "\(number), \(policy)")
         try await store.close()
       }
