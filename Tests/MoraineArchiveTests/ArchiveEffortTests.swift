@@ -199,4 +199,34 @@ import Testing
     try await first.detach()
     try await store.close()
   }
+
+  @Test func statusCountsRequestsAndSaysSinceWhenTheArchiveLags() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    let attached = try #require(writer.status.upToDateAt)
+    let before = writer.status.traffic
+    let count = bench.objects.trace.count
+    try await store.set([1], forKey: "a")
+    let written = ContinuousClock.now
+    try await writer.flush()
+    let status = writer.status
+    #expect(status.traffic.requestCount - before.requestCount == bench.objects.trace.count - count)
+    #expect(status.traffic.sentBytes > before.sentBytes)
+    #expect(attached < written)
+    let shipped = try #require(status.upToDateAt)
+    #expect(shipped > written)
+    bench.objects.setScript { _ in .refused(.unavailable) }
+    try await store.set([2], forKey: "a")
+    await #expect(throws: ArchiveError.self) { try await writer.flush() }
+    #expect(writer.status.upToDateAt == shipped, "the archive lags since then")
+    bench.objects.setScript(nil)
+    let follower = try await bench.follower()
+    #expect(follower.freshness.traffic.requestCount == 0, "only its own requests")
+    try await follower.catchUp()
+    #expect(follower.freshness.traffic.requestCount > 0)
+    try await follower.close()
+    try await writer.detach()
+    try await store.close()
+  }
 }

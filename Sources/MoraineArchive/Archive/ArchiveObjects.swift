@@ -10,6 +10,11 @@ struct ArchiveObjects: Sendable {
 
   var archiveID: StoreIdentifier { identity.archiveID }
 
+  /// The same objects, by way of another store of objects.
+  func through(_ store: any ObjectStore) -> ArchiveObjects {
+    ArchiveObjects(store: store, names: names, identity: identity, patience: patience)
+  }
+
   /// Reads bytes of an object; nil when no object has the name.
   func get(_ name: ObjectName, _ range: Range<Int>? = nil) async throws(ArchiveError) -> [UInt8]? {
     var attempts = Attempts(patience)
@@ -65,10 +70,10 @@ struct ArchiveObjects: Sendable {
   /// Checks that the store can hold an archive: that it creates a name only once, for example.
   ///
   /// - Throws: `.unsupportedStore`, `.unavailable`.
-  func probe() async throws(ArchiveError) {
+  func probe(_ extent: ObjectStoreProbe.Extent = .whole) async throws(ArchiveError) {
     var generator = SystemRandomNumberGenerator()
     let patient = PatientObjectStore(store: store, patience: patience)
-    try await ObjectStoreProbe(patient, under: names.root).run(using: &generator)
+    try await ObjectStoreProbe(patient, under: names.root).run(extent, using: &generator)
   }
 
   /// Reads the header of a commit; nil when there is none at the position.

@@ -200,10 +200,13 @@ extension Follower {
 
   /// Fences the writer of the archive, and takes its place.
   func takeOver() async throws(ArchiveError) -> ArchiveWriter {
-    if configuration.probesStore { try await objects.probe() }
+    // The archive's writer has made the whole check. A promotion should take few requests.
+    if configuration.probesStore { try await objects.probe(.creations) }
     for _ in 0..<Self.promotionAttempts {
       try await readAll(asks: true)
-      let promotion = Promotion { [self] (head) async throws(ArchiveError) -> UInt64? in
+      let hints = ArchiveHints(
+        term: durable.term, checkpoint: reader.knownCheckpoint, position: durable.position)
+      let promotion = Promotion(hints: hints) { [self] (head) async throws(ArchiveError) in
         try await highestEpoch(at: head)
       }
       if let writer = try await ArchiveWriter.attach(

@@ -19,6 +19,7 @@ import SystemPackage
 /// as in any other store; writes throw `.readOnly`. ``promote()`` makes the follower the writer.
 public actor Follower {
   let objects: ArchiveObjects
+  private let meter: MeteredObjectStore
   let configuration: ArchiveConfiguration
   let path: FilePath
   let storage: any Storage
@@ -64,7 +65,9 @@ public actor Follower {
     _ store: Store, _ place: Manifest.Following, _ cut: LogCut, _ archive: Archive,
     _ path: FilePath, _ storage: any Storage, _ storeConfiguration: Store.Configuration
   ) {
-    (objects, configuration) = (archive.objects, archive.configuration)
+    configuration = archive.configuration
+    meter = MeteredObjectStore(archive.objects.store)
+    objects = archive.objects.through(meter)
     (self.path, self.storage) = (path, storage)
     self.storeConfiguration = storeConfiguration
     current = Mutex(store)
@@ -79,7 +82,11 @@ public actor Follower {
   public nonisolated var store: Store { current.withLock { $0 } }
 
   /// How far the follower is.
-  public nonisolated var freshness: Freshness { progress.withLock { $0 } }
+  public nonisolated var freshness: Freshness {
+    var freshness = progress.withLock { $0 }
+    freshness.traffic = meter.traffic
+    return freshness
+  }
 
   /// Applies what the archive has now.
   ///
@@ -342,6 +349,8 @@ public struct Freshness: Sendable {
   /// since the follower was opened. Commits that a cleaning has removed within the last 16 polls
   /// can be missing.
   public internal(set) var upToDateAt: ContinuousClock.Instant?
+  /// The requests since the follower was opened, and their bytes.
+  public internal(set) var traffic = ObjectTraffic()
   /// Since when requests fail; nil when the last poll succeeded.
   public internal(set) var stuckSince: ContinuousClock.Instant?
   /// The error of the last poll, if it failed.

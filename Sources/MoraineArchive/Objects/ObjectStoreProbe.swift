@@ -23,19 +23,33 @@ package struct ObjectStoreProbe: Sendable {
     self.width = width
   }
 
+  /// The requests that a check makes.
+  package enum Extent: Sendable {
+    /// All of them.
+    case whole
+    /// Those that show whether this machine's way to the store creates a name only once, one after
+    /// the other: for a store on which another machine has made the whole check already. Six
+    /// requests.
+    case creations
+  }
+
   /// Checks the store.
   ///
-  /// - Parameter generator: gives the random parts of names and the bytes of objects.
+  /// - Parameters:
+  ///   - extent: which requests to make.
+  ///   - generator: gives the random parts of names and the bytes of objects.
   /// - Throws: `.unsupportedStore`, with a sentence about the answer of the store and its likely
   ///   causes; otherwise the error of a request.
-  package func run(using generator: inout some RandomNumberGenerator) async throws(ArchiveError) {
+  package func run(
+    _ extent: Extent = .whole, using generator: inout some RandomNumberGenerator
+  ) async throws(ArchiveError) {
     let single = place.appending(Self.part(using: &generator))
     let raced = place.appending(Self.part(using: &generator))
     let bodies = (0..<max(3, width)).map { number in
       Self.bytes(number, using: &generator)
     }
     do throws(ObjectStoreError) {
-      try await check(single, raced, bodies)
+      try await check(extent, single, raced, bodies)
     } catch {
       // The caller needs the first error. What remains under `probe` disturbs no later check.
       do throws(ObjectStoreError) { try await store.remove([single, raced]) } catch {}
@@ -44,10 +58,11 @@ package struct ObjectStoreProbe: Sendable {
   }
 
   private func check(
-    _ single: ObjectName, _ raced: ObjectName, _ bodies: [[UInt8]]
+    _ extent: Extent, _ single: ObjectName, _ raced: ObjectName, _ bodies: [[UInt8]]
   ) async throws(ObjectStoreError) {
     try await checkAbsence(single)
     try await checkCreation(single, bodies)
+    if extent == .creations { return try await store.remove([single]) }
     try await checkReplacement(single, bodies)
     try await openConnections(single)
     try await checkRace(raced, Array(bodies.prefix(width)))

@@ -21,12 +21,13 @@ extension ArchiveWriter {
 
   private func shipNews(_ wantsCheckpoint: Bool) async throws(ArchiveError) {
     try await finishUploadIfDone()
+    let began = ContinuousClock.now
     let cut = try await durableCut()
     let (held, hasGap) = retired.take()
     // Remembered until a whole copy succeeds.
     if hasGap { (hasCopy, isContinuous) = (false, false) }
     if !hasCopy || cut.manifest.epoch != shipped.epoch {
-      return try await shipContents(cut)
+      return try await shipContents(cut, began)
     }
     let isDue = checkpointed.isDue(
       configuration, liveBytes: cut.liveBytes, position: shipped.position)
@@ -34,7 +35,7 @@ extension ArchiveWriter {
     if cut.sequence > shipped.sequence || checkpoints {
       let tail = LogTail(
         after: shipped, logEnd, cut, held, hasAll: isContinuous && retired.isComplete)
-      guard let tail else { return try await shipContents(cut) }
+      guard let tail else { return try await shipContents(cut, began) }
       // A checkpoint has the segments as they are now. So the bytes that later pieces continue must
       // be in the log: also the footer of a segment, which has no number.
       if !tail.parts.isEmpty { try await ship(tail, cut) }
@@ -42,6 +43,7 @@ extension ArchiveWriter {
     isContinuous = true
     // Also the numbers at the end that no operation has: an append that failed has used them up.
     store.replicated(owner, through: cut.sequence)
+    wasUpToDate(began)
     if checkpoints, checkpointed.position < shipped.position { try await beginUpload(cut) }
   }
 
@@ -111,7 +113,9 @@ extension ArchiveWriter {
 
   /// Ships a whole copy of the store, because the archive has no state from which the log leads to
   /// this one.
-  func shipContents(_ cut: LogCut) async throws(ArchiveError) {
+  private func shipContents(
+    _ cut: LogCut, _ began: ContinuousClock.Instant
+  ) async throws(ArchiveError) {
     try await finishUpload()
     let reference = try await uploadContents(cut)
     var header = nextHeader(
@@ -121,6 +125,7 @@ extension ArchiveWriter {
     try await ship(header, [], ArchivedState(header))
     knownKeyspaces = Set(cut.keyspaces)
     (hasCopy, isContinuous) = (true, true)
+    wasUpToDate(began)
     configuration.onEvent?(.gap(position: header.position))
     try await createCheckpoint(of: header, reference)
   }

@@ -7,6 +7,8 @@ import Synchronization
 struct Promotion: Sendable {
   /// The name of the life of the store that begins.
   let instanceID = StoreIdentifier(low: SystemRandom.number(), high: SystemRandom.number())
+  /// What the follower knows of the archive's end.
+  let hints: ArchiveHints
   /// Applies the commits up to a position. Returns the highest epoch of the archive; nil when the
   /// follower has another state.
   let catchUp: @Sendable (UInt64) async throws(ArchiveError) -> UInt64?
@@ -14,6 +16,12 @@ struct Promotion: Sendable {
 
 // Taking over an archive: whether this store continues its history, and the fence.
 extension ArchiveWriter {
+  private func hints() async throws(ArchiveError) -> ArchiveHints {
+    if let promotion { return promotion.hints }
+    guard let hint = try await objects.hint() else { return ArchiveHints() }
+    return ArchiveHints(term: hint.term, checkpoint: hint.checkpoint, position: hint.position)
+  }
+
   /// Takes over the archive. Afterwards ``shipped`` is the state that this store continues.
   ///
   /// - Returns: false when a follower that is to be promoted has another state than the archive.
@@ -26,9 +34,7 @@ extension ArchiveWriter {
     uploaded = UploadedSegments()
     // Another writer may have made a checkpoint since, and a cleaning removed these.
     checkpointed.objects = []
-    let hint = try await objects.hint()
-    let hints = ArchiveHints(
-      term: hint?.term ?? 0, checkpoint: hint?.checkpoint ?? 0, position: hint?.position ?? 0)
+    let hints = try await hints()
     var taking = TakeOver(hints)
     var cut = try await stateToArchive()
     if promotion == nil { try await look(hints, cut) }

@@ -11,6 +11,7 @@ import Synchronization
 public actor ArchiveWriter {
   let store: Store
   let objects: ArchiveObjects
+  private let meter: MeteredObjectStore
   let configuration: ArchiveConfiguration
   let retired: RetiredSegments
   /// What a follower needs to become the writer; nil after that, and for other stores.
@@ -67,7 +68,9 @@ public actor ArchiveWriter {
   private init(
     _ store: Store, _ objects: ArchiveObjects, _ configuration: ArchiveConfiguration
   ) {
-    (self.store, self.objects, self.configuration) = (store, objects, configuration)
+    (self.store, self.configuration) = (store, configuration)
+    meter = MeteredObjectStore(objects.store)
+    self.objects = objects.through(meter)
     retired = RetiredSegments(shippedThrough: .none, limitBytes: configuration.heldBytesLimit)
   }
 
@@ -146,7 +149,11 @@ public actor ArchiveWriter {
   }
 
   /// The state of the shipping.
-  public nonisolated var status: ArchiveStatus { progress.withLock { $0 } }
+  public nonisolated var status: ArchiveStatus {
+    var status = progress.withLock { $0 }
+    (status.heldBytes, status.traffic) = (retired.heldBytes, meter.traffic)
+    return status
+  }
 
   /// Ships everything that was written before the call.
   ///
@@ -267,6 +274,11 @@ public actor ArchiveWriter {
     progress.withLock { ($0.stuckSince, $0.lastError) = (nil, nil) }
   }
 
+  /// Records that the archive has all operations of a moment.
+  func wasUpToDate(_ moment: ContinuousClock.Instant) {
+    progress.withLock { $0.upToDateAt = moment }
+  }
+
   /// Records what the archive has now.
   func became(_ state: ArchivedState) {
     shipped = state
@@ -290,6 +302,14 @@ public struct ArchiveStatus: Sendable {
   public internal(set) var term: UInt64 = 0
   /// The number of the newest checkpoint; 0 for none.
   public internal(set) var checkpoint: UInt64 = 0
+  /// A moment whose operations the archive has all; nil before the first round. The time since then
+  /// is how far the archive lags at most.
+  public internal(set) var upToDateAt: ContinuousClock.Instant?
+  /// The bytes of replaced segments that are kept until they are shipped; see
+  /// ``ArchiveConfiguration/heldBytesLimit``.
+  public internal(set) var heldBytes = 0
+  /// The requests since the writer was attached, and their bytes.
+  public internal(set) var traffic = ObjectTraffic()
   /// Since when requests fail; nil when the last round succeeded.
   public internal(set) var stuckSince: ContinuousClock.Instant?
   /// The error of the last round, if it failed.

@@ -219,6 +219,31 @@ import Testing
     try await again.close()
   }
 
+  /// The state from which the restored writer went on is the archive's only with its whole copy.
+  @Test func followerHasWhatARestoreGivesAfterARestoredWriterDied() async throws {
+    let bench = ArchiveBench()
+    let store = try bench.store()
+    let first = try await bench.attach(store)
+    try await store.set([1], forKey: "a")
+    let early = try await first.flush()
+    try await store.set([2], forKey: "b")
+    try await first.flush()
+    let follower = try await bench.follower()
+    try await first.detach()
+    try await store.close()
+    _ = try await bench.archive().restore(to: "again", at: .sequence(early), on: bench.storage)
+    let again = try bench.store("again")
+    bench.objects.setScript { request in
+      request.object.text.contains("/obj/") && request.verb != .get ? .refused(.unavailable) : nil
+    }
+    await #expect(throws: ArchiveError.self) { try await bench.attach(again) }
+    bench.objects.setScript(nil)
+    try await follower.catchUp()
+    #expect(try await follower.store.contents() == bench.restored(to: "restored").state)
+    try await follower.close()
+    try await again.close()
+  }
+
   /// A store that was restored to the newest moment goes on without another whole copy.
   @Test func restoreAndGoOnManyTimes() async throws {
     var random = SeededGenerator(seed: 1)
@@ -303,6 +328,9 @@ import Testing
     try await store.close()
   }
 
+  /// So many commits that their segments are newer than what a promoted store publishes at first.
+  private static let partOfTheCut = 24
+
   /// A writer dies within a cut of several commits; the follower that has received some of them is
   /// promoted, and opened again.
   @Test func promotedStoreOpensAfterAPartOfACut() async throws {
@@ -313,16 +341,17 @@ import Testing
     let writer = try await bench.attach(store)
     try await writer.flush()
     let follower = try await bench.follower("follower")
+    var random = SeededGenerator(seed: 1)
     for number in 0..<300 {
-      try await store.set(
-        [UInt8](repeating: UInt8(number & 255), count: 200), forKey: Key("\(number)"))
+      let value = (0..<200).map { _ in UInt8.random(in: 0...255, using: &random) }
+      try await store.set(value, forKey: Key("\(number)"))
     }
     let sent = Mutex(0)
     bench.objects.setScript { request in
       guard request.verb == .create, request.object.text.contains("/log/") else { return nil }
       return sent.withLock { count in
         count += 1
-        return count > 4 ? .refused(.unavailable) : nil
+        return count > Self.partOfTheCut ? .refused(.unavailable) : nil
       }
     }
     await #expect(throws: ArchiveError.self) { try await writer.flush() }
@@ -336,6 +365,28 @@ import Testing
     let again = try bench.store("follower")
     #expect(try await again.contents() == ["a": [1], "b": [2]])
     try await again.close()
+    try await store.close()
+  }
+
+  /// A promotion waits for each of its requests, so it makes few.
+  @Test func promotionTakesFewRequestsWithItsCheckOfTheStore() async throws {
+    var bench = ArchiveBench()
+    let store = try bench.store()
+    let writer = try await bench.attach(store)
+    for number in 0..<20 {
+      try await store.set([1], forKey: Key("\(number)"))
+      try await writer.flush()
+    }
+    bench.configuration.probesStore = true
+    let follower = try await bench.follower()
+    let before = bench.objects.trace.count
+    let (next, nextWriter) = try await follower.promote()
+    let requests = bench.objects.trace.dropFirst(before)
+    #expect(requests.count <= 24, "\(requests.map { "\($0.verb) \($0.object)" })")
+    #expect(requests.contains { $0.object.text.contains("/probe/") && $0.verb == .create })
+    #expect(try await next.contents() == store.contents())
+    try await nextWriter.detach()
+    try await next.close()
     try await store.close()
   }
 

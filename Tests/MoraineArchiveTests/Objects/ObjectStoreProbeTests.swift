@@ -31,6 +31,21 @@ import Testing
     #expect(store.traffic.requests[.list] == nil, "no decision depends on a list")
   }
 
+  @Test(arguments: [Defect.ignoresCondition, .ignoresConditionSilently, .invertsCondition])
+  func checkOfCreationsTakesSixRequestsAndRefusesAStoreThatReplaces(defect: Defect) async throws {
+    let store = SimulatedObjectStore()
+    var generator = SeededGenerator(seed: 1)
+    let root = try ObjectName("users/archive")
+    try await ObjectStoreProbe(store, under: root).run(.creations, using: &generator)
+    #expect(store.trace.count == 6 && store.objects.isEmpty)
+    let defective = ObjectStoreProbe(DefectiveObjectStore(defect), under: root)
+    let error = await #expect(throws: ArchiveError.self) {
+      var generator = SeededGenerator(seed: 2)
+      try await defective.run(.creations, using: &generator)
+    }
+    #expect(error?.code == .unsupportedStore)
+  }
+
   /// Requests that open their connections one after the other do not race.
   @Test func connectionsExistWhenTheRaceBegins() async throws {
     let store = SimulatedObjectStore()
