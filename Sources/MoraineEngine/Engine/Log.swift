@@ -476,10 +476,7 @@ extension Log {
   func nextManifest(
     sealing: (segment: ActiveSegment, markedOffset: Int)? = nil, digest: StateDigest
   ) -> Manifest {
-    var next = manifest
-    next.generation += 1
-    next.lastSequence = SequenceNumber(rawValue: lastSequence)
-    next.createdMilliseconds = SystemClock.wallMilliseconds()
+    var next = nextManifestWithoutSegments()
     next.segments = table.order.map { table.infos[$0].entry(table[$0]) }
     if let spare { next.segments.append(spare.entry) }
     if let slot = sealing?.segment.slot ?? active?.slot {
@@ -493,6 +490,16 @@ extension Log {
       next.watermarkOffset = 0
       next.digest = digest
     }
+    return next
+  }
+
+  /// Returns the part of ``nextManifest(sealing:digest:)`` that takes the same time for all stores.
+  func nextManifestWithoutSegments() -> Manifest {
+    var next = manifest
+    next.generation += 1
+    next.lastSequence = SequenceNumber(rawValue: lastSequence)
+    next.createdMilliseconds = SystemClock.wallMilliseconds()
+    next.segments = []
     return next
   }
 

@@ -400,7 +400,10 @@ struct SegmentInfo {
   var epoch: UInt64
   var salt: UInt64
   var flags: Manifest.Segment.Flags = []
-  var mapping: (any FileMapping)?
+  var mapping: (any FileMapping)? { didSet { lent = nil } }
+  /// What the last cut of the log has of the segment; nil for an open one, and for one that is not
+  /// mapped.
+  var lent: SegmentBytes?
   /// The dictionary, as it was when the header's checksum was verified. The checksums of the
   /// records do not cover the dictionary, so the bytes in a mapping are not read again. A
   /// thousandth of the data at most.
@@ -423,8 +426,13 @@ struct SegmentInfo {
     entry.recordCount = view.recordCount
     entry.firstSequence = SequenceNumber(rawValue: view.firstSequence)
     entry.lastSequence = SequenceNumber(rawValue: view.lastSequence)
-    entry.liveBytes = min(UInt64(view.boundedLiveBytes) + incomingBytes, entry.lengthBytes)
+    entry.liveBytes = liveBytes(view)
     return entry
+  }
+
+  /// The live bytes as a manifest lists them.
+  func liveBytes(_ view: SegmentView) -> UInt64 {
+    min(UInt64(view.boundedLiveBytes) + incomingBytes, UInt64(view.end))
   }
 }
 

@@ -25,14 +25,14 @@ package final class SegmentBytes: Sendable {
   private let file: (any StorageFile)?
   private let directory: any StorageDirectory
   /// Keeps the file on the disk, where it is neither mapped nor open.
-  private let pin: SnapshotFilePin?
+  private let pin: (any Sendable)?
   private let seed: Checksum
   private let firstOffset: Int
 
   /// - Parameter pin: keeps the file; nil for a segment that is mapped or whose file is open.
   init(
     _ entry: Manifest.Segment, _ info: SegmentInfo, _ view: SegmentView,
-    _ directory: any StorageDirectory, file: (any StorageFile)? = nil, pin: SnapshotFilePin?
+    _ directory: any StorageDirectory, file: (any StorageFile)? = nil, pin: (any Sendable)?
   ) {
     assert(info.mapping != nil || file != nil || pin != nil, "nothing keeps a segment's bytes")
     identity = SegmentIdentity(number: info.number, epoch: info.epoch, salt: info.salt)
