@@ -13,8 +13,11 @@ let histogram: Target.Dependency = .product(name: "Histogram", package: "hdrhist
 let package = Package(
   name: "MoraineBenchmarks",
   platforms: [.macOS(.v15)],
+  traits: [.trait(name: "S3", description: "Archives in buckets, for MoraineArchiveBench.")],
   dependencies: [
-    .package(name: "Moraine", path: ".."),
+    .package(
+      name: "Moraine", path: "..",
+      traits: [.trait(name: "S3", condition: .when(traits: ["S3"]))]),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
     .package(url: "https://github.com/groue/GRDB.swift", from: "7.0.0"),
@@ -35,7 +38,15 @@ let package = Package(
         .product(name: "GRDB", package: "GRDB.swift"),
         .product(name: "Subprocess", package: "swift-subprocess"),
       ]),
-    // The common parts of both programs: seeded data, folders, tables.
+    // Archives: their cost for writers, restores, followers.
+    .executableTarget(
+      name: "MoraineArchiveBench",
+      dependencies: [
+        "BenchmarkSupport", moraine, arguments, system,
+        .product(name: "MoraineArchive", package: "Moraine"),
+        .product(name: "MoraineS3", package: "Moraine", condition: .when(traits: ["S3"])),
+      ]),
+    // The common parts of all programs: seeded data, folders, tables.
     .target(name: "BenchmarkSupport", dependencies: [system]),
     // One interface for the C interfaces of all peers. Installed libraries are loaded at run time.
     .target(name: "CPeers"),
