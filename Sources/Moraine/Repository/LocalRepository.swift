@@ -176,8 +176,36 @@ extension LocalRepository {
       localCommits.end(nil)
       throw error
     }
+    return endCommit(receipt)
+  }
+
+  /// Commits what the body adds to a batch, and counts the commit as this repository's own. No
+  /// other writer, of any process, writes between the beginning of the body and the commit.
+  ///
+  /// - Parameter body: adds operations to the batch, unless it returns a failure.
+  /// - Returns: the outcome of the body; no receipt when nothing was committed.
+  func commit<Value: Sendable, Failure: Error>(
+    _ body: sending (inout WriteBatch) throws(StoreError) -> Result<Value, Failure>
+  ) async throws(StoreError) -> (outcome: Result<Value, Failure>, receipt: CommitReceipt?) {
+    localCommits.begin()
+    let receipt = ReceiptBox()
+    let outcome: Result<Value, Failure>
+    do throws(StoreError) {
+      outcome = try await keyspace.commit(durability: durability, onVisible: receipt.put, body)
+    } catch {
+      localCommits.end(nil)
+      throw error
+    }
+    return (outcome, endCommit(receipt))
+  }
+
+  private func endCommit(_ receipt: ReceiptBox) -> CommitReceipt? {
     let done = receipt.value
-    localCommits.end(done?.sequence == nil ? nil : done?.commitCount)
+    guard let done, done.sequence != nil else {
+      localCommits.end(nil)
+      return nil
+    }
+    localCommits.end(done.commitCount)
     return done
   }
 }

@@ -23,6 +23,20 @@ extension Keyspace {
       operations, in: self, expiry ?? defaultExpiry, durability, onVisible: onVisible)
   }
 
+  /// Runs the body with a batch, and then applies the whole batch at once. No other writer, of any
+  /// process, writes between the beginning of the body and the end of the batch.
+  ///
+  /// - Parameters:
+  ///   - onVisible: called as soon as the batch is visible, before it is durable.
+  ///   - body: adds operations to the batch, unless it returns a failure.
+  /// - Returns: the outcome of the body.
+  package func commit<Value: Sendable, Failure: Error>(
+    durability: Durability?, onVisible: @Sendable (CommitReceipt) -> Void,
+    _ body: sending (inout WriteBatch) throws(StoreError) -> Result<Value, Failure>
+  ) async throws(StoreError) -> Result<Value, Failure> {
+    try await store.commit(in: self, durability, onVisible: onVisible, body)
+  }
+
   /// Returns the value of a key with its sequence number; nil when the store is closed.
   package func observedValue(forKey key: Key) async throws(StoreError) -> ObservedValue? {
     try await store.observedValue(forKey: key, in: name)
@@ -53,6 +67,27 @@ extension Store {
     try await waitForDurability(of: sequence, durability)
   }
 
+  fileprivate func commit<Value: Sendable, Failure: Error>(
+    in keyspace: Keyspace, _ durability: Durability?,
+    onVisible: @Sendable (CommitReceipt) -> Void,
+    _ body: sending (inout WriteBatch) throws(StoreError) -> Result<Value, Failure>
+  ) async throws(StoreError) -> Result<Value, Failure> {
+    if engine == nil { try await beginForCondition() }
+    let hasGate = try await beginUnit()
+    let outcome: Result<Value, Failure>
+    let sequence: SequenceNumber?
+    do {
+      defer { endUnit(hasGate) }
+      var batch = WriteBatch(store: self, hasIndexes: hasIndexes)
+      outcome = try body(&batch)
+      sequence = try await commit(batch.take(), hasGate: hasGate)
+      onVisible(CommitReceipt(sequence: sequence, commitCount: keyspace.monitor.commitCount))
+    }
+    // A body that has failed has written nothing, so there is nothing to wait for.
+    if case .success = outcome { try await waitForDurability(of: sequence, durability) }
+    return outcome
+  }
+
   private func commit(
     _ operations: [KeyspaceOperation], in keyspace: Keyspace, _ expiry: Expiry,
     _ hasGate: Bool
@@ -65,7 +100,9 @@ extension Store {
 
 extension WriteBatch {
   /// Adds operations that take effect together: records may exchange values of a unique index.
-  mutating func add(
+  ///
+  /// - Parameter expiry: the time at which the entries end of operations that name no time.
+  package mutating func add(
     _ operations: [KeyspaceOperation], in keyspace: Keyspace, expiring expiry: Expiry
   ) throws(StoreError) {
     var operations = operations
@@ -78,11 +115,39 @@ extension WriteBatch {
     for operation in operations {
       if let value = operation.value {
         try set(
-          value, forKey: operation.key, in: keyspace, expiring: expiry, row: operation.row)
+          value, forKey: operation.key, in: keyspace, expiring: operation.expiry ?? expiry,
+          row: operation.row)
       } else {
         try removeValue(forKey: operation.key, in: keyspace)
       }
     }
+  }
+
+  /// Removes all entries that a keyspace has in the store.
+  ///
+  /// - Returns: the number of entries.
+  /// - Throws: the errors of reading the whole log, and those of ``removeValue(forKey:)``.
+  /// - Complexity: O(bytes of the log); the keys are in memory.
+  package mutating func removeAll(in keyspace: Keyspace) throws(StoreError) -> Int {
+    var count = 0
+    for key in try storedKeys(in: keyspace) where try removeValue(forKey: key, in: keyspace) {
+      count += 1
+    }
+    return count
+  }
+
+  /// Returns the value that a key has in the store, with its sequence number. The caller has not
+  /// written the key in this batch.
+  package mutating func storedVersion(
+    forKey key: Key, in keyspace: Keyspace
+  ) throws(StoreError) -> VersionedValue? {
+    try storedVersion(of: place(key, keyspace))
+  }
+
+  /// Returns whether an entry of the store expires; false when there is no entry. The caller has
+  /// not written the key in this batch.
+  package mutating func expires(_ key: Key, in keyspace: Keyspace) throws(StoreError) -> Bool {
+    try recordedExpiry(of: place(key, keyspace)) ?? 0 != 0
   }
 }
 
@@ -99,6 +164,10 @@ extension Store {
     guard let result else { fatalError("a batch has ended without its body") }
     return result
   }
+
+  /// Executor for tasks that write in the background: a thread of Swift's pool may be blocked at
+  /// the end of the process. Nil in a forked child.
+  package nonisolated var backgroundExecutor: (any TaskExecutor)? { pipeline.taskExecutor }
 
   /// Reports an event of the typed layer.
   package nonisolated func report(_ event: StoreEvent) { send(event) }

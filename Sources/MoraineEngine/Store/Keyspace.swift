@@ -18,7 +18,7 @@ public struct Keyspace: Sendable {
   /// Whether the first use makes the keyspace ordered.
   let wantsOrder: Bool
   /// The expiry of a write through this handle that does not say another one.
-  let defaultExpiry: Expiry
+  package let defaultExpiry: Expiry
 
   init(
     store: Store, name: String, wantsOrder: Bool = false, defaultExpiry: Expiry = .never

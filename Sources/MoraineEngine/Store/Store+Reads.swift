@@ -248,6 +248,13 @@ extension Store {
     return try engine!.figures(of: id).count
   }
 
+  /// Returns the keys of a keyspace, for a caller beside which no other process writes.
+  func ownKeys(in keyspace: String) throws(StoreError) -> [Key] {
+    try checkUsable()
+    guard engine != nil, let id = engine!.keyspaces.id(of: keyspace) else { return [] }
+    return try engine!.keys(in: id)
+  }
+
   func value(forKey key: Key, in keyspace: String) async throws(StoreError) -> [UInt8]? {
     try await checkOpen()
     guard let id = id(of: keyspace) else { return nil }
@@ -322,6 +329,17 @@ extension EngineState {
     var result: [Store.Entry] = []
     var walk = LogWalk(keyspace: keyspace, slots: log.table.readingOrder, now: now)
     while let entry = try next(&walk) { result.append(entry) }
+    return result
+  }
+
+  /// Returns the keys of a keyspace, in the order of the log.
+  mutating func keys(in keyspace: UInt16) throws(StoreError) -> [Key] {
+    try validateAllPages()
+    var result: [Key] = []
+    var walk = LogWalk(keyspace: keyspace, slots: log.table.readingOrder, now: now)
+    while let (_, record) = try walk.nextRecord(live, log.table) {
+      result.append(Key([UInt8](record.key)))
+    }
     return result
   }
 

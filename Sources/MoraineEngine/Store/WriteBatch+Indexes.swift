@@ -7,9 +7,11 @@ package struct KeyspaceOperation: Sendable {
   package let value: [UInt8]?
   /// The values in the indexes of the keyspace; nil when the writer knows no index.
   package let row: IndexRow?
+  /// The time at which the entry ends; nil for the time of the whole commit.
+  package let expiry: Expiry?
 
-  package init(key: Key, value: [UInt8]?, row: IndexRow? = nil) {
-    (self.key, self.value, self.row) = (key, value, row)
+  package init(key: Key, value: [UInt8]?, row: IndexRow? = nil, expiry: Expiry? = nil) {
+    (self.key, self.value, self.row, self.expiry) = (key, value, row, expiry)
   }
 }
 

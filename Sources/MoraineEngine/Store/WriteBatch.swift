@@ -194,6 +194,17 @@ extension WriteBatch {
     return try answer.get()
   }
 
+  /// Returns the keys that a keyspace has in the store, in the order of the log. The operations of
+  /// this batch do not count.
+  func storedKeys(in keyspace: Keyspace) throws(StoreError) -> [Key] {
+    let answer: Result<[Key], StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) { return .success(try store.ownKeys(in: keyspace.name)) } catch {
+        return .failure(error)
+      }
+    }
+    return try answer.get()
+  }
+
   /// Returns the name of a keyspace of the batch.
   func name(of number: UInt16) -> String { keyspaces[Int(number)].name }
 }
@@ -322,16 +333,23 @@ extension WriteBatch {
     case .value(let expected): return try value(place) == expected
     case .sequence(let expected):
       if lastOperation(on: place) != nil { return false }
-      let name = keyspaces[Int(place.keyspace)].name
-      let answer: Result<SequenceNumber?, StoreError> = store.assumeIsolated { store in
-        do throws(StoreError) {
-          return .success(try store.ownVersionedValue(forKey: place.key, in: name)?.sequence)
-        } catch {
-          return .failure(error)
-        }
-      }
-      return try answer.get() == expected
+      return try storedVersion(of: place)?.sequence == expected
     }
+  }
+
+  /// Returns the value that a key has in the store, with its sequence number.
+  func storedVersion(
+    of place: BatchOperations.Place
+  ) throws(StoreError) -> VersionedValue? {
+    let name = keyspaces[Int(place.keyspace)].name
+    let answer: Result<VersionedValue?, StoreError> = store.assumeIsolated { store in
+      do throws(StoreError) {
+        return .success(try store.ownVersionedValue(forKey: place.key, in: name))
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try answer.get()
   }
 
   mutating func contains(_ place: BatchOperations.Place) throws(StoreError) -> Bool {

@@ -147,7 +147,7 @@ private struct IndexCrashRun {
 }
 
 /// The moments of a disk at which a crash is tried, spread over a run.
-private final class DiskMoments: Sendable {
+final class DiskMoments: Sendable {
   private struct State {
     var moments: [(number: Int, moment: DiskMoment)] = []
     var callCount: Int

@@ -73,7 +73,7 @@ import Testing
     let id = Int(random.next() % 40)
     let person = Person.random(id, &random)
     do {
-      switch random.next() % 8 {
+      switch random.next() % 10 {
       case 0: try await program.delete(id)
       case 1:
         try await program.save(
@@ -95,6 +95,32 @@ import Testing
         } else {
           let bytes = [UInt8](try JSONEncoder().encode(person))
           try await program.keyspace.set(bytes, forKey: Key("\(id)"))
+        }
+      case 5:
+        let deletes = random.next() % 4 == 0
+        try await program.update(id) { old in
+          if deletes { return nil }
+          var new = old ?? person
+          new.email = person.email
+          new.age += 1
+          return new
+        }
+      case 6:
+        if random.next() % 12 == 0 {
+          try await program.deleteAll()
+          break
+        }
+        let other = Person.random(Int(random.next() % 40), &random)
+        let third = Int(random.next() % 40)
+        let lifetime = Duration.milliseconds(random.next() % 3_000)
+        try await program.write { batch in
+          // The two persons exchange their emails.
+          let known = try batch.find(by: id)
+          var (first, second) = (known ?? person, other)
+          (first.email, second.email) = (second.email, first.email)
+          batch.delete(third)
+          try batch.save(first, expiring: .unchanged)
+          try batch.save(second, expiring: .after(lifetime))
         }
       default: try await program.save(person)
       }

@@ -20,9 +20,18 @@ import Testing
             for _ in 0..<20 {
               let repository = repositories[Int(random.next() % 3)]
               let id = Int(random.next() % 8)
-              switch random.next() % 4 {
+              switch random.next() % 8 {
               case 0: try await repository.delete(id)
               case 1: _ = try await repository.find(by: id)
+              case 2:
+                try await repository.update(id) { $0.map { Note(id: id, text: $0.text + "+") } }
+              case 3:
+                let text = "\(random.next() % 100)"
+                try await repository.write { batch in
+                  try batch.save(Note(id: id, text: text))
+                  batch.delete((id + 1) % 8)
+                }
+              case 4: if random.next() % 8 == 0 { try await repository.deleteAll() }
               default: try await repository.save(Note(id: id, text: "\(random.next() % 100)"))
               }
             }
