@@ -14,23 +14,30 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   ///   - directory: the directory, which must exist; nil is the user's documents directory.
   ///   - filename: a name, not a path.
   ///   - sharing: whether other processes, which must also pass `.shared`, may open the store at
-  ///     the same time. All openings of one store in this process must pass the same value.
+  ///     the same time; nil takes that of `configuration`. All openings of one store in this
+  ///     process must pass the same value.
+  ///   - configuration: the settings of the store; nil for the defaults: an exclusive store that is
+  ///     created where none exists. If this process has the store open already, it stays open as
+  ///     the first opening has set it, except that another `sharing` or `isReadOnly` is an error.
   ///   - format: how models are written, and which earlier versions of them can be read.
   ///   - indexes: the values by which models are found, apart from their ids.
   ///   - cache: which models are kept in memory.
-  ///   - durability: what a save waits for; nil takes the store's, which is a sync within a second.
+  ///   - durability: what a save waits for; nil takes that of `configuration`, or else the store's,
+  ///     which is a sync within a second by default.
   /// - Throws: `.io` when `filename` is not a valid name or the directory cannot be written,
   ///   `.locked` when another process has the store open, or this process has it open with another
-  ///   `sharing`; `.corrupted`, `.newerFormat`, `.notAStore`.
+  ///   `sharing` or `isReadOnly`; `.corrupted`, `.newerFormat`, `.notAStore`.
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      directory: directory, filename: filename, keys: .lossless, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .lossless, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache,
       durability: durability)
@@ -59,8 +66,8 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   }
 
   /// Opens the store like
-  /// ``init(directory:filename:sharing:format:indexes:cache:durability:)``, in places where an
-  /// error cannot be thrown, such as the default argument of an initializer:
+  /// ``init(directory:filename:sharing:configuration:format:indexes:cache:durability:)``, in places
+  /// where an error cannot be thrown, such as the default argument of an initializer:
   ///
   /// ```swift
   /// init(contacts: LocalRepository<Contact> = .opened()) { self.contacts = contacts }
@@ -71,32 +78,36 @@ extension LocalRepository where Model.ID: LosslessStringConvertible {
   /// saved. To try again, create another repository.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     opened(
-      directory: directory, filename: filename, keys: .lossless, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .lossless, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
 
   /// Opens the store like
-  /// ``init(directory:filename:sharing:format:indexes:cache:durability:)``, but not on the caller's
-  /// thread.
+  /// ``init(directory:filename:sharing:configuration:format:indexes:cache:durability:)``, but not
+  /// on the caller's thread.
   ///
   /// Prefer this in a task: the initializer blocks the task's thread while it opens the store, and
   /// while another task closes the same store.
   public static func open(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     try await open(
-      directory: directory, filename: filename, keys: .lossless, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .lossless, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
@@ -106,13 +117,15 @@ extension LocalRepository where Model.ID == UUID {
   /// Opens a store, for ids that are UUIDs.
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      directory: directory, filename: filename, keys: .uuid, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .uuid, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache,
       durability: durability)
@@ -132,13 +145,15 @@ extension LocalRepository where Model.ID == UUID {
   /// Opens a store without throwing, for ids that are UUIDs.
   public static func opened(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     opened(
-      directory: directory, filename: filename, keys: .uuid, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .uuid, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
@@ -146,13 +161,15 @@ extension LocalRepository where Model.ID == UUID {
   /// Opens a store off the caller's thread, for ids that are UUIDs.
   public static func open(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     try await open(
-      directory: directory, filename: filename, keys: .uuid, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .uuid, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
@@ -164,13 +181,15 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   @_disfavoredOverload
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      directory: directory, filename: filename, keys: .rawValue, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .rawValue, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
@@ -191,13 +210,15 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   @_disfavoredOverload
   public static func opened(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     opened(
-      directory: directory, filename: filename, keys: .rawValue, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .rawValue, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
@@ -206,13 +227,15 @@ where Model.ID: RawRepresentable, Model.ID.RawValue: LosslessStringConvertible &
   @_disfavoredOverload
   public static func open(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     try await open(
-      directory: directory, filename: filename, keys: .rawValue, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .rawValue, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
@@ -227,13 +250,15 @@ extension LocalRepository {
   @_disfavoredOverload
   public init(
     directory: URL? = nil, filename: String = "data",
-    sharing: Store.Configuration.Sharing = .exclusive, format: ModelFormat<Model> = .json,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
+    format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [],
     cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     try self.init(
-      directory: directory, filename: filename, keys: .none, sharing: sharing, format: format,
+      directory: directory, filename: filename, keys: .none, sharing: sharing,
+      configuration: configuration, format: format,
       indexes: indexes,
       cache: cache, durability: durability)
   }
@@ -258,31 +283,32 @@ extension LocalRepository {
   /// Opens a store, for all other ids: `keys` converts an id to the text of its key and back.
   public init(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
-    sharing: Store.Configuration.Sharing = .exclusive,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
     format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [], cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) throws(StoreError) {
     let path = try StorePlace.path(directory, filename)
-    let store = try StoreRegistry.shared.store(at: path, Self.request(sharing))
+    let store = try StoreRegistry.shared.store(at: path, Self.request(sharing, configuration))
     let keyspace = try store.keyspace(named: "")
     self.init(
       keyspace, place: path.string, format: format,
       indexes: try RepositoryIndexes(indexes, of: keyspace, format), keys: keys, cache: cache,
-      durability: durability)
+      durability: durability ?? configuration?.durability)
   }
 
   /// Opens a store without throwing, for all other ids, which `keys` converts to text and back.
   public static func opened(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
-    sharing: Store.Configuration.Sharing = .exclusive,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
     format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [], cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) -> LocalRepository {
     do throws(StoreError) {
       return try LocalRepository(
-        directory: directory, filename: filename, keys: keys, sharing: sharing, format: format,
+        directory: directory, filename: filename, keys: keys, sharing: sharing,
+        configuration: configuration, format: format,
         indexes: indexes,
         cache: cache, durability: durability)
     } catch {
@@ -296,23 +322,25 @@ extension LocalRepository {
   /// Opens a store off the caller's thread, for all other ids, which `keys` converts to text.
   public static func open(
     directory: URL? = nil, filename: String = "data", keys: ModelKey<Model.ID>,
-    sharing: Store.Configuration.Sharing = .exclusive,
+    sharing: Store.Configuration.Sharing? = nil, configuration: Store.Configuration? = nil,
     format: ModelFormat<Model> = .json,
     indexes: [ModelIndex<Model>] = [], cache: CachePolicy = .bounded(bytes: 8 << 20),
     durability: Durability? = nil
   ) async throws(StoreError) -> LocalRepository {
     let path = try StorePlace.path(directory, filename)
-    let store = try await StoreRegistry.shared.store { (path, request(sharing)) }
+    let store = try await StoreRegistry.shared.store { (path, request(sharing, configuration)) }
     let keyspace = Keyspace(store)
     return LocalRepository(
       keyspace, place: path.string, format: format,
       indexes: try RepositoryIndexes(indexes, of: keyspace, format), keys: keys, cache: cache,
-      durability: durability)
+      durability: durability ?? configuration?.durability)
   }
 
-  private static func request(_ sharing: Store.Configuration.Sharing) -> StoreRequest {
-    var configuration = Store.Configuration()
-    configuration.sharing = sharing
+  private static func request(
+    _ sharing: Store.Configuration.Sharing?, _ configuration: Store.Configuration?
+  ) -> StoreRequest {
+    var configuration = configuration ?? Store.Configuration()
+    if let sharing { configuration.sharing = sharing }
     var request = StoreRequest(configuration)
     // A repository has a durability of its own.
     request.acceptsAnyDurability = true

@@ -269,3 +269,60 @@ private final class LastUser: Sendable {
     try await store.close()
   }
 }
+
+/// A repository that is opened by name, with settings of its store.
+@Suite(.timeLimit(.minutes(10))) struct RepositoryConfigurationTests {
+  @Test func repositoryOpensItsStoreWithTheConfiguration() async throws {
+    let folder = try Folder()
+    let events = Mutex<[String]>([])
+    var configuration = Store.Configuration()
+    configuration.createIfMissing = false
+    let missing = #expect(throws: StoreError.self) {
+      try LocalRepository<Note>(directory: folder.url, configuration: configuration)
+    }
+    #expect(missing?.code == .notAStore)
+    configuration.createIfMissing = true
+    configuration.sharing = .shared
+    configuration.durability = .sync
+    configuration.onEvent = { event in events.withLock { $0.append("\(event)") } }
+    let notes = try LocalRepository<Note>(directory: folder.url, configuration: configuration)
+    try await notes.save(Note(id: 1, text: ""))
+    let store = notes.keyspace.store
+    #expect(store.durableSequence == (try await store.lastSequence()))
+    // Another store of this process may share it, as the configuration says.
+    let other = try Store(
+      at: folder.url.appendingPathComponent("data.moraine"), configuration: configuration)
+    #expect(try await other.count() == 1)
+    try await other.close()
+    try await notes.close()
+    #expect(events.withLock { !$0.isEmpty })
+    let error = await #expect(throws: StoreError.self) {
+      var reading = Store.Configuration()
+      reading.isReadOnly = true
+      let notes = try await LocalRepository<Note>.open(
+        directory: folder.url, configuration: reading)
+      #expect(try await notes.find(by: 1) != nil)
+      try await notes.save(Note(id: 2, text: ""))
+    }
+    #expect(error?.code == .readOnly)
+  }
+
+  /// The store may be open already, with another durability.
+  @Test func durabilityOfTheConfigurationCountsForTheRepository() async throws {
+    let folder = try Folder()
+    let first = try LocalRepository<Note>(directory: folder.url)
+    var configuration = Store.Configuration()
+    configuration.durability = .sync
+    let second = try LocalRepository<Note>(directory: folder.url, configuration: configuration)
+    #expect(first.keyspace.store === second.keyspace.store)
+    try await second.save(Note(id: 1, text: ""))
+    let store = first.keyspace.store
+    #expect(store.durableSequence == (try await store.lastSequence()))
+    configuration.sharing = .shared
+    let error = #expect(throws: StoreError.self) {
+      try LocalRepository<Note>(directory: folder.url, configuration: configuration)
+    }
+    #expect(error?.code == .locked)
+    try await first.close()
+  }
+}
