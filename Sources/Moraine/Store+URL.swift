@@ -72,6 +72,19 @@ nonisolated(nonsending) public func withStore<Result>(
   try await withStore(at: try FilePath(storeAt: url), configuration: configuration, body)
 }
 
+/// Opens the store in the directory at a file URL for the length of a body that throws no errors,
+/// or those of the store, and closes it in any case.
+///
+/// - Throws: `.invalidArgument` when the URL is not a file URL; the body's error, or else the error
+///   of opening or closing.
+@discardableResult
+nonisolated(nonsending) public func withStore<Result>(
+  at url: URL, configuration: Store.Configuration = .init(),
+  _ body: (Store) async throws(StoreError) -> Result
+) async throws(StoreError) -> Result {
+  try await withStore(at: try FilePath(storeAt: url), configuration: configuration, body)
+}
+
 extension FilePath {
   fileprivate init(storeAt url: URL) throws(StoreError) {
     guard url.isFileURL else {

@@ -67,6 +67,19 @@ extension Store {
     }
   }
 
+  /// Runs a transaction whose body throws no errors, or those of the store. See
+  /// ``transaction(retries:durability:_:)``.
+  public nonisolated func transaction<Result: Sendable>(
+    retries: Int = 10, durability: Durability? = nil,
+    _ body: @Sendable (Transaction) async throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    do {
+      return try await transaction(retries: retries, durability: durability) { try await body($0) }
+    } catch {
+      throw StoreError(of: error)
+    }
+  }
+
   /// Number of attempts after which the next ones hold up other writers.
   private static let attemptsWithoutTurn = 3
 

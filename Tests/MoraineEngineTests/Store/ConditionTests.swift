@@ -245,3 +245,77 @@ import Testing
     try await store.close()
   }
 }
+
+/// The errors of calls with a body.
+@Suite struct TypedErrorTests {
+  private struct Refused: Error {}
+
+  /// The compiler accepts the typed catch only if the calls have a typed error.
+  @Test func bodyWithoutErrorsOfItsOwnLeavesTheErrorOfTheStoreTyped() async throws {
+    let store = Store.inMemory()
+    let keyspace = try store.keyspace(named: "k")
+    try await store.set([1], forKey: "a")
+    let snapshot = try await store.snapshot()
+    let reader = try await store.reader()
+    try await store.close()
+    var codes: [StoreError.Code] = []
+    do throws(StoreError) { try await store.update("a") { $0 } } catch { codes.append(error.code) }
+    do throws(StoreError) { try await keyspace.update("a") { $0 } } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { _ = try await store.write { $0.count } } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) {
+      try await store.write { (batch) throws(StoreError) in try batch.set([2], forKey: "a") }
+    } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { _ = try await store.transaction { $0.sequence } } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { _ = try await store.withValue(forKey: "a") { $0.byteCount } } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { _ = try await keyspace.withValue(forKey: "a") { $0.byteCount } } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { try await store.scan { _ in true } } catch { codes.append(error.code) }
+    do throws(StoreError) { try await keyspace.scan { _ in true } } catch {
+      codes.append(error.code)
+    }
+    do throws(StoreError) { _ = try reader.withValue(forKey: "a") { $0.byteCount } } catch {
+      codes.append(error.code)
+    }
+    #expect(codes == Array(repeating: .closed, count: 10))
+    // A snapshot stays readable.
+    func read() throws(StoreError) -> [Int] {
+      var seen: [Int] = []
+      seen.append(try snapshot.withValue(forKey: "a") { $0.byteCount } ?? 0)
+      try snapshot.scan {
+        seen.append($0.value.count)
+        return true
+      }
+      try snapshot.scanSpans { _, value in
+        seen.append(value.byteCount)
+        return true
+      }
+      return seen
+    }
+    #expect(try read() == [1, 1, 1])
+    let failure = await #expect(throws: StoreError.self) {
+      try await withStore(at: "/no/such/directory/store") { (store) throws(StoreError) in
+        try await store.set([1], forKey: "a")
+      }
+    }
+    #expect(failure != nil)
+  }
+
+  @Test func bodyWithErrorsOfItsOwnThrowsThem() async throws {
+    let store = Store.inMemory()
+    await #expect(throws: Refused.self) { try await store.update("a") { _ in throw Refused() } }
+    await #expect(throws: Refused.self) { try await store.write { _ in throw Refused() } }
+    await #expect(throws: Refused.self) { try await store.transaction { _ in throw Refused() } }
+    #expect(try await store.count() == 0)
+  }
+}
