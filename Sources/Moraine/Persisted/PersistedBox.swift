@@ -165,10 +165,22 @@ extension PersistedBox {
     let count = state.withLock { $0.setCount }
     let format = key.format
     let (name, place) = (key.name, place)
-    return PendingSetting(key: Key(name), count: count, box: self) { () throws(StoreError) in
-      guard let value else { return nil }
-      return try format.encode(value, Key(name), place, as: "setting")
-    }
+    return PendingSetting(
+      key: Key(name), count: count, box: self,
+      isStored: { stored, encoded in
+        if stored == encoded { return true }
+        // The members of an object may be in another order. A longer text has another value.
+        guard let value, stored.count == encoded.count else { return false }
+        do throws(StoreError) {
+          return areEqual(value, try format.decode(stored, Key(name), place, as: "setting"))
+        } catch {
+          return false
+        }
+      },
+      encoded: { () throws(StoreError) in
+        guard let value else { return nil }
+        return try format.encode(value, Key(name), place, as: "setting")
+      })
   }
 
   /// Replaces the value by a stored one if that is newer.
@@ -231,18 +243,17 @@ struct PendingSetting: Sendable {
   /// Number of the set among all sets of its box.
   let count: UInt64
   let box: any SettingBox
+  /// Whether stored bytes have the value already, whose bytes are the second argument.
+  let isStored: @Sendable ([UInt8], [UInt8]) -> Bool
   /// Encodes the value; nil removes the key.
   let encoded: @Sendable () throws(StoreError) -> [UInt8]?
+}
 
-  init(
-    key: Key, count: UInt64, box: any SettingBox,
-    _ encoded: @escaping @Sendable () throws(StoreError) -> [UInt8]?
-  ) {
-    self.key = key
-    self.count = count
-    self.box = box
-    self.encoded = encoded
-  }
+/// Compares two values, if their type is `Equatable`; other values are not equal.
+private func areEqual<Value>(_ one: Value, _ other: Value) -> Bool {
+  func areEqual<Known: Equatable>(_ one: Known) -> Bool { one == other as? Known }
+  guard let one = one as? any Equatable else { return false }
+  return areEqual(one)
 }
 
 /// A box, without the type of its value.
@@ -263,11 +274,15 @@ protocol SettingBox: AnyObject, Sendable {
   func fail(_ error: StoreError)
   /// Forgets the sequence numbers, because those of another store begin again.
   func forgetStore()
+  /// Whether the value was set and is not saved.
+  var isUnsaved: Bool { get }
   /// The type of the value, for messages.
   var kind: String { get }
 }
 
 extension PersistedBox: SettingBox {
+  var isUnsaved: Bool { state.withLock { $0.isPending } }
+
   func forgetStore() {
     state.withLock { state in
       state.sequence = 0

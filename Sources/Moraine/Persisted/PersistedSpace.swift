@@ -267,14 +267,17 @@ extension PersistedSpace {
   /// - Returns: the attempt's number.
   @discardableResult
   private func ask(_ body: (inout SettingQueue) -> Void) -> UInt64 {
-    let (count, isFirst) = state.withLock { state in
+    PersistedSpaces.shared.watchTheEnd()
+    let (count, isFirst, keyspace) = state.withLock { state in
       body(&state.queue)
       state.queue.askedCount += 1
       defer { state.queue.isWriting = true }
-      return (state.queue.askedCount, !state.queue.isWriting)
+      return (state.queue.askedCount, !state.queue.isWriting, state.keyspace)
     }
     // The task keeps the space alive until all settings are written.
-    if isFirst { Task { await self.write() } }
+    if isFirst {
+      Task(executorPreference: keyspace?.store.backgroundExecutor) { await self.write() }
+    }
     return count
   }
 
@@ -299,20 +302,22 @@ extension PersistedSpace {
 
   /// Writes settings as one batch, so that the disk never has a state that the program did not.
   private func write(_ pending: [PendingSetting], to keyspace: Keyspace) async {
-    var operations: [KeyspaceOperation] = []
+    var encoded: [(setting: PendingSetting, bytes: [UInt8]?)] = []
     var begun: [PendingSetting] = []
     for setting in pending where setting.box.beginSaving(setting.count) {
       do throws(StoreError) {
-        operations.append(KeyspaceOperation(key: setting.key, value: try setting.encoded()))
+        encoded.append((setting, try setting.encoded()))
         begun.append(setting)
       } catch {
         if setting.box.couldNotSave(setting.count, error) { keep(setting) }
       }
     }
-    if operations.isEmpty { return }
+    if begun.isEmpty { return }
     do throws(StoreError) {
-      let sequence = try await commit(operations, to: keyspace)
-      for setting in begun { setting.box.saved(setting.count, at: sequence) }
+      let sequences = try await commit(encoded, to: keyspace)
+      for (setting, sequence) in zip(begun, sequences) {
+        setting.box.saved(setting.count, at: sequence)
+      }
     } catch {
       // A setting that is too large must not prevent the others from being saved.
       guard begun.count > 1, error.code == .valueTooLarge || error.code == .keyTooLarge else {
@@ -325,18 +330,39 @@ extension PersistedSpace {
     }
   }
 
-  /// Commits operations as one batch.
+  /// Commits settings as one batch. A setting that the store has already is not written.
   ///
-  /// - Returns: the last sequence number of the batch. It stands for the whole batch: no other
-  ///   operation has a number in between.
+  /// - Returns: for each setting the number of the operation that has written it; nil where there
+  ///   is none. The last number of the batch stands for the whole batch: no other operation has a
+  ///   number in between.
   private func commit(
-    _ operations: [KeyspaceOperation], to keyspace: Keyspace
-  ) async throws(StoreError) -> UInt64? {
+    _ settings: [(setting: PendingSetting, bytes: [UInt8]?)], to keyspace: Keyspace
+  ) async throws(StoreError) -> [UInt64?] {
     let receipt = Mutex<CommitReceipt?>(nil)
-    try await keyspace.commit(operations, durability: nil) { done in
-      receipt.withLock { $0 = done }
+    let outcome = try await keyspace.commit(
+      durability: nil, onVisible: { done in receipt.withLock { $0 = done } }
+    ) { (batch) throws(StoreError) -> Result<[UInt64?], Never> in
+      var operations: [KeyspaceOperation] = []
+      var known: [UInt64?] = []
+      for (setting, bytes) in settings {
+        let stored = try bytes.flatMap { (bytes) throws(StoreError) -> VersionedValue? in
+          let stored = try batch.storedVersion(forKey: setting.key, in: keyspace)
+          return stored.flatMap { setting.isStored($0.value, bytes) ? $0 : nil }
+        }
+        known.append(stored?.sequence.rawValue)
+        if stored == nil { operations.append(KeyspaceOperation(key: setting.key, value: bytes)) }
+      }
+      try batch.add(operations, in: keyspace, expiring: keyspace.defaultExpiry)
+      return .success(known)
     }
-    return receipt.withLock { $0?.sequence?.rawValue }
+    let last = receipt.withLock { $0?.sequence?.rawValue }
+    return outcome.get().map { $0 ?? last }
+  }
+
+  /// The names of the settings that were set and are not saved.
+  var unsavedNames: [String] {
+    let boxes = state.withLock { $0.boxes }
+    return boxes.filter(\.value.isUnsaved).map(\.key.description).sorted()
   }
 
   /// Keeps a setting for the next attempt, unless a newer one for its key is pending.

@@ -1,3 +1,4 @@
+import Foundation
 import MoraineEngine
 import Synchronization
 import SystemPackage
@@ -100,6 +101,49 @@ final class PersistedSpaces: Sendable {
     _ keyspace: Keyspace, _ contents: KeyspaceContents, _ place: String
   ) -> PersistedSpace {
     state.withLock { $0.insert(keyspace, contents, place, nil) }
+  }
+}
+
+// The end of the process in order. A set is visible at once and written in the background, so the
+// process may end before the write.
+extension PersistedSpaces {
+  /// The longest time for which the end of the process waits for settings.
+  private static let longestEndNanoseconds: UInt64 = 5_000_000_000
+
+  private static let isWatching: Bool = {
+    BoundedWait.atEndOfProcess { PersistedSpaces.shared.end() }
+    return true
+  }()
+
+  /// Lets the end of this process wait for settings that are not saved.
+  func watchTheEnd() { _ = Self.isWatching }
+
+  /// Saves the settings that are not saved, and reports those that cannot be.
+  private func end() {
+    let spaces = state.withLock { $0.spaces.values.compactMap(\.space) + $0.opened }
+    var seen: Set<ObjectIdentifier> = []
+    let unsaved = spaces.filter {
+      seen.insert(ObjectIdentifier($0)).inserted && !$0.unsavedNames.isEmpty
+    }
+    if unsaved.isEmpty { return }
+    let failures = Mutex<[String]>([])
+    let hasEnded = BoundedWait.run(atMost: Self.longestEndNanoseconds) {
+      for space in unsaved {
+        do throws(StoreError) {
+          try await space.attempt()
+          try await space.sync()
+        } catch {
+          failures.withLock { $0.append("\(error)") }
+        }
+      }
+    }
+    var lines = failures.withLock { $0 }
+    if !hasEnded { lines.append("the store did not answer in time") }
+    for space in unsaved where !space.unsavedNames.isEmpty {
+      lines.append("not saved in \(space.place): " + space.unsavedNames.joined(separator: ", "))
+    }
+    let text = lines.map { "moraine: at the end of the process: \($0)\n" }.joined()
+    FileHandle.standardError.write(Data(text.utf8))
   }
 }
 
