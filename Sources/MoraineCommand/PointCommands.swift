@@ -12,6 +12,9 @@ struct Put: AsyncParsableCommand {
 
         moraine put photos.moraine cover - < cover.jpeg
         moraine put settings.moraine -- -v on
+
+      Other processes may have the store open if they share it. A process that has
+      it open exclusively makes the command end with exit code 4.
       """)
   @OptionGroup var store: StoreOptions
   @OptionGroup var keyspace: KeyspaceOptions

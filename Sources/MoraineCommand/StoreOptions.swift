@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 import Moraine
 import SystemPackage
 
@@ -28,20 +29,33 @@ struct StoreOptions: ParsableArguments {
   func writing<Result>(
     createIfMissing: Bool = true, _ body: (Store) async throws -> Result
   ) async throws -> Result {
-    try await using(Self.durable(createIfMissing: createIfMissing), body)
+    try await openForWriting(createIfMissing: createIfMissing).closed(after: body)
   }
 
   /// Opens the store for writing; the first write creates it. The caller closes it.
-  func openForWriting() async throws -> Store {
-    try await Store.open(at: FilePath(directory), configuration: Self.durable())
-  }
-
-  private static func durable(createIfMissing: Bool = true) -> Store.Configuration {
+  ///
+  /// A store that processes share, or have shared, is opened as a shared one: this process writes
+  /// beside them, and keeps none of them from opening the store. Any other store is opened
+  /// exclusively.
+  func openForWriting(createIfMissing: Bool = true) async throws -> Store {
     var configuration = Store.Configuration()
     configuration.durability = .sync
     configuration.createIfMissing = createIfMissing
-    return configuration
+    configuration.sharing = wasShared ? .shared : .exclusive
+    do {
+      return try await Store.open(at: FilePath(directory), configuration: configuration)
+    } catch {
+      // Another process may have begun to share the store since the look.
+      guard error.code == .locked, configuration.sharing == .exclusive, wasShared else {
+        throw error
+      }
+      configuration.sharing = .shared
+      return try await Store.open(at: FilePath(directory), configuration: configuration)
+    }
   }
+
+  /// Whether the store has the file that the processes of a shared store have in common.
+  private var wasShared: Bool { FileManager.default.fileExists(atPath: directory + "/SHARED") }
 
   private func using<Result>(
     _ configuration: Store.Configuration, _ body: (Store) async throws -> Result
