@@ -9,6 +9,8 @@ let settings: [SwiftSetting] = [
 ]
 
 let system: Target.Dependency = .product(name: "SystemPackage", package: "swift-system")
+let subprocess: Target.Dependency = .product(
+  name: "Subprocess", package: "swift-subprocess", condition: .when(traits: ["Command"]))
 
 let package = Package(
   name: "Moraine",
@@ -21,20 +23,27 @@ let package = Package(
     .library(name: "MoraineTesting", targets: ["MoraineTesting"]),
     .executable(name: "moraine", targets: ["MoraineCommand"]),
   ],
-  // All traits are off by default. A package without traits gets none of the packages that they
-  // need.
+  // All traits but Command are off by default. A package gets none of the packages that its traits
+  // do not need: with `traits: []` it gets swift-system alone.
   traits: [
+    .default(enabledTraits: ["Command"]),
+    .trait(
+      name: "Command",
+      description: "The command, the demonstration, and the kill harness of MoraineTesting."),
     .trait(name: "Logging", description: "A store's events as messages of swift-log."),
     .trait(name: "Metrics", description: "A store's events and figures in swift-metrics."),
     .trait(name: "ServiceLifecycle", description: "A store as a service that ends in order."),
     .trait(name: "ConfigurationReader", description: "Settings read by swift-configuration."),
-    .trait(name: "S3", description: "Archives in buckets of servers that speak S3."),
+    // With Command, so that `--traits S3` still builds the command.
+    .trait(
+      name: "S3", description: "Archives in buckets of servers that speak S3.",
+      enabledTraits: ["Command"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
+    // Packages that only the traits need.
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
     .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.0"),
-    // Packages that only the traits need.
     .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
@@ -112,7 +121,7 @@ let package = Package(
       name: "MoraineTesting",
       dependencies: [
         "MoraineArchive", "MoraineEngine", "MoraineStorage", system,
-        .product(name: "Subprocess", package: "swift-subprocess"),
+        subprocess,
       ],
       swiftSettings: settings
     ),
@@ -121,8 +130,10 @@ let package = Package(
       dependencies: [
         "Moraine", "MoraineArchive", "MoraineFormat", "MoraineTesting", system,
         .target(name: "MoraineS3", condition: .when(traits: ["S3"])),
-        .product(name: "ArgumentParser", package: "swift-argument-parser"),
-        .product(name: "Subprocess", package: "swift-subprocess"),
+        .product(
+          name: "ArgumentParser", package: "swift-argument-parser",
+          condition: .when(traits: ["Command"])),
+        subprocess,
       ],
       swiftSettings: settings
     ),
@@ -131,7 +142,7 @@ let package = Package(
       name: "moraine-demo",
       dependencies: [
         "MoraineEngine", system,
-        .product(name: "Subprocess", package: "swift-subprocess"),
+        subprocess,
       ],
       path: "Sources/MoraineDemo",
       exclude: ["Data"],
@@ -151,7 +162,7 @@ let package = Package(
       name: "MoraineCommandTests",
       dependencies: [
         "Moraine", "MoraineCommand", "MoraineFormat", "MoraineTesting", system,
-        .product(name: "Subprocess", package: "swift-subprocess"),
+        subprocess,
       ],
       swiftSettings: settings
     ),

@@ -59,10 +59,33 @@ import Testing
     let files = try Source.files(in: "Moraine").filter { $0.path.hasPrefix(Self.integrations) }
     #expect(Set(files.compactMap(\.trait)) == Set(Self.traits.keys))
     #expect(files.allSatisfy { $0.trait != nil })
-    let manifest = try String(
-      contentsOf: Source.root.deletingLastPathComponent().appending(path: "Package.swift"),
-      encoding: .utf8)
-    #expect(!manifest.contains(".default("), "no trait is enabled by default")
+    let parts = try Self.manifest.components(separatedBy: ".default(")
+    #expect(parts.count == 2)
+    #expect(
+      parts.last?.hasPrefix("enabledTraits: [\"Command\"])") == true,
+      "no trait of an integration is enabled by default")
+  }
+
+  private static var manifest: String {
+    get throws {
+      try String(
+        contentsOf: Source.root.deletingLastPathComponent().appending(path: "Package.swift"),
+        encoding: .utf8)
+    }
+  }
+
+  /// A library that opts out of the trait fetches no package of the command.
+  @Test func packagesOfTheCommandAreUsedOnlyWithItsTrait() throws {
+    for file in try Source.files(in: "MoraineTesting")
+    where file.code.contains("import Subprocess") || file.code.contains("KillRun(") {
+      #expect(file.condition == "Command", "\(file.path)")
+    }
+    let packages = try Self.manifest.components(separatedBy: "package: \"").dropFirst()
+    for package in packages
+    where package.hasPrefix("swift-subprocess") || package.hasPrefix("swift-argument-parser") {
+      let rest = package.drop { $0 != "\"" }.dropFirst().filter { !$0.isWhitespace }
+      #expect(rest.hasPrefix(",condition:.when(traits:[\"Command\"])"), "\(package.prefix(40))")
+    }
   }
 
   /// Without the trait the module is empty, and no program needs an HTTP client.
@@ -200,8 +223,13 @@ struct Source {
 
   /// The trait that a whole file of an integration depends on.
   var trait: String? {
-    guard path.hasPrefix(ArchitectureTests.integrations), let first = lines.first,
-      first.hasPrefix("#if "), lines.last(where: { !$0.isEmpty }) == "#endif",
+    path.hasPrefix(ArchitectureTests.integrations) ? condition : nil
+  }
+
+  /// The condition around the whole file; nil when there is none.
+  var condition: String? {
+    guard let first = lines.first, first.hasPrefix("#if "),
+      lines.last(where: { !$0.isEmpty }) == "#endif",
       lines.count(where: { $0.hasPrefix("#") }) == 2
     else { return nil }
     return String(first.dropFirst(4))
