@@ -11,7 +11,7 @@ import Testing
     "Engine",
     "Checkpoint", "Recovery", "Snapshots", "Shipping", "Store", "Transactions", "Sharing",
     "Compaction",
-    "Observation", "Registry", "Backup", "Following", "Salvage",
+    "Observation", "LargeValues", "Registry", "Backup", "Following", "Salvage",
   ]
 
   @Test func everyFolderHasAFloor() throws {

@@ -1,0 +1,347 @@
+import MoraineFormat
+
+/// Values of any length, which are written and read in pieces: a program needs memory for some
+/// pieces, whatever the length of a value.
+///
+/// ```swift
+/// let films = try store.largeValues(named: "films")
+/// try await films.set(upload, forKey: "one")  // any sequence of bytes, asynchronously
+/// if let film = try await films.value(forKey: "one") {
+///   for try await piece in film { try await response.write(piece) }
+/// }
+/// ```
+///
+/// - A value is whole or absent: its pieces become visible together, when the last one is written,
+///   and replace the value that the key had. After a crash the key has the old value or the new
+///   one.
+/// - A reader sees the value of one moment to its end, also when the key is set or removed in the
+///   meantime. Its pieces use space as long as the ``LargeValue`` exists.
+/// - A reader checks the length and the checksum of the whole value, besides the checksum of each
+///   piece.
+/// - Pieces of a value that was never completed, because the process died, are removed by the first
+///   write of a later ``LargeValues``, an hour after the last piece was written.
+///
+/// The values of a name are in two keyspaces: the one with the name has a record of 37 bytes for
+/// each key, and `moraine.pieces/` and the name has the pieces. Both are ordered. Backups,
+/// archives, snapshots and other processes see them as they see all entries. An entry that a
+/// program writes there itself is no large value.
+public struct LargeValues: Sendable {
+  /// The number of bytes of each piece but the last one.
+  public static let pieceBytes = 256 << 10
+  /// The time after its last piece at which a value that is not complete counts as abandoned.
+  static let patienceMilliseconds: UInt64 = 3_600_000
+
+  let store: Store
+  /// A record for each key.
+  let headers: Keyspace
+  let pieces: Keyspace
+  /// Whether abandoned values were looked for.
+  private let cleaning = OnceFlag()
+
+  fileprivate init(_ store: Store, _ name: String) throws(StoreError) {
+    self.store = store
+    headers = try store.orderedKeyspace(named: name)
+    pieces = try store.orderedKeyspace(named: "moraine.pieces/" + name)
+  }
+}
+
+extension Store {
+  /// Returns the large values with a name. Reads and writes nothing.
+  ///
+  /// - Throws: `.keyTooLarge` when the name is longer than ``Keyspace/nameLengthBytes`` less 15.
+  public nonisolated func largeValues(named name: String) throws(StoreError) -> LargeValues {
+    try LargeValues(self, name)
+  }
+}
+
+extension LargeValues {
+  /// Writes a value from a sequence of its parts, of any lengths, and replaces the value of the
+  /// key.
+  ///
+  /// - Parameters:
+  ///   - parts: the bytes. When the sequence throws, the key keeps its old value.
+  ///   - durability: what to wait for after the last piece; nil for the configuration's durability.
+  ///     Then all pieces are as durable as the value.
+  /// - Returns: the sequence number at which the value became visible.
+  /// - Throws: the errors of the sequence; those of ``Writer/append(_:)`` and
+  ///   ``Writer/commit(durability:)``.
+  /// - Complexity: O(value), and memory for some pieces.
+  @discardableResult
+  public nonisolated(nonsending) func set<Parts: AsyncSequence>(
+    _ parts: Parts, forKey key: Key, durability: Durability? = nil
+  ) async throws -> SequenceNumber where Parts.Element: Sequence<UInt8> {
+    var writer = try await writer(forKey: key)
+    do {
+      for try await part in parts { try await writer.append(part) }
+    } catch {
+      let cause = error
+      // What cannot be removed now is removed later, as after a crash.
+      do throws(StoreError) { try await writer.cancel() } catch {}
+      throw cause
+    }
+    return try await writer.commit(durability: durability)
+  }
+
+  /// Begins a value whose parts the program writes one after the other.
+  ///
+  /// - Throws: the errors of ``Store/set(_:forKey:durability:)``; `.keyTooLarge` for a key of more
+  ///   than `StoreLimits.orderedKeyLengthBytes`.
+  public nonisolated(nonsending) func writer(forKey key: Key) async throws(StoreError) -> Writer {
+    guard key.bytes.count <= StoreLimits.orderedKeyLengthBytes else {
+      throw StoreError(
+        .keyTooLarge,
+        "the key has \(key.bytes.count) bytes; the limit is \(StoreLimits.orderedKeyLengthBytes)")
+    }
+    if cleaning.takeFirst() { try await removeUnfinished() }
+    let id = LargeValueID()
+    let claim = claim(store.clock.milliseconds)
+    try await pieces.set(claim, forKey: id.claimKey, durability: Durability.none)
+    return Writer(self, key, id, claim: claim)
+  }
+
+  /// Returns the value of a key at this moment, whose pieces are then read; nil when the key has
+  /// none.
+  ///
+  /// - Throws: the errors of ``Store/snapshot()`` and ``Store/Snapshot/value(forKey:)``;
+  ///   `.newerFormat`; `.corrupted` when the entry of the key is no large value.
+  public nonisolated(nonsending) func value(
+    forKey key: Key
+  ) async throws(StoreError) -> LargeValue? {
+    let snapshot = try await store.snapshot()
+    guard let bytes = try snapshot.keyspace(named: headers.name).value(forKey: key) else {
+      return nil
+    }
+    return LargeValue(
+      key: key, header: try LargeValueHeader(bytes, of: key),
+      pieces: snapshot.keyspace(named: pieces.name))
+  }
+
+  /// Returns whether a key has a value.
+  ///
+  /// - Throws: the errors of ``Store/contains(_:)``.
+  public nonisolated(nonsending) func contains(_ key: Key) async throws(StoreError) -> Bool {
+    try await headers.contains(key)
+  }
+
+  /// Returns the keys of a range that have values, in their order.
+  ///
+  /// - Throws: the errors of ``Keyspace/keys(in:order:limit:)``.
+  public nonisolated(nonsending) func keys(
+    in range: some KeyRangeConvertible = .all, order: KeyOrder = .ascending, limit: Int
+  ) async throws(StoreError) -> [Key] {
+    try await headers.keys(in: range.keyRange, order: order, limit: limit)
+  }
+
+  /// Removes the value of a key.
+  ///
+  /// - Returns: whether the key had a value.
+  /// - Throws: the errors of ``Store/removeValue(forKey:durability:)``.
+  @discardableResult
+  public nonisolated(nonsending) func removeValue(
+    forKey key: Key, durability: Durability? = nil
+  ) async throws(StoreError) -> Bool {
+    let old = try await store.removeLargeValue(of: self, forKey: key, durability)
+    guard let old else { return false }
+    try await removePieces(of: old)
+    return true
+  }
+
+  /// Removes the pieces of values that were not completed, whose last piece was written more than
+  /// an hour ago, and what crashes have left of values that were removed. The first write does this
+  /// as well.
+  ///
+  /// - Returns: the number of such values.
+  /// - Throws: the errors of ``Keyspace/entries(in:order:limit:)`` and
+  ///   ``Keyspace/removeAll(in:durability:)``.
+  /// - Complexity: O(values that are being written + pieces that are removed).
+  @discardableResult
+  public nonisolated(nonsending) func removeUnfinished() async throws(StoreError) -> Int {
+    let now = store.clock.milliseconds
+    var count = 0
+    var range = KeyRange.prefix(LargeValueID.claimPrefix)
+    while true {
+      let claims = try await pieces.entries(in: range, limit: 100).entries
+      guard let last = claims.last else { return count }
+      range = KeyRange(from: last.key.successor, upTo: range.upperBound)
+      for entry in claims {
+        guard let id = LargeValueID(claimKey: entry.key), let time = time(of: entry.value),
+          time == 0 || time < now && now - time > Self.patienceMilliseconds
+        else { continue }
+        // From here on a writer that is still there after all cannot complete its value.
+        let taken = try await pieces.set(
+          claim(0), forKey: entry.key, if: .value(entry.value), durability: Durability.none)
+        guard taken != nil else { continue }
+        try await removePieces(of: id)
+        count += 1
+      }
+    }
+  }
+
+  /// Removes the pieces of a value that has no header, and then its claim.
+  nonisolated(nonsending) func removePieces(of id: LargeValueID) async throws(StoreError) {
+    _ = try await pieces.removeAll(in: .prefix(id.piecePrefix), durability: Durability.none)
+    _ = try await pieces.removeValue(forKey: id.claimKey, durability: Durability.none)
+  }
+
+  /// Returns the value of a claim: the time at which its writer has written last, in milliseconds
+  /// since 1970; 0 for pieces that no reader will ask for.
+  func claim(_ milliseconds: UInt64) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.append(milliseconds)
+    return writer.bytes
+  }
+
+  private func time(of claim: [UInt8]) -> UInt64? {
+    guard claim.count == 8 else { return nil }
+    return claim.reversed().reduce(0) { $0 << 8 | UInt64($1) }
+  }
+}
+
+extension Store {
+  /// Makes the pieces of a writer the value of its key.
+  ///
+  /// - Returns: the number of the commit, and the value that was replaced.
+  /// - Throws: `.cancelled` when the pieces were removed because the writer had paused too long.
+  fileprivate func commitLargeValue(
+    _ header: LargeValueHeader, of values: LargeValues, forKey key: Key, claim: [UInt8],
+    _ durability: Durability?
+  ) async throws(StoreError) -> (sequence: SequenceNumber, old: LargeValueID?) {
+    var old: LargeValueID?
+    let sequence = try await writeUnit(durability) { (batch) throws(StoreError) in
+      guard try batch.value(forKey: header.id.claimKey, in: values.pieces) == claim else {
+        throw LargeValues.Writer.lost(key)
+      }
+      if let bytes = try batch.value(forKey: key, in: values.headers) {
+        let id = try LargeValueHeader(bytes, of: key).id
+        old = id
+        try batch.set(values.claim(0), forKey: id.claimKey, in: values.pieces)
+      }
+      try batch.removeValue(forKey: header.id.claimKey, in: values.pieces)
+      try batch.set(header.bytes, forKey: key, in: values.headers)
+    }
+    guard let sequence else { fatalError("a batch with a put has written nothing") }
+    return (sequence, old)
+  }
+
+  /// Returns the value that was removed; nil when the key has none.
+  fileprivate func removeLargeValue(
+    of values: LargeValues, forKey key: Key, _ durability: Durability?
+  ) async throws(StoreError) -> LargeValueID? {
+    var old: LargeValueID?
+    _ = try await writeUnit(durability) { (batch) throws(StoreError) in
+      guard let bytes = try batch.value(forKey: key, in: values.headers) else { return }
+      let id = try LargeValueHeader(bytes, of: key).id
+      old = id
+      try batch.set(values.claim(0), forKey: id.claimKey, in: values.pieces)
+      try batch.removeValue(forKey: key, in: values.headers)
+    }
+    return old
+  }
+}
+
+extension LargeValues {
+  /// Writes one value in parts. ``commit(durability:)`` makes it visible.
+  ///
+  /// A writer that is not used any more, without a commit, leaves pieces that are removed later.
+  /// ``cancel()`` removes them at once. A writer that writes no part for an hour may lose its
+  /// pieces; then its commit throws `.cancelled`.
+  public struct Writer: ~Copyable, Sendable {
+    private let values: LargeValues
+    private let key: Key
+    private let id: LargeValueID
+    private var claim: [UInt8]
+    private var claimMilliseconds: UInt64
+    private var buffer: [UInt8] = []
+    private var pieceCount: UInt32 = 0
+    private var checksum = Checksum()
+    /// The number of bytes that were appended.
+    public private(set) var length: UInt64 = 0
+
+    fileprivate init(_ values: LargeValues, _ key: Key, _ id: LargeValueID, claim: [UInt8]) {
+      (self.values, self.key, self.id, self.claim) = (values, key, id, claim)
+      claimMilliseconds = values.store.clock.milliseconds
+      buffer.reserveCapacity(LargeValues.pieceBytes)
+    }
+
+    /// Appends bytes to the value. Each full piece is written to the log.
+    ///
+    /// - Throws: the errors of ``Store/set(_:forKey:durability:)``; `.cancelled`. Call
+    ///   ``cancel()`` then.
+    /// - Complexity: O(bytes).
+    public nonisolated(nonsending) mutating func append(
+      _ bytes: some Sequence<UInt8>
+    ) async throws(StoreError) {
+      let bytes = Array(bytes)
+      var rest = bytes[...]
+      while !rest.isEmpty {
+        let count = min(rest.count, LargeValues.pieceBytes - buffer.count)
+        buffer += rest.prefix(count)
+        rest = rest.dropFirst(count)
+        if buffer.count == LargeValues.pieceBytes { try await writePiece() }
+      }
+    }
+
+    private nonisolated(nonsending) mutating func writePiece() async throws(StoreError) {
+      guard pieceCount < .max else {
+        throw StoreError(.valueTooLarge, "the value '\(key)' has more pieces than can be counted")
+      }
+      buffer.withUnsafeBytes { checksum.update($0) }
+      try await renewClaim()
+      try await values.pieces.set(
+        buffer, forKey: id.pieceKey(pieceCount), durability: Durability.none)
+      length += UInt64(buffer.count)
+      pieceCount += 1
+      buffer.removeAll(keepingCapacity: true)
+    }
+
+    /// Says that this writer is at work, from time to time.
+    private nonisolated(nonsending) mutating func renewClaim() async throws(StoreError) {
+      let now = values.store.clock.milliseconds
+      guard now > claimMilliseconds, now - claimMilliseconds > patienceMilliseconds / 8 else {
+        return
+      }
+      let new = values.claim(now)
+      let renewed = try await values.pieces.set(
+        new, forKey: id.claimKey, if: .value(claim), durability: Durability.none)
+      guard renewed != nil else { throw Self.lost(key) }
+      (claim, claimMilliseconds) = (new, now)
+    }
+
+    /// Completes the value: it replaces the value of the key.
+    ///
+    /// - Parameter durability: what to wait for; nil for the configuration's durability. All pieces
+    ///   are then as durable as the value.
+    /// - Returns: the sequence number at which the value became visible.
+    /// - Throws: `.cancelled` when the pieces were removed, because this writer had written nothing
+    ///   for an hour; the errors of ``append(_:)``. The key keeps its old value then, except after
+    ///   an error of the sync, as for ``Store/set(_:forKey:durability:)``.
+    @discardableResult
+    public nonisolated(nonsending) consuming func commit(
+      durability: Durability? = nil
+    ) async throws(StoreError) -> SequenceNumber {
+      if !buffer.isEmpty { try await writePiece() }
+      let header = LargeValueHeader(
+        id: id, length: length, pieceBytes: UInt32(LargeValues.pieceBytes),
+        checksum: checksum.value)
+      let (sequence, old) = try await values.store.commitLargeValue(
+        header, of: values, forKey: key, claim: claim, durability)
+      // The value is visible. Old pieces that cannot be removed now are removed by a later write.
+      if let old { do throws(StoreError) { try await values.removePieces(of: old) } catch {} }
+      return sequence
+    }
+
+    /// Removes the pieces that were written.
+    ///
+    /// - Throws: the errors of ``Keyspace/removeAll(in:durability:)``; a later write then removes
+    ///   the pieces.
+    public nonisolated(nonsending) consuming func cancel() async throws(StoreError) {
+      try await values.removePieces(of: id)
+    }
+
+    fileprivate static func lost(_ key: Key) -> StoreError {
+      StoreError(
+        .cancelled,
+        "the pieces of the value '\(key)' were removed, because its writer had paused for an hour")
+    }
+  }
+}

@@ -1,0 +1,240 @@
+import Foundation
+import Moraine
+import MoraineTesting
+import Synchronization
+import Testing
+
+/// Bytes that depend on their seed, in parts of several lengths.
+struct Parts: AsyncSequence, Sendable {
+  struct Broken: Error {}
+
+  let seed: UInt64
+  let byteCount: Int
+  var partBytes = 100_000
+  /// The offset at which the sequence throws.
+  var breaksAt = Int.max
+
+  func makeAsyncIterator() -> Iterator { Iterator(parts: self) }
+
+  struct Iterator: AsyncIteratorProtocol {
+    let parts: Parts
+    private var random: SeededGenerator
+    private var done = 0
+
+    init(parts: Parts) {
+      self.parts = parts
+      random = SeededGenerator(seed: parts.seed)
+    }
+
+    mutating func next() async throws -> [UInt8]? {
+      if done >= parts.breaksAt { throw Broken() }
+      guard done < parts.byteCount else { return nil }
+      let count = Swift.min(parts.partBytes, parts.byteCount - done)
+      done += count
+      return Parts.bytes(count, &random)
+    }
+  }
+
+  static func bytes(_ count: Int, _ random: inout SeededGenerator) -> [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(count + 8)
+    while bytes.count < count { withUnsafeBytes(of: random.next()) { bytes += $0 } }
+    bytes.removeLast(bytes.count - count)
+    return bytes
+  }
+
+  /// The whole value.
+  func all() async throws -> [UInt8] {
+    var result: [UInt8] = []
+    for try await part in self { result += part }
+    return result
+  }
+}
+
+/// Values of any length, in pieces.
+@Suite(.timeLimit(.minutes(10))) struct LargeValueTests {
+  private static let piece = LargeValues.pieceBytes
+
+  private func read(_ value: LargeValue?) async throws -> [UInt8]? {
+    guard let value else { return nil }
+    var result: [UInt8] = []
+    for try await piece in value { result += piece }
+    return result
+  }
+
+  private func pieceCount(_ store: Store) async throws -> Int {
+    try await store.keyspace(named: "moraine.pieces/films").count()
+  }
+
+  @Test(arguments: [0, 1, piece - 1, piece, piece + 1, 3 * piece, 1_000_003])
+  func valueIsReadAsItWasWritten(byteCount: Int) async throws {
+    let store = Store.inMemory()
+    let films = try store.largeValues(named: "films")
+    let parts = Parts(seed: UInt64(byteCount), byteCount: byteCount)
+    try await films.set(parts, forKey: "one")
+    let value = try #require(try await films.value(forKey: "one"))
+    #expect(value.length == UInt64(byteCount))
+    let all = try await parts.all()
+    #expect(try await read(value) == all)
+    #expect(try await films.contains("one"))
+    #expect(try await !films.contains("two"))
+    #expect(try await films.value(forKey: "two") == nil)
+    #expect(try await films.keys(limit: 9) == ["one"])
+    var random = SeededGenerator(seed: 1)
+    for _ in 0..<20 {
+      let lower = Int(random.next() % UInt64(byteCount + 1))
+      let upper = lower + Int(random.next() % UInt64(byteCount - lower + 1))
+      let part = try await value.bytes(in: UInt64(lower)..<UInt64(upper))
+      #expect(part == Array(all[lower..<upper]), "\(lower)..<\(upper)")
+    }
+    #expect(try await films.removeValue(forKey: "one"))
+    #expect(try await !films.removeValue(forKey: "one"))
+    #expect(try await films.value(forKey: "one") == nil)
+    #expect(try await store.count() == 0, "no piece is left")
+    // The value of the moment at which it was asked for.
+    #expect(try await read(value) == all)
+  }
+
+  @Test func valueIsReplacedAsAWhole() async throws {
+    let store = Store.inMemory()
+    let films = try store.largeValues(named: "films")
+    let (old, new) = (Parts(seed: 1, byteCount: 700_000), Parts(seed: 2, byteCount: 900_000))
+    try await films.set(old, forKey: "one")
+    let before = try await films.value(forKey: "one")
+    var writer = try await films.writer(forKey: "one")
+    for try await part in new {
+      try await writer.append(Data(part))
+      #expect(try await read(try await films.value(forKey: "one")) == old.all())
+    }
+    #expect(writer.length < 900_000)
+    try await writer.commit(durability: .sync)
+    #expect(try await read(try await films.value(forKey: "one")) == new.all())
+    #expect(try await read(before) == old.all())
+    #expect(try await pieceCount(store) == 4)
+  }
+
+  @Test func sequenceThatThrowsLeavesTheOldValueAndNoPieces() async throws {
+    let store = Store.inMemory()
+    let films = try store.largeValues(named: "films")
+    try await films.set(Parts(seed: 1, byteCount: 10), forKey: "one")
+    await #expect(throws: Parts.Broken.self) {
+      try await films.set(
+        Parts(seed: 2, byteCount: 2_000_000, breaksAt: 1_500_000), forKey: "one")
+    }
+    #expect(
+      try await read(try await films.value(forKey: "one")) == Parts(seed: 1, byteCount: 10).all())
+    #expect(try await pieceCount(store) == 1)
+    let long = Key(Array(repeating: 7, count: 512))
+    await #expect(throws: StoreError.self) { _ = try await films.writer(forKey: long) }
+  }
+
+  /// A writer that has paused too long loses its pieces, and not the value that it would replace.
+  @Test func abandonedPiecesAreRemovedAndTheirWriterIsRefused() async throws {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    let store = Store.inMemory(configuration: configuration)
+    let films = try store.largeValues(named: "films")
+    try await films.set(Parts(seed: 1, byteCount: 10), forKey: "one")
+    let part = try await Parts(seed: 2, byteCount: 600_000).all()
+    var lost = try await films.writer(forKey: "one")
+    try await lost.append(part)
+    var kept = try await films.writer(forKey: "two")
+    try await kept.append(part)
+    clock.advance(by: .seconds(3000))
+    try await kept.append(part)
+    #expect(try await films.removeUnfinished() == 0)
+    clock.advance(by: .seconds(1000))
+    // The first write of another program removes the pieces.
+    try await store.largeValues(named: "films").set(Parts(seed: 3, byteCount: 1), forKey: "three")
+    var code: StoreError.Code?
+    do throws(StoreError) { try await lost.commit() } catch { code = error.code }
+    #expect(code == .cancelled)
+    #expect(try await read(try await films.value(forKey: "one"))?.count == 10)
+    try await kept.commit()
+    #expect(try await read(try await films.value(forKey: "two")) == part + part)
+    // The pieces of three values; the last one of the refused writer has gone with its claim.
+    #expect(try await films.removeUnfinished() == 0)
+    #expect(try await films.keys(limit: 9) == ["one", "three", "two"])
+    try await films.removeValue(forKey: "one")
+    try await films.removeValue(forKey: "two")
+    try await films.removeValue(forKey: "three")
+    #expect(try await store.count() <= 1)
+  }
+
+  @Test func damageIsReported() async throws {
+    let store = Store.inMemory()
+    let films = try store.largeValues(named: "films")
+    let pieces = try store.orderedKeyspace(named: "moraine.pieces/films")
+    try await films.set(Parts(seed: 1, byteCount: 600_000), forKey: "one")
+    let keys = try await pieces.keys(limit: 9)
+    #expect(keys.count == 3)
+    let last = try #require(try await pieces.value(forKey: keys[2]))
+    func codeOfReading() async throws -> StoreError.Code? {
+      do {
+        _ = try await read(try await films.value(forKey: "one"))
+        return nil
+      } catch let error as StoreError {
+        return error.code
+      }
+    }
+    var other = last
+    other[5] ^= 1
+    try await pieces.set(other, forKey: keys[2])
+    #expect(try await codeOfReading() == .corrupted, "a piece of another value")
+    try await pieces.set(Array(last.dropLast()), forKey: keys[2])
+    #expect(try await codeOfReading() == .corrupted, "a piece that is too short")
+    try await pieces.removeValue(forKey: keys[2])
+    #expect(try await codeOfReading() == .corrupted, "a piece that is missing")
+    try await pieces.set(last, forKey: keys[2])
+    #expect(try await codeOfReading() == nil)
+    let headers = try store.keyspace(named: "films")
+    try await headers.set([1, 2, 3], forKey: "two")
+    let error = await #expect(throws: StoreError.self) { _ = try await films.value(forKey: "two") }
+    #expect(error?.code == .corrupted)
+  }
+
+  /// After a power failure or the death of the process at any call, the key has the old value or the
+  /// new one, and the next write removes all other pieces.
+  @Test(arguments: 0..<4 as Range<UInt64>)
+  func crashLeavesTheOldValueOrTheNewOne(seed: UInt64) async throws {
+    let clock = ManualClock(startingAt: 1_700_000_000_000)
+    var configuration = Store.Configuration()
+    configuration.clock = clock
+    configuration.segmentSizeBytes = 1 << 20
+    configuration.ioMode = seed % 2 == 0 ? .mapped : .positional
+    configuration.durability = seed < 2 ? .sync : .none
+    let disk = SimulatedDisk()
+    let store = try disk.openStore(configuration: configuration)
+    let films = try store.largeValues(named: "films")
+    let sizes = [700_000, 1_200_000, 300_000]
+    let states = sizes.enumerated().map { Parts(seed: UInt64($0), byteCount: $1) }
+    try await films.set(states[0], forKey: "one", durability: .sync)
+    let moments = DiskMoments(limit: 24, phase: Int(seed))
+    disk.setObserver { [unowned disk] in moments.take(disk) }
+    try await films.set(states[1], forKey: "one")
+    try await films.set(states[2], forKey: "one")
+    disk.setObserver(nil)
+    try await store.close()
+    clock.advance(by: .seconds(7200))
+    var expected: [[UInt8]] = []
+    for state in states { expected.append(try await state.all()) }
+    var seen: Set<Int> = []
+    for (number, moment) in moments.all {
+      for (policy, image) in moment.images(subsets: 2, torn: 1, seed: seed &+ UInt64(number)) {
+        let store = try SimulatedDisk(image).openStore(configuration: configuration)
+        let films = try store.largeValues(named: "films")
+        let found = try await read(try await films.value(forKey: "one"))
+        let index = found.flatMap { expected.firstIndex(of: $0) }
+        #expect(index != nil, "seed \(seed), call \(number), \(policy)")
+        if let index { seen.insert(index) }
+        try await films.set(Parts(seed: 9, byteCount: 10), forKey: "two")
+        let pieces = try await pieceCount(store)
+        let wanted = ((found?.count ?? 0) + Self.piece - 1) / Self.piece + 1
+        #expect(pieces == wanted, "seed \(seed), call \(number), \(policy): pieces without a value")
+        try await store.close()
+      }
+    }
+    #expect(seen.count > 1, "the crashes came too early or too late")
+  }
+}
